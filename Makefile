@@ -1,0 +1,45 @@
+# The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C linker.
+.DEFAULT_GOAL := help
+.PHONY: help demo smoke test lint bench calibrate build clean
+
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+WAYSTAGE := target/release/waystage
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: build $(READY) ## Measure a real proxy in front of three servers and write a report (about two minutes after the build)
+	$(VENV)/bin/waylab run experiments/demo.toml
+
+smoke: build $(READY) ## The same path in half a minute, on embedded servers
+	$(VENV)/bin/waylab run experiments/smoke.toml
+
+test: build $(READY) ## Every test of both halves
+	cargo test --workspace --locked
+	$(VENV)/bin/python -m pytest
+
+lint: $(READY) ## Formatting and lints; every warning is an error
+	cargo fmt --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/ruff check
+
+bench: build $(READY) ## What the proxy and its stamps cost, measured side by side, interleaved (several minutes)
+	$(VENV)/bin/waylab run experiments/overhead.toml
+
+calibrate: build $(READY) ## The lab against a server whose truth is known (several minutes)
+	$(VENV)/bin/waylab run experiments/calibrate.toml
+
+build: ## The program waystage, optimised
+	cargo build --release --locked
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "waylab needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=)")'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	touch $@
+
+clean: ## Remove what was built (results stay)
+	rm -rf target $(VENV)

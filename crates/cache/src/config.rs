@@ -1,0 +1,150 @@
+//! What a cache is asked to be, checked before anything is opened.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// More workers than this are a mistake in the arguments.
+pub const WORKERS_MAXIMUM: usize = 65_536;
+/// A longer service time is a mistake in the arguments.
+pub const SERVICE_TIME_MAXIMUM: Duration = Duration::from_secs(3600);
+
+/// Everything that can be chosen.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `host:port`; port 0 takes a free one.
+    pub listen: String,
+    /// Bytes of items, overhead included, beyond which the least recently used are evicted.
+    pub memory_limit_bytes: usize,
+    /// How long a worker takes for one request.
+    pub service_time: ServiceTime,
+    /// Virtual workers that serve the one queue; of no effect without a service time.
+    pub workers: usize,
+    /// Seed of the service times.
+    pub seed: u64,
+    /// Client connections beyond which nobody is accepted until one leaves.
+    pub connections_maximum: usize,
+    /// Where and how many records are written.
+    pub records: Option<RecordsConfig>,
+}
+
+/// Where and how many records are written.
+#[derive(Clone, Debug)]
+pub struct RecordsConfig {
+    /// The directory of the file `cache-<pid>.way`.
+    pub directory: PathBuf,
+    /// One request in so many is kept.
+    pub sample: u32,
+}
+
+/// The distribution of the service time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServiceTime {
+    /// As fast as the machine allows: no worker, no queue.
+    #[default]
+    None,
+    /// Always the same.
+    Fixed(Duration),
+    /// Exponential with this mean.
+    Exponential(Duration),
+    /// Uniform between two bounds, both included.
+    Uniform(Duration, Duration),
+}
+
+/// Why a configuration cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what it is")]
+pub enum ConfigError {
+    #[error("the memory limit must be above 0")]
+    NoMemory,
+    #[error("{0} workers: give a number from 1 to {WORKERS_MAXIMUM}")]
+    Workers(usize),
+    #[error("the cache must accept at least one connection")]
+    NoConnections,
+    #[error("service time {0}: no duration may be above {SERVICE_TIME_MAXIMUM:?}")]
+    TooLong(ServiceTime),
+    #[error("service time {0}: the mean must be above 0")]
+    NoMean(ServiceTime),
+    #[error("service time {0}: the lower bound must not be above the upper one")]
+    Reversed(ServiceTime),
+    #[error("the sample must be above 0: 1 keeps every request, 100 one in a hundred")]
+    NoSample,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: "127.0.0.1:0".into(),
+            memory_limit_bytes: 64 * 1024 * 1024,
+            service_time: ServiceTime::None,
+            workers: 1,
+            seed: 1,
+            connections_maximum: 10_000,
+            records: None,
+        }
+    }
+}
+
+impl Config {
+    /// Refuses what makes no sense.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if self.memory_limit_bytes == 0 {
+            return Err(ConfigError::NoMemory);
+        }
+        if !(1..=WORKERS_MAXIMUM).contains(&self.workers) {
+            return Err(ConfigError::Workers(self.workers));
+        }
+        if self.connections_maximum == 0 {
+            return Err(ConfigError::NoConnections);
+        }
+        if self.records.as_ref().is_some_and(|records| records.sample == 0) {
+            return Err(ConfigError::NoSample);
+        }
+        self.service_time.check()
+    }
+}
+
+impl ServiceTime {
+    fn check(self) -> Result<(), ConfigError> {
+        let longest = match self {
+            ServiceTime::None => Duration::ZERO,
+            ServiceTime::Exponential(Duration::ZERO) => return Err(ConfigError::NoMean(self)),
+            ServiceTime::Fixed(time) | ServiceTime::Exponential(time) => time,
+            ServiceTime::Uniform(low, high) if low > high => return Err(ConfigError::Reversed(self)),
+            ServiceTime::Uniform(_, high) => high,
+        };
+        if longest > SERVICE_TIME_MAXIMUM { Err(ConfigError::TooLong(self)) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for ServiceTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // As on the command line, where a micro is a u.
+        let text = |time: &Duration| format!("{time:?}").replace('µ', "u");
+        match self {
+            ServiceTime::None => write!(f, "none"),
+            ServiceTime::Fixed(time) => write!(f, "fixed:{}", text(time)),
+            ServiceTime::Exponential(mean) => write!(f, "exp:{}", text(mean)),
+            ServiceTime::Uniform(low, high) => write!(f, "uniform:{}:{}", text(low), text(high)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonsense_is_refused() {
+        let second = Duration::from_secs(1);
+        let with = |service_time| Config { service_time, ..Config::default() }.check();
+        assert_eq!(with(ServiceTime::Fixed(Duration::ZERO)), Ok(()));
+        assert_eq!(with(ServiceTime::Uniform(second, second)), Ok(()));
+        assert!(matches!(with(ServiceTime::Exponential(Duration::ZERO)), Err(ConfigError::NoMean(_))));
+        assert!(matches!(with(ServiceTime::Uniform(second, second / 2)), Err(ConfigError::Reversed(_))));
+        assert!(matches!(with(ServiceTime::Fixed(3601 * second)), Err(ConfigError::TooLong(_))));
+        assert_eq!(ServiceTime::Uniform(second / 10_000, second).to_string(), "uniform:100us:1s");
+        assert_eq!(Config { workers: 0, ..Config::default() }.check(), Err(ConfigError::Workers(0)));
+        assert_eq!(Config { memory_limit_bytes: 0, ..Config::default() }.check(), Err(ConfigError::NoMemory));
+    }
+}

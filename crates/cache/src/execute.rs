@@ -1,0 +1,192 @@
+//! One verb, one function: what a request does to the store and what it answers. Knows no time and no connection.
+
+use crate::arithmetic::{decreased, increased, number, overwrite};
+use crate::statistics::Counters;
+use crate::store::{Refused, Store};
+use records::Outcome;
+use wire::{Keys, Reply, Request, Value, Verb};
+
+/// A longer reply is refused: a line that names one large value a thousand times must not take the memory of a thousand.
+const REPLY_BYTES_MAXIMUM: usize = 64 * 1024 * 1024;
+
+const TOO_LARGE: Reply<'static> = Reply::ServerError(b"object too large for cache");
+const OUT_OF_MEMORY: Reply<'static> = Reply::ServerError(b"out of memory storing object");
+const REPLY_TOO_LARGE: Reply<'static> = Reply::ServerError(b"out of memory writing get response");
+const NOT_A_NUMBER: Reply<'static> = Reply::ClientError(b"cannot increment or decrement non-numeric value");
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+    /// Keys named.
+    pub(crate) keys: u16,
+    /// Values returned.
+    pub(crate) hits: u16,
+}
+
+/// A value that is offered.
+struct Offer<'a> {
+    verb: Verb,
+    key: &'a [u8],
+    flags: u32,
+    exptime: i64,
+    value: &'a [u8],
+    unique: u64,
+}
+
+/// Carries out a request on the store; one that is not about the store does nothing.
+pub(crate) fn execute(request: &Request<'_>, store: &mut Store, counters: &mut Counters, out: &mut Vec<u8>) -> Answer {
+    let (reply, noreply) = match *request {
+        Request::Get { verb, exptime, keys } => return get(verb, exptime, keys, store, counters, out),
+        Request::Store { verb, key, flags, exptime, value, cas, noreply } => {
+            let offer = Offer { verb, key, flags, exptime, value, unique: cas };
+            counters.cmd_set += 1;
+            (offer_value(&offer, store, counters), noreply)
+        }
+        Request::Delete { key, noreply } => (delete(key, store, counters), noreply),
+        Request::Arithmetic { verb, key, delta, noreply } => (arithmetic(verb, key, delta, store, counters), noreply),
+        Request::Touch { key, exptime, noreply } => {
+            let found = touch(key, exptime, store, counters);
+            (if found { Reply::Touched } else { Reply::NotFound }, noreply)
+        }
+        Request::FlushAll { delay, noreply } => {
+            counters.cmd_flush += 1;
+            store.flush(delay.unwrap_or(0));
+            (Reply::Ok, noreply)
+        }
+        _ => return Answer::default(),
+    };
+    if !noreply {
+        reply.encode(out);
+    }
+    let keys = u16::from(!matches!(request, Request::FlushAll { .. }));
+    Answer { outcome: outcome(&reply), keys, hits: 0 }
+}
+
+/// What the parser found too large to read: a `set` that fails must not leave the value it was to replace.
+pub(crate) fn refused_store(line: &[u8], store: &mut Store) {
+    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    if let (Some(b"set"), Some(key)) = (words.next(), words.next()) {
+        store.remove(key);
+    }
+}
+
+/// How a record names what a reply says.
+pub(crate) fn outcome(reply: &Reply<'_>) -> Outcome {
+    match reply {
+        Reply::Error | Reply::ClientError(_) => Outcome::ClientError,
+        Reply::ServerError(_) => Outcome::ServerError,
+        _ => Outcome::Answered,
+    }
+}
+
+fn get(
+    verb: Verb,
+    exptime: i64,
+    keys: Keys<'_>,
+    store: &mut Store,
+    counters: &mut Counters,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let begin = out.len();
+    let touches = matches!(verb, Verb::Gat | Verb::Gats);
+    let tells_unique = matches!(verb, Verb::Gets | Verb::Gats);
+    let mut answer = Answer::default();
+    for key in keys {
+        answer.keys = answer.keys.saturating_add(1);
+        counters.cmd_get += 1;
+        if touches {
+            touch(key, exptime, store, counters);
+        }
+        let Some(item) = store.get(key) else { continue };
+        counters.get_hits += 1;
+        answer.hits = answer.hits.saturating_add(1);
+        let cas = tells_unique.then_some(item.unique);
+        Reply::Value(Value { key, flags: item.flags, cas, data: &item.data }).encode(out);
+        if out.len() - begin > REPLY_BYTES_MAXIMUM {
+            out.truncate(begin);
+            REPLY_TOO_LARGE.encode(out);
+            return Answer { outcome: Outcome::ServerError, hits: 0, ..answer };
+        }
+    }
+    Reply::End.encode(out);
+    answer
+}
+
+fn offer_value(offer: &Offer<'_>, store: &mut Store, counters: &mut Counters) -> Reply<'static> {
+    let &Offer { verb, key, flags, exptime, value, unique } = offer;
+    if let Err(refused) = store.fits(key, flags, value.len()) {
+        if verb == Verb::Set {
+            store.remove(key);
+        }
+        return refusal(refused);
+    }
+    let there = store.get(key).map(|item| (item.unique, item.flags, item.expires));
+    match (verb, there) {
+        (Verb::Add, Some(_)) | (Verb::Replace | Verb::Append | Verb::Prepend, None) => Reply::NotStored,
+        (Verb::Append | Verb::Prepend, Some((_, flags, expires))) => {
+            let joined = store.get(key).map(|item| match verb {
+                Verb::Append => [&item.data, value].concat(),
+                _ => [value, &item.data].concat(),
+            });
+            // A value that grows too large stays as it was.
+            let stored = joined.is_some_and(|joined| store.put(key, flags, expires, joined.into()).is_ok());
+            if stored { Reply::Stored } else { Reply::NotStored }
+        }
+        (Verb::Cas, None) => {
+            counters.cas_misses += 1;
+            Reply::NotFound
+        }
+        (Verb::Cas, Some((current, ..))) if current != unique => {
+            counters.cas_badval += 1;
+            Reply::Exists
+        }
+        _ => {
+            counters.cas_hits += u64::from(verb == Verb::Cas);
+            let expires = store.expiry(exptime);
+            store.put(key, flags, expires, value.into()).map_or_else(refusal, |()| Reply::Stored)
+        }
+    }
+}
+
+fn refusal(refused: Refused) -> Reply<'static> {
+    match refused {
+        Refused::TooLarge => TOO_LARGE,
+        Refused::OutOfMemory => OUT_OF_MEMORY,
+    }
+}
+
+fn delete(key: &[u8], store: &mut Store, counters: &mut Counters) -> Reply<'static> {
+    if store.remove(key) {
+        counters.delete_hits += 1;
+        Reply::Deleted
+    } else {
+        counters.delete_misses += 1;
+        Reply::NotFound
+    }
+}
+
+fn arithmetic(verb: Verb, key: &[u8], delta: u64, store: &mut Store, counters: &mut Counters) -> Reply<'static> {
+    let (change, hits, misses): (fn(u64, u64) -> u64, _, _) = match verb {
+        Verb::Incr => (increased, &mut counters.incr_hits, &mut counters.incr_misses),
+        _ => (decreased, &mut counters.decr_hits, &mut counters.decr_misses),
+    };
+    let Some(item) = store.get(key) else {
+        *misses += 1;
+        return Reply::NotFound;
+    };
+    let Some(before) = number(&item.data) else { return NOT_A_NUMBER };
+    *hits += 1;
+    let after = change(before, delta);
+    let (data, flags, expires) = (overwrite(&item.data, after), item.flags, item.expires);
+    store.put(key, flags, expires, data).map_or_else(refusal, |()| Reply::Number(after))
+}
+
+fn touch(key: &[u8], exptime: i64, store: &mut Store, counters: &mut Counters) -> bool {
+    counters.cmd_touch += 1;
+    let expires = store.expiry(exptime);
+    let Some(item) = store.get(key) else { return false };
+    item.expires = expires;
+    counters.touch_hits += 1;
+    true
+}

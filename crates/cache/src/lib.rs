@@ -1,0 +1,127 @@
+//! A small memcached-compatible server with a service time that can be dictated: a backend whose queueing is known exactly.
+//!
+//! One thread, one store, no locks. A request's way, and the files in its order:
+//!
+//! ```text
+//! event_loop -> session -> desk -> service   when will it be served
+//!                            |  -> execute -> store (expiry, recency), arithmetic
+//!                            |  -> statistics
+//!               session <- reply, held until it is served, in the order of the requests
+//!               journal     its record
+//! ```
+//!
+//! Requests that are about the server itself (`version`, `verbosity`, `stats`, `quit`) and what is no request take no service time.
+
+mod arithmetic;
+mod config;
+mod desk;
+mod event_loop;
+mod execute;
+mod expiry;
+mod journal;
+mod recency;
+mod service;
+mod session;
+mod statistics;
+mod store;
+
+pub use config::{Config, ConfigError, RecordsConfig, SERVICE_TIME_MAXIMUM, ServiceTime, WORKERS_MAXIMUM};
+pub use statistics::Counters;
+
+use clock::Clock;
+use desk::Desk;
+use event_loop::{EventLoop, LISTENER, MAILBOX, Stop};
+use journal::Journal;
+use net::{BindError, Poller, Post};
+use records::{Program, Writer};
+use std::io;
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+/// A cache that serves.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    post: Post<Stop>,
+    thread: JoinHandle<io::Result<Desk>>,
+    writer: Option<Writer>,
+}
+
+/// What a cache did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Since the beginning, or since the last `stats reset`.
+    pub counters: Counters,
+    /// Records written.
+    pub records_written: u64,
+    /// Records dropped because the disk did not keep up.
+    pub records_dropped: u64,
+}
+
+/// Why a cache cannot start, or how it failed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what it is")]
+pub enum CacheError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    #[error("cannot write records: {0}")]
+    Records(io::Error),
+    #[error("cannot serve: {0}")]
+    Serve(#[from] io::Error),
+    #[error("the event loop panicked; this is a bug")]
+    Panicked,
+}
+
+/// Opens everything and serves in a thread of its own.
+///
+/// # Errors
+/// When the configuration makes no sense, the address cannot be listened on, or the records cannot be written.
+pub fn start(config: &Config, clock: Clock) -> Result<Running, CacheError> {
+    config.check()?;
+    let mut listener = net::bind(&config.listen)?;
+    let address = listener.local_addr()?;
+    let poller = Poller::new()?;
+    poller.add_listener(&mut listener, LISTENER)?;
+    let (post, mailbox) = net::mailbox(&poller, MAILBOX)?;
+    let writer = match &config.records {
+        None => None,
+        Some(records) => {
+            let created = Writer::create(&records.directory, Program::Cache, records.sample, &clock);
+            Some(created.map_err(CacheError::Records)?)
+        }
+    };
+    let journal = Journal::new(writer.as_ref().map(Writer::sender), clock.clone());
+    let desk = Desk::new(config, journal, clock);
+    let event_loop = EventLoop::new(poller, listener, mailbox, desk);
+    let thread = std::thread::Builder::new().name("cache".into()).spawn(move || event_loop.run())?;
+    Ok(Running { address, post, thread, writer })
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Tells it to answer what it has received, for at most five seconds, and to end.
+    pub fn stop(&self) {
+        // A full mailbox holds this message already, and a loop that is gone needs none.
+        let _ = self.post.send(Stop);
+    }
+
+    /// Waits until it has ended and its records are complete.
+    ///
+    /// # Errors
+    /// When the event loop failed or the disk refused the records.
+    pub fn join(self) -> Result<Totals, CacheError> {
+        let Desk { counters, journal, .. } = self.thread.join().map_err(|_| CacheError::Panicked)??;
+        let lost = journal.missing();
+        // The writer waits for every sender to be gone.
+        drop(journal);
+        let Some(writer) = self.writer else { return Ok(Totals { counters, ..Totals::default() }) };
+        let totals = writer.close(lost).map_err(CacheError::Records)?;
+        Ok(Totals { counters, records_written: totals.written, records_dropped: totals.dropped })
+    }
+}

@@ -1,0 +1,343 @@
+//! The items: a table of keys, the order of their use, and the memory they take. Knows no command and reads no clock.
+//!
+//! Time is what [`Store::advance`] was last told. An item that has ended is removed when somebody asks for it, or when it is the
+//! least recently used and room is needed.
+
+use crate::expiry::Epoch;
+use crate::recency::Recency;
+use clock::Nanos;
+use slab::Slab;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes that memcached needs for an item besides its key and its value: header, cas unique and ends of line.
+/// Charged here too, so that the same data fills the same limit and the largest value is the same to the byte.
+pub(crate) const ITEM_OVERHEAD_BYTES: usize = 59;
+/// Bytes more for an item whose flags are not 0.
+const ITEM_FLAGS_BYTES: usize = 4;
+/// The largest item, overhead included.
+pub(crate) const ITEM_MAXIMUM_BYTES: usize = 1024 * 1024;
+
+/// One value with what is known of it.
+#[derive(Debug)]
+pub(crate) struct Item {
+    key: Arc<[u8]>,
+    pub(crate) data: Box<[u8]>,
+    pub(crate) flags: u32,
+    /// Changes whenever the value does; never used twice.
+    pub(crate) unique: u64,
+    pub(crate) expires: Nanos,
+}
+
+/// Why an item was not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Larger than any item may be.
+    TooLarge,
+    /// Larger than all the memory there is.
+    OutOfMemory,
+}
+
+/// All items.
+#[derive(Debug)]
+pub(crate) struct Store {
+    items: Slab<Item>,
+    slots: HashMap<Arc<[u8]>, usize>,
+    recency: Recency,
+    limit_bytes: usize,
+    bytes: usize,
+    epoch: Epoch,
+    now: Nanos,
+    /// When everything stored until then is to be forgotten.
+    flush_at: Option<Nanos>,
+    last_unique: u64,
+    /// Items removed to make room.
+    pub(crate) evictions: u64,
+    /// Items ever stored.
+    pub(crate) stored_total: u64,
+}
+
+impl Item {
+    fn charge_bytes(&self) -> usize {
+        charge_bytes(self.key.len(), self.data.len(), self.flags)
+    }
+}
+
+/// What an item counts for.
+fn charge_bytes(key_bytes: usize, value_bytes: usize, flags: u32) -> usize {
+    key_bytes + value_bytes + ITEM_OVERHEAD_BYTES + if flags == 0 { 0 } else { ITEM_FLAGS_BYTES }
+}
+
+impl Store {
+    /// An empty store.
+    pub(crate) fn new(limit_bytes: usize, epoch: Epoch) -> Store {
+        Store {
+            items: Slab::new(),
+            slots: HashMap::new(),
+            recency: Recency::default(),
+            limit_bytes,
+            bytes: 0,
+            epoch,
+            now: epoch.clock,
+            flush_at: None,
+            last_unique: 0,
+            evictions: 0,
+            stored_total: 0,
+        }
+    }
+
+    /// Says what time it is; a flush that is due happens now. Time never goes back.
+    pub(crate) fn advance(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        if self.flush_at.is_some_and(|at| at <= self.now) {
+            self.clear();
+        }
+    }
+
+    /// The item of a key, which is then the most recently used; none when it has ended.
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<&mut Item> {
+        let slot = *self.slots.get(key)?;
+        if self.items[slot].expires <= self.now {
+            self.remove_slot(slot);
+            return None;
+        }
+        self.recency.touch(slot);
+        self.items.get_mut(slot)
+    }
+
+    /// Stores a value, in place of the one there is, and evicts others when room is needed.
+    pub(crate) fn put(&mut self, key: &[u8], flags: u32, expires: Nanos, data: Box<[u8]>) -> Result<(), Refused> {
+        let charge = self.fits(key, flags, data.len())?;
+        self.remove(key);
+        while self.bytes + charge > self.limit_bytes
+            && let Some(oldest) = self.recency.oldest()
+        {
+            if self.items[oldest].expires > self.now {
+                self.evictions += 1;
+            }
+            self.remove_slot(oldest);
+        }
+        let unique = self.next_unique();
+        let key: Arc<[u8]> = key.into();
+        let slot = self.items.insert(Item { key: key.clone(), data, flags, unique, expires });
+        self.slots.insert(key, slot);
+        self.recency.insert(slot);
+        self.bytes += charge;
+        self.stored_total += 1;
+        Ok(())
+    }
+
+    /// What an item would count for, if it can be stored at all.
+    pub(crate) fn fits(&self, key: &[u8], flags: u32, value_bytes: usize) -> Result<usize, Refused> {
+        match charge_bytes(key.len(), value_bytes, flags) {
+            charge if charge > ITEM_MAXIMUM_BYTES => Err(Refused::TooLarge),
+            charge if charge > self.limit_bytes => Err(Refused::OutOfMemory),
+            charge => Ok(charge),
+        }
+    }
+
+    /// Removes a key; whether it was there and had not ended.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
+        let Some(&slot) = self.slots.get(key) else { return false };
+        let live = self.items[slot].expires > self.now;
+        self.remove_slot(slot);
+        live
+    }
+
+    /// A number for a value that has changed.
+    fn next_unique(&mut self) -> u64 {
+        self.last_unique += 1;
+        self.last_unique
+    }
+
+    /// When something stored now with this expiry ends.
+    pub(crate) fn expiry(&self, exptime: i64) -> Nanos {
+        self.epoch.expiry(exptime, self.now)
+    }
+
+    /// Forgets everything: now, or what there is when the delay is over. The last word counts.
+    pub(crate) fn flush(&mut self, delay: i64) {
+        if delay > 0 {
+            self.flush_at = Some(self.expiry(delay));
+            self.advance(self.now);
+        } else {
+            self.clear();
+        }
+    }
+
+    /// Number of items, ended ones included until somebody notices.
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// What the items count for.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What they may count for.
+    pub(crate) fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
+    fn remove_slot(&mut self, slot: usize) {
+        self.recency.remove(slot);
+        let item = self.items.remove(slot);
+        self.slots.remove(&item.key);
+        self.bytes -= item.charge_bytes();
+    }
+
+    fn clear(&mut self) {
+        self.items.clear();
+        self.slots.clear();
+        self.recency = Recency::default();
+        self.bytes = 0;
+        self.flush_at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clock::{Clock, ManualClock};
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const START: Epoch = Epoch { clock: Nanos(1_000), unix_ns: 1_700_000_000_000_000_000 };
+
+    /// A store and the hand that moves its time.
+    struct Timed {
+        store: Store,
+        clock: Clock,
+        hand: ManualClock,
+    }
+
+    impl Timed {
+        fn new(limit_bytes: usize) -> Timed {
+            let (clock, hand) = Clock::manual(START.clock);
+            Timed { store: Store::new(limit_bytes, START), clock, hand }
+        }
+
+        fn put(&mut self, key: &str, exptime: i64) {
+            let expires = self.store.expiry(exptime);
+            self.store.put(key.as_bytes(), 0, expires, b"value".as_slice().into()).unwrap();
+        }
+
+        fn has(&mut self, key: &str) -> bool {
+            self.store.get(key.as_bytes()).is_some()
+        }
+
+        fn pass(&mut self, seconds: u64) {
+            self.hand.advance(Duration::from_secs(seconds));
+            self.store.advance(self.clock.now());
+        }
+    }
+
+    #[test]
+    fn items_end_when_their_time_has_come() {
+        let mut timed = Timed::new(1 << 20);
+        for (key, exptime) in
+            [("never", 0), ("ten", 10), ("ended", -1), ("date", 1_700_000_020), ("past", 1_600_000_000)]
+        {
+            timed.put(key, exptime);
+        }
+        let keys = ["never", "ten", "ended", "date", "past"];
+        let alive = |timed: &mut Timed| keys.map(|key| timed.has(key));
+        assert_eq!(alive(&mut timed), [true, true, false, true, false]);
+        timed.pass(9);
+        assert_eq!(alive(&mut timed), [true, true, false, true, false]);
+        timed.pass(1);
+        assert_eq!(alive(&mut timed), [true, false, false, true, false]);
+        timed.pass(10);
+        assert_eq!(alive(&mut timed), [true, false, false, false, false]);
+        assert_eq!(timed.store.len(), 1, "an ended item leaves when somebody asks for it");
+        timed.pass(1_000_000_000);
+        assert!(timed.has("never"));
+    }
+
+    #[test]
+    fn touching_gives_more_time() {
+        let mut timed = Timed::new(1 << 20);
+        timed.put("key", 10);
+        timed.pass(9);
+        let expires = timed.store.expiry(10);
+        timed.store.get(b"key").unwrap().expires = expires;
+        timed.pass(9);
+        assert!(timed.has("key"));
+        timed.pass(1);
+        assert!(!timed.store.remove(b"key"), "what has ended cannot be deleted");
+    }
+
+    #[test]
+    fn a_delayed_flush_forgets_what_is_there_when_it_comes() {
+        let mut timed = Timed::new(1 << 20);
+        timed.put("before", 0);
+        timed.store.flush(10);
+        timed.put("between", 0);
+        timed.pass(9);
+        assert!(timed.has("before") && timed.has("between"));
+        timed.pass(1);
+        timed.put("after", 0);
+        assert!(!timed.has("before") && !timed.has("between") && timed.has("after"));
+        timed.store.flush(10);
+        timed.store.flush(0);
+        timed.put("later", 0);
+        timed.pass(20);
+        assert!(timed.has("later") && !timed.has("after"), "the last word counts");
+    }
+
+    #[test]
+    fn the_least_recently_used_make_room() {
+        let item_bytes = charge_bytes(1, 5, 0);
+        let mut timed = Timed::new(3 * item_bytes);
+        for key in ["a", "b", "c"] {
+            timed.put(key, 0);
+        }
+        assert!(timed.has("a"));
+        timed.put("d", 0);
+        assert_eq!(["a", "b", "c", "d"].map(|key| timed.has(key)), [true, false, true, true]);
+        assert_eq!((timed.store.evictions, timed.store.bytes(), timed.store.len()), (1, 3 * item_bytes, 3));
+        timed.put("d", 0);
+        assert_eq!(timed.store.evictions, 1, "a value in place of another needs no more room");
+    }
+
+    #[test]
+    fn what_can_never_fit_is_refused() {
+        let mut timed = Timed::new(2 * ITEM_MAXIMUM_BYTES);
+        let expires = Nanos::NEVER;
+        let largest = ITEM_MAXIMUM_BYTES - ITEM_OVERHEAD_BYTES - 1;
+        let mut put = |size: usize, flags| timed.store.put(b"k", flags, expires, vec![0; size].into());
+        assert_eq!(put(largest, 0), Ok(()));
+        assert_eq!(put(largest, 1), Err(Refused::TooLarge));
+        assert_eq!(put(largest + 1, 0), Err(Refused::TooLarge));
+        assert_eq!(Timed::new(100).store.put(b"k", 0, expires, vec![0; 100].into()), Err(Refused::OutOfMemory));
+    }
+
+    proptest! {
+        #[test]
+        fn the_limit_holds_and_what_is_there_is_what_was_stored(
+            steps in proptest::collection::vec((0u8..40, 0usize..400, 0u8..8), 1..400),
+        ) {
+            let mut store = Store::new(4_000, START);
+            let mut model: HashMap<u8, Vec<u8>> = HashMap::new();
+            for (step, (key, size, action)) in steps.into_iter().enumerate() {
+                match action {
+                    0 => prop_assert!(!store.remove(&[key]) || model.remove(&key).is_some()),
+                    1..4 => {
+                        let found = store.get(&[key]).map(|item| item.data.to_vec());
+                        prop_assert!(found.is_none() || found.as_ref() == model.get(&key));
+                    }
+                    _ => {
+                        let data = vec![step as u8; size];
+                        store.put(&[key], 0, Nanos::NEVER, data.clone().into()).unwrap();
+                        model.insert(key, data);
+                        prop_assert!(store.get(&[key]).is_some());
+                    }
+                }
+                prop_assert!(store.bytes() <= 4_000);
+                let sum: usize = store.items.iter().map(|(_, item)| item.charge_bytes()).sum();
+                prop_assert_eq!((store.bytes(), store.len()), (sum, store.slots.len()));
+            }
+        }
+    }
+}

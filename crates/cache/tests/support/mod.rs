@@ -1,0 +1,133 @@
+//! A cache, or memcached itself, for one test, and a client that says what it sends and expects.
+
+#![allow(dead_code, reason = "each test file uses what it needs")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+pub(crate) mod table;
+
+use cache::{Config, Running, Totals};
+use clock::Clock;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Longer than anything here takes; what takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A blocking client.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+}
+
+/// memcached on a free port, ended when dropped.
+pub(crate) struct Memcached {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+/// A cache on a free port with this configuration and the real clock.
+pub(crate) fn cache(config: &Config) -> Running {
+    cache::start(config, Clock::monotonic()).unwrap()
+}
+
+/// Stops a cache.
+pub(crate) fn finish(running: Running) -> Totals {
+    running.stop();
+    running.join().unwrap()
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client { stream }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Reads as many bytes as are expected and compares.
+    pub(crate) fn expect(&mut self, expected: impl AsRef<[u8]>, context: &str) {
+        let expected = expected.as_ref();
+        let got = self.read(expected.len(), context);
+        assert!(got == expected, "{context}: expected {:?}, got {:?}", shown(expected), shown(&got));
+    }
+
+    pub(crate) fn read(&mut self, count: usize, context: &str) -> Vec<u8> {
+        let mut got = vec![0; count];
+        let mut filled = 0;
+        while filled < count {
+            match self.stream.read(&mut got[filled..]) {
+                Ok(0) => panic!("{context}: closed after {:?}", shown(&got[..filled])),
+                Ok(count) => filled += count,
+                Err(error) => panic!("{context}: {error} after {:?}", shown(&got[..filled])),
+            }
+        }
+        got
+    }
+
+    /// Sends, and reads until what came ends with `last`; nothing may come after that.
+    pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>, last: &str) -> String {
+        self.send(request);
+        let (mut got, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
+        while !got.ends_with(last.as_bytes()) {
+            let count = self.stream.read(&mut piece).unwrap();
+            assert!(count > 0, "closed after {:?} without {last:?}", shown(&got));
+            got.extend_from_slice(&piece[..count]);
+        }
+        String::from_utf8(got).unwrap()
+    }
+
+    /// One number of `stats`.
+    pub(crate) fn statistic(&mut self, name: &str) -> u64 {
+        let all = self.ask("stats\r\n", "END\r\n");
+        let line = all.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} "))).unwrap();
+        line.parse().unwrap()
+    }
+
+    /// Expects that nothing more comes.
+    pub(crate) fn expect_closed(&mut self, context: &str) {
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).unwrap();
+        assert!(rest.is_empty(), "{context}: {:?} before the end", shown(&rest));
+    }
+}
+
+impl Memcached {
+    /// Starts it, if it is installed.
+    pub(crate) fn start() -> Option<Memcached> {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = address.port().to_string();
+        let mut command = Command::new("memcached");
+        command.args(["-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", &port, "-t", "1"]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+        let memcached = Memcached { child, address };
+        for _ in 0..500 {
+            if TcpStream::connect(address).is_ok() {
+                return Some(memcached);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("memcached is installed and does not come up");
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says something even when the test passes: the test harness keeps only what is printed with the macros.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Bytes for a message, not too many.
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).into_owned()
+}

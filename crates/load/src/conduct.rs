@@ -1,0 +1,214 @@
+//! A run from beginning to end: prefill, connections, threads, the edges of the measured window, the summary.
+//! The conducting thread sleeps but for the edges, the passing of seconds and a look at the stop flag.
+
+use crate::LoadError;
+use crate::client::Client;
+use crate::config::Config;
+use crate::event_loop::{EventLoop, Finished};
+use crate::plan::Plan;
+use crate::seconds::{Handover, Second, SecondTally, SecondsCollector};
+use crate::summary::{Measured, Summary};
+use crate::tally::Tally;
+use crate::versions::Versions;
+use crate::worker::{Shared, Worker};
+use crate::{connect, prefill};
+use clock::{Clock, CpuTime, Nanos, process_cpu, unix_now};
+use records::{Program, RowSender, Writer};
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+/// The longest sleep of the conductor.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A run that is stopped ends so much later: all threads have noticed by then, so that they agree on the end.
+const STOP_NOTICE: Duration = Duration::from_millis(10);
+/// With every connection lost for so long the run is given up.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+/// With every connection lost for so long at the end, the servers are gone; for less, the clients may just be reconnecting.
+const GONE_AFTER: Duration = Duration::from_secs(1);
+
+/// What can be watched while a run goes on.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// Keys set so far, and all keys.
+    Prefill {
+        /// Keys set so far.
+        keys: u64,
+        /// All keys.
+        of: u64,
+    },
+    /// A second that is over.
+    Second(&'a Second),
+}
+
+/// The conductor's view of the run.
+struct Conductor<'a> {
+    plan: &'a Plan,
+    clock: &'a Clock,
+    stop: &'a AtomicBool,
+    cpu_from: Option<CpuTime>,
+    cpu_to: Option<CpuTime>,
+    /// Since when no client has been connected.
+    dead_since: Option<Nanos>,
+    gave_up: bool,
+}
+
+/// Loads the servers as configured. Ends early, with what was measured so far, when `stop` is set.
+///
+/// # Errors
+/// When the run cannot begin, or its records cannot be written. Whatever goes wrong with the servers
+/// once it has begun is counted in the summary.
+pub fn run(
+    config: &Config,
+    clock: &Clock,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(Progress<'_>),
+) -> Result<Summary, LoadError> {
+    config.check().map_err(LoadError::Config)?;
+    let addresses = connect::resolve(config)?;
+    if config.prefill {
+        let mut report = |keys, of| watch(Progress::Prefill { keys, of });
+        prefill::prefill(config, addresses[0], clock, stop, &mut report)?;
+    }
+    let versions = Versions::new(config.key_minimum, config.keys(), config.prefill);
+    let clients = connect::clients(config, &addresses)?;
+    let writer = match &config.records {
+        Some(directory) => {
+            Some(Writer::create(directory, Program::Load, config.sample, clock).map_err(LoadError::Records)?)
+        }
+        None => None,
+    };
+    let started_unix_ns = unix_now();
+    let plan = Plan::new(config, clock.now());
+    let shared = Shared { config, clock, plan: &plan, versions: &versions };
+    let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
+    let mut conductor = Conductor::new(&plan, clock, stop);
+    let (finished, mut seconds) = conductor.conduct(shared, clients, senders, watch)?;
+
+    let mut tally = Tally::new();
+    finished.iter().for_each(|thread| tally.merge(&thread.tally));
+    let lost: u64 = finished.iter().map(|thread| thread.lost).sum();
+    if let Some(writer) = writer {
+        writer.close(lost).map_err(LoadError::Records)?;
+    }
+    seconds.1.extend(finished.into_iter().map(|thread| thread.tally.second));
+    let measured = conductor.measured(started_unix_ns, tally.last_completed, versions.uncertain());
+    Ok(Summary::new(config, &measured, &tally, seconds.0.close(seconds.1)))
+}
+
+type Seconds = (SecondsCollector, Vec<SecondTally>);
+
+impl<'a> Conductor<'a> {
+    fn new(plan: &'a Plan, clock: &'a Clock, stop: &'a AtomicBool) -> Conductor<'a> {
+        Conductor { plan, clock, stop, cpu_from: None, cpu_to: None, dead_since: None, gave_up: false }
+    }
+
+    /// Starts the threads and waits until all have ended.
+    fn conduct(
+        &mut self,
+        shared: Shared<'_>,
+        clients: Vec<Vec<Client>>,
+        records: Vec<Option<RowSender>>,
+        watch: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(Vec<Finished>, Seconds), LoadError> {
+        let (sender, receiver) = mpsc::channel();
+        thread::scope(|scope| {
+            let mut threads: Vec<ScopedJoinHandle<'_, Result<Finished, LoadError>>> = Vec::new();
+            for (number, (clients, records)) in clients.into_iter().zip(records).enumerate() {
+                let sender = sender.clone();
+                let body = move || EventLoop::new(Worker::new(shared, number, sender, records), clients)?.run();
+                let spawned = thread::Builder::new().name(format!("load-{number}")).spawn_scoped(scope, body);
+                threads.push(spawned.map_err(|error| {
+                    self.plan.stop_at(Nanos::UNSET);
+                    LoadError::Thread(error)
+                })?);
+            }
+            drop(sender);
+            let seconds = self.wait(&receiver, SecondsCollector::new(threads.len()), watch);
+            let finished: Result<Vec<Finished>, LoadError> =
+                threads.into_iter().map(|thread| thread.join().map_err(|_| LoadError::Panicked)?).collect();
+            finished.map(|finished| (finished, (seconds, Vec::new())))
+        })
+    }
+
+    /// Collects seconds and looks after the edges of the window until every thread has ended.
+    fn wait(
+        &mut self,
+        receiver: &Receiver<Handover>,
+        mut seconds: SecondsCollector,
+        watch: &mut dyn FnMut(Progress<'_>),
+    ) -> SecondsCollector {
+        loop {
+            match receiver.recv_timeout(self.look()) {
+                Ok(handover) => {
+                    let over = seconds.take(handover);
+                    over.iter().for_each(|second| watch(Progress::Second(second)));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return seconds,
+            }
+        }
+    }
+
+    /// Does what is due now, and says for how long nothing will be.
+    fn look(&mut self) -> Duration {
+        let now = self.clock.now();
+        if self.stop.load(Ordering::Relaxed) {
+            self.plan.stop_at(now + STOP_NOTICE);
+        }
+        self.watch_connections(now);
+        let mut sleep = LOOK_EVERY;
+        for (edge, cpu) in [(self.plan.measure_from, &mut self.cpu_from), (self.plan.measure_to(), &mut self.cpu_to)] {
+            if now >= edge {
+                cpu.get_or_insert_with(process_cpu);
+            } else {
+                sleep = sleep.min(edge.after(now));
+            }
+        }
+        sleep
+    }
+
+    /// Gives the run up when no connection comes back.
+    fn watch_connections(&mut self, now: Nanos) {
+        if now >= self.plan.measure_to() {
+            // Connections lost from here on are not made again.
+            return;
+        }
+        if self.plan.connected() > 0 {
+            self.dead_since = None;
+        } else if now.since(*self.dead_since.get_or_insert(now)) >= clock::duration_ns(GIVE_UP_AFTER) {
+            self.gave_up = true;
+            self.plan.stop_at(now + STOP_NOTICE);
+        }
+    }
+
+    /// The window as it came out. A run that a number of requests decided ends with its last reply.
+    fn measured(&mut self, started_unix_ns: u64, last_completed: Nanos, keys_uncertain: u64) -> Measured {
+        let from = self.plan.measure_from;
+        let to = match self.plan.measure_to() {
+            Nanos::NEVER => Nanos(last_completed.0.saturating_add(1)),
+            to => to,
+        };
+        let cpu_to = mem::take(&mut self.cpu_to).unwrap_or_else(process_cpu);
+        Measured {
+            started_unix_ns,
+            start: self.plan.start,
+            from,
+            to: to.max(from),
+            cpu_from: self.cpu_from.unwrap_or(cpu_to),
+            cpu_to,
+            keys_uncertain,
+            broken: self.broken(to),
+        }
+    }
+
+    fn broken(&self, end: Nanos) -> Option<String> {
+        if self.gave_up {
+            return Some(format!("every connection was lost and none came back within {GIVE_UP_AFTER:?}"));
+        }
+        let is_gone = self.dead_since.is_some_and(|since| since + GONE_AFTER <= end);
+        is_gone.then(|| "every connection was lost and none was back at the end".to_owned())
+    }
+}

@@ -1,0 +1,258 @@
+//! Everything that can be chosen about a run, and the check that the choices make sense together.
+//! Knows no flags and no files of flags: the program `waystage` fills it in.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The versions of all keys are kept in memory, eight bytes each.
+const KEYS_MAX: u64 = 1 << 27;
+/// memcached's limit on a key.
+const KEY_BYTES_MAX: usize = 250;
+/// Digits of the largest key number.
+const DIGITS_MAX: usize = 20;
+/// memcached's usual limit on a value.
+const USUAL_VALUE_BYTES_MAX: usize = 1 << 20;
+/// A larger value is surely a mistake.
+const VALUE_BYTES_MAX: usize = 1 << 30;
+/// Limits that only keep mistakes from taking all memory.
+const CLIENTS_MAX: usize = 60_000;
+const THREADS_MAX: usize = 255;
+const PIPELINE_MAX: usize = 65_536;
+const MULTI_KEY_GET_MAX: usize = 10_000;
+
+/// How long a client thinks between a reply and its next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThinkTime {
+    /// Not at all.
+    None,
+    /// Always as long.
+    Fixed(Duration),
+    /// Exponentially distributed with this mean.
+    Exponential(Duration),
+}
+
+/// A run. Clients, requests and times are totals over all threads.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// HOST:PORT each. Several are several doors to the same data: clients take them in turn, versions of keys are shared.
+    pub servers: Vec<String>,
+    /// Connections, over all threads.
+    pub clients: usize,
+    /// Event loops, each with its share of the clients.
+    pub threads: usize,
+    /// Parts of the requests that are sets ...
+    pub ratio_set: u32,
+    /// ... and parts that are gets.
+    pub ratio_get: u32,
+    /// Bytes of every value.
+    pub data_size_bytes: usize,
+    /// The smallest key number.
+    pub key_minimum: u64,
+    /// The largest key number, itself included.
+    pub key_maximum: u64,
+    /// What stands before the number in a key.
+    pub key_prefix: String,
+    /// Keys named by every get, drawn independently: a key may be named twice.
+    pub multi_key_get: usize,
+    /// Requests that each client keeps in flight.
+    pub pipeline: usize,
+    /// Length of the measured window; it begins when the warm-up is over.
+    pub test_time: Duration,
+    /// Time before the measured window.
+    pub warm_up: Duration,
+    /// Requests to issue after the warm-up, instead of a test time.
+    pub requests: Option<u64>,
+    /// Time between a reply and the next request.
+    pub think_time: ThinkTime,
+    /// Decides everything that is drawn.
+    pub seed: u64,
+    /// Whether to set every key once before the run.
+    pub prefill: bool,
+    /// A request without a reply for so long is given up together with its connection.
+    pub reply_timeout: Duration,
+    /// Where to write records, if anywhere.
+    pub records: Option<PathBuf>,
+    /// One request in so many is recorded.
+    pub sample: u32,
+    /// The command line, for the summary.
+    pub arguments: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            servers: Vec::new(),
+            clients: 1,
+            threads: 1,
+            ratio_set: 1,
+            ratio_get: 10,
+            data_size_bytes: 128,
+            key_minimum: 0,
+            key_maximum: 10_000,
+            key_prefix: "key-".into(),
+            multi_key_get: 1,
+            pipeline: 1,
+            test_time: Duration::from_secs(10),
+            warm_up: Duration::from_secs(1),
+            requests: None,
+            think_time: ThinkTime::None,
+            seed: 1,
+            prefill: true,
+            reply_timeout: Duration::from_secs(10),
+            records: None,
+            sample: 100,
+            arguments: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// How many keys there are.
+    pub fn keys(&self) -> u64 {
+        (self.key_maximum - self.key_minimum).saturating_add(1)
+    }
+
+    /// Refuses what cannot be run, in one line that says what to change.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn check(&self) -> Result<(), String> {
+        let prefix_is_text = self.key_prefix.bytes().all(|byte| byte.is_ascii_graphic());
+        let window_is_empty = self.requests.is_none() && self.test_time.is_zero();
+        let checks = [
+            (self.servers.is_empty(), "no server to load; give --server HOST:PORT".to_owned()),
+            (self.threads == 0 || self.threads > THREADS_MAX, format!("--threads must be 1 to {THREADS_MAX}")),
+            (
+                self.clients < self.threads,
+                format!("--clients {} is a total and cannot be shared by --threads {}", self.clients, self.threads),
+            ),
+            (self.clients > CLIENTS_MAX, format!("--clients must be at most {CLIENTS_MAX}")),
+            (
+                self.ratio_set == 0 && self.ratio_get == 0,
+                "--ratio 0:0 leaves nothing to send; it is set:get, for example 1:10".to_owned(),
+            ),
+            (
+                self.key_maximum < self.key_minimum,
+                format!("--key-maximum {} is below --key-minimum {}", self.key_maximum, self.key_minimum),
+            ),
+            (!prefix_is_text, "--key-prefix must be visible ASCII characters without spaces".to_owned()),
+            (
+                self.key_prefix.len() > KEY_BYTES_MAX - DIGITS_MAX,
+                format!("--key-prefix must be at most {} bytes", KEY_BYTES_MAX - DIGITS_MAX),
+            ),
+            (self.data_size_bytes > VALUE_BYTES_MAX, format!("--data-size must be at most {VALUE_BYTES_MAX} bytes")),
+            (
+                self.multi_key_get == 0 || self.multi_key_get > MULTI_KEY_GET_MAX,
+                format!("--multi-key-get must be 1 to {MULTI_KEY_GET_MAX}"),
+            ),
+            (
+                self.pipeline == 0 || self.pipeline > PIPELINE_MAX,
+                format!("--pipeline must be 1 to {PIPELINE_MAX}; 1 is one request at a time"),
+            ),
+            (window_is_empty, "--test-time 0 leaves nothing to measure".to_owned()),
+            (self.requests == Some(0), "--requests 0 leaves nothing to measure".to_owned()),
+            (self.reply_timeout.is_zero(), "--reply-timeout must be more than 0".to_owned()),
+        ];
+        if let Some((_, line)) = checks.into_iter().find(|(refused, _)| *refused) {
+            return Err(line);
+        }
+        if self.keys() > KEYS_MAX {
+            return Err(format!("{} keys are too many to verify; at most {KEYS_MAX}", self.keys()));
+        }
+        Ok(())
+    }
+
+    /// What can be run but may surprise, one line each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.data_size_bytes > USUAL_VALUE_BYTES_MAX {
+            lines.push("--data-size is above 1 MiB, which memcached refuses unless started with -I".to_owned());
+        }
+        if self.data_size_bytes < 16 {
+            lines.push(format!(
+                "a value of {} bytes cannot hold its key and version (16): {} cannot be told",
+                self.data_size_bytes,
+                if self.data_size_bytes > 8 { "some old versions" } else { "old versions and some foreign values" }
+            ));
+        }
+        if self.ratio_set > 0 && self.keys() < (self.clients * self.pipeline) as u64 {
+            lines.push("fewer keys than requests in flight: a set that finds its key busy becomes a get".to_owned());
+        }
+        lines
+    }
+}
+
+impl fmt::Display for ThinkTime {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThinkTime::None => formatter.write_str("none"),
+            ThinkTime::Fixed(time) => write!(formatter, "fixed:{}", whole_units(*time)),
+            ThinkTime::Exponential(mean) => write!(formatter, "exp:{}", whole_units(*mean)),
+        }
+    }
+}
+
+/// A duration in the largest unit that needs no fraction.
+fn whole_units(time: Duration) -> String {
+    let ns = time.as_nanos();
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
+    let (unit_ns, name) = units.into_iter().find(|(unit_ns, _)| ns.is_multiple_of(*unit_ns)).unwrap_or((1, "ns"));
+    format!("{}{name}", ns / unit_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn valid() -> Config {
+        Config { servers: vec!["127.0.0.1:11211".into()], ..Config::default() }
+    }
+
+    fn refusal(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = valid();
+        change(&mut config);
+        config.check().unwrap_err()
+    }
+
+    #[test]
+    fn the_default_can_be_run_and_surprises_nobody() {
+        assert_eq!(valid().check(), Ok(()));
+        assert_eq!(valid().warnings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn contradictions_are_one_line_that_names_the_flag() {
+        assert!(refusal(|config| config.servers.clear()).contains("--server"));
+        assert!(refusal(|config| config.threads = 2).contains("--clients 1 is a total"));
+        assert!(refusal(|config| (config.ratio_set, config.ratio_get) = (0, 0)).contains("--ratio 0:0"));
+        assert!(refusal(|config| config.key_minimum = 20_000).contains("--key-maximum 10000 is below"));
+        assert!(refusal(|config| config.pipeline = 0).contains("--pipeline"));
+        assert!(refusal(|config| config.multi_key_get = 0).contains("--multi-key-get"));
+        assert!(refusal(|config| config.key_prefix = "a b".into()).contains("--key-prefix"));
+        assert!(refusal(|config| config.key_maximum = u64::MAX).contains("too many"));
+        assert!(refusal(|config| config.test_time = Duration::ZERO).contains("--test-time"));
+        assert!(refusal(|config| config.requests = Some(0)).contains("--requests"));
+    }
+
+    #[test]
+    fn surprises_are_warned_of() {
+        let warned = |change: fn(&mut Config)| {
+            let mut config = valid();
+            change(&mut config);
+            assert_eq!(config.check(), Ok(()));
+            config.warnings().join("\n")
+        };
+        assert!(warned(|config| config.data_size_bytes = 2 << 20).contains("1 MiB"));
+        assert!(warned(|config| config.data_size_bytes = 10).contains("some old versions"));
+        assert!(warned(|config| config.key_maximum = 0).is_empty());
+        assert!(warned(|config| (config.key_maximum, config.clients) = (0, 2)).contains("fewer keys"));
+    }
+
+    #[test]
+    fn think_times_read_as_they_were_typed() {
+        assert_eq!(ThinkTime::None.to_string(), "none");
+        assert_eq!(ThinkTime::Fixed(Duration::from_micros(1500)).to_string(), "fixed:1500us");
+        assert_eq!(ThinkTime::Exponential(Duration::from_secs(2)).to_string(), "exp:2s");
+    }
+}

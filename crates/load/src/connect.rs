@@ -1,0 +1,50 @@
+//! Connects all clients before the run begins, one after the other, so that a server that is not there is noticed at once
+//! and its backlog is never flooded. Connections that are lost later are made again by the event loop.
+
+use crate::LoadError;
+use crate::client::{CONNECT_TIMEOUT, Client};
+use crate::config::Config;
+use crate::worker::Line;
+use mio::net::TcpStream;
+use net::Connection;
+use std::io;
+use std::net::SocketAddr;
+
+/// Resolves every server.
+pub(crate) fn resolve(config: &Config) -> Result<Vec<SocketAddr>, LoadError> {
+    config.servers.iter().map(|server| net::resolve(server).map_err(LoadError::Server)).collect()
+}
+
+/// One connection.
+pub(crate) fn connect(server: &str, address: SocketAddr) -> Result<Connection, LoadError> {
+    let connected = std::net::TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).and_then(|stream| {
+        stream.set_nonblocking(true)?;
+        Ok(Connection::new(TcpStream::from_std(stream)))
+    });
+    connected.map_err(|source| LoadError::Connect { server: server.into(), advice: advice(&source), source })
+}
+
+/// What to do about an error whose message does not say.
+fn advice(error: &io::Error) -> &'static str {
+    /// The process, and the system, have too many open files.
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    match error.raw_os_error() {
+        Some(EMFILE | ENFILE) => "; allow more with ulimit -n, or use fewer --clients",
+        _ if error.kind() == io::ErrorKind::ConnectionRefused => "; is it running?",
+        _ => "",
+    }
+}
+
+/// All clients, shared out to the threads in turn; servers are taken in turn as well.
+pub(crate) fn clients(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Vec<Client>>, LoadError> {
+    let mut threads: Vec<Vec<Client>> = (0..config.threads).map(|_| Vec::new()).collect();
+    for number in 0..config.clients {
+        let server = number % addresses.len();
+        let connection = connect(&config.servers[server], addresses[server])?;
+        let port = connection.local_address().map_or(0, |address| address.port());
+        let line = Line { client: 0, connection: number as u32, port, server: server as u16 };
+        threads[number % config.threads].push(Client::new(connection, line, addresses[server]));
+    }
+    Ok(threads)
+}

@@ -1,0 +1,62 @@
+//! A closed-loop load generator for memcached that tells the truth about latency and verifies every value.
+//!
+//! ```text
+//! prefill -> connect -> threads: [ schedule -> client (window) -> tally ] -> conduct (seconds, CPU) -> summary
+//! ```
+//!
+//! It speaks to any server of the protocol and knows none of them.
+
+mod config;
+mod connect;
+mod prefill;
+
+mod plan;
+mod schedule;
+mod value;
+mod versions;
+
+mod client;
+mod encoder;
+mod event_loop;
+mod window;
+mod worker;
+
+mod distribution;
+mod seconds;
+mod tally;
+
+mod conduct;
+mod print;
+mod summary;
+
+pub use conduct::{Progress, run};
+pub use config::{Config, ThinkTime};
+pub use print::{render, render_second};
+pub use seconds::Second;
+pub use summary::{Cpu, FORMAT, OperationSummary, Operations, Settings, Summary, Times, Totals, Verification};
+
+use std::io;
+
+/// Why there is no summary.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what it is")]
+pub enum LoadError {
+    #[error("{0}")]
+    Config(String),
+    #[error("--server: {0}")]
+    Server(#[from] net::BindError),
+    #[error("cannot connect to {server}: {source}{advice}")]
+    Connect { server: String, source: io::Error, advice: &'static str },
+    #[error("the prefill of {server} failed: {reason}; --no-prefill runs without it")]
+    Prefill { server: String, reason: String },
+    #[error("stopped before the run began")]
+    Stopped,
+    #[error("records: {0}")]
+    Records(io::Error),
+    #[error("the kernel refuses to wait for connections: {0}")]
+    Poller(io::Error),
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    #[error("a thread of the load generator panicked; this is a bug")]
+    Panicked,
+}

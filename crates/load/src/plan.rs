@@ -1,0 +1,129 @@
+//! When a run begins, what of it is measured and when it is over; shared by all threads.
+
+use crate::config::Config;
+use clock::Nanos;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// The timeline of a run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Seconds are counted from here.
+    pub(crate) start: Nanos,
+    /// The warm-up is over.
+    pub(crate) measure_from: Nanos,
+    /// Nothing is issued or measured from here on. Moves forward when the run is stopped early.
+    measure_to: AtomicU64,
+    /// Requests that may still be issued after the warm-up; none when time alone decides.
+    budget: Option<AtomicU64>,
+    /// Clients that are connected.
+    connected: AtomicUsize,
+    /// The number of the next connection that replaces a lost one.
+    next_connection: AtomicUsize,
+}
+
+impl Plan {
+    /// A run that starts at `start` with all clients connected.
+    pub(crate) fn new(config: &Config, start: Nanos) -> Plan {
+        let measure_from = start + config.warm_up;
+        let measure_to = if config.requests.is_some() { Nanos::NEVER } else { measure_from + config.test_time };
+        Plan {
+            start,
+            measure_from,
+            measure_to: AtomicU64::new(measure_to.0),
+            budget: config.requests.map(AtomicU64::new),
+            connected: AtomicUsize::new(config.clients),
+            next_connection: AtomicUsize::new(config.clients),
+        }
+    }
+
+    /// The end of the measured window; never, when a number of requests decides.
+    pub(crate) fn measure_to(&self) -> Nanos {
+        Nanos(self.measure_to.load(Ordering::Relaxed))
+    }
+
+    /// Ends the run at `end`, unless it ends before.
+    pub(crate) fn stop_at(&self, end: Nanos) {
+        self.measure_to.fetch_min(end.0, Ordering::Relaxed);
+    }
+
+    /// Whether what completed at this time counts.
+    pub(crate) fn in_window(&self, completed: Nanos) -> bool {
+        completed >= self.measure_from && completed < self.measure_to()
+    }
+
+    /// Whether nothing more is to be issued.
+    pub(crate) fn is_over(&self, now: Nanos) -> bool {
+        now >= self.measure_to() || self.budget.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Whether a request may be issued now; takes it from the budget if there is one. The warm-up is free.
+    pub(crate) fn may_issue(&self, now: Nanos) -> bool {
+        if now >= self.measure_to() {
+            return false;
+        }
+        match &self.budget {
+            Some(left) if now >= self.measure_from => {
+                left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+            }
+            _ => true,
+        }
+    }
+
+    /// The second of the run that `now` lies in.
+    pub(crate) fn second(&self, now: Nanos) -> u64 {
+        now.since(self.start) / 1_000_000_000
+    }
+
+    /// A client has lost its connection, or has one again.
+    pub(crate) fn connection_lost(&self) {
+        self.connected.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// See [`Plan::connection_lost`]; returns the number of the new connection.
+    pub(crate) fn connection_made(&self) -> u32 {
+        self.connected.fetch_add(1, Ordering::Relaxed);
+        self.next_connection.fetch_add(1, Ordering::Relaxed) as u32
+    }
+
+    /// How many clients are connected.
+    pub(crate) fn connected(&self) -> usize {
+        self.connected.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn plan(requests: Option<u64>) -> Plan {
+        let config = Config {
+            warm_up: Duration::from_nanos(10),
+            test_time: Duration::from_nanos(100),
+            requests,
+            ..Config::default()
+        };
+        Plan::new(&config, Nanos(1000))
+    }
+
+    #[test]
+    fn the_window_begins_after_the_warm_up_and_excludes_its_end() {
+        let plan = plan(None);
+        let counted: Vec<u64> = [1009, 1010, 1109, 1110].into_iter().filter(|&at| plan.in_window(Nanos(at))).collect();
+        assert_eq!(counted, [1010, 1109]);
+        assert!(plan.may_issue(Nanos(1000)) && plan.may_issue(Nanos(1109)) && !plan.may_issue(Nanos(1110)));
+        assert!(!plan.is_over(Nanos(1109)) && plan.is_over(Nanos(1110)));
+        plan.stop_at(Nanos(1050));
+        plan.stop_at(Nanos(1070));
+        assert_eq!(plan.measure_to(), Nanos(1050));
+    }
+
+    #[test]
+    fn a_budget_is_for_what_follows_the_warm_up() {
+        let plan = plan(Some(2));
+        assert!((0..50).all(|_| plan.may_issue(Nanos(1005))));
+        assert!(plan.may_issue(Nanos(1010)) && plan.may_issue(Nanos(1011)) && !plan.may_issue(Nanos(1012)));
+        assert!(plan.is_over(Nanos(1012)));
+        assert!(plan.in_window(Nanos(9999)));
+    }
+}

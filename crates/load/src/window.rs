@@ -1,0 +1,268 @@
+//! The requests of one connection that are in flight, oldest first, and what each reply says about them.
+//! Every value that comes back is verified here. Knows no sockets and no clock.
+
+use crate::tally::{Operation, Verified};
+use crate::value::{Content, inspect};
+use crate::versions::{Known, Versions};
+use clock::Nanos;
+use std::collections::VecDeque;
+use wire::{Reply, Value};
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) operation: Operation,
+    pub(crate) intended: Nanos,
+    pub(crate) issued: Nanos,
+    /// Unset until its last byte has been written.
+    pub(crate) sent: Nanos,
+    /// The connection's count of bytes written when its last byte has been.
+    pub(crate) ends_at: u64,
+    pub(crate) sequence: u32,
+    pub(crate) request_bytes: u64,
+    pub(crate) reply_bytes: u64,
+    pub(crate) keys: u32,
+    pub(crate) hits: u32,
+    /// Among its keys, where the next value is looked for first.
+    cursor: u32,
+}
+
+/// A key of a request in flight.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    key: u64,
+    known: Known,
+    returned: bool,
+}
+
+/// Requests in flight, and their keys in the same order.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    pending: VecDeque<Pending>,
+    expected: VecDeque<Expected>,
+    /// How many of `pending`, from the oldest, have been written to the last byte.
+    sent: usize,
+}
+
+/// What a reply must be held against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judge<'a> {
+    pub(crate) versions: &'a Versions,
+    pub(crate) key_prefix: &'a [u8],
+    pub(crate) data_size_bytes: usize,
+}
+
+/// What a reply meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Matched {
+    /// A value of the oldest request, which is not complete yet.
+    More,
+    /// The oldest request has its ordinary answer.
+    Answered(Pending),
+    /// The oldest request was answered by an error.
+    Failed(Pending),
+    /// Nothing that was asked for: the connection is out of step.
+    Unexpected,
+}
+
+impl Pending {
+    /// A request that begins to be encoded.
+    pub(crate) fn new(operation: Operation, intended: Nanos, issued: Nanos, sequence: u32) -> Pending {
+        Pending {
+            operation,
+            intended,
+            issued,
+            sent: Nanos::UNSET,
+            ends_at: 0,
+            sequence,
+            request_bytes: 0,
+            reply_bytes: 0,
+            keys: 0,
+            hits: 0,
+            cursor: 0,
+        }
+    }
+}
+
+impl Window {
+    /// Adds a key to the request that is being issued.
+    pub(crate) fn expect(&mut self, key: u64, known: Known) {
+        self.expected.push_back(Expected { key, known, returned: false });
+    }
+
+    /// The keys added for a request that is being issued, the last `count`.
+    pub(crate) fn last_keys(&self, count: usize) -> impl Iterator<Item = u64> + '_ {
+        self.expected.range(self.expected.len() - count..).map(|expected| expected.key)
+    }
+
+    /// Adds a request whose keys have been added.
+    pub(crate) fn push(&mut self, pending: Pending) {
+        self.pending.push_back(pending);
+    }
+
+    /// Whether nothing is in flight.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// When the oldest request was issued.
+    pub(crate) fn oldest_issued(&self) -> Option<Nanos> {
+        self.pending.front().map(|pending| pending.issued)
+    }
+
+    /// Stamps what has been written up to `written_total`; returns how many requests that completed.
+    pub(crate) fn mark_sent(&mut self, written_total: u64, now: Nanos) -> u64 {
+        let before = self.sent;
+        while let Some(pending) = self.pending.get_mut(self.sent).filter(|pending| pending.ends_at <= written_total) {
+            pending.sent = now;
+            self.sent += 1;
+        }
+        (self.sent - before) as u64
+    }
+
+    /// Whether a request waits to be written.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.sent < self.pending.len()
+    }
+
+    /// Matches a reply of `reply_bytes` with the oldest request, and verifies the value it brings.
+    pub(crate) fn accept(
+        &mut self,
+        reply: &Reply<'_>,
+        reply_bytes: usize,
+        judge: &Judge<'_>,
+        verified: &mut Verified,
+    ) -> Matched {
+        let Some(oldest) = self.pending.front_mut() else {
+            return Matched::Unexpected;
+        };
+        oldest.reply_bytes += reply_bytes as u64;
+        match (oldest.operation, reply) {
+            (Operation::Get, Reply::Value(value)) => match self.take_value(value, judge, verified) {
+                Some(()) => Matched::More,
+                None => Matched::Unexpected,
+            },
+            (Operation::Get, Reply::End) => self.finish(|_| ()).map_or(Matched::Unexpected, Matched::Answered),
+            (Operation::Set, Reply::Stored) => {
+                self.finish(|key| judge.versions.acknowledge(key)).map_or(Matched::Unexpected, Matched::Answered)
+            }
+            (_, reply) if reply.is_error() => {
+                self.finish(|key| judge.versions.fail(key)).map_or(Matched::Unexpected, Matched::Failed)
+            }
+            _ => Matched::Unexpected,
+        }
+    }
+
+    /// Gives up the oldest request; what became of its set is not known.
+    pub(crate) fn give_up(&mut self, versions: &Versions) -> Option<Pending> {
+        self.finish(|key| versions.fail(key))
+    }
+
+    /// Removes the oldest request and its keys, and passes on the key of a set.
+    fn finish(&mut self, settle: impl FnOnce(u64)) -> Option<Pending> {
+        let pending = self.pending.pop_front()?;
+        self.sent = self.sent.saturating_sub(1);
+        if pending.operation == Operation::Set
+            && let Some(expected) = self.expected.front()
+        {
+            settle(expected.key);
+        }
+        self.expected.drain(..pending.keys as usize);
+        Some(pending)
+    }
+
+    /// Verifies a value of the oldest request; none when its key was not asked for, or not again.
+    fn take_value(&mut self, value: &Value<'_>, judge: &Judge<'_>, verified: &mut Verified) -> Option<()> {
+        let oldest = self.pending.front_mut()?;
+        let key = key_number(value.key, judge.key_prefix)?;
+        let keys = oldest.keys as usize;
+        let is_it = |at: &usize| !self.expected[*at].returned && self.expected[*at].key == key;
+        // Values come in the order of the keys, unless a proxy has put several servers' answers together.
+        let at = (oldest.cursor as usize..keys).chain(0..oldest.cursor as usize).find(is_it)?;
+        oldest.cursor = at as u32 + 1;
+        oldest.hits += 1;
+        self.expected[at].returned = true;
+        verified.checked += 1;
+        match inspect(value.data, key, judge.data_size_bytes) {
+            Content::Wrong => verified.wrong += 1,
+            Content::Torn => verified.torn += 1,
+            Content::Whole(_) if value.flags != 0 => verified.torn += 1,
+            Content::Whole(seen) if judge.versions.is_fresh(key, self.expected[at].known, seen) => {}
+            Content::Whole(_) => verified.stale += 1,
+        }
+        Some(())
+    }
+}
+
+/// The number in a key; none when it is not one of ours.
+fn key_number(key: &[u8], prefix: &[u8]) -> Option<u64> {
+    let digits = key.strip_prefix(prefix)?;
+    if digits.is_empty() || (digits[0] == b'0' && digits.len() > 1) {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keys_as_we_write_them_are_ours() {
+        let number = |key: &str| key_number(key.as_bytes(), b"key-");
+        assert_eq!(number("key-0"), Some(0));
+        assert_eq!(number("key-18446744073709551615"), Some(u64::MAX));
+        for other in ["key-", "key-01", "key-1x", "kez-1", "1", "key-18446744073709551616", "key--1"] {
+            assert_eq!(number(other), None, "{other}");
+        }
+    }
+
+    fn pending(operation: Operation, keys: u32, ends_at: u64) -> Pending {
+        Pending { keys, ends_at, ..Pending::new(operation, Nanos(1), Nanos(2), 0) }
+    }
+
+    #[test]
+    fn requests_are_sent_when_their_last_byte_is() {
+        let mut window = Window::default();
+        [10, 20, 30].into_iter().for_each(|ends_at| window.push(pending(Operation::Get, 0, ends_at)));
+        assert_eq!(window.mark_sent(9, Nanos(5)), 0);
+        assert_eq!(window.mark_sent(25, Nanos(6)), 2);
+        assert!(window.has_unsent());
+        assert_eq!(window.mark_sent(30, Nanos(7)), 1);
+        assert!(!window.has_unsent());
+        let sent: Vec<u64> = window.pending.iter().map(|pending| pending.sent.0).collect();
+        assert_eq!(sent, [6, 6, 7]);
+    }
+
+    #[test]
+    fn replies_belong_to_the_oldest_and_settle_its_set() {
+        let versions = Versions::new(0, 2, true);
+        let judge = Judge { versions: &versions, key_prefix: b"key-", data_size_bytes: 32 };
+        let mut verified = Verified::default();
+        let mut window = Window::default();
+        for key in 0..2 {
+            assert_eq!(versions.lock(key), Some(2));
+            window.expect(key, Known::default());
+            window.push(pending(Operation::Set, 1, 1));
+        }
+        window.expect(1, versions.known(1));
+        window.push(pending(Operation::Get, 1, 1));
+        assert!(matches!(window.accept(&Reply::End, 5, &judge, &mut verified), Matched::Unexpected));
+        assert!(matches!(window.accept(&Reply::Stored, 8, &judge, &mut verified), Matched::Answered(_)));
+        assert!(matches!(window.accept(&Reply::Error, 7, &judge, &mut verified), Matched::Failed(_)));
+        assert_eq!((versions.lock(0), versions.uncertain()), (Some(3), 1));
+        let mut data = Vec::new();
+        crate::value::make(1, 1, 32, &mut data);
+        let value = |key| Reply::Value(Value { key, flags: 0, cas: None, data: &data });
+        assert!(matches!(window.accept(&value(b"key-0"), 9, &judge, &mut verified), Matched::Unexpected));
+        assert!(matches!(window.accept(&value(b"key-1"), 9, &judge, &mut verified), Matched::More));
+        assert!(matches!(window.accept(&value(b"key-1"), 9, &judge, &mut verified), Matched::Unexpected));
+        let Matched::Answered(get) = window.accept(&Reply::End, 5, &judge, &mut verified) else { panic!("it ended") };
+        assert_eq!((get.hits, get.reply_bytes, window.is_empty()), (1, 32, true));
+        assert_eq!(verified, Verified { checked: 1, ..Verified::default() });
+        assert!(matches!(window.accept(&Reply::End, 5, &judge, &mut verified), Matched::Unexpected));
+    }
+}

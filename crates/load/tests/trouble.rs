@@ -1,0 +1,155 @@
+//! Servers that refuse, go away or never answer: the run goes on where it can, counts what happened and never hangs.
+
+mod support;
+
+use clock::{Clock, duration_ns};
+use load::{Config, LoadError};
+use records::Outcome;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use support::{Fault, TinyServer, config, run, try_run};
+
+/// Outcomes of all requests recorded.
+fn recorded(directory: &Path) -> Vec<u8> {
+    support::records(directory).rows().map(|(row, _)| row.outcome).collect()
+}
+
+fn count(outcomes: &[u8], outcome: Outcome) -> u64 {
+    outcomes.iter().filter(|&&found| found == outcome as u8).count() as u64
+}
+
+#[test]
+fn refusals_are_counted_and_make_keys_uncertain_but_not_the_run() {
+    let server = TinyServer::start(|seen| match seen.number % 10 {
+        0 if seen.is_load() && seen.is_set => Fault::StoreAndLine("SERVER_ERROR out of memory storing object"),
+        5 if seen.is_load() && !seen.is_set => Fault::Line("ERROR"),
+        _ => Fault::None,
+    });
+    let summary = run(&config(&server));
+    assert!(summary.valid, "{:?}", summary.reasons);
+    assert!(summary.errors["SERVER_ERROR out of memory storing object"] > 0 && summary.errors["ERROR"] > 0);
+    assert_eq!(summary.errors.values().sum::<u64>(), summary.totals.errors);
+    assert!(summary.verification.keys_uncertain > 0);
+    assert_eq!(summary.totals.requests_sent, summary.totals.requests_answered);
+    assert!(summary.totals.requests_answered >= summary.totals.requests + summary.totals.errors);
+    assert!(load::render(&summary).contains("times: SERVER_ERROR out of memory"));
+}
+
+#[test]
+fn only_refusals_is_nothing_measured() {
+    let server = TinyServer::start(|seen| if seen.is_load() { Fault::Line("SERVER_ERROR busy") } else { Fault::None });
+    let summary = run(&config(&server));
+    assert!(!summary.valid && summary.reasons[0].contains("nothing was measured"), "{:?}", summary.reasons);
+    assert_eq!((summary.totals.requests, summary.operations.all.response.max_ns), (0, 0));
+}
+
+#[test]
+fn a_connection_closed_in_a_reply_is_made_again() {
+    let server =
+        TinyServer::start(
+            |seen| {
+                if seen.is_load() && seen.number % 40 == 0 { Fault::CloseInReply } else { Fault::None }
+            },
+        );
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config { records: Some(directory.path().into()), sample: 1, pipeline: 4, ..config(&server) };
+    let summary = run(&config);
+    assert!(summary.valid, "{:?}", summary.reasons);
+    let lost = summary.errors["connection lost"];
+    assert!(lost > 4, "{lost}");
+    assert!(summary.totals.requests > 20 * lost / 4, "{} requests, {lost} lost", summary.totals.requests);
+    let outcomes = recorded(directory.path());
+    assert_eq!(count(&outcomes, Outcome::BackendLost), lost);
+    assert_eq!(count(&outcomes, Outcome::Answered), summary.totals.requests_answered);
+    assert!(summary.totals.requests_sent - summary.totals.requests_answered <= lost);
+}
+
+#[test]
+fn no_reply_in_time_is_an_error_and_the_run_ends() {
+    let server =
+        TinyServer::start(
+            |seen| {
+                if seen.connection == support::PREFILL_CONNECTIONS { Fault::Silence } else { Fault::None }
+            },
+        );
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config {
+        records: Some(directory.path().into()),
+        sample: 1,
+        reply_timeout: Duration::from_millis(100),
+        ..config(&server)
+    };
+    let summary = run(&config);
+    assert!(summary.valid, "{:?}", summary.reasons);
+    assert_eq!(summary.errors["no reply in time"], 1);
+    assert_eq!(count(&recorded(directory.path()), Outcome::Timeout), 1);
+}
+
+#[test]
+fn a_server_that_never_answers_ends_with_a_line() {
+    let clock = Clock::monotonic();
+    let began = clock.now();
+    let silent = TinyServer::start(|seen| if seen.is_load() { Fault::Silence } else { Fault::None });
+    let summary = run(&Config { reply_timeout: Duration::from_millis(200), ..config(&silent) });
+    assert!(!summary.valid && summary.reasons[0].contains("nothing was measured"), "{:?}", summary.reasons);
+    let prefill = TinyServer::start(|_| Fault::Silence);
+    let config = Config { reply_timeout: Duration::from_millis(200), ..config(&prefill) };
+    let line = try_run(&config).unwrap_err().to_string();
+    assert!(line.contains("the prefill of") && line.contains("no reply within 200ms"), "{line}");
+    assert!(clock.now().since(began) < duration_ns(Duration::from_secs(5)));
+}
+
+#[test]
+fn a_server_that_dies_is_said_at_the_end() {
+    let server = TinyServer::healthy();
+    let config = Config { test_time: Duration::from_millis(1_500), ..config(&server) };
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(150));
+            server.stop();
+        });
+        run(&config)
+    });
+    assert!(!summary.valid && summary.reasons[0].contains("every connection was lost"), "{:?}", summary.reasons);
+    // A reply and the end may arrive together; then no request was lost.
+    let lost = summary.errors.get("connection lost").copied().unwrap_or(0);
+    assert!(lost <= 4 && summary.errors.len() <= 1 && summary.totals.requests > 0, "{:?}", summary.errors);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_one_line() {
+    let address = TinyServer::healthy().address;
+    std::thread::sleep(Duration::from_millis(50));
+    for prefill in [true, false] {
+        let config = Config { servers: vec![address.to_string()], prefill, ..Config::default() };
+        let error = try_run(&config).unwrap_err();
+        assert!(matches!(error, LoadError::Connect { .. }), "{error}");
+        assert!(error.to_string().ends_with("is it running?"), "{error}");
+    }
+    let config = Config { servers: vec!["nowhere".into()], ..Config::default() };
+    assert!(try_run(&config).unwrap_err().to_string().contains("\"nowhere\" is not HOST:PORT"));
+}
+
+#[test]
+fn a_refused_prefill_is_one_line() {
+    let server = TinyServer::start(|_| Fault::Line("SERVER_ERROR out of memory storing object"));
+    let line = try_run(&config(&server)).unwrap_err().to_string();
+    assert!(line.contains("it answered \"SERVER_ERROR out of memory storing object\""), "{line}");
+}
+
+#[test]
+fn a_stop_flag_ends_the_run_with_what_there_is() {
+    let server = TinyServer::healthy();
+    let stop = AtomicBool::new(false);
+    let config = Config { test_time: Duration::from_secs(60), ..config(&server) };
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        load::run(&config, &Clock::monotonic(), &stop, &mut |_| ()).unwrap()
+    });
+    assert!(summary.valid && summary.measured_s > 0.1 && summary.measured_s < 5.0, "{}", summary.measured_s);
+    assert_eq!(summary.totals.requests_sent, summary.totals.requests_answered);
+}

@@ -1,0 +1,108 @@
+//! Servers that answer with the wrong bytes: each kind of wrong is found, named and makes the run not valid.
+
+mod support;
+
+use load::{Config, Summary};
+use support::{Fault, TinyServer, config, run};
+
+/// Runs against a server that does `fault` to every seventh get.
+fn with_fault(fault: Fault) -> Summary {
+    let server = TinyServer::start(move |seen| if !seen.is_set && seen.number % 7 == 0 { fault } else { Fault::None });
+    run(&config(&server))
+}
+
+fn assert_found(summary: &Summary, reason: &str) {
+    assert!(!summary.valid);
+    assert_eq!(summary.reasons.len(), 1, "{:?}", summary.reasons);
+    assert!(summary.reasons[0].contains(reason), "{:?}", summary.reasons);
+}
+
+#[test]
+fn a_healthy_server_passes() {
+    let summary = with_fault(Fault::None);
+    assert!(summary.valid, "{:?}", summary.reasons);
+    let verification = summary.verification;
+    assert_eq!(
+        (verification.wrong, verification.torn, verification.stale, verification.unexpected_reply),
+        (0, 0, 0, 0)
+    );
+    assert!(verification.checked > 0 && verification.keys_uncertain == 0);
+    assert_eq!(summary.totals.requests_sent, summary.totals.requests_answered);
+    assert_eq!(summary.totals.misses, 0);
+}
+
+#[test]
+fn an_older_version_is_stale() {
+    let summary = with_fault(Fault::Stale);
+    assert_found(&summary, "are stale");
+    assert!(summary.verification.stale > 0 && summary.verification.wrong == 0 && summary.verification.torn == 0);
+}
+
+#[test]
+fn another_keys_value_is_wrong() {
+    let summary = with_fault(Fault::Wrong);
+    assert_found(&summary, "belong to another key");
+    assert!(summary.verification.wrong > 0 && summary.verification.torn == 0 && summary.verification.stale == 0);
+}
+
+#[test]
+fn halves_of_two_versions_and_short_values_are_torn() {
+    for fault in [Fault::Torn, Fault::Short] {
+        let summary = with_fault(fault);
+        assert_found(&summary, "are torn");
+        assert!(summary.verification.torn > 0 && summary.verification.wrong == 0 && summary.verification.stale == 0);
+    }
+}
+
+#[test]
+fn a_reply_to_another_question_is_unexpected_and_the_run_goes_on() {
+    for line in ["STORED", "BANANA", "42"] {
+        let server =
+            TinyServer::start(
+                move |seen| {
+                    if !seen.is_set && seen.number % 50 == 0 { Fault::Line(line) } else { Fault::None }
+                },
+            );
+        let summary = run(&config(&server));
+        assert_found(&summary, "were not replies to what was asked");
+        assert!(summary.verification.unexpected_reply > 1 && summary.errors["connection out of step"] > 1);
+        assert!(summary.totals.requests > 100, "{}", summary.totals.requests);
+    }
+}
+
+#[test]
+fn values_in_any_order_and_of_repeated_keys_are_matched() {
+    let server = TinyServer::start(|seen| if seen.number % 2 == 0 { Fault::Reversed } else { Fault::None });
+    let summary = run(&Config { multi_key_get: 30, ratio_get: 5, ..config(&server) });
+    assert!(summary.valid, "{:?}", summary.reasons);
+    assert_eq!(summary.operations.get.hits, 30 * summary.operations.get.count);
+    assert_eq!(summary.totals.keys, summary.operations.get.hits + summary.operations.set.count);
+}
+
+#[test]
+fn values_too_short_for_their_name_are_verified_as_far_as_they_go() {
+    for data_size_bytes in [0, 1, 8, 9, 15, 16, 17] {
+        let server = TinyServer::healthy();
+        let summary = run(&Config { data_size_bytes, ..config(&server) });
+        assert!(summary.valid, "{data_size_bytes}: {:?}", summary.reasons);
+        assert!(summary.verification.checked > 0);
+    }
+}
+
+#[test]
+fn what_an_earlier_run_left_is_not_judged_before_it_is_overwritten() {
+    let server = TinyServer::healthy();
+    assert!(run(&config(&server)).valid);
+    let second = run(&Config { prefill: false, seed: 2, ..config(&server) });
+    assert!(second.valid, "{:?}", second.reasons);
+    assert_eq!(second.verification.keys_uncertain, 0);
+}
+
+#[test]
+fn without_a_prefill_misses_are_misses() {
+    let server = TinyServer::healthy();
+    let summary = run(&Config { prefill: false, ratio_set: 0, ..config(&server) });
+    assert!(summary.valid, "{:?}", summary.reasons);
+    assert_eq!((summary.totals.hits, summary.verification.checked), (0, 0));
+    assert_eq!(summary.totals.misses, summary.totals.requests);
+}

@@ -1,0 +1,150 @@
+//! A non-blocking stream with an inbox and an outbox.
+
+use crate::buffers::Buffers;
+use crate::inbox::Inbox;
+use crate::outbox::Outbox;
+use mio::net::TcpStream;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+
+/// One connection, to a client or to a backend.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    /// What has been read.
+    pub inbox: Inbox,
+    /// What is to be written.
+    pub outbox: Outbox,
+    /// Whether the last write was refused, so that the next must wait for readiness.
+    blocked: bool,
+    /// Whether a read may still find something: readiness is only reported when it changes.
+    readable: bool,
+    /// Whether readiness said that the peer will send no more.
+    closing: bool,
+}
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// Nothing, or no more than what is now in the inbox.
+    Drained,
+    /// The budget was used up: there may be more.
+    More,
+    /// The peer has closed its side; what it sent before is in the inbox.
+    Closed,
+}
+
+/// What a write achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// Nothing waits any more.
+    All,
+    /// The kernel takes no more; readiness will tell when it does.
+    Blocked,
+}
+
+impl Connection {
+    /// Wraps a stream that is connected, or is being connected.
+    pub fn new(stream: TcpStream) -> Connection {
+        // Batching is done here, per turn; the kernel must not wait for more. A stream that died already is found by the first read.
+        let _ = stream.set_nodelay(true);
+        Connection {
+            stream,
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            blocked: false,
+            readable: false,
+            closing: false,
+        }
+    }
+
+    /// Starts to connect; readiness to write tells when that has succeeded or failed.
+    pub fn connect(address: SocketAddr) -> io::Result<Connection> {
+        let mut connection = Connection::new(TcpStream::connect(address)?);
+        connection.blocked = true;
+        Ok(connection)
+    }
+
+    /// Takes note of readiness.
+    pub fn is_ready(&mut self, readable: bool, writable: bool, closing: bool) {
+        self.readable |= readable || closing;
+        self.closing |= closing;
+        if writable {
+            self.blocked = false;
+        }
+    }
+
+    /// Whether a read may find something.
+    pub fn is_readable(&self) -> bool {
+        self.readable
+    }
+
+    /// Reads until nothing is left or `budget_bytes` have come in.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn fill(&mut self, buffers: &mut Buffers, budget_bytes: usize) -> io::Result<Filled> {
+        let mut taken = 0;
+        while self.readable {
+            let room = self.inbox.room(buffers);
+            let wanted = room.len();
+            match self.stream.read(room) {
+                Ok(0) => {
+                    self.readable = false;
+                    return Ok(Filled::Closed);
+                }
+                Ok(count) => {
+                    self.inbox.advance(count);
+                    taken += count;
+                    // A short read means that the socket is empty (epoll(7)), unless it ends.
+                    if count < wanted && !self.closing {
+                        self.readable = false;
+                    } else if taken >= budget_bytes {
+                        return Ok(Filled::More);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Filled::Drained)
+    }
+
+    /// Writes what waits, unless the kernel is known to refuse.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn flush(&mut self) -> io::Result<Flushed> {
+        if self.outbox.is_empty() {
+            return Ok(Flushed::All);
+        }
+        if !self.blocked && self.outbox.flush(&mut self.stream)? {
+            return Ok(Flushed::All);
+        }
+        self.blocked = true;
+        Ok(Flushed::Blocked)
+    }
+
+    /// The error of a failed attempt to connect, if there is one; to be asked when first writable.
+    pub fn connect_error(&self) -> Option<io::Error> {
+        match self.stream.take_error() {
+            Ok(error) => error,
+            Err(error) => Some(error),
+        }
+    }
+
+    /// The address of this end.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.stream.local_addr().ok()
+    }
+
+    /// The address of the other end; none before it is connected.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.stream.peer_addr().ok()
+    }
+
+    pub(crate) fn source(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+}

@@ -1,0 +1,104 @@
+//! Bytes that have been read and not yet consumed, always in one piece, so that a parser sees a slice.
+
+use crate::buffers::Buffers;
+
+/// The read side of a connection.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    /// Initialised over its whole length; what is valid lies between `start` and `end`.
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Inbox {
+    /// What has been read and not consumed.
+    pub fn filled(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Drops the first `count` bytes.
+    pub fn consume(&mut self, count: usize) {
+        assert!(count <= self.end - self.start, "only bytes that are there can be consumed");
+        self.start += count;
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
+    /// Room to read into; grows when a message is larger than the buffer.
+    pub(crate) fn room(&mut self, buffers: &mut Buffers) -> &mut [u8] {
+        if self.bytes.is_empty() {
+            self.bytes = buffers.take();
+        }
+        if self.end == self.bytes.len() {
+            if self.start > 0 {
+                self.bytes.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            } else {
+                self.bytes.resize(self.bytes.len() * 2, 0);
+            }
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// Says that `count` bytes of the room have been filled.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.end += count;
+        assert!(self.end <= self.bytes.len());
+    }
+
+    /// Gives the buffer back when it is empty.
+    pub fn release(&mut self, buffers: &mut Buffers) {
+        if self.start == self.end && !self.bytes.is_empty() {
+            buffers.give(std::mem::take(&mut self.bytes));
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffers::BUFFER_BYTES;
+
+    #[test]
+    fn bytes_stay_in_order_through_growth_and_compaction() {
+        let mut buffers = Buffers::default();
+        let mut inbox = Inbox::default();
+        let (mut next_in, mut next_out) = (0u64, 0u64);
+        for round in 0..2000u64 {
+            let room = inbox.room(&mut buffers);
+            let count = room.len().min(1 + (round * 37 % 5000) as usize);
+            for byte in &mut room[..count] {
+                *byte = next_in as u8;
+                next_in += 1;
+            }
+            inbox.advance(count);
+            let take = inbox.filled().len().min((round * 53 % 4800) as usize);
+            for &byte in &inbox.filled()[..take] {
+                assert_eq!(byte, next_out as u8);
+                next_out += 1;
+            }
+            inbox.consume(take);
+        }
+        assert_eq!(inbox.filled().len() as u64, next_in - next_out);
+    }
+
+    #[test]
+    fn an_empty_inbox_holds_no_buffer() {
+        let mut buffers = Buffers::default();
+        let mut inbox = Inbox::default();
+        inbox.room(&mut buffers);
+        inbox.advance(10);
+        inbox.release(&mut buffers);
+        assert_eq!(inbox.filled().len(), 10);
+        inbox.consume(10);
+        inbox.release(&mut buffers);
+        assert!(inbox.bytes.is_empty());
+        assert_eq!(buffers.take().len(), BUFFER_BYTES);
+    }
+}

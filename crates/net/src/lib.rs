@@ -1,0 +1,19 @@
+//! Readiness and buffered non-blocking connections.
+//! Knows no protocol, no request and no time: bytes come in, bytes go out, and somebody else says what they mean.
+
+mod buffers;
+mod connection;
+mod inbox;
+mod listener;
+mod mailbox;
+mod outbox;
+mod poller;
+
+pub use buffers::Buffers;
+pub use connection::{Connection, Filled, Flushed};
+pub use inbox::Inbox;
+pub use listener::{BindError, bind, resolve};
+pub use mailbox::{Mailbox, Post, mailbox};
+pub use mio::net::TcpListener as Listener;
+pub use outbox::Outbox;
+pub use poller::{Poller, Ready, Token};

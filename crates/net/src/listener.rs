@@ -1,0 +1,66 @@
+//! Opens listening sockets, and turns `host:port` into an address; both say in one line why they cannot.
+
+use mio::net::TcpListener;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// Why a name is no address or an address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what it is")]
+pub enum BindError {
+    #[error("{name:?} is not HOST:PORT that resolves to an address: {source}")]
+    Resolve { name: String, source: io::Error },
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+}
+
+/// The first address of `host:port`.
+///
+/// # Errors
+/// When it has no port or the name does not resolve.
+pub fn resolve(name: &str) -> Result<SocketAddr, BindError> {
+    let failed = |source| BindError::Resolve { name: name.into(), source };
+    let none = || io::Error::new(io::ErrorKind::NotFound, "no address");
+    name.to_socket_addrs().map_err(failed)?.next().ok_or_else(|| failed(none()))
+}
+
+/// A non-blocking listening socket. Port 0 takes a free port.
+///
+/// # Errors
+/// When the name does not resolve, or the address is in use or not this host's.
+pub fn bind(name: &str) -> Result<TcpListener, BindError> {
+    let address = resolve(name)?;
+    listen(address).map_err(|source| BindError::Listen { address, source })
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_in_use_is_one_clear_line() {
+        let first = bind("127.0.0.1:0").unwrap();
+        let address = first.local_addr().unwrap().to_string();
+        let line = bind(&address).unwrap_err().to_string();
+        assert!(line.starts_with(&format!("cannot listen on {address}: ")), "{line}");
+    }
+
+    #[test]
+    fn a_name_without_a_port_is_one_clear_line() {
+        let line = bind("localhost").unwrap_err().to_string();
+        assert!(line.contains("\"localhost\" is not HOST:PORT"), "{line}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Bytes that wait to be written. Small pieces are gathered, large ones are moved in whole, and all go out in one call.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Write};
+
+/// A gathered piece is closed when it has grown to this.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Pieces given to the kernel at once.
+const PIECES_PER_WRITE: usize = 32;
+
+/// The write side of a connection.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pieces: VecDeque<Vec<u8>>,
+    /// Bytes of the first piece that the kernel already has.
+    first_written: usize,
+    queued_total: u64,
+    written_total: u64,
+    spare: Vec<u8>,
+}
+
+impl Outbox {
+    /// Lets `write` append to what waits.
+    pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.pieces.back().is_none_or(|piece| piece.len() >= PIECE_BYTES) {
+            self.pieces.push_back(std::mem::take(&mut self.spare));
+        }
+        if let Some(piece) = self.pieces.back_mut() {
+            let before = piece.len();
+            write(piece);
+            self.queued_total += (piece.len() - before) as u64;
+        }
+    }
+
+    /// Appends a large piece without copying it.
+    pub fn append_owned(&mut self, piece: Vec<u8>) {
+        self.queued_total += piece.len() as u64;
+        self.pieces.push_back(piece);
+    }
+
+    /// Bytes ever appended: the offset at which the next appended byte will stand.
+    pub fn queued_total(&self) -> u64 {
+        self.queued_total
+    }
+
+    /// Bytes ever accepted by the kernel.
+    pub fn written_total(&self) -> u64 {
+        self.written_total
+    }
+
+    /// Bytes that still wait.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.queued_total - self.written_total
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting_bytes() == 0
+    }
+
+    /// Writes until everything is written or the kernel takes no more; true when everything is.
+    pub fn flush(&mut self, stream: &mut impl Write) -> io::Result<bool> {
+        while !self.is_empty() {
+            match self.write_once(stream) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.written(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// One call to the kernel; a lone piece, the usual case, without a list of pieces.
+    fn write_once(&self, stream: &mut impl Write) -> io::Result<usize> {
+        if self.pieces.len() == 1 {
+            return stream.write(&self.pieces[0][self.first_written..]);
+        }
+        let mut slices = [IoSlice::new(&[]); PIECES_PER_WRITE];
+        let mut used = 0;
+        for (index, piece) in self.pieces.iter().take(PIECES_PER_WRITE).enumerate() {
+            slices[index] = IoSlice::new(if index == 0 { &piece[self.first_written..] } else { piece });
+            used = index + 1;
+        }
+        stream.write_vectored(&slices[..used])
+    }
+
+    /// Drops `count` bytes that the kernel has taken.
+    fn written(&mut self, mut count: usize) {
+        self.written_total += count as u64;
+        while let Some(piece) = self.pieces.front() {
+            let left = piece.len() - self.first_written;
+            if count < left {
+                self.first_written += count;
+                return;
+            }
+            count -= left;
+            self.first_written = 0;
+            if let Some(mut piece) = self.pieces.pop_front()
+                && piece.capacity() <= 2 * PIECE_BYTES
+            {
+                piece.clear();
+                self.spare = piece;
+            }
+        }
+    }
+
+    /// Frees the spare piece of a connection that has gone quiet.
+    pub fn release(&mut self) {
+        if self.is_empty() && self.spare.capacity() > 4096 {
+            self.spare = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes at most so many bytes a call, then blocks once.
+    struct Narrow {
+        taken: Vec<u8>,
+        width: usize,
+        blocked: bool,
+    }
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.blocked = !self.blocked;
+            if self.blocked {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let count = bytes.len().min(self.width);
+            self.taken.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn pieces_leave_in_order_whatever_the_kernel_takes() {
+        let mut outbox = Outbox::default();
+        let mut expected = Vec::new();
+        for round in 0..200usize {
+            let piece: Vec<u8> = (0..round * 13).map(|byte| (byte + round) as u8).collect();
+            expected.extend_from_slice(&piece);
+            if round % 3 == 0 {
+                outbox.append_owned(piece);
+            } else {
+                outbox.append(|out| out.extend_from_slice(&piece));
+            }
+        }
+        assert_eq!(outbox.queued_total(), expected.len() as u64);
+        let mut stream = Narrow { taken: Vec::new(), width: 777, blocked: false };
+        while !outbox.flush(&mut stream).unwrap() {
+            assert_eq!(outbox.written_total(), stream.taken.len() as u64);
+        }
+        assert_eq!(stream.taken, expected);
+        assert!(outbox.is_empty());
+    }
+}

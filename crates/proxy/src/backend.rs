@@ -1,0 +1,380 @@
+//! Stations 7 and 8. One connection to one backend: requests go out in order, replies are matched first in, first out.
+//! Answers jobs by their number; does not know that sessions exist.
+//!
+//! ```text
+//!   Closed --retry--> Opening (connect, then `version` must be answered) --> Open
+//!     ^                  |  impatient: requests are refused meanwhile         |
+//!     |                  |  patient (first time, idle close): they queue      |
+//!     +---- timeout, lost, out of step: all that wait fail -------------------+
+//! ```
+
+use crate::counters::LoopCounters;
+use crate::finished::Finished;
+use crate::job::{Jobs, LegRef};
+use crate::verdict::{Expect, Verdict, judge};
+use clock::{Clock, Nanos};
+use net::{Buffers, Connection, Filled, Poller, Token};
+use records::Outcome;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::{Limits, ParsedReply, parse_reply};
+
+/// Bytes read from one backend before others get their turn.
+const READ_BUDGET_BYTES: usize = 1 << 20;
+/// The first pause after a failure; doubled by each further one.
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// Limits of a connection, from the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct BackendLimits {
+    pub(crate) timeout: Duration,
+    pub(crate) window: usize,
+    pub(crate) buffer_bytes: u64,
+    pub(crate) wire: Limits,
+}
+
+/// A request that waits for its reply.
+#[derive(Debug)]
+struct Pending {
+    /// None for the probe.
+    leg: Option<LegRef>,
+    expect: Expect,
+    /// Offset in the stream of requests at which this one ends.
+    end: u64,
+    deadline: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed { retry_at: Nanos },
+    Opening { is_patient: bool },
+    Open,
+}
+
+/// One backend, as one loop sees it.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    index: u16,
+    name: String,
+    address: SocketAddr,
+    limits: BackendLimits,
+    state: State,
+    connection: Option<Connection>,
+    pending: VecDeque<Pending>,
+    /// How many at the end of `pending` the kernel has not taken whole.
+    unsent: usize,
+    /// Bytes of the head's reply that have been parsed.
+    scanned: usize,
+    head_hits: u16,
+    /// Requests begun on this connection.
+    sequence: u32,
+    port: u16,
+    failures: u32,
+    counters: Arc<LoopCounters>,
+}
+
+impl Backend {
+    /// A backend that is not connected yet and will be at the first tick.
+    pub(crate) fn new(
+        index: u16,
+        name: &str,
+        address: SocketAddr,
+        limits: BackendLimits,
+        counters: Arc<LoopCounters>,
+    ) -> Backend {
+        Backend {
+            index,
+            name: name.into(),
+            address,
+            limits,
+            state: State::Closed { retry_at: Nanos::UNSET },
+            connection: None,
+            pending: VecDeque::new(),
+            unsent: 0,
+            scanned: 0,
+            head_hits: 0,
+            sequence: 0,
+            port: 0,
+            failures: 0,
+            counters,
+        }
+    }
+
+    /// Starts to connect. When `is_patient`, requests are queued meanwhile.
+    pub(crate) fn open(&mut self, poller: &Poller, is_patient: bool, finished: &mut Finished<'_>, now: Nanos) {
+        let connection = Connection::connect(self.address).and_then(|mut connection| {
+            poller.add(&mut connection, Token(self.index as usize))?;
+            Ok(connection)
+        });
+        (self.sequence, self.port, self.scanned, self.head_hits) = (0, 0, 0, 0);
+        self.state = State::Opening { is_patient };
+        match connection {
+            Ok(connection) => {
+                self.connection = Some(connection);
+                self.push(None, Expect::Probe, now, |out| out.extend_from_slice(b"version\r\n"));
+            }
+            Err(_) => self.fail(Outcome::BackendDown, finished, now),
+        }
+    }
+
+    /// Whether a request would be taken now; if not, why.
+    pub(crate) fn admits(&self) -> Result<(), Outcome> {
+        let waiting_bytes = self.connection.as_ref().map_or(0, |connection| connection.outbox.waiting_bytes());
+        match self.state {
+            State::Closed { .. } | State::Opening { is_patient: false } => Err(Outcome::BackendDown),
+            _ if self.pending.len() >= self.limits.window || waiting_bytes >= self.limits.buffer_bytes => {
+                Err(Outcome::Overloaded)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a request for one leg of a job, or refuses it at once.
+    pub(crate) fn enqueue(
+        &mut self,
+        leg: LegRef,
+        expect: Expect,
+        finished: &mut Finished<'_>,
+        now: Nanos,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if let Err(outcome) = self.admits() {
+            let counters = &self.counters.backends[self.index as usize];
+            if outcome == Outcome::Overloaded { &counters.overloaded } else { &counters.refused }.add(1);
+            finished.leg_failed(leg, &self.name, outcome, now);
+            return;
+        }
+        let queue_length = self.pending.len() as u32;
+        let (sequence, port) = (self.sequence, self.port);
+        let bytes = self.push(Some(leg), expect, now, encode);
+        let slot = finished.jobs.get(leg.job).leg(leg.leg);
+        slot.queue_length = queue_length;
+        slot.backend_sequence = sequence;
+        slot.backend_port = port;
+        slot.request_bytes = bytes as u32;
+        self.counters.backends[self.index as usize].requests.add(1);
+    }
+
+    /// Appends a request to the connection's stream; returns its length.
+    fn push(&mut self, leg: Option<LegRef>, expect: Expect, now: Nanos, encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let Some(connection) = &mut self.connection else { return 0 };
+        let before = connection.outbox.queued_total();
+        connection.outbox.append(encode);
+        let end = connection.outbox.queued_total();
+        self.pending.push_back(Pending { leg, expect, end, deadline: now + self.limits.timeout });
+        self.unsent += 1;
+        self.sequence = self.sequence.wrapping_add(1);
+        end - before
+    }
+
+    /// Writes what has gathered in this turn.
+    pub(crate) fn flush(&mut self, finished: &mut Finished<'_>, clock: &Clock) {
+        let Some(connection) = &mut self.connection else { return };
+        if connection.outbox.is_empty() {
+            return;
+        }
+        match connection.flush() {
+            Ok(_) => {
+                let written = connection.outbox.written_total();
+                self.mark_sent(written, finished.jobs, clock.now());
+            }
+            Err(_) => self.fail(Outcome::BackendLost, finished, clock.now()),
+        }
+    }
+
+    fn mark_sent(&mut self, written: u64, jobs: &mut Jobs, now: Nanos) {
+        while self.unsent > 0 {
+            let pending = &self.pending[self.pending.len() - self.unsent];
+            if pending.end > written {
+                return;
+            }
+            if let Some(LegRef { job, leg }) = pending.leg {
+                jobs.get(job).leg_sent(leg, now);
+            }
+            self.unsent -= 1;
+        }
+    }
+
+    /// Reads and matches replies.
+    pub(crate) fn is_ready(
+        &mut self,
+        ready: net::Ready,
+        buffers: &mut Buffers,
+        finished: &mut Finished<'_>,
+        clock: &Clock,
+    ) {
+        let Some(connection) = &mut self.connection else { return };
+        connection.is_ready(ready.readable, ready.writable, ready.closing);
+        if self.port == 0 && ready.writable {
+            if connection.connect_error().is_some() {
+                return self.fail(Outcome::BackendDown, finished, clock.now());
+            }
+            self.port = connection.local_address().map_or(0, |address| address.port());
+        }
+        self.receive(buffers, finished, clock);
+    }
+
+    /// Whether the last read left something for the next turn.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::is_readable)
+    }
+
+    /// Reads up to the budget and matches the replies.
+    pub(crate) fn receive(&mut self, buffers: &mut Buffers, finished: &mut Finished<'_>, clock: &Clock) {
+        let Some(connection) = &mut self.connection else { return };
+        let filled = connection.fill(buffers, READ_BUDGET_BYTES);
+        let now = clock.now();
+        if self.match_replies(finished, now).is_err() {
+            return self.fail(Outcome::BackendLost, finished, now);
+        }
+        match filled {
+            Ok(Filled::Closed) | Err(_) if self.is_idle() => self.state = State::Closed { retry_at: Nanos::UNSET },
+            Ok(Filled::Closed) | Err(_) => self.fail(Outcome::BackendLost, finished, now),
+            Ok(_) => {
+                if let Some(connection) = &mut self.connection {
+                    connection.inbox.release(buffers);
+                }
+            }
+        }
+    }
+
+    /// Takes whole replies off the inbox and gives each to the job whose turn it is. An error: the stream is out of step.
+    fn match_replies(&mut self, finished: &mut Finished<'_>, now: Nanos) -> Result<(), OutOfStep> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        // The inbox is taken out of the connection so that its bytes can be lent while the rest of the backend changes.
+        let mut inbox = std::mem::take(&mut connection.inbox);
+        let mut used = 0;
+        let outcome = loop {
+            let unread = &inbox.filled()[used..];
+            if self.scanned == unread.len() {
+                break Ok(());
+            }
+            let Some(head) = self.pending.front() else { break Err(OutOfStep) };
+            let (reply, consumed) = match parse_reply(&unread[self.scanned..], &self.limits.wire) {
+                ParsedReply::Incomplete => break Ok(()),
+                ParsedReply::Broken(_) => break Err(OutOfStep),
+                ParsedReply::Reply { reply, consumed } => (reply, consumed),
+            };
+            match judge(head.expect, &reply) {
+                Verdict::More => {
+                    self.head_hits = self.head_hits.saturating_add(1);
+                    self.scanned += consumed;
+                }
+                Verdict::OutOfStep => break Err(OutOfStep),
+                Verdict::Done { outcome, is_last } => {
+                    let length = self.scanned + consumed;
+                    self.answer(&unread[..length], self.scanned, outcome, finished, now);
+                    used += length;
+                    if is_last {
+                        break Err(OutOfStep);
+                    }
+                }
+            }
+        };
+        inbox.consume(used);
+        if let Some(connection) = &mut self.connection {
+            connection.inbox = inbox;
+        }
+        outcome
+    }
+
+    /// Gives the head its reply.
+    fn answer(&mut self, reply: &[u8], last_unit_at: usize, outcome: Outcome, finished: &mut Finished<'_>, now: Nanos) {
+        let hits = std::mem::take(&mut self.head_hits);
+        self.scanned = 0;
+        // A backend may refuse a value before it has read all of it.
+        let is_unsent = self.unsent == self.pending.len();
+        let Some(head) = self.pending.pop_front() else { return };
+        if is_unsent {
+            self.unsent -= 1;
+        }
+        match head.leg {
+            Some(leg) => {
+                if is_unsent {
+                    finished.jobs.get(leg.job).leg_sent(leg.leg, now);
+                }
+                finished.leg_answered(leg, reply, last_unit_at, outcome, hits, now);
+            }
+            None => {
+                self.state = State::Open;
+                self.failures = 0;
+                self.counters.backends[self.index as usize].connects.add(1);
+            }
+        }
+    }
+
+    /// Whether nothing would be lost if the connection closed now.
+    fn is_idle(&self) -> bool {
+        self.state == State::Open && self.pending.is_empty() && self.scanned == 0
+    }
+
+    /// Closes the connection and fails everything that waits on it, so that a late reply is never taken for another's.
+    fn fail(&mut self, cause: Outcome, finished: &mut Finished<'_>, now: Nanos) {
+        self.connection = None;
+        let counters = &self.counters.backends[self.index as usize];
+        match cause {
+            Outcome::Timeout => counters.timeouts.add(1),
+            _ => counters.lost.add(1),
+        }
+        for pending in self.pending.drain(..) {
+            let outcome = match cause {
+                Outcome::Timeout if pending.deadline > now => Outcome::BackendLost,
+                cause => cause,
+            };
+            if let Some(leg) = pending.leg {
+                finished.leg_failed(leg, &self.name, outcome, now);
+            }
+        }
+        self.unsent = 0;
+        self.state = State::Closed { retry_at: now + self.backoff(now) };
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Ends the connection for good.
+    pub(crate) fn close(&mut self, finished: &mut Finished<'_>, now: Nanos) {
+        self.fail(Outcome::BackendLost, finished, now);
+    }
+
+    /// Doubles with each failure in a row; the jitter keeps loops and proxies from coming back in step.
+    fn backoff(&self, now: Nanos) -> Duration {
+        let longest = BACKOFF_MIN.saturating_mul(1 << self.failures.min(10)).min(BACKOFF_MAX);
+        let jitter = (now.0 ^ u64::from(self.index)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        longest / 2 + (longest / 2).mul_f64(jitter as f64 / f64::from(u32::MAX))
+    }
+
+    /// When something must be done although nothing becomes ready.
+    pub(crate) fn deadline(&self) -> Nanos {
+        let retry_at = match self.state {
+            State::Closed { retry_at } => retry_at,
+            _ => Nanos::NEVER,
+        };
+        retry_at.min(self.pending.front().map_or(Nanos::NEVER, |pending| pending.deadline))
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, poller: &Poller, finished: &mut Finished<'_>, now: Nanos) {
+        if self.pending.front().is_some_and(|pending| pending.deadline <= now) {
+            self.fail(Outcome::Timeout, finished, now);
+        }
+        match self.state {
+            State::Closed { retry_at } if retry_at <= now => {
+                self.connection = None;
+                self.open(poller, self.failures == 0, finished, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Publishes the gauges.
+    pub(crate) fn publish(&self) {
+        let counters = &self.counters.backends[self.index as usize];
+        counters.is_up.set(u64::from(self.admits() != Err(Outcome::BackendDown)));
+        counters.in_flight.set(self.pending.len() as u64);
+    }
+}
+
+/// The connection cannot be trusted any more.
+struct OutOfStep;

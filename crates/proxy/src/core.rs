@@ -1,0 +1,107 @@
+//! What all sessions of one loop work with: the jobs, the way to the backends, the journal.
+
+use crate::config::{Config, PartFailure, Stamps};
+use crate::dispatch::Dispatch;
+use crate::finished::Finished;
+use crate::job::{Job, JobId, Jobs, SessionRef};
+use crate::join::join;
+use crate::journal::Journal;
+use crate::local::Local;
+use clock::{Clock, Nanos, Stage, StageClock};
+use records::is_sampled;
+use wire::{Limits, Request, Verb};
+
+/// The settings that sessions need.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) stamps: Stamps,
+    pub(crate) part_failure: PartFailure,
+    pub(crate) client_window: usize,
+    pub(crate) client_buffer_bytes: u64,
+    pub(crate) wire: Limits,
+}
+
+/// One loop's stations behind the session.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    /// The time at which this turn began: good enough for deadlines.
+    pub(crate) turn: Nanos,
+    pub(crate) jobs: Jobs,
+    pub(crate) finished: Vec<JobId>,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) journal: Journal,
+    pub(crate) local: Local,
+}
+
+/// What is known of a request when it has been parsed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) session: SessionRef,
+    pub(crate) port: u16,
+    pub(crate) sequence: u32,
+    pub(crate) received: Nanos,
+    pub(crate) verb: Verb,
+    pub(crate) is_quiet: bool,
+    pub(crate) request_bytes: usize,
+}
+
+impl Settings {
+    /// The part of the configuration that sessions need.
+    pub(crate) fn new(config: &Config) -> Settings {
+        Settings {
+            stamps: config.stamps,
+            part_failure: config.part_failure,
+            client_window: config.client_window,
+            client_buffer_bytes: config.client_buffer_bytes,
+            wire: Limits { value_bytes: config.value_bytes, ..Limits::default() },
+        }
+    }
+}
+
+impl Core {
+    /// Wraps a request in a job and starts its clock.
+    pub(crate) fn begin(&mut self, arrival: Arrival) -> JobId {
+        let is_sampled = is_sampled(arrival.port, arrival.sequence, self.journal.sample());
+        let id = self.jobs.begin();
+        let job = self.jobs.get(id);
+        job.session = arrival.session;
+        job.port = arrival.port;
+        job.sequence = arrival.sequence;
+        job.verb = arrival.verb;
+        job.is_quiet = arrival.is_quiet;
+        job.request_bytes = arrival.request_bytes as u32;
+        job.is_sampled = is_sampled;
+        job.is_timed = match self.settings.stamps {
+            Stamps::Off => false,
+            Stamps::Sampled => is_sampled,
+            Stamps::All => true,
+        };
+        if job.is_timed {
+            job.clock = StageClock::started(arrival.received);
+            job.stamp(Stage::Parsed, self.clock.now());
+        }
+        id
+    }
+
+    /// Sends a job to its backends.
+    pub(crate) fn dispatch(&mut self, id: JobId, request: &Request<'_>) {
+        let mut finished = Finished { jobs: &mut self.jobs, list: &mut self.finished };
+        self.dispatch.dispatch(id, request, &mut finished, &self.clock, self.turn);
+    }
+
+    /// Answers a job without any backend.
+    pub(crate) fn answer_locally(&mut self, id: JobId, write: impl FnOnce(&Local, &mut Job)) {
+        let job = self.jobs.get(id);
+        write(&self.local, job);
+        job.is_done = true;
+    }
+
+    /// Joins the replies of a job whose legs have all answered; says which session waits for it.
+    pub(crate) fn complete(&mut self, id: JobId) -> SessionRef {
+        let job = self.jobs.get(id);
+        join(job, self.settings.part_failure, &self.settings.wire);
+        job.session
+    }
+}

@@ -1,0 +1,87 @@
+//! What is counted, where any thread may read it. Each counter has one writer, its loop, so counting needs no locked instruction.
+
+use records::Outcome;
+use std::sync::atomic::{AtomicU64, Ordering};
+use wire::Verb;
+
+/// A number that one thread raises and all may read.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+/// The counters of one loop.
+#[derive(Debug)]
+pub(crate) struct LoopCounters {
+    /// Requests that have ended, by operation.
+    pub(crate) requests: [Counter; Verb::ALL.len()],
+    /// Requests that have ended, by outcome.
+    pub(crate) outcomes: [Counter; Outcome::ALL.len()],
+    pub(crate) keys_read: Counter,
+    pub(crate) hits: Counter,
+    pub(crate) received_bytes: Counter,
+    pub(crate) replied_bytes: Counter,
+    pub(crate) clients_accepted: Counter,
+    pub(crate) clients_open: Counter,
+    /// Times that a client was not read from because too much was in flight or unread.
+    pub(crate) clients_paused: Counter,
+    /// Multi-gets answered although a part had failed.
+    pub(crate) parts_missed: Counter,
+    pub(crate) records_dropped: Counter,
+    pub(crate) backends: Vec<BackendCounters>,
+}
+
+/// The counters of one loop's connection to one backend.
+#[derive(Debug, Default)]
+pub(crate) struct BackendCounters {
+    pub(crate) requests: Counter,
+    pub(crate) connects: Counter,
+    pub(crate) timeouts: Counter,
+    pub(crate) lost: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) overloaded: Counter,
+    /// 1 while requests are accepted.
+    pub(crate) is_up: Counter,
+    /// Requests waiting for an answer.
+    pub(crate) in_flight: Counter,
+}
+
+impl Counter {
+    /// Adds; only ever called by the one writer.
+    pub(crate) fn add(&self, by: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    }
+
+    /// Sets a gauge.
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The number now.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl LoopCounters {
+    /// All zero.
+    pub(crate) fn new(backends: usize) -> LoopCounters {
+        LoopCounters {
+            requests: Default::default(),
+            outcomes: Default::default(),
+            keys_read: Counter::default(),
+            hits: Counter::default(),
+            received_bytes: Counter::default(),
+            replied_bytes: Counter::default(),
+            clients_accepted: Counter::default(),
+            clients_open: Counter::default(),
+            clients_paused: Counter::default(),
+            parts_missed: Counter::default(),
+            records_dropped: Counter::default(),
+            backends: (0..backends).map(|_| BackendCounters::default()).collect(),
+        }
+    }
+
+    /// Requests that have ended, all together.
+    pub(crate) fn requests_total(&self) -> u64 {
+        self.requests.iter().map(Counter::get).sum()
+    }
+}

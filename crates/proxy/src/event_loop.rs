@@ -1,0 +1,300 @@
+//! One loop: its clients, its own connections to all backends, its jobs. Nothing is shared with other loops on the path of a request.
+//!
+//! ```text
+//!  a turn:   wait -> backends read -> timers -> clients read -> [ backends write -> clients write ] until nothing is left to do
+//! ```
+//! Everything that is readable is read before anything is written, so what is pending for one socket leaves in one call.
+
+use crate::core::Core;
+use crate::finished::Finished;
+use crate::histograms::StageHistograms;
+use crate::session::{Gone, Session};
+use clock::Nanos;
+use net::{Buffers, Connection, Mailbox, Poller, Ready, Token};
+use slab::Slab;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+/// Tokens below are backends.
+pub(crate) const MAILBOX: Token = Token(999);
+/// Tokens from here on are sessions.
+const FIRST_SESSION: usize = 1000;
+/// Rounds of writing in one turn, so that readiness is looked at even when clients pipeline without end.
+const ROUNDS_PER_TURN: usize = 4;
+/// How long a record may wait for its batch to fill when nothing happens.
+const ROWS_WAIT: Duration = Duration::from_millis(100);
+
+/// What other threads tell a loop.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Serve this client.
+    Client { connection: Box<Connection>, number: u32 },
+    /// Send a copy of the histograms.
+    Histograms(SyncSender<StageHistograms>),
+    /// Take no more requests, finish those in flight until then, and end.
+    Drain { until: Nanos },
+}
+
+/// One event loop; `run` is its thread.
+#[derive(Debug)]
+pub(crate) struct EventLoop {
+    poller: Poller,
+    mailbox: Mailbox<Message>,
+    buffers: Buffers,
+    core: Core,
+    sessions: Slab<Session>,
+    /// Sessions with a reply to write or something to settle.
+    touched: Vec<usize>,
+    /// Sessions that may have more to read.
+    again: Vec<usize>,
+    clients_open: Arc<AtomicUsize>,
+    drain_until: Option<Nanos>,
+}
+
+impl EventLoop {
+    pub(crate) fn new(
+        poller: Poller,
+        mailbox: Mailbox<Message>,
+        core: Core,
+        clients_open: Arc<AtomicUsize>,
+    ) -> EventLoop {
+        EventLoop {
+            poller,
+            mailbox,
+            buffers: Buffers::default(),
+            core,
+            sessions: Slab::new(),
+            touched: Vec::new(),
+            again: Vec::new(),
+            clients_open,
+            drain_until: None,
+        }
+    }
+
+    /// Serves until drained. Returns how many jobs were lost, which is always none.
+    pub(crate) fn run(mut self) -> io::Result<u64> {
+        let mut ready = Vec::new();
+        self.start_turn();
+        self.tick();
+        while !self.is_drained() {
+            let timeout = self.timeout();
+            self.poller.wait(timeout, &mut ready)?;
+            self.start_turn();
+            if ready.is_empty() {
+                self.core.journal.flush();
+            }
+            self.turn(&ready);
+        }
+        Ok(self.close())
+    }
+
+    fn start_turn(&mut self) {
+        self.core.turn = self.core.clock.now();
+    }
+
+    fn turn(&mut self, ready: &[Ready]) {
+        for event in ready.iter().filter(|event| event.token < MAILBOX) {
+            self.backend_is_ready(*event);
+        }
+        self.tick();
+        for slot in std::mem::take(&mut self.again) {
+            self.receive(slot);
+        }
+        for event in ready.iter().filter(|event| event.token >= MAILBOX) {
+            match event.token {
+                MAILBOX => self.read_mail(),
+                Token(token) => self.session_is_ready(token - FIRST_SESSION, *event),
+            }
+        }
+        for _ in 0..ROUNDS_PER_TURN {
+            self.flush_backends();
+            self.complete_jobs();
+            if self.touched.is_empty() {
+                break;
+            }
+            self.reply();
+        }
+        self.publish();
+    }
+
+    /// How long to wait: not at all when there is something left to do, else until the next deadline.
+    fn timeout(&self) -> Option<Duration> {
+        let is_busy = !self.again.is_empty()
+            || !self.touched.is_empty()
+            || !self.core.finished.is_empty()
+            || self.core.dispatch.backends.iter().any(crate::backend::Backend::is_readable);
+        if is_busy {
+            return Some(Duration::ZERO);
+        }
+        let mut next = self.drain_until.unwrap_or(Nanos::NEVER);
+        for backend in &self.core.dispatch.backends {
+            next = next.min(backend.deadline());
+        }
+        if self.core.journal.has_rows() {
+            next = next.min(self.core.turn + ROWS_WAIT);
+        }
+        // The kernel counts milliseconds and rounds up, so a deadline is never met too early.
+        (next != Nanos::NEVER).then(|| next.after(self.core.clock.now()))
+    }
+
+    fn backend_is_ready(&mut self, event: Ready) {
+        let Core { dispatch, jobs, finished, clock, .. } = &mut self.core;
+        let mut finished = Finished { jobs, list: finished };
+        dispatch.backends[event.token.0].is_ready(event, &mut self.buffers, &mut finished, clock);
+    }
+
+    /// Reads on where a budget ended, and does what is due.
+    fn tick(&mut self) {
+        let Core { dispatch, jobs, finished, clock, turn, .. } = &mut self.core;
+        let mut finished = Finished { jobs, list: finished };
+        for backend in &mut dispatch.backends {
+            if backend.is_readable() {
+                backend.receive(&mut self.buffers, &mut finished, clock);
+            }
+            if backend.deadline() <= *turn {
+                backend.tick(&self.poller, &mut finished, *turn);
+            }
+        }
+    }
+
+    fn flush_backends(&mut self) {
+        let Core { dispatch, jobs, finished, clock, .. } = &mut self.core;
+        let mut finished = Finished { jobs, list: finished };
+        for backend in &mut dispatch.backends {
+            backend.flush(&mut finished, clock);
+        }
+    }
+
+    fn read_mail(&mut self) {
+        while let Some(message) = self.mailbox.take() {
+            match message {
+                Message::Client { connection, number } => self.admit(*connection, number),
+                Message::Histograms(sender) => {
+                    self.core.journal.flush();
+                    // Whoever asked may have given up waiting.
+                    let _ = sender.try_send(self.core.journal.histograms.clone());
+                }
+                Message::Drain { until } => self.drain(until),
+            }
+        }
+    }
+
+    fn admit(&mut self, mut connection: Connection, number: u32) {
+        let entry = self.sessions.vacant_entry();
+        let slot = entry.key();
+        let is_welcome = self.drain_until.is_none();
+        if is_welcome && self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
+            entry.insert(Session::new(connection, slot as u32, number));
+            self.core.journal.counters.clients_accepted.add(1);
+        } else {
+            self.clients_open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn drain(&mut self, until: Nanos) {
+        self.drain_until = Some(until);
+        let slots: Vec<usize> = self.sessions.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.receive(slot);
+            if let Some(session) = self.sessions.get_mut(slot) {
+                session.end_soon();
+                self.touched.push(slot);
+            }
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drain_until.is_some_and(|until| self.sessions.is_empty() || self.core.turn >= until)
+    }
+
+    fn session_is_ready(&mut self, slot: usize, event: Ready) {
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        session.connection().is_ready(event.readable, event.writable, event.closing);
+        if event.writable {
+            self.touched.push(slot);
+        }
+        if session.connection().is_readable() {
+            self.receive(slot);
+        }
+    }
+
+    fn receive(&mut self, slot: usize) {
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        let outcome = session.receive(&mut self.buffers, &mut self.core);
+        self.settle(slot, outcome);
+    }
+
+    /// Goes on with a session that has just read.
+    fn settle(&mut self, slot: usize, outcome: Result<bool, Gone>) {
+        match outcome {
+            Ok(true) => self.again.push(slot),
+            Ok(false) => {}
+            Err(Gone) => return self.remove(slot),
+        }
+        self.touched.push(slot);
+    }
+
+    /// Joins the replies of answered jobs and notes whose turn it may be.
+    fn complete_jobs(&mut self) {
+        for id in std::mem::take(&mut self.core.finished) {
+            let session = self.core.complete(id);
+            let slot = session.slot as usize;
+            if self.sessions.get(slot).is_some_and(|candidate| candidate.number() == session.connection) {
+                self.touched.push(slot);
+            } else {
+                let now = self.core.clock.now();
+                self.core.journal.end_undelivered(&mut self.core.jobs, id, now);
+            }
+        }
+    }
+
+    /// Writes replies, ends sessions that are over, goes on with those that had to wait.
+    fn reply(&mut self) {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for slot in touched {
+            let Some(session) = self.sessions.get_mut(slot) else { continue };
+            if session.reply(&mut self.core).is_err() || session.is_over() {
+                self.remove(slot);
+                continue;
+            }
+            let taken = session.taken();
+            let outcome = session.resume(&mut self.buffers, &mut self.core);
+            if session.taken() != taken || !matches!(outcome, Ok(false)) {
+                self.settle(slot, outcome);
+            }
+        }
+    }
+
+    fn remove(&mut self, slot: usize) {
+        self.sessions.remove(slot).abandon(&mut self.core);
+        self.clients_open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn publish(&self) {
+        self.core.journal.counters.clients_open.set(self.sessions.len() as u64);
+        for backend in &self.core.dispatch.backends {
+            backend.publish();
+        }
+    }
+
+    /// Ends everything that is left when the time to drain is over.
+    fn close(mut self) -> u64 {
+        let slots: Vec<usize> = self.sessions.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.remove(slot);
+        }
+        let Core { dispatch, jobs, finished, clock, .. } = &mut self.core;
+        let mut finished = Finished { jobs, list: finished };
+        for backend in &mut dispatch.backends {
+            backend.close(&mut finished, clock.now());
+        }
+        self.complete_jobs();
+        self.publish();
+        self.core.jobs.live() as u64
+    }
+}

@@ -1,0 +1,42 @@
+//! What backends hand back to their loop: the jobs, and the list of those that have just been answered.
+
+use crate::job::{JobId, Jobs, LegRef};
+use clock::Nanos;
+use records::Outcome;
+
+/// Where a backend puts its answers.
+#[derive(Debug)]
+pub(crate) struct Finished<'l> {
+    pub(crate) jobs: &'l mut Jobs,
+    /// Jobs whose last leg has been answered and whose reply is still to be joined.
+    pub(crate) list: &'l mut Vec<JobId>,
+}
+
+impl Finished<'_> {
+    /// Gives a leg its reply. The reply's last line or value begins at `last_unit_at`.
+    pub(crate) fn leg_answered(
+        &mut self,
+        leg: LegRef,
+        reply: &[u8],
+        last_unit_at: usize,
+        outcome: Outcome,
+        hits: u16,
+        now: Nanos,
+    ) {
+        if self.jobs.get(leg.job).leg_answered(leg.leg, reply, last_unit_at, outcome, hits, now) {
+            self.list.push(leg.job);
+        }
+    }
+
+    /// Fails a leg with an error line that names the backend.
+    pub(crate) fn leg_failed(&mut self, leg: LegRef, backend: &str, outcome: Outcome, now: Nanos) {
+        let what = match outcome {
+            Outcome::Timeout => "timed out",
+            Outcome::BackendDown => "is down",
+            Outcome::Overloaded => "has too many requests waiting",
+            _ => "lost the connection",
+        };
+        let line = format!("SERVER_ERROR backend {backend} {what}\r\n");
+        self.leg_answered(leg, line.as_bytes(), 0, outcome, 0, now);
+    }
+}

@@ -1,0 +1,135 @@
+//! Station 10. Every job ends here exactly once, answered or failed: counted, put in the histograms, sampled to the record writer.
+
+use crate::counters::LoopCounters;
+use crate::histograms::StageHistograms;
+use crate::job::{Job, JobId, Jobs, Leg};
+use clock::{Nanos, Stage};
+use records::{NO_BACKEND, Outcome, PARENT, Row, RowSender};
+use std::sync::Arc;
+use wire::Verb;
+
+/// Where one loop's jobs end.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub(crate) counters: Arc<LoopCounters>,
+    pub(crate) histograms: StageHistograms,
+    rows: Option<RowSender>,
+    loop_index: u8,
+}
+
+impl Journal {
+    /// A journal without entries.
+    pub(crate) fn new(counters: Arc<LoopCounters>, rows: Option<RowSender>, loop_index: u8) -> Journal {
+        Journal { counters, histograms: StageHistograms::default(), rows, loop_index }
+    }
+
+    /// One request in so many is to be kept; none when there are no records.
+    pub(crate) fn sample(&self) -> u32 {
+        self.rows.as_ref().map_or(0, RowSender::sample)
+    }
+
+    /// Ends a job whose last byte the kernel accepted at `replied`.
+    pub(crate) fn end(&mut self, jobs: &mut Jobs, id: JobId, replied: Nanos) {
+        let job = jobs.get(id);
+        job.stamp(Stage::Replied, replied);
+        self.count(job);
+        if job.is_timed {
+            job.clock.finish();
+            self.histograms.record(job.verb, &job.clock);
+        }
+        if job.is_sampled {
+            self.write(job);
+        }
+        jobs.end(id);
+    }
+
+    /// Ends a job whose client has gone away.
+    pub(crate) fn end_undelivered(&mut self, jobs: &mut Jobs, id: JobId, now: Nanos) {
+        jobs.get(id).outcome = Outcome::ClientGone;
+        self.end(jobs, id, now);
+    }
+
+    fn count(&self, job: &Job) {
+        let counters = &self.counters;
+        counters.requests[job.verb as usize].add(1);
+        counters.outcomes[job.outcome as usize].add(1);
+        counters.received_bytes.add(job.request_bytes.into());
+        if matches!(job.verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats) {
+            counters.keys_read.add(job.keys.into());
+            counters.hits.add(job.hits.into());
+            let is_part_failure = job.legs().len() > 1 && job.first_error.is_some();
+            counters.parts_missed.add(u64::from(is_part_failure));
+        }
+    }
+
+    /// One row for the request; if it was cut into several legs, one more for each.
+    fn write(&mut self, job: &Job) {
+        let Some(rows) = &mut self.rows else { return };
+        let parent = parent_row(job, self.loop_index);
+        rows.push(&parent, &job.clock.stamps());
+        if job.legs().len() > 1 {
+            for (index, leg) in job.legs().iter().enumerate() {
+                let (row, stamps) = leg_row(job, &parent, leg, index as u8);
+                rows.push(&row, &stamps);
+            }
+        }
+    }
+
+    /// Whether rows wait to be handed over.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.rows.as_ref().is_some_and(RowSender::has_rows)
+    }
+
+    /// Hands over the rows that have gathered, and publishes how many were dropped.
+    pub(crate) fn flush(&mut self) {
+        if let Some(rows) = &mut self.rows {
+            rows.flush();
+            self.counters.records_dropped.set(rows.dropped());
+        }
+    }
+}
+
+fn parent_row(job: &Job, loop_index: u8) -> Row {
+    let first = job.legs().first();
+    Row {
+        connection: job.session.connection,
+        sequence: job.sequence,
+        request_bytes: job.request_bytes,
+        reply_bytes: if job.is_quiet { 0 } else { job.reply_bytes },
+        backend_sequence: first.map_or(0, |leg| leg.backend_sequence),
+        queue_length: first.map_or(0, |leg| leg.queue_length),
+        port: job.port,
+        backend_port: first.map_or(0, |leg| leg.backend_port),
+        backend: first.map_or(NO_BACKEND, |leg| leg.backend),
+        keys: job.keys,
+        hits: job.hits,
+        r#loop: loop_index,
+        operation: job.verb as u8,
+        outcome: job.outcome as u8,
+        leg: PARENT,
+        legs: job.legs().len() as u8,
+        reserved: 0,
+    }
+}
+
+/// A leg has its own `sent` and `answered`; a leg that was never sent has the stamp before, like any stage not reached.
+fn leg_row(job: &Job, parent: &Row, leg: &Leg, index: u8) -> (Row, [u64; clock::STAGES]) {
+    let mut stamps = job.clock.stamps();
+    let dispatched = stamps[Stage::Dispatched as usize];
+    let sent = leg.sent.0.max(dispatched);
+    stamps[Stage::Sent as usize] = sent;
+    stamps[Stage::Answered as usize] = leg.answered.0.max(sent);
+    let row = Row {
+        request_bytes: leg.request_bytes,
+        reply_bytes: leg.reply.len() as u32,
+        backend_sequence: leg.backend_sequence,
+        queue_length: leg.queue_length,
+        backend_port: leg.backend_port,
+        backend: leg.backend,
+        hits: leg.hits,
+        outcome: leg.outcome as u8,
+        leg: index,
+        ..*parent
+    };
+    (row, stamps)
+}

@@ -1,0 +1,41 @@
+//! The memcached proxy. The modules stand in the order in which a request meets them:
+//!
+//! ```text
+//!  client -> accept -> session -> (wire) -> route -> dispatch -> backend -> memcached
+//!  client <----------- session <- join <------------------------ backend <- memcached
+//!                         `-> journal: counted, histograms, records
+//! ```
+//! docs/life-of-a-request.md walks the whole way.
+
+mod accept;
+mod session;
+
+mod core;
+mod job;
+
+mod ketama;
+mod route;
+
+mod dispatch;
+
+mod backend;
+mod finished;
+mod join;
+mod verdict;
+
+mod histograms;
+mod journal;
+
+mod counters;
+mod local;
+mod metrics;
+mod metrics_server;
+
+mod config;
+mod event_loop;
+mod running;
+
+pub use config::{Config, ConfigError, PartFailure, RecordsConfig, Stamps};
+pub use local::VERSION_LINE;
+pub use route::Router;
+pub use running::{ProxyError, Running, Totals, start};

@@ -1,0 +1,84 @@
+//! Serves the metrics over HTTP in a thread of its own, and asks the loops for their histograms when somebody asks it.
+
+use crate::counters::LoopCounters;
+use crate::event_loop::Message;
+use crate::histograms::StageHistograms;
+use crate::metrics::render;
+use net::Post;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tiny_http::{Header, Method, Response, Server};
+
+/// A loop answers between two turns; one that takes longer is left out of this answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The server and its thread.
+pub(crate) struct MetricsServer {
+    server: Arc<Server>,
+    thread: JoinHandle<()>,
+}
+
+/// Where the numbers come from.
+pub(crate) struct Sources {
+    pub(crate) loops: Vec<Post<Message>>,
+    pub(crate) counters: Vec<Arc<LoopCounters>>,
+    pub(crate) servers: Vec<String>,
+}
+
+impl MetricsServer {
+    /// Starts to serve on `address`.
+    pub(crate) fn start(address: &str, sources: Sources) -> Result<MetricsServer, String> {
+        let listening = Server::http(address).map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
+        let server = Arc::new(listening);
+        let serving = server.clone();
+        let thread = std::thread::Builder::new()
+            .name("metrics".into())
+            .spawn(move || serve(&serving, &sources))
+            .map_err(|error| format!("cannot start the metrics thread: {error}"))?;
+        Ok(MetricsServer { server, thread })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.server.server_addr().to_ip()
+    }
+
+    /// Ends it.
+    pub(crate) fn stop(self) {
+        self.server.unblock();
+        // A panic in the metrics is no reason to fail the proxy's orderly end.
+        let _ = self.thread.join();
+    }
+}
+
+fn serve(server: &Server, sources: &Sources) {
+    for request in server.incoming_requests() {
+        let is_metrics = request.method() == &Method::Get && request.url() == "/metrics";
+        let response = if is_metrics {
+            let text = render(&sources.counters, &sources.servers, histograms(&sources.loops));
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            let header = Header::from_bytes("Content-Type", kind);
+            header.into_iter().fold(Response::from_string(text), Response::with_header)
+        } else {
+            Response::from_string("the metrics are at /metrics\n").with_status_code(404)
+        };
+        // The reader may have gone away.
+        let _ = request.respond(response);
+    }
+}
+
+/// All loops' histograms, added up.
+fn histograms(loops: &[Post<Message>]) -> StageHistograms {
+    let (sender, receiver) = sync_channel(loops.len());
+    let asked = loops.iter().filter(|post| post.send(Message::Histograms(sender.clone())).is_ok()).count();
+    let mut sum = StageHistograms::default();
+    for _ in 0..asked {
+        if let Ok(one) = receiver.recv_timeout(PATIENCE) {
+            sum.add(&one);
+        }
+    }
+    sum
+}

@@ -1,0 +1,218 @@
+//! Starts the threads of a proxy, and ends them in order: accept no more, finish what is in flight, close the records.
+
+use crate::accept::{Acceptor, STOP};
+use crate::backend::{Backend, BackendLimits};
+use crate::config::{Config, ConfigError};
+use crate::core::{Core, Settings};
+use crate::counters::LoopCounters;
+use crate::dispatch::Dispatch;
+use crate::event_loop::{EventLoop, MAILBOX, Message};
+use crate::job::Jobs;
+use crate::journal::Journal;
+use crate::local::Local;
+use crate::metrics_server::{MetricsServer, Sources};
+use crate::route::Router;
+use clock::Clock;
+use net::{Mailbox, Poller, Post, bind, mailbox, resolve};
+use records::{Program, Writer, WriterTotals};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Beyond the backends' timeout, clients get so long to take their last replies.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// A proxy that serves.
+pub struct Running {
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Where metrics are served.
+    pub metrics_address: Option<SocketAddr>,
+    config: Config,
+    clock: Clock,
+    stop_accepting: Post<()>,
+    acceptor: JoinHandle<io::Result<()>>,
+    posts: Vec<Post<Message>>,
+    loops: Vec<JoinHandle<io::Result<u64>>>,
+    counters: Vec<Arc<LoopCounters>>,
+    metrics: Option<MetricsServer>,
+    writer: Option<Writer>,
+}
+
+/// What a proxy did in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests that were answered or failed.
+    pub requests: u64,
+    /// Jobs that never ended; anything but zero is a bug.
+    pub lost: u64,
+    /// What became of the records.
+    pub records: Option<WriterTotals>,
+}
+
+/// Why a proxy cannot run.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what it is")]
+pub enum ProxyError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Address(#[from] net::BindError),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Metrics(String),
+    #[error("an event loop ended by a bug: {0}")]
+    Panicked(String),
+}
+
+/// Everything that one loop is built from.
+struct Parts {
+    poller: Poller,
+    mailbox: Mailbox<Message>,
+    core: Core,
+}
+
+/// Starts a proxy; it serves when this returns.
+///
+/// # Errors
+/// When the configuration cannot work, an address cannot be used or a file cannot be written.
+pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
+    config.check()?;
+    let addresses = config.servers.iter().map(|server| resolve(server)).collect::<Result<Vec<_>, _>>()?;
+    let listener = bind(&config.listen)?;
+    let address = listener.local_addr()?;
+    let writer = match &config.records {
+        Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
+        None => None,
+    };
+    let counters: Vec<_> = (0..config.loops).map(|_| Arc::new(LoopCounters::new(addresses.len()))).collect();
+    let clients_open = Arc::new(AtomicUsize::new(0));
+    let (mut posts, mut loops) = (Vec::new(), Vec::new());
+    for index in 0..config.loops {
+        let (post, parts) = build(&config, &clock, &addresses, &counters, writer.as_ref(), index)?;
+        let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
+        loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
+        posts.push(post);
+    }
+    let metrics = start_metrics(&config, &posts, &counters)?;
+    let poller = Poller::new()?;
+    let (stop_accepting, stop) = mailbox(&poller, STOP)?;
+    let (loops_posts, clients_max) = (posts.clone(), config.clients_max);
+    let acceptor = Acceptor { listener, poller, stop, loops: loops_posts, clients_open, clients_max };
+    let acceptor = Builder::new().name("accept".into()).spawn(move || acceptor.run())?;
+    let metrics_address = metrics.as_ref().and_then(MetricsServer::address);
+    Ok(Running {
+        address,
+        metrics_address,
+        config,
+        clock,
+        stop_accepting,
+        acceptor,
+        posts,
+        loops,
+        counters,
+        metrics,
+        writer,
+    })
+}
+
+/// The parts of the loop with this index, and how to send it messages.
+fn build(
+    config: &Config,
+    clock: &Clock,
+    addresses: &[SocketAddr],
+    counters: &[Arc<LoopCounters>],
+    writer: Option<&Writer>,
+    index: usize,
+) -> Result<(Post<Message>, Parts), ProxyError> {
+    let poller = Poller::new()?;
+    let (post, mailbox) = mailbox(&poller, MAILBOX)?;
+    let settings = Settings::new(config);
+    let limits = BackendLimits {
+        timeout: config.backend_timeout,
+        window: config.backend_window,
+        buffer_bytes: config.backend_buffer_bytes,
+        wire: settings.wire.clone(),
+    };
+    let own = &counters[index];
+    let backend = |(number, address): (usize, &SocketAddr)| {
+        Backend::new(number as u16, &config.servers[number], *address, limits.clone(), own.clone())
+    };
+    let backends = addresses.iter().enumerate().map(backend).collect();
+    let router = Router::new(&config.servers, config.replicas, config.hash_tag);
+    let local = Local {
+        loops: counters.to_vec(),
+        servers: config.servers.clone(),
+        replicas: config.replicas,
+        started: clock.now(),
+        clock: clock.clone(),
+    };
+    let core = Core {
+        settings,
+        clock: clock.clone(),
+        turn: clock.now(),
+        jobs: Jobs::default(),
+        finished: Vec::new(),
+        dispatch: Dispatch::new(router, backends),
+        journal: Journal::new(own.clone(), writer.map(Writer::sender), index as u8),
+        local,
+    };
+    Ok((post, Parts { poller, mailbox, core }))
+}
+
+fn start_metrics(
+    config: &Config,
+    posts: &[Post<Message>],
+    counters: &[Arc<LoopCounters>],
+) -> Result<Option<MetricsServer>, ProxyError> {
+    let Some(address) = &config.metrics else { return Ok(None) };
+    let sources = Sources { loops: posts.to_vec(), counters: counters.to_vec(), servers: config.servers.clone() };
+    MetricsServer::start(address, sources).map(Some).map_err(ProxyError::Metrics)
+}
+
+impl Running {
+    /// Accepts no more clients, finishes the requests that have been read, and ends.
+    ///
+    /// # Errors
+    /// When a thread failed or the records could not be completed.
+    pub fn stop(self) -> Result<Totals, ProxyError> {
+        // An acceptor that cannot be told has ended already.
+        let _ = self.stop_accepting.send(());
+        joined(self.acceptor)?;
+        let until = self.clock.now() + self.config.backend_timeout + DRAIN_GRACE;
+        for post in &self.posts {
+            let _ = post.send(Message::Drain { until });
+        }
+        let mut lost = 0;
+        for event_loop in self.loops {
+            lost += joined(event_loop)?;
+        }
+        if let Some(metrics) = self.metrics {
+            metrics.stop();
+        }
+        let records = self.writer.map(|writer| writer.close(lost)).transpose()?;
+        let requests = self.counters.iter().map(|counters| counters.requests_total()).sum();
+        Ok(Totals { requests, lost, records })
+    }
+
+    /// The configuration it runs with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+/// The outcome of a thread.
+fn joined<T>(thread: JoinHandle<io::Result<T>>) -> Result<T, ProxyError> {
+    match thread.join() {
+        Ok(outcome) => Ok(outcome?),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_string()));
+            Err(ProxyError::Panicked(text.unwrap_or_default()))
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Stations 2, 3 and 9. A client's connection: bytes become requests, requests become jobs, and replies leave in request order.
+//!
+//! A client that does not read its replies, or has too much in flight, is not read from until that has changed.
+
+use crate::core::{Arrival, Core};
+use crate::job::{JobId, SessionRef};
+use clock::Nanos;
+use net::{Buffers, Connection, Filled};
+use records::Outcome;
+use std::collections::VecDeque;
+use wire::{ParsedRequest, Request, RequestError, Verb, parse_request};
+
+/// Bytes read from one client before others get their turn.
+const READ_BUDGET_BYTES: usize = 256 * 1024;
+/// A reply at least so large is moved to the connection, not copied.
+const MOVED_BYTES: usize = 16 * 1024;
+
+/// One client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    connection: Connection,
+    slot: u32,
+    number: u32,
+    port: u16,
+    next_sequence: u32,
+    /// Jobs whose turn has not come, in request order.
+    order: VecDeque<JobId>,
+    /// Jobs whose reply is on the connection, each with the offset at which it ends.
+    unflushed: VecDeque<(JobId, u64)>,
+    /// Bytes of a refused value that are still to arrive.
+    swallow: u64,
+    /// When the last read returned.
+    received: Nanos,
+    /// No more requests are taken: quit, half-closed, refused or draining.
+    is_ending: bool,
+    is_paused: bool,
+    /// The client sends no more; what it has sent is still to be answered.
+    is_half_closed: bool,
+}
+
+/// The client is gone: nothing can be delivered any more.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+impl Session {
+    /// A client that has just been accepted.
+    pub(crate) fn new(connection: Connection, slot: u32, number: u32) -> Session {
+        let port = connection.peer_address().map_or(0, |address| address.port());
+        Session {
+            connection,
+            slot,
+            number,
+            port,
+            next_sequence: 0,
+            order: VecDeque::new(),
+            unflushed: VecDeque::new(),
+            swallow: 0,
+            received: Nanos::UNSET,
+            is_ending: false,
+            is_paused: false,
+            is_half_closed: false,
+        }
+    }
+
+    /// The connection's number, which no other session of the process ever has.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(crate) fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Reads what has come and takes the requests in it. True: there may be more to read in the next turn.
+    pub(crate) fn receive(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<bool, Gone> {
+        if self.is_ending {
+            return Ok(false);
+        }
+        if !self.has_room(core) {
+            self.pause(core);
+            return Ok(false);
+        }
+        let filled = self.connection.fill(buffers, READ_BUDGET_BYTES).map_err(|_| Gone)?;
+        self.received = core.clock.now();
+        self.is_half_closed |= filled == Filled::Closed;
+        self.take_requests(core);
+        self.connection.inbox.release(buffers);
+        Ok(filled == Filled::More)
+    }
+
+    /// Goes on with a client that was not read from, once there is room again.
+    pub(crate) fn resume(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<bool, Gone> {
+        if !self.is_paused || !self.has_room(core) {
+            return Ok(false);
+        }
+        self.take_requests(core);
+        if self.is_paused { Ok(false) } else { self.receive(buffers, core) }
+    }
+
+    /// How many requests have been taken; wraps.
+    pub(crate) fn taken(&self) -> u32 {
+        self.next_sequence
+    }
+
+    /// Takes no more requests; those taken are still answered.
+    pub(crate) fn end_soon(&mut self) {
+        self.is_ending = true;
+    }
+
+    /// Whether everything that was promised has been delivered.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_ending && self.order.is_empty() && self.unflushed.is_empty() && self.connection.outbox.is_empty()
+    }
+
+    fn has_room(&self, core: &Core) -> bool {
+        self.order.len() + self.unflushed.len() < core.settings.client_window
+            && self.connection.outbox.waiting_bytes() < core.settings.client_buffer_bytes
+    }
+
+    /// Takes requests off the inbox as long as there is room for their replies.
+    fn take_requests(&mut self, core: &mut Core) {
+        // The inbox is taken out of the connection so that its bytes can be lent while the rest of the session changes.
+        let mut inbox = std::mem::take(&mut self.connection.inbox);
+        let mut used = self.swallow(inbox.filled().len());
+        while !self.is_ending && self.swallow == 0 && used < inbox.filled().len() && self.has_room(core) {
+            match parse_request(&inbox.filled()[used..], &core.settings.wire) {
+                ParsedRequest::Incomplete => break,
+                ParsedRequest::Request { request, consumed } => {
+                    used += consumed;
+                    self.take(&request, consumed, core);
+                }
+                ParsedRequest::Invalid { error, consumed, swallow } => {
+                    used += consumed;
+                    self.refuse(&error, consumed, core);
+                    self.swallow = swallow;
+                    used += self.swallow(inbox.filled().len() - used);
+                }
+                ParsedRequest::Close { error } => {
+                    if let Some(error) = error {
+                        self.refuse(&error, 0, core);
+                    }
+                    self.is_ending = true;
+                }
+            }
+        }
+        if self.is_ending {
+            used = inbox.filled().len();
+        }
+        inbox.consume(used);
+        self.connection.inbox = inbox;
+        self.is_paused = false;
+        if self.is_ending || self.has_room(core) {
+            self.is_ending |= self.is_half_closed;
+        } else {
+            self.pause(core);
+        }
+    }
+
+    /// Reads no more until replies have left.
+    fn pause(&mut self, core: &Core) {
+        if !self.is_paused {
+            core.journal.counters.clients_paused.add(1);
+        }
+        self.is_paused = true;
+    }
+
+    /// How many of `available` bytes belong to a refused value.
+    fn swallow(&mut self, available: usize) -> usize {
+        let count = self.swallow.min(available as u64);
+        self.swallow -= count;
+        count as usize
+    }
+
+    /// Makes a job of a request and sends it on, or answers it here.
+    fn take(&mut self, request: &Request<'_>, request_bytes: usize, core: &mut Core) {
+        let verb = request.verb();
+        let id = self.begin(verb, request.noreply() || verb == Verb::Quit, request_bytes, core);
+        match request {
+            Request::Version => core.answer_locally(id, |_, job| {
+                wire::Reply::Version(crate::local::VERSION_LINE.as_bytes()).encode(&mut job.reply);
+            }),
+            Request::Verbosity { .. } => {
+                core.answer_locally(id, |_, job| wire::Reply::Ok.encode(&mut job.reply));
+            }
+            Request::Stats { argument } => {
+                core.answer_locally(id, |local, job| local.stats(argument, &mut job.reply));
+            }
+            Request::Quit => {
+                core.answer_locally(id, |_, _| ());
+                self.is_ending = true;
+            }
+            _ => core.dispatch(id, request),
+        }
+    }
+
+    /// Answers what is not a request.
+    fn refuse(&mut self, error: &RequestError, request_bytes: usize, core: &mut Core) {
+        let id = self.begin(Verb::Invalid, false, request_bytes, core);
+        core.answer_locally(id, |_, job| {
+            job.outcome = Outcome::ClientError;
+            job.reply.extend_from_slice(error.line());
+        });
+    }
+
+    fn begin(&mut self, verb: Verb, is_quiet: bool, request_bytes: usize, core: &mut Core) -> JobId {
+        let session = SessionRef { slot: self.slot, connection: self.number };
+        let (port, sequence, received) = (self.port, self.next_sequence, self.received);
+        self.next_sequence = self.next_sequence.wrapping_add(1);
+        let id = core.begin(Arrival { session, port, sequence, received, verb, is_quiet, request_bytes });
+        self.order.push_back(id);
+        id
+    }
+
+    /// Puts the replies whose turn has come on the connection and writes them; jobs whose last byte is accepted end.
+    pub(crate) fn reply(&mut self, core: &mut Core) -> Result<(), Gone> {
+        while let Some(&id) = self.order.front() {
+            let job = core.jobs.get(id);
+            if !job.is_done {
+                break;
+            }
+            self.order.pop_front();
+            if !job.is_quiet {
+                job.reply_bytes = job.reply.len() as u32;
+                core.journal.counters.replied_bytes.add(job.reply.len() as u64);
+                if job.reply.len() >= MOVED_BYTES {
+                    self.connection.outbox.append_owned(std::mem::take(&mut job.reply));
+                } else {
+                    self.connection.outbox.append(|out| out.extend_from_slice(&job.reply));
+                }
+            }
+            self.unflushed.push_back((id, self.connection.outbox.queued_total()));
+        }
+        if self.unflushed.is_empty() {
+            return Ok(());
+        }
+        self.connection.flush().map_err(|_| Gone)?;
+        let (written, now) = (self.connection.outbox.written_total(), core.clock.now());
+        while let Some(&(id, end)) = self.unflushed.front() {
+            if end > written {
+                break;
+            }
+            self.unflushed.pop_front();
+            core.journal.end(&mut core.jobs, id, now);
+        }
+        Ok(())
+    }
+
+    /// Ends what was ready for a client that has gone. What is still on its way ends when it is answered.
+    pub(crate) fn abandon(&mut self, core: &mut Core) {
+        let now = core.clock.now();
+        for (id, _) in self.unflushed.drain(..) {
+            core.journal.end_undelivered(&mut core.jobs, id, now);
+        }
+        for id in self.order.drain(..) {
+            if core.jobs.get(id).is_done {
+                core.journal.end_undelivered(&mut core.jobs, id, now);
+            }
+        }
+    }
+}

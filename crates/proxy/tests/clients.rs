@@ -1,0 +1,153 @@
+//! Clients that misbehave: none of them disturbs another, and none costs memory without bound.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Proxy, servers};
+use std::time::Duration;
+use testkit::Scripted;
+
+/// Resident memory of this process.
+fn memory_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn a_client_that_never_reads_is_not_read_from_and_others_are_served() {
+    let proxy = Proxy::before(servers(1), |config| config.loops = 1);
+    let mut other = proxy.client();
+    let value = "x".repeat(100_000);
+    other.ask(format!("set big 0 0 100000\r\n{value}\r\n"), "STORED\r\n");
+    let mut greedy = proxy.client();
+    let before = memory_bytes();
+    // Each request asks for 100 kB: what the proxy took would be gigabytes of replies.
+    let request = format!("get big{}\r\n", " ".repeat(990));
+    let taken = greedy.flood(request.repeat(100).as_bytes(), 100 << 20);
+    let grown = memory_bytes().saturating_sub(before);
+    assert!(taken < 100 << 20, "the proxy took all {taken} bytes");
+    assert!(grown < 300 << 20, "{grown} bytes more than before");
+    other.ask("get none\r\n", "END\r\n");
+    // When it reads after all, every reply is there.
+    let replies = greedy.drain(Duration::from_secs(2));
+    let each = 100_000 + "VALUE big 0 100000\r\n\r\nEND\r\n".len();
+    assert_eq!(replies, taken / request.len() * each);
+}
+
+#[test]
+fn a_half_closed_client_gets_everything_it_asked_for() {
+    let proxy = Proxy::before(servers(2), |_| ());
+    let mut client = proxy.client();
+    client.send("set a 0 0 1\r\nx\r\nget a\r\nget b\r\nversi");
+    client.half_close();
+    client.expect("STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nEND\r\n");
+    client.expect_closed();
+}
+
+#[test]
+fn a_half_closed_client_with_more_than_the_window_gets_everything() {
+    let proxy = Proxy::before(servers(1), |config| config.client_window = 7);
+    let mut client = proxy.client();
+    client.send("get a\r\n".repeat(1000));
+    client.half_close();
+    client.expect("END\r\n".repeat(1000));
+    client.expect_closed();
+}
+
+#[test]
+fn a_vanished_client_ends_its_jobs_and_nobody_elses() {
+    let server = Scripted::start(|peer, _| {
+        while peer.line().is_some() {
+            std::thread::sleep(Duration::from_millis(5));
+            peer.send("END\r\n");
+        }
+    });
+    let proxy = Proxy::at(&[server.address()], |config| config.loops = 1);
+    let mut other = proxy.client();
+    for _ in 0..20 {
+        let mut client = proxy.client();
+        client.send("get a\r\nget b\r\nset c 0 0 100\r\nhalf a val");
+        drop(client);
+        other.ask("get x\r\n", "END\r\n");
+    }
+    // Dropping the proxy checks that no job was lost.
+}
+
+#[test]
+fn a_claimed_gigabyte_costs_no_memory() {
+    let proxy = Proxy::before(servers(1), |config| config.loops = 1);
+    let before = memory_bytes();
+    let mut clients: Vec<_> = (0..20).map(|_| proxy.client()).collect();
+    for client in &mut clients {
+        client.send("set a 0 0 1000000000\r\n");
+        client.expect("SERVER_ERROR object too large for cache\r\n");
+        client.send(vec![b'x'; 1 << 20]);
+    }
+    assert!(memory_bytes().saturating_sub(before) < 100 << 20);
+    proxy.client().ask("get a\r\n", "END\r\n");
+}
+
+#[test]
+fn a_line_without_end_closes_only_its_connection() {
+    let proxy = Proxy::before(servers(1), |_| ());
+    let mut client = proxy.client();
+    client.send("x".repeat(4000));
+    assert!(client.line().starts_with("CLIENT_ERROR"), "said before it is closed");
+    client.expect_closed();
+    let mut many_keys = proxy.client();
+    many_keys.ask(format!("get {}\r\n", "key ".repeat(10_000)), "END\r\n");
+    let mut endless = proxy.client();
+    let taken = endless.flood(&[b"get ".as_slice(), &vec![b'k'; 100_000]].concat(), 10 << 20);
+    assert!(taken < 10 << 20);
+    proxy.client().ask("get a\r\n", "END\r\n");
+}
+
+#[test]
+fn a_web_request_is_closed_silently() {
+    let proxy = Proxy::before(servers(1), |_| ());
+    let mut client = proxy.client();
+    client.send("GET /get%20a HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.expect_closed();
+}
+
+#[test]
+fn clients_beyond_the_limit_are_closed_at_once() {
+    let proxy = Proxy::before(servers(1), |config| config.clients_max = 3);
+    let mut clients: Vec<_> = (0..3).map(|_| proxy.client()).collect();
+    for client in &mut clients {
+        client.ask("get a\r\n", "END\r\n");
+    }
+    proxy.client().expect_closed();
+    drop(clients.pop());
+    let mut served = false;
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(10));
+        let mut client = proxy.client();
+        client.send("version\r\n");
+        if client.line().starts_with("VERSION") {
+            served = true;
+            break;
+        }
+    }
+    assert!(served, "a place that was given up is taken again");
+}
+
+#[test]
+fn what_was_read_before_the_end_is_answered() {
+    let server = Scripted::start(|peer, _| {
+        while peer.line().is_some() {
+            std::thread::sleep(Duration::from_millis(100));
+            peer.send("END\r\n");
+        }
+    });
+    let proxy = Proxy::at(&[server.address()], |_| ());
+    let mut client = proxy.client();
+    client.send("get a\r\nget b\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    let ended = std::thread::spawn(move || proxy.stop());
+    client.expect("END\r\nEND\r\n");
+    client.expect_closed();
+    let totals = ended.join().unwrap();
+    assert_eq!((totals.requests, totals.lost), (2, 0));
+}

@@ -1,0 +1,129 @@
+//! Records and metrics of a proxy: complete, in order, adding up, and joined to the client by port and sequence.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Proxy, servers};
+use proxy::{RecordsConfig, Stamps};
+use records::{Outcome, PARENT, Reader, Row};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use wire::Verb;
+
+/// Runs `drive` against a proxy that keeps one record in `sample`, and reads what it wrote.
+fn recorded(sample: u32, replicas: usize, stamps: Stamps, drive: impl FnOnce(&Proxy)) -> Reader {
+    let directory = tempfile::tempdir().unwrap();
+    let proxy = Proxy::before(servers(3), |config| {
+        config.replicas = replicas;
+        config.stamps = stamps;
+        config.records = Some(RecordsConfig { directory: directory.path().into(), sample });
+    });
+    drive(&proxy);
+    let totals = proxy.stop();
+    let file = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+    let reader = Reader::open(&file, false).unwrap();
+    assert_eq!(reader.len() as u64, totals.records.unwrap().written);
+    assert_eq!((reader.dropped, reader.lost), (0, 0));
+    reader
+}
+
+#[test]
+fn every_request_has_its_record_and_every_leg_of_a_fork_its_own() {
+    let mut port = 0;
+    let reader = recorded(1, 3, Stamps::All, |proxy| {
+        let mut client = proxy.client();
+        port = client.port();
+        client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+        client.ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+        let keys: String = (0..50).map(|key| format!(" k{key}")).collect();
+        client.ask(format!("get a{keys}\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
+        client.ask("version\r\nbogus\r\n", format!("VERSION {}\r\nERROR\r\n", proxy::VERSION_LINE));
+        client.ask("delete a noreply\r\nget a\r\n", "END\r\n");
+    });
+    let rows: Vec<(Row, Vec<u64>)> = reader.rows().collect();
+    let parents: Vec<&Row> = rows.iter().map(|(row, _)| row).filter(|row| row.leg == PARENT).collect();
+    let seen: Vec<(u32, u8, u8, u16, u16)> =
+        parents.iter().map(|row| (row.sequence, row.operation, row.legs, row.keys, row.hits)).collect();
+    let code = |verb: Verb| verb as u8;
+    assert_eq!(
+        seen,
+        [
+            (0, code(Verb::Set), 3, 1, 0),
+            (1, code(Verb::Get), 1, 1, 1),
+            (2, code(Verb::Get), 3, 51, 1),
+            (3, code(Verb::Version), 0, 0, 0),
+            (4, code(Verb::Invalid), 0, 0, 0),
+            (5, code(Verb::Delete), 3, 1, 0),
+            (6, code(Verb::Get), 1, 1, 0),
+        ]
+    );
+    assert!(parents.iter().all(|row| row.port == port && row.connection == 0));
+    assert_eq!(parents[4].outcome, Outcome::ClientError as u8);
+    assert_eq!(parents[1].reply_bytes, "VALUE a 0 1\r\nx\r\nEND\r\n".len() as u32);
+    assert_eq!(rows.len(), parents.len() + 9);
+    for (row, stamps) in &rows {
+        assert!(stamps.is_sorted() && stamps[0] > 0, "{row:?} {stamps:?}");
+        if row.leg != PARENT {
+            let (parent, whole) = rows.iter().find(|(other, _)| other.sequence == row.sequence).unwrap();
+            assert!(stamps[5] <= whole[5] && stamps[6] <= whole[6] && parent.legs == 3);
+        }
+    }
+}
+
+#[test]
+fn intervals_add_up_and_the_sample_is_the_agreed_one() {
+    let requests = 20_000u32;
+    let mut ports = Vec::new();
+    let reader = recorded(10, 2, Stamps::Sampled, |proxy| {
+        for _ in 0..2 {
+            let mut client = proxy.client();
+            ports.push(client.port());
+            for batch in 0..requests / 100 {
+                let sent: String = (0..100).map(|index| format!("get key{}\r\n", batch * 7 + index)).collect();
+                client.ask(sent, "END\r\n".repeat(100));
+            }
+        }
+    });
+    let mut kept: HashMap<u16, Vec<u32>> = HashMap::new();
+    for (row, stamps) in reader.rows() {
+        let intervals: u64 = stamps.windows(2).map(|pair| pair[1] - pair[0]).sum();
+        assert_eq!(intervals, stamps[7] - stamps[0]);
+        kept.entry(row.port).or_default().push(row.sequence);
+    }
+    for port in ports {
+        let expected: Vec<u32> = (0..requests).filter(|&sequence| records::is_sampled(port, sequence, 10)).collect();
+        assert_eq!(kept.get(&port), Some(&expected));
+    }
+}
+
+#[test]
+fn metrics_count_every_request_in_every_stage() {
+    let proxy = Proxy::before(servers(2), |config| config.metrics = Some("127.0.0.1:0".into()));
+    let mut client = proxy.client();
+    for _ in 0..50 {
+        client.ask("get a\r\n", "END\r\n");
+    }
+    let address = proxy.running.as_ref().unwrap().metrics_address.unwrap();
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let text = get("/metrics");
+    assert!(text.starts_with("HTTP/1.0 200"), "{text}");
+    for line in [
+        "waystage_requests_total{operation=\"get\"} 50",
+        "waystage_outcomes_total{outcome=\"answered\"} 50",
+        "waystage_clients 1",
+    ] {
+        assert!(text.contains(line), "{line} is missing in\n{text}");
+    }
+    for stage in clock::INTERVALS.map(|interval| interval.name).into_iter().chain(["total"]) {
+        let line = format!("waystage_stage_seconds_count{{operation=\"get\",stage=\"{stage}\"}} 50");
+        assert!(text.contains(&line), "{line} is missing in\n{text}");
+    }
+    assert!(get("/").starts_with("HTTP/1.0 404"));
+}

@@ -1,0 +1,190 @@
+//! Takes rows from the event loops over a bounded channel and writes them in a thread of its own.
+//! A full channel never makes a request wait: its rows are dropped and counted.
+
+use crate::header::{FOOTER_MAGIC, Header, Program};
+use crate::row::Row;
+use clock::{Clock, unix_now};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+/// Rows handed over at once.
+const BATCH_ROWS: usize = 256;
+/// Batches that may wait for the writing thread.
+const QUEUE_BATCHES: usize = 256;
+
+/// One record file being written. Close it to get the footer.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    sample: u32,
+    row_bytes: usize,
+    sender: SyncSender<Batch>,
+    dropped: Arc<AtomicU64>,
+    thread: JoinHandle<io::Result<u64>>,
+}
+
+/// An event loop's end of the channel.
+#[derive(Debug)]
+pub struct RowSender {
+    sample: u32,
+    row_bytes: usize,
+    batch: Batch,
+    sender: SyncSender<Batch>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// What became of all sampled rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterTotals {
+    /// In the file.
+    pub written: u64,
+    /// Dropped because the channel was full.
+    pub dropped: u64,
+}
+
+/// Encoded rows on their way to the file.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    rows: u64,
+}
+
+impl Writer {
+    /// Creates `directory/<program>-<pid>.way`, and the directory when it is missing.
+    ///
+    /// # Errors
+    /// When the directory or the file cannot be created; the message names the path.
+    pub fn create(directory: &Path, program: Program, sample: u32, clock: &Clock) -> io::Result<Writer> {
+        let header = Header::new(program, sample, clock.now(), unix_now());
+        let path = directory.join(format!("{}-{}.way", program.name(), std::process::id()));
+        fs::create_dir_all(directory).map_err(|error| named(directory, &error))?;
+        Writer::begin(path, &header)
+    }
+
+    /// Begins a file with exactly this header.
+    ///
+    /// # Errors
+    /// When the file cannot be created.
+    pub fn begin(path: PathBuf, header: &Header) -> io::Result<Writer> {
+        let mut file = BufWriter::new(File::create(&path).map_err(|error| named(&path, &error))?);
+        file.write_all(&header.encode())?;
+        let (sender, receiver) = sync_channel(QUEUE_BATCHES);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let thread =
+            std::thread::Builder::new().name("records".into()).spawn(move || write_batches(&receiver, file))?;
+        Ok(Writer { path, sample: header.sample, row_bytes: header.row_bytes, sender, dropped, thread })
+    }
+
+    /// Where the rows go.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A sender for one event loop.
+    pub fn sender(&self) -> RowSender {
+        RowSender {
+            sample: self.sample,
+            row_bytes: self.row_bytes,
+            batch: Batch::default(),
+            sender: self.sender.clone(),
+            dropped: self.dropped.clone(),
+        }
+    }
+
+    /// Waits until every sender is gone and everything is written, then writes the footer.
+    /// `lost` is the number of jobs that ended without being journalled.
+    ///
+    /// # Errors
+    /// When the disk refused something; the message names the path.
+    pub fn close(self, lost: u64) -> io::Result<WriterTotals> {
+        drop(self.sender);
+        let outcome = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the record thread panicked")));
+        let written = outcome.map_err(|error| named(&self.path, &error))?;
+        let totals = WriterTotals { written, dropped: self.dropped.load(Ordering::Relaxed) };
+        let mut file = File::options().append(true).open(&self.path).map_err(|error| named(&self.path, &error))?;
+        file.write_all(&footer(totals, lost)).map_err(|error| named(&self.path, &error))?;
+        Ok(totals)
+    }
+}
+
+impl RowSender {
+    /// One request in so many is to be kept; see [`crate::is_sampled`].
+    pub fn sample(&self) -> u32 {
+        self.sample
+    }
+
+    /// Hands over one row with its stamps.
+    ///
+    /// # Panics
+    /// When the stamps decrease or are not as many as the header says: a bug in the program.
+    pub fn push(&mut self, row: &Row, stamps: &[u64]) {
+        assert!(stamps.is_sorted(), "the stamps of a record never decrease");
+        let before = self.batch.bytes.len();
+        row.encode(stamps, &mut self.batch.bytes);
+        assert_eq!(self.batch.bytes.len() - before, self.row_bytes, "a row has the stamps that its header names");
+        self.batch.rows += 1;
+        if self.batch.rows >= BATCH_ROWS as u64 {
+            self.flush();
+        }
+    }
+
+    /// Whether rows wait to be handed over.
+    pub fn has_rows(&self) -> bool {
+        self.batch.rows > 0
+    }
+
+    /// Hands over what has gathered; called when a loop has nothing else to do.
+    pub fn flush(&mut self) {
+        if self.batch.rows == 0 {
+            return;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        let rows = batch.rows;
+        if self.sender.try_send(batch).is_err() {
+            self.dropped.fetch_add(rows, Ordering::Relaxed);
+        }
+    }
+
+    /// Rows dropped so far by all senders of the file.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for RowSender {
+    /// The last rows of a loop that ends are worth waiting for: nothing else waits behind them.
+    fn drop(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        let rows = batch.rows;
+        if rows > 0 && self.sender.send(batch).is_err() {
+            self.dropped.fetch_add(rows, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The thread: ends when the last sender is gone.
+fn write_batches(receiver: &Receiver<Batch>, mut file: BufWriter<File>) -> io::Result<u64> {
+    let mut written = 0;
+    while let Ok(batch) = receiver.recv() {
+        file.write_all(&batch.bytes)?;
+        written += batch.rows;
+    }
+    file.flush()?;
+    Ok(written)
+}
+
+/// The last bytes of a complete file.
+fn footer(totals: WriterTotals, lost: u64) -> Vec<u8> {
+    [FOOTER_MAGIC.as_slice(), &totals.written.to_le_bytes(), &totals.dropped.to_le_bytes(), &lost.to_le_bytes()]
+        .concat()
+}
+
+/// An error that says which file it is about.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,123 @@
+//! A blocking client that says what it sends and what it expects.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Nothing on one machine takes longer; a reply that has not come by then never will.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One connection.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+}
+
+impl Client {
+    /// Connects.
+    pub fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client { stream }
+    }
+
+    /// Sends bytes.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).expect("the peer takes what is sent");
+    }
+
+    /// Sends bytes one by one, each in a packet of its own.
+    pub fn trickle(&mut self, bytes: impl AsRef<[u8]>) {
+        for byte in bytes.as_ref() {
+            self.send([*byte]);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Reads exactly as many bytes as are expected, and compares.
+    pub fn expect(&mut self, expected: impl AsRef<[u8]>) {
+        let expected = expected.as_ref();
+        let mut reply = vec![0; expected.len()];
+        let mut filled = 0;
+        while filled < reply.len() {
+            match self.stream.read(&mut reply[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("reading a reply: {error}"),
+            }
+            if reply[..filled] != expected[..filled] {
+                break;
+            }
+        }
+        let (reply, expected) = (String::from_utf8_lossy(&reply[..filled]), String::from_utf8_lossy(expected));
+        assert_eq!(reply, expected);
+    }
+
+    /// Sends, then expects.
+    pub fn ask(&mut self, request: impl AsRef<[u8]>, expected: impl AsRef<[u8]>) {
+        self.send(request);
+        self.expect(expected);
+    }
+
+    /// Reads one line, with its end.
+    pub fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while !line.ends_with(b"\n") {
+            match self.stream.read(&mut byte) {
+                Ok(0) => break,
+                Ok(_) => line.push(byte[0]),
+                Err(error) => panic!("no line came ({error}); so far {:?}", String::from_utf8_lossy(&line)),
+            }
+        }
+        String::from_utf8(line).expect("a line of text")
+    }
+
+    /// Says that nothing more will be sent; replies can still be read.
+    pub fn half_close(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Expects that the peer closes without another byte.
+    pub fn expect_closed(&mut self) {
+        let mut rest = Vec::new();
+        match self.stream.read_to_end(&mut rest) {
+            Ok(_) => assert_eq!(String::from_utf8_lossy(&rest), "", "nothing but the end was expected"),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => assert!(rest.is_empty()),
+            Err(error) => panic!("the peer did not close: {error}"),
+        }
+    }
+
+    /// Sends until the peer takes no more for a second; returns how many bytes it took.
+    pub fn flood(&mut self, piece: &[u8], limit_bytes: usize) -> usize {
+        self.stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        let mut taken = 0;
+        while taken < limit_bytes {
+            match self.stream.write(piece) {
+                Ok(count) if count > 0 => taken += count,
+                _ => break,
+            }
+        }
+        taken
+    }
+
+    /// Reads and drops everything until nothing has come for a while; returns how many bytes came.
+    pub fn drain(&mut self, quiet: Duration) -> usize {
+        self.stream.set_read_timeout(Some(quiet)).unwrap();
+        let mut buffer = vec![0; 1 << 16];
+        let mut total = 0;
+        while let Ok(count @ 1..) = self.stream.read(&mut buffer) {
+            total += count;
+        }
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        total
+    }
+
+    /// The port of this end.
+    pub fn port(&self) -> u16 {
+        self.stream.local_addr().unwrap().port()
+    }
+}

@@ -1,0 +1,12 @@
+//! Development only: servers to stand behind a proxy, clients to stand before it, and scripts for both.
+//! A test that cannot go on panics, with the reason.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod client;
+mod scripted;
+mod server;
+
+pub use client::Client;
+pub use scripted::{Peer, Scripted};
+pub use server::{Server, memcached_is_here};

@@ -1,0 +1,138 @@
+//! A server to stand behind a proxy: a real memcached when there is one, the embedded cache otherwise.
+
+use clock::Clock;
+use rustix::process::{Pid, Signal, kill_process};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// What answers.
+enum Kind {
+    Memcached(Child),
+    Embedded(Option<cache::Running>),
+}
+
+/// One server; it ends with the test.
+pub struct Server {
+    address: SocketAddr,
+    kind: Kind,
+}
+
+/// Whether there is a memcached on the PATH. Where `WAYSTAGE_REQUIRE_PEERS` is set, there must be.
+pub fn memcached_is_here() -> bool {
+    let is_here = Command::new("memcached").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    assert!(is_here || std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(), "memcached is required here, and missing");
+    is_here
+}
+
+impl Server {
+    /// A memcached, or the embedded cache where there is none.
+    pub fn start() -> Server {
+        if memcached_is_here() { Server::memcached() } else { Server::embedded() }
+    }
+
+    /// A real memcached on a free port.
+    pub fn memcached() -> Server {
+        for _ in 0..20 {
+            let port = free_port();
+            let mut server = Server { address: ([127, 0, 0, 1], port).into(), kind: Kind::Memcached(spawn(port)) };
+            if server.is_ready() {
+                return server;
+            }
+        }
+        panic!("memcached did not start");
+    }
+
+    /// The embedded cache, in this process.
+    pub fn embedded() -> Server {
+        let config = cache::Config { listen: "127.0.0.1:0".into(), ..cache::Config::default() };
+        let running = cache::start(&config, Clock::monotonic()).expect("the embedded cache starts");
+        Server { address: running.address(), kind: Kind::Embedded(Some(running)) }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Kills it at once, as a crash would. Only a real server can be killed.
+    pub fn kill(&mut self) {
+        let child = self.child();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Starts a killed server again on its port, empty.
+    pub fn restart(&mut self) {
+        *self.child() = spawn(self.address.port());
+        assert!(self.is_ready(), "memcached did not come back on {}", self.address);
+    }
+
+    /// Lets it hang: connections are accepted by the kernel, and nothing answers.
+    pub fn freeze(&mut self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&mut self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn child(&mut self) -> &mut Child {
+        match &mut self.kind {
+            Kind::Memcached(child) => child,
+            Kind::Embedded(_) => panic!("only a real server has a process of its own"),
+        }
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        let pid = Pid::from_child(self.child());
+        kill_process(pid, signal).unwrap();
+    }
+
+    fn is_ready(&mut self) -> bool {
+        for _ in 0..500 {
+            if TcpStream::connect(self.address).is_ok() {
+                return true;
+            }
+            if self.child().try_wait().unwrap().is_some() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        match &mut self.kind {
+            Kind::Memcached(child) => {
+                // It may have been killed by the test already.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Kind::Embedded(running) => {
+                if let Some(running) = running.take() {
+                    running.stop();
+                    let _ = running.join();
+                }
+            }
+        }
+    }
+}
+
+fn spawn(port: u16) -> Child {
+    // Root may not run memcached unless it says so; for others the flag changes nothing.
+    Command::new("memcached")
+        .args(["-u", "root", "-U", "0", "-l", "127.0.0.1", "-t", "1", "-m", "64", "-p", &port.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("memcached is on the PATH")
+}
+
+/// A port that was free a moment ago; whoever uses it must be ready to try again.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}

@@ -1,0 +1,96 @@
+//! `waystage cache`: a memcached-compatible server whose service time can be dictated.
+
+use crate::quantity;
+use crate::ready;
+use cache::{Config, RecordsConfig, ServiceTime};
+use clap::Args;
+use clock::Clock;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `waystage cache`.
+#[derive(Debug, Args)]
+pub(crate) struct CacheArguments {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11211")]
+    listen: String,
+    /// Bytes of items beyond which the least recently used are evicted.
+    #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = quantity::bytes)]
+    memory_limit: usize,
+    /// How long one request takes: none, fixed:200us, exp:200us or uniform:100us:300us.
+    #[arg(long, value_name = "DISTRIBUTION", default_value = "none", value_parser = service_time)]
+    service_time: ServiceTime,
+    /// Virtual workers that serve the one queue.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    workers: usize,
+    /// Seed of the service times.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Write a record of sampled requests to this directory.
+    #[arg(long, value_name = "DIRECTORY")]
+    records: Option<PathBuf>,
+    /// Keep the record of one request in so many.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    sample: u32,
+}
+
+/// Serves until a signal comes.
+pub(crate) fn run(arguments: &CacheArguments) -> Result<ExitCode, String> {
+    let mut signals = ready::signals()?;
+    let config = Config {
+        listen: arguments.listen.clone(),
+        memory_limit_bytes: arguments.memory_limit,
+        service_time: arguments.service_time,
+        workers: arguments.workers,
+        seed: arguments.seed,
+        records: arguments.records.clone().map(|directory| RecordsConfig { directory, sample: arguments.sample }),
+        ..Config::default()
+    };
+    let running = cache::start(&config, Clock::monotonic()).map_err(|error| error.to_string())?;
+    ready::announce(&format!(
+        "waystage cache ready on {} service-time={} workers={} seed={}",
+        running.address(),
+        config.service_time,
+        config.workers,
+        config.seed
+    ));
+    ready::wait(&mut signals);
+    running.stop();
+    let totals = running.join().map_err(|error| error.to_string())?;
+    if totals.records_dropped > 0 {
+        eprintln!("waystage: {} records were dropped because the disk did not keep up", totals.records_dropped);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the distribution of the service time.
+fn service_time(text: &str) -> Result<ServiceTime, String> {
+    let mut parts = text.split(':');
+    let name = parts.next().unwrap_or_default();
+    let durations = parts.map(quantity::duration).collect::<Result<Vec<_>, String>>()?;
+    match (name, durations.as_slice()) {
+        ("none", []) => Ok(ServiceTime::None),
+        ("fixed", &[time]) => Ok(ServiceTime::Fixed(time)),
+        ("exp", &[mean]) => Ok(ServiceTime::Exponential(mean)),
+        ("uniform", &[low, high]) => Ok(ServiceTime::Uniform(low, high)),
+        _ => Err("expected none, fixed:200us, exp:200us or uniform:100us:300us".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn service_times_are_read() {
+        let us = Duration::from_micros;
+        assert_eq!(service_time("none"), Ok(ServiceTime::None));
+        assert_eq!(service_time("fixed:200us"), Ok(ServiceTime::Fixed(us(200))));
+        assert_eq!(service_time("exp:0.2ms"), Ok(ServiceTime::Exponential(us(200))));
+        assert_eq!(service_time("uniform:100us:300us"), Ok(ServiceTime::Uniform(us(100), us(300))));
+        for text in ["", "fixed", "fixed:", "fixed:200", "exp:1us:2us", "uniform:1us", "none:1us", "gamma:1us"] {
+            assert!(service_time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The one binary: turns arguments into configurations, signals into stops, and outcomes into exit codes.
+
+#![allow(clippy::print_stdout, reason = "a program speaks on standard output; the libraries do not")]
+
+mod cache_command;
+mod load_command;
+mod proxy_command;
+mod quantity;
+mod ready;
+mod records_command;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A memcached proxy that times every stage of every request, and what is needed to measure it.
+#[derive(Debug, Parser)]
+#[command(name = "waystage", version, max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Forward requests to memcached servers, and time every stage of every request.
+    Proxy(proxy_command::ProxyArguments),
+    /// Load a memcached server with a closed loop of clients, measure latency and verify every value.
+    Load(load_command::LoadArguments),
+    /// Serve memcached's protocol from memory, with a service time that can be dictated.
+    Cache(cache_command::CacheArguments),
+    /// Read record files.
+    Records(records_command::RecordsArguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Proxy(arguments) => proxy_command::run(arguments),
+        Command::Load(arguments) => load_command::run(arguments),
+        Command::Cache(arguments) => cache_command::run(&arguments),
+        Command::Records(arguments) => records_command::run(&arguments),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(line) => {
+            eprintln!("waystage: {line}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The keys of a retrieval line, left where they are in the received bytes.
+
+use crate::words::{Words, skip_spaces};
+
+/// Keys separated by spaces, as they were received.
+#[derive(Clone, Copy, Default)]
+pub struct Keys<'a> {
+    bytes: &'a [u8],
+}
+
+/// The keys one by one.
+#[derive(Clone, Debug)]
+pub struct KeyIter<'a>(Words<'a>);
+
+impl<'a> Keys<'a> {
+    /// The keys in `bytes`, which are separated by one or more spaces.
+    pub fn new(bytes: &'a [u8]) -> Keys<'a> {
+        Keys { bytes: skip_spaces(bytes) }
+    }
+
+    /// The keys in the order in which they were named, duplicates included.
+    pub fn iter(&self) -> KeyIter<'a> {
+        KeyIter(Words::new(self.bytes))
+    }
+
+    /// How many there are, duplicates included.
+    pub fn count(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// The first one; those of a parsed request have one.
+    pub fn first(&self) -> Option<&'a [u8]> {
+        self.iter().next()
+    }
+}
+
+impl<'a> Iterator for KeyIter<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.0.next()
+    }
+}
+
+impl<'a> IntoIterator for Keys<'a> {
+    type Item = &'a [u8];
+    type IntoIter = KeyIter<'a>;
+
+    fn into_iter(self) -> KeyIter<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &Keys<'a> {
+    type Item = &'a [u8];
+    type IntoIter = KeyIter<'a>;
+
+    fn into_iter(self) -> KeyIter<'a> {
+        self.iter()
+    }
+}
+
+impl PartialEq for Keys<'_> {
+    /// How many spaces there are between the keys makes no difference.
+    fn eq(&self, other: &Keys<'_>) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Keys<'_> {}
+
+impl std::fmt::Debug for Keys<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.iter().map(|key| String::from_utf8_lossy(key).into_owned())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaces_around_keys_do_not_count() {
+        let keys = Keys::new(b"  a bb   a ");
+        assert_eq!(keys.iter().collect::<Vec<_>>(), [&b"a"[..], b"bb", b"a"]);
+        assert_eq!((keys.count(), keys.first()), (3, Some(&b"a"[..])));
+        assert_eq!(keys, Keys::new(b"a bb a"));
+        assert_ne!(keys, Keys::new(b"a bb"));
+        assert_eq!((Keys::new(b" ").count(), Keys::new(b" ").first()), (0, None));
+    }
+}

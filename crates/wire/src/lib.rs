@@ -1,0 +1,31 @@
+//! The memcached text protocol: bytes in, values out, and back.
+//! No I/O, no time, no memory of what came before; what it returns borrows from the bytes that it was given.
+//!
+//! Both parsers take whatever has been received so far and return one message, or say that it is not complete. What they
+//! return depends on the bytes of the message alone, never on how many more bytes have arrived or in how many pieces they came.
+
+mod limits;
+mod verb;
+
+mod keys;
+mod request;
+mod request_error;
+
+mod number;
+mod words;
+
+mod parse_request;
+mod parse_storage;
+
+mod reply;
+
+mod parse_reply;
+
+pub use keys::{KeyIter, Keys};
+pub use limits::Limits;
+pub use parse_reply::{ParsedReply, ReplyError, parse_reply};
+pub use parse_request::{ParsedRequest, parse_request};
+pub use reply::{Reply, Value};
+pub use request::{Request, encode_get};
+pub use request_error::RequestError;
+pub use verb::Verb;

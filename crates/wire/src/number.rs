@@ -1,0 +1,67 @@
+//! Numbers as words of a line, and back. What does not fit is no number: nothing is rounded, cut or wrapped.
+
+/// A whole number of 64 bits; a leading `+` is accepted, as memcached does.
+pub(crate) fn parse_u64(word: &[u8]) -> Option<u64> {
+    parse_digits(word.strip_prefix(b"+").unwrap_or(word))
+}
+
+/// A whole number of 32 bits.
+pub(crate) fn parse_u32(word: &[u8]) -> Option<u32> {
+    parse_u64(word).and_then(|number| u32::try_from(number).ok())
+}
+
+/// A whole number of 64 bits with a sign.
+pub(crate) fn parse_i64(word: &[u8]) -> Option<i64> {
+    match word.strip_prefix(b"-") {
+        Some(digits) => parse_digits(digits).and_then(|number| 0i64.checked_sub_unsigned(number)),
+        None => parse_u64(word).and_then(|number| i64::try_from(number).ok()),
+    }
+}
+
+/// One or more digits.
+pub(crate) fn parse_digits(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    let mut number = 0u64;
+    for &digit in digits {
+        let value = digit.wrapping_sub(b'0');
+        if value > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_add(u64::from(value))?;
+    }
+    Some(number)
+}
+
+/// A space and a number.
+pub(crate) fn push_number(out: &mut Vec<u8>, number: impl itoa::Integer) {
+    out.push(b' ');
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_the_types_are_limits_of_the_numbers() {
+        assert_eq!(parse_u64(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(parse_u64(b"18446744073709551616"), None);
+        assert_eq!(parse_u64(b"+007"), Some(7));
+        assert_eq!(parse_u32(b"4294967295"), Some(u32::MAX));
+        assert_eq!(parse_u32(b"4294967296"), None);
+        assert_eq!(parse_i64(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(parse_i64(b"-9223372036854775809"), None);
+        assert_eq!(parse_i64(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(parse_i64(b"9223372036854775808"), None);
+    }
+
+    #[test]
+    fn words_that_are_no_numbers() {
+        for word in [&b""[..], b"+", b"-", b"+-1", b"-+1", b"--1", b"1x", b"x1", b"0x1", b"1.0", b"1\0", b"\xff"] {
+            assert_eq!((parse_u64(word), parse_i64(word)), (None, None), "{word:?}");
+        }
+        assert_eq!(parse_u64(b"-1"), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! From bytes to one unit of a reply. Stricter than for requests: a backend that is not exactly understood is out of step,
+//! and what it says next may be another's answer.
+
+use crate::limits::Limits;
+use crate::number::{parse_digits, parse_u32, parse_u64};
+use crate::reply::{Reply, Value};
+use crate::words::{Words, trim_end_spaces};
+use memchr::memchr;
+
+/// What the bytes begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParsedReply<'a> {
+    /// The beginning of something: ask again when there are more bytes.
+    Incomplete,
+    /// One unit: a value with its line, or a line.
+    Reply {
+        /// What it says.
+        reply: Reply<'a>,
+        /// Its bytes.
+        consumed: usize,
+    },
+    /// Something that is no reply: nothing that follows can be understood.
+    Broken(ReplyError),
+}
+
+/// Why bytes are not a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplyError {
+    /// No line end for too long.
+    #[error("the reply line is too long")]
+    LineTooLong,
+    /// A line that ends in `\n` alone.
+    #[error("the reply line does not end in \\r\\n")]
+    BadLineEnd,
+    /// Not a word that servers say.
+    #[error("the reply is unknown")]
+    UnknownReply,
+    /// A `VALUE` line with other words than a key, flags, a length and perhaps a cas token.
+    #[error("the VALUE line is malformed")]
+    BadValueLine,
+    /// A `STAT` line without a name.
+    #[error("the STAT line is malformed")]
+    BadStatLine,
+    /// A number of more than 64 bits.
+    #[error("the number does not fit 64 bits")]
+    BadNumber,
+    /// A claimed value is larger than the limit.
+    #[error("the value is larger than the limit")]
+    ValueTooLarge,
+    /// A value does not end where its length says.
+    #[error("the value does not end in \\r\\n where its announced length says")]
+    BadDataChunk,
+}
+
+/// The first unit in `bytes`.
+pub fn parse_reply<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedReply<'a> {
+    let searched = &bytes[..bytes.len().min(limits.line_bytes)];
+    let Some(end) = memchr(b'\n', searched) else {
+        return if bytes.len() < limits.line_bytes {
+            ParsedReply::Incomplete
+        } else {
+            ParsedReply::Broken(ReplyError::LineTooLong)
+        };
+    };
+    let Some(line) = bytes[..end].strip_suffix(b"\r") else {
+        return ParsedReply::Broken(ReplyError::BadLineEnd);
+    };
+    if let Some(rest) = line.strip_prefix(b"VALUE ") {
+        return parse_value(rest, bytes, end + 1, limits);
+    }
+    match parse_line(line) {
+        Ok(reply) => ParsedReply::Reply { reply, consumed: end + 1 },
+        Err(error) => ParsedReply::Broken(error),
+    }
+}
+
+/// The value whose line are the first `line_bytes` of `bytes`; `line` is what follows `VALUE `.
+fn parse_value<'a>(line: &'a [u8], bytes: &'a [u8], line_bytes: usize, limits: &Limits) -> ParsedReply<'a> {
+    let mut words = Words::new(line);
+    let key = words.next().filter(|key| key.len() <= limits.key_bytes);
+    let flags = words.next().and_then(parse_u32);
+    let length = words.next().and_then(parse_digits);
+    let cas = words.next().map(parse_u64);
+    let (Some(key), Some(flags), Some(length), None | Some(Some(_)), None) = (key, flags, length, cas, words.next())
+    else {
+        return ParsedReply::Broken(ReplyError::BadValueLine);
+    };
+    let Some(length) = usize::try_from(length).ok().filter(|&length| length <= limits.value_bytes) else {
+        return ParsedReply::Broken(ReplyError::ValueTooLarge);
+    };
+    let Some(body) = length.checked_add(2).and_then(|body_bytes| bytes[line_bytes..].get(..body_bytes)) else {
+        return ParsedReply::Incomplete;
+    };
+    let (data, end) = body.split_at(length);
+    if end != b"\r\n" {
+        return ParsedReply::Broken(ReplyError::BadDataChunk);
+    }
+    let reply = Reply::Value(Value { key, flags, cas: cas.flatten(), data });
+    ParsedReply::Reply { reply, consumed: line_bytes + body.len() }
+}
+
+fn parse_line(line: &[u8]) -> Result<Reply<'_>, ReplyError> {
+    Ok(match line {
+        b"END" => Reply::End,
+        b"STORED" => Reply::Stored,
+        b"NOT_STORED" => Reply::NotStored,
+        b"EXISTS" => Reply::Exists,
+        b"NOT_FOUND" => Reply::NotFound,
+        b"DELETED" => Reply::Deleted,
+        b"TOUCHED" => Reply::Touched,
+        b"OK" => Reply::Ok,
+        b"RESET" => Reply::Reset,
+        b"ERROR" => Reply::Error,
+        [b'0'..=b'9', ..] => {
+            // The value that `decr` shortened is padded with spaces, and some servers answer it as it is.
+            Reply::Number(parse_digits(trim_end_spaces(line)).ok_or(ReplyError::BadNumber)?)
+        }
+        _ => parse_text_line(line)?,
+    })
+}
+
+fn parse_text_line(line: &[u8]) -> Result<Reply<'_>, ReplyError> {
+    let (word, text) = line.split_at(memchr(b' ', line).unwrap_or(line.len()));
+    let text = text.strip_prefix(b" ").unwrap_or(text);
+    Ok(match word {
+        b"VERSION" => Reply::Version(text),
+        b"STAT" => {
+            let (name, value) = text.split_at(memchr(b' ', text).unwrap_or(text.len()));
+            if name.is_empty() {
+                return Err(ReplyError::BadStatLine);
+            }
+            Reply::Stat { name, value: value.strip_prefix(b" ").unwrap_or(value) }
+        }
+        b"CLIENT_ERROR" => Reply::ClientError(text),
+        b"SERVER_ERROR" => Reply::ServerError(text),
+        // memcached has answers such as `ERROR: shutdown not enabled`.
+        b"ERROR" | b"ERROR:" => Reply::Error,
+        _ => return Err(ReplyError::UnknownReply),
+    })
+}

@@ -1,0 +1,211 @@
+//! A request as values that borrow from the received bytes, and as the bytes that say the same to a backend.
+
+use crate::keys::Keys;
+use crate::number::push_number;
+use crate::verb::Verb;
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// Asks for values.
+    Get {
+        /// `Get`, `Gets`, `Gat` or `Gats`.
+        verb: Verb,
+        /// The new expiry time of `Gat` and `Gats`, 0 for the others.
+        exptime: i64,
+        /// At least one.
+        keys: Keys<'a>,
+    },
+    /// Brings a value.
+    Store {
+        /// `Set`, `Add`, `Replace`, `Append`, `Prepend` or `Cas`.
+        verb: Verb,
+        /// Where to.
+        key: &'a [u8],
+        /// The client's own mark.
+        flags: u32,
+        /// Seconds from now, or a Unix time if over thirty days; negative: already over; 0: never.
+        exptime: i64,
+        /// Any bytes, or none.
+        value: &'a [u8],
+        /// The token of `Cas`, 0 for the others.
+        cas: u64,
+        /// Whether no reply is wanted.
+        noreply: bool,
+    },
+    /// Removes a key.
+    Delete {
+        /// Which.
+        key: &'a [u8],
+        /// Whether no reply is wanted.
+        noreply: bool,
+    },
+    /// Counts.
+    Arithmetic {
+        /// `Incr` or `Decr`.
+        verb: Verb,
+        /// Which.
+        key: &'a [u8],
+        /// By how much.
+        delta: u64,
+        /// Whether no reply is wanted.
+        noreply: bool,
+    },
+    /// Gives a new expiry time.
+    Touch {
+        /// To which key.
+        key: &'a [u8],
+        /// As of `Store`.
+        exptime: i64,
+        /// Whether no reply is wanted.
+        noreply: bool,
+    },
+    /// Removes everything.
+    FlushAll {
+        /// In so many seconds, not negative; at once if it is not said.
+        delay: Option<i64>,
+        /// Whether no reply is wanted.
+        noreply: bool,
+    },
+    /// Asks for the version.
+    Version,
+    /// Sets how much is logged; the level is not kept.
+    Verbosity {
+        /// Whether no reply is wanted.
+        noreply: bool,
+    },
+    /// Asks for counters.
+    Stats {
+        /// The rest of the line, without the spaces around it: empty, or `settings`, `items` and so on.
+        argument: &'a [u8],
+    },
+    /// Says goodbye.
+    Quit,
+}
+
+impl<'a> Request<'a> {
+    /// The name of the command.
+    pub fn verb(&self) -> Verb {
+        match self {
+            Request::Get { verb, .. } | Request::Store { verb, .. } | Request::Arithmetic { verb, .. } => *verb,
+            Request::Delete { .. } => Verb::Delete,
+            Request::Touch { .. } => Verb::Touch,
+            Request::FlushAll { .. } => Verb::FlushAll,
+            Request::Version => Verb::Version,
+            Request::Verbosity { .. } => Verb::Verbosity,
+            Request::Stats { .. } => Verb::Stats,
+            Request::Quit => Verb::Quit,
+        }
+    }
+
+    /// Whether the client wants no reply. (`quit` has none, but does not say so.)
+    pub fn noreply(&self) -> bool {
+        match self {
+            Request::Store { noreply, .. }
+            | Request::Delete { noreply, .. }
+            | Request::Arithmetic { noreply, .. }
+            | Request::Touch { noreply, .. }
+            | Request::FlushAll { noreply, .. }
+            | Request::Verbosity { noreply } => *noreply,
+            Request::Get { .. } | Request::Version | Request::Stats { .. } | Request::Quit => false,
+        }
+    }
+
+    /// The key, or the first of several.
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match self {
+            Request::Get { keys, .. } => keys.first(),
+            Request::Store { key, .. }
+            | Request::Delete { key, .. }
+            | Request::Arithmetic { key, .. }
+            | Request::Touch { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The same request with a reply, which keeps a connection to a backend in step.
+    pub fn without_noreply(mut self) -> Request<'a> {
+        match &mut self {
+            Request::Store { noreply, .. }
+            | Request::Delete { noreply, .. }
+            | Request::Arithmetic { noreply, .. }
+            | Request::Touch { noreply, .. }
+            | Request::FlushAll { noreply, .. }
+            | Request::Verbosity { noreply } => *noreply = false,
+            Request::Get { .. } | Request::Version | Request::Stats { .. } | Request::Quit => (),
+        }
+        self
+    }
+
+    /// Appends the request as it goes over the wire, with `noreply` where it has it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let verb = self.verb();
+        match *self {
+            Request::Get { exptime, keys, .. } => return encode_get(verb, exptime, keys.iter(), out),
+            Request::Store { key, flags, exptime, value, cas, noreply, .. } => {
+                out.reserve(key.len() + value.len() + 64);
+                push_command(out, verb, key);
+                push_number(out, flags);
+                push_number(out, exptime);
+                push_number(out, value.len());
+                if verb == Verb::Cas {
+                    push_number(out, cas);
+                }
+                push_line_end(out, noreply);
+                out.extend_from_slice(value);
+                out.extend_from_slice(b"\r\n");
+                return;
+            }
+            Request::Delete { key, .. } => push_command(out, verb, key),
+            Request::Arithmetic { key, delta, .. } => {
+                push_command(out, verb, key);
+                push_number(out, delta);
+            }
+            Request::Touch { key, exptime, .. } => {
+                push_command(out, verb, key);
+                push_number(out, exptime);
+            }
+            Request::FlushAll { delay, .. } => {
+                push_name(out, verb);
+                if let Some(delay) = delay {
+                    push_number(out, delay);
+                }
+            }
+            Request::Verbosity { .. } => {
+                push_name(out, verb);
+                push_number(out, 0);
+            }
+            Request::Stats { argument } if !argument.is_empty() => push_command(out, verb, argument),
+            Request::Version | Request::Stats { .. } | Request::Quit => push_name(out, verb),
+        }
+        push_line_end(out, self.noreply());
+    }
+}
+
+/// Appends a retrieval request for `keys`, of which there must be at least one. `exptime` goes with `Gat` and `Gats` only.
+pub fn encode_get<'k>(verb: Verb, exptime: i64, keys: impl Iterator<Item = &'k [u8]>, out: &mut Vec<u8>) {
+    debug_assert!(verb.is_retrieval(), "{verb:?} takes no list of keys");
+    push_name(out, verb);
+    if matches!(verb, Verb::Gat | Verb::Gats) {
+        push_number(out, exptime);
+    }
+    for key in keys {
+        out.push(b' ');
+        out.extend_from_slice(key);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn push_name(out: &mut Vec<u8>, verb: Verb) {
+    out.extend_from_slice(verb.name().as_bytes());
+}
+
+fn push_command(out: &mut Vec<u8>, verb: Verb, argument: &[u8]) {
+    push_name(out, verb);
+    out.push(b' ');
+    out.extend_from_slice(argument);
+}
+
+fn push_line_end(out: &mut Vec<u8>, noreply: bool) {
+    out.extend_from_slice(if noreply { b" noreply\r\n" } else { b"\r\n" });
+}

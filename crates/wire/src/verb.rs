@@ -1,0 +1,150 @@
+//! The names of the commands, and the codes that records know them by.
+
+/// What a request wants. The discriminants are the `operation` codes of the record format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Verb {
+    /// Something that is not a command of the protocol.
+    #[default]
+    Other = 0,
+    /// Values of keys.
+    Get = 1,
+    /// Values of keys with their cas tokens.
+    Gets = 2,
+    /// Values of keys, which get a new expiry time.
+    Gat = 3,
+    /// Values of keys with their cas tokens, which get a new expiry time.
+    Gats = 4,
+    /// Store.
+    Set = 5,
+    /// Store if absent.
+    Add = 6,
+    /// Store if present.
+    Replace = 7,
+    /// Put bytes behind a value.
+    Append = 8,
+    /// Put bytes before a value.
+    Prepend = 9,
+    /// Store if unchanged since `gets`.
+    Cas = 10,
+    /// Remove.
+    Delete = 11,
+    /// Count up.
+    Incr = 12,
+    /// Count down.
+    Decr = 13,
+    /// Give a new expiry time.
+    Touch = 14,
+    /// Remove everything.
+    FlushAll = 15,
+    /// Which version is this.
+    Version = 16,
+    /// How much to log.
+    Verbosity = 17,
+    /// Counters.
+    Stats = 18,
+    /// Goodbye.
+    Quit = 19,
+    /// A line that could not be understood.
+    Invalid = 20,
+}
+
+impl Verb {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Verb; 21] = [
+        Verb::Other,
+        Verb::Get,
+        Verb::Gets,
+        Verb::Gat,
+        Verb::Gats,
+        Verb::Set,
+        Verb::Add,
+        Verb::Replace,
+        Verb::Append,
+        Verb::Prepend,
+        Verb::Cas,
+        Verb::Delete,
+        Verb::Incr,
+        Verb::Decr,
+        Verb::Touch,
+        Verb::FlushAll,
+        Verb::Version,
+        Verb::Verbosity,
+        Verb::Stats,
+        Verb::Quit,
+        Verb::Invalid,
+    ];
+
+    /// As on the wire, and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verb::Other => "other",
+            Verb::Get => "get",
+            Verb::Gets => "gets",
+            Verb::Gat => "gat",
+            Verb::Gats => "gats",
+            Verb::Set => "set",
+            Verb::Add => "add",
+            Verb::Replace => "replace",
+            Verb::Append => "append",
+            Verb::Prepend => "prepend",
+            Verb::Cas => "cas",
+            Verb::Delete => "delete",
+            Verb::Incr => "incr",
+            Verb::Decr => "decr",
+            Verb::Touch => "touch",
+            Verb::FlushAll => "flush_all",
+            Verb::Version => "version",
+            Verb::Verbosity => "verbosity",
+            Verb::Stats => "stats",
+            Verb::Quit => "quit",
+            Verb::Invalid => "invalid",
+        }
+    }
+
+    /// The command of this name; upper case is another word.
+    pub(crate) fn of(word: &[u8]) -> Option<Verb> {
+        Some(match word {
+            b"get" => Verb::Get,
+            b"set" => Verb::Set,
+            b"gets" => Verb::Gets,
+            b"gat" => Verb::Gat,
+            b"gats" => Verb::Gats,
+            b"add" => Verb::Add,
+            b"replace" => Verb::Replace,
+            b"append" => Verb::Append,
+            b"prepend" => Verb::Prepend,
+            b"cas" => Verb::Cas,
+            b"delete" => Verb::Delete,
+            b"incr" => Verb::Incr,
+            b"decr" => Verb::Decr,
+            b"touch" => Verb::Touch,
+            b"flush_all" => Verb::FlushAll,
+            b"version" => Verb::Version,
+            b"verbosity" => Verb::Verbosity,
+            b"stats" => Verb::Stats,
+            b"quit" => Verb::Quit,
+            _ => return None,
+        })
+    }
+
+    /// Whether it asks for values: these lines may be long.
+    pub(crate) fn is_retrieval(self) -> bool {
+        matches!(self, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_positions_and_names_are_commands() {
+        for (code, verb) in Verb::ALL.into_iter().enumerate() {
+            assert_eq!(verb as usize, code);
+            let expected = if matches!(verb, Verb::Other | Verb::Invalid) { None } else { Some(verb) };
+            assert_eq!(Verb::of(verb.name().as_bytes()), expected);
+            assert_eq!(Verb::of(verb.name().to_uppercase().as_bytes()), None);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A line cut into words. Only the space separates: every other byte may be part of a key.
+
+use memchr::memchr;
+
+/// The words of a line one by one.
+#[derive(Clone, Debug)]
+pub(crate) struct Words<'a> {
+    rest: &'a [u8],
+}
+
+/// The words of a short line, counted. A line of more words than any command takes is told by its count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WordList<'a> {
+    words: [&'a [u8]; WORDS_MAXIMUM],
+    count: usize,
+}
+
+/// One more than the arguments of `cas` with `noreply`, the command of most words.
+const WORDS_MAXIMUM: usize = 7;
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Words<'a> {
+        Words { rest: skip_spaces(bytes) }
+    }
+
+    /// What has not been returned yet, from the beginning of the next word.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (word, rest) = self.rest.split_at(memchr(b' ', self.rest).unwrap_or(self.rest.len()));
+        self.rest = skip_spaces(rest);
+        Some(word)
+    }
+}
+
+impl<'a> WordList<'a> {
+    pub(crate) fn new(words: Words<'a>) -> WordList<'a> {
+        let mut list = WordList { words: [&[]; WORDS_MAXIMUM], count: 0 };
+        for (place, word) in list.words.iter_mut().zip(words) {
+            *place = word;
+            list.count += 1;
+        }
+        list
+    }
+
+    /// How many there are; a line of more words than there is room for counts as one that fills the room.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A word, empty when there is none.
+    pub(crate) fn get(&self, index: usize) -> &'a [u8] {
+        self.words.get(index).copied().unwrap_or_default()
+    }
+
+    /// Whether the last word asks for no reply.
+    pub(crate) fn ends_with_noreply(&self) -> bool {
+        self.count > 0 && self.get(self.count - 1) == b"noreply"
+    }
+}
+
+/// The bytes from the first that is not a space.
+pub(crate) fn skip_spaces(bytes: &[u8]) -> &[u8] {
+    let spaces = bytes.iter().take_while(|&&byte| byte == b' ').count();
+    &bytes[spaces..]
+}
+
+/// The bytes up to the last that is not a space.
+pub(crate) fn trim_end_spaces(bytes: &[u8]) -> &[u8] {
+    let spaces = bytes.iter().rev().take_while(|&&byte| byte == b' ').count();
+    &bytes[..bytes.len() - spaces]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_spaces_separate() {
+        let mut words = Words::new(b"  a\tb  c\0d ");
+        assert_eq!(words.next(), Some(&b"a\tb"[..]));
+        assert_eq!(words.rest(), b"c\0d ");
+        assert_eq!((words.next(), words.next()), (Some(&b"c\0d"[..]), None));
+    }
+
+    #[test]
+    fn too_many_words_are_as_many_as_there_is_room_for() {
+        let list = WordList::new(Words::new(b"1 2 3 4 5 6 7 8 noreply"));
+        assert_eq!((list.count(), list.get(6), list.get(7)), (7, &b"7"[..], &b""[..]));
+        assert!(!list.ends_with_noreply());
+        assert!(WordList::new(Words::new(b"k noreply ")).ends_with_noreply());
+    }
+}

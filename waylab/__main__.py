@@ -1,0 +1,7 @@
+"""`python -m waylab` is the command `waylab`."""
+
+import sys
+
+from waylab.cli import main
+
+sys.exit(main())

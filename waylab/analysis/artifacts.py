@@ -1,0 +1,65 @@
+"""The files of one trial, read and checked, before anything is computed from them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from waylab import folder
+from waylab.errors import LabError
+from waylab.records import Records, RecordsError, read_records
+
+
+@dataclass
+class Artifacts:
+    """What a trial left behind. `problems` says what is missing or damaged, a line each."""
+
+    id: str
+    plan: dict[str, Any]
+    directory: Path
+    result: dict[str, Any] | None = None
+    load: dict[str, Any] | None = None
+    records: dict[str, Records] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """The measured window on the monotonic clock."""
+        assert self.load is not None
+        return self.load["measure_from_clock_ns"], self.load["measure_to_clock_ns"]
+
+
+def read_artifacts(directory: Path, plan: dict[str, Any]) -> Artifacts:
+    """Read what there is of a trial."""
+    found = Artifacts(plan["id"], plan, folder.trial_directory(directory, plan["id"]))
+    path = found.directory / folder.TRIAL
+    if not path.is_file():
+        found.problems.append("has not been run")
+        return found
+    found.result = folder.read_json(path, folder.TRIAL_FORMAT, "")
+    if found.result["status"] != "measured":
+        found.problems.append(str(found.result["reason"]))
+        return found
+    try:
+        found.load = folder.read_json(found.directory / folder.LOAD, folder.LOAD_FORMAT, "the load wrote no summary")
+    except LabError as error:
+        found.problems.append(str(error))
+        return found
+    found.problems += _incomplete(found.load)
+    for path in sorted((found.directory / folder.RECORDS).glob("*.way")):
+        try:
+            records = read_records(path)
+        except RecordsError as error:
+            found.problems.append(str(error))
+            continue
+        if records.program in found.records:
+            found.problems.append(f"{path}: a second record file of {records.program}")
+        found.records[records.program] = records
+    return found
+
+
+def _incomplete(load: dict[str, Any]) -> list[str]:
+    """Say which keys a summary lacks that the analysis needs."""
+    wanted = ["measure_from_clock_ns", "measure_to_clock_ns", "measured_s", "totals", "throughput_per_s", "operations"]
+    wanted += ["seconds", "cpu", "verification", "valid", "reasons", "settings"]
+    missing = [key for key in wanted if key not in load]
+    return [f"{folder.LOAD}: lacks {', '.join(missing)}"] if missing else []

@@ -1,0 +1,69 @@
+"""Two levels of one factor, compared in pairs within blocks on the log scale."""
+
+import math
+from typing import Any
+
+from waylab.analysis.statistics import mean_interval, paired_ratio
+from waylab.analysis.trial import TrialResult
+
+
+def comparison_results(spec: dict[str, Any], trials: list[TrialResult]) -> list[dict[str, Any]]:
+    """Carry out every `[[compare]]` of the specification."""
+    return [_comparison(compare, trials) for compare in spec["compare"]]
+
+
+def metric_of(content: dict[str, Any], metric: str) -> float | None:
+    """Return one number of a trial under the name that specifications use."""
+    if metric == "throughput_per_s":
+        return content.get("throughput_per_s")
+    if metric.startswith("cpu_per_request_ns."):
+        return content["processor"]["cpu_per_request_ns"].get(metric.rsplit(".", 1)[1])
+    everything = content["operations"].get("all")
+    if everything is None:
+        return None
+    if metric == "response_mean_ns":
+        return everything["response_mean_ns"]
+    return everything["percentiles_ns"].get(metric.removeprefix("response_p").removesuffix("_ns"))
+
+
+def _comparison(compare: dict[str, Any], trials: list[TrialResult]) -> dict[str, Any]:
+    factor, wanted = compare["factor"], (compare["baseline"], compare["candidate"])
+    pairs: dict[tuple[int, str], dict[str, dict[str, Any]]] = {}
+    for trial in trials:
+        levels = dict(trial.content["levels"])
+        level = levels.pop(factor)
+        if trial.used and level in wanted:
+            others = ", ".join(f"{name}={label}" for name, label in levels.items())
+            pairs.setdefault((trial.content["block"], others), {})[level] = trial.content
+    ratios: dict[tuple[int, str], float] = {}
+    values: dict[str, list[float]] = {level: [] for level in wanted}
+    for key, pair in pairs.items():
+        numbers = [metric_of(pair[level], compare["metric"]) if level in pair else None for level in wanted]
+        if all(numbers):
+            ratios[key] = math.log(numbers[1] / numbers[0])
+            for level, number in zip(wanted, numbers, strict=True):
+                values[level].append(number)
+    strata = list(dict.fromkeys(others for _, others in ratios))
+    return {
+        **compare,
+        "baseline_value": mean_interval(values[wanted[0]]),
+        "candidate_value": mean_interval(values[wanted[1]]),
+        "pairs": len(ratios),
+        "overall": paired_ratio(_per_block(ratios), compare["margin"]),
+        "strata": [
+            {"levels": stratum, **paired_ratio([ratio for (_, others), ratio in ratios.items() if others == stratum], compare["margin"])}
+            for stratum in strata
+        ],
+    }
+
+
+def _per_block(ratios: dict[tuple[int, str], float]) -> list[float]:
+    """One number per block, the mean over its pairs: the block is the unit, its pairs are not independent.
+
+    Only blocks that have every pair, so that all of them mean the same.
+    """
+    blocks: dict[int, dict[str, float]] = {}
+    for (block, others), ratio in ratios.items():
+        blocks.setdefault(block, {})[others] = ratio
+    most = max((len(pairs) for pairs in blocks.values()), default=0)
+    return [math.fsum(pairs.values()) / len(pairs) for pairs in blocks.values() if len(pairs) == most]

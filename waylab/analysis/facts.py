@@ -1,0 +1,69 @@
+"""What the measurement says, in sentences made of numbers only: facts beside the hypothesis, no verdict."""
+
+from typing import Any
+
+
+def facts(content: dict[str, Any]) -> list[str]:
+    """Return the sentences for the section `answer`."""
+    trials = content["trials"]
+    used = sum(trial["used"] for trial in trials)
+    sentences = [f"{used} of {len(trials)} trials passed every gate and are used; the others are shown and left out."]
+    sentences += _peaks(content)
+    for comparison in content["comparisons"]:
+        sentences.append(_comparison(comparison))
+        sentences += _strata(comparison)
+    return sentences
+
+
+def _peaks(content: dict[str, Any]) -> list[str]:
+    x = content["axes"]["x"]
+    series: dict[str, list[dict[str, Any]]] = {}
+    for configuration in content["configurations"]:
+        if configuration["used"]:
+            series.setdefault(configuration["series"], []).append(configuration)
+    sentences = []
+    for name, members in series.items():
+        best = max(members, key=lambda member: member["throughput_per_s"]["mean"])
+        response_ns = best["operations"]["all"]["response_mean_ns"]["mean"] if "all" in best["operations"] else None
+        where = f" at {x} = {best['levels'][x]}" if x else ""
+        response = f", with a mean response time of {response_ns / 1e6:.3f} ms" if response_ns is not None else ""
+        sentences.append(
+            f"{name}: the highest mean throughput is {best['throughput_per_s']['mean']:.0f} requests/s{_plus_minus(best['throughput_per_s'])}"
+            f"{where}{response}."
+        )
+    return sentences
+
+
+def _plus_minus(interval: dict[str, Any]) -> str:
+    if interval["low"] is None:
+        return " (one trial, no interval)"
+    return f" (95 % interval {interval['low']:.0f} to {interval['high']:.0f}, {interval['count']} trials)"
+
+
+def _comparison(comparison: dict[str, Any]) -> str:
+    overall = comparison["overall"]
+    head = f"{comparison['metric']}, {comparison['factor']} {comparison['candidate']} against {comparison['baseline']}"
+    if overall["ratio"] is None:
+        return f"{head}: no pair of trials passed the gates."
+    if overall["low"] is None:
+        return f"{head}: ratio {overall['ratio']:.4f} from a single block, so there is no interval."
+    sentence = (
+        f"{head}: ratio {overall['ratio']:.4f}, 95 % interval {overall['low']:.4f} to {overall['high']:.4f} "
+        f"({overall['blocks']} blocks, {comparison['pairs']} pairs); "
+        f"the interval {'excludes' if overall['excludes_1'] else 'includes'} 1."
+    )
+    if overall["equivalent"] is not None:
+        verdict = "holds" if overall["equivalent"] else "is not shown"
+        sentence += f" Equivalence within {100 * comparison['margin']:g} % {verdict} (two one-sided tests at 5 %)."
+    return sentence
+
+
+def _strata(comparison: dict[str, Any]) -> list[str]:
+    strata = [stratum for stratum in comparison["strata"] if stratum["ratio"] is not None]
+    if len(strata) < 2:
+        return []
+    low, high = min(strata, key=lambda s: s["ratio"]), max(strata, key=lambda s: s["ratio"])
+    return [
+        f"Over the other factors that ratio goes from {low['ratio']:.4f} ({low['levels']}) "
+        f"to {high['ratio']:.4f} ({high['levels']})."
+    ]

@@ -1,0 +1,87 @@
+"""What a trial must meet to be used. Every gate is shown, passed or not, with its value and its limit."""
+
+from typing import Any
+
+from waylab.analysis.artifacts import Artifacts
+
+Gate = dict[str, Any]
+
+
+def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) -> list[Gate]:
+    """Judge one trial; a gate that does not apply has `passed` null."""
+    load = artifacts.load
+    assert load is not None
+    judged = [
+        _programs(artifacts),
+        _below("generator_cpu", load["cpu"]["share"], gates["generator_cpu_max"], "of one core for each thread of the load"),
+        _below("foreign_cpu", numbers["processor"]["foreign_share"], gates["foreign_cpu_max"], "of the machine for other programs"),
+        _offered(),
+        _hit_ratio(numbers["hit_ratio"], gates["hit_ratio_min"]),
+        _law(numbers["interactive_law_error"], gates["interactive_law_max"]),
+        _records(artifacts, gates["dropped_records_max"]),
+        _errors(load, gates["errors_max"]),
+        _verification(load, gates["verification"]),
+    ]
+    return judged
+
+
+def failed_reasons(gates: list[Gate]) -> list[str]:
+    """Say in one line each which gates failed."""
+    return [f"{gate['name']}: {gate['text']}" for gate in gates if gate["passed"] is False]
+
+
+def _gate(name: str, passed: bool | None, text: str, value: float | None = None, limit: float | None = None) -> Gate:
+    return {"name": name, "passed": passed, "value": value, "limit": limit, "text": text}
+
+
+def _below(name: str, value: float | None, limit: float, what: str) -> Gate:
+    if value is None:
+        return _gate(name, False, "was not measured", None, limit)
+    return _gate(name, value < limit, f"{value:.3f} {what}, limit {limit:g}", value, limit)
+
+
+def _programs(artifacts: Artifacts) -> Gate:
+    if artifacts.problems:
+        return _gate("complete", False, "; ".join(artifacts.problems))
+    return _gate("complete", True, "all programs came up, stopped in order and left their files")
+
+
+def _offered() -> Gate:
+    return _gate("achieved_offered", None, "does not apply to a closed loop, which offers what is answered")
+
+
+def _hit_ratio(value: float | None, limit: float) -> Gate:
+    if value is None:
+        return _gate("hit_ratio", None, "no key was read", None, limit)
+    return _gate("hit_ratio", value >= limit, f"{value:.5f} of the keys read were found, at least {limit:g}", value, limit)
+
+
+def _law(error: float | None, limit: float) -> Gate:
+    if error is None:
+        return _gate("interactive_law", False, "nothing was measured", None, limit)
+    text = f"X(R+Z) differs from N by {100 * error:+.2f} %, limit {100 * limit:g} %"
+    return _gate("interactive_law", abs(error) <= limit, text, error, limit)
+
+
+def _records(artifacts: Artifacts, limit: int) -> Gate:
+    spoiled = sum((records.dropped or 0) + (records.lost or 0) for records in artifacts.records.values())
+    text = f"{spoiled} records dropped or lost, at most {limit}"
+    return _gate("dropped_records", spoiled <= limit, text, spoiled, limit)
+
+
+def _errors(load: dict[str, Any], limit: int) -> Gate:
+    errors = load["totals"]["errors"]
+    kinds = ", ".join(f"{count} x {line!r}" for line, count in list(load["errors"].items())[:3]) if load.get("errors") else ""
+    text = f"{errors} error replies, at most {limit}" + (f" ({kinds})" if kinds and errors else "")
+    return _gate("errors", errors <= limit, text, errors, limit)
+
+
+def _verification(load: dict[str, Any], wanted: bool) -> Gate:
+    found = load["verification"]
+    wrong = sum(found[kind] for kind in ("wrong", "torn", "stale", "unexpected_reply"))
+    text = f"{found['checked']} values checked, {wrong} wrong, torn, stale or unexpected"
+    if not load["valid"]:
+        text += f"; the load generator says: {'; '.join(load['reasons'])}"
+    if not wanted:
+        return _gate("verification", None, f"switched off; {text}", wrong, 0)
+    return _gate("verification", wrong == 0 and bool(load["valid"]), text, wrong, 0)

@@ -1,0 +1,82 @@
+"""Processor time per program over the measured window, interpolated from the telemetry."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from waylab import folder
+from waylab.errors import LabError
+
+# A window that telemetry covers less than this would be mostly extrapolation.
+_COVERED_MIN = 0.9
+
+
+def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]:
+    """Processor seconds within the window of `load`, `proxy`, `backends` (summed) and `waylab` itself."""
+    series: dict[str, list[tuple[int, float]]] = {}
+    for row in _rows(directory / folder.PROCESSES):
+        spent_s = float(row["user_s"]) + float(row["system_s"])
+        series.setdefault(row["process"], []).append((int(row["clock_ns"]), spent_s))
+    spent: dict[str, float] = {}
+    for process, points in series.items():
+        role = "backends" if process.startswith("backend") else process
+        spent[role] = spent.get(role, 0.0) + _within(points, window_ns, directory)
+    return spent
+
+
+def machine(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]:
+    """What the whole machine did within the window: busy and steal seconds, bytes over all interfaces."""
+    columns: dict[str, list[tuple[int, float]]] = {}
+    for row in _rows(directory / folder.MACHINE):
+        clock_ns = int(row["clock_ns"])
+        for name in ("user_s", "system_s", "interrupt_s", "idle_s", "steal_s", "network_sent_bytes"):
+            columns.setdefault(name, []).append((clock_ns, float(row[name])))
+    if not columns:
+        raise LabError(f"{directory / folder.MACHINE}: is empty")
+    return {name: _within(points, window_ns, directory) for name, points in columns.items()}
+
+
+def processor_use(
+    directory: Path, load: dict[str, Any], window_ns: tuple[int, int], requests: int
+) -> dict[str, Any]:
+    """Processor seconds by program, the cost of one request, and what was spent by programs that are not ours."""
+    spent_s = roles_cpu_s(directory, window_ns)
+    # The load generator measures itself at the very edges of the window.
+    spent_s["load"] = load["cpu"]["user_s"] + load["cpu"]["system_s"]
+    host = machine(directory, window_ns)
+    capacity_s = host["user_s"] + host["system_s"] + host["interrupt_s"] + host["idle_s"] + host["steal_s"]
+    ours_s = sum(spent_s.values())
+    system = {role: spent_s[role] for role in ("load", "proxy", "backends") if role in spent_s}
+    per_request = {role: 1e9 * value / requests for role, value in system.items()} if requests else {}
+    if per_request:
+        per_request["total"] = sum(per_request.values())
+    return {
+        "cpu_s": spent_s,
+        "cpu_per_request_ns": per_request,
+        "machine": host,
+        "foreign_share": (host["user_s"] + host["system_s"] - ours_s) / capacity_s if capacity_s else None,
+        "busy_share": 1 - host["idle_s"] / capacity_s if capacity_s else None,
+        "steal_share": host["steal_s"] / capacity_s if capacity_s else None,
+    }
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    except OSError as error:
+        raise LabError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _within(points: list[tuple[int, float]], window_ns: tuple[int, int], directory: Path) -> float:
+    """Return the increase of a counter within the window, by linear interpolation."""
+    clocks, values = np.array([point[0] for point in points]), np.array([point[1] for point in points])
+    start, end = window_ns
+    covered = min(end, clocks[-1]) - max(start, clocks[0])
+    if len(points) < 2 or covered < _COVERED_MIN * (end - start):
+        raise LabError(f"{directory}: the telemetry covers too little of the measured window")
+    at_end, at_start = np.interp([end, start], clocks, values)
+    # What lies outside the samples is taken to have gone on at the same pace.
+    return float(at_end - at_start) * (end - start) / covered

@@ -1,0 +1,48 @@
+"""All of one run: read its trials, judge them, put them together, write `analysis.json`."""
+
+from pathlib import Path
+from typing import Any
+
+from waylab import __version__, folder
+from waylab.analysis.artifacts import read_artifacts
+from waylab.analysis.axes import axes
+from waylab.analysis.comparisons import comparison_results
+from waylab.analysis.configurations import configuration_results
+from waylab.analysis.facts import facts
+from waylab.analysis.trial import TrialResult, trial_result
+
+
+def analyse(directory: Path) -> dict[str, Any]:
+    """Analyse a run folder and write the result into it."""
+    run = folder.read_run(directory)
+    spec = run["spec"]
+    trials = [trial_result(read_artifacts(directory, planned), spec["gates"]) for planned in run["plan"]]
+    chosen = axes(spec)
+    content: dict[str, Any] = {
+        "format": folder.ANALYSIS_FORMAT,
+        "waylab": __version__,
+        "name": run["name"],
+        "complete": all(trial.content["run"] for trial in trials),
+        "axes": chosen,
+        "trials": [trial.content for trial in trials],
+        "trials_used": sum(trial.used for trial in trials),
+        "trials_total": len(trials),
+        "configurations": configuration_results(run["plan"], trials, chosen),
+        "comparisons": comparison_results(spec, trials),
+    }
+    content["facts"] = facts(content)
+    folder.write_json(directory / folder.ANALYSIS, content)
+    return folder.read_json(directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, "")
+
+
+def analyse_trial(directory: Path, trial_id: str) -> TrialResult:
+    """Analyse a single trial, for those who watch a run."""
+    run = folder.read_run(directory)
+    planned = next(planned for planned in run["plan"] if planned["id"] == trial_id)
+    return trial_result(read_artifacts(directory, planned), run["spec"]["gates"])
+
+
+def read_analysis(directory: Path) -> dict[str, Any]:
+    """Read the analysis of a run."""
+    folder.read_run(directory)
+    return folder.read_json(directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, f"make it with: waylab analyse {directory}")

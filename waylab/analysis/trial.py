@@ -1,0 +1,110 @@
+"""One trial: its numbers and its gates."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
+
+from waylab.analysis import histograms, stages, views
+from waylab.analysis.artifacts import Artifacts
+from waylab.analysis.gates import failed_reasons, judge
+from waylab.analysis.processor import processor_use
+from waylab.errors import LabError
+
+_OPERATIONS = ("all", "get", "set")
+
+
+@dataclass
+class TrialResult:
+    """What goes into `analysis.json`, and beside it the samples that only merging over trials needs."""
+
+    content: dict[str, Any]
+    histograms: dict[str, HdrHistogram] = field(default_factory=dict)
+    stages: dict[str, dict[str, NDArray[np.int64]]] = field(default_factory=dict)
+
+    @property
+    def used(self) -> bool:
+        """Whether the trial counts."""
+        return bool(self.content["used"])
+
+
+def trial_result(artifacts: Artifacts, gates: dict[str, Any]) -> TrialResult:
+    """Compute everything about one trial; a trial without a summary has only its reasons."""
+    plan = artifacts.plan
+    head = {key: plan[key] for key in ("id", "order", "block", "configuration", "levels", "seed")}
+    head["run"] = artifacts.result is not None
+    if artifacts.load is None or any("lacks" in problem for problem in artifacts.problems):
+        reasons = [f"complete: {problem}" for problem in artifacts.problems]
+        gate = {"name": "complete", "passed": False, "value": None, "limit": None, "text": "; ".join(artifacts.problems)}
+        return TrialResult({**head, "used": False, "reasons": reasons, "gates": [gate]})
+    load, window_ns = artifacts.load, artifacts.window_ns
+    decoded = {
+        name: histograms.decode(load["operations"][name]["response"]["histogram"], f"{artifacts.directory}, {name}")
+        for name in _OPERATIONS
+        if load["operations"].get(name, {}).get("count")
+    }
+    numbers = _numbers(artifacts, decoded)
+    samples: dict[str, dict[str, NDArray[np.int64]]] = {}
+    recorded = artifacts.records
+    if "proxy" in recorded:
+        samples = stages.stage_samples(recorded["proxy"], window_ns)
+        numbers["outcomes"] = stages.outcomes(recorded["proxy"], window_ns)
+        numbers["stages"] = stages.stage_summary(samples)
+        if "load" in recorded:
+            numbers["proxy_view"] = views.proxy_view(recorded["load"], recorded["proxy"], window_ns)
+    if "cache" in recorded and "load" in recorded and plan["system"]["kind"] == "direct":
+        numbers["server_view"] = views.server_view(recorded["load"], recorded["cache"], window_ns)
+    judged = judge(artifacts, numbers, gates)
+    reasons = failed_reasons(judged)
+    content = {**head, "used": not reasons, "reasons": reasons, "gates": judged, **numbers}
+    return TrialResult(content, decoded, samples)
+
+
+def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram]) -> dict[str, Any]:
+    load, settings = artifacts.load, artifacts.plan["load"]
+    assert load is not None and artifacts.result is not None
+    totals = load["totals"]
+    read = totals["hits"] + totals["misses"]
+    response_ns = load["operations"]["all"]["response"]["mean_ns"] if totals["requests"] else None
+    think_s = settings["think_mean_s"]
+    in_flight = settings["clients"] * settings["pipeline"]
+    throughput = load["throughput_per_s"]
+    error = None
+    if response_ns is not None and throughput:
+        error = throughput * (response_ns * 1e-9 + think_s) / in_flight - 1
+    numbers: dict[str, Any] = {
+        "server": artifacts.result["server"],
+        "took_s": artifacts.result["took_s"],
+        "measured_s": load["measured_s"],
+        "requests": totals["requests"],
+        "throughput_per_s": throughput,
+        "largest_second_per_s": _largest_second(load),
+        "think_mean_s": think_s,
+        "interactive_law_error": error,
+        "hit_ratio": totals["hits"] / read if read else None,
+        "generator_cpu_share": load["cpu"]["share"],
+        "operations": {
+            name: {
+                "count": load["operations"][name]["count"],
+                "response_mean_ns": load["operations"][name]["response"]["mean_ns"],
+                "response_std_ns": load["operations"][name]["response"]["std_ns"],
+                "percentiles_ns": histograms.percentiles(histogram),
+            }
+            for name, histogram in decoded.items()
+        },
+    }
+    try:
+        numbers["processor"] = processor_use(artifacts.directory, load, artifacts.window_ns, totals["requests"])
+    except (LabError, KeyError, ValueError) as error:
+        artifacts.problems.append(f"telemetry: {error}")
+        numbers["processor"] = {"cpu_s": {}, "cpu_per_request_ns": {}, "foreign_share": None}
+    return numbers
+
+
+def _largest_second(load: dict[str, Any]) -> float | None:
+    """Return the most requests in one whole second of the window; the last one may be cut short."""
+    counts = [second["requests"] for second in load["seconds"] if second["measured"]]
+    return float(max(counts)) if counts else None
+

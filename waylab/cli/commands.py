@@ -1,0 +1,102 @@
+"""What each command does, as a list of steps."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from waylab.analysis import analyse as analyse_run
+from waylab.analysis import analyse_trial
+from waylab.cli.progress import Progress
+from waylab.errors import LabError
+from waylab.plan import make_plan
+from waylab.predict import predict
+from waylab.report import show_run, write_report
+from waylab.run import create_run, resume_run, unfinished_runs
+from waylab.spec import read_spec
+
+EXIT_NOTHING_USABLE = 1
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run trials, then analyse, predict and report."""
+    if (arguments.spec is None) == (arguments.resume is None):
+        raise LabError("run: give either a specification or --resume with a run folder")
+    console = Console(stderr=True, highlight=False)
+    if arguments.resume:
+        campaign = resume_run(arguments.resume)
+    else:
+        # The specification first: nothing else matters while it is wrong.
+        read_spec(arguments.spec)
+        for old in unfinished_runs(arguments.results, arguments.spec):
+            console.print(f"[dim]an unfinished run of this specification: waylab run --resume {old}[/dim]")
+        campaign = create_run(arguments.spec, arguments.results, arguments.quick)
+    console.print(f"run folder: {campaign.directory}", soft_wrap=True)
+    console.print(f"[dim]if it is stopped: waylab run --resume {campaign.directory}[/dim]", soft_wrap=True)
+
+    def judged(trial_id: str) -> tuple[bool, str, str]:
+        content = analyse_trial(campaign.directory, trial_id).content
+        headline = f"{content['throughput_per_s']:,.0f} requests/s" if "throughput_per_s" in content else ""
+        return content["used"], headline, "; ".join(content["reasons"])
+
+    with Progress(console, len(campaign.plan.trials), judged) as progress:
+        campaign.run(progress.tell)
+    return _conclude(campaign.directory, console)
+
+
+def plan(arguments: argparse.Namespace) -> int:
+    """Show the plan."""
+    spec = read_spec(arguments.spec)
+    planned = make_plan(spec, arguments.quick)
+    table = Table(title=f"{spec.name}: {spec.question}", title_justify="left")
+    for heading, side in (("order", "right"), ("block", "right"), ("configuration", "left"), ("seed", "right"), ("seconds", "right")):
+        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    for trial in planned.trials:
+        table.add_row(str(trial.order), str(trial.block), trial.configuration, str(trial.seed), f"{trial.expected_s:.1f}")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"{len(planned.trials)} trials, about {_minutes(planned.expected_s)}")
+    return 0
+
+
+def analyse(arguments: argparse.Namespace) -> int:
+    """Analyse and predict."""
+    content = analyse_run(arguments.run)
+    predict(arguments.run)
+    Console(highlight=False).print(
+        f"{content['trials_used']} of {content['trials_total']} trials used: {arguments.run}/analysis.json, predictions.json",
+        soft_wrap=True,
+    )
+    return 0 if content["trials_used"] else EXIT_NOTHING_USABLE
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Write the report."""
+    path = write_report(arguments.run)
+    Console(highlight=False).print(f"{path}", soft_wrap=True)
+    return 0
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Show the run in the terminal."""
+    show_run(arguments.run, Console(highlight=False))
+    return 0
+
+
+def _conclude(directory: Path, console: Console) -> int:
+    console.print("[dim]analysing[/dim]")
+    content = analyse_run(directory)
+    predict(directory)
+    console.print("[dim]drawing[/dim]")
+    write_report(directory)
+    show_run(directory, Console(highlight=False))
+    if not content["trials_used"]:
+        console.print("[bold red]no trial passed its gates: the report shows why, and no aggregate[/bold red]")
+        return EXIT_NOTHING_USABLE
+    return 0
+
+
+def _minutes(time_s: float) -> str:
+    minutes, seconds = divmod(round(time_s), 60)
+    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

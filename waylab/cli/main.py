@@ -1,0 +1,80 @@
+"""Arguments, errors and exit codes: 0 done, 1 no trial could be used, 2 bad input, 130 interrupted."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Never
+
+from waylab import __version__
+from waylab.cli import commands
+from waylab.errors import LabError
+from waylab.run import Interrupted
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, like every other error."""
+
+    def error(self, message: str) -> Never:
+        self.exit(EXIT_BAD_INPUT, f"waylab: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parsed = _parser().parse_args(arguments)
+    # Without this a `kill` would leave the trial's processes to the kernel, which does not let them finish.
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return int(parsed.command(parsed))
+    except Interrupted as error:
+        print(f"waylab: {error}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except KeyboardInterrupt:
+        print("waylab: stopped", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except LabError as error:
+        print(f"waylab: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except BrokenPipeError:
+        # The reader of our output has seen enough.
+        sys.stderr.close()
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> Never:
+    raise KeyboardInterrupt
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="waylab", description="Experiments on a memcached proxy: run, analyse, report.")
+    parser.add_argument("--version", action="version", version=f"waylab {__version__}")
+    parts = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+
+    run = parts.add_parser("run", help="run an experiment, analyse it and write its report")
+    run.add_argument("spec", type=Path, nargs="?", metavar="SPEC", help="the specification, a TOML file")
+    run.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped")
+    run.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="where run folders go [results]")
+    run.add_argument("--quick", action="store_true", help="one short block, to see that everything works")
+    run.set_defaults(command=commands.run)
+
+    plan = parts.add_parser("plan", help="show the trials of a specification and the time they take; runs nothing")
+    plan.add_argument("spec", type=Path, metavar="SPEC")
+    plan.add_argument("--quick", action="store_true", help="as for run")
+    plan.set_defaults(command=commands.plan)
+
+    for name, command, text in (
+        ("analyse", commands.analyse, "analyse a run folder again: analysis.json and predictions.json"),
+        ("report", commands.report, "write the report of a run folder again, from its JSON files"),
+        ("show", commands.show, "the main figures of a run in the terminal"),
+    ):
+        part = parts.add_parser(name, help=text)
+        part.add_argument("run", type=Path, metavar="RUN", help="a run folder, for example results/TIME-NAME")
+        part.set_defaults(command=command)
+    return parser

@@ -1,0 +1,62 @@
+"""The bar while a run goes on, and one line for each finished trial. Has no thread: it is told when to draw."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+Judge = Callable[[str], tuple[bool, str, str]]
+
+
+class Progress:
+    """A bar on a terminal; on anything else only the lines."""
+
+    def __init__(self, console: Console, total: int, judge: Judge) -> None:
+        self._console = console
+        self._judge = judge
+        self._bar: Bar | None = None
+        if console.is_terminal:
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[left]} left"),
+                console=console,
+                auto_refresh=False,
+                transient=True,
+            )
+            self._task = self._bar.add_task("trials", total=total, left="")
+
+    def __enter__(self) -> "Progress":
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def tell(self, step: Any) -> None:
+        """Draw a step of the run."""
+        if step.result is not None:
+            self._line(step)
+        if self._bar:
+            minutes, seconds = divmod(round(step.left_s), 60)
+            self._bar.update(
+                self._task, completed=step.done, description=step.trial.configuration, left=f"{minutes}:{seconds:02}"
+            )
+            self._bar.refresh()
+
+    def _line(self, step: Any) -> None:
+        used, headline, reasons = self._judge(step.trial.id)
+        mark = "[green]passed[/green]" if used else "[bold red]FAILED[/bold red]"
+        text = f"{mark} {step.done:>3}/{step.total} block {step.trial.block} {step.trial.configuration} {headline}"
+        self._console.print(text + (f" [red]{_plain(reasons)}[/red]" if reasons else ""), soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    """Keep square brackets from being read as markup."""
+    return text.replace("[", "\\[")

@@ -1,0 +1,15 @@
+"""From measurement to the parameters of a model, or the reason why the model does not apply."""
+
+from waylab.fit.black_box import fit_black_box
+from waylab.fit.parameters import Fit, NotApplicableError
+from waylab.fit.repairman import fit_repairman_delay, fit_repairman_raw
+from waylab.fit.slots import fit_slots
+
+__all__ = [
+    "Fit",
+    "NotApplicableError",
+    "fit_black_box",
+    "fit_repairman_delay",
+    "fit_repairman_raw",
+    "fit_slots",
+]

@@ -1,0 +1,86 @@
+"""The run folder: names and versions of its files. The only thing the running and the analysing half share.
+
+It must not know what is in the files beyond their format line.
+"""
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from waylab.errors import LabError
+
+RUN_FORMAT = "waylab-run/1"
+TRIAL_FORMAT = "waylab-trial/1"
+ANALYSIS_FORMAT = "waylab-analysis/1"
+PREDICTIONS_FORMAT = "waylab-predictions/1"
+ENVIRONMENT_FORMAT = "waylab-environment/1"
+LOAD_FORMAT = "waystage-load/1"
+
+RUN = "run.json"
+SPEC = "spec.toml"
+ENVIRONMENT = "environment.json"
+TRIALS = "trials"
+TRIAL = "trial.json"
+LOAD = "load.json"
+PROCESSES = "processes.csv"
+MACHINE = "machine.csv"
+RECORDS = "records"
+LOGS = "logs"
+ANALYSIS = "analysis.json"
+PREDICTIONS = "predictions.json"
+REPORT = "report.html"
+FIGURES = "figures"
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write all or nothing: a reader never sees half a file, and neither does a run that is resumed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(_finite(content), file, indent=1, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_json(path: Path, wanted_format: str, what: str) -> dict[str, Any]:
+    """Read a JSON file and refuse any other format or version in one line."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LabError(f"{path}: not found; {what}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabError(f"{path}: cannot be read: {error}") from None
+    except json.JSONDecodeError as error:
+        raise LabError(f"{path}: not JSON (line {error.lineno}: {error.msg})") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != wanted_format:
+        raise LabError(f"{path}: format is {found!r}, this waylab reads {wanted_format!r}")
+    return content
+
+
+def read_run(directory: Path) -> dict[str, Any]:
+    """Read `run.json` of a run folder."""
+    if not directory.is_dir():
+        raise LabError(f"{directory}: no such run folder")
+    return read_json(directory / RUN, RUN_FORMAT, "this is not a run folder of waylab")
+
+
+def trial_directory(directory: Path, trial_id: str) -> Path:
+    """Where a trial keeps its files."""
+    return directory / TRIALS / trial_id
+
+
+def _finite(content: Any) -> Any:
+    """Turn what JSON cannot say (infinite, not a number) into null."""
+    if isinstance(content, dict):
+        return {str(key): _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    if hasattr(content, "item") and not isinstance(content, str | bytes):
+        content = content.item()
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return content

@@ -1,0 +1,55 @@
+"""Each model applied to one configuration: fitted parameters in, throughput and response time out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from waylab.fit import Fit, fit_black_box, fit_repairman_delay, fit_repairman_raw, fit_slots
+from waylab.models import MM1, ClosedMMc, MMm
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as it stands in the tables: how it is fitted and what it then says."""
+
+    name: str
+    fit: Callable[[dict[str, Any]], Fit]
+    forecast: Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def _black_box(parameters: dict[str, Any]) -> dict[str, Any]:
+    queue = MM1(parameters["arrivals_per_s"], parameters["services_per_s"])
+    return {
+        "utilisation": queue.utilisation,
+        "response_mean_ns": 1e9 * queue.response_mean_s,
+        "response_p95_ns": 1e9 * queue.response_quantile_s(0.95),
+    }
+
+
+def _slots(parameters: dict[str, Any]) -> dict[str, Any]:
+    queue = MMm(parameters["arrivals_per_s"], parameters["services_per_s"], parameters["servers"])
+    return {
+        "utilisation": queue.utilisation,
+        "waits_probability": queue.waits_probability,
+        "response_mean_ns": 1e9 * queue.response_mean_s + parameters["outside_ns"],
+    }
+
+
+def _repairman(parameters: dict[str, Any]) -> dict[str, Any]:
+    delay_s = parameters.get("delay_s", 0.0)
+    queue = ClosedMMc(
+        parameters["clients"], parameters["servers"], parameters["service_s"], parameters["think_s"] + delay_s
+    )
+    return {
+        "utilisation": queue.utilisation,
+        "throughput_per_s": queue.throughput_per_s,
+        "response_mean_ns": 1e9 * (queue.response_mean_s + delay_s),
+    }
+
+
+MODELS = (
+    Model("M/M/1 black box", fit_black_box, _black_box),
+    Model("M/M/m connections", fit_slots, _slots),
+    Model("closed M/M/c//N as dictated", fit_repairman_raw, _repairman),
+    Model("closed M/M/c//N with delay", fit_repairman_delay, _repairman),
+)

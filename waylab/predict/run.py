@@ -1,0 +1,84 @@
+"""All models on all configurations of a run, their errors, and how far each is off altogether."""
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from waylab import __version__, folder
+from waylab.analysis import read_analysis
+from waylab.fit import NotApplicableError
+from waylab.models import UnstableError
+from waylab.predict.forecasts import MODELS, Model
+
+
+def predict(directory: Path) -> dict[str, Any]:
+    """Compare every model with every configuration and write the result into the run folder."""
+    analysis = read_analysis(directory)
+    entries = [_entry(model, configuration) for model in MODELS for configuration in analysis["configurations"]]
+    # A model that says nothing about any configuration for a reason of design would only be noise.
+    told = {entry["model"] for entry in entries if entry["parameters"] is not None}
+    entries = [entry for entry in entries if entry["model"] in told]
+    content = {
+        "format": folder.PREDICTIONS_FORMAT,
+        "waylab": __version__,
+        "entries": entries,
+        "summary": [_summary(model.name, entries) for model in MODELS if model.name in told],
+    }
+    folder.write_json(directory / folder.PREDICTIONS, content)
+    return folder.read_json(directory / folder.PREDICTIONS, folder.PREDICTIONS_FORMAT, "")
+
+
+def read_predictions(directory: Path) -> dict[str, Any]:
+    """Read what was predicted for a run."""
+    what = f"make it with: waylab analyse {directory}"
+    return folder.read_json(directory / folder.PREDICTIONS, folder.PREDICTIONS_FORMAT, what)
+
+
+def _entry(model: Model, configuration: dict[str, Any]) -> dict[str, Any]:
+    everything = configuration["operations"].get("all")
+    measured = {
+        "throughput_per_s": configuration["throughput_per_s"]["mean"],
+        "response_mean_ns": everything["response_mean_ns"]["mean"] if everything else None,
+        "response_p95_ns": everything["percentiles_ns"].get("95") if everything else None,
+    }
+    entry: dict[str, Any] = {
+        "model": model.name,
+        "configuration": configuration["name"],
+        "x": configuration["x"],
+        "series": configuration["series"],
+        "applies": False,
+        "reason": None,
+        "source": None,
+        "parameters": None,
+        "measured": measured,
+        "predicted": None,
+        "error": {},
+    }
+    try:
+        fit = model.fit(configuration)
+        entry |= {"parameters": fit.parameters, "source": fit.source}
+        predicted = model.forecast(fit.parameters)
+    except (NotApplicableError, UnstableError, ValueError) as error:
+        return {**entry, "reason": str(error)}
+    error = {
+        name: predicted[name] / measured[name] - 1 for name in measured if predicted.get(name) and measured[name]
+    }
+    return {**entry, "applies": True, "predicted": predicted, "error": error}
+
+
+def _summary(name: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Median and largest absolute relative error of a model over the configurations to which it applies."""
+    mine = [entry for entry in entries if entry["model"] == name]
+    summary: dict[str, Any] = {
+        "model": name,
+        "configurations": len(mine),
+        "applies": sum(entry["applies"] for entry in mine),
+        "source": next((entry["source"] for entry in mine if entry["source"]), None),
+    }
+    for metric in ("throughput_per_s", "response_mean_ns"):
+        errors = [abs(entry["error"][metric]) for entry in mine if metric in entry["error"]]
+        summary[metric] = {
+            "median_error": statistics.median(errors) if errors else None,
+            "largest_error": max(errors, default=None),
+        }
+    return summary

@@ -1,0 +1,8 @@
+"""Runs the trials of a plan and keeps everything that a stranger needs to judge and repeat them.
+
+Knows nothing of analysis: what it leaves behind is the run folder.
+"""
+
+from waylab.run.campaign import Campaign, Interrupted, create_run, resume_run, unfinished_runs
+
+__all__ = ["Campaign", "Interrupted", "create_run", "resume_run", "unfinished_runs"]

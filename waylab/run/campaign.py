@@ -1,0 +1,204 @@
+"""All trials of a plan, in order, resumable: finished trials are kept, a half-finished one is wiped and redone."""
+
+import fcntl
+import re
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from waylab import __version__, folder
+from waylab.errors import LabError
+from waylab.plan import Plan, Trial, make_plan, trial_as_dict
+from waylab.run.environment import environment
+from waylab.run.trial import run_trial
+from waylab.spec import Spec, read_spec, spec_as_dict
+from waylab.testbed import Programs, find_programs
+
+# A system that fails so often in a row is broken; going on would only waste time.
+_FAILURES_IN_A_ROW = 3
+
+
+class Interrupted(LabError):
+    """The run was stopped by the user; the message says how to go on."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What there is to tell while a run goes on."""
+
+    done: int
+    total: int
+    trial: Trial
+    left_s: float
+    result: dict[str, Any] | None = None
+
+
+class Campaign:
+    """A run folder and the plan it follows."""
+
+    def __init__(self, directory: Path, plan: Plan, programs: Programs) -> None:
+        self.directory = directory
+        self.plan = plan
+        self._programs = programs
+
+    def run(self, tell: Callable[[Step], None]) -> None:
+        """Run the trials that are not yet finished; `tell` hears of every tick and every finished trial."""
+        with _Lock(self.directory):
+            try:
+                self._run(tell)
+            except KeyboardInterrupt:
+                raise Interrupted(f"stopped; go on with: waylab run --resume {self.directory}") from None
+
+    def finished(self, trial: Trial) -> bool:
+        """Say whether a trial was measured; one that failed is run again."""
+        path = folder.trial_directory(self.directory, trial.id) / folder.TRIAL
+        if not path.is_file():
+            return False
+        return folder.read_json(path, folder.TRIAL_FORMAT, "")["status"] == "measured"
+
+    def _run(self, tell: Callable[[Step], None]) -> None:
+        waiting = [trial for trial in self.plan.trials if not self.finished(trial)]
+        total = len(self.plan.trials)
+        failures = 0
+        pace = _Pace()
+        for index, trial in enumerate(waiting):
+            rest_s = sum(other.expected_s for other in waiting[index:])
+            done = total - len(waiting) + index
+
+            def tick(spent_s: float, trial: Trial = trial, rest_s: float = rest_s, done: int = done) -> None:
+                tell(Step(done, total, trial, max(0.0, rest_s * pace.factor - spent_s)))
+
+            tick(0.0)
+            result = run_trial(trial, self._programs, folder.trial_directory(self.directory, trial.id), tick)
+            pace.learn(trial.expected_s, result["took_s"])
+            tell(Step(done + 1, total, trial, max(0.0, (rest_s - trial.expected_s) * pace.factor), result))
+            failures = failures + 1 if result["status"] == "failed" else 0
+            if failures == _FAILURES_IN_A_ROW:
+                raise LabError(
+                    f"{failures} trials failed in a row, the last one with: {result['reason']}; "
+                    f"when mended go on with: waylab run --resume {self.directory}"
+                )
+
+
+class _Pace:
+    """How long trials take compared with what was expected."""
+
+    def __init__(self) -> None:
+        self._expected_s = 0.0
+        self._took_s = 0.0
+
+    @property
+    def factor(self) -> float:
+        return self._took_s / self._expected_s if self._expected_s else 1.0
+
+    def learn(self, expected_s: float, took_s: float) -> None:
+        self._expected_s += expected_s
+        self._took_s += took_s
+
+
+class _Lock:
+    """One waylab at a time in a run folder: the second would wipe the first one's trial."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / folder.RUN
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> None:
+        self._file = self._path.open(encoding="utf-8")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise LabError(f"{self._path.parent}: another waylab is running it") from None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._file:
+            self._file.close()
+
+
+def create_run(spec_path: Path, results: Path, quick: bool) -> Campaign:
+    """Make the run folder of a specification: everything but the trials."""
+    spec = read_spec(spec_path)
+    plan = make_plan(spec, quick)
+    programs = _programs(plan)
+    now = datetime.now(UTC)
+    directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
+    shutil.copyfile(spec_path, directory / folder.SPEC)
+    folder.write_json(directory / folder.ENVIRONMENT, environment(programs))
+    folder.write_json(directory / folder.RUN, _run_content(spec, plan, spec_path, directory, now, quick))
+    return Campaign(directory, plan, programs)
+
+
+def resume_run(directory: Path) -> Campaign:
+    """Take up a run where it stopped, with the specification that it was started with."""
+    run = folder.read_run(directory)
+    plan = make_plan(read_spec(directory / folder.SPEC), run["quick"])
+    if [trial.id for trial in plan.trials] != [trial["id"] for trial in run["plan"]]:
+        raise LabError(f"{directory / folder.SPEC}: gives another plan than {folder.RUN}; start a new run")
+    programs = _programs(plan)
+    started_with = folder.read_json(directory / folder.ENVIRONMENT, folder.ENVIRONMENT_FORMAT, "")
+    now = environment(programs)
+    if now["programs"]["waystage"]["sha256"] != started_with["programs"]["waystage"]["sha256"]:
+        raise LabError(f"{directory}: {programs.waystage} is not the program it was started with; start a new run")
+    return Campaign(directory, plan, programs)
+
+
+def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:
+    """Find runs of exactly this specification that stopped half-way."""
+    text = spec_path.read_bytes()
+    found = []
+    for path in sorted(results.glob(f"*/{folder.RUN}")):
+        directory = path.parent
+        try:
+            run = folder.read_run(directory)
+            same = (directory / folder.SPEC).read_bytes() == text
+        except (LabError, OSError):
+            continue
+        trials = [folder.trial_directory(directory, trial["id"]) / folder.TRIAL for trial in run["plan"]]
+        if same and not all(trial.is_file() for trial in trials):
+            found.append(directory)
+    return found
+
+
+def _programs(plan: Plan) -> Programs:
+    return find_programs({trial.system.backends.server for trial in plan.trials})
+
+
+def _new_directory(results: Path, stamp: str, name: str) -> Path:
+    for attempt in range(100):
+        directory = results / (f"{stamp}-{name}" if not attempt else f"{stamp}-{name}-{attempt + 1}")
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise LabError(f"{results}: cannot make a run folder: {error.strerror}") from None
+        return directory
+    raise LabError(f"{results}: cannot find a free name for {stamp}-{name}; wait a second")
+
+
+def _run_content(spec: Spec, plan: Plan, spec_path: Path, directory: Path, now: datetime, quick: bool) -> dict[str, Any]:
+    original = re.sub(r"^\./", "", str(spec_path))
+    return {
+        "format": folder.RUN_FORMAT,
+        "waylab": __version__,
+        "name": spec.name,
+        "created_utc": now.strftime("%Y-%m-%d %H:%M:%S"),
+        "created_unix_s": round(time.time(), 3),
+        "quick": quick,
+        "spec_path": original,
+        "spec": spec_as_dict(spec),
+        "expected_s": plan.expected_s,
+        "plan": [trial_as_dict(trial) for trial in plan.trials],
+        "reproduce": [
+            f"waylab run {original}" + (" --quick" if quick else ""),
+            f"waylab run --resume {directory}",
+            f"waylab analyse {directory}",
+            f"waylab report {directory}",
+        ],
+    }

@@ -1,0 +1,114 @@
+"""What the run ran on: programs with their hashes, kernel, processor, memory, versions. Enough for a stranger."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from waylab import __version__, folder
+from waylab.testbed import Programs
+
+_PACKAGES = ["numpy", "scipy", "altair", "vl-convert-python", "hdrhistogram", "psutil", "rich"]
+
+
+def environment(programs: Programs) -> dict[str, Any]:
+    """Describe programs and machine."""
+    return {
+        "format": folder.ENVIRONMENT_FORMAT,
+        "taken_unix_s": round(time.time(), 3),
+        "waylab": __version__,
+        "python": sys.version.split()[0],
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "programs": {
+            "waystage": _program(programs.waystage, "--version"),
+            "memcached": _program(programs.memcached, "--version") if programs.memcached else None,
+        },
+        "source": _source(programs.waystage),
+        "kernel": platform.release(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": psutil.cpu_count(logical=True),
+        "cores_physical": psutil.cpu_count(logical=False),
+        "cores_usable": len(os.sched_getaffinity(0)),
+        "governor": _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "clock_source": _line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "transparent_hugepages": _line("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "memory_bytes": psutil.virtual_memory().total,
+        "virtual_machine": " hypervisor " in f" {_processor_flags()} ",
+        "load_average": list(os.getloadavg()),
+    }
+
+
+def machine_now() -> dict[str, Any]:
+    """Take what may change between trials: load average and steal time since boot."""
+    return {
+        "clock_ns": time.monotonic_ns(),
+        "load_average": list(os.getloadavg()),
+        "steal_s": getattr(psutil.cpu_times(), "steal", 0.0),
+        "memory_available_bytes": psutil.virtual_memory().available,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _program(path: Path, *arguments: str) -> dict[str, Any]:
+    return {
+        "path": str(path),
+        "version": _output([str(path), *arguments]),
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+
+
+def _source(waystage: Path) -> dict[str, Any] | None:
+    """Say which commit the program was built from, as far as its folder tells."""
+    commit = _output(["git", "-C", str(waystage.parent), "rev-parse", "HEAD"])
+    if not commit or " " in commit:
+        return None
+    changed = _output(["git", "-C", str(waystage.parent), "status", "--porcelain", "--untracked-files=no"])
+    return {"commit": commit, "changed": bool(changed)}
+
+
+def _output(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.strip().splitlines()
+    return lines[0].strip() if lines and done.returncode == 0 else None
+
+
+def _processor() -> str:
+    for line in _text("/proc/cpuinfo").splitlines():
+        if line.lower().startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"
+
+
+def _processor_flags() -> str:
+    for line in _text("/proc/cpuinfo").splitlines():
+        if line.startswith("flags"):
+            return line
+    return ""
+
+
+def _line(path: str) -> str | None:
+    return _text(path).strip() or None
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

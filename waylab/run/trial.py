@@ -1,0 +1,96 @@
+"""One trial: everything up, load, everything away, and its result written last and at once.
+
+A trial whose `trial.json` is missing did not finish.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from waylab import folder
+from waylab.errors import LabError
+from waylab.plan import Trial
+from waylab.run.environment import machine_now
+from waylab.run.telemetry import INTERVAL_S, Telemetry
+from waylab.testbed import LocalTestbed, Process, Programs
+
+# Prefill and connecting come on top of warm-up and test time.
+_LOAD_GRACE_S = 60.0
+
+
+def run_trial(trial: Trial, programs: Programs, directory: Path, tick: Callable[[float], None]) -> dict[str, Any]:
+    """Run one trial into its (emptied) folder; `tick` is called with the seconds spent, several times a second.
+
+    A program that fails makes the trial `failed`, with the reason; it is no error of the lab.
+    """
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    started_unix_s = time.time()
+    started_s = time.monotonic()
+    before = machine_now()
+    failure: str | None = None
+    testbed = LocalTestbed(trial, programs, directory)
+    try:
+        with testbed:
+            address = testbed.bring_up()
+            load = testbed.start_load(address)
+            _watch(trial, testbed, load, directory, lambda: tick(time.monotonic() - started_s))
+    except LabError as error:
+        failure = str(error)
+    failure = failure or _failure_of(testbed.processes)
+    result = {
+        "format": folder.TRIAL_FORMAT,
+        "id": trial.id,
+        "order": trial.order,
+        "status": "failed" if failure else "measured",
+        "reason": failure,
+        "server": testbed.server,
+        "started_unix_s": round(started_unix_s, 3),
+        "took_s": round(time.monotonic() - started_s, 3),
+        "before": before,
+        "after": machine_now(),
+        "processes": [
+            {
+                "name": process.name,
+                "command": process.command,
+                "pid": process.pid,
+                "exit_code": process.exit_code,
+                "killed": process.killed,
+            }
+            for process in testbed.processes
+        ],
+    }
+    folder.write_json(directory / folder.TRIAL, result)
+    return result
+
+
+def _watch(trial: Trial, testbed: LocalTestbed, load: Process, directory: Path, tick: Callable[[], None]) -> None:
+    """Sample until the load generator has ended; fail when another process ends before it."""
+    deadline = time.monotonic() + trial.load.warm_up_s + trial.load.test_time_s + _LOAD_GRACE_S
+    with Telemetry(directory, testbed.processes) as telemetry:
+        while not load.wait(INTERVAL_S):
+            telemetry.sample()
+            tick()
+            for process in testbed.processes:
+                if process is not load and not process.running():
+                    message = f"{process.name}: ended with {process.exit_code} during the load{process.last_words()}"
+                    raise LabError(message)
+            if time.monotonic() > deadline:
+                raise LabError(f"load: did not end within {_LOAD_GRACE_S:g} s after its test time")
+        telemetry.sample()
+    if load.exit_code != 0 and not (directory / folder.LOAD).is_file():
+        raise LabError(f"load: ended with {load.exit_code} and wrote no summary{load.last_words()}")
+
+
+def _failure_of(processes: list[Process]) -> str | None:
+    """Say which server did not stop in order; the load generator's exit code speaks of validity, which the gates judge."""
+    for process in processes:
+        if process.name == "load":
+            continue
+        if process.killed:
+            return f"{process.name}: did not stop when asked and was killed"
+        if process.exit_code not in (0, -15):
+            return f"{process.name}: ended with {process.exit_code}{process.last_words()}"
+    return None

@@ -1,0 +1,29 @@
+"""The specification of an experiment: what is asked, of which system, under which load, and what counts.
+
+First station of an experiment. Knows nothing of processes or results.
+"""
+
+from waylab.spec.factors import Factor, Level, apply_level, resolve_key
+from waylab.spec.quantities import mean_of_distribution_s, size_bytes
+from waylab.spec.read import read_spec, spec_as_dict
+from waylab.spec.schema import Backends, Compare, Design, Gates, Load, Proxy, ReportOptions, Spec, System
+
+__all__ = [
+    "Backends",
+    "Compare",
+    "Design",
+    "Factor",
+    "Gates",
+    "Level",
+    "Load",
+    "Proxy",
+    "ReportOptions",
+    "Spec",
+    "System",
+    "apply_level",
+    "mean_of_distribution_s",
+    "read_spec",
+    "resolve_key",
+    "size_bytes",
+    "spec_as_dict",
+]

@@ -1,0 +1,107 @@
+"""Checks of single values of a specification: each returns the value as it is kept, or says what it should be."""
+
+from collections.abc import Callable
+from typing import Any
+
+from waylab.spec.quantities import mean_of_distribution_s, size_bytes
+
+Check = Callable[[Any], Any]
+
+
+def text(value: Any) -> str:
+    """Any text."""
+    if not isinstance(value, str):
+        raise ValueError("should be text in quotes")
+    return value.strip()
+
+
+def flag(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ValueError("should be true or false")
+    return value
+
+
+def whole(minimum: int, maximum: int | None = None) -> Check:
+    """Make a check for a whole number within limits."""
+
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError("should be a whole number")
+        if value < minimum or (maximum is not None and value > maximum):
+            limit = f"at least {minimum}" if maximum is None else f"between {minimum} and {maximum}"
+            raise ValueError(f"should be {limit}")
+        return value
+
+    return check
+
+
+def number(minimum: float, maximum: float, above: bool = False) -> Check:
+    """Make a check for a number within limits; `above` excludes the minimum itself."""
+
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError("should be a number")
+        if not minimum <= value <= maximum or (above and value == minimum):
+            raise ValueError(f"should be {'above' if above else 'from'} {minimum:g} up to {maximum:g}")
+        return float(value)
+
+    return check
+
+
+def one_of(*words: str) -> Check:
+    """Make a check for one of a few words."""
+
+    def check(value: Any) -> str:
+        if value not in words:
+            raise ValueError(f"should be one of {', '.join(words)}")
+        return str(value)
+
+    return check
+
+
+def size(value: Any) -> str:
+    """A size such as 128, 4k or 64m, kept as text."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError("should be a size such as 128, 4k or 64m")
+    if size_bytes(str(value)) < 1:
+        raise ValueError("should be at least 1")
+    return str(value)
+
+
+def distribution(value: Any) -> str:
+    """A time: none, fixed:T, exp:T or uniform:T:T, kept as text."""
+    if not isinstance(value, str):
+        raise ValueError("should be one of none, fixed:200us, exp:200us, uniform:100us:300us")
+    mean_of_distribution_s(value)
+    return value
+
+
+def think_time(value: Any) -> str:
+    """As a distribution, but the load generator knows no uniform think time."""
+    if isinstance(value, str) and value.startswith("uniform"):
+        raise ValueError("should be one of none, fixed:1ms, exp:1ms")
+    return distribution(value)
+
+
+def duration_text(value: Any) -> str:
+    """A duration with its unit, kept as text."""
+    if not isinstance(value, str) or ":" in value or value == "none":
+        raise ValueError("should be a duration such as 200us or 1s")
+    mean_of_distribution_s(f"fixed:{value}")
+    return value
+
+
+def ratio(value: Any) -> str:
+    """SET:GET, two whole numbers, not both zero."""
+    parts = value.split(":") if isinstance(value, str) else []
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts) or not any(int(part) for part in parts):
+        raise ValueError('should be SET:GET, for example "1:19"')
+    return str(value)
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts."""
+    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+        raise ValueError("should be a list of texts")
+    return tuple(part.strip() for part in value)

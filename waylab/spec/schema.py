@@ -1,0 +1,138 @@
+"""The parts of a specification as frozen dataclasses; each field carries its default and its check.
+
+`experiments/demo.toml` explains every key.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from waylab.spec import checks
+from waylab.spec.factors import Factor
+
+
+def setting(check: checks.Check, default: Any) -> Any:
+    """Make a field with a default and a check of what a specification puts in its place."""
+    return field(default=default, metadata={"check": check})
+
+
+@dataclass(frozen=True)
+class Backends:
+    """The memcached servers behind the proxy."""
+
+    count: int = setting(checks.whole(1, 64), 3)
+    server: str = setting(checks.one_of("auto", "memcached", "embedded"), "auto")
+    memory: str = setting(checks.size, "64m")
+    threads: int = setting(checks.whole(1, 64), 1)
+    service_time: str = setting(checks.distribution, "none")
+    workers: int = setting(checks.whole(1, 1024), 1)
+    seed: int = setting(checks.whole(0), 1)
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """The proxy under test."""
+
+    replicas: int = setting(checks.whole(1, 64), 1)
+    loops: int = setting(checks.whole(1, 256), 1)
+    stamps: str = setting(checks.one_of("off", "sampled", "all"), "all")
+    sample: int = setting(checks.whole(1), 20)
+    backend_timeout: str = setting(checks.duration_text, "1s")
+
+
+@dataclass(frozen=True)
+class System:
+    """What is measured: a proxy with its backends, or one backend alone."""
+
+    kind: str = setting(checks.one_of("proxy", "direct"), "proxy")
+    backends: Backends = field(default_factory=Backends)
+    proxy: Proxy = field(default_factory=Proxy)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the load generator does; a closed loop of clients."""
+
+    clients: int = setting(checks.whole(1, 65536), 16)
+    threads: int = setting(checks.whole(1, 256), 1)
+    ratio: str = setting(checks.ratio, "0:1")
+    data_size: int = setting(checks.whole(1, 1 << 20), 128)
+    key_minimum: int = setting(checks.whole(0), 0)
+    key_maximum: int = setting(checks.whole(0), 10000)
+    multi_key_get: int = setting(checks.whole(1, 1024), 1)
+    pipeline: int = setting(checks.whole(1, 1024), 1)
+    think_time: str = setting(checks.think_time, "none")
+    test_time_s: float = setting(checks.number(0, 86400, above=True), 3.0)
+    warm_up_s: float = setting(checks.number(0, 3600), 1.0)
+    sample: int = setting(checks.whole(1), 20)
+
+
+@dataclass(frozen=True)
+class Design:
+    """How often and in which order."""
+
+    blocks: int = setting(checks.whole(1, 1000), 3)
+    seed: int = setting(checks.whole(0), 1)
+    order: str = setting(checks.one_of("random", "mirrored"), "random")
+
+
+@dataclass(frozen=True)
+class Gates:
+    """What a trial must meet to be used; a looser limit than the default needs a reason."""
+
+    generator_cpu_max: float = setting(checks.number(0, 1.5, above=True), 0.8)
+    foreign_cpu_max: float = setting(checks.number(0, 1, above=True), 0.2)
+    hit_ratio_min: float = setting(checks.number(0, 1), 0.999)
+    interactive_law_max: float = setting(checks.number(0, 10, above=True), 0.03)
+    dropped_records_max: int = setting(checks.whole(0), 0)
+    errors_max: int = setting(checks.whole(0), 0)
+    verification: bool = setting(checks.flag, True)
+    reason: str = setting(checks.text, "")
+
+    def loosened(self) -> list[str]:
+        """Name the limits that are looser than the defaults."""
+        default = Gates()
+        names = [
+            name
+            for name in ("generator_cpu_max", "foreign_cpu_max", "interactive_law_max", "dropped_records_max")
+            if getattr(self, name) > getattr(default, name)
+        ]
+        names += ["errors_max"] if self.errors_max > default.errors_max else []
+        names += ["hit_ratio_min"] if self.hit_ratio_min < default.hit_ratio_min else []
+        names += ["verification"] if not self.verification else []
+        return names
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Two levels of one factor, compared in pairs within blocks."""
+
+    factor: str = setting(checks.text, "")
+    baseline: str = ""
+    candidate: str = ""
+    metric: str = setting(checks.text, "throughput_per_s")
+    margin: float = setting(checks.number(0, 10), 0.0)
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What the page shows beyond the defaults."""
+
+    x: str = setting(checks.text, "")
+    threats: tuple[str, ...] = setting(checks.texts, ())
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One experiment."""
+
+    name: str = setting(checks.text, "")
+    question: str = setting(checks.text, "")
+    hypothesis: str = setting(checks.text, "")
+    refuted_by: str = setting(checks.text, "")
+    system: System = field(default_factory=System)
+    load: Load = field(default_factory=Load)
+    factors: tuple[Factor, ...] = ()
+    design: Design = field(default_factory=Design)
+    gates: Gates = field(default_factory=Gates)
+    compare: tuple[Compare, ...] = ()
+    report: ReportOptions = field(default_factory=ReportOptions)

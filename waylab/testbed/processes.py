@@ -1,0 +1,150 @@
+"""One child process: its own process group, its output in files, gone when the lab is gone.
+
+Knows nothing of what the programs do, only how one tells that they are ready.
+"""
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from waylab.errors import LabError
+
+READY_WITHIN_S = 15.0
+STOP_WITHIN_S = 10.0
+_POLL_S = 0.01
+_SET_PARENT_DEATH_SIGNAL = 1
+_READY = re.compile(r"ready on (\S+)")
+
+# Loaded before any fork: the child must not load libraries.
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class TestbedError(LabError):
+    """A process that did not come up, or ended when it should not."""
+
+    __test__ = False
+
+
+class Process:
+    """A running program, with its output kept in `logs`."""
+
+    def __init__(self, name: str, command: list[str], logs: Path) -> None:
+        self.name = name
+        self.command = command
+        self.stdout = logs / f"{name}.stdout"
+        self.stderr = logs / f"{name}.stderr"
+        self.exit_code: int | None = None
+        self.killed = False
+        parent = os.getpid()
+        try:
+            with self.stdout.open("wb") as out, self.stderr.open("wb") as err:
+                self._child = subprocess.Popen(  # noqa: S603
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    preexec_fn=lambda: _die_with_parent(parent),  # noqa: PLW1509 (the lab has one thread)
+                )
+        except OSError as error:
+            raise TestbedError(f"{name}: {command[0]} cannot be started: {error.strerror}") from None
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._child.pid
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait a while for the end; true when it has ended."""
+        try:
+            self.exit_code = self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def running(self) -> bool:
+        """Say whether it still runs."""
+        self.exit_code = self._child.poll()
+        return self.exit_code is None
+
+    def wait_until_ready(self) -> str:
+        """Wait for the line `... ready on ADDRESS` and return the address."""
+
+        def address() -> str | None:
+            found = _READY.search(self.stdout.read_text(encoding="utf-8", errors="replace"))
+            return found[1] if found else None
+
+        return self._wait_for(address)
+
+    def wait_until_serving(self, port: int) -> str:
+        """Wait until a memcached server answers `version` on a port of this host."""
+        return self._wait_for(lambda: f"127.0.0.1:{port}" if _answers(port) else None)
+
+    def _wait_for(self, probe: Callable[[], str | None]) -> str:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while True:
+            ended = not self.running()
+            found = probe()
+            if found and not ended:
+                return found
+            if ended:
+                raise TestbedError(f"{self.name}: ended with {self.exit_code} before it was ready{self.last_words()}")
+            if time.monotonic() > deadline:
+                raise TestbedError(f"{self.name}: not ready within {READY_WITHIN_S:g} s{self.last_words()}")
+            time.sleep(_POLL_S)
+
+    def last_words(self) -> str:
+        """Return the last line on its standard error, for an error message."""
+        lines = self.stderr.read_text(encoding="utf-8", errors="replace").split("\n")
+        lines = [line.strip() for line in lines if line.strip()]
+        return f": {lines[-1][:300]}" if lines else f" (its output is in {self.stderr.parent})"
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to the whole group, if it still runs."""
+        if self.running():
+            self._signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """Make sure that it has ended, with SIGKILL if it must be."""
+        self.ask_to_stop()
+        try:
+            if not self.wait(STOP_WITHIN_S):
+                self.killed = True
+        finally:
+            # Also after an orderly end: a child of the program must not outlive the trial.
+            self._signal(signal.SIGKILL)
+            self.exit_code = self._child.wait()
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, number)
+
+
+def free_port() -> int:
+    """Let the kernel name a port that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=0.2) as connection:
+            connection.sendall(b"version\r\n")
+            return connection.recv(64).startswith(b"VERSION")
+    except OSError:
+        return False
+
+
+def _die_with_parent(parent: int) -> None:
+    """Run in the child: be killed by the kernel when the lab dies, even by SIGKILL."""
+    _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)

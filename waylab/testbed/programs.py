@@ -1,0 +1,53 @@
+"""Where the programs are: `waystage` and, if wanted, `memcached`. An error lists where it looked."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from waylab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The programs of a run, found once so that every trial uses the same."""
+
+    waystage: Path
+    memcached: Path | None
+
+    def server_for(self, wanted: str, service_time: str) -> str:
+        """Resolve `auto`: memcached where there is one, unless the service time is dictated."""
+        if wanted != "auto":
+            return wanted
+        return "memcached" if self.memcached and service_time == "none" else "embedded"
+
+
+def find_programs(wanted_servers: set[str]) -> Programs:
+    """Find what the trials need."""
+    memcached = shutil.which("memcached")
+    if "memcached" in wanted_servers and not memcached:
+        raise LabError('memcached: not found on PATH; install it, or set system.backends.server = "embedded"')
+    return Programs(find_waystage(), Path(memcached) if memcached else None)
+
+
+def find_waystage() -> Path:
+    """Look for the program `waystage`: the variable WAYSTAGE_BIN, then the build folder, then PATH."""
+    given = os.environ.get("WAYSTAGE_BIN")
+    if given:
+        if not _is_program(Path(given)):
+            raise LabError(f"WAYSTAGE_BIN={given}: not a program; build it with `make build` or correct the variable")
+        return Path(given).resolve()
+    looked = []
+    for root in dict.fromkeys([Path.cwd(), *Path(__file__).resolve().parents[2:3]]):
+        candidate = root / "target" / "release" / "waystage"
+        if _is_program(candidate):
+            return candidate
+        looked.append(str(candidate))
+    on_path = shutil.which("waystage")
+    if on_path:
+        return Path(on_path)
+    raise LabError(f"waystage: not found; run `make build` or set WAYSTAGE_BIN (looked at {', '.join(looked)}, PATH)")
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
