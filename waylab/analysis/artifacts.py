@@ -40,7 +40,9 @@ def read_artifacts(directory: Path, plan: dict[str, Any]) -> Artifacts:
         found.problems.append(str(found.result["reason"]))
         return found
     try:
-        found.load = folder.read_json(found.directory / folder.LOAD, folder.LOAD_FORMAT, "the load wrote no summary")
+        found.load = folder.read_json(
+            found.directory / folder.LOAD, folder.LOAD_FORMAT, "the load wrote no summary"
+        )
     except LabError as error:
         found.problems.append(str(error))
         return found
@@ -59,7 +61,14 @@ def read_artifacts(directory: Path, plan: dict[str, Any]) -> Artifacts:
 
 def _incomplete(load: dict[str, Any]) -> list[str]:
     """Say which keys a summary lacks that the analysis needs."""
-    wanted = ["measure_from_clock_ns", "measure_to_clock_ns", "measured_s", "totals", "throughput_per_s", "operations"]
+    wanted = [
+        "measure_from_clock_ns",
+        "measure_to_clock_ns",
+        "measured_s",
+        "totals",
+        "throughput_per_s",
+        "operations",
+    ]
     wanted += ["seconds", "cpu", "verification", "valid", "reasons", "settings"]
     missing = [key for key in wanted if key not in load]
     return [f"{folder.LOAD}: lacks {', '.join(missing)}"] if missing else []

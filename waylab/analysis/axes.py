@@ -33,7 +33,9 @@ def place(levels: dict[str, str], chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(factor: dict[str, Any]) -> list[float] | None:
-    values = [next(iter(level["settings"].values())) for level in factor["levels"] if len(level["settings"]) == 1]
+    values = [
+        next(iter(level["settings"].values())) for level in factor["levels"] if len(level["settings"]) == 1
+    ]
     if len(values) != len(factor["levels"]) or not factor["key"]:
         return None
     if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):

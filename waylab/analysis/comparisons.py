@@ -51,7 +51,12 @@ def _comparison(compare: dict[str, Any], trials: list[TrialResult]) -> dict[str,
         "pairs": len(ratios),
         "overall": paired_ratio(_per_block(ratios), compare["margin"]),
         "strata": [
-            {"levels": stratum, **paired_ratio([ratio for (_, others), ratio in ratios.items() if others == stratum], compare["margin"])}
+            {
+                "levels": stratum,
+                **paired_ratio(
+                    [ratio for (_, others), ratio in ratios.items() if others == stratum], compare["margin"]
+                ),
+            }
             for stratum in strata
         ],
     }

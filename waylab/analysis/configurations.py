@@ -22,7 +22,9 @@ def configuration_results(
     return sorted(results, key=lambda result: (result["series"], rank.get(result["x"], -1)))
 
 
-def _configuration(planned: dict[str, Any], members: list[TrialResult], chosen: dict[str, Any]) -> dict[str, Any]:
+def _configuration(
+    planned: dict[str, Any], members: list[TrialResult], chosen: dict[str, Any]
+) -> dict[str, Any]:
     used = [trial for trial in members if trial.used]
     contents = [trial.content for trial in used]
     merged = {
@@ -41,7 +43,9 @@ def _configuration(planned: dict[str, Any], members: list[TrialResult], chosen: 
         "used": len(used),
         "think_mean_s": contents[0]["think_mean_s"] if contents else None,
         "throughput_per_s": mean_interval([content["throughput_per_s"] for content in contents]),
-        "largest_second_per_s": max((c["largest_second_per_s"] for c in contents if c["largest_second_per_s"]), default=None),
+        "largest_second_per_s": max(
+            (c["largest_second_per_s"] for c in contents if c["largest_second_per_s"]), default=None
+        ),
         "interactive_law_error": mean_interval([content["interactive_law_error"] for content in contents]),
         "hit_ratio": mean_interval([c["hit_ratio"] for c in contents if c["hit_ratio"] is not None]),
         "generator_cpu_share": mean_interval([content["generator_cpu_share"] for content in contents]),
@@ -56,7 +60,11 @@ def _configuration(planned: dict[str, Any], members: list[TrialResult], chosen: 
 
 
 def _operation(name: str, histogram: Any, contents: list[dict[str, Any]]) -> dict[str, Any]:
-    means = [content["operations"][name]["response_mean_ns"] for content in contents if name in content["operations"]]
+    means = [
+        content["operations"][name]["response_mean_ns"]
+        for content in contents
+        if name in content["operations"]
+    ]
     return {
         "count": int(histogram.get_total_count()),
         "response_mean_ns": mean_interval(means),
@@ -67,7 +75,10 @@ def _operation(name: str, histogram: Any, contents: list[dict[str, Any]]) -> dic
 def _by_key(contents: list[dict[str, Any]], part: Any) -> dict[str, Any]:
     """Mean with interval of every number in one part of the trials."""
     keys = list(dict.fromkeys(key for content in contents for key in part(content)))
-    return {key: mean_interval([part(content)[key] for content in contents if key in part(content)]) for key in keys}
+    return {
+        key: mean_interval([part(content)[key] for content in contents if key in part(content)])
+        for key in keys
+    }
 
 
 def _stages(used: list[TrialResult]) -> dict[str, Any]:

@@ -7,7 +7,9 @@ def facts(content: dict[str, Any]) -> list[str]:
     """Return the sentences for the section `answer`."""
     trials = content["trials"]
     used = sum(trial["used"] for trial in trials)
-    sentences = [f"{used} of {len(trials)} trials passed every gate and are used; the others are shown and left out."]
+    sentences = [
+        f"{used} of {len(trials)} trials passed every gate and are used; the others are shown and left out."
+    ]
     sentences += _peaks(content)
     for comparison in content["comparisons"]:
         sentences.append(_comparison(comparison))
@@ -24,9 +26,13 @@ def _peaks(content: dict[str, Any]) -> list[str]:
     sentences = []
     for name, members in series.items():
         best = max(members, key=lambda member: member["throughput_per_s"]["mean"])
-        response_ns = best["operations"]["all"]["response_mean_ns"]["mean"] if "all" in best["operations"] else None
+        response_ns = (
+            best["operations"]["all"]["response_mean_ns"]["mean"] if "all" in best["operations"] else None
+        )
         where = f" at {x} = {best['levels'][x]}" if x else ""
-        response = f", with a mean response time of {response_ns / 1e6:.3f} ms" if response_ns is not None else ""
+        response = (
+            f", with a mean response time of {response_ns / 1e6:.3f} ms" if response_ns is not None else ""
+        )
         sentences.append(
             f"{name}: the highest mean throughput is {best['throughput_per_s']['mean']:.0f} requests/s{_plus_minus(best['throughput_per_s'])}"
             f"{where}{response}."
@@ -54,7 +60,9 @@ def _comparison(comparison: dict[str, Any]) -> str:
     )
     if overall["equivalent"] is not None:
         verdict = "holds" if overall["equivalent"] else "is not shown"
-        sentence += f" Equivalence within {100 * comparison['margin']:g} % {verdict} (two one-sided tests at 5 %)."
+        sentence += (
+            f" Equivalence within {100 * comparison['margin']:g} % {verdict} (two one-sided tests at 5 %)."
+        )
     return sentence
 
 

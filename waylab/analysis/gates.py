@@ -13,8 +13,18 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
     assert load is not None
     judged = [
         _programs(artifacts),
-        _below("generator_cpu", load["cpu"]["share"], gates["generator_cpu_max"], "of one core for each thread of the load"),
-        _below("foreign_cpu", numbers["processor"]["foreign_share"], gates["foreign_cpu_max"], "of the machine for other programs"),
+        _below(
+            "generator_cpu",
+            load["cpu"]["share"],
+            gates["generator_cpu_max"],
+            "of one core for each thread of the load",
+        ),
+        _below(
+            "foreign_cpu",
+            numbers["processor"]["foreign_share"],
+            gates["foreign_cpu_max"],
+            "of the machine for other programs",
+        ),
         _offered(),
         _hit_ratio(numbers["hit_ratio"], gates["hit_ratio_min"]),
         _law(numbers["interactive_law_error"], gates["interactive_law_max"]),
@@ -30,7 +40,9 @@ def failed_reasons(gates: list[Gate]) -> list[str]:
     return [f"{gate['name']}: {gate['text']}" for gate in gates if gate["passed"] is False]
 
 
-def _gate(name: str, passed: bool | None, text: str, value: float | None = None, limit: float | None = None) -> Gate:
+def _gate(
+    name: str, passed: bool | None, text: str, value: float | None = None, limit: float | None = None
+) -> Gate:
     return {"name": name, "passed": passed, "value": value, "limit": limit, "text": text}
 
 
@@ -53,7 +65,13 @@ def _offered() -> Gate:
 def _hit_ratio(value: float | None, limit: float) -> Gate:
     if value is None:
         return _gate("hit_ratio", None, "no key was read", None, limit)
-    return _gate("hit_ratio", value >= limit, f"{value:.5f} of the keys read were found, at least {limit:g}", value, limit)
+    return _gate(
+        "hit_ratio",
+        value >= limit,
+        f"{value:.5f} of the keys read were found, at least {limit:g}",
+        value,
+        limit,
+    )
 
 
 def _law(error: float | None, limit: float) -> Gate:
@@ -71,7 +89,11 @@ def _records(artifacts: Artifacts, limit: int) -> Gate:
 
 def _errors(load: dict[str, Any], limit: int) -> Gate:
     errors = load["totals"]["errors"]
-    kinds = ", ".join(f"{count} x {line!r}" for line, count in list(load["errors"].items())[:3]) if load.get("errors") else ""
+    kinds = (
+        ", ".join(f"{count} x {line!r}" for line, count in list(load["errors"].items())[:3])
+        if load.get("errors")
+        else ""
+    )
     text = f"{errors} error replies, at most {limit}" + (f" ({kinds})" if kinds and errors else "")
     return _gate("errors", errors <= limit, text, errors, limit)
 

@@ -45,4 +45,6 @@ def analyse_trial(directory: Path, trial_id: str) -> TrialResult:
 def read_analysis(directory: Path) -> dict[str, Any]:
     """Read the analysis of a run."""
     folder.read_run(directory)
-    return folder.read_json(directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, f"make it with: waylab analyse {directory}")
+    return folder.read_json(
+        directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, f"make it with: waylab analyse {directory}"
+    )

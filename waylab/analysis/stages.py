@@ -43,7 +43,10 @@ def stage_summary(samples: dict[str, dict[str, NDArray[np.int64]]]) -> dict[str,
             "stages": {
                 stage: {
                     "mean_ns": float(values.mean()),
-                    **{f"p{percent}_ns": float(np.percentile(values, percent)) for percent in STAGE_PERCENTILES},
+                    **{
+                        f"p{percent}_ns": float(np.percentile(values, percent))
+                        for percent in STAGE_PERCENTILES
+                    },
                 }
                 for stage, values in stages.items()
             },

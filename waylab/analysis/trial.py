@@ -37,11 +37,19 @@ def trial_result(artifacts: Artifacts, gates: dict[str, Any]) -> TrialResult:
     head["run"] = artifacts.result is not None
     if artifacts.load is None or any("lacks" in problem for problem in artifacts.problems):
         reasons = [f"complete: {problem}" for problem in artifacts.problems]
-        gate = {"name": "complete", "passed": False, "value": None, "limit": None, "text": "; ".join(artifacts.problems)}
+        gate = {
+            "name": "complete",
+            "passed": False,
+            "value": None,
+            "limit": None,
+            "text": "; ".join(artifacts.problems),
+        }
         return TrialResult({**head, "used": False, "reasons": reasons, "gates": [gate]})
     load, window_ns = artifacts.load, artifacts.window_ns
     decoded = {
-        name: histograms.decode(load["operations"][name]["response"]["histogram"], f"{artifacts.directory}, {name}")
+        name: histograms.decode(
+            load["operations"][name]["response"]["histogram"], f"{artifacts.directory}, {name}"
+        )
         for name in _OPERATIONS
         if load["operations"].get(name, {}).get("count")
     }
@@ -96,7 +104,9 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram]) -> dict[str
         },
     }
     try:
-        numbers["processor"] = processor_use(artifacts.directory, load, artifacts.window_ns, totals["requests"])
+        numbers["processor"] = processor_use(
+            artifacts.directory, load, artifacts.window_ns, totals["requests"]
+        )
     except (LabError, KeyError, ValueError) as error:
         artifacts.problems.append(f"telemetry: {error}")
         numbers["processor"] = {"cpu_s": {}, "cpu_per_request_ns": {}, "foreign_share": None}
@@ -107,4 +117,3 @@ def _largest_second(load: dict[str, Any]) -> float | None:
     """Return the most requests in one whole second of the window; the last one may be cut short."""
     counts = [second["requests"] for second in load["seconds"] if second["measured"]]
     return float(max(counts)) if counts else None
-

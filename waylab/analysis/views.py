@@ -8,14 +8,18 @@ from numpy.typing import NDArray
 from waylab.records import Records
 
 
-def join(client: Records, server: Records, window_ns: tuple[int, int]) -> tuple[NDArray[np.void], NDArray[np.void], int]:
+def join(
+    client: Records, server: Records, window_ns: tuple[int, int]
+) -> tuple[NDArray[np.void], NDArray[np.void], int]:
     """Return the client's and the server's rows of the same requests, in the same order, and how many had no partner.
 
     Only requests that the client intended and completed within the window. A port may be used twice (by the
     prefill, then by a client), so the server must have received the request while the client waited for it.
     """
     mine = client.parents
-    mine = mine[(mine["intended"] >= window_ns[0]) & (mine["completed"] <= window_ns[1]) & (mine["outcome"] == 0)]
+    mine = mine[
+        (mine["intended"] >= window_ns[0]) & (mine["completed"] <= window_ns[1]) & (mine["outcome"] == 0)
+    ]
     theirs = server.parents
     theirs = theirs[theirs["received"] >= window_ns[0]]
     my_keys, their_keys = _keys(mine), _keys(theirs)

@@ -50,10 +50,22 @@ def plan(arguments: argparse.Namespace) -> int:
     spec = read_spec(arguments.spec)
     planned = make_plan(spec, arguments.quick)
     table = Table(title=f"{spec.name}: {spec.question}", title_justify="left")
-    for heading, side in (("order", "right"), ("block", "right"), ("configuration", "left"), ("seed", "right"), ("seconds", "right")):
+    for heading, side in (
+        ("order", "right"),
+        ("block", "right"),
+        ("configuration", "left"),
+        ("seed", "right"),
+        ("seconds", "right"),
+    ):
         table.add_column(heading, justify=side)  # type: ignore[arg-type]
     for trial in planned.trials:
-        table.add_row(str(trial.order), str(trial.block), trial.configuration, str(trial.seed), f"{trial.expected_s:.1f}")
+        table.add_row(
+            str(trial.order),
+            str(trial.block),
+            trial.configuration,
+            str(trial.seed),
+            f"{trial.expected_s:.1f}",
+        )
     console = Console(highlight=False)
     console.print(table)
     console.print(f"{len(planned.trials)} trials, about {_minutes(planned.expected_s)}")
@@ -92,7 +104,9 @@ def _conclude(directory: Path, console: Console) -> int:
     write_report(directory)
     show_run(directory, Console(highlight=False))
     if not content["trials_used"]:
-        console.print("[bold red]no trial passed its gates: the report shows why, and no aggregate[/bold red]")
+        console.print(
+            "[bold red]no trial passed its gates: the report shows why, and no aggregate[/bold red]"
+        )
         return EXIT_NOTHING_USABLE
     return 0
 

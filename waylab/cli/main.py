@@ -60,11 +60,15 @@ def _parser() -> argparse.ArgumentParser:
     run = parts.add_parser("run", help="run an experiment, analyse it and write its report")
     run.add_argument("spec", type=Path, nargs="?", metavar="SPEC", help="the specification, a TOML file")
     run.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped")
-    run.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="where run folders go [results]")
+    run.add_argument(
+        "--results", type=Path, default=Path("results"), metavar="DIR", help="where run folders go [results]"
+    )
     run.add_argument("--quick", action="store_true", help="one short block, to see that everything works")
     run.set_defaults(command=commands.run)
 
-    plan = parts.add_parser("plan", help="show the trials of a specification and the time they take; runs nothing")
+    plan = parts.add_parser(
+        "plan", help="show the trials of a specification and the time they take; runs nothing"
+    )
     plan.add_argument("spec", type=Path, metavar="SPEC")
     plan.add_argument("--quick", action="store_true", help="as for run")
     plan.set_defaults(command=commands.plan)

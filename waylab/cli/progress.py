@@ -35,7 +35,9 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bar:
             self._bar.stop()
 
@@ -46,7 +48,10 @@ class Progress:
         if self._bar:
             minutes, seconds = divmod(round(step.left_s), 60)
             self._bar.update(
-                self._task, completed=step.done, description=step.trial.configuration, left=f"{minutes}:{seconds:02}"
+                self._task,
+                completed=step.done,
+                description=step.trial.configuration,
+                left=f"{minutes}:{seconds:02}",
             )
             self._bar.refresh()
 

@@ -54,5 +54,7 @@ def _applies(configuration: dict[str, Any]) -> None:
 
 def _population(configuration: dict[str, Any]) -> dict[str, Any]:
     load = configuration["load"]
-    return {"clients": load["clients"] * load["pipeline"], "servers": configuration["system"]["backends"]["workers"]}
-
+    return {
+        "clients": load["clients"] * load["pipeline"],
+        "servers": configuration["system"]["backends"]["workers"],
+    }

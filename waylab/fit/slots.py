@@ -25,7 +25,8 @@ def fit_slots(configuration: dict[str, Any]) -> Fit:
         {
             "arrivals_per_s": configuration["throughput_per_s"]["mean"],
             "services_per_s": 1e9 / holding_ns,
-            "servers": configuration["system"]["proxy"]["loops"] * configuration["system"]["backends"]["count"],
+            "servers": configuration["system"]["proxy"]["loops"]
+            * configuration["system"]["backends"]["count"],
             "outside_ns": outside_ns,
         },
         "servers = loops x backends, service = dispatched to answered; the other stages are added as they are",

@@ -26,7 +26,9 @@ class ClosedMMc:
 
     def __post_init__(self) -> None:
         if self.clients < 1 or self.servers < 1 or not self.service_s > 0 or not self.think_s >= 0:
-            raise ValueError("M/M/c//N needs clients >= 1, servers >= 1, service time > 0 and think time >= 0")
+            raise ValueError(
+                "M/M/c//N needs clients >= 1, servers >= 1, service time > 0 and think time >= 0"
+            )
 
     @cached_property
     def probabilities(self) -> NDArray[np.float64]:

@@ -96,13 +96,19 @@ def trial_as_dict(trial: Trial) -> dict[str, Any]:
     content["expected_s"] = trial.expected_s
     # Means in seconds, so that nobody who reads the run folder has to parse what people write.
     content["load"]["think_mean_s"] = mean_of_distribution_s(trial.load.think_time)
-    content["system"]["backends"]["service_mean_s"] = mean_of_distribution_s(trial.system.backends.service_time)
+    content["system"]["backends"]["service_mean_s"] = mean_of_distribution_s(
+        trial.system.backends.service_time
+    )
     return content
 
 
-def _configurations(factors: tuple[Factor, ...], system: System, load: Load) -> list[tuple[tuple[tuple[str, str], ...], dict[str, Any]]]:
+def _configurations(
+    factors: tuple[Factor, ...], system: System, load: Load
+) -> list[tuple[tuple[tuple[str, str], ...], dict[str, Any]]]:
     """Cross all factors fully, the last one varying fastest."""
-    crossed: list[tuple[tuple[tuple[str, str], ...], dict[str, Any]]] = [((), {"system": system, "load": load})]
+    crossed: list[tuple[tuple[tuple[str, str], ...], dict[str, Any]]] = [
+        ((), {"system": system, "load": load})
+    ]
     for factor in factors:
         crossed = [
             ((*levels, (factor.name, level.label)), apply_level(roots, level))

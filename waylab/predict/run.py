@@ -14,7 +14,9 @@ from waylab.predict.forecasts import MODELS, Model
 def predict(directory: Path) -> dict[str, Any]:
     """Compare every model with every configuration and write the result into the run folder."""
     analysis = read_analysis(directory)
-    entries = [_entry(model, configuration) for model in MODELS for configuration in analysis["configurations"]]
+    entries = [
+        _entry(model, configuration) for model in MODELS for configuration in analysis["configurations"]
+    ]
     # A model that says nothing about any configuration for a reason of design would only be noise.
     told = {entry["model"] for entry in entries if entry["parameters"] is not None}
     entries = [entry for entry in entries if entry["model"] in told]
@@ -61,7 +63,9 @@ def _entry(model: Model, configuration: dict[str, Any]) -> dict[str, Any]:
     except (NotApplicableError, UnstableError, ValueError) as error:
         return {**entry, "reason": str(error)}
     error = {
-        name: predicted[name] / measured[name] - 1 for name in measured if predicted.get(name) and measured[name]
+        name: predicted[name] / measured[name] - 1
+        for name in measured
+        if predicted.get(name) and measured[name]
     }
     return {**entry, "applies": True, "predicted": predicted, "error": error}
 

@@ -189,7 +189,9 @@ def _check_rows(records: Records) -> None:
         total += interval
     wrong = np.flatnonzero(total != records.total_ns(rows))
     if len(wrong):
-        raise RecordsError(f"{records.path}: row {wrong[0]}: its intervals do not add up to {stamps[-1]} - {stamps[0]}")
+        raise RecordsError(
+            f"{records.path}: row {wrong[0]}: its intervals do not add up to {stamps[-1]} - {stamps[0]}"
+        )
 
 
 def _difference_ns(later: NDArray[np.uint64], earlier: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -1,2 +1,6 @@
-def write_report(d): return d
-def show_run(d,c): pass
+"""What a reader sees: figures, tables, one page. Computes nothing; every number is in a JSON of the run folder."""
+
+from waylab.report.show import show_run
+from waylab.report.write import write_report
+
+__all__ = ["show_run", "write_report"]

@@ -116,7 +116,9 @@ class _Lock:
             self._file.close()
             raise LabError(f"{self._path.parent}: another waylab is running it") from None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._file:
             self._file.close()
 
@@ -144,7 +146,9 @@ def resume_run(directory: Path) -> Campaign:
     started_with = folder.read_json(directory / folder.ENVIRONMENT, folder.ENVIRONMENT_FORMAT, "")
     now = environment(programs)
     if now["programs"]["waystage"]["sha256"] != started_with["programs"]["waystage"]["sha256"]:
-        raise LabError(f"{directory}: {programs.waystage} is not the program it was started with; start a new run")
+        raise LabError(
+            f"{directory}: {programs.waystage} is not the program it was started with; start a new run"
+        )
     return Campaign(directory, plan, programs)
 
 
@@ -182,7 +186,9 @@ def _new_directory(results: Path, stamp: str, name: str) -> Path:
     raise LabError(f"{results}: cannot find a free name for {stamp}-{name}; wait a second")
 
 
-def _run_content(spec: Spec, plan: Plan, spec_path: Path, directory: Path, now: datetime, quick: bool) -> dict[str, Any]:
+def _run_content(
+    spec: Spec, plan: Plan, spec_path: Path, directory: Path, now: datetime, quick: bool
+) -> dict[str, Any]:
     original = re.sub(r"^\./", "", str(spec_path))
     return {
         "format": folder.RUN_FORMAT,

@@ -82,7 +82,7 @@ def _source(waystage: Path) -> dict[str, Any] | None:
 
 def _output(command: list[str]) -> str | None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     lines = done.stdout.strip().splitlines()

@@ -50,7 +50,9 @@ class Telemetry:
         self.sample()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._process_file.close()
         self._machine_file.close()
 
@@ -64,7 +66,9 @@ class Telemetry:
                     memory, threads = process.memory_info().rss, process.num_threads()
             except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
                 continue
-            self._process_rows.writerow([clock_ns, name, process.pid, times.user, times.system, memory, threads])
+            self._process_rows.writerow(
+                [clock_ns, name, process.pid, times.user, times.system, memory, threads]
+            )
         machine = psutil.cpu_times()
         clock_ns = time.monotonic_ns()
         network = psutil.net_io_counters(nowrap=False)

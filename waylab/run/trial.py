@@ -20,7 +20,9 @@ from waylab.testbed import LocalTestbed, Process, Programs
 _LOAD_GRACE_S = 60.0
 
 
-def run_trial(trial: Trial, programs: Programs, directory: Path, tick: Callable[[float], None]) -> dict[str, Any]:
+def run_trial(
+    trial: Trial, programs: Programs, directory: Path, tick: Callable[[float], None]
+) -> dict[str, Any]:
     """Run one trial into its (emptied) folder; `tick` is called with the seconds spent, several times a second.
 
     A program that fails makes the trial `failed`, with the reason; it is no error of the lab.
@@ -66,7 +68,9 @@ def run_trial(trial: Trial, programs: Programs, directory: Path, tick: Callable[
     return result
 
 
-def _watch(trial: Trial, testbed: LocalTestbed, load: Process, directory: Path, tick: Callable[[], None]) -> None:
+def _watch(
+    trial: Trial, testbed: LocalTestbed, load: Process, directory: Path, tick: Callable[[], None]
+) -> None:
     """Sample until the load generator has ended; fail when another process ends before it."""
     deadline = time.monotonic() + trial.load.warm_up_s + trial.load.test_time_s + _LOAD_GRACE_S
     with Telemetry(directory, testbed.processes) as telemetry:

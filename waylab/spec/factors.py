@@ -24,7 +24,9 @@ class Factor:
     def key(self) -> str | None:
         """The dotted key, when each level sets just that one."""
         keys = {key for level in self.levels for key, _ in level.settings}
-        return keys.pop() if len(keys) == 1 and all(len(level.settings) == 1 for level in self.levels) else None
+        return (
+            keys.pop() if len(keys) == 1 and all(len(level.settings) == 1 for level in self.levels) else None
+        )
 
 
 def setting_keys(*roots: tuple[str, type]) -> list[str]:
@@ -51,7 +53,11 @@ def resolve_key(name: str, keys: list[str]) -> str:
         raise ValueError(f"is ambiguous: {' or '.join(matches)}")
     short = {key.rsplit(".", 1)[1]: key for key in keys}
     near = difflib.get_close_matches(name, [*keys, *short], n=1, cutoff=0.5)
-    raise ValueError(f"is not a setting; did you mean {near[0]}?" if near else f"is not a setting; known: {', '.join(keys)}")
+    raise ValueError(
+        f"is not a setting; did you mean {near[0]}?"
+        if near
+        else f"is not a setting; known: {', '.join(keys)}"
+    )
 
 
 def apply_level(roots: dict[str, Any], level: Level) -> dict[str, Any]:

@@ -38,7 +38,11 @@ def spec_as_dict(spec: Spec) -> dict[str, Any]:
     """Return the specification, resolved, as it goes into `run.json`."""
     content = dataclasses.asdict(spec)
     content["factors"] = [
-        {"name": factor.name, "key": factor.key, "levels": [{"label": level.label, "settings": dict(level.settings)} for level in factor.levels]}
+        {
+            "name": factor.name,
+            "key": factor.key,
+            "levels": [{"label": level.label, "settings": dict(level.settings)} for level in factor.levels],
+        }
         for factor in spec.factors
     ]
     content["gates"]["loosened"] = spec.gates.loosened()
@@ -70,7 +74,9 @@ def _section(kind: type, content: Any, prefix: str) -> Any:
     for name, value in content.items():
         key = f"{prefix}.{name}" if prefix else name
         if name not in parts:
-            raise ValueError(f"{key} is not a key; {_nearest(name, [*parts, *(['factors', 'compare'] if not prefix else [])], prefix)}")
+            raise ValueError(
+                f"{key} is not a key; {_nearest(name, [*parts, *(['factors', 'compare'] if not prefix else [])], prefix)}"
+            )
         if "check" in parts[name].metadata:
             values[name] = _checked(parts[name].metadata["check"], value, key)
         else:
@@ -103,9 +109,21 @@ def _factors(content: Any) -> tuple[Factor, ...]:
     for name, levels in content.items():
         if isinstance(levels, list) and levels:
             key = _resolved(name, f"factors.{name}")
-            factors.append(Factor(_short(name), tuple(_level(_label(value), {key: value}, f"factors.{name}") for value in levels)))
-        elif isinstance(levels, dict) and levels and all(isinstance(level, dict) for level in levels.values()):
-            factors.append(Factor(name, tuple(_level(label, level, f"factors.{name}.{label}") for label, level in levels.items())))
+            factors.append(
+                Factor(
+                    _short(name),
+                    tuple(_level(_label(value), {key: value}, f"factors.{name}") for value in levels),
+                )
+            )
+        elif (
+            isinstance(levels, dict) and levels and all(isinstance(level, dict) for level in levels.values())
+        ):
+            factors.append(
+                Factor(
+                    name,
+                    tuple(_level(label, level, f"factors.{name}.{label}") for label, level in levels.items()),
+                )
+            )
         else:
             raise ValueError(f"factors.{name}: should be a list of levels, or a table of named levels")
         labels = [level.label for level in factors[-1].levels]
@@ -151,16 +169,22 @@ def _compares(content: Any, factors: tuple[Factor, ...]) -> tuple[Compare, ...]:
     compares = []
     for index, table in enumerate(content):
         where = f"compare[{index}]"
-        table = {key: _label(value) if key in ("baseline", "candidate") else value for key, value in table.items()}
+        table = {
+            key: _label(value) if key in ("baseline", "candidate") else value for key, value in table.items()
+        }
         labels = {key: table.pop(key, "") for key in ("baseline", "candidate")}
         compare = dataclasses.replace(_section(Compare, table, where), **labels)
         compare = dataclasses.replace(compare, factor=_short(compare.factor))
         if compare.factor not in names:
-            raise ValueError(f"{where}.factor = {compare.factor!r}: {_nearest(compare.factor, list(names), '')}")
+            raise ValueError(
+                f"{where}.factor = {compare.factor!r}: {_nearest(compare.factor, list(names), '')}"
+            )
         for key, label in labels.items():
             if label not in names[compare.factor]:
                 levels = ", ".join(names[compare.factor])
-                raise ValueError(f"{where}.{key} = {label!r}: is not a level of {compare.factor}; its levels: {levels}")
+                raise ValueError(
+                    f"{where}.{key} = {label!r}: is not a level of {compare.factor}; its levels: {levels}"
+                )
         if not _METRICS.fullmatch(compare.metric):
             raise ValueError(
                 f"{where}.metric = {compare.metric!r}: should be throughput_per_s, response_mean_ns, "
@@ -173,7 +197,9 @@ def _compares(content: Any, factors: tuple[Factor, ...]) -> tuple[Compare, ...]:
 def _check_whole(spec: Spec) -> None:
     """Check what no single value can show, in every combination that will be run."""
     if spec.gates.loosened() and not spec.gates.reason:
-        raise ValueError(f"gates.reason: is missing; {', '.join(spec.gates.loosened())} is looser than the default, say why")
+        raise ValueError(
+            f"gates.reason: is missing; {', '.join(spec.gates.loosened())} is looser than the default, say why"
+        )
     if spec.report.x and spec.report.x not in [factor.name for factor in spec.factors]:
         raise ValueError(f"report.x = {spec.report.x!r}: is not a factor")
     combinations: list[dict[str, Any]] = [{"system": spec.system, "load": spec.load}]
@@ -187,12 +213,16 @@ def _check_whole(spec: Spec) -> None:
 
 def _check_combination(system: System, load: Load) -> None:
     if system.kind == "proxy" and system.proxy.replicas > system.backends.count:
-        raise ValueError(f"system.proxy.replicas = {system.proxy.replicas}: more than the {system.backends.count} backends")
+        raise ValueError(
+            f"system.proxy.replicas = {system.proxy.replicas}: more than the {system.backends.count} backends"
+        )
     if load.key_maximum < load.key_minimum:
-        raise ValueError(f"load.key_maximum = {load.key_maximum}: below load.key_minimum = {load.key_minimum}")
+        raise ValueError(
+            f"load.key_maximum = {load.key_maximum}: below load.key_minimum = {load.key_minimum}"
+        )
     if load.threads > load.clients:
         raise ValueError(f"load.threads = {load.threads}: more than the {load.clients} clients")
     if system.backends.service_time != "none" and system.backends.server == "memcached":
-        raise ValueError('system.backends.service_time: only server = "embedded" can be told how long to take')
-
-
+        raise ValueError(
+            'system.backends.service_time: only server = "embedded" can be told how long to take'
+        )

@@ -35,7 +35,9 @@ class LocalTestbed:
         self._records.mkdir(exist_ok=True)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def bring_up(self) -> str:
@@ -54,7 +56,14 @@ class LocalTestbed:
         command += ["--key-maximum", str(load.key_maximum), "--multi-key-get", str(load.multi_key_get)]
         command += ["--pipeline", str(load.pipeline), "--think-time", load.think_time]
         command += ["--test-time", seconds_text(load.test_time_s), "--warm-up", seconds_text(load.warm_up_s)]
-        command += ["--seed", str(self._trial.seed), "--sample", str(load.sample), "--records", str(self._records)]
+        command += [
+            "--seed",
+            str(self._trial.seed),
+            "--sample",
+            str(load.sample),
+            "--records",
+            str(self._records),
+        ]
         command += ["--json-out-file", str(self._summary), "--quiet"]
         return self._start("load", command)
 

@@ -45,7 +45,7 @@ class Process:
         parent = os.getpid()
         try:
             with self.stdout.open("wb") as out, self.stderr.open("wb") as err:
-                self._child = subprocess.Popen(  # noqa: S603
+                self._child = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
@@ -95,7 +95,9 @@ class Process:
             if found and not ended:
                 return found
             if ended:
-                raise TestbedError(f"{self.name}: ended with {self.exit_code} before it was ready{self.last_words()}")
+                raise TestbedError(
+                    f"{self.name}: ended with {self.exit_code} before it was ready{self.last_words()}"
+                )
             if time.monotonic() > deadline:
                 raise TestbedError(f"{self.name}: not ready within {READY_WITHIN_S:g} s{self.last_words()}")
             time.sleep(_POLL_S)

@@ -35,7 +35,9 @@ def find_waystage() -> Path:
     given = os.environ.get("WAYSTAGE_BIN")
     if given:
         if not _is_program(Path(given)):
-            raise LabError(f"WAYSTAGE_BIN={given}: not a program; build it with `make build` or correct the variable")
+            raise LabError(
+                f"WAYSTAGE_BIN={given}: not a program; build it with `make build` or correct the variable"
+            )
         return Path(given).resolve()
     looked = []
     for root in dict.fromkeys([Path.cwd(), *Path(__file__).resolve().parents[2:3]]):
@@ -46,7 +48,9 @@ def find_waystage() -> Path:
     on_path = shutil.which("waystage")
     if on_path:
         return Path(on_path)
-    raise LabError(f"waystage: not found; run `make build` or set WAYSTAGE_BIN (looked at {', '.join(looked)}, PATH)")
+    raise LabError(
+        f"waystage: not found; run `make build` or set WAYSTAGE_BIN (looked at {', '.join(looked)}, PATH)"
+    )
 
 
 def _is_program(path: Path) -> bool:

@@ -1,7 +1,7 @@
 //! The one thread: waits until a client or a served request needs it, and gives every session its turn.
 //!
-//! The kernel's timers count milliseconds. When the next request is served sooner than that, the loop does not sleep: it asks
-//! the kernel for events and looks at the clock again and again. That costs one processor and makes replies leave within
+//! The kernel's timers count milliseconds. When the next request is served within one and a half, the loop does not sleep: it
+//! asks the kernel for events and looks at the clock again and again. That costs one processor and makes replies leave within
 //! microseconds of the time that was computed for them. An idle cache, or one without a service time, sleeps.
 
 use crate::desk::Desk;

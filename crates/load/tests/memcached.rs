@@ -15,9 +15,9 @@ struct Memcached {
 }
 
 impl Memcached {
-    /// None when it is not installed.
+    /// None when it is not installed (or this host has no loopback).
     fn start(arguments: &[&str]) -> Option<Memcached> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
         let child = Command::new("memcached")
             .args(["-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", &port.to_string()])
             .args(arguments)

@@ -175,7 +175,7 @@ impl EventLoop {
                 Message::Histograms(sender) => {
                     self.core.journal.flush();
                     // Whoever asked may have given up waiting.
-                    let _ = sender.try_send(self.core.journal.histograms.clone());
+                    let _ = sender.try_send(self.core.journal.histograms());
                 }
                 Message::Drain { until } => self.drain(until),
             }

@@ -12,7 +12,7 @@ use wire::Verb;
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub(crate) counters: Arc<LoopCounters>,
-    pub(crate) histograms: StageHistograms,
+    histograms: StageHistograms,
     rows: Option<RowSender>,
     loop_index: u8,
 }
@@ -73,6 +73,12 @@ impl Journal {
                 rows.push(&row, &stamps);
             }
         }
+    }
+
+    /// A copy of the histograms with everything in it.
+    pub(crate) fn histograms(&mut self) -> StageHistograms {
+        self.histograms.settle();
+        self.histograms.clone()
     }
 
     /// Whether rows wait to be handed over.

@@ -169,6 +169,7 @@ mod tests {
         clock.stamp(Stage::Answered, Nanos(151_000));
         clock.finish();
         histograms.record(Verb::Get, &clock);
+        histograms.settle();
         let counters = Arc::new(LoopCounters::new(1));
         counters.requests[Verb::Get as usize].add(7);
         let text = render(&[counters.clone(), counters], &["a:1".into()], histograms);

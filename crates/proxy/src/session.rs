@@ -195,7 +195,7 @@ impl Session {
 
     /// Answers what is not a request.
     fn refuse(&mut self, error: &RequestError, request_bytes: usize, core: &mut Core) {
-        let id = self.begin(Verb::Invalid, false, request_bytes, core);
+        let id = self.begin(Verb::Invalid, error.noreply(), request_bytes, core);
         core.answer_locally(id, |_, job| {
             job.outcome = Outcome::ClientError;
             job.reply.extend_from_slice(error.line());

@@ -21,12 +21,13 @@ use std::time::Duration;
     after_help = "Traps:
   --clients is the total over all threads, not per thread as in memtier and mutilate.
   --ratio is set:get, as in memtier: 1:10 is one set to ten gets.
-  The loop is closed: a client waits for its reply, so a slow server is asked less. Latency is counted from the end
-  of thinking, and throughput times (response + think) time is the number of requests in flight.
+  The loop is closed: clients wait for replies, so a slow server is asked less often.
+  Latency counts from the end of thinking to the last byte of the reply.
   --warm-up comes before --test-time, it is not part of it.
-  Latency and counts are of requests answered other than by an error; errors are counted apart.
-  Keys named by one get are drawn independently: with few keys one may be named twice.
-  With --think-time and a next request due within a millisecond the generator polls, which costs processor time.
+  Latency and counts are of requests answered other than by an error; errors are apart.
+  Keys of one get are drawn independently: with few keys one may be named twice.
+  With --think-time, while a client is due within a millisecond, the generator polls:
+  exact, but it costs processor time.
   Two generators must not write the same keys: give each its own --key-prefix.
 
 Exit codes: 0 the run is valid, 1 it is not or could not begin, 2 the arguments make no sense."

@@ -34,7 +34,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
+    let outcome = match arguments.command {
         Command::Proxy(arguments) => proxy_command::run(arguments),
         Command::Load(arguments) => load_command::run(arguments),
         Command::Cache(arguments) => cache_command::run(&arguments),
@@ -47,4 +51,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Help is printed whole; a mistake is one line, as every other error.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // Whoever reads our output may stop early, as `head` does.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).collect();
+    let line = lines.join(" ").replace("  ", " ");
+    let line = line.trim().trim_start_matches("error: ").trim_end_matches("For more information, try '--help'.").trim();
+    eprintln!("waystage: {line} (see --help)");
+    ExitCode::from(2)
 }

@@ -1,0 +1,180 @@
+"""The rules of ARCHITECTURE.md and CONTRIBUTING.md that a program can check: who may know whom, how long, with what header."""
+
+import ast
+import re
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LINES_MAX = 400
+
+# What each crate may use of ours; development-only dependencies are listed apart.
+CRATES = {
+    "clock": set(),
+    "wire": set(),
+    "net": set(),
+    "records": {"clock"},
+    "proxy": {"clock", "wire", "net", "records"},
+    "load": {"clock", "wire", "net", "records"},
+    "cache": {"clock", "wire", "net", "records"},
+    "waystage": {"clock", "wire", "net", "records", "proxy", "load", "cache"},
+    "testkit": {"clock", "cache"},
+}
+DEVELOPMENT = {"testkit", "records", "wire"}
+
+# What each Python package may import of ours, besides `errors` and `folder`, which hold no logic of any step.
+PACKAGES = {
+    "spec": set(),
+    "plan": {"spec"},
+    "testbed": {"plan", "spec"},
+    "run": {"testbed", "plan", "spec"},
+    "records": set(),
+    "models": set(),
+    "analysis": {"records"},
+    "fit": {"analysis", "records", "models"},
+    "predict": {"fit", "analysis", "records", "models"},
+    "report": {"predict", "fit", "analysis", "records", "models"},
+    "cli": {"spec", "plan", "testbed", "run", "records", "models", "analysis", "fit", "predict", "report"},
+}
+SHARED = {"errors", "folder"}
+MODELS_MAY_USE = {"numpy", "scipy"}
+STANDARD_LIBRARY = {
+    "collections",
+    "dataclasses",
+    "enum",
+    "functools",
+    "itertools",
+    "math",
+    "typing",
+    "__future__",
+}
+
+# In the proxy, a module may not name these: answers find their way without knowing who waits for them.
+PROXY_NEVER = {
+    "backend": {"session", "event_loop", "core", "journal", "dispatch"},
+    "finished": {"session", "event_loop", "core", "journal", "dispatch", "backend"},
+    "job": {"session", "event_loop", "core", "journal", "dispatch", "backend", "finished"},
+    "join": {"session", "event_loop", "core", "journal", "dispatch", "backend"},
+    "route": {"session", "event_loop", "core", "journal", "dispatch", "backend", "job"},
+    "dispatch": {"session", "event_loop", "core", "journal"},
+    "journal": {"session", "event_loop", "core", "dispatch", "backend"},
+    "session": {"event_loop", "backend", "dispatch"},
+}
+
+
+def rust_files() -> list[Path]:
+    """Every Rust file of ours."""
+    return sorted(path for path in (ROOT / "crates").rglob("*.rs") if "target" not in path.parts)
+
+
+def python_files() -> list[Path]:
+    """Every Python file of ours."""
+    return sorted(chain((ROOT / "waylab").rglob("*.py"), (ROOT / "tests").rglob("*.py")))
+
+
+def imports(path: Path) -> set[str]:
+    """The full names of the modules that a Python file imports."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide where a name comes from"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def test_every_crate_is_listed():
+    assert {path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml")} == set(CRATES)
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_crates_depend_only_downwards(crate):
+    manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
+    assert set(manifest.get("dependencies", {})) & set(CRATES) <= CRATES[crate]
+    assert set(manifest.get("dev-dependencies", {})) & set(CRATES) <= CRATES[crate] | DEVELOPMENT
+    assert manifest["lints"] == {"workspace": True}
+
+
+@pytest.mark.parametrize("module", PROXY_NEVER)
+def test_no_import_in_the_proxy_runs_back_up(module):
+    text = (ROOT / "crates/proxy/src" / f"{module}.rs").read_text()
+    used = set(re.findall(r"crate::(\w+)", text))
+    assert not used & PROXY_NEVER[module]
+
+
+def test_every_python_package_is_listed():
+    found = {path.parent.name for path in (ROOT / "waylab").glob("*/__init__.py")}
+    assert found == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_python_packages_import_only_downwards(package):
+    for path in (ROOT / "waylab" / package).rglob("*.py"):
+        used = {name.split(".")[1] for name in imports(path) if name.startswith("waylab.")} - {"__version__"}
+        allowed = PACKAGES[package] | SHARED | {package}
+        assert used <= allowed, f"{path.relative_to(ROOT)} imports {sorted(used - allowed)}"
+
+
+def test_models_use_numpy_and_scipy_only():
+    for path in (ROOT / "waylab/models").rglob("*.py"):
+        used = {name.split(".")[0] for name in imports(path) if not name.startswith("waylab.models")}
+        assert used <= MODELS_MAY_USE | STANDARD_LIBRARY, f"{path}: {used}"
+
+
+@pytest.mark.parametrize("package", ["analysis", "records", "models", "fit", "predict"])
+def test_numbers_are_made_without_plots_and_processes(package):
+    for path in (ROOT / "waylab" / package).rglob("*.py"):
+        used = {name.split(".")[0] for name in imports(path)}
+        assert not used & {"altair", "vl_convert", "subprocess", "psutil", "rich"}, path
+
+
+def test_the_report_computes_nothing():
+    for path in (ROOT / "waylab/report").rglob("*.py"):
+        used = {name.split(".")[0] for name in imports(path)}
+        assert not used & {"numpy", "scipy", "statistics", "subprocess"}, path
+
+
+def test_files_are_short():
+    long = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for path in rust_files() + python_files()
+    }
+    assert {name: lines for name, lines in long.items() if lines > LINES_MAX} == {}
+
+
+def test_every_file_says_what_it_is():
+    for path in rust_files():
+        first = path.read_text().lstrip().splitlines()[0]
+        if "fuzz_targets" in path.parts and first.startswith("#!"):
+            first = path.read_text().lstrip().splitlines()[1]
+        assert first.startswith("//! "), path
+    for path in python_files():
+        assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
+def test_docs_link_only_to_what_is_there():
+    for page in chain(ROOT.glob("*.md"), (ROOT / "docs").rglob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            assert "://" in target or (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_every_decision_is_in_the_index():
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    for page in (ROOT / "docs/decisions").glob("0*.md"):
+        assert f"({page.name})" in index, page.name
+
+
+def test_every_dependency_has_its_reason():
+    reasons = (ROOT / "docs/decisions/0002-dependencies.md").read_text()
+    named = set(re.findall(r"[\w-]+", reasons))
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    python = {
+        re.match(r"[\w-]+", line).group()
+        for line in project["dependencies"] + project["optional-dependencies"]["dev"]
+    }
+    assert (set(workspace) - set(CRATES)) | python <= named

@@ -1,0 +1,164 @@
+"""The built programs as a user meets them: start, serve, stop, and one clear line for what cannot work."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+WAYSTAGE = Path(os.environ.get("WAYSTAGE_BIN", ROOT / "target/release/waystage"))
+PEERS_REQUIRED = "WAYSTAGE_REQUIRE_PEERS" in os.environ
+
+
+def run(*arguments, **options):
+    """Run the program to its end."""
+    command = [str(WAYSTAGE), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+@contextmanager
+def serving(*arguments):
+    """Run a server; yields its address. It must end by itself on SIGTERM, with code 0."""
+    process = subprocess.Popen([str(WAYSTAGE), *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        while line and "ready on" not in line:
+            line = process.stdout.readline()
+        yield re.search(r"ready on (\S+)", line).group(1), process
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+@contextmanager
+def backend(count=1):
+    """Memcached where there is one, otherwise the embedded cache; yields addresses."""
+    with serving("cache", "--listen", "127.0.0.1:0") as (address, _):
+        if count == 1:
+            yield [address]
+        else:
+            with backend(count - 1) as others:
+                yield [address, *others]
+
+
+@contextmanager
+def memcached():
+    """A real memcached on a free port; yields its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(["memcached", "-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", str(port)])
+    try:
+        for _ in range(200):
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                process.poll()
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def one_line(result, *words):
+    """Assert that the program failed with one line that holds these words."""
+    lines = result.stderr.strip().splitlines()
+    assert result.returncode in (1, 2), result
+    assert len(lines) == 1 and lines[0].startswith("waystage: "), result.stderr
+    for word in words:
+        assert word in lines[0], lines[0]
+
+
+def test_memccapable_passes_through_the_proxy_on_the_embedded_cache_and_on_memcached():
+    if not shutil.which("memccapable") or not shutil.which("memcached"):
+        assert not PEERS_REQUIRED, "memccapable and memcached are required here"
+        with (
+            backend() as servers,
+            serving("proxy", "--listen", "127.0.0.1:0", "--server", servers[0]) as (address, _),
+        ):
+            assert (
+                run("load", "--server", address, "--requests", 1000, "--clients", 4, "--quiet").returncode
+                == 0
+            )
+        return
+    with backend() as embedded, memcached() as real:
+        for server in (embedded[0], real):
+            with serving("proxy", "--listen", "127.0.0.1:0", "--server", server) as (address, _):
+                host, port = address.split(":")
+                result = subprocess.run(
+                    ["memccapable", "-h", host, "-p", port, "-a"],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                )
+                assert result.stdout.count("[pass]") == 27 and "FAIL" not in result.stdout, result.stdout
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("pipeline", [1, 16])
+def test_every_request_sent_through_the_proxy_is_answered_and_right(tmp_path, replicas, pipeline):
+    flags = ["--replicas", replicas, "--records", tmp_path, "--sample", 1]
+    with backend(3) as servers:
+        named = [word for server in servers for word in ("--server", server)]
+        with serving("proxy", "--listen", "127.0.0.1:0", *named, *flags) as (address, _):
+            result = run(
+                "load", "--server", address, "--clients", 8, "--pipeline", pipeline, "--ratio", "1:3",
+                "--requests", 40_000, "--multi-key-get", 3, "--quiet", "--no-prefill",
+            )  # fmt: skip
+            assert result.returncode == 0, result.stdout + result.stderr
+    (file,) = tmp_path.glob("proxy-*.way")
+    rows = run("records", "dump", file).stdout.splitlines()
+    parents = [row for row in rows[1:] if row.split(",")[rows[0].split(",").index("leg")] == "255"]
+    assert len(parents) == 40_000
+
+
+def test_what_cannot_work_is_one_clear_line(tmp_path):
+    with serving("cache", "--listen", "127.0.0.1:0") as (taken, _):
+        one_line(run("proxy", "--server", "127.0.0.1:1", "--listen", taken), "cannot listen on", taken)
+        one_line(run("cache", "--listen", taken), "cannot listen on", taken)
+        one_line(
+            run("proxy", "--listen", "127.0.0.1:0", "--server", taken, "--metrics", taken), "metrics", taken
+        )
+    one_line(
+        run("proxy", "--server", "nowhere.invalid:11211", "--listen", "127.0.0.1:0"), "nowhere.invalid:11211"
+    )
+    one_line(run("proxy", "--server", "127.0.0.1:1", "--replicas", 2), "--replicas 2")
+    one_line(run("proxy", "--server", "127.0.0.1:1", "--stamps", "off", "--records", tmp_path), "--stamps")
+    one_line(
+        run("proxy", "--server", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--records", "/proc/x"), "/proc/x"
+    )
+    one_line(run("load", "--server", "127.0.0.1:1", "--test-time", "1s"), "127.0.0.1:1")
+    one_line(run("records", "dump", tmp_path / "none.way"), "none.way")
+
+
+def test_a_killed_proxy_leaves_a_file_that_is_refused_unless_asked_for(tmp_path):
+    with backend() as servers:
+        command = [str(WAYSTAGE), "proxy", "--listen", "127.0.0.1:0", "--server", servers[0]]
+        command += ["--records", str(tmp_path), "--sample", "1"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        address = re.search(r"ready on (\S+)", process.stdout.readline()).group(1)
+        assert run("load", "--server", address, "--requests", 5000, "--quiet").returncode == 0
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    (file,) = tmp_path.glob("*.way")
+    one_line(run("records", "dump", file), "truncated", "--partial")
+    assert run("records", "dump", file, "--partial").returncode == 0
+
+
+def test_help_names_every_command():
+    text = run("--help").stdout
+    for command in ("proxy", "load", "cache", "records"):
+        assert command in text
+        assert run(command, "--help").returncode == 0

@@ -1,0 +1,61 @@
+"""Everything a report is made of, read from the run folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from waylab import folder
+from waylab.analysis import read_analysis
+from waylab.predict import read_predictions
+
+
+@dataclass(frozen=True)
+class Content:
+    """The JSON files of a run."""
+
+    directory: Path
+    run: dict[str, Any]
+    environment: dict[str, Any]
+    analysis: dict[str, Any]
+    predictions: dict[str, Any]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The specification, resolved."""
+        return dict(self.run["spec"])
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        """Which factor goes along the figures."""
+        return dict(self.analysis["axes"])
+
+    @property
+    def configurations(self) -> list[dict[str, Any]]:
+        """The configurations that have at least one usable trial."""
+        return [configuration for configuration in self.analysis["configurations"] if configuration["used"]]
+
+    @property
+    def series(self) -> list[str]:
+        """The names of the lines, in order."""
+        return list(
+            dict.fromkeys(configuration["series"] for configuration in self.analysis["configurations"])
+        )
+
+    def trial_file(self, trial_id: str) -> dict[str, Any] | None:
+        """What the run wrote about one trial, if it was run."""
+        path = folder.trial_directory(self.directory, trial_id) / folder.TRIAL
+        return folder.read_json(path, folder.TRIAL_FORMAT, "") if path.is_file() else None
+
+
+def read_content(directory: Path) -> Content:
+    """Read the JSON files of a run."""
+    run = folder.read_run(directory)
+    return Content(
+        directory,
+        run,
+        folder.read_json(
+            directory / folder.ENVIRONMENT, folder.ENVIRONMENT_FORMAT, "the run folder is incomplete"
+        ),
+        read_analysis(directory),
+        read_predictions(directory),
+    )

@@ -1,0 +1,56 @@
+"""One figure: its name, its words and its chart, and what all charts have in common."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from waylab.report.content import Content
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with the words around it."""
+
+    name: str
+    title: str
+    caption: str
+    chart: alt.Chart | alt.LayerChart
+
+
+def x_axis(content: Content) -> alt.X:
+    """Return the factor along the figure."""
+    axes = content.axes
+    title = axes["x"] or "configuration"
+    if not axes["numeric"]:
+        return alt.X(
+            "x:N", title=title, sort=axes["levels"] or None, axis=alt.Axis(labelAngle=0, labelOverlap=True)
+        )
+    axis = alt.Axis(values=axes["levels"], format="~g", grid=False, labelOverlap="greedy")
+    scale = alt.Scale(type="log", base=2, nice=False) if axes["logarithmic"] else alt.Scale(zero=False)
+    return alt.X("x:Q", title=title, scale=scale, axis=axis)
+
+
+def x_category(content: Content, angle: int = 0) -> alt.X:
+    """Return the factor along the figure, each level one place, whatever its distance from the next."""
+    axes = content.axes
+    return alt.X(
+        "x:O",
+        title=axes["x"] or "configuration",
+        sort=axes["levels"] or None,
+        axis=alt.Axis(labelAngle=angle, format="~g" if axes["numeric"] else ""),
+    )
+
+
+def values(rows: list[dict[str, Any]]) -> alt.Data:
+    """Put rows into a chart."""
+    return alt.Data(values=rows)
+
+
+def milliseconds(chart: alt.Chart, *names: str) -> alt.Chart:
+    """Let the chart itself turn nanoseconds into milliseconds, so that its data are those of the JSON."""
+    for name in names:
+        chart = chart.transform_calculate(
+            **{name.replace("_ns", "_ms"): f"datum.{name} === null ? null : datum.{name} / 1e6"}
+        )
+    return chart

@@ -1,0 +1,206 @@
+"""Figures of what goes on inside: stages, both views, processor time, models, comparisons."""
+
+from typing import Any
+
+import altair as alt
+
+from waylab.report import style
+from waylab.report.content import Content
+from waylab.report.figure import Figure, milliseconds, values, x_axis, x_category
+
+_STAGES = "parse route admit queue send backend reply".split()
+_ROLES = ["load", "proxy", "backends"]
+
+
+def stage_times(content: Content) -> Figure | None:
+    """Mean time in each stage of the proxy, stacked to the mean total."""
+    rows = [
+        {
+            "x": c["x"],
+            "series": c["series"],
+            "part": stage,
+            "rank": _STAGES.index(stage),
+            "mean_ns": numbers["mean_ns"]["mean"],
+        }
+        for c in content.configurations
+        for stage, numbers in c["stages"].get("all", {}).get("stages", {}).items()
+        if stage in _STAGES
+    ]
+    if not rows:
+        return None
+    chart = milliseconds(alt.Chart(values(rows)), "mean_ns")
+    layers = _stacked(content, chart, "mean_ms", _STAGES, "mean time in the proxy, ms", ".4f")
+    caption = (
+        "The stages of a request in the proxy; they add up exactly to the time between its receipt and its reply. "
+        + _bars_are(content)
+        + "queue is zero in the discipline pipelined."
+    )
+    return Figure("stage-times", "Time per stage", caption, layers)
+
+
+def both_views(content: Content) -> Figure | None:
+    """The client's and the proxy's view of the same requests."""
+    rows = [
+        {"x": c["x"], "series": c["series"], "view": view, "mean_ns": c["proxy_view"][key]["mean"]}
+        for c in content.configurations
+        for view, key in (
+            ("client", "client_mean_ns"),
+            ("proxy", "proxy_mean_ns"),
+            ("difference", "difference_mean_ns"),
+        )
+        if key in c["proxy_view"]
+    ]
+    if not rows:
+        return None
+    views = ["client", "proxy", "difference"]
+    chart = milliseconds(alt.Chart(values(rows)), "mean_ns").encode(
+        x=x_axis(content),
+        y=alt.Y("mean_ms:Q", title="mean time, ms"),
+        color=alt.Color("view:N", title=None, scale=style.colour(views), sort=views),
+        tooltip=["series:N", "x:N", "view:N", alt.Tooltip("mean_ms:Q", format=".3f")],
+    )
+    dashes = alt.StrokeDash("series:N", title=None, scale=style.dash(content.series))
+    shapes = alt.Shape("series:N", title=None, scale=style.shape(content.series))
+    layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes["numeric"] else []
+    caption = (
+        "The same requests seen from both ends (records joined on port and sequence). The difference is what the "
+        "proxy cannot see: the network, and waiting for a processor."
+    )
+    return Figure(
+        "both-views",
+        "Client's view and proxy's view",
+        caption,
+        alt.layer(*layers, chart.mark_point().encode(shape=shapes)),
+    )
+
+
+def processor(content: Content) -> Figure | None:
+    """Processor time for each request, by program."""
+    rows = [
+        {
+            "x": c["x"],
+            "series": c["series"],
+            "part": role,
+            "rank": _ROLES.index(role),
+            "mean_ns": c["cpu_per_request_ns"][role]["mean"],
+        }
+        for c in content.configurations
+        for role in _ROLES
+        if role in c["cpu_per_request_ns"]
+    ]
+    if not rows:
+        return None
+    chart = alt.Chart(values(rows)).transform_calculate(mean_us="datum.mean_ns / 1e3")
+    layers = _stacked(content, chart, "mean_us", _ROLES, "processor time for a request, µs", ".2f")
+    caption = (
+        "User and system time of each program over the measured window, by the requests of that window. "
+        + _bars_are(content)
+    )
+    return Figure("processor-time", "Processor time", caption, layers)
+
+
+def models(content: Content) -> Figure | None:
+    """Response times of the models beside the measured ones."""
+    rows: list[dict[str, Any]] = [
+        {
+            "x": c["x"],
+            "series": c["series"],
+            "model": "measured",
+            "mean_ns": c["operations"]["all"]["response_mean_ns"]["mean"],
+        }
+        for c in content.configurations
+        if "all" in c["operations"]
+    ]
+    names = ["measured"]
+    for entry in content.predictions["entries"]:
+        if entry["applies"]:
+            names += [entry["model"]] if entry["model"] not in names else []
+            rows.append(
+                {key: entry[key] for key in ("x", "series", "model")}
+                | {"mean_ns": entry["predicted"]["response_mean_ns"]}
+            )
+    if len(names) == 1:
+        return None
+    chart = milliseconds(alt.Chart(values(rows)), "mean_ns").encode(
+        x=x_axis(content),
+        y=alt.Y(
+            "mean_ms:Q",
+            title="mean response time, ms",
+            scale=alt.Scale(type="log"),
+            axis=alt.Axis(format="~g"),
+        ),
+        color=alt.Color(
+            "model:N", title=None, scale=style.colour(names), sort=names, legend=alt.Legend(columns=2)
+        ),
+        detail="series:N",
+        tooltip=["model:N", "series:N", "x:N", alt.Tooltip("mean_ms:Q", format=".4f")],
+    )
+    shapes = alt.Shape("model:N", title=None, scale=style.shape(names), sort=names)
+    dashes = alt.StrokeDash("series:N", title=None, scale=style.dash(content.series))
+    layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes["numeric"] else []
+    caption = "Logarithmic scale. Where a model is missing its assumptions fail (most often: utilisation not below 1); the table says which."
+    return Figure(
+        "models",
+        "Models beside the measurement",
+        caption,
+        alt.layer(*layers, chart.mark_point().encode(shape=shapes)),
+    )
+
+
+def comparisons(content: Content) -> Figure | None:
+    """Ratios of the comparisons with their intervals."""
+    rows = [
+        {
+            "name": f"{c['metric']}: {c['candidate']} / {c['baseline']}",
+            **{key: c["overall"][key] for key in ("ratio", "low", "high")},
+        }
+        for c in content.analysis["comparisons"]
+        if c["overall"]["ratio"] is not None
+    ]
+    if not rows:
+        return None
+    base = alt.Chart(values(rows)).encode(
+        y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)),
+        color=alt.value(style.COLOURS[0]),
+        tooltip=["name:N", *(alt.Tooltip(f"{key}:Q", format=".4f") for key in ("ratio", "low", "high"))],
+    )
+    ratio = alt.X("ratio:Q", title="ratio, candidate to baseline", scale=alt.Scale(zero=False))
+    one = (
+        alt.Chart(values([{"ratio": 1}]))
+        .mark_rule(strokeDash=[4, 4], opacity=0.6)
+        .encode(x="ratio:Q", color=alt.value(style.COLOURS[6]))
+    )
+    bars = (
+        base.transform_filter("isValid(datum.low)")
+        .mark_rule()
+        .encode(x=alt.X("low:Q", title="ratio, candidate to baseline"), x2="high:Q")
+    )
+    caption = "Paired within blocks on the log scale; bars are 95 % intervals (t) across blocks. The dashed line is no difference."
+    return Figure(
+        "comparisons",
+        "Comparisons",
+        caption,
+        alt.layer(one, bars, base.mark_point(opacity=1).encode(x=ratio)),
+    )
+
+
+def _bars_are(content: Content) -> str:
+    several = len(content.series) > 1
+    return f"Bars side by side, left to right: {'; '.join(content.series)}. " if several else ""
+
+
+def _stacked(
+    content: Content, chart: alt.Chart, field: str, parts: list[str], title: str, form: str
+) -> alt.LayerChart | alt.Chart:
+    """Stacked bars, one beside the other for the lines of the other figures."""
+    several = len(content.series) > 1
+    bars = chart.mark_bar(stroke="white", strokeWidth=0.4, strokeOpacity=0.6).encode(
+        x=x_category(content),
+        y=alt.Y(f"{field}:Q", title=title, stack=True),
+        color=alt.Color(
+            "part:N", title=None, scale=style.colour(parts), sort=parts, legend=alt.Legend(columns=4)
+        ),
+        order=alt.Order("rank:Q"),
+        tooltip=["series:N", "x:N", "part:N", alt.Tooltip(f"{field}:Q", format=form)],
+    )
+    return bars.encode(xOffset=alt.XOffset("series:N", sort=content.series)) if several else bars

@@ -1,0 +1,176 @@
+"""Figures of throughput, response time and its distribution."""
+
+from typing import Any
+
+import altair as alt
+
+from waylab.report import style
+from waylab.report.content import Content
+from waylab.report.figure import Figure, milliseconds, values, x_axis
+
+
+def throughput(content: Content) -> Figure | None:
+    """Throughput along x, one line for each combination of the other factors."""
+    rows = [_point(c, c["throughput_per_s"]) for c in content.configurations]
+    if not rows:
+        return None
+    chart = _lines(content, alt.Chart(values(rows)), "mean", "throughput, requests/s", ",.0f")
+    caption = (
+        "Mean over trials; bars are 95 % intervals (t) across trials. Click the legend to single out a line."
+    )
+    return Figure("throughput", "Throughput", caption, chart)
+
+
+def response_mean(content: Content) -> Figure | None:
+    """Mean response time along x."""
+    rows = [
+        {**_point(c, c["operations"]["all"]["response_mean_ns"], "_ns")}
+        for c in content.configurations
+        if "all" in c["operations"]
+    ]
+    if not rows:
+        return None
+    chart = milliseconds(alt.Chart(values(rows)), "mean_ns", "low_ns", "high_ns")
+    lines = _lines(content, chart, "mean_ms", "mean response time, ms", ".3f", "low_ms", "high_ms")
+    caption = "As the clients see it: from the moment a request is intended to its complete reply. Mean and 95 % interval across trials."
+    return Figure("response-mean", "Response time, mean", caption, lines)
+
+
+def response_percentiles(content: Content) -> Figure | None:
+    """Percentiles of the response time, from merged histograms."""
+    rows = [
+        {
+            "x": c["x"],
+            "series": c["series"],
+            "percentile": f"p{percent}",
+            "value_ns": c["operations"]["all"]["percentiles_ns"][percent],
+        }
+        for c in content.configurations
+        for percent in ("50", "95", "99")
+        if percent in c["operations"].get("all", {}).get("percentiles_ns", {})
+    ]
+    if not rows:
+        return None
+    chart = milliseconds(alt.Chart(values(rows)), "value_ns")
+    names = ["p50", "p95", "p99"]
+    chosen = alt.selection_point(fields=["series"], bind="legend")
+    base = chart.encode(
+        x=x_axis(content),
+        y=alt.Y(
+            "value_ms:Q", title="response time, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g")
+        ),
+        color=alt.Color("series:N", title=None, scale=style.colour(content.series)),
+        opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
+        tooltip=_tooltip(content, ("percentile:N", ""), ("value_ms:Q", ".3f")),
+    )
+    dashes = alt.StrokeDash("percentile:N", title=None, scale=style.dash(names), sort=names)
+    shapes = alt.Shape("percentile:N", title=None, scale=style.shape(names), sort=names)
+    layers = alt.layer(
+        base.mark_line().encode(strokeDash=dashes), base.mark_point().encode(shape=shapes)
+    ).add_params(chosen)
+    caption = "Percentiles of all requests of all trials together (merged histograms, never averaged). Logarithmic scale."
+    return Figure("response-percentiles", "Response time, percentiles", caption, layers)
+
+
+def distribution(content: Content) -> Figure | None:
+    """Cumulative distribution of the response time."""
+    rows = [
+        {
+            "x": str(c["levels"].get(content.axes["x"], "base")),
+            "series": c["series"],
+            "name": c["name"],
+            **point,
+        }
+        for c in content.configurations
+        for point in c["distribution"]
+    ]
+    if not rows:
+        return None
+    order = list(dict.fromkeys(row["x"] for row in sorted(rows, key=lambda row: _rank(content, row["x"]))))
+    chosen = alt.selection_point(fields=["x"], bind="legend")
+    scheme = alt.Scale(domain=order, scheme="viridis") if len(order) > 4 else style.colour(order)
+    chart = (
+        milliseconds(alt.Chart(values(rows)), "response_ns")
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=alt.X(
+                "response_ms:Q",
+                title="response time, ms",
+                scale=alt.Scale(type="log", nice=False),
+                axis=alt.Axis(format="~g"),
+            ),
+            y=alt.Y("share:Q", title="share of requests answered within", axis=alt.Axis(format=".0%")),
+            color=alt.Color("x:N", title=content.axes["x"] or "configuration", scale=scheme, sort=order),
+            detail="name:N",
+            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.1)),
+            order="share:Q",
+            tooltip=[
+                "name:N",
+                alt.Tooltip("share:Q", format=".2%"),
+                alt.Tooltip("response_ms:Q", format=".3f"),
+            ],
+        )
+    )
+    if len(content.series) > 1:
+        chart = chart.encode(
+            strokeDash=alt.StrokeDash("series:N", title=None, scale=style.dash(content.series))
+        )
+    caption = "Cumulative distribution over all requests, as far as ten requests lie above. Click the legend to single out a level."
+    return Figure("response-distribution", "Response time, distribution", caption, chart.add_params(chosen))
+
+
+def _rank(content: Content, label: str) -> float:
+    levels = [
+        str(f"{level:g}") if isinstance(level, float) else str(level) for level in content.axes["levels"]
+    ]
+    return levels.index(label) if label in levels else len(levels)
+
+
+def _point(configuration: dict[str, Any], interval: dict[str, Any], unit: str = "") -> dict[str, Any]:
+    return {
+        "x": configuration["x"],
+        "series": configuration["series"],
+        **{f"{name}{unit}": interval[name] for name in ("mean", "low", "high")},
+    }
+
+
+def _tooltip(content: Content, *fields: tuple[str, str]) -> list[alt.Tooltip]:
+    tips = [alt.Tooltip("series:N"), alt.Tooltip("x:N", title=content.axes["x"] or "configuration")]
+    return tips + [alt.Tooltip(name, format=form) if form else alt.Tooltip(name) for name, form in fields]
+
+
+def _lines(
+    content: Content,
+    chart: alt.Chart,
+    field: str,
+    title: str,
+    form: str,
+    low: str = "low",
+    high: str = "high",
+) -> alt.LayerChart:
+    """Lines with marks and interval bars; only marks and bars where x is not a quantity."""
+    chosen = alt.selection_point(fields=["series"], bind="legend")
+    names = content.series
+    base = chart.encode(
+        x=x_axis(content),
+        color=alt.Color("series:N", title=None, scale=style.colour(names)),
+        opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
+        tooltip=_tooltip(content, (f"{field}:Q", form), (f"{low}:Q", form), (f"{high}:Q", form)),
+    )
+    y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True))
+    layers = []
+    if content.axes["numeric"]:
+        layers.append(
+            base.mark_line().encode(
+                y=y, strokeDash=alt.StrokeDash("series:N", title=None, scale=style.dash(names))
+            )
+        )
+    bars = (
+        base.transform_filter(f"isValid(datum.{low})")
+        .mark_rule()
+        .encode(y=alt.Y(f"{low}:Q", title=title), y2=f"{high}:Q")
+    )
+    points = base.mark_point(opacity=1).encode(
+        y=y, shape=alt.Shape("series:N", title=None, scale=style.shape(names))
+    )
+    return alt.layer(*layers, bars, points).add_params(chosen)

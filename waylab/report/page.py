@@ -1,0 +1,104 @@
+"""The page: one HTML file that needs no network."""
+
+import json
+from html import escape
+from importlib import resources
+from typing import Any
+
+import vl_convert
+
+from waylab.report import sections, style, tables
+from waylab.report.content import Content
+from waylab.report.figure import Figure
+
+
+def page(content: Content, figures: list[Figure]) -> str:
+    """Return the whole page."""
+    spec = content.spec
+    parts = [
+        ("question", "Question", f'<p class="lead">{escape(spec["question"])}</p>'),
+        (
+            "hypothesis",
+            "Hypothesis",
+            f'<p>{escape(spec["hypothesis"])}</p><p class="soft">Would be refuted by: {escape(spec["refuted_by"])}</p>',
+        ),
+        ("set-up", "Set-up", sections.setup(content)),
+        ("results", "Results", _results(content, figures)),
+        ("checks", "Checks", _checks(content)),
+        ("answer", "Answer", sections.answer(content)),
+        ("threats", "Threats", sections.threats(content)),
+        ("environment", "Environment", sections.environment(content)),
+        ("reproduce", "How to reproduce", sections.reproduce(content)),
+    ]
+    links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in parts)
+    body = "".join(f'<section id="{name}"><h2>{title}</h2>{text}</section>' for name, title, text in parts)
+    title = escape(f"{content.run['name']} – {content.run['created_utc']} UTC")
+    verdict = (
+        f"{content.analysis['trials_used']} of {content.analysis['trials_total']} trials passed every gate"
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{_resource("page.css")}</style>
+</head>
+<body>
+<header><h1>{title}</h1><p class="soft">{escape(verdict)}</p><nav>{links}</nav></header>
+<main>{body}</main>
+<script type="application/json" id="figures">{_specifications(figures)}</script>
+<script>{_script(vl_convert.javascript_bundle())}</script>
+<script>{_script(_resource("page.js"))}</script>
+</body>
+</html>
+"""
+
+
+def _results(content: Content, figures: list[Figure]) -> str:
+    if not content.configurations:
+        return '<div class="bad"><p><b>No trial passed its gates, so there is no result.</b> The section “Checks” says why.</p></div>'
+    drawn = "".join(
+        f'<figure id="figure-{f.name}"><h3>{escape(f.title)}</h3><div class="chart" id="chart-{f.name}" role="img" aria-label="{escape(f.title)}"></div>'
+        f"<figcaption>{escape(f.caption)}</figcaption></figure>"
+        for f in figures
+    )
+    text = f'<div class="figures">{drawn}</div><h3>All configurations</h3>{tables.results_table(content)}'
+    if content.analysis["comparisons"]:
+        text += f"<h3>Comparisons</h3>{tables.comparisons_table(content)}"
+    text += f"<h3>Operations</h3>{tables.operations_table(content)}"
+    if any(c["stages"] for c in content.configurations):
+        text += f"<h3>Stages</h3>{tables.stages_table(content)}"
+    if any(c["proxy_view"] for c in content.configurations):
+        text += f"<h3>Both views</h3>{tables.views_table(content)}"
+    if content.predictions["entries"]:
+        text += f"<h3>Models</h3>{tables.models_summary_table(content)}{tables.models_table(content)}"
+    return text
+
+
+def _checks(content: Content) -> str:
+    text = tables.failed_trials(content)
+    if content.configurations:
+        text += f"<h3>Laws and conditions</h3>{tables.laws_table(content)}"
+    return text + f"<h3>Gates</h3>{tables.gates_table(content)}"
+
+
+def _specifications(figures: list[Figure]) -> str:
+    """Return the charts as JSON that may stand within a page."""
+    specifications: dict[str, Any] = {}
+    for figure in figures:
+        specification = figure.chart.properties(width="container", height=style.HEIGHT).to_dict()
+        specification["config"] = style.config("currentColor")
+        specification["autosize"] = {"type": "fit-x", "contains": "padding"}
+        # Only a name, but a page that needs no network should not mention one.
+        specification.pop("$schema", None)
+        specifications[figure.name] = specification
+    return json.dumps(specifications, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _script(text: str) -> str:
+    return text.replace("</script", "<\\/script")
+
+
+def _resource(name: str) -> str:
+    return resources.files("waylab.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,144 @@
+"""The words of the page: set-up, answer, threats, environment, how to repeat it. All facts are from the JSON."""
+
+import shlex
+from html import escape
+from typing import Any
+
+from waylab.report.content import Content
+from waylab.report.numbers import shown
+from waylab.report.table import definitions, table
+
+
+def setup(content: Content) -> str:
+    """What was measured, under which load, and in which order."""
+    spec = content.spec
+    system, load, design = spec["system"], spec["load"], spec["design"]
+    backends, proxy = system["backends"], system["proxy"]
+    factors = [
+        [escape(f["name"]), ", ".join(escape(level["label"]) for level in f["levels"])]
+        for f in spec["factors"]
+    ]
+    servers = sorted({trial["server"] for trial in content.analysis["trials"] if trial.get("server")})
+    pairs = [
+        (
+            "system",
+            "a proxy with its backends" if system["kind"] == "proxy" else "one backend alone, no proxy",
+        ),
+        (
+            "backends",
+            f"{shown(backends['count'])} x {escape(backends['server'])} ({escape(', '.join(servers) or 'none ran')}), memory {escape(backends['memory'])}, service time {escape(backends['service_time'])}, {shown(backends['workers'])} workers (embedded), {shown(backends['threads'])} threads (memcached)",
+        ),
+        (
+            "proxy",
+            f"{shown(proxy['loops'])} loops, {shown(proxy['replicas'])} replicas, stamps {escape(proxy['stamps'])}, one record in {shown(proxy['sample'])}",
+        ),
+        (
+            "load",
+            f"closed loop, {shown(load['clients'])} clients on {shown(load['threads'])} threads, SET:GET {escape(load['ratio'])}, values of {shown(load['data_size'])} B, keys {shown(load['key_minimum'])} to {shown(load['key_maximum'])}, {shown(load['multi_key_get'])} keys a GET, pipeline {shown(load['pipeline'])}, think time {escape(load['think_time'])}",
+        ),
+        (
+            "trial",
+            f"{shown(load['warm_up_s'])} s warm-up, cut off, then {shown(load['test_time_s'])} s measured; all processes fresh",
+        ),
+        (
+            "design",
+            f"{shown(design['blocks'])} blocks, {escape(design['order'])} order within blocks, seed {shown(design['seed'])}; {shown(content.analysis['trials_total'])} trials",
+        ),
+    ]
+    quick = (
+        '<p class="note">This is a quick run: one short block, to see that everything works.</p>'
+        if content.run["quick"]
+        else ""
+    )
+    varied = (
+        table(["factor", "levels"], factors, "What is varied; all levels are crossed.") if factors else ""
+    )
+    return quick + definitions(pairs) + varied
+
+
+def answer(content: Content) -> str:
+    """The hypothesis beside the facts; the verdict is the reader's."""
+    spec = content.spec
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in content.analysis["facts"])
+    return (
+        definitions(
+            [("hypothesis", escape(spec["hypothesis"])), ("would be refuted by", escape(spec["refuted_by"]))]
+        )
+        + f"<p>What was measured:</p><ul>{items}</ul>"
+        + '<p class="soft">These are facts, not a verdict: whether they refute the hypothesis is judged by the sentence above.</p>'
+    )
+
+
+def threats(content: Content) -> str:
+    """What may make the numbers wrong, or true only here."""
+    spec = content.spec
+    gates = spec["gates"]
+    known = [
+        f"Everything ran on one host with {shown(content.environment['cores_usable'])} cores and over the loopback: load, proxy and backends compete for the processor, and there is no network to speak of. Only ratios carry over to other machines.",
+        "The load is a closed loop: when the system is slow, less is asked of it. Response times are those of this population, not of independent arrivals.",
+        f"The interval of a mean rests on {shown(spec['design']['blocks'])} blocks; requests within a trial are correlated and are not counted as evidence.",
+        "The warm-up has a fixed length; no test for a steady state was made.",
+        "Stage times come from a sample of the requests; what happens before the proxy's read returns belongs to no stage and shows only in the difference of both views.",
+    ]
+    if gates["loosened"]:
+        limits = ", ".join(f"{escape(name)} = {shown(gates[name])}" for name in gates["loosened"])
+        known.append(f"Gates looser than the default: {limits}. Reason given: {escape(gates['reason'])}")
+    if not content.analysis["complete"]:
+        known.append("The run is not finished: some trials of the plan have not been run.")
+    if content.environment.get("virtual_machine"):
+        known.append("The machine is virtual: what its neighbours do is seen only as steal time.")
+    known += [escape(threat) for threat in spec["report"]["threats"]]
+    return "<ul>" + "".join(f"<li>{text}</li>" for text in known) + "</ul>"
+
+
+def environment(content: Content) -> str:
+    """Machine and programs."""
+    e = content.environment
+    pairs = [
+        (
+            "processor",
+            f"{escape(e['processor'])}, {shown(e['cores'])} cores, {shown(e['cores_usable'])} usable",
+        ),
+        ("memory", shown(e["memory_bytes"], lambda size: f"{size / 2**30:.1f} GiB")),
+        ("system", escape(f"{e['system']}, kernel {e['kernel']}")),
+        ("governor, clock", escape(f"{e['governor'] or 'unknown'}, {e['clock_source'] or 'unknown'}")),
+        (
+            "load average before",
+            ", ".join(shown(value, lambda number: f"{number:.2f}") for value in e["load_average"]),
+        ),
+    ]
+    for name, program in e["programs"].items():
+        if program:
+            pairs.append(
+                (name, f"{escape(str(program['version']))}, SHA-256 <code>{escape(program['sha256'])}</code>")
+            )
+    if e["source"]:
+        changed = ", with changes that are not committed" if e["source"]["changed"] else ""
+        pairs.append(("commit", f"<code>{escape(e['source']['commit'])}</code>{changed}"))
+    packages = ", ".join(f"{name} {version}" for name, version in e["packages"].items())
+    pairs.append(("lab", escape(f"waylab {e['waylab']}, Python {e['python']}; {packages}")))
+    pairs.append(
+        (
+            "run",
+            f"{escape(content.run['name'])}, begun {escape(content.run['created_utc'])} UTC, specification seed {shown(content.spec['design']['seed'])}",
+        )
+    )
+    return definitions(pairs)
+
+
+def reproduce(content: Content) -> str:
+    """The commands, from the whole run down to the processes of one trial."""
+    lines = "\n".join(content.run["reproduce"])
+    text = f"<p>The specification as it was run is in <code>spec.toml</code> of the run folder, seeds are in <code>run.json</code>.</p><pre>{escape(lines)}</pre>"
+    for trial in content.analysis["trials"]:
+        result = content.trial_file(trial["id"])
+        if result:
+            text += f"<details open><summary>The processes of one trial, {escape(trial['id'])}</summary><pre>{escape(_commands(result))}</pre></details>"
+            break
+    return text
+
+
+def _commands(result: dict[str, Any]) -> str:
+    return "\n\n".join(
+        f"# {process['name']}\n{shlex.join(process['command'])}" for process in result["processes"]
+    )

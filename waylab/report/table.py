@@ -1,0 +1,25 @@
+"""HTML tables, wide ones scroll inside their own frame."""
+
+from html import escape
+
+
+def table(headings: list[str], rows: list[list[str]], caption: str = "", classes: str = "") -> str:
+    """Build a table from cells that are HTML already; the headings are plain text."""
+    if not rows:
+        return '<p class="none">Nothing to show.</p>'
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
+    body = "".join(
+        "<tr>" + f'<th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>"
+        for row in rows
+    )
+    words = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f'<div class="frame"><table class="{classes}">{words}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def definitions(pairs: list[tuple[str, str]]) -> str:
+    """Build a list of terms; the values are HTML already."""
+    return (
+        '<dl class="facts">'
+        + "".join(f"<dt>{escape(term)}</dt><dd>{text}</dd>" for term, text in pairs)
+        + "</dl>"
+    )

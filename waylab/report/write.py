@@ -1,0 +1,57 @@
+"""Writes the report of a run: `report.html`, and every figure as SVG and PNG."""
+
+import shutil
+from pathlib import Path
+
+import vl_convert
+
+from waylab import folder
+from waylab.report import figures_inside, figures_results, style
+from waylab.report.content import Content, read_content
+from waylab.report.figure import Figure
+from waylab.report.page import page
+
+_DRAWERS = (
+    figures_results.throughput,
+    figures_results.response_mean,
+    figures_results.response_percentiles,
+    figures_results.distribution,
+    figures_inside.stage_times,
+    figures_inside.both_views,
+    figures_inside.processor,
+    figures_inside.models,
+    figures_inside.comparisons,
+)
+_PNG_SCALE = 2.0
+
+
+def write_report(directory: Path) -> Path:
+    """Write the page and the figures; return the path of the page."""
+    content = read_content(directory)
+    figures = draw(content)
+    target = directory / folder.FIGURES
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    for figure in figures:
+        _save(figure, target)
+    path = directory / folder.REPORT
+    temporary = path.with_suffix(".partial")
+    temporary.write_text(page(content, figures), encoding="utf-8")
+    temporary.replace(path)
+    return path
+
+
+def draw(content: Content) -> list[Figure]:
+    """Draw the figures for which there are data."""
+    drawn = (drawer(content) for drawer in _DRAWERS)
+    return [figure for figure in drawn if figure is not None]
+
+
+def _save(figure: Figure, target: Path) -> None:
+    specification = figure.chart.properties(
+        width=style.WIDTH, height=style.HEIGHT, title=figure.title
+    ).to_dict()
+    specification["config"] = style.config("#222222")
+    svg = vl_convert.vegalite_to_svg(specification)
+    (target / f"{figure.name}.svg").write_text(svg, encoding="utf-8")
+    (target / f"{figure.name}.png").write_bytes(vl_convert.svg_to_png(svg, scale=_PNG_SCALE))
