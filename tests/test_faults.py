@@ -1,0 +1,108 @@
+"""Servers that are killed or frozen under load: every request is answered in time, no value is wrong, and the server is used again."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+WAYSTAGE = Path(os.environ.get("WAYSTAGE_BIN", ROOT / "target/release/waystage"))
+TIMEOUT_S = 0.3
+# A timeout, the turn of a loop on a busy machine, and the client's own delay.
+PATIENCE_S = TIMEOUT_S + 1.0
+
+
+def free_ports(count):
+    """Ports that were free a moment ago."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+class Servers:
+    """Three servers as processes of their own: memcached where there is one, otherwise the embedded cache."""
+
+    def __init__(self):
+        self.ports = free_ports(3)
+        self.processes = [self.spawn(port) for port in self.ports]
+
+    @staticmethod
+    def spawn(port):
+        if shutil.which("memcached"):
+            command = ["memcached", "-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", str(port)]
+        else:
+            assert "WAYSTAGE_REQUIRE_PEERS" not in os.environ, "memcached is required here"
+            command = [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{port}"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                return process
+            except OSError:
+                time.sleep(0.02)
+        raise AssertionError(f"no server on port {port}")
+
+    def end(self):
+        for process in self.processes:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def servers():
+    three = Servers()
+    yield three
+    three.end()
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_servers_killed_and_frozen_under_load(servers, replicas, tmp_path):
+    command = [str(WAYSTAGE), "proxy", "--listen", "127.0.0.1:0", "--replicas", str(replicas)]
+    command += [word for port in servers.ports for word in ("--server", f"127.0.0.1:{port}")]
+    command += ["--backend-timeout", f"{int(TIMEOUT_S * 1000)}ms", "--records", str(tmp_path), "--sample", "1"]
+    proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        address = re.search(r"ready on (\S+)", proxy.stdout.readline()).group(1)
+        summary = tmp_path / "load.json"
+        command = [str(WAYSTAGE), "load", "--server", address, "--clients", "32", "--ratio", "1:4", "--quiet"]
+        command += ["--test-time", "7s", "--warm-up", "0s", "--json-out-file", str(summary)]
+        load = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        time.sleep(1.0)
+        servers.processes[0].kill()
+        servers.processes[0].wait()
+        time.sleep(1.0)
+        servers.processes[0] = Servers.spawn(servers.ports[0])
+        time.sleep(1.0)
+        servers.processes[1].send_signal(signal.SIGSTOP)
+        time.sleep(1.0)
+        servers.processes[1].send_signal(signal.SIGCONT)
+        assert load.wait(timeout=60) == 0
+        proxy.send_signal(signal.SIGTERM)
+        assert proxy.wait(timeout=20) == 0, "no job was lost"
+    finally:
+        proxy.kill()
+        proxy.stdout.close()
+        proxy.wait()
+
+    result = json.loads(summary.read_text())
+    assert result["totals"]["requests_sent"] == result["totals"]["requests_answered"] > 1000
+    wrong = {name: result["verification"][name] for name in ("wrong", "torn", "stale", "unexpected_reply")}
+    assert set(wrong.values()) == {0}, wrong
+    assert result["errors"], "a killed and a frozen server must have been noticed"
+    assert all(line.startswith("SERVER_ERROR backend 127.0.0.1:") for line in result["errors"]), result["errors"]
+    assert max(second["max_ns"] for second in result["seconds"]) < PATIENCE_S * 1e9
+    # Both servers are back for two seconds before the end: nothing fails any more.
+    assert sum(second["errors"] for second in result["seconds"][-2:]) == 0, result["seconds"][-3:]
+    (records,) = tmp_path.glob("proxy-*.way")
+    assert subprocess.run([WAYSTAGE, "records", "dump", records, "--limit", "1"], capture_output=True, check=False).returncode == 0
