@@ -115,7 +115,7 @@ impl EventLoop {
             }
             Token(token) => {
                 if let Some(session) = self.sessions.get_mut(token - SESSIONS_FROM) {
-                    session.connection.is_ready(event.readable, event.writable, event.closing);
+                    session.connection.on_ready(event.readable, event.writable, event.closing);
                     self.activate(token - SESSIONS_FROM);
                 }
             }

@@ -114,7 +114,7 @@ impl Session {
     /// Reads what has already arrived, and no more after that.
     pub(crate) fn stop(&mut self, desk: &mut Desk) -> io::Result<()> {
         if !self.is_ended && !self.is_paused() {
-            self.connection.is_ready(true, false, false);
+            self.connection.on_ready(true, false, false);
             self.read(desk)?;
         }
         self.is_ended = true;

@@ -130,9 +130,9 @@ impl<'a> EventLoop<'a> {
         for event in ready {
             let number = event.token.0;
             match &mut self.clients[number].link {
-                Link::Up(connection) => connection.is_ready(event.readable, event.writable, event.closing),
+                Link::Up(connection) => connection.on_ready(event.readable, event.writable, event.closing),
                 Link::Connecting(connection, _) => {
-                    connection.is_ready(event.readable, event.writable, event.closing);
+                    connection.on_ready(event.readable, event.writable, event.closing);
                     if connection.connect_error().is_some() {
                         self.lose(number, Lost::Closed);
                     } else if event.writable && connection.peer_address().is_some() {

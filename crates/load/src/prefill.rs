@@ -68,7 +68,7 @@ pub(crate) fn prefill(
         poller.wait(Some(WAIT), &mut ready).map_err(LoadError::Poller)?;
         for event in &ready {
             let line = &mut prefill.lines[event.token.0];
-            line.connection.is_ready(event.readable, event.writable, event.closing);
+            line.connection.on_ready(event.readable, event.writable, event.closing);
         }
         prefill.receive_all().and_then(|()| prefill.pump_all()).map_err(failed)?;
         let now = clock.now();

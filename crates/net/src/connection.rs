@@ -66,7 +66,7 @@ impl Connection {
     }
 
     /// Takes note of readiness.
-    pub fn is_ready(&mut self, readable: bool, writable: bool, closing: bool) {
+    pub fn on_ready(&mut self, readable: bool, writable: bool, closing: bool) {
         self.readable |= readable || closing;
         self.closing |= closing;
         if writable {
@@ -124,6 +124,21 @@ impl Connection {
         }
         self.blocked = true;
         Ok(Flushed::Blocked)
+    }
+
+    /// Sends no more after what is written, so that the peer sees the end; it can still be read from.
+    pub fn end_writing(&self) {
+        // A connection that is broken already needs no end.
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    }
+
+    /// Reads and drops what has come, up to a budget; none when the peer has closed or the connection is broken.
+    pub fn drop_input(&mut self, buffers: &mut Buffers, budget_bytes: usize) -> Option<usize> {
+        let filled = self.fill(buffers, budget_bytes);
+        let dropped = self.inbox.filled().len();
+        self.inbox.consume(dropped);
+        self.inbox.release(buffers);
+        matches!(filled, Ok(Filled::Drained | Filled::More)).then_some(dropped)
     }
 
     /// The error of a failed attempt to connect, if there is one; to be asked when first writable.

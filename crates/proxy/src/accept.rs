@@ -1,6 +1,7 @@
 //! Station 1. Accepts connections, gives each a number and hands it to a loop in turn.
 //! A thread of its own: it is not on the path of a request, and when descriptors run out it may pause without harm.
 
+use crate::counters::AcceptCounters;
 use crate::event_loop::Message;
 
 use net::{Connection, Listener, Mailbox, Poller, Post, Ready, Token};
@@ -24,6 +25,7 @@ pub(crate) struct Acceptor {
     pub(crate) loops: Vec<Post<Message>>,
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) clients_max: usize,
+    pub(crate) counters: Arc<AcceptCounters>,
 }
 
 impl Acceptor {
@@ -51,13 +53,18 @@ impl Acceptor {
                     if self.clients_open.load(Ordering::Relaxed) < self.clients_max {
                         self.hand_over(Connection::new(stream), *number);
                         *number = number.wrapping_add(1);
+                    } else {
+                        self.counters.refused.add(1);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // A client that has given up already is its own affair.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(_) => return Some(PAUSE),
+                Err(_) => {
+                    self.counters.pauses.add(1);
+                    return Some(PAUSE);
+                }
             }
         }
     }
@@ -67,6 +74,7 @@ impl Acceptor {
         self.clients_open.fetch_add(1, Ordering::Relaxed);
         if post.send(Message::Client { connection: Box::new(connection), number }).is_err() {
             self.clients_open.fetch_sub(1, Ordering::Relaxed);
+            self.counters.refused.add(1);
         }
     }
 }

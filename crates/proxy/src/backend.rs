@@ -33,6 +33,8 @@ pub(crate) struct BackendLimits {
     pub(crate) timeout: Duration,
     pub(crate) window: usize,
     pub(crate) buffer_bytes: u64,
+    /// The largest reply to one request; its rest is read and dropped, and the answer is an error.
+    pub(crate) reply_bytes: usize,
     pub(crate) wire: Limits,
 }
 
@@ -42,7 +44,8 @@ struct Pending {
     /// None for the probe.
     leg: Option<LegRef>,
     expect: Expect,
-    /// Offset in the stream of requests at which this one ends.
+    /// Offsets in the stream of requests between which this one stands.
+    begin: u64,
     end: u64,
     deadline: Nanos,
 }
@@ -66,9 +69,11 @@ pub(crate) struct Backend {
     pending: VecDeque<Pending>,
     /// How many at the end of `pending` the kernel has not taken whole.
     unsent: usize,
-    /// Bytes of the head's reply that have been parsed.
-    scanned: usize,
-    head_hits: u16,
+    /// The head's reply has become too large: the rest of it is dropped.
+    is_dropping: bool,
+    /// Whether this connection has answered a request, and not only the probe.
+    has_answered: bool,
+    opened: Nanos,
     /// Requests begun on this connection.
     sequence: u32,
     port: u16,
@@ -94,8 +99,9 @@ impl Backend {
             connection: None,
             pending: VecDeque::new(),
             unsent: 0,
-            scanned: 0,
-            head_hits: 0,
+            is_dropping: false,
+            has_answered: false,
+            opened: Nanos::UNSET,
             sequence: 0,
             port: 0,
             failures: 0,
@@ -109,10 +115,11 @@ impl Backend {
             poller.add(&mut connection, Token(self.index as usize))?;
             Ok(connection)
         });
-        (self.sequence, self.port, self.scanned, self.head_hits) = (0, 0, 0, 0);
+        (self.sequence, self.is_dropping, self.has_answered, self.opened) = (0, false, false, now);
         self.state = State::Opening { is_patient };
         match connection {
             Ok(connection) => {
+                self.port = connection.local_address().map_or(0, |address| address.port());
                 self.connection = Some(connection);
                 self.push(None, Expect::Probe, now, |out| out.extend_from_slice(b"version\r\n"));
             }
@@ -125,11 +132,16 @@ impl Backend {
         let waiting_bytes = self.connection.as_ref().map_or(0, |connection| connection.outbox.waiting_bytes());
         match self.state {
             State::Closed { .. } | State::Opening { is_patient: false } => Err(Outcome::BackendDown),
-            _ if self.pending.len() >= self.limits.window || waiting_bytes >= self.limits.buffer_bytes => {
+            _ if self.waiting() >= self.limits.window || waiting_bytes >= self.limits.buffer_bytes => {
                 Err(Outcome::Overloaded)
             }
             _ => Ok(()),
         }
+    }
+
+    /// Requests that wait for an answer, the probe not counted.
+    fn waiting(&self) -> usize {
+        self.pending.len() - usize::from(!self.pending.is_empty() && self.state != State::Open)
     }
 
     /// Takes a request for one leg of a job, or refuses it at once.
@@ -147,7 +159,7 @@ impl Backend {
             finished.leg_failed(leg, &self.name, outcome, now);
             return;
         }
-        let queue_length = self.pending.len() as u32;
+        let queue_length = self.waiting() as u32;
         let (sequence, port) = (self.sequence, self.port);
         let bytes = self.push(Some(leg), expect, now, encode);
         let slot = finished.jobs.get(leg.job).leg(leg.leg);
@@ -164,7 +176,7 @@ impl Backend {
         let before = connection.outbox.queued_total();
         connection.outbox.append(encode);
         let end = connection.outbox.queued_total();
-        self.pending.push_back(Pending { leg, expect, end, deadline: now + self.limits.timeout });
+        self.pending.push_back(Pending { leg, expect, begin: before, end, deadline: now + self.limits.timeout });
         self.unsent += 1;
         self.sequence = self.sequence.wrapping_add(1);
         end - before
@@ -198,26 +210,16 @@ impl Backend {
         }
     }
 
-    /// Reads and matches replies.
-    pub(crate) fn is_ready(
-        &mut self,
-        ready: net::Ready,
-        buffers: &mut Buffers,
-        finished: &mut Finished<'_>,
-        clock: &Clock,
-    ) {
+    /// Takes note of readiness; the reading is done in the loop's turn.
+    pub(crate) fn on_ready(&mut self, ready: net::Ready, finished: &mut Finished<'_>, now: Nanos) {
         let Some(connection) = &mut self.connection else { return };
-        connection.is_ready(ready.readable, ready.writable, ready.closing);
-        if self.port == 0 && ready.writable {
-            if connection.connect_error().is_some() {
-                return self.fail(Outcome::BackendDown, finished, clock.now());
-            }
-            self.port = connection.local_address().map_or(0, |address| address.port());
+        connection.on_ready(ready.readable, ready.writable, ready.closing);
+        if self.state != State::Open && ready.writable && connection.connect_error().is_some() {
+            self.fail(Outcome::BackendDown, finished, now);
         }
-        self.receive(buffers, finished, clock);
     }
 
-    /// Whether the last read left something for the next turn.
+    /// Whether there may be something to read.
     pub(crate) fn is_readable(&self) -> bool {
         self.connection.as_ref().is_some_and(Connection::is_readable)
     }
@@ -231,47 +233,48 @@ impl Backend {
             return self.fail(Outcome::BackendLost, finished, now);
         }
         match filled {
-            Ok(Filled::Closed) | Err(_) if self.is_idle() => self.state = State::Closed { retry_at: Nanos::UNSET },
+            Ok(Filled::Closed) | Err(_) if self.may_reopen_at_once(now) => {
+                self.state = State::Closed { retry_at: Nanos::UNSET };
+            }
             Ok(Filled::Closed) | Err(_) => self.fail(Outcome::BackendLost, finished, now),
             Ok(_) => {
                 if let Some(connection) = &mut self.connection {
                     connection.inbox.release(buffers);
+                    connection.outbox.release();
                 }
             }
         }
     }
 
-    /// Takes whole replies off the inbox and gives each to the job whose turn it is. An error: the stream is out of step.
+    /// Takes replies off the inbox and gives each to the job whose turn it is. An error: the stream is out of step.
     fn match_replies(&mut self, finished: &mut Finished<'_>, now: Nanos) -> Result<(), OutOfStep> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
+        let written = connection.outbox.written_total();
         // The inbox is taken out of the connection so that its bytes can be lent while the rest of the backend changes.
         let mut inbox = std::mem::take(&mut connection.inbox);
         let mut used = 0;
         let outcome = loop {
             let unread = &inbox.filled()[used..];
-            if self.scanned == unread.len() {
+            if unread.is_empty() {
                 break Ok(());
             }
-            let Some(head) = self.pending.front() else { break Err(OutOfStep) };
-            let (reply, consumed) = match parse_reply(&unread[self.scanned..], &self.limits.wire) {
+            // Nobody waits, or not one byte of the next request has left: whatever this is, it is no reply.
+            let Some(head) = self.pending.front().filter(|head| head.begin < written) else { break Err(OutOfStep) };
+            let (reply, consumed) = match parse_reply(unread, &self.limits.wire) {
                 ParsedReply::Incomplete => break Ok(()),
                 ParsedReply::Broken(_) => break Err(OutOfStep),
                 ParsedReply::Reply { reply, consumed } => (reply, consumed),
             };
+            used += consumed;
             match judge(head.expect, &reply) {
-                Verdict::More => {
-                    self.head_hits = self.head_hits.saturating_add(1);
-                    self.scanned += consumed;
-                }
-                Verdict::OutOfStep => break Err(OutOfStep),
-                Verdict::Done { outcome, is_last } => {
-                    let length = self.scanned + consumed;
-                    self.answer(&unread[..length], self.scanned, outcome, finished, now);
-                    used += length;
-                    if is_last {
+                Verdict::More => self.bring(&unread[..consumed], finished, now),
+                Verdict::Done { outcome, closes } => {
+                    self.answer(&unread[..consumed], outcome, finished, now);
+                    if closes {
                         break Err(OutOfStep);
                     }
                 }
+                Verdict::OutOfStep => break Err(OutOfStep),
             }
         };
         inbox.consume(used);
@@ -281,44 +284,67 @@ impl Backend {
         outcome
     }
 
-    /// Gives the head its reply.
-    fn answer(&mut self, reply: &[u8], last_unit_at: usize, outcome: Outcome, finished: &mut Finished<'_>, now: Nanos) {
-        let hits = std::mem::take(&mut self.head_hits);
-        self.scanned = 0;
+    /// Adds a value to the head's reply, unless that has become too large; a reply that makes progress is not late.
+    fn bring(&mut self, value: &[u8], finished: &mut Finished<'_>, now: Nanos) {
+        let Some(head) = self.pending.front_mut() else { return };
+        head.deadline = now + self.limits.timeout;
+        let Some(LegRef { job, leg }) = head.leg else { return };
+        let job = finished.jobs.get(job);
+        if !self.is_dropping && job.leg_brought(leg, value) > self.limits.reply_bytes {
+            job.leg_forgets(leg);
+            self.is_dropping = true;
+        }
+    }
+
+    /// Completes the head's reply with its last line.
+    fn answer(&mut self, last_line: &[u8], outcome: Outcome, finished: &mut Finished<'_>, now: Nanos) {
         // A backend may refuse a value before it has read all of it.
         let is_unsent = self.unsent == self.pending.len();
         let Some(head) = self.pending.pop_front() else { return };
         if is_unsent {
             self.unsent -= 1;
         }
-        match head.leg {
-            Some(leg) => {
-                if is_unsent {
-                    finished.jobs.get(leg.job).leg_sent(leg.leg, now);
-                }
-                finished.leg_answered(leg, reply, last_unit_at, outcome, hits, now);
-            }
-            None => {
-                self.state = State::Open;
-                self.failures = 0;
-                self.counters.backends[self.index as usize].connects.add(1);
-            }
+        let Some(leg) = head.leg else {
+            self.state = State::Open;
+            self.failures = 0;
+            return self.counters.backends[self.index as usize].connects.add(1);
+        };
+        self.has_answered = true;
+        if is_unsent {
+            finished.jobs.get(leg.job).leg_sent(leg.leg, now);
+        }
+        if std::mem::take(&mut self.is_dropping) {
+            self.counters.backends[self.index as usize].overloaded.add(1);
+            finished.leg_failed(leg, &self.name, Outcome::Overloaded, now);
+        } else {
+            finished.leg_answered(leg, last_line, outcome, now);
         }
     }
 
-    /// Whether nothing would be lost if the connection closed now.
-    fn is_idle(&self) -> bool {
-        self.state == State::Open && self.pending.is_empty() && self.scanned == 0
+    /// Whether the server has merely closed a connection that was of use and has nothing waiting. One that closes
+    /// every connection as soon as it is open must not be called again and again without a pause.
+    fn may_reopen_at_once(&self, now: Nanos) -> bool {
+        let was_of_use = self.has_answered || now >= self.opened + BACKOFF_MAX;
+        self.state == State::Open && self.pending.is_empty() && was_of_use
     }
 
     /// Closes the connection and fails everything that waits on it, so that a late reply is never taken for another's.
     fn fail(&mut self, cause: Outcome, finished: &mut Finished<'_>, now: Nanos) {
-        self.connection = None;
         let counters = &self.counters.backends[self.index as usize];
         match cause {
             Outcome::Timeout => counters.timeouts.add(1),
             _ => counters.lost.add(1),
         }
+        self.close(cause, finished, now);
+        self.state = State::Closed { retry_at: now + self.backoff(now) };
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Ends the connection, and with it everything that waits on it.
+    pub(crate) fn close(&mut self, cause: Outcome, finished: &mut Finished<'_>, now: Nanos) {
+        self.connection = None;
+        self.unsent = 0;
+        self.is_dropping = false;
         for pending in self.pending.drain(..) {
             let outcome = match cause {
                 Outcome::Timeout if pending.deadline > now => Outcome::BackendLost,
@@ -328,14 +354,6 @@ impl Backend {
                 finished.leg_failed(leg, &self.name, outcome, now);
             }
         }
-        self.unsent = 0;
-        self.state = State::Closed { retry_at: now + self.backoff(now) };
-        self.failures = self.failures.saturating_add(1);
-    }
-
-    /// Ends the connection for good.
-    pub(crate) fn close(&mut self, finished: &mut Finished<'_>, now: Nanos) {
-        self.fail(Outcome::BackendLost, finished, now);
     }
 
     /// Doubles with each failure in a row; the jitter keeps loops and proxies from coming back in step.
@@ -372,7 +390,7 @@ impl Backend {
     pub(crate) fn publish(&self) {
         let counters = &self.counters.backends[self.index as usize];
         counters.is_up.set(u64::from(self.admits() != Err(Outcome::BackendDown)));
-        counters.in_flight.set(self.pending.len() as u64);
+        counters.in_flight.set(self.waiting() as u64);
     }
 }
 

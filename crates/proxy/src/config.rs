@@ -65,8 +65,10 @@ pub struct Config {
     pub client_buffer_bytes: u64,
     /// Bytes that may wait for one backend before requests are refused.
     pub backend_buffer_bytes: u64,
-    /// The largest value that is passed on.
+    /// The largest value that is passed on to a backend.
     pub value_bytes: usize,
+    /// The largest reply of a backend that is passed on to a client.
+    pub reply_bytes: usize,
     /// Clients at one time.
     pub clients_max: usize,
 }
@@ -114,6 +116,7 @@ impl Config {
             client_buffer_bytes: 1 << 20,
             backend_buffer_bytes: 64 << 20,
             value_bytes: 8 << 20,
+            reply_bytes: 64 << 20,
             clients_max: 16 * 1024,
         }
     }
@@ -156,6 +159,7 @@ impl Config {
             ("--client-buffer", self.client_buffer_bytes == 0),
             ("--backend-buffer", self.backend_buffer_bytes == 0),
             ("--value-max", self.value_bytes == 0),
+            ("--reply-max", self.reply_bytes == 0),
             ("--clients-max", self.clients_max == 0),
         ];
         limits.into_iter().find(|(_, is_zero)| *is_zero).map_or(Ok(()), |(name, _)| Err(ConfigError::Zero(name)))

@@ -23,10 +23,19 @@ pub(crate) struct LoopCounters {
     pub(crate) clients_open: Counter,
     /// Times that a client was not read from because too much was in flight or unread.
     pub(crate) clients_paused: Counter,
-    /// Multi-gets answered although a part had failed.
-    pub(crate) parts_missed: Counter,
+    /// Multi-gets of which a part had failed.
+    pub(crate) parts_failed: Counter,
     pub(crate) records_dropped: Counter,
     pub(crate) backends: Vec<BackendCounters>,
+}
+
+/// The counters of the accepting thread.
+#[derive(Debug, Default)]
+pub(crate) struct AcceptCounters {
+    /// Clients closed at once because there were too many, or no loop could take them.
+    pub(crate) refused: Counter,
+    /// Pauses because the kernel had no descriptor left.
+    pub(crate) pauses: Counter,
 }
 
 /// The counters of one loop's connection to one backend.
@@ -74,7 +83,7 @@ impl LoopCounters {
             clients_accepted: Counter::default(),
             clients_open: Counter::default(),
             clients_paused: Counter::default(),
-            parts_missed: Counter::default(),
+            parts_failed: Counter::default(),
             records_dropped: Counter::default(),
             backends: (0..backends).map(|_| BackendCounters::default()).collect(),
         }

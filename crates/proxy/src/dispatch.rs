@@ -100,11 +100,11 @@ impl Dispatch {
             Request::Get { .. } => backend.enqueue(leg, Expect::Values, finished, now, |out| request.encode(out)),
             _ if leg.leg > 0 && changes_unlike_copies(request.verb()) => {
                 let delete = Request::Delete { key: request.key().unwrap_or_default(), noreply: false };
-                backend.enqueue(leg, Expect::Line, finished, now, |out| delete.encode(out));
+                backend.enqueue(leg, Expect::Line(Verb::Delete), finished, now, |out| delete.encode(out));
             }
             _ => {
                 let loud = request.without_noreply();
-                backend.enqueue(leg, Expect::Line, finished, now, |out| loud.encode(out));
+                backend.enqueue(leg, Expect::Line(request.verb()), finished, now, |out| loud.encode(out));
             }
         }
     }

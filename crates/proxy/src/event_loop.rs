@@ -8,10 +8,12 @@
 use crate::core::Core;
 use crate::finished::Finished;
 use crate::histograms::StageHistograms;
-use crate::session::{Gone, Session};
+use crate::session::{Gone, Progress, Session};
 use clock::Nanos;
 use net::{Buffers, Connection, Mailbox, Poller, Ready, Token};
+use records::Outcome;
 use slab::Slab;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +26,8 @@ pub(crate) const MAILBOX: Token = Token(999);
 const FIRST_SESSION: usize = 1000;
 /// Rounds of writing in one turn, so that readiness is looked at even when clients pipeline without end.
 const ROUNDS_PER_TURN: usize = 4;
+/// How long a client that has got its last reply may take to close its side.
+const LEAVE_WAIT: Duration = Duration::from_secs(1);
 /// How long a record may wait for its batch to fill when nothing happens.
 const ROWS_WAIT: Duration = Duration::from_millis(100);
 
@@ -50,6 +54,8 @@ pub(crate) struct EventLoop {
     touched: Vec<usize>,
     /// Sessions that may have more to read.
     again: Vec<usize>,
+    /// Sessions that have nothing left to say and wait for the client to close: until when, slot and number.
+    leaving: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
     drain_until: Option<Nanos>,
 }
@@ -69,6 +75,7 @@ impl EventLoop {
             sessions: Slab::new(),
             touched: Vec::new(),
             again: Vec::new(),
+            leaving: VecDeque::new(),
             clients_open,
             drain_until: None,
         }
@@ -97,16 +104,18 @@ impl EventLoop {
 
     fn turn(&mut self, ready: &[Ready]) {
         for event in ready.iter().filter(|event| event.token < MAILBOX) {
-            self.backend_is_ready(*event);
+            self.note_backend(*event);
         }
         self.tick();
-        for slot in std::mem::take(&mut self.again) {
+        let mut again = std::mem::take(&mut self.again);
+        for slot in again.drain(..) {
             self.receive(slot);
         }
+        self.again = give_back(again, &mut self.again);
         for event in ready.iter().filter(|event| event.token >= MAILBOX) {
             match event.token {
                 MAILBOX => self.read_mail(),
-                Token(token) => self.session_is_ready(token - FIRST_SESSION, *event),
+                Token(token) => self.note_session(token - FIRST_SESSION, *event),
             }
         }
         for _ in 0..ROUNDS_PER_TURN {
@@ -130,6 +139,7 @@ impl EventLoop {
             return Some(Duration::ZERO);
         }
         let mut next = self.drain_until.unwrap_or(Nanos::NEVER);
+        next = next.min(self.leaving.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         for backend in &self.core.dispatch.backends {
             next = next.min(backend.deadline());
         }
@@ -140,13 +150,13 @@ impl EventLoop {
         (next != Nanos::NEVER).then(|| next.after(self.core.clock.now()))
     }
 
-    fn backend_is_ready(&mut self, event: Ready) {
-        let Core { dispatch, jobs, finished, clock, .. } = &mut self.core;
+    fn note_backend(&mut self, event: Ready) {
+        let Core { dispatch, jobs, finished, turn, .. } = &mut self.core;
         let mut finished = Finished { jobs, list: finished };
-        dispatch.backends[event.token.0].is_ready(event, &mut self.buffers, &mut finished, clock);
+        dispatch.backends[event.token.0].on_ready(event, &mut finished, *turn);
     }
 
-    /// Reads on where a budget ended, and does what is due.
+    /// Reads from backends that may have something, and does what is due.
     fn tick(&mut self) {
         let Core { dispatch, jobs, finished, clock, turn, .. } = &mut self.core;
         let mut finished = Finished { jobs, list: finished };
@@ -156,6 +166,16 @@ impl EventLoop {
             }
             if backend.deadline() <= *turn {
                 backend.tick(&self.poller, &mut finished, *turn);
+            }
+        }
+        while let Some(&(until, slot, number)) = self.leaving.front() {
+            if until > *turn {
+                break;
+            }
+            self.leaving.pop_front();
+            if self.sessions.get(slot).is_some_and(|session| session.number() == number) {
+                self.sessions.remove(slot);
+                self.clients_open.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }
@@ -200,7 +220,7 @@ impl EventLoop {
         for slot in slots {
             self.receive(slot);
             if let Some(session) = self.sessions.get_mut(slot) {
-                session.end_soon();
+                session.stop_reading(&mut self.core);
                 self.touched.push(slot);
             }
         }
@@ -210,9 +230,9 @@ impl EventLoop {
         self.drain_until.is_some_and(|until| self.sessions.is_empty() || self.core.turn >= until)
     }
 
-    fn session_is_ready(&mut self, slot: usize, event: Ready) {
+    fn note_session(&mut self, slot: usize, event: Ready) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
-        session.connection().is_ready(event.readable, event.writable, event.closing);
+        session.connection().on_ready(event.readable, event.writable, event.closing);
         if event.writable {
             self.touched.push(slot);
         }
@@ -223,15 +243,9 @@ impl EventLoop {
 
     fn receive(&mut self, slot: usize) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
-        let outcome = session.receive(&mut self.buffers, &mut self.core);
-        self.settle(slot, outcome);
-    }
-
-    /// Goes on with a session that has just read.
-    fn settle(&mut self, slot: usize, outcome: Result<bool, Gone>) {
-        match outcome {
-            Ok(true) => self.again.push(slot),
-            Ok(false) => {}
+        match session.receive(&mut self.buffers, &mut self.core) {
+            Ok(Progress::More) => self.again.push(slot),
+            Ok(_) => {}
             Err(Gone) => return self.remove(slot),
         }
         self.touched.push(slot);
@@ -239,7 +253,8 @@ impl EventLoop {
 
     /// Joins the replies of answered jobs and notes whose turn it may be.
     fn complete_jobs(&mut self) {
-        for id in std::mem::take(&mut self.core.finished) {
+        let mut finished = std::mem::take(&mut self.core.finished);
+        for id in finished.drain(..) {
             let session = self.core.complete(id);
             let slot = session.slot as usize;
             if self.sessions.get(slot).is_some_and(|candidate| candidate.number() == session.connection) {
@@ -249,24 +264,49 @@ impl EventLoop {
                 self.core.journal.end_undelivered(&mut self.core.jobs, id, now);
             }
         }
+        self.core.finished = give_back(finished, &mut self.core.finished);
     }
 
-    /// Writes replies, ends sessions that are over, goes on with those that had to wait.
+    /// Writes replies, goes on with sessions that had to wait, ends those that are over.
     fn reply(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         touched.dedup();
-        for slot in touched {
+        for slot in touched.drain(..) {
             let Some(session) = self.sessions.get_mut(slot) else { continue };
-            if session.reply(&mut self.core).is_err() || session.is_over() {
-                self.remove(slot);
-                continue;
+            let progress = match session.reply(&mut self.core) {
+                Ok(()) => session.resume(&mut self.buffers, &mut self.core),
+                Err(Gone) => Err(Gone),
+            };
+            match progress {
+                Ok(Progress::Nothing) => {}
+                Ok(Progress::Taken) => self.touched.push(slot),
+                Ok(Progress::More) => {
+                    self.touched.push(slot);
+                    self.again.push(slot);
+                }
+                Err(Gone) => {
+                    self.remove(slot);
+                    continue;
+                }
             }
-            let taken = session.taken();
-            let outcome = session.resume(&mut self.buffers, &mut self.core);
-            if session.taken() != taken || !matches!(outcome, Ok(false)) {
-                self.settle(slot, outcome);
+            if session.is_over() {
+                self.leave(slot);
             }
+        }
+        self.touched = give_back(touched, &mut self.touched);
+    }
+
+    /// Says goodbye to a client that has got everything. Its connection stays a little while if it may still be sending:
+    /// to close on bytes that nobody reads would reset it, and take away replies that it has not read yet.
+    fn leave(&mut self, slot: usize) {
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        if session.has_peer_closed() {
+            return self.remove(slot);
+        }
+        if session.start_leaving() {
+            self.leaving.push_back((self.core.turn + LEAVE_WAIT, slot, session.number()));
+            self.receive(slot);
         }
     }
 
@@ -291,10 +331,19 @@ impl EventLoop {
         let Core { dispatch, jobs, finished, clock, .. } = &mut self.core;
         let mut finished = Finished { jobs, list: finished };
         for backend in &mut dispatch.backends {
-            backend.close(&mut finished, clock.now());
+            backend.close(Outcome::BackendLost, &mut finished, clock.now());
         }
         self.complete_jobs();
         self.publish();
         self.core.jobs.live() as u64
     }
+}
+
+/// A list that has been worked off, with its memory, and with what was added to its successor meanwhile.
+fn give_back<T>(mut emptied: Vec<T>, filled: &mut Vec<T>) -> Vec<T> {
+    if filled.is_empty() {
+        return emptied;
+    }
+    emptied.append(filled);
+    emptied
 }

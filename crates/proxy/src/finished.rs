@@ -13,17 +13,9 @@ pub(crate) struct Finished<'l> {
 }
 
 impl Finished<'_> {
-    /// Gives a leg its reply. The reply's last line or value begins at `last_unit_at`.
-    pub(crate) fn leg_answered(
-        &mut self,
-        leg: LegRef,
-        reply: &[u8],
-        last_unit_at: usize,
-        outcome: Outcome,
-        hits: u16,
-        now: Nanos,
-    ) {
-        if self.jobs.get(leg.job).leg_answered(leg.leg, reply, last_unit_at, outcome, hits, now) {
+    /// Completes the reply of a leg with its last line.
+    pub(crate) fn leg_answered(&mut self, leg: LegRef, last_line: &[u8], outcome: Outcome, now: Nanos) {
+        if self.jobs.get(leg.job).leg_answered(leg.leg, last_line, outcome, now) {
             self.list.push(leg.job);
         }
     }
@@ -33,10 +25,10 @@ impl Finished<'_> {
         let what = match outcome {
             Outcome::Timeout => "timed out",
             Outcome::BackendDown => "is down",
-            Outcome::Overloaded => "has too many requests waiting",
+            Outcome::Overloaded => "has too much waiting",
             _ => "lost the connection",
         };
         let line = format!("SERVER_ERROR backend {backend} {what}\r\n");
-        self.leg_answered(leg, line.as_bytes(), 0, outcome, 0, now);
+        self.leg_answered(leg, line.as_bytes(), outcome, now);
     }
 }

@@ -8,7 +8,7 @@ use wire::Verb;
 /// Number of a job in its loop's table.
 pub(crate) type JobId = u32;
 
-/// A reply slot or key list larger than this is freed with its job instead of being kept for the next.
+/// A buffer larger than this is freed when its job ends, instead of being kept for the next.
 const KEPT_BYTES: usize = 16 * 1024;
 
 /// Which client waits: the slot of its session, and the connection's number, since slots are used again.
@@ -46,6 +46,7 @@ pub(crate) struct Leg {
     pub(crate) queue_length: u32,
     pub(crate) request_bytes: u32,
     pub(crate) hits: u16,
+    pub(crate) reply_bytes: usize,
     pub(crate) outcome: Outcome,
     pub(crate) sent: Nanos,
     pub(crate) answered: Nanos,
@@ -139,29 +140,39 @@ impl Job {
         self.stamp(Stage::Sent, now);
     }
 
-    /// Puts down the reply of a leg, whose last line or value begins at `last_unit_at`; true when no leg is missing any more.
-    pub(crate) fn leg_answered(
-        &mut self,
-        leg: u8,
-        reply: &[u8],
-        last_unit_at: usize,
-        outcome: Outcome,
-        hits: u16,
-        now: Nanos,
-    ) -> bool {
+    /// Adds a whole value to the reply of a leg, of which more is to come; returns the bytes of the reply so far.
+    pub(crate) fn leg_brought(&mut self, leg: u8, value: &[u8]) -> usize {
+        let slot = &mut self.legs[..self.legs_used][leg as usize];
+        slot.hits = slot.hits.saturating_add(1);
+        slot.reply_bytes += value.len();
+        let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
+        reply.extend_from_slice(value);
+        slot.reply_bytes
+    }
+
+    /// Forgets what a leg has brought: it has become too much, or its answer is an error.
+    pub(crate) fn leg_forgets(&mut self, leg: u8) {
+        let slot = &mut self.legs[..self.legs_used][leg as usize];
+        slot.hits = 0;
+        let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
+        *reply = Vec::new();
+    }
+
+    /// Completes the reply of a leg with its last line; true when no leg is missing any more.
+    pub(crate) fn leg_answered(&mut self, leg: u8, last_line: &[u8], outcome: Outcome, now: Nanos) -> bool {
         if outcome != Outcome::Answered && self.first_error.is_none() {
             self.first_error = Some(leg);
+        }
+        if outcome != Outcome::Answered && self.join == Join::KeyOrder {
+            // An error in place of END spoils its whole part: the values before it are not joined.
+            self.leg_forgets(leg);
         }
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         slot.answered = now;
         slot.outcome = outcome;
-        slot.hits = hits;
-        match self.join {
-            Join::Forward => self.reply.extend_from_slice(reply),
-            // An error in place of END spoils its whole part: the values before it are not joined.
-            Join::KeyOrder if outcome != Outcome::Answered => slot.reply.extend_from_slice(&reply[last_unit_at..]),
-            Join::All | Join::KeyOrder => slot.reply.extend_from_slice(reply),
-        }
+        slot.reply_bytes += last_line.len();
+        let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
+        reply.extend_from_slice(last_line);
         self.stamp(Stage::Answered, now);
         self.unanswered -= 1;
         self.unanswered == 0
@@ -183,17 +194,17 @@ impl Job {
         self.unanswered > 0
     }
 
-    /// Makes a used job new, keeping its buffers unless they have become large.
-    fn renew(&mut self) {
-        assert!(!self.is_live, "a job that has not ended cannot begin again");
+    /// Empties an ended job, keeping its buffers for the next one unless they have become large.
+    fn clear(&mut self) {
         let keep = |mut buffer: Vec<u8>| {
             buffer.clear();
             if buffer.capacity() > KEPT_BYTES { Vec::new() } else { buffer }
         };
         let mut wanted = std::mem::take(&mut self.wanted);
         wanted.clear();
+        wanted.shrink_to(KEPT_BYTES / size_of::<WantedKey>());
         let mut legs = std::mem::take(&mut self.legs);
-        for leg in &mut legs {
+        for leg in &mut legs[..self.legs_used] {
             leg.reply = keep(std::mem::take(&mut leg.reply));
         }
         *self = Job {
@@ -202,7 +213,6 @@ impl Job {
             scratch: keep(std::mem::take(&mut self.scratch)),
             wanted,
             legs,
-            is_live: true,
             ..Job::default()
         };
     }
@@ -215,7 +225,9 @@ impl Jobs {
             self.table.push(Job::default());
             (self.table.len() - 1) as JobId
         });
-        self.table[id as usize].renew();
+        let job = &mut self.table[id as usize];
+        assert!(!job.is_live, "a job that has not ended cannot begin again");
+        job.is_live = true;
         id
     }
 
@@ -227,7 +239,7 @@ impl Jobs {
         let job = &mut self.table[id as usize];
         assert!(job.is_live, "a job ends exactly once");
         assert!(!job.is_waiting(), "a job does not end before its legs");
-        job.is_live = false;
+        job.clear();
         self.free.push(id);
     }
 
@@ -255,7 +267,7 @@ mod tests {
         let job = jobs.get(id);
         job.reply.extend_from_slice(b"old");
         let leg = job.add_leg(3);
-        assert!(job.leg_answered(leg, b"END\r\n", 0, Outcome::Timeout, 0, Nanos(1)));
+        assert!(job.leg_answered(leg, b"END\r\n", Outcome::Timeout, Nanos(1)));
         jobs.end(id);
         assert_eq!(jobs.live(), 0);
         assert_eq!(jobs.begin(), id);
@@ -284,8 +296,8 @@ mod tests {
         let legs = [job.add_leg(0), job.add_leg(1)];
         job.leg_sent(legs[1], Nanos(9));
         job.leg_sent(legs[0], Nanos(5));
-        assert!(!job.leg_answered(legs[1], b"STORED\r\n", 0, Outcome::Answered, 0, Nanos(20)));
-        assert!(job.leg_answered(legs[0], b"STORED\r\n", 0, Outcome::Answered, 0, Nanos(30)));
+        assert!(!job.leg_answered(legs[1], b"STORED\r\n", Outcome::Answered, Nanos(20)));
+        assert!(job.leg_answered(legs[0], b"STORED\r\n", Outcome::Answered, Nanos(30)));
         assert_eq!(job.clock.at(Stage::Sent), Nanos(9));
         assert_eq!(job.clock.at(Stage::Answered), Nanos(30));
     }

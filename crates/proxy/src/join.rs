@@ -82,7 +82,7 @@ mod tests {
             job.add_leg(index as u16);
         }
         for (index, (reply, outcome)) in legs.iter().enumerate() {
-            job.leg_answered(index as u8, reply, 0, *outcome, 0, Nanos(1));
+            job.leg_answered(index as u8, reply, *outcome, Nanos(1));
         }
         join(job, PartFailure::Miss, &Limits::default());
         (job.reply.clone(), job.outcome)
@@ -132,7 +132,7 @@ mod tests {
             } else {
                 (std::mem::take(&mut replies[leg as usize]) + "END\r\n", Outcome::Answered)
             };
-            job.leg_answered(leg, line.as_bytes(), 0, outcome, 0, Nanos(1));
+            job.leg_answered(leg, line.as_bytes(), outcome, Nanos(1));
         }
         join(job, failure, &Limits::default());
         (String::from_utf8(job.reply.clone()).unwrap(), job.hits)

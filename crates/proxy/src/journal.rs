@@ -58,7 +58,7 @@ impl Journal {
             counters.keys_read.add(job.keys.into());
             counters.hits.add(job.hits.into());
             let is_part_failure = job.legs().len() > 1 && job.first_error.is_some();
-            counters.parts_missed.add(u64::from(is_part_failure));
+            counters.parts_failed.add(u64::from(is_part_failure));
         }
     }
 
@@ -127,7 +127,7 @@ fn leg_row(job: &Job, parent: &Row, leg: &Leg, index: u8) -> (Row, [u64; clock::
     stamps[Stage::Answered as usize] = leg.answered.0.max(sent);
     let row = Row {
         request_bytes: leg.request_bytes,
-        reply_bytes: leg.reply.len() as u32,
+        reply_bytes: leg.reply_bytes as u32,
         backend_sequence: leg.backend_sequence,
         queue_length: leg.queue_length,
         backend_port: leg.backend_port,

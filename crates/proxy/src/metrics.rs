@@ -1,6 +1,6 @@
 //! Prometheus metrics: where the time went per stage, and everything that is counted.
 
-use crate::counters::{BackendCounters, Counter, LoopCounters};
+use crate::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters};
 use crate::histograms::StageHistograms;
 use hdrhistogram::Histogram;
 use prometheus_client::collector::Collector;
@@ -21,22 +21,11 @@ const BOUNDS_US: [u64; 21] = [
 
 /// Everything that one answer shows.
 #[derive(Debug)]
-struct Snapshot {
-    loops: Vec<Arc<LoopCounters>>,
-    servers: Vec<String>,
-    histograms: StageHistograms,
-}
-
-/// The text that Prometheus reads.
-pub(crate) fn render(loops: &[Arc<LoopCounters>], servers: &[String], histograms: StageHistograms) -> String {
-    let snapshot = Snapshot { loops: loops.to_vec(), servers: servers.to_vec(), histograms };
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(snapshot));
-    let mut text = String::new();
-    match encode(&mut text, &registry) {
-        Ok(()) => text,
-        Err(fmt::Error) => String::new(),
-    }
+pub(crate) struct Snapshot {
+    pub(crate) loops: Vec<Arc<LoopCounters>>,
+    pub(crate) accept: Arc<AcceptCounters>,
+    pub(crate) servers: Vec<String>,
+    pub(crate) histograms: StageHistograms,
 }
 
 impl Collector for Snapshot {
@@ -55,12 +44,20 @@ impl Collector for Snapshot {
             ("waystage_replied_bytes", "Bytes of replies", |loops| &loops.replied_bytes),
             ("waystage_clients_accepted", "Client connections so far", |loops| &loops.clients_accepted),
             ("waystage_clients_paused", "Times a client was not read from", |loops| &loops.clients_paused),
-            ("waystage_parts_missed", "Multi-gets with a failed part", |loops| &loops.parts_missed),
+            ("waystage_parts_failed", "Multi-gets with a failed part", |loops| &loops.parts_failed),
             ("waystage_records_dropped", "Records dropped by a full hand-off", |loops| &loops.records_dropped),
         ];
         for (name, help, field) in totals {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             counter(self.sum(field), metric)?;
+        }
+        let accept = [
+            ("waystage_clients_refused", "Clients closed at once for want of room", &self.accept.refused),
+            ("waystage_accept_pauses", "Pauses for want of descriptors", &self.accept.pauses),
+        ];
+        for (name, help, field) in accept {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            counter(field.get(), metric)?;
         }
         let open = encoder.encode_descriptor("waystage_clients", "Clients connected", None, MetricType::Gauge)?;
         gauge(self.sum(|loops| &loops.clients_open), open)?;
@@ -69,6 +66,17 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
+    /// The text that Prometheus reads.
+    pub(crate) fn render(self) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self));
+        let mut text = String::new();
+        match encode(&mut text, &registry) {
+            Ok(()) => text,
+            Err(fmt::Error) => String::new(),
+        }
+    }
+
     fn sum(&self, field: impl Fn(&LoopCounters) -> &Counter) -> u64 {
         self.loops.iter().map(|counters| field(counters).get()).sum()
     }
@@ -172,7 +180,8 @@ mod tests {
         histograms.settle();
         let counters = Arc::new(LoopCounters::new(1));
         counters.requests[Verb::Get as usize].add(7);
-        let text = render(&[counters.clone(), counters], &["a:1".into()], histograms);
+        let (loops, servers) = (vec![counters.clone(), counters], vec!["a:1".into()]);
+        let text = Snapshot { loops, accept: Arc::default(), servers, histograms }.render();
         assert!(text.contains("waystage_requests_total{operation=\"get\"} 14"), "{text}");
         assert!(
             text.contains("waystage_stage_seconds_bucket{le=\"0.0002\",operation=\"get\",stage=\"total\"} 1"),

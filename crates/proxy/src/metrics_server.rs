@@ -1,9 +1,9 @@
 //! Serves the metrics over HTTP in a thread of its own, and asks the loops for their histograms when somebody asks it.
 
-use crate::counters::LoopCounters;
+use crate::counters::{AcceptCounters, LoopCounters};
 use crate::event_loop::Message;
 use crate::histograms::StageHistograms;
-use crate::metrics::render;
+use crate::metrics::Snapshot;
 use net::Post;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,8 +23,9 @@ pub(crate) struct MetricsServer {
 
 /// Where the numbers come from.
 pub(crate) struct Sources {
-    pub(crate) loops: Vec<Post<Message>>,
-    pub(crate) counters: Vec<Arc<LoopCounters>>,
+    pub(crate) posts: Vec<Post<Message>>,
+    pub(crate) loops: Vec<Arc<LoopCounters>>,
+    pub(crate) accept: Arc<AcceptCounters>,
     pub(crate) servers: Vec<String>,
 }
 
@@ -58,7 +59,7 @@ fn serve(server: &Server, sources: &Sources) {
     for request in server.incoming_requests() {
         let is_metrics = request.method() == &Method::Get && request.url() == "/metrics";
         let response = if is_metrics {
-            let text = render(&sources.counters, &sources.servers, histograms(&sources.loops));
+            let text = snapshot(sources).render();
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             let header = Header::from_bytes("Content-Type", kind);
             header.into_iter().fold(Response::from_string(text), Response::with_header)
@@ -67,6 +68,16 @@ fn serve(server: &Server, sources: &Sources) {
         };
         // The reader may have gone away.
         let _ = request.respond(response);
+    }
+}
+
+/// Everything as it is now.
+fn snapshot(sources: &Sources) -> Snapshot {
+    Snapshot {
+        loops: sources.loops.clone(),
+        accept: sources.accept.clone(),
+        servers: sources.servers.clone(),
+        histograms: histograms(&sources.posts),
     }
 }
 

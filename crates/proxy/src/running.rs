@@ -4,7 +4,7 @@ use crate::accept::{Acceptor, STOP};
 use crate::backend::{Backend, BackendLimits};
 use crate::config::{Config, ConfigError};
 use crate::core::{Core, Settings};
-use crate::counters::LoopCounters;
+use crate::counters::{AcceptCounters, LoopCounters};
 use crate::dispatch::Dispatch;
 use crate::event_loop::{EventLoop, MAILBOX, Message};
 use crate::job::Jobs;
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
+use wire::Limits;
 
 /// Beyond the backends' timeout, clients get so long to take their last replies.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
@@ -98,11 +99,13 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
         loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
         posts.push(post);
     }
-    let metrics = start_metrics(&config, &posts, &counters)?;
+    let accept_counters = Arc::new(AcceptCounters::default());
+    let metrics = start_metrics(&config, &posts, &counters, &accept_counters)?;
     let poller = Poller::new()?;
     let (stop_accepting, stop) = mailbox(&poller, STOP)?;
     let (loops_posts, clients_max) = (posts.clone(), config.clients_max);
-    let acceptor = Acceptor { listener, poller, stop, loops: loops_posts, clients_open, clients_max };
+    let acceptor =
+        Acceptor { listener, poller, stop, loops: loops_posts, clients_open, clients_max, counters: accept_counters };
     let acceptor = Builder::new().name("accept".into()).spawn(move || acceptor.run())?;
     let metrics_address = metrics.as_ref().and_then(MetricsServer::address);
     Ok(Running {
@@ -136,7 +139,9 @@ fn build(
         timeout: config.backend_timeout,
         window: config.backend_window,
         buffer_bytes: config.backend_buffer_bytes,
-        wire: settings.wire.clone(),
+        reply_bytes: config.reply_bytes,
+        // A value that other ways than this proxy have stored may be larger than what it would pass on.
+        wire: Limits { value_bytes: config.reply_bytes, ..settings.wire.clone() },
     };
     let own = &counters[index];
     let backend = |(number, address): (usize, &SocketAddr)| {
@@ -168,9 +173,15 @@ fn start_metrics(
     config: &Config,
     posts: &[Post<Message>],
     counters: &[Arc<LoopCounters>],
+    accept_counters: &Arc<AcceptCounters>,
 ) -> Result<Option<MetricsServer>, ProxyError> {
     let Some(address) = &config.metrics else { return Ok(None) };
-    let sources = Sources { loops: posts.to_vec(), counters: counters.to_vec(), servers: config.servers.clone() };
+    let sources = Sources {
+        posts: posts.to_vec(),
+        loops: counters.to_vec(),
+        accept: accept_counters.clone(),
+        servers: config.servers.clone(),
+    };
     MetricsServer::start(address, sources).map(Some).map_err(ProxyError::Metrics)
 }
 
@@ -182,15 +193,19 @@ impl Running {
     pub fn stop(self) -> Result<Totals, ProxyError> {
         // An acceptor that cannot be told has ended already.
         let _ = self.stop_accepting.send(());
-        joined(self.acceptor)?;
+        let accepted = joined(self.acceptor);
         let until = self.clock.now() + self.config.backend_timeout + DRAIN_GRACE;
-        for post in &self.posts {
-            let _ = post.send(Message::Drain { until });
+        for (post, event_loop) in self.posts.iter().zip(&self.loops) {
+            // A mailbox that is full empties, unless its loop is gone.
+            while post.send(Message::Drain { until }).is_err() && !event_loop.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         let mut lost = 0;
         for event_loop in self.loops {
             lost += joined(event_loop)?;
         }
+        accepted?;
         if let Some(metrics) = self.metrics {
             metrics.stop();
         }

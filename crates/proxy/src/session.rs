@@ -14,6 +14,10 @@ use wire::{ParsedRequest, Request, RequestError, Verb, parse_request};
 const READ_BUDGET_BYTES: usize = 256 * 1024;
 /// A reply at least so large is moved to the connection, not copied.
 const MOVED_BYTES: usize = 16 * 1024;
+/// Bytes that a client may still send when it has got its last reply, before its connection is broken off.
+const DROPPED_BYTES_MAX: usize = 4 << 20;
+/// What a client's replies are expected to take before any is known.
+const FIRST_REPLY_BYTES: usize = 4096;
 
 /// One client.
 #[derive(Debug)]
@@ -34,8 +38,25 @@ pub(crate) struct Session {
     /// No more requests are taken: quit, half-closed, refused or draining.
     is_ending: bool,
     is_paused: bool,
-    /// The client sends no more; what it has sent is still to be answered.
-    is_half_closed: bool,
+    /// Nothing more is read, since the client has closed its side or the proxy is draining; what has been read is answered.
+    is_read_out: bool,
+    has_peer_closed: bool,
+    /// Everything is delivered; input is dropped until the client closes.
+    is_leaving: bool,
+    droppable_bytes: usize,
+    /// What a reply is expected to take, learnt from the last ones.
+    reply_bytes: usize,
+}
+
+/// What a session has got done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// No request was taken.
+    Nothing,
+    /// Requests were taken.
+    Taken,
+    /// There may be more to read in the next turn.
+    More,
 }
 
 /// The client is gone: nothing can be delivered any more.
@@ -58,7 +79,11 @@ impl Session {
             received: Nanos::UNSET,
             is_ending: false,
             is_paused: false,
-            is_half_closed: false,
+            is_read_out: false,
+            has_peer_closed: false,
+            is_leaving: false,
+            droppable_bytes: DROPPED_BYTES_MAX,
+            reply_bytes: FIRST_REPLY_BYTES,
         }
     }
 
@@ -71,40 +96,51 @@ impl Session {
         &mut self.connection
     }
 
-    /// Reads what has come and takes the requests in it. True: there may be more to read in the next turn.
-    pub(crate) fn receive(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<bool, Gone> {
-        if self.is_ending {
-            return Ok(false);
+    /// Reads what has come and takes the requests in it.
+    pub(crate) fn receive(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<Progress, Gone> {
+        if self.is_leaving {
+            let dropped = self.connection.drop_input(buffers, READ_BUDGET_BYTES).ok_or(Gone)?;
+            self.droppable_bytes = self.droppable_bytes.checked_sub(dropped).ok_or(Gone)?;
+            return Ok(if self.connection.is_readable() { Progress::More } else { Progress::Nothing });
+        }
+        if self.is_ending || self.is_read_out {
+            return Ok(Progress::Nothing);
         }
         if !self.has_room(core) {
             self.pause(core);
-            return Ok(false);
+            return Ok(Progress::Nothing);
         }
-        let filled = self.connection.fill(buffers, READ_BUDGET_BYTES).map_err(|_| Gone)?;
+        let filled = self.connection.fill(buffers, READ_BUDGET_BYTES);
         self.received = core.clock.now();
-        self.is_half_closed |= filled == Filled::Closed;
+        self.has_peer_closed |= matches!(filled, Ok(Filled::Closed));
+        self.is_read_out |= self.has_peer_closed;
+        // What came before a broken connection was sent in earnest: writes in it are done, though nobody hears of it.
         self.take_requests(core);
         self.connection.inbox.release(buffers);
-        Ok(filled == Filled::More)
+        self.connection.outbox.release();
+        match filled {
+            Ok(Filled::More) => Ok(Progress::More),
+            Ok(_) => Ok(Progress::Taken),
+            Err(_) => Err(Gone),
+        }
     }
 
     /// Goes on with a client that was not read from, once there is room again.
-    pub(crate) fn resume(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<bool, Gone> {
+    pub(crate) fn resume(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<Progress, Gone> {
         if !self.is_paused || !self.has_room(core) {
-            return Ok(false);
+            return Ok(Progress::Nothing);
         }
         self.take_requests(core);
-        if self.is_paused { Ok(false) } else { self.receive(buffers, core) }
+        if self.is_paused || !self.connection.is_readable() {
+            return Ok(Progress::Taken);
+        }
+        self.receive(buffers, core)
     }
 
-    /// How many requests have been taken; wraps.
-    pub(crate) fn taken(&self) -> u32 {
-        self.next_sequence
-    }
-
-    /// Takes no more requests; those taken are still answered.
-    pub(crate) fn end_soon(&mut self) {
-        self.is_ending = true;
+    /// Reads no more; the requests that have been read are still answered.
+    pub(crate) fn stop_reading(&mut self, core: &mut Core) {
+        self.is_read_out = true;
+        self.take_requests(core);
     }
 
     /// Whether everything that was promised has been delivered.
@@ -112,8 +148,22 @@ impl Session {
         self.is_ending && self.order.is_empty() && self.unflushed.is_empty() && self.connection.outbox.is_empty()
     }
 
+    /// Whether the client sends no more.
+    pub(crate) fn has_peer_closed(&self) -> bool {
+        self.has_peer_closed
+    }
+
+    /// Tells the client that nothing more comes; true the first time.
+    pub(crate) fn start_leaving(&mut self) -> bool {
+        self.connection.end_writing();
+        !std::mem::replace(&mut self.is_leaving, true)
+    }
+
+    /// Whether the replies to one more request may be held: those under way are counted with what they are expected to take.
     fn has_room(&self, core: &Core) -> bool {
+        let expected = (self.order.len() * self.reply_bytes) as u64;
         self.order.len() + self.unflushed.len() < core.settings.client_window
+            && (self.order.is_empty() || expected < core.settings.client_buffer_bytes)
             && self.connection.outbox.waiting_bytes() < core.settings.client_buffer_bytes
     }
 
@@ -150,7 +200,7 @@ impl Session {
         self.connection.inbox = inbox;
         self.is_paused = false;
         if self.is_ending || self.has_room(core) {
-            self.is_ending |= self.is_half_closed;
+            self.is_ending |= self.is_read_out;
         } else {
             self.pause(core);
         }
@@ -220,7 +270,10 @@ impl Session {
             }
             self.order.pop_front();
             if !job.is_quiet {
-                job.reply_bytes = job.reply.len() as u32;
+                let reply_bytes = job.reply.len();
+                job.reply_bytes = reply_bytes as u32;
+                // Rises at once, falls slowly: a large value is rarely alone.
+                self.reply_bytes = reply_bytes.max(self.reply_bytes - self.reply_bytes / 16);
                 core.journal.counters.replied_bytes.add(job.reply.len() as u64);
                 if job.reply.len() >= MOVED_BYTES {
                     self.connection.outbox.append_owned(std::mem::take(&mut job.reply));

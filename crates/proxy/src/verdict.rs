@@ -1,13 +1,13 @@
 //! What a line or value from a backend means for the request that waits for it.
 
 use records::Outcome;
-use wire::Reply;
+use wire::{Reply, Verb};
 
 /// What kind of reply a request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// One line.
-    Line,
+    /// One line, of those that answer this command.
+    Line(Verb),
     /// Values, then END.
     Values,
     /// The `version` that a connection begins with.
@@ -18,29 +18,42 @@ pub(crate) enum Expect {
 pub(crate) enum Verdict {
     /// A value; more is to come.
     More,
-    /// The reply is complete. When it `is_last`, what follows on this connection cannot be trusted.
-    Done { outcome: Outcome, is_last: bool },
+    /// The reply is complete. When it `closes`, what follows on this connection cannot be trusted.
+    Done { outcome: Outcome, closes: bool },
     /// No reply to such a request.
     OutOfStep,
 }
 
 /// Reads one line or value as the answer, or part of the answer, to the request at the head.
 pub(crate) fn judge(expect: Expect, reply: &Reply<'_>) -> Verdict {
-    let answered = Verdict::Done { outcome: Outcome::Answered, is_last: false };
+    let done = |outcome, closes| Verdict::Done { outcome, closes };
     match (expect, reply) {
-        (Expect::Probe, Reply::Version(_)) => answered,
+        (Expect::Probe, Reply::Version(_)) => done(Outcome::Answered, false),
         (Expect::Probe, _) => Verdict::OutOfStep,
-        (_, Reply::ServerError(_)) => Verdict::Done { outcome: Outcome::ServerError, is_last: false },
+        (_, Reply::ServerError(_)) => done(Outcome::ServerError, false),
         // The proxy sends only what it has checked: a backend that does not understand it is reading something else.
-        (_, Reply::Error) => Verdict::Done { outcome: Outcome::ClientError, is_last: true },
-        (_, Reply::ClientError(line)) => Verdict::Done {
-            outcome: Outcome::ClientError,
-            is_last: line.starts_with(b"bad ") || line.starts_with(b"line "),
-        },
+        (_, Reply::Error) => done(Outcome::ClientError, true),
+        (_, Reply::ClientError(line)) => {
+            done(Outcome::ClientError, line.starts_with(b"bad ") || line.starts_with(b"line "))
+        }
         (Expect::Values, Reply::Value(_)) => Verdict::More,
-        (Expect::Values, Reply::End) => answered,
-        (Expect::Values, _) | (Expect::Line, Reply::Value(_) | Reply::End | Reply::Stat { .. }) => Verdict::OutOfStep,
-        (Expect::Line, _) => answered,
+        (Expect::Values, Reply::End) => done(Outcome::Answered, false),
+        (Expect::Line(verb), reply) if answers(verb, reply) => done(Outcome::Answered, false),
+        _ => Verdict::OutOfStep,
+    }
+}
+
+/// Whether a command can be answered like this.
+fn answers(verb: Verb, reply: &Reply<'_>) -> bool {
+    match verb {
+        Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas => {
+            matches!(reply, Reply::Stored | Reply::NotStored | Reply::Exists | Reply::NotFound)
+        }
+        Verb::Delete => matches!(reply, Reply::Deleted | Reply::NotFound),
+        Verb::Incr | Verb::Decr => matches!(reply, Reply::Number(_) | Reply::NotFound),
+        Verb::Touch => matches!(reply, Reply::Touched | Reply::NotFound),
+        Verb::FlushAll => matches!(reply, Reply::Ok),
+        _ => false,
     }
 }
 
@@ -50,14 +63,17 @@ mod tests {
 
     #[test]
     fn only_what_can_answer_a_request_does() {
-        let ends = |expect, reply| matches!(judge(expect, &reply), Verdict::Done { is_last: false, .. });
+        let ends = |expect, reply| matches!(judge(expect, &reply), Verdict::Done { closes: false, .. });
         let breaks = |expect, reply| matches!(judge(expect, &reply), Verdict::OutOfStep);
-        assert!(ends(Expect::Line, Reply::Stored) && breaks(Expect::Values, Reply::Stored));
-        assert!(ends(Expect::Values, Reply::End) && breaks(Expect::Line, Reply::End));
-        assert!(ends(Expect::Line, Reply::ServerError(b"out of memory")));
-        assert!(ends(Expect::Line, Reply::ClientError(b"cannot increment or decrement non-numeric value")));
+        let set = Expect::Line(Verb::Set);
+        assert!(ends(set, Reply::Stored) && breaks(Expect::Values, Reply::Stored));
+        assert!(ends(Expect::Values, Reply::End) && breaks(set, Reply::End));
+        assert!(ends(Expect::Line(Verb::Touch), Reply::Touched) && breaks(set, Reply::Touched));
+        assert!(ends(set, Reply::ServerError(b"out of memory")));
+        let not_a_number = b"cannot increment or decrement non-numeric value";
+        assert!(ends(Expect::Line(Verb::Incr), Reply::ClientError(not_a_number)));
         assert!(ends(Expect::Probe, Reply::Version(b"1.6.0")) && breaks(Expect::Probe, Reply::Error));
-        let is_last = |reply| matches!(judge(Expect::Line, &reply), Verdict::Done { is_last: true, .. });
-        assert!(is_last(Reply::Error) && is_last(Reply::ClientError(b"bad data chunk")));
+        let closes = |reply| matches!(judge(set, &reply), Verdict::Done { closes: true, .. });
+        assert!(closes(Reply::Error) && closes(Reply::ClientError(b"bad data chunk")));
     }
 }

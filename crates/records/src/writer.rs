@@ -35,6 +35,7 @@ pub struct RowSender {
     row_bytes: usize,
     batch: Batch,
     sender: SyncSender<Batch>,
+    dropped_here: u64,
     dropped: Arc<AtomicU64>,
 }
 
@@ -55,13 +56,18 @@ struct Batch {
 }
 
 impl Writer {
-    /// Creates `directory/<program>-<pid>.way`, and the directory when it is missing.
+    /// Creates `directory/<program>-<pid>.way`, and the directory when it is missing. An earlier process may have had
+    /// the same number, as in containers: then the start time is added, and its file stays.
     ///
     /// # Errors
     /// When the directory or the file cannot be created; the message names the path.
     pub fn create(directory: &Path, program: Program, sample: u32, clock: &Clock) -> io::Result<Writer> {
         let header = Header::new(program, sample, clock.now(), unix_now());
-        let path = directory.join(format!("{}-{}.way", program.name(), std::process::id()));
+        let stem = format!("{}-{}", program.name(), std::process::id());
+        let mut path = directory.join(format!("{stem}.way"));
+        if path.exists() {
+            path = directory.join(format!("{stem}-{}.way", header.started_unix_ns));
+        }
         fs::create_dir_all(directory).map_err(|error| named(directory, &error))?;
         Writer::begin(path, &header)
     }
@@ -92,6 +98,7 @@ impl Writer {
             row_bytes: self.row_bytes,
             batch: Batch::default(),
             sender: self.sender.clone(),
+            dropped_here: 0,
             dropped: self.dropped.clone(),
         }
     }
@@ -146,13 +153,14 @@ impl RowSender {
         let batch = std::mem::take(&mut self.batch);
         let rows = batch.rows;
         if self.sender.try_send(batch).is_err() {
+            self.dropped_here += rows;
             self.dropped.fetch_add(rows, Ordering::Relaxed);
         }
     }
 
-    /// Rows dropped so far by all senders of the file.
+    /// Rows dropped so far by this sender.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.dropped_here
     }
 }
 

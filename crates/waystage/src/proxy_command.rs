@@ -5,6 +5,7 @@ use crate::ready::{announce, signals, wait};
 use clap::{Args, ValueEnum};
 use clock::Clock;
 use proxy::{Config, PartFailure, RecordsConfig, Stamps};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -61,6 +62,9 @@ pub(crate) struct ProxyArguments {
     /// The largest value that is passed on; larger ones are refused without being held in memory.
     #[arg(long, value_name = "SIZE", default_value = "8m", value_parser = bytes)]
     value_max: usize,
+    /// The largest reply that is passed on to a client; of a larger one the rest is dropped and the answer is an error.
+    #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = bytes)]
+    reply_max: usize,
     /// Clients at one time; more are closed at once.
     #[arg(long, value_name = "N", default_value_t = 16384)]
     clients_max: usize,
@@ -114,16 +118,39 @@ impl ProxyArguments {
             client_window: self.client_window,
             client_buffer_bytes: self.client_buffer as u64,
             value_bytes: self.value_max,
+            reply_bytes: self.reply_max,
             clients_max: self.clients_max,
             ..defaults
         }
     }
 }
 
+/// Descriptors that are neither a client's nor a backend's.
+const OTHER_DESCRIPTORS: usize = 32;
+
+/// Raises the limit of open files as far as it goes, and admits only so many clients that backends always find one.
+fn fit_into_descriptors(config: &mut Config) {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let Some(available) = getrlimit(Resource::Nofile).current else { return };
+    // Twice, since a connection to a backend may be replaced before the kernel has let go of the old one.
+    let reserved = OTHER_DESCRIPTORS + config.loops * (2 * config.servers.len() + 4);
+    let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved).max(1);
+    if room < config.clients_max {
+        announce(&format!(
+            "waystage proxy admits {room} clients, not {}: open files are limited to {available}",
+            config.clients_max
+        ));
+        config.clients_max = room;
+    }
+}
+
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     let mut signals = signals()?;
-    let running = proxy::start(arguments.config(), Clock::monotonic()).map_err(|error| error.to_string())?;
+    let mut config = arguments.config();
+    fit_into_descriptors(&mut config);
+    let running = proxy::start(config, Clock::monotonic()).map_err(|error| error.to_string())?;
     if let Some(address) = running.metrics_address {
         announce(&format!("waystage proxy metrics on {address}"));
     }

@@ -1,16 +1,28 @@
 //! How much a stranger may make us hold: what the parsers refuse to wait for.
 
+use memchr::memchr;
+
 /// Limits of one message, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest key.
     pub key_bytes: usize,
-    /// Longest line, its end included, of `get`, `gets`, `gat` and `gats`, and of every reply.
+    /// Longest line, its end included, of `get` and `gets`, and of every reply.
     pub line_bytes: usize,
     /// Longest line, its end included, of any other command.
     pub command_bytes: usize,
     /// Largest value.
     pub value_bytes: usize,
+}
+
+impl Limits {
+    /// Whether these bytes may be a key.
+    ///
+    /// memcached ends a line at the first NUL. A key that holds one would be another key there, and what follows it,
+    /// a value even, would be read as commands.
+    pub(crate) fn allow_key(&self, key: &[u8]) -> bool {
+        key.len() <= self.key_bytes && memchr(0, key).is_none()
+    }
 }
 
 impl Default for Limits {

@@ -58,8 +58,8 @@ pub(crate) fn parse_storage<'a>(
 
 fn parse_header<'a>(verb: Verb, words: &WordList<'a>, limits: &Limits) -> Result<Header<'a>, &'static RequestError> {
     let key = words.get(0);
-    if key.len() > limits.key_bytes {
-        return Err(&RequestError::KeyTooLong);
+    if !limits.allow_key(key) {
+        return Err(&RequestError::BadKey);
     }
     let flags = parse_u32(words.get(1)).ok_or(&RequestError::BadLine)?;
     let exptime = parse_i64(words.get(2)).ok_or(&RequestError::BadLine)?;

@@ -12,9 +12,9 @@ pub enum RequestError {
     /// A word does not mean what its position demands.
     #[error("a word of the command line is not what belongs there")]
     BadLine,
-    /// A key is longer than the limit.
-    #[error("a key is too long")]
-    KeyTooLong,
+    /// A key is longer than the limit, or holds a NUL.
+    #[error("a key is too long or holds a NUL")]
+    BadKey,
     /// A value does not end where its length says.
     #[error("the value does not end in \\r\\n where its announced length says")]
     BadDataChunk,
@@ -43,7 +43,7 @@ impl RequestError {
     pub fn line(&self) -> &'static [u8] {
         match self {
             RequestError::UnknownCommand | RequestError::WrongWordCount => b"ERROR\r\n",
-            RequestError::BadLine | RequestError::KeyTooLong => b"CLIENT_ERROR bad command line format\r\n",
+            RequestError::BadLine | RequestError::BadKey => b"CLIENT_ERROR bad command line format\r\n",
             RequestError::BadDataChunk => b"CLIENT_ERROR bad data chunk\r\n",
             RequestError::ValueTooLarge => b"SERVER_ERROR object too large for cache\r\n",
             RequestError::BadExptime => b"CLIENT_ERROR invalid exptime argument\r\n",

@@ -33,7 +33,7 @@ pub(crate) struct RandomReply {
 /// Any bytes but the space and the line feed.
 fn word() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => b'a'..=b'z', 1 => any::<u8>()];
-    let byte = byte.prop_map(|byte| if byte == b' ' || byte == b'\n' { b'_' } else { byte });
+    let byte = byte.prop_map(|byte| if matches!(byte, b' ' | b'\n' | 0) { b'_' } else { byte });
     prop_oneof![9 => vec(byte.clone(), 1..20), 1 => vec(byte, 240..=250), 1 => Just(b"noreply".to_vec())]
 }
 

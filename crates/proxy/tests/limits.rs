@@ -1,0 +1,151 @@
+//! What the proxy holds for others, and for how long: every case here once leaked, hung or grew without bound.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Proxy, servers};
+use std::time::Duration;
+use testkit::{Scripted, Server};
+
+/// Resident memory of this process.
+fn memory_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn a_client_that_fills_its_window_exactly_and_closes_its_side_is_let_go() {
+    let proxy = Proxy::before(servers(1), |config| (config.loops, config.client_window) = (1, 16));
+    for rest in ["", "GET / HTTP/1.1\r\n", "quit\r\n"] {
+        let mut client = proxy.client();
+        client.send("version\r\n".repeat(16) + rest);
+        client.half_close();
+        client.expect(format!("VERSION {}\r\n", proxy::VERSION_LINE).repeat(16));
+        client.expect_closed();
+    }
+}
+
+#[test]
+fn a_nul_in_a_key_is_refused_and_what_follows_is_not_read_as_commands() {
+    let proxy = Proxy::before(servers(1), |config| config.loops = 1);
+    let mut client = proxy.client();
+    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.ask("delete a\0b\r\nincr a\0b 1\r\nget a\0b\r\n", "CLIENT_ERROR bad command line format\r\n".repeat(3));
+    let body = "set injected 0 0 3\r\nabc\r\n";
+    let refused = "CLIENT_ERROR bad command line format\r\n";
+    client.ask(format!("set a\0b 0 0 {}\r\n{body}\r\n", body.len()), refused);
+    client.ask("get injected a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn replies_that_were_promised_arrive_although_the_client_still_sends() {
+    let proxy = Proxy::before(servers(1), |config| config.loops = 1);
+    let mut client = proxy.client();
+    let value = "x".repeat(900_000);
+    client.ask(format!("set big 0 0 900000\r\n{value}\r\n"), "STORED\r\n");
+    client.send("get big\r\nget big\r\nget big\r\nquit\r\n");
+    std::thread::sleep(Duration::from_millis(100));
+    // Closing a socket with unread input resets it, and a reset takes away what the client has not read yet.
+    client.send("get big\r\n".repeat(100));
+    client.expect(format!("VALUE big 0 900000\r\n{value}\r\nEND\r\n").repeat(3));
+    client.expect_closed();
+}
+
+#[test]
+fn a_reply_beyond_the_limit_is_an_error_and_disturbs_nobody() {
+    let proxy = Proxy::before(servers(1), |config| (config.loops, config.reply_bytes) = (1, 4 << 20));
+    let mut client = proxy.client();
+    let value = "x".repeat(900_000);
+    client.ask(format!("set big 0 0 900000\r\n{value}\r\nset small 0 0 1\r\ns\r\n"), "STORED\r\nSTORED\r\n");
+    let before = memory_bytes();
+    let mut greedy = proxy.client();
+    greedy.send(format!("get {}\r\n", "big ".repeat(500)));
+    client.ask("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n");
+    let line = greedy.line();
+    assert!(line.starts_with("SERVER_ERROR") && line.ends_with("has too much waiting\r\n"), "{line}");
+    greedy.ask("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n");
+    assert!(memory_bytes().saturating_sub(before) < 100 << 20);
+}
+
+#[test]
+fn large_replies_that_nobody_reads_are_bounded_by_the_client_buffer_and_given_back() {
+    let proxy = Proxy::before(servers(1), |config| config.loops = 1);
+    let value = "x".repeat(500_000);
+    proxy.client().ask(format!("set big 0 0 500000\r\n{value}\r\n"), "STORED\r\n");
+    let before = memory_bytes();
+    let mut client = proxy.client();
+    client.send("get big\r\n");
+    client.expect(format!("VALUE big 0 500000\r\n{value}\r\nEND\r\n"));
+    client.send("get big\r\n".repeat(1000));
+    std::thread::sleep(Duration::from_millis(500));
+    let grown = memory_bytes().saturating_sub(before);
+    assert!(grown < 60 << 20, "{grown} bytes for one client that does not read");
+}
+
+#[test]
+fn a_server_that_closes_every_connection_is_not_called_again_and_again() {
+    // `version` is answered, then the connection closes.
+    let server = Scripted::start(|_, _| ());
+    let _proxy = Proxy::at(&[server.address()], |config| config.loops = 1);
+    std::thread::sleep(Duration::from_secs(1));
+    let connections = server.connections();
+    assert!((2..60).contains(&connections), "{connections} connections in a second");
+}
+
+#[test]
+fn an_answer_to_a_request_that_was_never_sent_reaches_nobody() {
+    // The server reads one request and answers two: the second answer belongs to nobody, whoever asks next.
+    let server = Scripted::start(|peer, _| {
+        while peer.line().is_some() {
+            peer.send("END\r\nVALUE secret 0 3\r\nbad\r\nEND\r\n");
+        }
+    });
+    let proxy = Proxy::at(&[server.address()], |config| config.loops = 1);
+    let mut client = proxy.client();
+    client.ask("get a\r\n", "END\r\n");
+    for _ in 0..20 {
+        client.send("get secret\r\n");
+        let line = client.line();
+        assert!(line == "END\r\n" || line.starts_with("SERVER_ERROR"), "{line}");
+    }
+}
+
+#[test]
+fn a_reply_of_another_command_is_no_reply() {
+    let server = Scripted::start(|peer, _| {
+        while peer.line().is_some() {
+            peer.send("TOUCHED\r\n");
+        }
+    });
+    let proxy = Proxy::at(&[server.address()], |config| config.loops = 1);
+    proxy.client().ask("delete a\r\n", format!("SERVER_ERROR backend {} lost the connection\r\n", server.address()));
+}
+
+#[test]
+fn requests_that_were_read_are_answered_although_the_proxy_ends() {
+    let server = Scripted::start(|peer, _| {
+        while peer.line().is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+            peer.send("END\r\n");
+        }
+    });
+    let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.client_window) = (1, 10));
+    let mut client = proxy.client();
+    client.send("get a\r\n".repeat(200));
+    std::thread::sleep(Duration::from_millis(50));
+    let ended = std::thread::spawn(move || proxy.stop());
+    client.expect("END\r\n".repeat(200));
+    client.expect_closed();
+    assert_eq!(ended.join().unwrap().requests, 200);
+}
+
+#[test]
+fn a_value_larger_than_the_proxy_would_store_can_still_be_read() {
+    let backend = Server::start();
+    let mut direct = testkit::Client::connect(backend.address());
+    direct.ask(format!("set a 0 0 2000\r\n{}\r\n", "x".repeat(2000)), "STORED\r\n");
+    let proxy = Proxy::before(vec![backend], |config| config.value_bytes = 1000);
+    let mut client = proxy.client();
+    client.ask("get a\r\n", format!("VALUE a 0 2000\r\n{}\r\nEND\r\n", "x".repeat(2000)));
+}
