@@ -46,7 +46,6 @@ def read_artifacts(directory: Path, plan: dict[str, Any]) -> Artifacts:
     except LabError as error:
         found.problems.append(str(error))
         return found
-    found.problems += _incomplete(found.load)
     for path in sorted((found.directory / folder.RECORDS).glob("*.way")):
         try:
             records = read_records(path)
@@ -56,19 +55,16 @@ def read_artifacts(directory: Path, plan: dict[str, Any]) -> Artifacts:
         if records.program in found.records:
             found.problems.append(f"{path}: a second record file of {records.program}")
         found.records[records.program] = records
+    if not found.problems:
+        missing = sorted(_expected(found) - set(found.records))
+        found.problems += [f"{program}: left no records" for program in missing]
     return found
 
 
-def _incomplete(load: dict[str, Any]) -> list[str]:
-    """Say which keys a summary lacks that the analysis needs."""
-    wanted = [
-        "measure_from_clock_ns",
-        "measure_to_clock_ns",
-        "measured_s",
-        "totals",
-        "throughput_per_s",
-        "operations",
-    ]
-    wanted += ["seconds", "cpu", "verification", "valid", "reasons", "settings"]
-    missing = [key for key in wanted if key not in load]
-    return [f"{folder.LOAD}: lacks {', '.join(missing)}"] if missing else []
+def _expected(found: Artifacts) -> set[str]:
+    """Say which programs must have left records."""
+    assert found.result is not None
+    system = found.plan["system"]
+    if system["kind"] == "direct":
+        return {"load", "cache"} if found.result["server"] == "embedded" else {"load"}
+    return {"load"} if system["proxy"]["stamps"] == "off" else {"load", "proxy"}

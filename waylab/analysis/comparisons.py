@@ -44,12 +44,14 @@ def _comparison(compare: dict[str, Any], trials: list[TrialResult]) -> dict[str,
             for level, number in zip(wanted, numbers, strict=True):
                 values[level].append(number)
     strata = list(dict.fromkeys(others for _, others in ratios))
+    balanced = _balanced(ratios)
     return {
         **compare,
         "baseline_value": mean_interval(values[wanted[0]]),
         "candidate_value": mean_interval(values[wanted[1]]),
-        "pairs": len(ratios),
-        "overall": paired_ratio(_per_block(ratios), compare["margin"]),
+        "pairs": len(balanced),
+        "pairs_left_out": len(ratios) - len(balanced),
+        "overall": paired_ratio(_per_block(balanced), compare["margin"]),
         "strata": [
             {
                 "levels": stratum,
@@ -62,13 +64,27 @@ def _comparison(compare: dict[str, Any], trials: list[TrialResult]) -> dict[str,
     }
 
 
-def _per_block(ratios: dict[tuple[int, str], float]) -> list[float]:
-    """One number per block, the mean over its pairs: the block is the unit, its pairs are not independent.
+def _balanced(ratios: dict[tuple[int, str], float]) -> dict[tuple[int, str], float]:
+    """Keep the pairs that make all blocks mean the same.
 
-    Only blocks that have every pair, so that all of them mean the same.
+    If some pair is missing somewhere, its levels are left out of all blocks, for blocks are dearer than levels.
+    Where no levels are complete, only the most complete blocks are kept.
     """
-    blocks: dict[int, dict[str, float]] = {}
-    for (block, others), ratio in ratios.items():
-        blocks.setdefault(block, {})[others] = ratio
-    most = max((len(pairs) for pairs in blocks.values()), default=0)
-    return [math.fsum(pairs.values()) / len(pairs) for pairs in blocks.values() if len(pairs) == most]
+    blocks: dict[int, set[str]] = {}
+    for block, others in ratios:
+        blocks.setdefault(block, set()).add(others)
+    if not blocks:
+        return {}
+    everywhere = set.intersection(*blocks.values())
+    if everywhere:
+        return {key: ratio for key, ratio in ratios.items() if key[1] in everywhere}
+    most = max(blocks.values(), key=len)
+    return {key: ratio for key, ratio in ratios.items() if blocks[key[0]] == most and key[1] in most}
+
+
+def _per_block(ratios: dict[tuple[int, str], float]) -> list[float]:
+    """One number per block, the mean over its pairs: the block is the unit, its pairs are not independent."""
+    blocks: dict[int, list[float]] = {}
+    for (block, _), ratio in ratios.items():
+        blocks.setdefault(block, []).append(ratio)
+    return [math.fsum(pairs) / len(pairs) for pairs in blocks.values()]

@@ -11,6 +11,7 @@ def facts(content: dict[str, Any]) -> list[str]:
         f"{used} of {len(trials)} trials passed every gate and are used; the others are shown and left out."
     ]
     sentences += _peaks(content)
+    sentences += _last_steps(content)
     for comparison in content["comparisons"]:
         sentences.append(_comparison(comparison))
         sentences += _strata(comparison)
@@ -34,9 +35,29 @@ def _peaks(content: dict[str, Any]) -> list[str]:
             f", with a mean response time of {response_ns / 1e6:.3f} ms" if response_ns is not None else ""
         )
         sentences.append(
-            f"{name}: the highest mean throughput is {best['throughput_per_s']['mean']:.0f} requests/s{_plus_minus(best['throughput_per_s'])}"
-            f"{where}{response}."
+            f"{name}: the highest mean throughput is {best['throughput_per_s']['mean']:.0f} requests/s"
+            f"{_plus_minus(best['throughput_per_s'])}{where}{response}."
         )
+    return sentences
+
+
+def _last_steps(content: dict[str, Any]) -> list[str]:
+    """Say how throughput and response time change over the last step of the factor along the figures."""
+    x, levels = content["axes"]["x"], content["axes"]["levels"]
+    if not content["axes"]["numeric"] or len(levels) < 2:
+        return []
+    places = {(c["series"], c["x"]): c for c in content["configurations"] if "all" in c["operations"]}
+    sentences = []
+    for series in dict.fromkeys(series for series, _ in places):
+        before, after = (places.get((series, level)) for level in levels[-2:])
+        if before and after:
+            rate = after["throughput_per_s"]["mean"] / before["throughput_per_s"]["mean"] - 1
+            response = after["operations"]["all"]["response_mean_ns"]["mean"]
+            response = response / before["operations"]["all"]["response_mean_ns"]["mean"] - 1
+            sentences.append(
+                f"{series}: from {x} = {levels[-2]:g} to {levels[-1]:g} the mean throughput changes by "
+                f"{100 * rate:+.1f} % and the mean response time by {100 * response:+.1f} %."
+            )
     return sentences
 
 
@@ -55,7 +76,7 @@ def _comparison(comparison: dict[str, Any]) -> str:
         return f"{head}: ratio {overall['ratio']:.4f} from a single block, so there is no interval."
     sentence = (
         f"{head}: ratio {overall['ratio']:.4f}, 95 % interval {overall['low']:.4f} to {overall['high']:.4f} "
-        f"({overall['blocks']} blocks, {comparison['pairs']} pairs); "
+        f"({overall['blocks']} blocks, {comparison['pairs']} pairs{_left_out(comparison)}); "
         f"the interval {'excludes' if overall['excludes_1'] else 'includes'} 1."
     )
     if overall["equivalent"] is not None:
@@ -64,6 +85,11 @@ def _comparison(comparison: dict[str, Any]) -> str:
             f" Equivalence within {100 * comparison['margin']:g} % {verdict} (two one-sided tests at 5 %)."
         )
     return sentence
+
+
+def _left_out(comparison: dict[str, Any]) -> str:
+    count = comparison["pairs_left_out"]
+    return f", {count} more left out because their levels are not in every block" if count else ""
 
 
 def _strata(comparison: dict[str, Any]) -> list[str]:

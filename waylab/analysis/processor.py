@@ -14,9 +14,12 @@ _COVERED_MIN = 0.9
 
 
 def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]:
-    """Processor seconds within the window of `load`, `proxy`, `backends` (summed) and `waylab` itself."""
+    """Processor seconds within the window of `proxy`, `backends` (summed) and `waylab` itself."""
     series: dict[str, list[tuple[int, float]]] = {}
     for row in _rows(directory / folder.PROCESSES):
+        if row["process"] == "load":
+            # It ends with the window, so its last sample lies well before the end; and it measures itself.
+            continue
         spent_s = float(row["user_s"]) + float(row["system_s"])
         series.setdefault(row["process"], []).append((int(row["clock_ns"]), spent_s))
     spent: dict[str, float] = {}
@@ -43,7 +46,6 @@ def processor_use(
 ) -> dict[str, Any]:
     """Processor seconds by program, the cost of one request, and what was spent by programs that are not ours."""
     spent_s = roles_cpu_s(directory, window_ns)
-    # The load generator measures itself at the very edges of the window.
     spent_s["load"] = load["cpu"]["user_s"] + load["cpu"]["system_s"]
     host = machine(directory, window_ns)
     capacity_s = host["user_s"] + host["system_s"] + host["interrupt_s"] + host["idle_s"] + host["steal_s"]
@@ -52,6 +54,8 @@ def processor_use(
     per_request = {role: 1e9 * value / requests for role, value in system.items()} if requests else {}
     if per_request:
         per_request["total"] = sum(per_request.values())
+        # Of the whole machine, and on some kernels contained in the programs' own time: never part of the total.
+        per_request["interrupts"] = 1e9 * host["interrupt_s"] / requests
     return {
         "cpu_s": spent_s,
         "cpu_per_request_ns": per_request,

@@ -37,11 +37,11 @@ def paired_ratio(log_ratios: list[float], margin: float = 0.0) -> dict[str, Any]
         "equivalent": None,
     }
     if interval["low"] is not None:
-        result["excludes_1"] = not interval["low"] <= 0 <= interval["high"]
+        result["excludes_1"] = not bool(interval["low"] <= 0 <= interval["high"])
         if margin > 0:
             inner = mean_interval(log_ratios, 0.90)
             limit = math.log1p(margin)
-            result["equivalent"] = -limit < inner["low"] and inner["high"] < limit
+            result["equivalent"] = bool(-limit < inner["low"] and inner["high"] < limit)
     return result
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
+from waylab import folder
 from waylab.analysis import histograms, stages, views
 from waylab.analysis.artifacts import Artifacts
 from waylab.analysis.gates import failed_reasons, judge
@@ -31,21 +32,25 @@ class TrialResult:
 
 
 def trial_result(artifacts: Artifacts, gates: dict[str, Any]) -> TrialResult:
-    """Compute everything about one trial; a trial without a summary has only its reasons."""
+    """Compute everything about one trial; a trial without a readable summary has only its reasons."""
     plan = artifacts.plan
     head = {key: plan[key] for key in ("id", "order", "block", "configuration", "levels", "seed")}
     head["run"] = artifacts.result is not None
-    if artifacts.load is None or any("lacks" in problem for problem in artifacts.problems):
-        reasons = [f"complete: {problem}" for problem in artifacts.problems]
-        gate = {
-            "name": "complete",
-            "passed": False,
-            "value": None,
-            "limit": None,
-            "text": "; ".join(artifacts.problems),
-        }
-        return TrialResult({**head, "used": False, "reasons": reasons, "gates": [gate]})
-    load, window_ns = artifacts.load, artifacts.window_ns
+    if artifacts.load is not None:
+        try:
+            return _measured(artifacts, gates, head)
+        except LabError as error:
+            artifacts.problems.append(str(error))
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            artifacts.problems.append(f"{folder.LOAD}: is not what docs/load-summary.md describes: {error!r}")
+    text = "; ".join(artifacts.problems)
+    gate = {"name": "complete", "passed": False, "value": None, "limit": None, "text": text}
+    return TrialResult({**head, "used": False, "reasons": [f"complete: {text}"], "gates": [gate]})
+
+
+def _measured(artifacts: Artifacts, gates: dict[str, Any], head: dict[str, Any]) -> TrialResult:
+    load, window_ns, plan = artifacts.load, artifacts.window_ns, artifacts.plan
+    assert load is not None
     decoded = {
         name: histograms.decode(
             load["operations"][name]["response"]["histogram"], f"{artifacts.directory}, {name}"

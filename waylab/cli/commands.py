@@ -3,7 +3,9 @@
 import argparse
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from waylab.analysis import analyse as analyse_run
@@ -32,7 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
         for old in unfinished_runs(arguments.results, arguments.spec):
             console.print(f"[dim]an unfinished run of this specification: waylab run --resume {old}[/dim]")
         campaign = create_run(arguments.spec, arguments.results, arguments.quick)
-    console.print(f"run folder: {campaign.directory}", soft_wrap=True)
+    waiting = [trial for trial in campaign.plan.trials if not campaign.finished(trial)]
+    left = _minutes(sum(trial.expected_s for trial in waiting))
+    console.print(f"run folder: {campaign.directory} ({len(waiting)} trials, about {left})", soft_wrap=True)
     console.print(f"[dim]if it is stopped: waylab run --resume {campaign.directory}[/dim]", soft_wrap=True)
 
     def judged(trial_id: str) -> tuple[bool, str, str]:
@@ -49,7 +53,9 @@ def plan(arguments: argparse.Namespace) -> int:
     """Show the plan."""
     spec = read_spec(arguments.spec)
     planned = make_plan(spec, arguments.quick)
-    table = Table(title=f"{spec.name}: {spec.question}", title_justify="left")
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(spec.name)}[/bold]  {escape(spec.question)}")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading, side in (
         ("order", "right"),
         ("block", "right"),
@@ -66,7 +72,6 @@ def plan(arguments: argparse.Namespace) -> int:
             str(trial.seed),
             f"{trial.expected_s:.1f}",
         )
-    console = Console(highlight=False)
     console.print(table)
     console.print(f"{len(planned.trials)} trials, about {_minutes(planned.expected_s)}")
     return 0
@@ -77,7 +82,8 @@ def analyse(arguments: argparse.Namespace) -> int:
     content = analyse_run(arguments.run)
     predict(arguments.run)
     Console(highlight=False).print(
-        f"{content['trials_used']} of {content['trials_total']} trials used: {arguments.run}/analysis.json, predictions.json",
+        f"{content['trials_used']} of {content['trials_total']} trials used: "
+        f"{arguments.run}/analysis.json, predictions.json",
         soft_wrap=True,
     )
     return 0 if content["trials_used"] else EXIT_NOTHING_USABLE

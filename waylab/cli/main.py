@@ -11,7 +11,7 @@ from typing import Never
 from waylab import __version__
 from waylab.cli import commands
 from waylab.errors import LabError
-from waylab.run import Interrupted
+from waylab.run import InterruptedRunError
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return int(parsed.command(parsed))
-    except Interrupted as error:
+    except InterruptedRunError as error:
         print(f"waylab: {error}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except KeyboardInterrupt:

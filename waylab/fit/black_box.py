@@ -12,8 +12,10 @@ def fit_black_box(configuration: dict[str, Any]) -> Fit:
     """
     arrivals = configuration["throughput_per_s"]["mean"]
     services = configuration["largest_second_per_s"]
-    if arrivals is None or services is None:
+    if arrivals is None:
         raise NotApplicableError("no trial was used")
+    if services is None:
+        raise NotApplicableError("no whole second lies within the measured window")
     return Fit(
         {"arrivals_per_s": arrivals, "services_per_s": services},
         "arrivals = mean throughput, services = most requests in one second",

@@ -20,11 +20,13 @@ def predict(directory: Path) -> dict[str, Any]:
     # A model that says nothing about any configuration for a reason of design would only be noise.
     told = {entry["model"] for entry in entries if entry["parameters"] is not None}
     entries = [entry for entry in entries if entry["model"] in told]
+    summary = [_summary(model.name, entries) for model in MODELS if model.name in told]
     content = {
         "format": folder.PREDICTIONS_FORMAT,
         "waylab": __version__,
         "entries": entries,
-        "summary": [_summary(model.name, entries) for model in MODELS if model.name in told],
+        "summary": summary,
+        "facts": [_fact(part) for part in summary],
     }
     folder.write_json(directory / folder.PREDICTIONS, content)
     return folder.read_json(directory / folder.PREDICTIONS, folder.PREDICTIONS_FORMAT, "")
@@ -86,3 +88,15 @@ def _summary(name: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
             "largest_error": max(errors, default=None),
         }
     return summary
+
+
+def _fact(summary: dict[str, Any]) -> str:
+    """Say in one sentence how far a model is off."""
+    head = f"Model {summary['model']}: applies to {summary['applies']} of {summary['configurations']} configurations"
+    parts = [
+        f"{name} off by {100 * summary[metric]['median_error']:.1f} % (median), "
+        f"{100 * summary[metric]['largest_error']:.1f} % (largest)"
+        for name, metric in (("throughput", "throughput_per_s"), ("mean response time", "response_mean_ns"))
+        if summary[metric]["median_error"] is not None
+    ]
+    return "; ".join([head, *parts]) + "."

@@ -7,6 +7,7 @@ import json
 import struct
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +179,7 @@ def _check_rows(records: Records) -> None:
     if not len(rows):
         return
     total = np.zeros(len(rows), dtype=np.int64)
-    for earlier, later in zip(stamps, stamps[1:], strict=False):
+    for earlier, later in pairwise(stamps):
         interval = _difference_ns(rows[later], rows[earlier])
         if (interval < 0).any():
             row = int(np.flatnonzero(interval < 0)[0])

@@ -35,6 +35,11 @@ class Content:
         return [configuration for configuration in self.analysis["configurations"] if configuration["used"]]
 
     @property
+    def facts(self) -> list[str]:
+        """What the measurement and the models say, in sentences."""
+        return [*self.analysis["facts"], *self.predictions["facts"]]
+
+    @property
     def series(self) -> list[str]:
         """The names of the lines, in order."""
         return list(

@@ -7,9 +7,9 @@ from typing import Any
 
 import vl_convert
 
-from waylab.report import sections, style, tables
+from waylab.report import sections, tables
 from waylab.report.content import Content
-from waylab.report.figure import Figure
+from waylab.report.figures import Figure, style
 
 
 def page(content: Content, figures: list[Figure]) -> str:
@@ -57,9 +57,11 @@ def page(content: Content, figures: list[Figure]) -> str:
 
 def _results(content: Content, figures: list[Figure]) -> str:
     if not content.configurations:
-        return '<div class="bad"><p><b>No trial passed its gates, so there is no result.</b> The section “Checks” says why.</p></div>'
+        why = "<b>No trial passed its gates, so there is no result.</b> The section “Checks” says why."
+        return f'<div class="bad"><p>{why}</p></div>'
     drawn = "".join(
-        f'<figure id="figure-{f.name}"><h3>{escape(f.title)}</h3><div class="chart" id="chart-{f.name}" role="img" aria-label="{escape(f.title)}"></div>'
+        f'<figure id="figure-{f.name}"><h3>{escape(f.title)}</h3>'
+        f'<div class="chart" id="chart-{f.name}" role="img" aria-label="{escape(f.title)}"></div>'
         f"<figcaption>{escape(f.caption)}</figcaption></figure>"
         for f in figures
     )
@@ -87,7 +89,7 @@ def _specifications(figures: list[Figure]) -> str:
     """Return the charts as JSON that may stand within a page."""
     specifications: dict[str, Any] = {}
     for figure in figures:
-        specification = figure.chart.properties(width="container", height=style.HEIGHT).to_dict()
+        specification = figure.chart.properties(width="container", height=figure.height).to_dict()
         specification["config"] = style.config("currentColor")
         specification["autosize"] = {"type": "fit-x", "contains": "padding"}
         # Only a name, but a page that needs no network should not mention one.

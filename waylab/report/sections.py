@@ -1,6 +1,7 @@
 """The words of the page: set-up, answer, threats, environment, how to repeat it. All facts are from the JSON."""
 
 import shlex
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -12,60 +13,57 @@ from waylab.report.table import definitions, table
 def setup(content: Content) -> str:
     """What was measured, under which load, and in which order."""
     spec = content.spec
-    system, load, design = spec["system"], spec["load"], spec["design"]
-    backends, proxy = system["backends"], system["proxy"]
+    design = spec["design"]
+    varied = {key for factor in spec["factors"] for level in factor["levels"] for key in level["settings"]}
+
+    def said(key: str) -> str:
+        value: Any = spec
+        for part in key.split("."):
+            value = value[part]
+        return "<i>varied</i>" if key in varied else shown(value)
+
     factors = [
-        [escape(f["name"]), ", ".join(escape(level["label"]) for level in f["levels"])]
-        for f in spec["factors"]
+        [escape(factor["name"]), ", ".join(escape(level["label"]) for level in factor["levels"])]
+        for factor in spec["factors"]
     ]
     servers = sorted({trial["server"] for trial in content.analysis["trials"] if trial.get("server")})
     pairs = [
-        (
-            "system",
-            "a proxy with its backends" if system["kind"] == "proxy" else "one backend alone, no proxy",
-        ),
-        (
-            "backends",
-            f"{shown(backends['count'])} x {escape(backends['server'])} ({escape(', '.join(servers) or 'none ran')}), memory {escape(backends['memory'])}, service time {escape(backends['service_time'])}, {shown(backends['workers'])} workers (embedded), {shown(backends['threads'])} threads (memcached)",
-        ),
-        (
-            "proxy",
-            f"{shown(proxy['loops'])} loops, {shown(proxy['replicas'])} replicas, stamps {escape(proxy['stamps'])}, one record in {shown(proxy['sample'])}",
-        ),
-        (
-            "load",
-            f"closed loop, {shown(load['clients'])} clients on {shown(load['threads'])} threads, SET:GET {escape(load['ratio'])}, values of {shown(load['data_size'])} B, keys {shown(load['key_minimum'])} to {shown(load['key_maximum'])}, {shown(load['multi_key_get'])} keys a GET, pipeline {shown(load['pipeline'])}, think time {escape(load['think_time'])}",
-        ),
-        (
-            "trial",
-            f"{shown(load['warm_up_s'])} s warm-up, cut off, then {shown(load['test_time_s'])} s measured; all processes fresh",
-        ),
+        ("system", f"{said('system.kind')}: load, then proxy and backends; or, if direct, one backend alone"),
+        ("backends", f"{said('system.backends.count')}, {escape(' and '.join(servers) or 'none ran')}"),
+        ("each backend", _listed(said, "system.backends", "memory threads service_time workers")),
+        ("proxy", _listed(said, "system.proxy", "replicas loops stamps sample backend_timeout")),
+        ("load, closed loop", _listed(said, "load", "clients threads ratio think_time pipeline sample")),
+        ("keys and values", _listed(said, "load", "data_size key_minimum key_maximum multi_key_get")),
+        ("trial", _listed(said, "load", "warm_up_s test_time_s") + "; every process started afresh"),
         (
             "design",
-            f"{shown(design['blocks'])} blocks, {escape(design['order'])} order within blocks, seed {shown(design['seed'])}; {shown(content.analysis['trials_total'])} trials",
+            f"{shown(design['blocks'])} blocks, order within a block {escape(design['order'])}, "
+            f"seed {shown(design['seed'])}, {shown(content.analysis['trials_total'])} trials",
         ),
     ]
-    quick = (
-        '<p class="note">This is a quick run: one short block, to see that everything works.</p>'
-        if content.run["quick"]
-        else ""
+    note = "This is a quick run: one short block, to see that everything works."
+    quick = f'<p class="note">{note}</p>' if content.run["quick"] else ""
+    return (
+        quick
+        + definitions(pairs)
+        + table(["factor", "levels"], factors, "What is varied; all levels are crossed.")
     )
-    varied = (
-        table(["factor", "levels"], factors, "What is varied; all levels are crossed.") if factors else ""
-    )
-    return quick + definitions(pairs) + varied
+
+
+def _listed(said: Callable[[str], str], prefix: str, names: str) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {said(f'{prefix}.{name}')}" for name in names.split())
 
 
 def answer(content: Content) -> str:
     """The hypothesis beside the facts; the verdict is the reader's."""
     spec = content.spec
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in content.analysis["facts"])
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in content.facts)
     return (
         definitions(
             [("hypothesis", escape(spec["hypothesis"])), ("would be refuted by", escape(spec["refuted_by"]))]
         )
         + f"<p>What was measured:</p><ul>{items}</ul>"
-        + '<p class="soft">These are facts, not a verdict: whether they refute the hypothesis is judged by the sentence above.</p>'
+        + '<p class="soft">These are facts, not a verdict: the sentence above says what would refute it.</p>'
     )
 
 
@@ -74,11 +72,18 @@ def threats(content: Content) -> str:
     spec = content.spec
     gates = spec["gates"]
     known = [
-        f"Everything ran on one host with {shown(content.environment['cores_usable'])} cores and over the loopback: load, proxy and backends compete for the processor, and there is no network to speak of. Only ratios carry over to other machines.",
-        "The load is a closed loop: when the system is slow, less is asked of it. Response times are those of this population, not of independent arrivals.",
-        f"The interval of a mean rests on {shown(spec['design']['blocks'])} blocks; requests within a trial are correlated and are not counted as evidence.",
+        f"Everything ran on one host with {shown(content.environment['cores_usable'])} cores and over the loopback: "
+        "load, proxy and backends compete for the processor, and there is no network to speak of. "
+        "Only ratios carry over to other machines.",
+        "The load is a closed loop: when the system is slow, less is asked of it. "
+        "Response times are those of this population, not of independent arrivals.",
+        f"The interval of a mean rests on {shown(spec['design']['blocks'])} blocks; "
+        "requests within a trial are correlated and are not counted as evidence.",
+        "The kernel's interrupts, most of them for the loopback network, are counted for the whole machine and not as "
+        "processor time of a program.",
         "The warm-up has a fixed length; no test for a steady state was made.",
-        "Stage times come from a sample of the requests; what happens before the proxy's read returns belongs to no stage and shows only in the difference of both views.",
+        "Stage times come from a sample of the requests; what happens before the proxy's read returns belongs to no "
+        "stage and shows only in the difference of both views.",
     ]
     if gates["loosened"]:
         limits = ", ".join(f"{escape(name)} = {shown(gates[name])}" for name in gates["loosened"])
@@ -120,7 +125,7 @@ def environment(content: Content) -> str:
     pairs.append(
         (
             "run",
-            f"{escape(content.run['name'])}, begun {escape(content.run['created_utc'])} UTC, specification seed {shown(content.spec['design']['seed'])}",
+            f"{escape(content.run['name'])}, begun {escape(content.run['created_utc'])} UTC",
         )
     )
     return definitions(pairs)
@@ -129,11 +134,15 @@ def environment(content: Content) -> str:
 def reproduce(content: Content) -> str:
     """The commands, from the whole run down to the processes of one trial."""
     lines = "\n".join(content.run["reproduce"])
-    text = f"<p>The specification as it was run is in <code>spec.toml</code> of the run folder, seeds are in <code>run.json</code>.</p><pre>{escape(lines)}</pre>"
+    text = (
+        "<p>The specification as it was run is in <code>spec.toml</code> of the run folder, "
+        f"seeds are in <code>run.json</code>.</p><pre>{escape(lines)}</pre>"
+    )
     for trial in content.analysis["trials"]:
         result = content.trial_file(trial["id"])
         if result:
-            text += f"<details open><summary>The processes of one trial, {escape(trial['id'])}</summary><pre>{escape(_commands(result))}</pre></details>"
+            summary = f"<summary>The processes of one trial, {escape(trial['id'])}</summary>"
+            text += f"<details open>{summary}<pre>{escape(_commands(result))}</pre></details>"
             break
     return text
 

@@ -13,7 +13,8 @@ def table(headings: list[str], rows: list[list[str]], caption: str = "", classes
         for row in rows
     )
     words = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="frame"><table class="{classes}">{words}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    parts = f"{words}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="frame"><table class="{classes}">{parts}</table></div>'
 
 
 def definitions(pairs: list[tuple[str, str]]) -> str:

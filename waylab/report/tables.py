@@ -32,6 +32,7 @@ def results_table(content: Content) -> str:
         "p99",
         "p99.9",
         "processor time for a request",
+        "interrupts",
     ]
     rows = []
     for c in content.analysis["configurations"]:
@@ -45,12 +46,13 @@ def results_table(content: Content) -> str:
                 interval(everything.get("response_mean_ns"), time_text),
                 *(shown(percentiles.get(percent), time_text) for percent in ("50", "90", "95", "99", "99.9")),
                 interval(c["cpu_per_request_ns"].get("total"), time_text),
+                interval(c["cpu_per_request_ns"].get("interrupts"), time_text),
             ]
         )
     return table(
         headings,
         rows,
-        "Means with 95 % intervals across trials; percentiles of all their requests together, shown when at least ten requests lie above.",
+        "Means with 95 % intervals across trials; percentiles of all requests together, where ten or more lie above.",
     )
 
 
@@ -86,8 +88,8 @@ def stages_table(content: Content) -> str:
             found = c["stages"].get(operation)
             if found:
                 cells = [
-                    f"{shown(found['stages'][s]['p50_ns'], time_text)} / {shown(found['stages'][s]['p95_ns'], time_text)}"
-                    for s in _STAGES
+                    " / ".join(shown(found["stages"][stage][key], time_text) for key in ("p50_ns", "p95_ns"))
+                    for stage in _STAGES
                 ]
                 rows.append([escape(c["name"]), operation.upper(), shown(found["count"], rate_text), *cells])
     return table(
@@ -131,7 +133,7 @@ def views_table(content: Content) -> str:
     return table(
         headings,
         rows,
-        "The same requests seen by client and proxy, means. The way out may be negative: the proxy reads its clock after the write returned.",
+        "The same requests, means. The way out may be negative: the proxy reads its clock after its write returned.",
     )
 
 
@@ -179,9 +181,9 @@ def models_table(content: Content) -> str:
                 escape(entry["configuration"]),
                 parameters or NONE,
                 shown(predicted.get("utilisation"), ratio_text),
-                f"{shown(measured['throughput_per_s'], rate_text)} → {shown(predicted.get('throughput_per_s'), rate_text)}",
+                _both(measured, predicted, "throughput_per_s", rate_text),
                 shown(error.get("throughput_per_s"), signed_percent_text),
-                f"{shown(measured['response_mean_ns'], time_text)} → {shown(predicted.get('response_mean_ns'), time_text)}",
+                _both(measured, predicted, "response_mean_ns", time_text),
                 shown(error.get("response_mean_ns"), signed_percent_text),
                 escape(entry["reason"] or ""),
             ]
@@ -295,6 +297,10 @@ def _gate(gate: dict[str, Any] | None) -> str:
     kind, mark = ("pass", "✓") if gate["passed"] else ("fail", "✗")
     value = f" {shown(gate['value'], lambda number: f'{number:.4g}')}" if gate["value"] is not None else ""
     return f'<span class="{kind}" title="{escape(gate["text"])}">{mark}{value}</span>'
+
+
+def _both(measured: dict[str, Any], predicted: dict[str, Any], metric: str, text: Any) -> str:
+    return f"{shown(measured[metric], text)} → {shown(predicted.get(metric), text)}"
 
 
 def _parameter(name: str, value: Any) -> str:

@@ -6,22 +6,10 @@ from pathlib import Path
 import vl_convert
 
 from waylab import folder
-from waylab.report import figures_inside, figures_results, style
 from waylab.report.content import Content, read_content
-from waylab.report.figure import Figure
+from waylab.report.figures import DRAWERS, Figure, style
 from waylab.report.page import page
 
-_DRAWERS = (
-    figures_results.throughput,
-    figures_results.response_mean,
-    figures_results.response_percentiles,
-    figures_results.distribution,
-    figures_inside.stage_times,
-    figures_inside.both_views,
-    figures_inside.processor,
-    figures_inside.models,
-    figures_inside.comparisons,
-)
 _PNG_SCALE = 2.0
 
 
@@ -43,13 +31,13 @@ def write_report(directory: Path) -> Path:
 
 def draw(content: Content) -> list[Figure]:
     """Draw the figures for which there are data."""
-    drawn = (drawer(content) for drawer in _DRAWERS)
+    drawn = (drawer(content) for drawer in DRAWERS)
     return [figure for figure in drawn if figure is not None]
 
 
 def _save(figure: Figure, target: Path) -> None:
     specification = figure.chart.properties(
-        width=style.WIDTH, height=style.HEIGHT, title=figure.title
+        width=style.WIDTH, height=figure.height, title=figure.title
     ).to_dict()
     specification["config"] = style.config("#222222")
     svg = vl_convert.vegalite_to_svg(specification)

@@ -23,7 +23,7 @@ from waylab.testbed import Programs, find_programs
 _FAILURES_IN_A_ROW = 3
 
 
-class Interrupted(LabError):
+class InterruptedRunError(LabError):
     """The run was stopped by the user; the message says how to go on."""
 
 
@@ -52,7 +52,9 @@ class Campaign:
             try:
                 self._run(tell)
             except KeyboardInterrupt:
-                raise Interrupted(f"stopped; go on with: waylab run --resume {self.directory}") from None
+                raise InterruptedRunError(
+                    f"stopped; go on with: waylab run --resume {self.directory}"
+                ) from None
 
     def finished(self, trial: Trial) -> bool:
         """Say whether a trial was measured; one that failed is run again."""

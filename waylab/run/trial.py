@@ -89,7 +89,7 @@ def _watch(
 
 
 def _failure_of(processes: list[Process]) -> str | None:
-    """Say which server did not stop in order; the load generator's exit code speaks of validity, which the gates judge."""
+    """Say which server did not stop in order; the load's exit code speaks of validity, which the gates judge."""
     for process in processes:
         if process.name == "load":
             continue

@@ -14,7 +14,7 @@ from waylab.spec.schema import Compare, Load, Spec, System
 _ROOTS = {"system": System, "load": Load}
 _KEYS = setting_keys(("system", System), ("load", Load))
 _METRICS = re.compile(
-    r"throughput_per_s|response_mean_ns|response_p(50|90|95|99)_ns|cpu_per_request_ns\.(total|load|proxy|backends)"
+    r"throughput_per_s|response_mean_ns|response_p(50|90|95|99)_ns|cpu_per_request_ns\.(total|load|proxy|backends|interrupts)"
 )
 
 
@@ -75,7 +75,7 @@ def _section(kind: type, content: Any, prefix: str) -> Any:
         key = f"{prefix}.{name}" if prefix else name
         if name not in parts:
             raise ValueError(
-                f"{key} is not a key; {_nearest(name, [*parts, *(['factors', 'compare'] if not prefix else [])], prefix)}"
+                f"{key} is not a key; {_nearest(name, [*parts, *([] if prefix else ['factors', 'compare'])], prefix)}"
             )
         if "check" in parts[name].metadata:
             values[name] = _checked(parts[name].metadata["check"], value, key)
@@ -85,14 +85,17 @@ def _section(kind: type, content: Any, prefix: str) -> Any:
 
 
 def _nearest(name: str, known: list[str], prefix: str) -> str:
-    dot = f"{prefix}." if prefix else ""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if near:
-        return f"did you mean {dot}{near[0]}?"
-    elsewhere = [key for key in _KEYS if key.rsplit(".", 1)[1] == name]
+    """Say what was perhaps meant: the same name in another place, or a similar one in this."""
+    places = [*_KEYS, *dict.fromkeys(key.rpartition(".")[0] for key in _KEYS)]
+    elsewhere = [key for key in places if key.rpartition(".")[2] == name]
     if elsewhere:
         return f"did you mean {elsewhere[0]}?"
-    return f"known here: {', '.join(known)}"
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return (
+        f"did you mean {f'{prefix}.' if prefix else ''}{near[0]}?"
+        if near
+        else f"known here: {', '.join(known)}"
+    )
 
 
 def _checked(check: Any, value: Any, key: str) -> Any:
@@ -167,12 +170,12 @@ def _compares(content: Any, factors: tuple[Factor, ...]) -> tuple[Compare, ...]:
         raise ValueError("compare: should be written [[compare]]")
     names = {factor.name: [level.label for level in factor.levels] for factor in factors}
     compares = []
-    for index, table in enumerate(content):
+    for index, content_of_one in enumerate(content):
         where = f"compare[{index}]"
-        table = {
-            key: _label(value) if key in ("baseline", "candidate") else value for key, value in table.items()
-        }
-        labels = {key: table.pop(key, "") for key in ("baseline", "candidate")}
+        if not isinstance(content_of_one, dict):
+            raise ValueError(f"{where}: should be written [[compare]]")
+        table = dict(content_of_one)
+        labels = {key: _label(table.pop(key, "")) for key in ("baseline", "candidate")}
         compare = dataclasses.replace(_section(Compare, table, where), **labels)
         compare = dataclasses.replace(compare, factor=_short(compare.factor))
         if compare.factor not in names:
@@ -188,7 +191,8 @@ def _compares(content: Any, factors: tuple[Factor, ...]) -> tuple[Compare, ...]:
         if not _METRICS.fullmatch(compare.metric):
             raise ValueError(
                 f"{where}.metric = {compare.metric!r}: should be throughput_per_s, response_mean_ns, "
-                "response_p50_ns, _p90_, _p95_, _p99_, or cpu_per_request_ns.total, .load, .proxy, .backends"
+                "response_p50_ns, _p90_, _p95_, _p99_, "
+                "or cpu_per_request_ns.total, .load, .proxy, .backends, .interrupts"
             )
         compares.append(compare)
     return tuple(compares)

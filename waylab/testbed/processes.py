@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,14 +45,16 @@ class Process:
         self.killed = False
         parent = os.getpid()
         try:
-            with self.stdout.open("wb") as out, self.stderr.open("wb") as err:
+            with self.stdout.open("wb") as out, self.stderr.open("wb") as err, warnings.catch_warnings():
+                # Newer Pythons warn of forking beside the idle threads of numpy; the child calls only prctl.
+                warnings.simplefilter("ignore", DeprecationWarning)
                 self._child = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
-                    preexec_fn=lambda: _die_with_parent(parent),  # noqa: PLW1509 (the lab has one thread)
+                    preexec_fn=lambda: _die_with_parent(parent),  # noqa: PLW1509
                 )
         except OSError as error:
             raise TestbedError(f"{name}: {command[0]} cannot be started: {error.strerror}") from None

@@ -4,9 +4,9 @@ from typing import Any
 
 import altair as alt
 
-from waylab.report import style
 from waylab.report.content import Content
-from waylab.report.figure import Figure, milliseconds, values, x_axis
+from waylab.report.figures import style
+from waylab.report.figures.figure import Figure, dashed_lines, legend, milliseconds, values, x_axis
 
 
 def throughput(content: Content) -> Figure | None:
@@ -32,7 +32,10 @@ def response_mean(content: Content) -> Figure | None:
         return None
     chart = milliseconds(alt.Chart(values(rows)), "mean_ns", "low_ns", "high_ns")
     lines = _lines(content, chart, "mean_ms", "mean response time, ms", ".3f", "low_ms", "high_ms")
-    caption = "As the clients see it: from the moment a request is intended to its complete reply. Mean and 95 % interval across trials."
+    caption = (
+        "As the clients see it: from the moment a request is intended to its complete reply. "
+        "Mean and 95 % interval across trials."
+    )
     return Figure("response-mean", "Response time, mean", caption, lines)
 
 
@@ -57,18 +60,19 @@ def response_percentiles(content: Content) -> Figure | None:
     base = chart.encode(
         x=x_axis(content),
         y=alt.Y(
-            "value_ms:Q", title="response time, ms", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g")
+            "value_ms:Q",
+            title="response time, ms",
+            scale=alt.Scale(type="log", nice=False, padding=12),
+            axis=alt.Axis(format="~g"),
         ),
-        color=alt.Color("series:N", title=None, scale=style.colour(content.series)),
+        color=alt.Color("series:N", title=None, scale=style.colour(content.series), legend=legend(content)),
         opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
         tooltip=_tooltip(content, ("percentile:N", ""), ("value_ms:Q", ".3f")),
     )
-    dashes = alt.StrokeDash("percentile:N", title=None, scale=style.dash(names), sort=names)
     shapes = alt.Shape("percentile:N", title=None, scale=style.shape(names), sort=names)
-    layers = alt.layer(
-        base.mark_line().encode(strokeDash=dashes), base.mark_point().encode(shape=shapes)
-    ).add_params(chosen)
-    caption = "Percentiles of all requests of all trials together (merged histograms, never averaged). Logarithmic scale."
+    lines = dashed_lines(base, "percentile", names) if content.axes["numeric"] else []
+    layers = alt.layer(*lines, base.mark_point().encode(shape=shapes)).add_params(chosen)
+    caption = "Percentiles of all requests of all trials together (merged histograms). Logarithmic scale."
     return Figure("response-percentiles", "Response time, percentiles", caption, layers)
 
 
@@ -91,7 +95,7 @@ def distribution(content: Content) -> Figure | None:
     scheme = alt.Scale(domain=order, scheme="viridis") if len(order) > 4 else style.colour(order)
     chart = (
         milliseconds(alt.Chart(values(rows)), "response_ns")
-        .mark_line(interpolate="step-after")
+        .mark_line()
         .encode(
             x=alt.X(
                 "response_ms:Q",
@@ -113,9 +117,14 @@ def distribution(content: Content) -> Figure | None:
     )
     if len(content.series) > 1:
         chart = chart.encode(
-            strokeDash=alt.StrokeDash("series:N", title=None, scale=style.dash(content.series))
+            strokeDash=alt.StrokeDash(
+                "series:N", title=None, scale=style.dash(content.series), legend=legend(content)
+            )
         )
-    caption = "Cumulative distribution over all requests, as far as ten requests lie above. Click the legend to single out a level."
+    caption = (
+        "Cumulative distribution over all requests, as far as ten requests lie above. "
+        "Click the legend to single out a level."
+    )
     return Figure("response-distribution", "Response time, distribution", caption, chart.add_params(chosen))
 
 
@@ -153,24 +162,18 @@ def _lines(
     names = content.series
     base = chart.encode(
         x=x_axis(content),
-        color=alt.Color("series:N", title=None, scale=style.colour(names)),
+        color=alt.Color("series:N", title=None, scale=style.colour(names), legend=legend(content)),
         opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
         tooltip=_tooltip(content, (f"{field}:Q", form), (f"{low}:Q", form), (f"{high}:Q", form)),
     )
-    y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True))
-    layers = []
-    if content.axes["numeric"]:
-        layers.append(
-            base.mark_line().encode(
-                y=y, strokeDash=alt.StrokeDash("series:N", title=None, scale=style.dash(names))
-            )
-        )
+    y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True, domainMin=0))
+    layers = dashed_lines(base.encode(y=y), "series", names) if content.axes["numeric"] else []
     bars = (
         base.transform_filter(f"isValid(datum.{low})")
-        .mark_rule()
+        .mark_rule(clip=True)
         .encode(y=alt.Y(f"{low}:Q", title=title), y2=f"{high}:Q")
     )
     points = base.mark_point(opacity=1).encode(
-        y=y, shape=alt.Shape("series:N", title=None, scale=style.shape(names))
+        y=y, shape=alt.Shape("series:N", title=None, scale=style.shape(names), legend=legend(content))
     )
     return alt.layer(*layers, bars, points).add_params(chosen)

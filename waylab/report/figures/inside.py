@@ -4,9 +4,10 @@ from typing import Any
 
 import altair as alt
 
-from waylab.report import style
 from waylab.report.content import Content
-from waylab.report.figure import Figure, milliseconds, values, x_axis, x_category
+from waylab.report.figures import style
+from waylab.report.figures.figure import Figure, legend, milliseconds, values, x_axis
+from waylab.report.figures.stacked import stacked
 
 _STAGES = "parse route admit queue send backend reply".split()
 _ROLES = ["load", "proxy", "backends"]
@@ -28,14 +29,21 @@ def stage_times(content: Content) -> Figure | None:
     ]
     if not rows:
         return None
-    chart = milliseconds(alt.Chart(values(rows)), "mean_ns")
-    layers = _stacked(content, chart, "mean_ms", _STAGES, "mean time in the proxy, ms", ".4f")
+    totals = [
+        {
+            "x": c["x"],
+            "series": c["series"],
+            "mean_ns": c["stages"]["all"]["stages"]["total"]["mean_ns"]["mean"],
+        }
+        for c in content.configurations
+        if "all" in c["stages"]
+    ]
+    bars = stacked(content, rows, totals, _STAGES, ("mean time in the proxy, ms", 1e6))
     caption = (
-        "The stages of a request in the proxy; they add up exactly to the time between its receipt and its reply. "
-        + _bars_are(content)
-        + "queue is zero in the discipline pipelined."
+        "The stages of a request in the proxy; they add up exactly to the time from its receipt to its reply. "
+        "The stage queue is zero in the discipline pipelined."
     )
-    return Figure("stage-times", "Time per stage", caption, layers)
+    return Figure("stage-times", "Time per stage", caption, bars)
 
 
 def both_views(content: Content) -> Figure | None:
@@ -57,10 +65,11 @@ def both_views(content: Content) -> Figure | None:
         x=x_axis(content),
         y=alt.Y("mean_ms:Q", title="mean time, ms"),
         color=alt.Color("view:N", title=None, scale=style.colour(views), sort=views),
+        detail="series:N",
         tooltip=["series:N", "x:N", "view:N", alt.Tooltip("mean_ms:Q", format=".3f")],
     )
-    dashes = alt.StrokeDash("series:N", title=None, scale=style.dash(content.series))
-    shapes = alt.Shape("series:N", title=None, scale=style.shape(content.series))
+    dashes = alt.StrokeDash("series:N", title=None, scale=style.dash(content.series), legend=legend(content))
+    shapes = alt.Shape("view:N", title=None, scale=style.shape(views), sort=views)
     layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes["numeric"] else []
     caption = (
         "The same requests seen from both ends (records joined on port and sequence). The difference is what the "
@@ -90,13 +99,14 @@ def processor(content: Content) -> Figure | None:
     ]
     if not rows:
         return None
-    chart = alt.Chart(values(rows)).transform_calculate(mean_us="datum.mean_ns / 1e3")
-    layers = _stacked(content, chart, "mean_us", _ROLES, "processor time for a request, µs", ".2f")
-    caption = (
-        "User and system time of each program over the measured window, by the requests of that window. "
-        + _bars_are(content)
-    )
-    return Figure("processor-time", "Processor time", caption, layers)
+    totals = [
+        {"x": c["x"], "series": c["series"], "mean_ns": c["cpu_per_request_ns"]["total"]["mean"]}
+        for c in content.configurations
+        if "total" in c["cpu_per_request_ns"]
+    ]
+    bars = stacked(content, rows, totals, _ROLES, ("processor time for a request, µs", 1e3))
+    caption = "User and system time of each program in the measured window, by the requests of that window."
+    return Figure("processor-time", "Processor time", caption, bars)
 
 
 def models(content: Content) -> Figure | None:
@@ -121,29 +131,38 @@ def models(content: Content) -> Figure | None:
             )
     if len(names) == 1:
         return None
+    chosen = alt.selection_point(fields=["series"], bind="legend")
     chart = milliseconds(alt.Chart(values(rows)), "mean_ns").encode(
         x=x_axis(content),
+        opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.1)),
         y=alt.Y(
             "mean_ms:Q",
             title="mean response time, ms",
-            scale=alt.Scale(type="log"),
+            scale=alt.Scale(type="log", nice=False, padding=12),
             axis=alt.Axis(format="~g"),
         ),
         color=alt.Color(
-            "model:N", title=None, scale=style.colour(names), sort=names, legend=alt.Legend(columns=2)
+            "model:N",
+            title=None,
+            scale=style.colour(names),
+            sort=names,
+            legend=alt.Legend(columns=style.columns(names)),
         ),
         detail="series:N",
         tooltip=["model:N", "series:N", "x:N", alt.Tooltip("mean_ms:Q", format=".4f")],
     )
     shapes = alt.Shape("model:N", title=None, scale=style.shape(names), sort=names)
-    dashes = alt.StrokeDash("series:N", title=None, scale=style.dash(content.series))
+    dashes = alt.StrokeDash("series:N", title=None, scale=style.dash(content.series), legend=legend(content))
     layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes["numeric"] else []
-    caption = "Logarithmic scale. Where a model is missing its assumptions fail (most often: utilisation not below 1); the table says which."
+    caption = (
+        "Logarithmic scale. Where a model is missing its assumptions fail (most often: utilisation not below 1); "
+        "the table says which. Click a name of a line to single it out."
+    )
     return Figure(
         "models",
         "Models beside the measurement",
         caption,
-        alt.layer(*layers, chart.mark_point().encode(shape=shapes)),
+        alt.layer(*layers, chart.mark_point().encode(shape=shapes)).add_params(chosen),
     )
 
 
@@ -160,7 +179,12 @@ def comparisons(content: Content) -> Figure | None:
     if not rows:
         return None
     base = alt.Chart(values(rows)).encode(
-        y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)),
+        y=alt.Y(
+            "name:N",
+            title=None,
+            sort=None,
+            axis=alt.Axis(labelLimit=260, labelExpr="split(datum.label, ': ')"),
+        ),
         color=alt.value(style.COLOURS[0]),
         tooltip=["name:N", *(alt.Tooltip(f"{key}:Q", format=".4f") for key in ("ratio", "low", "high"))],
     )
@@ -175,32 +199,14 @@ def comparisons(content: Content) -> Figure | None:
         .mark_rule()
         .encode(x=alt.X("low:Q", title="ratio, candidate to baseline"), x2="high:Q")
     )
-    caption = "Paired within blocks on the log scale; bars are 95 % intervals (t) across blocks. The dashed line is no difference."
+    caption = (
+        "Paired within blocks on the log scale; bars are 95 % intervals (t) across blocks. "
+        "The dashed line is no difference."
+    )
     return Figure(
         "comparisons",
         "Comparisons",
         caption,
         alt.layer(one, bars, base.mark_point(opacity=1).encode(x=ratio)),
+        height=60 + 50 * len(rows),
     )
-
-
-def _bars_are(content: Content) -> str:
-    several = len(content.series) > 1
-    return f"Bars side by side, left to right: {'; '.join(content.series)}. " if several else ""
-
-
-def _stacked(
-    content: Content, chart: alt.Chart, field: str, parts: list[str], title: str, form: str
-) -> alt.LayerChart | alt.Chart:
-    """Stacked bars, one beside the other for the lines of the other figures."""
-    several = len(content.series) > 1
-    bars = chart.mark_bar(stroke="white", strokeWidth=0.4, strokeOpacity=0.6).encode(
-        x=x_category(content),
-        y=alt.Y(f"{field}:Q", title=title, stack=True),
-        color=alt.Color(
-            "part:N", title=None, scale=style.colour(parts), sort=parts, legend=alt.Legend(columns=4)
-        ),
-        order=alt.Order("rank:Q"),
-        tooltip=["series:N", "x:N", "part:N", alt.Tooltip(f"{field}:Q", format=form)],
-    )
-    return bars.encode(xOffset=alt.XOffset("series:N", sort=content.series)) if several else bars

@@ -39,6 +39,7 @@ def config(text: str) -> dict[str, Any]:
         "symbolSize": 90,
         "symbolStrokeWidth": 2,
         "columns": 3,
+        "layout": {"top": {"direction": "vertical", "anchor": "start"}},
     }
     return {
         "background": "transparent" if text == "currentColor" else "white",
@@ -52,6 +53,12 @@ def config(text: str) -> dict[str, Any]:
         "point": {"size": 60, "filled": True},
         "rule": {"strokeWidth": 1.5},
     }
+
+
+def columns(names: list[str]) -> int:
+    """How many names of a legend stand side by side, even on a phone."""
+    longest = max((len(name) for name in names), default=0)
+    return 1 if longest > 24 else 2 if longest > 12 else 3
 
 
 def colour(domain: list[str]) -> alt.Scale:

@@ -6,6 +6,7 @@ from typing import Any
 import altair as alt
 
 from waylab.report.content import Content
+from waylab.report.figures import style
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Figure:
     title: str
     caption: str
     chart: alt.Chart | alt.LayerChart
+    height: int = style.HEIGHT
 
 
 def x_axis(content: Content) -> alt.X:
@@ -27,7 +29,11 @@ def x_axis(content: Content) -> alt.X:
             "x:N", title=title, sort=axes["levels"] or None, axis=alt.Axis(labelAngle=0, labelOverlap=True)
         )
     axis = alt.Axis(values=axes["levels"], format="~g", grid=False, labelOverlap="greedy")
-    scale = alt.Scale(type="log", base=2, nice=False) if axes["logarithmic"] else alt.Scale(zero=False)
+    scale = (
+        alt.Scale(type="log", base=2, nice=False, padding=16)
+        if axes["logarithmic"]
+        else alt.Scale(zero=False, nice=False, padding=16)
+    )
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
 
 
@@ -54,3 +60,18 @@ def milliseconds(chart: alt.Chart, *names: str) -> alt.Chart:
             **{name.replace("_ns", "_ms"): f"datum.{name} === null ? null : datum.{name} / 1e6"}
         )
     return chart
+
+
+def legend(content: Content) -> alt.Legend | None:
+    """Return the legend of the lines; a single line needs none."""
+    return alt.Legend(columns=style.columns(content.series)) if len(content.series) > 1 else None
+
+
+def dashed_lines(chart: alt.Chart, field: str, names: list[str]) -> list[alt.Chart]:
+    """Return one layer of lines for each name, so that the dashes need no legend beside colours and marks."""
+    return [
+        chart.transform_filter(alt.FieldEqualPredicate(equal=name, field=field)).mark_line(
+            strokeDash=style.DASHES[index % len(style.DASHES)]
+        )
+        for index, name in enumerate(names)
+    ]

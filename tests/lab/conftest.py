@@ -1,0 +1,79 @@
+"""What the lab's tests share: a fake program, a small specification, a synthetic run folder."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from synthetic import Truth, write_trial
+
+from waylab.folder import read_run
+from waylab.run import create_run
+
+SPEC = """
+name = "synthetic"
+question = "Is the lab right?"
+hypothesis = "It is <b>right</b> & exact."
+refuted_by = "A number that differs from the truth."
+[system.backends]
+count = 2
+server = "embedded"
+[system.proxy]
+sample = 1
+[load]
+test_time_s = 2.0
+warm_up_s = 1.0
+[factors]
+clients = [4, 16]
+replicas = [1, 2]
+[design]
+blocks = 3
+seed = 7
+[[compare]]
+factor = "replicas"
+baseline = 1
+candidate = 2
+metric = "throughput_per_s"
+margin = 0.5
+"""
+# What the blocks add to the truth, as factors.
+BLOCKS = {1: 0.98, 2: 1.0, 3: 1.03}
+REPLICAS = {"1": 1.0, "2": 0.9}
+CLIENTS = {"4": 10_000.0, "16": 20_000.0}
+
+
+def true_throughput(planned: dict) -> float:
+    levels = planned["levels"]
+    return CLIENTS[levels["clients"]] * REPLICAS[levels["replicas"]] * BLOCKS[planned["block"]]
+
+
+@pytest.fixture
+def fake(tmp_path_factory, monkeypatch) -> Path:
+    """Put the fake program in place of the real one."""
+    program = tmp_path_factory.mktemp("bin") / "waystage"
+    program.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("fake_waystage.py")}" "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("WAYSTAGE_BIN", str(program))
+    return program
+
+
+@pytest.fixture
+def spec_path(tmp_path) -> Path:
+    path = tmp_path / "synthetic.toml"
+    path.write_text(SPEC)
+    return path
+
+
+@pytest.fixture
+def empty_run(fake, spec_path, tmp_path) -> Path:
+    """A run folder with a plan and no trials."""
+    return create_run(spec_path, tmp_path / "results", quick=False).directory
+
+
+@pytest.fixture
+def run_folder(empty_run) -> Path:
+    """A complete run folder of which everything is known."""
+    for planned in read_run(empty_run)["plan"]:
+        write_trial(empty_run, planned, Truth(throughput_per_s=true_throughput(planned)))
+    return empty_run

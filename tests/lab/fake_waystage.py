@@ -1,0 +1,111 @@
+"""A test double of the program `waystage`: speaks its command line, serves nothing, writes plausible files.
+
+Run with `FAKE_FAIL=proxy` the proxy ends at once; with `FAKE_FAIL=load` the load does.
+"""
+
+import json
+import os
+import signal
+import struct
+import sys
+import time
+from pathlib import Path
+
+
+def argument(name: str, default: str = "") -> str:
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
+
+
+def seconds(text: str) -> float:
+    return float(text.removesuffix("ms")) / 1000
+
+
+def fail_if_asked(program: str) -> None:
+    if os.environ.get("FAKE_FAIL") == program:
+        print(f"waystage: the {program} is told to fail", file=sys.stderr)
+        sys.exit(1)
+
+
+STAMPS = {
+    "proxy": "received parsed routed enqueued dispatched sent answered replied",
+    "load": "intended issued sent completed",
+    "cache": "received started served replied",
+}
+FIELDS = (
+    "connection:u4 sequence:u4 port:u2 keys:u2 hits:u2 operation:u1 outcome:u1 leg:u1 pad0:u1 pad1:u1 pad2:u1"
+)
+
+
+def write_records(program: str) -> None:
+    """A record file without rows, if one is asked for."""
+    if "--records" not in sys.argv:
+        return
+    stamps = STAMPS[program].split()
+    fields = [field.split(":") for field in FIELDS.split()]
+    row_bytes = sum(int(kind[1]) for _, kind in fields) + 8 * len(stamps)
+    header = {"format": "waystage-records/1", "program": program, "stamps": stamps, "fields": fields}
+    text = json.dumps(header | {"row_bytes": row_bytes, "sample": 1}).encode()
+    text += b" " * ((4 - len(text)) % 8)
+    content = b"WAYREC01" + struct.pack("<I", len(text)) + text + struct.pack("<8sQQQ", b"WAYEND01", 0, 0, 0)
+    (Path(argument("--records")) / f"{program}-{os.getpid()}.way").write_bytes(content)
+
+
+def stop(program: str) -> None:
+    write_records(program)
+    sys.exit(0)
+
+
+def serve(program: str) -> None:
+    fail_if_asked(program)
+    signal.signal(signal.SIGTERM, lambda *_: stop(program))
+    print(f"waystage {program} ready on 127.0.0.1:{20000 + os.getpid() % 20000} (fake)", flush=True)
+    while True:
+        time.sleep(60)
+
+
+def load() -> None:
+    fail_if_asked("load")
+    time.sleep(seconds(argument("--warm-up")))
+    start = time.monotonic_ns()
+    time.sleep(seconds(argument("--test-time")))
+    end = time.monotonic_ns()
+    clients, window_s = int(argument("--clients")), (end - start) / 1e9
+    mean_ns = 1e6
+    rate = clients / (mean_ns * 1e-9)
+    times = {"mean_ns": mean_ns, "std_ns": 0.0, "min_ns": 1, "max_ns": 1, "percentiles": {}, "histogram": ""}
+    operation = {
+        "count": 0,
+        "hits": 0,
+        "misses": 0,
+        "errors": 0,
+        "response": times,
+        "service": times,
+        "slip": times,
+    }
+    content = {
+        "format": "waystage-load/1",
+        "settings": {},
+        "measure_from_clock_ns": start,
+        "measure_to_clock_ns": end,
+        "measured_s": window_s,
+        "totals": {"requests": round(rate * window_s), "hits": 10, "misses": 0, "errors": 0},
+        "throughput_per_s": rate,
+        "operations": {"all": operation, "get": operation, "set": operation},
+        "seconds": [],
+        "cpu": {"user_s": 0.0, "system_s": 0.0, "share": 0.1},
+        "verification": {"checked": 1, "wrong": 0, "torn": 0, "stale": 0, "unexpected_reply": 0},
+        "errors": {},
+        "valid": True,
+        "reasons": [],
+    }
+    Path(argument("--json-out-file")).write_text(json.dumps(content))
+    write_records("load")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--version":
+        print("waystage 0.0.0-fake")
+    elif sys.argv[1] == "load":
+        load()
+    else:
+        serve(sys.argv[1])

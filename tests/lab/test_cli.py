@@ -1,0 +1,75 @@
+"""The command: bad input is one line and exit code 2, never a traceback."""
+
+import shutil
+
+import pytest
+
+from waylab.cli import main
+
+
+def outcome(capsys, *arguments):
+    try:
+        code = main([str(argument) for argument in arguments])
+    except SystemExit as error:
+        code = error.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["fly"], "invalid choice"),
+        (["run"], "give either a specification or --resume"),
+        (["run", "none.toml"], "none.toml: no such specification"),
+        (["run", "a.toml", "--resume", "b"], "give either a specification or --resume"),
+        (["run", "--resume", "none"], "none: no such run folder"),
+        (["plan", "none.toml"], "none.toml: no such specification"),
+        (["analyse", "none"], "none: no such run folder"),
+        (["report", "none"], "none: no such run folder"),
+        (["show", "none"], "none: no such run folder"),
+        (["show", "."], "run.json: not found; this is not a run folder of waylab"),
+        (["show"], "the following arguments are required: RUN"),
+    ],
+)
+def test_bad_input(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = outcome(capsys, *arguments)
+    assert code == 2 and out == "" and err.startswith("waylab: ") and message in err and err.count("\n") == 1
+
+
+def test_a_mistake_in_a_specification(capsys, tmp_path, spec_path):
+    spec_path.write_text(spec_path.read_text().replace("blocks = 3", "block = 3"))
+    code, _, err = outcome(capsys, "run", spec_path, "--results", tmp_path / "results")
+    assert (code, err) == (
+        2,
+        f"waylab: {spec_path}: design.block is not a key; did you mean design.blocks?\n",
+    )
+    assert not (tmp_path / "results").exists()
+
+
+def test_no_program(capsys, tmp_path, spec_path, monkeypatch):
+    monkeypatch.setenv("WAYSTAGE_BIN", str(tmp_path / "none"))
+    code, _, err = outcome(capsys, "run", spec_path, "--results", tmp_path / "results")
+    assert code == 2 and "WAYSTAGE_BIN" in err and err.count("\n") == 1
+
+
+def test_plan_shows_the_trials_and_runs_nothing(capsys, spec_path, tmp_path):
+    code, out, _ = outcome(capsys, "plan", spec_path)
+    assert code == 0 and out.count("clients=16, replicas=2") == 3 and "12 trials, about 43 s" in out
+    assert list(tmp_path.iterdir()) == [spec_path]
+
+
+def test_analyse_report_show(capsys, run_folder):
+    code, _, err = outcome(capsys, "report", run_folder)
+    assert code == 2 and f"make it with: waylab analyse {run_folder}" in err
+    assert outcome(capsys, "analyse", run_folder)[0] == 0
+    code, out, _ = outcome(capsys, "show", run_folder)
+    assert code == 0 and f"none yet; waylab report {run_folder}" in " ".join(out.split())
+    assert outcome(capsys, "report", run_folder)[0] == 0 and (run_folder / "report.html").is_file()
+
+
+def test_nothing_usable_is_exit_code_1(capsys, run_folder):
+    shutil.rmtree(run_folder / "trials")
+    assert outcome(capsys, "analyse", run_folder)[0] == 1

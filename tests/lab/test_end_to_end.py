@@ -1,0 +1,82 @@
+"""The real program, from specification to report. `make test` builds it first, so its absence is a failure."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from waylab.testbed.programs import find_waystage
+
+SPEC = """
+name = "end-to-end"
+question = "Does it work?"
+hypothesis = "It does."
+refuted_by = "This test."
+[system]
+kind = "{kind}"
+[system.backends]
+count = {count}
+server = "embedded"
+service_time = "{service_time}"
+[system.proxy]
+sample = 2
+replicas = {count}
+[load]
+clients = 4
+ratio = "1:4"
+key_maximum = 200
+test_time_s = 1.0
+warm_up_s = 1.0
+sample = 2
+[factors]
+clients = [1, 4]
+[design]
+blocks = 2
+[gates]
+foreign_cpu_max = 1.0
+generator_cpu_max = 1.5
+interactive_law_max = 0.1
+reason = "a test on a machine that is shared"
+"""
+
+
+def run(tmp_path, **settings):
+    find_waystage()
+    spec = tmp_path / "spec.toml"
+    spec.write_text(SPEC.format(**settings))
+    command = [sys.executable, "-m", "waylab", "run", str(spec), "--results", str(tmp_path / "results")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    directory = next((tmp_path / "results").iterdir())
+    return directory, json.loads((directory / "analysis.json").read_text())
+
+
+def test_a_proxy_from_specification_to_report(tmp_path):
+    directory, analysis = run(tmp_path, kind="proxy", count=2, service_time="none")
+    assert analysis["trials_used"] == 4, [trial["reasons"] for trial in analysis["trials"]]
+    for c in analysis["configurations"]:
+        assert c["throughput_per_s"]["mean"] > 100 and c["hit_ratio"]["mean"] == 1.0
+        assert {"all", "get", "set"} <= set(c["stages"])
+        stages = c["stages"]["all"]["stages"]
+        parts_ns = sum(numbers["mean_ns"]["mean"] for stage, numbers in stages.items() if stage != "total")
+        assert parts_ns == pytest.approx(stages["total"]["mean_ns"]["mean"])
+        view = c["proxy_view"]
+        assert view["joined"]["mean"] > 20 and view["unmatched"]["mean"] <= 0.02 * view["joined"]["mean"] + 4
+        assert view["client_mean_ns"]["mean"] > view["proxy_mean_ns"]["mean"] > 0
+        assert {"load", "proxy", "backends", "total", "interrupts"} == set(c["cpu_per_request_ns"])
+    assert (directory / "report.html").stat().st_size > 500_000
+    assert len(list((directory / "figures").glob("*.png"))) >= 8
+
+
+def test_a_server_whose_service_time_is_dictated(tmp_path):
+    directory, analysis = run(tmp_path, kind="direct", count=1, service_time="exp:500us")
+    assert analysis["trials_used"] == 4, [trial["reasons"] for trial in analysis["trials"]]
+    for c in analysis["configurations"]:
+        view = c["server_view"]
+        assert view["joined"]["mean"] > 20
+        assert view["service_mean_ns"]["mean"] == pytest.approx(500_000, rel=0.25)
+        assert view["client_mean_ns"]["mean"] > view["sojourn_mean_ns"]["mean"]
+    predictions = json.loads((directory / "predictions.json").read_text())
+    models = {summary["model"]: summary["applies"] for summary in predictions["summary"]}
+    assert models["closed M/M/c//N as dictated"] == models["closed M/M/c//N with delay"] == 2

@@ -1,0 +1,30 @@
+"""The experiments that come with the project: valid, and as long as they say."""
+
+from pathlib import Path
+
+import pytest
+
+from waylab.plan import make_plan
+from waylab.spec import read_spec
+from waylab.spec.factors import setting_keys
+from waylab.spec.schema import Design, Gates, Load, System
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+LONGEST_S = {"demo": 120, "smoke": 20, "calibrate": 420, "overhead": 420}
+
+
+def test_there_are_experiments():
+    assert set(LONGEST_S) <= {path.stem for path in EXPERIMENTS.glob("*.toml")}
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_experiment_is_valid_and_not_too_long(path):
+    spec = read_spec(path)
+    assert spec.name == path.stem
+    assert make_plan(spec).expected_s <= LONGEST_S[path.stem]
+
+
+def test_the_demonstration_shows_every_key():
+    text = (EXPERIMENTS / "demo.toml").read_text()
+    keys = setting_keys(("system", System), ("load", Load), ("design", Design), ("gates", Gates))
+    assert [key for key in keys if f"{key.rsplit('.', 1)[1]} = " not in text] == []

@@ -1,0 +1,125 @@
+"""Models beside the measurement: where they apply, what they say, and why not where they do not."""
+
+import json
+
+import numpy as np
+import pytest
+from synthetic import START_NS, Truth, record_bytes, rows, write_trial
+
+from waylab.analysis import analyse
+from waylab.folder import read_run
+from waylab.models import MM1, ClosedMMc
+from waylab.predict import predict, read_predictions
+from waylab.run import create_run
+
+DIRECT = """
+name = "direct"
+question = "q"
+hypothesis = "h"
+refuted_by = "r"
+[system]
+kind = "direct"
+[system.backends]
+server = "embedded"
+service_time = "exp:200us"
+workers = 2
+[load]
+think_time = "exp:1ms"
+sample = 1
+test_time_s = 2.0
+[factors]
+clients = [4, 8]
+[design]
+blocks = 2
+"""
+SERVICE_NS, WAIT_NS, LATE_NS, WAY_NS = 210_000, 40_000, 15_000, 60_000
+
+
+def entries(content, model):
+    return [entry for entry in content["entries"] if entry["model"] == model]
+
+
+def test_black_box_and_connections(run_folder):
+    analysis = analyse(run_folder)
+    content = predict(run_folder)
+    assert content == read_predictions(run_folder)
+    for entry in entries(content, "M/M/1 black box"):
+        configuration = next(c for c in analysis["configurations"] if c["name"] == entry["configuration"])
+        rate, largest = configuration["throughput_per_s"]["mean"], configuration["largest_second_per_s"]
+        assert entry["predicted"]["response_mean_ns"] == pytest.approx(
+            1e9 * MM1(rate, largest).response_mean_s
+        )
+        measured = configuration["operations"]["all"]["response_mean_ns"]["mean"]
+        assert entry["error"]["response_mean_ns"] == pytest.approx(
+            entry["predicted"]["response_mean_ns"] / measured - 1
+        )
+    for entry in entries(content, "M/M/m connections"):
+        parameters = entry["parameters"]
+        assert parameters["servers"] == 2 and parameters["services_per_s"] == pytest.approx(1e9 / 34_000)
+        assert parameters["outside_ns"] == pytest.approx(5_350)
+        utilisation = parameters["arrivals_per_s"] / (2 * parameters["services_per_s"])
+        assert entry["applies"] == (utilisation < 1)
+    assert not entries(content, "closed M/M/c//N as dictated")
+
+
+def test_an_unstable_model_says_so(run_folder):
+    for planned in read_run(run_folder)["plan"]:
+        write_trial(run_folder, planned, Truth(throughput_per_s=80_000.0))
+    analyse(run_folder)
+    entry = entries(predict(run_folder), "M/M/m connections")[0]
+    assert (
+        not entry["applies"]
+        and "is unstable: utilisation 1.36" in entry["reason"]
+        and entry["predicted"] is None
+    )
+
+
+@pytest.fixture
+def direct_run(fake, tmp_path):
+    path = tmp_path / "direct.toml"
+    path.write_text(DIRECT)
+    directory = create_run(path, tmp_path / "results", quick=False).directory
+    for planned in read_run(directory)["plan"]:
+        rate = ClosedMMc(planned["load"]["clients"], 2, 200e-6, 1e-3).throughput_per_s
+        trial = write_trial(directory, planned, Truth(throughput_per_s=rate, cpu_s={"backend-0": 0.5}))
+        client, cache = rows("load", 300), rows("cache", 300)
+        start = START_NS + 1_000_000 + np.arange(300) * 1_000_000
+        client["intended"] = client["issued"] = client["sent"] = start
+        cache["received"] = start + WAY_NS // 2
+        cache["started"] = cache["received"] + WAIT_NS
+        cache["served"] = cache["started"] + SERVICE_NS
+        cache["replied"] = cache["served"] + LATE_NS
+        client["completed"] = cache["replied"] + WAY_NS // 2
+        (trial / "records" / "load-2.way").write_bytes(record_bytes("load", client))
+        (trial / "records" / "cache-1.way").write_bytes(record_bytes("cache", cache))
+    return directory
+
+
+def test_the_closed_model_against_the_server_whose_truth_is_known(direct_run):
+    analysis = analyse(direct_run)
+    view = analysis["configurations"][0]["server_view"]
+    assert view["service_mean_ns"]["mean"] == SERVICE_NS and view["wait_mean_ns"]["mean"] == WAIT_NS
+    # A reply that leaves late did not keep a worker busy: it belongs to the delay.
+    assert view["delay_mean_ns"]["mean"] == WAY_NS + LATE_NS
+    content = predict(direct_run)
+    for entry in entries(content, "closed M/M/c//N as dictated"):
+        assert entry["parameters"]["service_s"] == pytest.approx(200e-6)
+        assert entry["parameters"]["think_s"] == pytest.approx(1e-3)
+        # The synthetic throughput is what the model says.
+        assert abs(entry["error"]["throughput_per_s"]) < 1e-9
+    for entry in entries(content, "closed M/M/c//N with delay"):
+        parameters = entry["parameters"]
+        assert parameters["service_s"] == pytest.approx(SERVICE_NS * 1e-9)
+        assert parameters["delay_s"] == pytest.approx((WAY_NS + LATE_NS) * 1e-9)
+        queue = ClosedMMc(parameters["clients"], 2, SERVICE_NS * 1e-9, 1e-3 + 75e-6)
+        assert entry["predicted"]["throughput_per_s"] == pytest.approx(queue.throughput_per_s)
+        assert entry["predicted"]["response_mean_ns"] == pytest.approx(1e9 * queue.response_mean_s + 75_000)
+    assert not entries(content, "M/M/m connections")
+    summary = next(s for s in content["summary"] if s["model"].endswith("dictated"))
+    assert summary["applies"] == 2 and summary["throughput_per_s"]["median_error"] < 1e-9
+
+
+def test_nothing_measured_is_nothing_predicted(empty_run):
+    analyse(empty_run)
+    assert predict(empty_run)["entries"] == []
+    json.loads((empty_run / "predictions.json").read_text())

@@ -1,0 +1,171 @@
+"""The report: complete, self-contained, and made only of numbers that are in the run folder."""
+
+import json
+import re
+import socket
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+from synthetic import Truth, write_trial
+
+from waylab.analysis import analyse
+from waylab.folder import read_run
+from waylab.predict import predict
+from waylab.report import show_run, write_report
+
+FIGURES = [
+    "both-views",
+    "comparisons",
+    "models",
+    "processor-time",
+    "response-distribution",
+    "response-mean",
+    "response-percentiles",
+    "stage-times",
+    "throughput",
+]
+SECTIONS = [
+    "question",
+    "hypothesis",
+    "set-up",
+    "results",
+    "checks",
+    "answer",
+    "threats",
+    "environment",
+    "reproduce",
+]
+
+
+class Page(HTMLParser):
+    """What a browser would load, show and number."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.loads, self.ids, self.numbers, self.stack, self.styles, self.text = [], [], [], [], "", ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        named = dict(attributes)
+        self.loads += [named[key] for key in ("src", "href", "data", "srcset", "action") if key in named]
+        self.ids += [named["id"]] if "id" in named else []
+        self.numbers += [named["value"]] if tag == "data" else []
+        self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        while self.stack and self.stack.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        inside = self.stack[-1] if self.stack else ""
+        if inside == "style":
+            self.styles += data
+        elif inside != "script":
+            self.text += data
+
+
+@pytest.fixture
+def reported(run_folder, monkeypatch):
+    analyse(run_folder)
+    predict(run_folder)
+
+    def refuse(*arguments, **settings):
+        raise AssertionError("the report needs no network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    return run_folder, write_report(run_folder).read_text()
+
+
+def numbers_in(content):
+    if isinstance(content, dict):
+        for value in content.values():
+            yield from numbers_in(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from numbers_in(value)
+    elif content is not None:
+        yield str(content)
+
+
+def all_numbers(directory):
+    return {
+        number for path in directory.glob("*.json") for number in numbers_in(json.loads(path.read_text()))
+    }
+
+
+def test_every_figure_is_on_the_page_and_beside_it(reported):
+    directory, text = reported
+    page = Page(text)
+    assert sorted(path.stem for path in (directory / "figures").glob("*.svg")) == FIGURES
+    for name in FIGURES:
+        assert f"chart-{name}" in page.ids
+        assert (directory / "figures" / f"{name}.svg").read_text().startswith("<svg")
+        assert (directory / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert set(SECTIONS) <= set(page.ids)
+
+
+def test_the_page_loads_nothing(reported):
+    page = Page(reported[1])
+    assert [target for target in page.loads if not target.startswith("#")] == []
+    assert "@import" not in page.styles and "url(" not in page.styles
+    assert 'type="module"' not in reported[1]
+
+
+def test_every_number_in_the_tables_is_in_a_json_of_the_run_folder(reported):
+    directory, text = reported
+    page = Page(text)
+    known = all_numbers(directory)
+    assert len(page.numbers) > 200
+    assert [number for number in page.numbers if number not in known] == []
+
+
+def test_every_number_in_the_figures_is_in_a_json_of_the_run_folder(reported):
+    directory, text = reported
+    known = all_numbers(directory)
+    found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.S)
+    figures = json.loads(found[1])
+    assert sorted(figures) == FIGURES
+    for name, figure in figures.items():
+        data = [
+            part["data"]["values"]
+            for part in [figure, *figure.get("layer", [])]
+            if "values" in part.get("data", {})
+        ]
+        data += list(figure.get("datasets", {}).values())
+        assert data, name
+        for row in (row for rows in data for row in rows):
+            for key, value in row.items():
+                if isinstance(value, int | float) and key != "rank" and row != {"ratio": 1}:
+                    assert str(value) in known, (name, key, value)
+
+
+def test_text_from_the_specification_is_escaped(reported):
+    assert "It is &lt;b&gt;right&lt;/b&gt; &amp; exact." in reported[1]
+
+
+def test_failed_trials_are_loud(run_folder):
+    planned = read_run(run_folder)["plan"][0]
+    write_trial(run_folder, planned, Truth(throughput_per_s=10_000.0, share=0.95))
+    analyse(run_folder)
+    predict(run_folder)
+    text = Page(write_report(run_folder).read_text()).text
+    assert "11 of 12 trials passed every gate" in text
+    assert "These trials are not used in any aggregate" in text and planned["id"] in text
+    assert "0.950 of one core for each thread of the load, limit 0.8" in text
+
+
+def test_a_run_without_results_still_reports_why(empty_run):
+    analyse(empty_run)
+    predict(empty_run)
+    page = Page(write_report(empty_run).read_text())
+    assert "No trial passed its gates" in page.text and "has not been run" in page.text
+    assert list((empty_run / "figures").iterdir()) == []
+
+
+def test_show_prints_the_main_figures_and_the_path(reported, capsys):
+    directory, _ = reported
+    show_run(directory, Console(width=80, highlight=False))
+    text = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in text.splitlines() if "report.html" not in line)
+    assert "clients=16, replicas=1" in text and str(directory / "report.html") in text and "M/M/1" in text

@@ -1,0 +1,194 @@
+"""Runs: what is kept, and that a run that was stopped or killed goes on where it stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from waylab.errors import LabError
+from waylab.folder import read_run
+from waylab.run import create_run, resume_run, unfinished_runs
+
+QUICK_SPEC = """
+name = "quick"
+question = "q"
+hypothesis = "h"
+refuted_by = "r"
+[system.backends]
+count = 1
+server = "embedded"
+[load]
+test_time_s = 0.6
+warm_up_s = 0.1
+[factors]
+clients = [1, 2]
+[design]
+blocks = 2
+[gates]
+foreign_cpu_max = 1.0
+reason = "a test"
+"""
+
+
+@pytest.fixture
+def quick_spec(tmp_path, fake):
+    path = tmp_path / "quick.toml"
+    path.write_text(QUICK_SPEC)
+    return path
+
+
+def trial_files(directory):
+    return {path.parent.name: path for path in directory.glob("trials/*/trial.json")}
+
+
+def ignore(step):
+    pass
+
+
+def processes_of(directory):
+    """Processes whose command line names a run folder, the lab itself left out."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        command = " ".join(process.info["cmdline"] or [])
+        if str(directory) in command and "waylab" not in command.split(str(directory))[0]:
+            found.append(command)
+    return found
+
+
+def test_everything_is_kept(quick_spec, tmp_path):
+    campaign = create_run(quick_spec, tmp_path / "results", quick=False)
+    steps = []
+    campaign.run(steps.append)
+    directory = campaign.directory
+    assert directory.name.endswith("Z-quick") and (directory / "spec.toml").read_text() == QUICK_SPEC
+    run = read_run(directory)
+    assert run["format"] == "waylab-run/1" and len(run["plan"]) == 4
+    assert run["reproduce"][0] == f"waylab run {quick_spec}"
+    environment = json.loads((directory / "environment.json").read_text())
+    assert (
+        len(environment["programs"]["waystage"]["sha256"]) == 64
+        and environment["kernel"]
+        and environment["cores"]
+    )
+    assert set(trial_files(directory)) == {planned["id"] for planned in run["plan"]}
+    for path in trial_files(directory).values():
+        result = json.loads(path.read_text())
+        assert result["status"] == "measured" and result["before"]["load_average"]
+        names = [process["name"] for process in result["processes"]]
+        assert names == ["backend-0", "proxy", "load"]
+        assert all(process["command"] and process["exit_code"] == 0 for process in result["processes"])
+        assert {log.name for log in (path.parent / "logs").iterdir()} == {
+            f"{name}.{stream}" for name in names for stream in ("stdout", "stderr")
+        }
+        telemetry = (path.parent / "processes.csv").read_text()
+        assert all(f",{name}," in telemetry for name in ("load", "proxy", "backend-0", "waylab"))
+    finished = [step for step in steps if step.result]
+    assert [step.done for step in finished] == [1, 2, 3, 4] and finished[-1].left_s == 0
+    assert max(step.left_s for step in steps) < 60
+
+
+def test_a_stopped_run_goes_on_and_keeps_what_it_has(quick_spec, tmp_path):
+    campaign = create_run(quick_spec, tmp_path / "results", quick=False)
+
+    def stop_in_the_second(step):
+        if step.done == 1 and step.result is None and step.trial.order == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(LabError, match=f"stopped; go on with: waylab run --resume {campaign.directory}"):
+        campaign.run(stop_in_the_second)
+    kept = {name: path.read_bytes() for name, path in trial_files(campaign.directory).items()}
+    assert len(kept) == 1 and unfinished_runs(tmp_path / "results", quick_spec) == [campaign.directory]
+    half = campaign.directory / "trials" / campaign.plan.trials[1].id
+    half.mkdir(exist_ok=True)
+    (half / "rubbish").write_text("from the half-finished trial")
+    done = []
+    resume_run(campaign.directory).run(lambda step: done.append(step.trial.order) if step.result else None)
+    assert done == [2, 3, 4] and not (half / "rubbish").exists()
+    assert all(
+        trial_files(campaign.directory)[name].read_bytes() == content for name, content in kept.items()
+    )
+    assert unfinished_runs(tmp_path / "results", quick_spec) == []
+
+
+def lab(*arguments, **settings):
+    command = [sys.executable, "-m", "waylab", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
+
+
+def wait_for(condition, timeout_s=30):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_whatever_ends_the_lab_no_process_stays_and_the_run_goes_on(quick_spec, tmp_path, number):
+    results = tmp_path / "results"
+    with lab("run", quick_spec, "--results", results) as process:
+        wait_for(lambda: list(results.glob("*/trials/*/trial.json")))
+        directory = next(results.iterdir())
+        wait_for(lambda: len(list(directory.glob("trials/*/logs/load.stdout"))) == 2)
+        os.kill(process.pid, number)
+        _, errors = process.communicate(timeout=30)
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 130
+        assert f"waylab: stopped; go on with: waylab run --resume {directory}" in errors
+        assert "Traceback" not in errors
+    wait_for(lambda: not processes_of(directory), 5)
+    kept = {name: path.stat().st_mtime_ns for name, path in trial_files(directory).items()}
+    assert 1 <= len(kept) < 4
+    with lab("run", "--resume", directory) as process:
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert all(trial_files(directory)[name].stat().st_mtime_ns == at for name, at in kept.items())
+    assert len(trial_files(directory)) == 4 and (directory / "report.html").is_file()
+    assert json.loads((directory / "analysis.json").read_text())["trials_used"] == 4
+
+
+def test_a_failing_program_fails_the_trial_and_three_in_a_row_end_the_run(quick_spec, tmp_path, monkeypatch):
+    campaign = create_run(quick_spec, tmp_path / "results", quick=False)
+    monkeypatch.setenv("FAKE_FAIL", "load")
+    with pytest.raises(LabError, match=r"3 trials failed in a row.*wrote no summary: .*told to fail"):
+        campaign.run(ignore)
+    results = [json.loads(path.read_text()) for path in trial_files(campaign.directory).values()]
+    assert [result["status"] for result in results] == ["failed"] * 3
+    monkeypatch.delenv("FAKE_FAIL")
+    resume_run(campaign.directory).run(ignore)
+    results = [json.loads(path.read_text()) for path in trial_files(campaign.directory).values()]
+    assert [result["status"] for result in results] == ["measured"] * 4
+
+
+def test_only_one_lab_at_a_time(quick_spec, tmp_path):
+    campaign = create_run(quick_spec, tmp_path / "results", quick=False)
+
+    def second(step):
+        with pytest.raises(LabError, match="another waylab is running it"):
+            resume_run(campaign.directory).run(ignore)
+        raise KeyboardInterrupt
+
+    with pytest.raises(LabError, match="stopped"):
+        campaign.run(second)
+
+
+def test_a_run_is_not_resumed_with_another_plan_or_program(quick_spec, tmp_path, fake):
+    directory = create_run(quick_spec, tmp_path / "results", quick=False).directory
+    fake.write_text(fake.read_text() + "# rebuilt\n")
+    with pytest.raises(LabError, match="is not the program it was started with"):
+        resume_run(directory)
+    (directory / "spec.toml").write_text(QUICK_SPEC.replace("[1, 2]", "[1, 3]"))
+    with pytest.raises(LabError, match="gives another plan"):
+        resume_run(directory)
+
+
+def test_two_runs_within_a_second_have_two_folders(quick_spec, tmp_path):
+    folders = {create_run(quick_spec, tmp_path / "results", quick=True).directory for _ in range(3)}
+    assert len(folders) == 3 and all(isinstance(path, Path) for path in folders)

@@ -1,0 +1,119 @@
+"""Specifications: defaults, short names, and every mistake in one line with what was meant."""
+
+import dataclasses
+
+import pytest
+
+from waylab.errors import LabError
+from waylab.spec import mean_of_distribution_s, read_spec, resolve_key, size_bytes
+
+HEAD = 'name = "x"\nquestion = "q"\nhypothesis = "h"\nrefuted_by = "r"\n'
+
+
+def read(tmp_path, text, head=HEAD):
+    path = tmp_path / "x.toml"
+    path.write_text(head + text)
+    return read_spec(path)
+
+
+def test_the_smallest_specification_has_all_defaults(tmp_path):
+    spec = read(tmp_path, "")
+    assert (spec.system.kind, spec.system.backends.count, spec.load.clients, spec.design.blocks) == (
+        "proxy",
+        3,
+        16,
+        3,
+    )
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.name = "y"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[load]\nclient = 3", "load.client is not a key; did you mean load.clients?"),
+        ("[system.proxi]\nloops = 1", "system.proxi is not a key; did you mean system.proxy?"),
+        ("[proxy]\nloops = 1", "proxy is not a key; did you mean system.proxy?"),
+        ("[load]\nreplicas = 3", "load.replicas is not a key; did you mean system.proxy.replicas?"),
+        ('[load]\nclients = "3"', "load.clients = '3': should be a whole number"),
+        ("[load]\nclients = true", "load.clients = True: should be a whole number"),
+        ("[load]\nclients = 0", "load.clients = 0: should be between 1 and 65536"),
+        ('[load]\nratio = "1-9"', "load.ratio = '1-9': should be SET:GET"),
+        ('[load]\nratio = "0:0"', "should be SET:GET"),
+        ('[load]\nthink_time = "uniform:1ms:2ms"', "should be one of none, fixed:1ms, exp:1ms"),
+        ('[system.backends]\nservice_time = "exp:200"', "is not a duration"),
+        ('[system.backends]\nservice_time = "uniform:2ms:1ms"', "ends before it begins"),
+        ("[system.proxy]\nreplicas = 4", "more than the 3 backends"),
+        ("[factors]\nreplicas = [1, 5]", "system.proxy.replicas = 5: more than the 3 backends"),
+        ("[factors]\nclints = [1]", "factors.clints is not a setting; did you mean clients?"),
+        ("[factors]\nsample = [1, 2]", "factors.sample is ambiguous: system.proxy.sample or load.sample"),
+        ("[factors]\nclients = []", "factors.clients: should be a list of levels"),
+        ("[factors]\nclients = [1, 1]", "factors.clients: names a level twice"),
+        ('[factors]\nclients = [1, "two"]', "factors.clients = 'two': should be a whole number"),
+        ("[factors.arm]\na = { kindd = 'direct' }", "factors.arm.a.kindd is not a setting"),
+        ('[[compare]]\nfactor = "clients"', "compare[0].factor = 'clients'"),
+        (
+            '[factors]\nclients = [1, 2]\n[[compare]]\nfactor = "clients"\nbaseline = 1\ncandidate = 3',
+            "compare[0].candidate = '3': is not a level of clients; its levels: 1, 2",
+        ),
+        (
+            '[factors]\nclients = [1, 2]\n[[compare]]\nfactor = "clients"\nbaseline = 1\ncandidate = 2\nmetric = "x"',
+            "compare[0].metric = 'x'",
+        ),
+        (
+            "[gates]\nhit_ratio_min = 0.5",
+            "gates.reason: is missing; hit_ratio_min is looser than the default",
+        ),
+        ('[report]\nx = "clients"', "report.x = 'clients': is not a factor"),
+        ('[system.backends]\nserver = "memcached"\nservice_time = "exp:1ms"', 'only server = "embedded"'),
+        ("[load]\nthreads = 20", "load.threads = 20: more than the 16 clients"),
+        ("[load]\ntest_time_s = 0", "load.test_time_s = 0: should be above 0"),
+        ("load = 3", "load: should be a table"),
+        ("a = [", "not TOML"),
+    ],
+)
+def test_a_mistake_is_one_line_with_file_and_key(tmp_path, text, message):
+    with pytest.raises(LabError) as caught:
+        read(tmp_path, text)
+    line = str(caught.value)
+    assert message in line and str(tmp_path / "x.toml") in line and "\n" not in line
+
+
+@pytest.mark.parametrize("missing", ["question", "hypothesis", "refuted_by"])
+def test_what_must_be_stated_before_there_is_data(tmp_path, missing):
+    head = "\n".join(line for line in HEAD.splitlines() if not line.startswith(missing)) + "\n"
+    with pytest.raises(LabError, match=f"{missing}: is missing"):
+        read(tmp_path, "", head)
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+    with pytest.raises(LabError, match="no such specification"):
+        read_spec(tmp_path / "none.toml")
+
+
+def test_factors_by_short_name_dotted_name_and_named_levels(tmp_path):
+    spec = read(tmp_path, '[factors]\nclients = [1, 2]\n"proxy.sample" = [5]\nsystem = ["proxy", "direct"]\n')
+    assert [(factor.name, factor.key) for factor in spec.factors] == [
+        ("clients", "load.clients"),
+        ("proxy.sample", "system.proxy.sample"),
+        ("system", "system.kind"),
+    ]
+    arms = read(
+        tmp_path, "[factors.arm]\na = { kind = 'direct' }\nb = { stamps = 'off', loops = 2 }\n"
+    ).factors[0]
+    assert arms.key is None
+    assert arms.levels[1].settings == (("system.proxy.stamps", "off"), ("system.proxy.loops", 2))
+
+
+def test_loosened_gates_are_named_with_their_reason(tmp_path):
+    spec = read(tmp_path, '[gates]\ngenerator_cpu_max = 1.0\nverification = false\nreason = "why"\n')
+    assert spec.gates.loosened() == ["generator_cpu_max", "verification"]
+    assert read(tmp_path, "[gates]\ngenerator_cpu_max = 0.5\n").gates.loosened() == []
+
+
+def test_quantities():
+    assert mean_of_distribution_s("none") == 0
+    assert mean_of_distribution_s("exp:200us") == pytest.approx(2e-4)
+    assert mean_of_distribution_s("uniform:100us:300us") == pytest.approx(2e-4)
+    assert size_bytes("64m") == 64 << 20
+    assert resolve_key("load.clients", ["load.clients"]) == "load.clients"

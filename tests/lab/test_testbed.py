@@ -1,0 +1,120 @@
+"""Processes: they come up, their failures are one line, and none is left behind whatever happens."""
+
+import dataclasses
+import os
+import time
+
+import psutil
+import pytest
+
+from waylab.errors import LabError
+from waylab.plan import make_plan
+from waylab.spec import read_spec
+from waylab.testbed import LocalTestbed, find_programs
+from waylab.testbed.processes import Process, TestbedError
+
+
+def gone(pids):
+    """Whether processes have ended; the kernel may take a moment."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        alive = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+        if not alive:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def trial(spec_path):
+    return make_plan(read_spec(spec_path)).trials[0]
+
+
+def test_the_finder_says_where_it_looked(monkeypatch, tmp_path):
+    monkeypatch.setenv("WAYSTAGE_BIN", str(tmp_path / "none"))
+    with pytest.raises(LabError, match=r"WAYSTAGE_BIN=.*none: not a program"):
+        find_programs(set())
+    monkeypatch.delenv("WAYSTAGE_BIN")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("waylab.testbed.programs.__file__", str(tmp_path / "a" / "b" / "programs.py"))
+    with pytest.raises(LabError, match=r"make build.*target/release/waystage.*PATH"):
+        find_programs(set())
+
+
+def test_memcached_must_be_there_when_it_is_asked_for(fake, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LabError, match="memcached: not found on PATH"):
+        find_programs({"memcached"})
+    programs = find_programs({"auto"})
+    assert programs.server_for("auto", "none") == "embedded"
+
+
+def test_a_dictated_service_time_means_the_embedded_server(fake):
+    programs = dataclasses.replace(find_programs({"auto"}), memcached="/usr/bin/memcached")
+    assert programs.server_for("auto", "none") == "memcached"
+    assert programs.server_for("auto", "exp:1ms") == "embedded"
+    assert programs.server_for("embedded", "none") == "embedded"
+
+
+def test_everything_comes_up_and_goes_away(fake, trial, tmp_path):
+    with LocalTestbed(trial, find_programs(set()), tmp_path) as testbed:
+        address = testbed.bring_up()
+        pids = [process.pid for process in testbed.processes]
+        assert [process.name for process in testbed.processes] == ["backend-0", "backend-1", "proxy"]
+        assert address.startswith("127.0.0.1:") and all(process.running() for process in testbed.processes)
+    assert gone(pids) and all(process.exit_code == 0 and not process.killed for process in testbed.processes)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
+def test_nothing_is_left_after_an_exception(fake, trial, tmp_path, error):
+    pids = []
+    with pytest.raises(error), LocalTestbed(trial, find_programs(set()), tmp_path) as testbed:
+        testbed.bring_up()
+        pids += [process.pid for process in testbed.processes]
+        raise error
+    assert pids and gone(pids)
+
+
+def test_a_program_that_does_not_come_up(fake, trial, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_FAIL", "proxy")
+    with (
+        pytest.raises(
+            TestbedError, match="proxy: ended with 1 before it was ready: waystage: the proxy is told"
+        ),
+        LocalTestbed(trial, find_programs(set()), tmp_path) as testbed,
+    ):
+        testbed.bring_up()
+    assert gone([process.pid for process in testbed.processes])
+
+
+def test_a_program_that_ignores_the_request_to_stop_is_killed_with_its_children(tmp_path, monkeypatch):
+    monkeypatch.setattr("waylab.testbed.processes.STOP_WITHIN_S", 0.3)
+    script = "trap '' TERM; sleep 60 & echo ready on 127.0.0.1:1; while true; do sleep 1; done"
+    process = Process("stubborn", ["sh", "-c", script], tmp_path)
+    assert process.wait_until_ready() == "127.0.0.1:1"
+    children = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    process.stop()
+    assert process.killed and process.exit_code == -9 and children and gone([process.pid, *children])
+
+
+def test_a_program_that_never_is_ready(tmp_path, monkeypatch):
+    monkeypatch.setattr("waylab.testbed.processes.READY_WITHIN_S", 0.2)
+    process = Process("slow", ["sleep", "60"], tmp_path)
+    with pytest.raises(TestbedError, match=r"slow: not ready within 0.2 s"):
+        process.wait_until_ready()
+    process.stop()
+    assert gone([process.pid])
+
+
+def test_a_program_that_is_not_there(tmp_path):
+    with pytest.raises(TestbedError, match="none: /does/not/exist cannot be started: No such file"):
+        Process("none", ["/does/not/exist"], tmp_path)
+
+
+def test_output_is_kept(tmp_path):
+    process = Process("talker", ["sh", "-c", "echo out; echo err >&2"], tmp_path)
+    assert process.wait(5)
+    process.stop()
+    assert (tmp_path / "talker.stdout").read_text() == "out\n" and process.last_words() == ": err"
+    assert os.WEXITSTATUS(0) == process.exit_code
