@@ -1,4 +1,4 @@
-"""The rules of ARCHITECTURE.md and CONTRIBUTING.md that a program can check: who may know whom, how long, with what header."""
+"""The rules of ARCHITECTURE.md and CONTRIBUTING.md that a program can check."""
 
 import ast
 import re

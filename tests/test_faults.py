@@ -1,31 +1,17 @@
-"""Servers that are killed or frozen under load: every request is answered in time, no value is wrong, and the server is used again."""
+"""Servers that are killed or frozen under load: every request is answered in time, and no value is wrong."""
 
 import json
-import os
 import re
-import shutil
 import signal
-import socket
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
+from programs import MEMCACHED, WAYSTAGE, connect, free_ports, missing
 
-ROOT = Path(__file__).parent.parent
-WAYSTAGE = Path(os.environ.get("WAYSTAGE_BIN", ROOT / "target/release/waystage"))
 TIMEOUT_S = 0.3
 # A timeout, the turn of a loop on a busy machine, and the client's own delay.
 PATIENCE_S = TIMEOUT_S + 1.0
-
-
-def free_ports(count):
-    """Ports that were free a moment ago."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 class Servers:
@@ -37,20 +23,11 @@ class Servers:
 
     @staticmethod
     def spawn(port):
-        if shutil.which("memcached"):
-            command = ["memcached", "-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", str(port)]
-        else:
-            assert "WAYSTAGE_REQUIRE_PEERS" not in os.environ, "memcached is required here"
-            command = [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{port}"]
+        embedded = [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{port}"]
+        command = embedded if missing("memcached") else [*MEMCACHED, str(port)]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                return process
-            except OSError:
-                time.sleep(0.02)
-        raise AssertionError(f"no server on port {port}")
+        connect(port).close()
+        return process
 
     def end(self):
         for process in self.processes:
@@ -70,7 +47,14 @@ def servers():
 def test_servers_killed_and_frozen_under_load(servers, replicas, tmp_path):
     command = [str(WAYSTAGE), "proxy", "--listen", "127.0.0.1:0", "--replicas", str(replicas)]
     command += [word for port in servers.ports for word in ("--server", f"127.0.0.1:{port}")]
-    command += ["--backend-timeout", f"{int(TIMEOUT_S * 1000)}ms", "--records", str(tmp_path), "--sample", "1"]
+    command += [
+        "--backend-timeout",
+        f"{int(TIMEOUT_S * 1000)}ms",
+        "--records",
+        str(tmp_path),
+        "--sample",
+        "1",
+    ]
     proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         address = re.search(r"ready on (\S+)", proxy.stdout.readline()).group(1)
@@ -100,9 +84,16 @@ def test_servers_killed_and_frozen_under_load(servers, replicas, tmp_path):
     wrong = {name: result["verification"][name] for name in ("wrong", "torn", "stale", "unexpected_reply")}
     assert set(wrong.values()) == {0}, wrong
     assert result["errors"], "a killed and a frozen server must have been noticed"
-    assert all(line.startswith("SERVER_ERROR backend 127.0.0.1:") for line in result["errors"]), result["errors"]
+    assert all(line.startswith("SERVER_ERROR backend 127.0.0.1:") for line in result["errors"]), result[
+        "errors"
+    ]
     assert max(second["max_ns"] for second in result["seconds"]) < PATIENCE_S * 1e9
     # Both servers are back for two seconds before the end: nothing fails any more.
     assert sum(second["errors"] for second in result["seconds"][-2:]) == 0, result["seconds"][-3:]
     (records,) = tmp_path.glob("proxy-*.way")
-    assert subprocess.run([WAYSTAGE, "records", "dump", records, "--limit", "1"], capture_output=True, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            [WAYSTAGE, "records", "dump", records, "--limit", "1"], capture_output=True, check=False
+        ).returncode
+        == 0
+    )

@@ -1,19 +1,12 @@
 """The built programs as a user meets them: start, serve, stop, and one clear line for what cannot work."""
 
-import os
 import re
-import shutil
 import signal
-import socket
 import subprocess
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
-WAYSTAGE = Path(os.environ.get("WAYSTAGE_BIN", ROOT / "target/release/waystage"))
-PEERS_REQUIRED = "WAYSTAGE_REQUIRE_PEERS" in os.environ
+from programs import MEMCACHED, WAYSTAGE, connect, free_ports, missing
 
 
 def run(*arguments, **options):
@@ -41,7 +34,7 @@ def serving(*arguments):
 
 @contextmanager
 def backend(count=1):
-    """Memcached where there is one, otherwise the embedded cache; yields addresses."""
+    """Embedded caches; yields their addresses."""
     with serving("cache", "--listen", "127.0.0.1:0") as (address, _):
         if count == 1:
             yield [address]
@@ -53,17 +46,10 @@ def backend(count=1):
 @contextmanager
 def memcached():
     """A real memcached on a free port; yields its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(["memcached", "-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", str(port)])
+    (port,) = free_ports(1)
+    process = subprocess.Popen([*MEMCACHED, str(port)])
     try:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                process.poll()
+        connect(port).close()
         yield f"127.0.0.1:{port}"
     finally:
         process.kill()
@@ -80,8 +66,7 @@ def one_line(result, *words):
 
 
 def test_memccapable_passes_through_the_proxy_on_the_embedded_cache_and_on_memcached():
-    if not shutil.which("memccapable") or not shutil.which("memcached"):
-        assert not PEERS_REQUIRED, "memccapable and memcached are required here"
+    if missing("memccapable", "memcached"):
         with (
             backend() as servers,
             serving("proxy", "--listen", "127.0.0.1:0", "--server", servers[0]) as (address, _),
