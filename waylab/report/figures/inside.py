@@ -79,7 +79,7 @@ def both_views(content: Content) -> Figure | None:
         "both-views",
         "Client's view and proxy's view",
         caption,
-        alt.layer(*layers, chart.mark_point().encode(shape=shapes)),
+        alt.layer(*layers, chart.mark_point(opacity=1).encode(shape=shapes)),
     )
 
 

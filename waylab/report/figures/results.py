@@ -92,7 +92,8 @@ def distribution(content: Content) -> Figure | None:
         return None
     order = list(dict.fromkeys(row["x"] for row in sorted(rows, key=lambda row: _rank(content, row["x"]))))
     chosen = alt.selection_point(fields=["x"], bind="legend")
-    scheme = alt.Scale(domain=order, scheme="viridis") if len(order) > 4 else style.colour(order)
+    ordered = content.axes["numeric"] and len(order) > 4
+    scheme = alt.Scale(domain=order, scheme="viridis") if ordered else style.colour(order)
     chart = (
         milliseconds(alt.Chart(values(rows)), "response_ns")
         .mark_line()
