@@ -102,6 +102,7 @@ class Truth:
     wrong: int = 0
     law_error: float = 0.0
     foreign_share: float = 0.0
+    steal_share: float = 0.0
     cpu_s: dict = field(default_factory=lambda: {"proxy": 0.8, "backend-0": 0.2, "backend-1": 0.1})
     load_cpu_s: float = 0.4
 
@@ -189,6 +190,8 @@ def write_telemetry(directory: Path, truth: Truth) -> None:
     capacity_s = 2 * WINDOW_S
     spent_s = sum(truth.cpu_s.values()) + truth.load_cpu_s
     busy_s = spent_s + truth.foreign_share * capacity_s
+    steal_s = truth.steal_share * capacity_s
+    idle_s = capacity_s - busy_s - steal_s
     with (directory / "processes.csv").open("w") as file, (directory / "machine.csv").open("w") as machine:
         processes = csv.writer(file)
         processes.writerow(["clock_ns", "process", "pid", "user_s", "system_s", "resident_bytes", "threads"])
@@ -202,9 +205,7 @@ def write_telemetry(directory: Path, truth: Truth) -> None:
                 processes.writerow([clock_ns, name, 1, cpu_s * done * 0.5, cpu_s * done * 0.5, 1000, 1])
             if time_s < WINDOW_S - 0.3:
                 processes.writerow([clock_ns, "load", 2, 0, 0, 1000, 1])
-            host.writerow(
-                [clock_ns, busy_s * done, 0, 0, (capacity_s - busy_s) * done, 0, 0.5, 1, 100 * done]
-            )
+            host.writerow([clock_ns, busy_s * done, 0, 0, idle_s * done, steal_s * done, 0.5, 1, 100 * done])
 
 
 def write_trial(

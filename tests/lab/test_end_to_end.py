@@ -35,6 +35,7 @@ clients = [1, 4]
 blocks = 2
 [gates]
 foreign_cpu_max = 1.0
+steal_max = 1.0
 generator_cpu_max = 1.5
 interactive_law_max = 0.1
 reason = "a test on a machine that is shared"

@@ -32,6 +32,7 @@ clients = [1, 2]
 blocks = 2
 [gates]
 foreign_cpu_max = 1.0
+steal_max = 1.0
 reason = "a test"
 """
 

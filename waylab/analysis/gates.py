@@ -25,6 +25,12 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
             gates["foreign_cpu_max"],
             "of the machine for other programs",
         ),
+        _below(
+            "steal",
+            numbers["processor"]["steal_share"],
+            gates["steal_max"],
+            "of the machine taken by its neighbours",
+        ),
         _offered(),
         _hit_ratio(numbers["hit_ratio"], gates["hit_ratio_min"]),
         _law(numbers["interactive_law_error"], gates["interactive_law_max"]),

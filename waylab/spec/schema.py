@@ -81,6 +81,7 @@ class Gates:
 
     generator_cpu_max: float = setting(checks.number(0, 1.5, above=True), 0.8)
     foreign_cpu_max: float = setting(checks.number(0, 1, above=True), 0.2)
+    steal_max: float = setting(checks.number(0, 1, above=True), 0.1)
     hit_ratio_min: float = setting(checks.number(0, 1), 0.999)
     interactive_law_max: float = setting(checks.number(0, 10, above=True), 0.03)
     dropped_records_max: int = setting(checks.whole(0), 0)
@@ -93,7 +94,13 @@ class Gates:
         default = Gates()
         names = [
             name
-            for name in ("generator_cpu_max", "foreign_cpu_max", "interactive_law_max", "dropped_records_max")
+            for name in (
+                "generator_cpu_max",
+                "foreign_cpu_max",
+                "steal_max",
+                "interactive_law_max",
+                "dropped_records_max",
+            )
             if getattr(self, name) > getattr(default, name)
         ]
         names += ["errors_max"] if self.errors_max > default.errors_max else []
