@@ -37,6 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     waiting = [trial for trial in campaign.plan.trials if not campaign.finished(trial)]
     left = _minutes(sum(trial.expected_s for trial in waiting))
     console.print(f"run folder: {campaign.directory} ({len(waiting)} trials, about {left})", soft_wrap=True)
+    for line in campaign.servers():
+        console.print(line, soft_wrap=True)
     console.print(f"[dim]if it is stopped: waylab run --resume {campaign.directory}[/dim]", soft_wrap=True)
 
     def judged(trial_id: str) -> tuple[bool, str, str]:

@@ -46,6 +46,20 @@ class Campaign:
         self.plan = plan
         self._programs = programs
 
+    def servers(self) -> list[str]:
+        """Say which servers stand behind the proxy, and why, one line for each kind that the plan uses."""
+        kinds = {trial.system.backends.server: trial.system.backends for trial in self.plan.trials}
+        lines = []
+        for wanted, backends in kinds.items():
+            chosen = self._programs.server_for(wanted, backends.service_time)
+            if chosen == "memcached":
+                lines.append(f"servers: real memcached, {self._programs.memcached}")
+            elif wanted == "auto" and not self._programs.memcached:
+                lines.append("servers: embedded (waystage cache), since there is no memcached on the PATH")
+            else:
+                lines.append("servers: embedded (waystage cache), as the specification asks")
+        return lines
+
     def run(self, tell: Callable[[Step], None]) -> None:
         """Run the trials that are not yet finished; `tell` hears of every tick and every finished trial."""
         with _Lock(self.directory):

@@ -46,6 +46,7 @@ impl Client {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("reading a reply: {error}"),
             }
             if reply[..filled] != expected[..filled] {
@@ -70,6 +71,7 @@ impl Client {
             match self.stream.read(&mut byte) {
                 Ok(0) => break,
                 Ok(_) => line.push(byte[0]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("no line came ({error}); so far {:?}", String::from_utf8_lossy(&line)),
             }
         }

@@ -7,7 +7,7 @@ pub(crate) mod table;
 
 use cache::{Config, Running, Totals};
 use clock::Clock;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -56,11 +56,21 @@ impl Client {
         assert!(got == expected, "{context}: expected {:?}, got {:?}", shown(expected), shown(&got));
     }
 
+    /// One read; that a machine was paused meanwhile, which interrupts a read with a time limit, is no answer.
+    fn read_some(&mut self, piece: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.stream.read(piece) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
     pub(crate) fn read(&mut self, count: usize, context: &str) -> Vec<u8> {
         let mut got = vec![0; count];
         let mut filled = 0;
         while filled < count {
-            match self.stream.read(&mut got[filled..]) {
+            match self.read_some(&mut got[filled..]) {
                 Ok(0) => panic!("{context}: closed after {:?}", shown(&got[..filled])),
                 Ok(count) => filled += count,
                 Err(error) => panic!("{context}: {error} after {:?}", shown(&got[..filled])),
@@ -74,7 +84,7 @@ impl Client {
         self.send(request);
         let (mut got, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
         while !got.ends_with(last.as_bytes()) {
-            let count = self.stream.read(&mut piece).unwrap();
+            let count = self.read_some(&mut piece).unwrap();
             assert!(count > 0, "closed after {:?} without {last:?}", shown(&got));
             got.extend_from_slice(&piece[..count]);
         }
