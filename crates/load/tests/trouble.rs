@@ -26,10 +26,13 @@ fn refusals_are_counted_and_make_keys_uncertain_but_not_the_run() {
         5 if seen.is_load() && !seen.is_set => Fault::Line("ERROR"),
         _ => Fault::None,
     });
-    let summary = run(&config(&server));
+    let config = config(&server);
+    let summary = run(&config);
     assert!(summary.valid, "{:?}", summary.reasons);
     assert!(summary.errors["SERVER_ERROR out of memory storing object"] > 0 && summary.errors["ERROR"] > 0);
-    assert_eq!(summary.errors.values().sum::<u64>(), summary.totals.errors);
+    // The kinds are counted over the whole run, the total within the window: what was in flight at its end may differ.
+    let outside = summary.errors.values().sum::<u64>() - summary.totals.errors;
+    assert!(outside <= (config.clients * config.pipeline) as u64, "{outside}");
     assert!(summary.verification.keys_uncertain > 0);
     assert_eq!(summary.totals.requests_sent, summary.totals.requests_answered);
     assert!(summary.totals.requests_answered >= summary.totals.requests + summary.totals.errors);
