@@ -234,6 +234,7 @@ impl Backend {
         }
         match filled {
             Ok(Filled::Closed) | Err(_) if self.may_reopen_at_once(now) => {
+                self.failures = 0;
                 self.state = State::Closed { retry_at: Nanos::UNSET };
             }
             Ok(Filled::Closed) | Err(_) => self.fail(Outcome::BackendLost, finished, now),
@@ -306,10 +307,10 @@ impl Backend {
         }
         let Some(leg) = head.leg else {
             self.state = State::Open;
-            self.failures = 0;
             return self.counters.backends[self.index as usize].connects.add(1);
         };
         self.has_answered = true;
+        self.failures = 0;
         if is_unsent {
             finished.jobs.get(leg.job).leg_sent(leg.leg, now);
         }
