@@ -6,13 +6,7 @@ mod common;
 
 use common::{Proxy, servers};
 use std::time::Duration;
-use testkit::{Scripted, Server};
-
-/// Resident memory of this process.
-fn memory_bytes() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
+use testkit::{Scripted, Server, memory_bytes};
 
 #[test]
 fn a_client_that_fills_its_window_exactly_and_closes_its_side_is_let_go() {

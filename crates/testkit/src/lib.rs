@@ -10,3 +10,9 @@ mod server;
 pub use client::Client;
 pub use scripted::{Peer, Scripted};
 pub use server::{Server, memcached_is_here};
+
+/// Resident memory of this process, servers and proxies that run in it included.
+pub fn memory_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
+}

@@ -69,7 +69,9 @@ def response_percentiles(content: Content) -> Figure | None:
         opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
         tooltip=_tooltip(content, ("percentile:N", ""), ("value_ms:Q", ".3f")),
     )
-    shapes = alt.Shape("percentile:N", title=None, scale=style.shape(names), sort=names)
+    # The marks of the legend have no series and so no colour: grey can be seen on a light and on a dark page.
+    grey = alt.Legend(symbolStrokeColor="#808080", symbolFillColor="#808080")
+    shapes = alt.Shape("percentile:N", title=None, scale=style.shape(names), sort=names, legend=grey)
     lines = dashed_lines(base, "percentile", names) if content.axes["numeric"] else []
     layers = alt.layer(*lines, base.mark_point().encode(shape=shapes)).add_params(chosen)
     caption = "Percentiles of all requests of all trials together (merged histograms). Logarithmic scale."
