@@ -168,14 +168,18 @@ impl EventLoop {
                 backend.tick(&self.poller, &mut finished, *turn);
             }
         }
+        self.end_leaving();
+    }
+
+    /// Breaks off clients that have got everything and did not close their side in time.
+    fn end_leaving(&mut self) {
         while let Some(&(until, slot, number)) = self.leaving.front() {
-            if until > *turn {
-                break;
+            if until > self.core.turn {
+                return;
             }
             self.leaving.pop_front();
             if self.sessions.get(slot).is_some_and(|session| session.number() == number) {
-                self.sessions.remove(slot);
-                self.clients_open.fetch_sub(1, Ordering::Relaxed);
+                self.remove(slot);
             }
         }
     }
