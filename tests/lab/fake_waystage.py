@@ -1,6 +1,7 @@
 """A test double of the program `waystage`: speaks its command line, serves nothing, writes plausible files.
 
 Run with `FAKE_FAIL=proxy` the proxy ends at once; with `FAKE_FAIL=load` the load does.
+With `FAKE_HANG=load` every load but that of the first trial waits until it is stopped.
 """
 
 import json
@@ -63,8 +64,15 @@ def serve(program: str) -> None:
         time.sleep(60)
 
 
+def hang_if_asked() -> None:
+    trials = Path(argument("--records")).parent.parent
+    if os.environ.get("FAKE_HANG") == "load" and any(trials.glob("*/trial.json")):
+        time.sleep(3600)
+
+
 def load() -> None:
     fail_if_asked("load")
+    hang_if_asked()
     time.sleep(seconds(argument("--warm-up")))
     start = time.monotonic_ns()
     time.sleep(seconds(argument("--test-time")))

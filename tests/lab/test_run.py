@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from waylab.cli.commands import EXIT_NOTHING_USABLE
 from waylab.errors import LabError
 from waylab.folder import read_run
 from waylab.run import create_run, resume_run, unfinished_runs
@@ -132,27 +133,29 @@ def wait_for(condition, timeout_s=30):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_whatever_ends_the_lab_no_process_stays_and_the_run_goes_on(quick_spec, tmp_path, number):
     results = tmp_path / "results"
-    with lab("run", quick_spec, "--results", results) as process:
+    # The second trial's load does not end by itself, so that the signal finds it however slow this machine is.
+    with lab("run", quick_spec, "--results", results, env=os.environ | {"FAKE_HANG": "load"}) as process:
         wait_for(lambda: list(results.glob("*/trials/*/trial.json")))
         directory = next(results.iterdir())
         wait_for(lambda: len(list(directory.glob("trials/*/logs/load.stdout"))) == 2)
         os.kill(process.pid, number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=60)
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL
     else:
-        assert process.returncode == 130
+        assert process.returncode == 130, errors
         assert f"waylab: stopped; go on with: waylab run --resume {directory}" in errors
         assert "Traceback" not in errors
-    wait_for(lambda: not processes_of(directory), 5)
+    wait_for(lambda: not processes_of(directory))
     kept = {name: path.stat().st_mtime_ns for name, path in trial_files(directory).items()}
-    assert 1 <= len(kept) < 4
+    assert len(kept) == 1
     with lab("run", "--resume", directory) as process:
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
+        _, errors = process.communicate(timeout=120)
+    # Whether the trials pass their gates is the machine's affair; that they were all made is what is tested.
+    assert process.returncode in (0, EXIT_NOTHING_USABLE), errors
     assert all(trial_files(directory)[name].stat().st_mtime_ns == at for name, at in kept.items())
     assert len(trial_files(directory)) == 4 and (directory / "report.html").is_file()
-    assert json.loads((directory / "analysis.json").read_text())["trials_used"] == 4
+    assert json.loads((directory / "analysis.json").read_text())["trials_total"] == 4
 
 
 def test_a_failing_program_fails_the_trial_and_three_in_a_row_end_the_run(quick_spec, tmp_path, monkeypatch):

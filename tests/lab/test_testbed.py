@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import signal
 import time
 
 import psutil
@@ -118,3 +119,27 @@ def test_output_is_kept(tmp_path):
     process.stop()
     assert (tmp_path / "talker.stdout").read_text() == "out\n" and process.last_words() == ": err"
     assert os.WEXITSTATUS(0) == process.exit_code
+
+
+def test_a_signal_that_comes_while_a_process_is_started_is_not_lost(tmp_path):
+    armed = [True]
+
+    def send_once():
+        if armed:
+            armed.clear()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(number, frame):
+        raise StoppedError
+
+    # An exception raised here, inside `fork`, would be dropped by Python.
+    os.register_at_fork(before=send_once)
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        with pytest.raises(StoppedError):
+            Process("sleeper", ["sleep", "60"], tmp_path)
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -15,7 +15,7 @@ from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.predict import predict
 from waylab.report import show_run, write_report
-from waylab.run import create_run, resume_run, unfinished_runs
+from waylab.run import Step, create_run, resume_run, unfinished_runs
 from waylab.spec import read_spec
 
 EXIT_NOTHING_USABLE = 1
@@ -47,7 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
         return content["used"], headline, "; ".join(content["reasons"])
 
     with Progress(console, len(campaign.plan.trials), judged) as progress:
-        campaign.run(progress.tell)
+
+        def tell(step: Step) -> None:
+            arguments.interrupt.check()
+            progress.tell(step)
+
+        campaign.run(tell)
     return _conclude(campaign.directory, console)
 
 

@@ -5,11 +5,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Never
 
 from waylab import __version__
 from waylab.cli import commands
+from waylab.cli.interrupt import Interrupt
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError
 
@@ -27,8 +27,10 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     parsed = _parser().parse_args(arguments)
+    interrupt = Interrupt()
+    parsed.interrupt = interrupt
     # Without this a `kill` would leave the trial's processes to the kernel, which does not let them finish.
-    previous = signal.signal(signal.SIGTERM, _interrupt)
+    previous = {number: signal.signal(number, interrupt.ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         return int(parsed.command(parsed))
     except InterruptedRunError as error:
@@ -45,11 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> Never:
-    raise KeyboardInterrupt
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _parser() -> argparse.ArgumentParser:

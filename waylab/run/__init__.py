@@ -3,6 +3,6 @@
 Knows nothing of analysis: what it leaves behind is the run folder.
 """
 
-from waylab.run.campaign import Campaign, InterruptedRunError, create_run, resume_run, unfinished_runs
+from waylab.run.campaign import Campaign, InterruptedRunError, Step, create_run, resume_run, unfinished_runs
 
-__all__ = ["Campaign", "InterruptedRunError", "create_run", "resume_run", "unfinished_runs"]
+__all__ = ["Campaign", "InterruptedRunError", "Step", "create_run", "resume_run", "unfinished_runs"]

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from waylab.errors import LabError
@@ -43,9 +43,15 @@ class Process:
         self.stderr = logs / f"{name}.stderr"
         self.exit_code: int | None = None
         self.killed = False
+        self._asked_to_stop = False
         parent = os.getpid()
         try:
-            with self.stdout.open("wb") as out, self.stderr.open("wb") as err, warnings.catch_warnings():
+            with (
+                self.stdout.open("wb") as out,
+                self.stderr.open("wb") as err,
+                warnings.catch_warnings(),
+                _signals_wait(),
+            ):
                 # Newer Pythons warn of forking beside the idle threads of numpy; the child calls only prctl.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self._child = subprocess.Popen(
@@ -58,6 +64,12 @@ class Process:
                 )
         except OSError as error:
             raise TestbedError(f"{name}: {command[0]} cannot be started: {error.strerror}") from None
+        except BaseException:
+            # A signal came meanwhile: whoever asked for this process will never hear of it.
+            if hasattr(self, "_child"):
+                self._signal(signal.SIGKILL)
+                self._child.wait()
+            raise
 
     @property
     def pid(self) -> int:
@@ -112,8 +124,9 @@ class Process:
         return f": {lines[-1][:300]}" if lines else f" (its output is in {self.stderr.parent})"
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM to the whole group, if it still runs."""
-        if self.running():
+        """Send SIGTERM to the whole group, if it still runs; once, for a second one means `at once` to many."""
+        if self.running() and not self._asked_to_stop:
+            self._asked_to_stop = True
             self._signal(signal.SIGTERM)
 
     def stop(self) -> None:
@@ -146,6 +159,21 @@ def _answers(port: int) -> bool:
             return connection.recv(64).startswith(b"VERSION")
     except OSError:
         return False
+
+
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Keep signals until a fork is over: Python drops an exception that is raised in a hook of `fork`."""
+    kept: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, lambda number, _: kept.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for number in kept:
+            signal.raise_signal(number)
 
 
 def _die_with_parent(parent: int) -> None:
