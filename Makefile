@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C linker.
 .DEFAULT_GOAL := help
-.PHONY: help demo smoke test lint bench calibrate build clean
+.PHONY: help demo smoke test lint bench bench-models calibrate build clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,8 +26,12 @@ lint: $(READY) ## Formatting and lints; every warning is an error
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/ruff check
 
-bench: build $(READY) ## What the proxy and its stamps cost, measured side by side, interleaved (several minutes)
+bench: bench-models ## What the proxy and its stamps cost, and how fast the models are, side by side, interleaved (several minutes)
 	$(VENV)/bin/waylab run experiments/overhead.toml
+
+bench-models: build $(READY) ## How fast the models are, beside GNU Octave's queueing (if it is there) and Ciw
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[bench]'
+	$(VENV)/bin/python tests/speed/models.py
 
 calibrate: build $(READY) ## The lab against a server whose truth is known (several minutes)
 	$(VENV)/bin/waylab run experiments/calibrate.toml

@@ -10,6 +10,7 @@ from typing import Never
 from waylab import __version__
 from waylab.cli import commands
 from waylab.cli.interrupt import Interrupt
+from waylab.cli.model_arguments import add_model_command
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError
 
@@ -80,4 +81,5 @@ def _parser() -> argparse.ArgumentParser:
         part = parts.add_parser(name, help=text)
         part.add_argument("run", type=Path, metavar="RUN", help="a run folder, for example results/TIME-NAME")
         part.set_defaults(command=command)
+    add_model_command(parts)
     return parser

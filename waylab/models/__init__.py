@@ -3,8 +3,107 @@
 Any unit of time may be used, the same for all arguments; the names say seconds.
 """
 
-from waylab.models.closed import ClosedMMc
-from waylab.models.mm1 import MM1, UnstableError
-from waylab.models.mmm import MMm, erlang_b, erlang_c
+from waylab.models.bounds import (
+    Bounds,
+    asymptotic_bounds,
+    balanced_job_bounds,
+    bottlenecks,
+    geometric_bounds,
+    saturation_factor,
+)
+from waylab.models.elementary import (
+    GG1,
+    MD1,
+    MG1,
+    MM1,
+    MM1K,
+    BirthDeath,
+    BulkArrivals,
+    BulkService,
+    ClosedBirthDeath,
+    ClosedMMc,
+    FullBatchService,
+    GGm,
+    MMInfinite,
+    MMm,
+    MMmK,
+    Priorities,
+    ProcessorSharing,
+    Queue,
+    as_table,
+    erlang_b,
+    erlang_c,
+    servers_needed,
+)
+from waylab.models.errors import AssumptionError, ModelError, UnstableError
+from waylab.models.network import (
+    Fork,
+    JobClass,
+    Network,
+    Pool,
+    Route,
+    Station,
+    closed_network,
+    open_network,
+)
+from waylab.models.network_file import network_as_dict, network_from_dict, read_network, write_network
+from waylab.models.phase_type import PhaseType
+from waylab.models.result import Result
+from waylab.models.service import Service
+from waylab.models.simulate import simulate
+from waylab.models.solve import solve
+from waylab.models.usl import Usl, UslFit, fit_usl
 
-__all__ = ["MM1", "ClosedMMc", "MMm", "UnstableError", "erlang_b", "erlang_c"]
+__all__ = [
+    "GG1",
+    "MD1",
+    "MG1",
+    "MM1",
+    "MM1K",
+    "AssumptionError",
+    "BirthDeath",
+    "Bounds",
+    "BulkArrivals",
+    "BulkService",
+    "ClosedBirthDeath",
+    "ClosedMMc",
+    "Fork",
+    "FullBatchService",
+    "GGm",
+    "JobClass",
+    "MMInfinite",
+    "MMm",
+    "MMmK",
+    "ModelError",
+    "Network",
+    "PhaseType",
+    "Pool",
+    "Priorities",
+    "ProcessorSharing",
+    "Queue",
+    "Result",
+    "Route",
+    "Service",
+    "Station",
+    "UnstableError",
+    "Usl",
+    "UslFit",
+    "as_table",
+    "asymptotic_bounds",
+    "balanced_job_bounds",
+    "bottlenecks",
+    "closed_network",
+    "erlang_b",
+    "erlang_c",
+    "fit_usl",
+    "geometric_bounds",
+    "network_as_dict",
+    "network_from_dict",
+    "open_network",
+    "read_network",
+    "saturation_factor",
+    "servers_needed",
+    "simulate",
+    "solve",
+    "write_network",
+]

@@ -35,6 +35,8 @@ pub struct RowSender {
     row_bytes: usize,
     batch: Batch,
     sender: SyncSender<Batch>,
+    /// Whether to wait when the channel is full, instead of dropping rows.
+    is_patient: bool,
     dropped_here: u64,
     dropped: Arc<AtomicU64>,
 }
@@ -93,7 +95,17 @@ impl Writer {
 
     /// A sender for one event loop.
     pub fn sender(&self) -> RowSender {
+        self.new_sender(false)
+    }
+
+    /// A sender for a program whose time stands still while it writes: it waits for a full channel and drops nothing.
+    pub fn patient_sender(&self) -> RowSender {
+        self.new_sender(true)
+    }
+
+    fn new_sender(&self, is_patient: bool) -> RowSender {
         RowSender {
+            is_patient,
             sample: self.sample,
             row_bytes: self.row_bytes,
             batch: Batch::default(),
@@ -152,7 +164,9 @@ impl RowSender {
         }
         let batch = std::mem::take(&mut self.batch);
         let rows = batch.rows;
-        if self.sender.try_send(batch).is_err() {
+        let is_sent =
+            if self.is_patient { self.sender.send(batch).is_ok() } else { self.sender.try_send(batch).is_ok() };
+        if !is_sent {
             self.dropped_here += rows;
             self.dropped.fetch_add(rows, Ordering::Relaxed);
         }

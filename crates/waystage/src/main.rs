@@ -8,6 +8,7 @@ mod proxy_command;
 mod quantity;
 mod ready;
 mod records_command;
+mod simulate_command;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Command {
     Cache(cache_command::CacheArguments),
     /// Read record files.
     Records(records_command::RecordsArguments),
+    /// Simulate a queueing network described in a file, with confidence intervals.
+    Simulate(simulate_command::SimulateArguments),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load_command::run(arguments),
         Command::Cache(arguments) => cache_command::run(&arguments),
         Command::Records(arguments) => records_command::run(&arguments),
+        Command::Simulate(arguments) => simulate_command::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -1,0 +1,144 @@
+//! Draws times from the distributions of a description.
+
+use crate::description::{Shape, Time};
+use rand::Rng;
+use rand_distr::{Distribution, Exp1, Gamma, LogNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::sync::Arc;
+
+/// Below this, a gamma or lognormal time cannot be told from one that is always the same.
+const VARIATION_MIN: f64 = 1e-12;
+
+/// A distribution one can draw from.
+#[derive(Clone, Debug)]
+pub(crate) enum Draw {
+    Zero,
+    Fixed(f64),
+    Exponential(f64),
+    /// Two exponential phases: the probability of the first, and both means.
+    Phases(f64, f64, f64),
+    /// An Erlang time is a gamma time of a whole shape.
+    Gamma(Gamma<f64>),
+    Lognormal(LogNormal<f64>),
+    Measured(Arc<[f64]>),
+}
+
+impl Draw {
+    /// For a time that has been checked.
+    pub(crate) fn new(time: &Time) -> Draw {
+        let (mean_s, variation) = (time.mean_s, time.squared_variation);
+        if let Shape::Empirical(values) = &time.shape {
+            return if mean_s > 0.0 { Draw::Measured(values.clone()) } else { Draw::Zero };
+        }
+        if mean_s == 0.0 {
+            return Draw::Zero;
+        }
+        match time.shape {
+            Shape::Exponential => Draw::Exponential(mean_s),
+            Shape::Hyperexponential => Draw::phases(mean_s, variation),
+            _ if variation < VARIATION_MIN => Draw::Fixed(mean_s),
+            Shape::Lognormal => {
+                let spread = variation.ln_1p();
+                LogNormal::new(mean_s.ln() - spread / 2.0, spread.sqrt()).map_or(Draw::Fixed(mean_s), Draw::Lognormal)
+            }
+            _ => Draw::gamma(mean_s, variation),
+        }
+    }
+
+    /// Times between arrivals: the usual choice for a variation.
+    pub(crate) fn between_arrivals(mean_s: f64, squared_variation: f64) -> Draw {
+        match squared_variation {
+            1.0 => Draw::Exponential(mean_s),
+            variation if variation < VARIATION_MIN => Draw::Fixed(mean_s),
+            variation => Draw::gamma(mean_s, variation),
+        }
+    }
+
+    fn gamma(mean_s: f64, variation: f64) -> Draw {
+        Gamma::new(1.0 / variation, mean_s * variation).map_or(Draw::Fixed(mean_s), Draw::Gamma)
+    }
+
+    /// Balanced means: both phases contribute the same to the mean.
+    fn phases(mean_s: f64, variation: f64) -> Draw {
+        let first = (1.0 + ((variation - 1.0) / (variation + 1.0)).sqrt()) / 2.0;
+        Draw::Phases(first, mean_s / (2.0 * first), mean_s / (2.0 * (1.0 - first)))
+    }
+
+    /// Whether it never takes any time.
+    pub(crate) fn is_zero(&self) -> bool {
+        matches!(self, Draw::Zero)
+    }
+
+    /// One time in seconds.
+    #[inline]
+    pub(crate) fn draw(&self, random: &mut Xoshiro256PlusPlus) -> f64 {
+        match self {
+            Draw::Exponential(mean_s) => {
+                let unit: f64 = Exp1.sample(random);
+                unit * mean_s
+            }
+            Draw::Fixed(time_s) => *time_s,
+            Draw::Zero => 0.0,
+            other => other.draw_rare(random),
+        }
+    }
+
+    #[inline(never)]
+    fn draw_rare(&self, random: &mut Xoshiro256PlusPlus) -> f64 {
+        match self {
+            Draw::Phases(first, fast_s, slow_s) => {
+                let mean_s = if random.random::<f64>() < *first { fast_s } else { slow_s };
+                let unit: f64 = Exp1.sample(random);
+                unit * mean_s
+            }
+            Draw::Gamma(gamma) => gamma.sample(random),
+            Draw::Lognormal(lognormal) => lognormal.sample(random),
+            Draw::Measured(values) => values[random.random_range(0..values.len())],
+            Draw::Zero | Draw::Fixed(_) | Draw::Exponential(_) => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn draws_have_the_moments_they_should_have() {
+        let time = |shape, squared_variation| Time { mean_s: 2.0, squared_variation, shape };
+        let table = [
+            time(Shape::Exponential, 1.0),
+            time(Shape::Deterministic, 0.0),
+            time(Shape::Erlang, 0.25),
+            time(Shape::Hyperexponential, 4.0),
+            time(Shape::Gamma, 2.5),
+            time(Shape::Lognormal, 0.5),
+            time(Shape::Empirical(Arc::from([1.0, 1.0, 4.0])), 0.5),
+            time(Shape::Gamma, 1e-300),
+        ];
+        for time in table {
+            let draw = Draw::new(&time);
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
+            let draws: Vec<f64> = (0..400_000).map(|_| draw.draw(&mut random)).collect();
+            let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+            let variance = draws.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+            assert!((mean - 2.0).abs() < 0.02, "{time:?}: mean {mean}");
+            let variation = variance / (mean * mean);
+            assert!((variation - time.squared_variation).abs() < 0.04 * (1.0 + time.squared_variation), "{time:?}");
+        }
+    }
+
+    #[test]
+    fn times_between_arrivals_have_their_variation() {
+        for variation in [0.0, 0.5, 1.0, 3.0] {
+            let draw = Draw::between_arrivals(0.5, variation);
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
+            let draws: Vec<f64> = (0..400_000).map(|_| draw.draw(&mut random)).collect();
+            let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+            let variance = draws.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+            assert!((mean - 0.5).abs() < 0.005);
+            assert!((variance / mean / mean - variation).abs() < 0.04 * (1.0 + variation));
+        }
+    }
+}

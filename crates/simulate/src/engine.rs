@@ -1,0 +1,335 @@
+//! One replication as it runs: takes events from the calendar, lets requests begin and end, and counts them.
+//! How they move from place to place is in `movement`, how they are cut into legs in `forking`.
+
+use crate::checks::PRESENT_MAX;
+use crate::error::Stop;
+use crate::histogram::Histogram;
+use crate::jobs::Phase;
+use crate::model::{Model, NONE};
+use crate::pool::Pool;
+use crate::station::Station;
+use crate::watch::Watch;
+use crate::world::World;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// So many events at one and the same time mean that time stands still.
+const STANDING_MAX: u64 = 50_000_000;
+/// Beyond this, seconds cannot be added up any more.
+const TIME_MAX_S: f64 = 1e200;
+/// Events between two looks at whether to stop.
+const LOOK_EVERY: u64 = 1 << 16;
+
+/// One replication.
+#[derive(Debug)]
+pub(crate) struct Engine<'m, W> {
+    pub(crate) model: &'m Model,
+    pub(crate) world: World,
+    pub(crate) stations: Vec<Station<'m>>,
+    pub(crate) pools: Vec<Pool>,
+    /// What has become possible and is done before time goes on.
+    pub(crate) agenda: VecDeque<Task>,
+    /// By class in which requests begin.
+    pub(crate) requests: Vec<RequestTally>,
+    /// By fork and class: how often it was joined, and how long that took.
+    pub(crate) forks: Vec<Vec<(u64, f64)>>,
+    pub(crate) watch: W,
+    /// Why it cannot go on.
+    pub(crate) failure: Option<Stop>,
+    pub(crate) events: u64,
+    /// Requests that came back since counting began.
+    completed: u64,
+    arrivals: u32,
+    standing: u64,
+}
+
+/// What is done before time goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Task {
+    /// A customer who does not think begins the next request.
+    Begin(u32),
+    /// There is room at a station for which others wait.
+    Room(u32),
+    /// There is a slot in a pool for which others wait.
+    Slot(u32),
+}
+
+/// Counts of the requests that began in one class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestTally {
+    pub(crate) began: u64,
+    pub(crate) completed: u64,
+    pub(crate) lost: u64,
+    pub(crate) response_s: f64,
+    pub(crate) responses: Histogram,
+}
+
+impl<'m, W: Watch> Engine<'m, W> {
+    /// An empty system; closed customers think.
+    pub(crate) fn new(model: &'m Model, random: Xoshiro256PlusPlus, watch: W) -> Engine<'m, W> {
+        let (classes, stations) = (model.classes.len(), model.stations.len());
+        let mut engine = Engine {
+            model,
+            world: World::new(random, (stations + classes) as u32),
+            stations: model.stations.iter().zip(0..).map(|(plan, slot)| Station::new(plan, slot)).collect(),
+            pools: model.pools.iter().map(|pool| Pool::new(pool.slots, classes)).collect(),
+            agenda: VecDeque::new(),
+            requests: vec![RequestTally::default(); classes],
+            forks: vec![vec![(0, 0.0); classes]; model.forks.len()],
+            watch,
+            failure: None,
+            events: 0,
+            completed: 0,
+            arrivals: 0,
+            standing: 0,
+        };
+        engine.populate();
+        engine
+    }
+
+    fn populate(&mut self) {
+        let mut customer = 0;
+        for (class, plan) in self.model.classes.iter().enumerate() {
+            for _ in 0..plan.population {
+                let job = self.world.take_job();
+                self.world.jobs[job].customer = customer;
+                customer += 1;
+                self.think(job, class as u32);
+            }
+            if let Some(between) = &plan.arrivals {
+                let first_s = between.draw(&mut self.world.random);
+                self.world.calendar.schedule((self.model.stations.len() + class) as u32, first_s);
+            }
+        }
+    }
+
+    /// Runs until so many requests have come back since counting began.
+    ///
+    /// # Errors
+    /// When it is asked to stop, or cannot go on.
+    pub(crate) fn run(&mut self, requests: u64, stop: &AtomicBool) -> Result<(), Stop> {
+        self.work_off();
+        while self.completed < requests {
+            let Some((time_s, slot)) = self.world.calendar.next() else { return Err(Stop::Stuck) };
+            if time_s > self.world.now_s {
+                self.world.now_s = time_s;
+                self.standing = 0;
+            }
+            self.standing += 1;
+            self.events += 1;
+            self.fire(slot);
+            if !self.agenda.is_empty() {
+                self.work_off();
+            }
+            if self.events.is_multiple_of(LOOK_EVERY) || self.failure.is_some() {
+                self.look(stop)?;
+            }
+        }
+        self.look(&AtomicBool::new(false))
+    }
+
+    /// Whether it can go on.
+    fn look(&mut self, stop: &AtomicBool) -> Result<(), Stop> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        if self.world.now_s.is_nan() || self.world.now_s >= TIME_MAX_S {
+            return Err(Stop::TooLate);
+        }
+        if self.standing > STANDING_MAX {
+            return Err(Stop::NoTime);
+        }
+        if stop.load(Ordering::Relaxed) { Err(Stop::Asked) } else { Ok(()) }
+    }
+
+    /// Begins to count anew, in the state in which the system is.
+    pub(crate) fn reset(&mut self) {
+        let now_s = self.world.now_s;
+        self.stations.iter_mut().for_each(|station| station.reset(now_s));
+        self.pools.iter_mut().for_each(|pool| pool.reset(now_s));
+        self.forks.iter_mut().for_each(|classes| classes.fill((0, 0.0)));
+        self.requests.iter_mut().for_each(RequestTally::reset);
+        self.completed = 0;
+    }
+
+    /// Counts until now.
+    pub(crate) fn settle(&mut self) {
+        let now_s = self.world.now_s;
+        self.stations.iter_mut().for_each(|station| station.settle(now_s));
+        self.pools.iter_mut().for_each(|pool| pool.settle(now_s));
+    }
+
+    #[inline]
+    fn fire(&mut self, slot: u32) {
+        match self.world.job_of(slot) {
+            Some(job) => match self.world.jobs[job].phase {
+                Phase::Serving => self.serviced(job),
+                Phase::Thinking => self.begin(job),
+                Phase::Sending => self.head_out(job),
+                Phase::Waiting | Phase::Free => debug_assert!(false, "who waits has no event"),
+            },
+            None => match (slot as usize).checked_sub(self.stations.len()) {
+                Some(class) => self.arrive(slot, class as u32),
+                None => {
+                    if let Some(job) = self.stations[slot as usize].due(&mut self.world) {
+                        self.done(job);
+                    }
+                }
+            },
+        }
+    }
+
+    /// A request comes from outside.
+    #[inline]
+    fn arrive(&mut self, slot: u32, class: u32) {
+        // First the next one: it takes the place of this event in the calendar.
+        if let Some(between) = &self.model.classes[class as usize].arrivals {
+            let delay_s = between.draw(&mut self.world.random);
+            self.world.calendar.schedule(slot, self.world.now_s + delay_s);
+        }
+        let job = self.new_job();
+        let request = &mut self.world.jobs[job];
+        request.is_leg = false;
+        request.class = class;
+        request.customer = self.arrivals;
+        request.sequence = 0;
+        self.arrivals = self.arrivals.wrapping_add(1);
+        self.begin(job);
+    }
+
+    pub(crate) fn new_job(&mut self) -> u32 {
+        let job = self.world.take_job();
+        if self.world.jobs.present() > PRESENT_MAX && self.failure.is_none() {
+            let crowded = self.stations.iter().max_by_key(|station| station.present);
+            let place = crowded.filter(|station| station.present as usize > PRESENT_MAX / 2);
+            let place =
+                place.map_or("outside the stations".into(), |station| format!("at station {:?}", station.plan.name));
+            self.failure = Some(Stop::TooMany { limit: PRESENT_MAX, place });
+        }
+        job
+    }
+
+    /// A request leaves the client, in its class.
+    #[inline]
+    fn begin(&mut self, job: u32) {
+        let request = &mut self.world.jobs[job];
+        request.began_s = self.world.now_s;
+        request.began_class = request.class;
+        request.visit = 0;
+        request.repeats = 0;
+        request.node = NONE;
+        request.pool = NONE;
+        request.pool_ahead = NONE;
+        request.phase = Phase::Serving;
+        self.requests[request.class as usize].began += 1;
+        self.watch.began(job, request);
+        self.go_on(job);
+    }
+
+    #[inline]
+    fn serviced(&mut self, job: u32) {
+        let node = self.world.jobs[job].node;
+        if !self.stations[node as usize].serviced(&mut self.world, job) {
+            return self.done(job);
+        }
+        let mut member = job;
+        while member != NONE {
+            // Before it goes, and is threaded elsewhere.
+            let following = self.world.jobs[member].next;
+            self.done(member);
+            member = following;
+        }
+    }
+
+    /// The service of a job has ended.
+    #[inline]
+    fn done(&mut self, job: u32) {
+        let request = &mut self.world.jobs[job];
+        request.work_s = self.world.now_s;
+        if request.is_leg { self.leg_done(job) } else { self.go_on(job) }
+    }
+
+    /// A request is back at the client.
+    #[inline]
+    pub(crate) fn complete(&mut self, job: u32) {
+        let request = &self.world.jobs[job];
+        let response_s = self.world.now_s - request.began_s;
+        let (class, began) = (request.target_class, request.began_class);
+        let tally = &mut self.requests[began as usize];
+        tally.completed += 1;
+        tally.response_s += response_s;
+        tally.responses.record(response_s);
+        self.completed += 1;
+        self.watch.ended(job, request, self.world.now_s, false);
+        self.end(job, class);
+    }
+
+    /// A request is turned away by a full station. Its customer goes on as after a request that ended in the class in which
+    /// this one began; where none can end in that class, with another one of it.
+    pub(crate) fn lose(&mut self, job: u32) {
+        let request = &self.world.jobs[job];
+        let began = request.began_class;
+        self.requests[began as usize].lost += 1;
+        self.watch.ended(job, request, self.world.now_s, true);
+        if self.is_open(began) || self.model.ends[began as usize] {
+            self.end(job, began);
+        } else {
+            self.world.jobs[job].sequence = self.world.jobs[job].sequence.wrapping_add(1);
+            self.think(job, began);
+        }
+    }
+
+    fn is_open(&self, class: u32) -> bool {
+        self.model.classes[class as usize].arrivals.is_some()
+    }
+
+    /// A request that ended in `class` is over.
+    #[inline]
+    fn end(&mut self, job: u32, class: u32) {
+        if self.is_open(self.world.jobs[job].began_class) {
+            return self.world.jobs.give_back(job);
+        }
+        self.world.jobs[job].sequence = self.world.jobs[job].sequence.wrapping_add(1);
+        let next = self.model.next_class[class as usize].draw(&mut self.world.random);
+        self.think(job, next);
+    }
+
+    /// A customer thinks, then begins a request of `class`.
+    fn think(&mut self, job: u32, class: u32) {
+        self.world.jobs[job].class = class;
+        let think = &self.model.classes[class as usize].think;
+        if think.is_zero() {
+            self.agenda.push_back(Task::Begin(job));
+        } else {
+            let think_s = think.draw(&mut self.world.random);
+            self.world.schedule_job(job, think_s, Phase::Thinking);
+        }
+    }
+
+    /// Does what has become possible, in the order in which it has.
+    fn work_off(&mut self) {
+        while let Some(task) = self.agenda.pop_front() {
+            match task {
+                Task::Begin(job) => self.begin(job),
+                Task::Room(station) => self.let_in(station),
+                Task::Slot(pool) => self.hand_out(pool),
+            }
+            self.standing += 1;
+            if self.standing > STANDING_MAX || self.failure.is_some() {
+                self.failure.get_or_insert(Stop::NoTime);
+                self.agenda.clear();
+            }
+        }
+    }
+}
+
+impl RequestTally {
+    fn reset(&mut self) {
+        self.began = 0;
+        self.completed = 0;
+        self.lost = 0;
+        self.response_s = 0.0;
+        self.responses.reset();
+    }
+}

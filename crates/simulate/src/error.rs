@@ -1,0 +1,56 @@
+//! What can go wrong: a model that makes no sense, or a simulation that cannot end. Each is one line.
+
+use std::path::PathBuf;
+
+/// A description that breaks a rule: which field, and which rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {rule}")]
+pub struct ModelError {
+    /// The field, as it stands in the file.
+    pub place: String,
+    /// What it must be.
+    pub rule: String,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what it is")]
+pub enum SimulateError {
+    #[error("{}: {source}", path.display())]
+    Model { path: PathBuf, source: ModelError },
+    #[error("{0}: {1}")]
+    Setting(&'static str, String),
+    #[error("{0}")]
+    Stop(#[from] Stop),
+    #[error(
+        "the time limit of {limit_s} s came after {done} replications, and two are needed; ask for fewer --requests or a longer --time-limit"
+    )]
+    TimeLimit { limit_s: f64, done: usize },
+    #[error("{0}")]
+    Records(#[from] std::io::Error),
+}
+
+/// Why a replication ended before its time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what it is")]
+pub enum Stop {
+    #[error("stopped")]
+    Asked,
+    #[error("more than {limit} requests are present, most of them {place}: it grows without bound")]
+    TooMany { limit: usize, place: String },
+    #[error("stations {stations} are full and wait for room at each other, for ever")]
+    Deadlock { stations: String },
+    #[error("nothing can happen any more: everybody waits for somebody else")]
+    Stuck,
+    #[error("time stands still: requests go round and take no time; give them a service time or a think time")]
+    NoTime,
+    #[error("the times are too large to be added up")]
+    TooLate,
+}
+
+impl ModelError {
+    /// A rule that `place` breaks.
+    pub(crate) fn new(place: impl Into<String>, rule: impl Into<String>) -> ModelError {
+        ModelError { place: place.into(), rule: rule.into() }
+    }
+}

@@ -1,0 +1,95 @@
+//! A request is cut into legs, one to each branch of a fork, and goes on when enough of them are done.
+//!
+//! A leg is a job of its own. It knows its request by number and serial: when the request has gone on, its serial is another,
+//! and the leg, once served, just vanishes. A leg that a full station turns away is never done; when too few others are
+//! left, the request is lost.
+
+use crate::engine::Engine;
+use crate::jobs::Phase;
+use crate::model::NONE;
+use crate::watch::Watch;
+
+impl<W: Watch> Engine<'_, W> {
+    /// A request comes to a fork: the first leg goes at once, the others after it, one sending time apart.
+    pub(crate) fn fork(&mut self, job: u32, fork: usize) {
+        let model = self.model;
+        let plan = &model.forks[fork];
+        let request = &mut self.world.jobs[job];
+        request.arrived_s = self.world.now_s;
+        request.waited_s = 0.0;
+        request.phase = Phase::Waiting;
+        request.serial = request.serial.wrapping_add(1);
+        request.legs_done = 0;
+        request.legs_left = plan.branches.len() as u32;
+        self.watch.arrived(job, request, 0);
+        // A request that is lost on the way may be another one by the time that the last leg is cut.
+        let request = request.clone();
+        let pool = model.pool_of[model.stations.len() + fork];
+        for (index, &branch) in plan.branches.iter().enumerate() {
+            let number = self.new_job();
+            let leg = &mut self.world.jobs[number];
+            let own_serial = leg.serial;
+            leg.clone_from(&request);
+            leg.serial = own_serial;
+            leg.is_leg = true;
+            leg.leg = index as u16;
+            leg.owner = job;
+            leg.owner_serial = request.serial;
+            leg.node = NONE;
+            leg.pool = NONE;
+            leg.pool_ahead = NONE;
+            leg.target = branch;
+            leg.target_class = request.class;
+            leg.is_inside = pool != NONE && model.pool_of[branch as usize] == pool;
+            if index > 0 && plan.send_s > 0.0 {
+                self.world.schedule_job(number, index as f64 * plan.send_s, Phase::Sending);
+            } else {
+                leg.phase = Phase::Serving;
+                self.head_out(number);
+            }
+        }
+    }
+
+    /// A leg has been served.
+    pub(crate) fn leg_done(&mut self, leg: u32) {
+        self.depart(leg);
+        self.release(leg);
+        let Some(owner) = self.give_leg_back(leg) else { return };
+        let request = &mut self.world.jobs[owner];
+        request.legs_done += 1;
+        request.legs_left -= 1;
+        let fork = request.node as usize - self.model.stations.len();
+        if request.legs_done < self.model.forks[fork].needed {
+            return;
+        }
+        request.serial = request.serial.wrapping_add(1);
+        let joined = &mut self.forks[fork][request.class as usize];
+        joined.0 += 1;
+        joined.1 += self.world.now_s - request.arrived_s;
+        self.go_on(owner);
+    }
+
+    /// A leg has been turned away; it holds nothing any more.
+    pub(crate) fn leg_lost(&mut self, leg: u32) {
+        let Some(owner) = self.give_leg_back(leg) else { return };
+        let request = &mut self.world.jobs[owner];
+        request.legs_left -= 1;
+        let fork = request.node as usize - self.model.stations.len();
+        if request.legs_done + request.legs_left >= self.model.forks[fork].needed {
+            return;
+        }
+        request.serial = request.serial.wrapping_add(1);
+        self.depart(owner);
+        self.release(owner);
+        self.lose(owner);
+    }
+
+    /// The leg is over; says who waits for it, if anybody still does.
+    fn give_leg_back(&mut self, leg: u32) -> Option<u32> {
+        let (owner, serial) = (self.world.jobs[leg].owner, self.world.jobs[leg].owner_serial);
+        self.world.jobs[leg].is_leg = false;
+        self.world.jobs[leg].is_inside = false;
+        self.world.jobs.give_back(leg);
+        (self.world.jobs[owner].serial == serial).then_some(owner)
+    }
+}

@@ -1,0 +1,130 @@
+//! A model that has been checked, compiled to numbers: what the engine runs. No names are looked up here.
+
+use crate::checks::check_network;
+use crate::compile::compile;
+use crate::description::Discipline;
+use crate::distribution::Draw;
+use crate::error::{ModelError, SimulateError};
+use crate::reach::Reach;
+use crate::read::read_network;
+use crate::routing::{Choice, Routing};
+use crate::stability::check_stable;
+use crate::stamps::Stamps;
+use std::path::Path;
+
+/// Index of a pool, a node or a job that is not there.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A queueing network, ready to run. Classes, stations, forks and pools are numbered in the order of the file;
+/// a node is a station or, from the number of stations on, a fork.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// As in the file.
+    pub name: String,
+    pub(crate) classes: Vec<ClassPlan>,
+    pub(crate) stations: Vec<StationPlan>,
+    pub(crate) forks: Vec<ForkPlan>,
+    pub(crate) pools: Vec<PoolPlan>,
+    pub(crate) routing: Routing,
+    /// By class in which a request ended: the class of the customer's next one.
+    pub(crate) next_class: Vec<Choice<u32>>,
+    /// By class: whether requests of closed customers can end in it, so that it has a next class.
+    pub(crate) ends: Vec<bool>,
+    /// Pool that each node is inside of, or [`NONE`].
+    pub(crate) pool_of: Vec<u32>,
+    pub(crate) population: usize,
+    pub(crate) stamps: Option<Stamps>,
+}
+
+/// A kind of request.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassPlan {
+    pub(crate) name: String,
+    pub(crate) population: usize,
+    pub(crate) think: Draw,
+    /// Between arrivals; none for a closed class.
+    pub(crate) arrivals: Option<Draw>,
+    /// Whether requests begin in it.
+    pub(crate) begins: bool,
+}
+
+/// Servers and their queue.
+#[derive(Clone, Debug)]
+pub(crate) struct StationPlan {
+    pub(crate) name: String,
+    /// By class; classes that never come have [`Draw::Zero`].
+    pub(crate) service: Vec<Draw>,
+    /// By class: its place in the order of priorities, from 0; all 0 unless the discipline goes by priority.
+    pub(crate) level: Vec<u16>,
+    pub(crate) levels: usize,
+    /// None when there are as many as requests.
+    pub(crate) servers: Option<u32>,
+    pub(crate) discipline: Discipline,
+    pub(crate) rates: Vec<f64>,
+    /// `u32::MAX` when there is room for everybody.
+    pub(crate) capacity: u32,
+    pub(crate) blocks_when_full: bool,
+    pub(crate) batch: u32,
+}
+
+/// One leg to each branch.
+#[derive(Clone, Debug)]
+pub(crate) struct ForkPlan {
+    pub(crate) name: String,
+    pub(crate) branches: Vec<u32>,
+    pub(crate) needed: u32,
+    pub(crate) send_s: f64,
+}
+
+/// Slots that are held.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolPlan {
+    pub(crate) name: String,
+    pub(crate) slots: u32,
+}
+
+impl Model {
+    /// Reads a model from a file `waystage-model/1`.
+    ///
+    /// # Errors
+    /// One line that names the file, the field and the rule.
+    pub fn read(path: &Path) -> Result<Model, SimulateError> {
+        let refuse = |source| SimulateError::Model { path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| refuse(ModelError::new("the model", format!("cannot be read: {error}"))))?;
+        Model::parse(&text, path.parent().unwrap_or(Path::new("."))).map_err(refuse)
+    }
+
+    /// Reads a model from JSON; files of measured times are looked for in `folder`.
+    ///
+    /// # Errors
+    /// The field and the rule.
+    pub fn parse(text: &str, folder: &Path) -> Result<Model, ModelError> {
+        let network = read_network(text, folder)?;
+        check_network(&network)?;
+        let reach = Reach::new(&network);
+        reach.check(&network)?;
+        check_stable(&network)?;
+        compile(&network, &reach)
+    }
+
+    /// Names of the classes, in the order of every result.
+    pub fn class_names(&self) -> impl Iterator<Item = &str> {
+        self.classes.iter().map(|class| class.name.as_str())
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.stations.len() + self.forks.len()
+    }
+}
+
+impl StationPlan {
+    /// Speed of the whole station with `present` >= 1, in units of one server.
+    pub(crate) fn rate(&self, present: u32) -> f64 {
+        match (self.rates.last(), self.servers) {
+            (Some(last), _) => *self.rates.get(present as usize - 1).unwrap_or(last),
+            (None, Some(servers)) => f64::from(present.min(servers)),
+            (None, None) => f64::from(present),
+        }
+    }
+}

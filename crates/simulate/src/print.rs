@@ -1,0 +1,175 @@
+//! The result as a person reads it: tables on the terminal.
+
+use crate::report::{Quantiles, Simulation};
+use crate::spread::Estimate;
+use std::fmt::Write;
+
+/// Shares of requests whose response times are shown.
+const SHOWN: [(f64, &str); 5] = [(0.5, "p50"), (0.9, "p90"), (0.95, "p95"), (0.99, "p99"), (0.999, "p99.9")];
+
+/// Renders the whole result.
+pub fn render(simulation: &Simulation) -> String {
+    let mut out = heading(simulation);
+    let mut requests = Table::new(&["class", "requests/s", "response", "lost/s"]);
+    for class in &simulation.classes {
+        let lost = if class.lost_per_s.mean == Some(0.0) { "0".into() } else { rate(class.lost_per_s) };
+        requests.add([class.name.clone(), rate(class.throughput_per_s), time(class.response_s), lost]);
+    }
+    requests.write(&mut out);
+    let mut quantiles = Table::new(&["response", "p50", "p90", "p95", "p99", "p99.9"]);
+    for class in &simulation.classes {
+        if let Some(found) = &class.quantiles {
+            let cells = SHOWN.map(|(share, _)| quantile(found, share));
+            quantiles.add(std::iter::once(class.name.clone()).chain(cells));
+        }
+    }
+    quantiles.write(&mut out);
+    stations(simulation, &mut out);
+    forks_and_pools(simulation, &mut out);
+    for note in &simulation.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn heading(simulation: &Simulation) -> String {
+    let found = match simulation.warm_up.mser_requests {
+        Some(requests) => format!(" (MSER-5: {requests}, doubled; at least 1000 or a tenth)"),
+        None => String::new(),
+    };
+    let mut out = format!(
+        "{}: {} replications of {} requests after a warm-up of {}{found}, seed {}\n",
+        simulation.model, simulation.replications, simulation.requests, simulation.warm_up.requests, simulation.seed
+    );
+    let _ = writeln!(
+        out,
+        "{:.1} million events in {:.2} s on {} threads, {:.1} million per second of processor time\n\
+         behind \u{b1} stands half of the 95 % confidence interval\n",
+        simulation.events as f64 / 1e6,
+        simulation.elapsed_s,
+        simulation.threads,
+        simulation.events_per_cpu_s / 1e6
+    );
+    out
+}
+
+fn stations(simulation: &Simulation, out: &mut String) {
+    let mut table = Table::new(&["station", "class", "visits/s", "response", "waiting", "queue length", "utilisation"]);
+    for station in &simulation.stations {
+        for class in station.classes.iter().filter(|class| class.throughput_per_s.mean > Some(0.0)) {
+            table.add([
+                station.name.clone(),
+                class.name.clone(),
+                rate(class.throughput_per_s),
+                time(class.response_s),
+                time(class.waiting_s),
+                plain(class.queue_length),
+                plain(class.utilisation),
+            ]);
+        }
+    }
+    table.write(out);
+}
+
+fn forks_and_pools(simulation: &Simulation, out: &mut String) {
+    let mut forks = Table::new(&["fork", "class", "response"]);
+    for fork in &simulation.forks {
+        for class in fork.classes.iter().filter(|class| class.response_s.mean.is_some()) {
+            forks.add([fork.name.clone(), class.name.clone(), time(class.response_s)]);
+        }
+    }
+    forks.write(out);
+    let mut pools = Table::new(&["pool", "class", "waiting", "busy slots"]);
+    for pool in &simulation.pools {
+        for class in pool.classes.iter().filter(|class| class.waiting_s.mean.is_some()) {
+            let busy = format!("{} of {}", plain(pool.busy), pool.slots);
+            pools.add([pool.name.clone(), class.name.clone(), time(class.waiting_s), busy]);
+        }
+    }
+    pools.write(out);
+}
+
+fn quantile(found: &Quantiles, share: f64) -> String {
+    let index = found.share.iter().position(|&known| (known - share).abs() < 1e-9);
+    let value =
+        index.map(|index| Estimate { mean: Some(found.response_s[index]), half_width: found.half_width_s[index] });
+    time(value.unwrap_or_default())
+}
+
+/// A rate per second with its half-width.
+fn rate(estimate: Estimate) -> String {
+    plain(estimate)
+}
+
+/// A number and its half-width, with as many digits as the half-width allows.
+fn plain(estimate: Estimate) -> String {
+    scaled(estimate, 1.0, "")
+}
+
+/// A time and its half-width, in a unit that suits it.
+fn time(estimate: Estimate) -> String {
+    let (scale, unit) = match estimate.mean.unwrap_or(0.0) {
+        0.0 => (1.0, " s"),
+        mean if mean < 1e-6 => (1e9, " ns"),
+        mean if mean < 1e-3 => (1e6, " us"),
+        mean if mean < 1.0 => (1e3, " ms"),
+        _ => (1.0, " s"),
+    };
+    scaled(estimate, scale, unit)
+}
+
+fn scaled(estimate: Estimate, scale: f64, unit: &str) -> String {
+    let Some(mean) = estimate.mean.map(|mean| mean * scale) else { return "-".into() };
+    match estimate.half_width.map(|half_width| half_width * scale) {
+        Some(half_width) if half_width > 0.0 => {
+            // Two digits of the half-width say all there is to say.
+            let digits = (1.0 - half_width.log10().floor()).clamp(0.0, 9.0) as usize;
+            format!("{mean:.digits$} \u{b1} {half_width:.digits$}{unit}")
+        }
+        _ => format!("{mean:.6}{unit}"),
+    }
+}
+
+/// Columns as wide as they must be; the first ones are texts, to the left.
+struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn new(headings: &[&str]) -> Table {
+        Table { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
+    }
+
+    fn add(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// Nothing when there is no row but the headings.
+    fn write(&self, out: &mut String) {
+        if self.rows.len() < 2 {
+            return;
+        }
+        let columns = self.rows[0].len();
+        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            let _ = writeln!(out, "{}", cells.join("  ").trim_end());
+        }
+        out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_follow_the_half_width() {
+        let estimate = |mean, half_width| Estimate { mean: Some(mean), half_width: Some(half_width) };
+        assert_eq!(time(estimate(0.001_234_567, 0.000_012)), "1.235 \u{b1} 0.012 ms");
+        assert_eq!(plain(estimate(19_718.4, 35.0)), "19718 \u{b1} 35");
+        assert_eq!(time(Estimate { mean: Some(0.25), half_width: None }), "250.000000 ms");
+        assert_eq!(plain(Estimate::default()), "-");
+    }
+}

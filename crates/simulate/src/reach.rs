@@ -1,0 +1,189 @@
+//! Who comes where: everything described must matter, and every request must find its way back.
+
+use crate::checks::refuse;
+use crate::description::{CLIENT, Network};
+use crate::error::ModelError;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+type Set = BTreeSet<usize>;
+
+/// A class at a node; the client is the node after the last.
+pub(crate) type Spot = (usize, usize);
+
+/// Where requests can go, by number.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    /// Classes in which requests begin.
+    pub(crate) starts: Set,
+    /// Classes in which requests of closed customers end.
+    pub(crate) closed_ends: Set,
+    client: usize,
+    onward: HashMap<Spot, Vec<Spot>>,
+}
+
+impl Reach {
+    /// Follows the routes, or the visits, of a description that has been checked.
+    pub(crate) fn new(network: &Network) -> Reach {
+        let client = network.node_names().count();
+        let node = |name: &str| if name == CLIENT { Some(client) } else { network.node_index(name) };
+        let mut onward: HashMap<Spot, Vec<Spot>> = HashMap::new();
+        for route in &network.routes {
+            let class = network.class_index(&route.class).zip(network.class_index(&route.to_class));
+            if let Some(((from, to), (class, after))) = node(&route.from).zip(node(&route.to)).zip(class) {
+                onward.entry((class, from)).or_default().push((after, to));
+            }
+        }
+        let mut reach = Reach { starts: Set::new(), closed_ends: Set::new(), client, onward };
+        reach.find_starts(network);
+        reach
+    }
+
+    /// Classes in which requests begin: by arrival, by population, or as the next request of a closed customer.
+    fn find_starts(&mut self, network: &Network) {
+        let all = network.classes.iter().enumerate();
+        let (mut opened, mut closed) = (Set::new(), Set::new());
+        for (index, class) in all {
+            if class.is_open() {
+                opened.insert(index);
+            } else if class.population > 0 {
+                closed.insert(index);
+            }
+        }
+        loop {
+            self.closed_ends = self.ends(network, &closed);
+            let before = closed.len();
+            for &end in &self.closed_ends {
+                closed.extend(next_classes(network, end));
+            }
+            if closed.len() == before {
+                break;
+            }
+        }
+        self.starts = &opened | &closed;
+    }
+
+    fn ends(&self, network: &Network, starts: &Set) -> Set {
+        if !network.visits.is_empty() {
+            return starts.clone();
+        }
+        let passed = self.passed(starts);
+        let ways = passed.iter().filter_map(|spot| self.onward.get(spot)).flatten();
+        ways.filter(|(_, node)| *node == self.client).map(|(class, _)| *class).collect()
+    }
+
+    /// Pairs of class and place that requests beginning in `starts` leave from.
+    pub(crate) fn passed(&self, starts: &Set) -> HashSet<Spot> {
+        let mut waiting: Vec<Spot> = starts.iter().map(|&class| (class, self.client)).collect();
+        let mut seen: HashSet<Spot> = waiting.iter().copied().collect();
+        while let Some(here) = waiting.pop() {
+            for &there in self.onward.get(&here).into_iter().flatten() {
+                if there.1 != self.client && seen.insert(there) {
+                    waiting.push(there);
+                }
+            }
+        }
+        seen
+    }
+
+    /// Checks that everything described matters, and that nobody goes round for ever.
+    pub(crate) fn check(&self, network: &Network) -> Result<(), ModelError> {
+        if self.starts.is_empty() {
+            return refuse("classes", "nobody arrives: give a population or arrivals_per_s");
+        }
+        let name = |class: usize| network.classes[class].name.as_str();
+        for &start in &self.starts {
+            let has_visits = network.visits.iter().any(|(class, _)| class == name(start));
+            if !has_visits && !self.onward.contains_key(&(start, self.client)) {
+                let rule = "makes requests, but has no visits and no route from the client";
+                return refuse(format!("class '{}'", name(start)), rule);
+            }
+        }
+        let (classes, places) = self.reached(network);
+        for (index, class) in network.classes.iter().enumerate() {
+            if !classes.contains(&index) {
+                let place = format!("class '{}'.population", class.name);
+                return refuse(place, "is zero, and no customer ever switches to this class");
+            }
+        }
+        for (index, node) in network.node_names().enumerate() {
+            if !places.contains(&index) {
+                return refuse(format!("station or fork '{node}'"), "nobody visits it");
+            }
+        }
+        self.check_way_back()?;
+        self.check_mixing(network)
+    }
+
+    /// Classes and nodes that requests come to; legs of forks too.
+    fn reached(&self, network: &Network) -> (Set, Set) {
+        let (mut classes, mut places) = (self.starts.clone(), Set::new());
+        for (class, row) in &network.visits {
+            if network.class_index(class).is_some_and(|class| self.starts.contains(&class)) {
+                let visited = row.iter().filter(|(_, count)| *count > 0.0);
+                places.extend(visited.filter_map(|(node, _)| network.node_index(node)));
+            }
+        }
+        if network.visits.is_empty() {
+            for (class, node) in self.passed(&self.starts) {
+                classes.insert(class);
+                places.insert(node);
+            }
+        }
+        let legs: Vec<usize> =
+            places.iter().filter(|&&node| node != self.client).flat_map(|&node| network.served_at(node)).collect();
+        places.extend(legs);
+        (classes, places)
+    }
+
+    /// From every spot that is reached, some way must lead back to the client.
+    fn check_way_back(&self) -> Result<(), ModelError> {
+        let passed = self.passed(&self.starts);
+        let mut inward: HashMap<Spot, Vec<Spot>> = HashMap::new();
+        let mut waiting = Vec::new();
+        for &spot in &passed {
+            for &there in self.onward.get(&spot).into_iter().flatten() {
+                if there.1 == self.client {
+                    waiting.push(spot);
+                } else {
+                    inward.entry(there).or_default().push(spot);
+                }
+            }
+        }
+        let mut home: HashSet<Spot> = waiting.iter().copied().collect();
+        while let Some(spot) = waiting.pop() {
+            for &from in inward.get(&spot).into_iter().flatten() {
+                if home.insert(from) {
+                    waiting.push(from);
+                }
+            }
+        }
+        if self.onward.is_empty() || passed.is_subset(&home) {
+            return Ok(());
+        }
+        refuse("routes", "a request can go round for ever: no way leads back to the client")
+    }
+
+    /// A closed customer may not come to make requests of an open class.
+    fn check_mixing(&self, network: &Network) -> Result<(), ModelError> {
+        for &end in &self.closed_ends {
+            if let Some(open) = next_classes(network, end).into_iter().find(|&next| network.classes[next].is_open()) {
+                let names = format!("classes {}, {}", network.classes[end].name, network.classes[open].name);
+                return refuse(names, "customers switch between closed and open classes");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Classes in which a customer whose request ended in `end` may make the next one.
+fn next_classes(network: &Network, end: usize) -> Vec<usize> {
+    let name = &network.classes[end].name;
+    match network.switching.iter().find(|(class, _)| class == name) {
+        None => vec![end],
+        Some((_, row)) => row
+            .iter()
+            .filter(|(_, probability)| *probability > 0.0)
+            .filter_map(|(other, _)| network.class_index(other))
+            .collect(),
+    }
+}

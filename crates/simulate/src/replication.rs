@@ -1,0 +1,193 @@
+//! One replication: a warm-up that is thrown away, then as many requests as are asked for, and what was measured of them.
+
+use crate::engine::Engine;
+use crate::error::Stop;
+use crate::histogram::Histogram;
+use crate::model::Model;
+use crate::watch::Watch;
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::sync::atomic::AtomicBool;
+
+/// How long a replication is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Length {
+    pub(crate) warm_up: u64,
+    pub(crate) requests: u64,
+}
+
+/// What one replication has measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// In the order of [`Layout`]; not a number where there was nothing to measure.
+    pub(crate) numbers: Vec<f64>,
+    /// Response times, by class.
+    pub(crate) responses: Vec<Histogram>,
+    /// Share of the time with n present, by station.
+    pub(crate) present: Vec<Vec<f64>>,
+    /// By class: requests per second by which those present grew.
+    pub(crate) growth_per_s: Vec<f64>,
+    /// By class: requests that began per second.
+    pub(crate) began_per_s: Vec<f64>,
+    pub(crate) measured_from_s: f64,
+    pub(crate) measured_s: f64,
+    pub(crate) events: u64,
+}
+
+/// Where each number stands among the numbers of a replication.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    classes: usize,
+    stations: usize,
+    forks: usize,
+    pools: usize,
+}
+
+/// What is measured of each class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OfClass {
+    Throughput,
+    Response,
+    Lost,
+}
+
+/// What is measured of each class at each station.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OfStation {
+    Throughput,
+    Response,
+    Waiting,
+    QueueLength,
+    Utilisation,
+}
+
+const OF_CLASS: usize = 3;
+const OF_STATION: usize = 5;
+
+impl Layout {
+    pub(crate) fn new(model: &Model) -> Layout {
+        Layout {
+            classes: model.classes.len(),
+            stations: model.stations.len(),
+            forks: model.forks.len(),
+            pools: model.pools.len(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pool_busy(self.pools)
+    }
+
+    pub(crate) fn class(&self, class: usize, what: OfClass) -> usize {
+        class * OF_CLASS + what as usize
+    }
+
+    pub(crate) fn station(&self, station: usize, class: usize, what: OfStation) -> usize {
+        self.class(self.classes, OfClass::Throughput) + (station * self.classes + class) * OF_STATION + what as usize
+    }
+
+    pub(crate) fn fork(&self, fork: usize, class: usize) -> usize {
+        self.station(self.stations, 0, OfStation::Throughput) + fork * self.classes + class
+    }
+
+    pub(crate) fn pool_waiting(&self, pool: usize, class: usize) -> usize {
+        self.fork(self.forks, 0) + pool * self.classes + class
+    }
+
+    pub(crate) fn pool_busy(&self, pool: usize) -> usize {
+        self.pool_waiting(self.pools, 0) + pool
+    }
+}
+
+/// The source of randomness of a replication: streams that are 2^128 draws apart.
+pub(crate) fn random_of(seed: u64, replication: usize) -> Xoshiro256PlusPlus {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    (0..replication).for_each(|_| random.jump());
+    random
+}
+
+/// Runs a replication to its end.
+///
+/// # Errors
+/// When it is asked to stop, or cannot go on.
+pub(crate) fn replicate<W: Watch>(
+    model: &Model,
+    random: Xoshiro256PlusPlus,
+    length: Length,
+    watch: W,
+    stop: &AtomicBool,
+) -> Result<(Outcome, W), Stop> {
+    let mut engine = Engine::new(model, random, watch);
+    engine.run(length.warm_up, stop)?;
+    engine.reset();
+    let measured_from_s = engine.world.now_s;
+    engine.run(length.requests, stop)?;
+    engine.settle();
+    let measured_s = engine.world.now_s - measured_from_s;
+    if !(measured_s > 0.0 && (1.0 / measured_s).is_finite()) {
+        return Err(Stop::NoTime);
+    }
+    let outcome = Outcome {
+        numbers: numbers(&engine, measured_s),
+        present: engine.stations.iter().map(|station| shares(&station.tally.present_s, measured_s)).collect(),
+        growth_per_s: engine
+            .requests
+            .iter()
+            .map(|tally| (tally.began as f64 - tally.completed as f64 - tally.lost as f64) / measured_s)
+            .collect(),
+        began_per_s: engine.requests.iter().map(|tally| tally.began as f64 / measured_s).collect(),
+        responses: engine.requests.into_iter().map(|tally| tally.responses).collect(),
+        measured_from_s,
+        measured_s,
+        events: engine.events,
+    };
+    if outcome.numbers.iter().any(|number| number.is_infinite()) {
+        return Err(Stop::TooLate);
+    }
+    Ok((outcome, engine.watch))
+}
+
+fn numbers<W: Watch>(engine: &Engine<'_, W>, measured_s: f64) -> Vec<f64> {
+    let layout = Layout::new(engine.model);
+    let mut numbers = vec![f64::NAN; layout.len()];
+    for (class, tally) in engine.requests.iter().enumerate() {
+        let plan = &engine.model.classes[class];
+        let mut set = |what, number| numbers[layout.class(class, what)] = number;
+        set(OfClass::Throughput, tally.completed as f64 / measured_s);
+        set(OfClass::Lost, tally.lost as f64 / measured_s);
+        if plan.begins && tally.completed > 0 {
+            set(OfClass::Response, tally.response_s / tally.completed as f64);
+        }
+    }
+    for (index, station) in engine.stations.iter().enumerate() {
+        for (class, cell) in station.tally.cells.iter().enumerate() {
+            let mut set = |what, number| numbers[layout.station(index, class, what)] = number;
+            set(OfStation::Throughput, cell.visits as f64 / measured_s);
+            set(OfStation::QueueLength, cell.present_s / measured_s);
+            let busy = station.busy_divisor().map_or(0.0, |divisor| cell.serving_s / measured_s / divisor);
+            set(OfStation::Utilisation, busy);
+            if cell.visits > 0 {
+                set(OfStation::Response, cell.response_s / cell.visits as f64);
+                set(OfStation::Waiting, cell.waited_s / cell.visits as f64);
+            }
+        }
+    }
+    for (index, fork) in engine.forks.iter().enumerate() {
+        for (class, &(count, sum_s)) in fork.iter().enumerate() {
+            numbers[layout.fork(index, class)] = sum_s / count as f64;
+        }
+    }
+    for (index, pool) in engine.pools.iter().enumerate() {
+        numbers[layout.pool_busy(index)] = pool.busy_s / measured_s;
+        for (class, &(count, sum_s)) in pool.waits.iter().enumerate() {
+            numbers[layout.pool_waiting(index, class)] = sum_s / count as f64;
+        }
+    }
+    numbers
+}
+
+/// Shares of the time, without the zeros at the end.
+fn shares(times_s: &[f64], measured_s: f64) -> Vec<f64> {
+    let length = times_s.iter().rposition(|&time_s| time_s > 0.0).map_or(0, |last| last + 1);
+    times_s[..length].iter().map(|time_s| time_s / measured_s).collect()
+}

@@ -1,0 +1,280 @@
+//! The result as it is written: `waystage-simulation/1`. docs/model-format.md describes it.
+
+use crate::model::Model;
+use crate::recorder::RecordsWritten;
+use crate::replication::{OfClass, OfStation};
+use crate::run::{Settings, target};
+use crate::spread::{Estimate, Student};
+use crate::totals::{Totals, quantile_shares};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Name and version of the format.
+pub const FORMAT: &str = "waystage-simulation/1";
+/// Numbers present that are listed at most.
+const PRESENT_LISTED: usize = 10_001;
+
+/// What came of a simulation. Times in seconds, rates per second; intervals are of 95 %.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
+pub struct Simulation {
+    pub format: &'static str,
+    pub version: &'static str,
+    pub model: String,
+    pub seed: u64,
+    pub replications: usize,
+    pub requests: u64,
+    pub warm_up: WarmUpUsed,
+    pub measured_s: Option<f64>,
+    pub precision: Option<f64>,
+    pub relative_half_width: Option<f64>,
+    pub notes: Vec<String>,
+    pub classes: Vec<ClassResult>,
+    pub stations: Vec<StationResult>,
+    pub forks: Vec<ForkResult>,
+    pub pools: Vec<PoolResult>,
+    pub records: Option<RecordsWritten>,
+    pub events: u64,
+    pub threads: usize,
+    pub elapsed_s: f64,
+    pub cpu_s: f64,
+    pub events_per_s: f64,
+    pub events_per_cpu_s: f64,
+}
+
+/// Requests that were thrown away at the beginning of each replication.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
+pub struct WarmUpUsed {
+    pub requests: u64,
+    pub method: &'static str,
+    pub mser_requests: Option<u64>,
+    #[serde(skip)]
+    pub(crate) pilot_events: u64,
+}
+
+/// Of requests that began in a class.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
+pub struct ClassResult {
+    pub name: String,
+    pub requests: u64,
+    pub throughput_per_s: Estimate,
+    pub response_s: Estimate,
+    pub lost_per_s: Estimate,
+    /// None when there was no request.
+    pub quantiles: Option<Quantiles>,
+}
+
+/// Response times that these shares of the requests do not exceed.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
+pub struct Quantiles {
+    pub share: Vec<f64>,
+    pub response_s: Vec<f64>,
+    pub half_width_s: Vec<Option<f64>>,
+}
+
+/// Of a station.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
+pub struct StationResult {
+    pub name: String,
+    pub classes: Vec<VisitResult>,
+    pub present_probability: Vec<f64>,
+    pub present_more: f64,
+}
+
+/// Of a class at a station.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
+pub struct VisitResult {
+    pub name: String,
+    pub throughput_per_s: Estimate,
+    pub response_s: Estimate,
+    pub waiting_s: Estimate,
+    pub queue_length: Estimate,
+    pub utilisation: Estimate,
+}
+
+/// Of a fork.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
+pub struct ForkResult {
+    pub name: String,
+    pub classes: Vec<ForkClassResult>,
+}
+
+/// Of a class at a fork.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
+pub struct ForkClassResult {
+    pub name: String,
+    pub response_s: Estimate,
+}
+
+/// Of a pool.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
+pub struct PoolResult {
+    pub name: String,
+    pub slots: u32,
+    pub busy: Estimate,
+    pub classes: Vec<PoolClassResult>,
+}
+
+/// Of a class at a pool.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
+pub struct PoolClassResult {
+    pub name: String,
+    pub waiting_s: Estimate,
+}
+
+impl Simulation {
+    /// As JSON.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON, which is a bug.
+    pub fn to_json(&self) -> std::io::Result<String> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+}
+
+/// What a report is made of, besides the totals.
+pub(crate) struct Conduct<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) settings: &'a Settings,
+    pub(crate) warm_up: WarmUpUsed,
+    pub(crate) is_late: bool,
+    pub(crate) elapsed: Duration,
+    pub(crate) cpu_s: f64,
+    pub(crate) records: Option<RecordsWritten>,
+}
+
+/// Puts the result together.
+pub(crate) fn report(conduct: Conduct<'_>, totals: &Totals, student: &Student) -> Simulation {
+    let Conduct { model, settings, warm_up, is_late, elapsed, cpu_s, records } = conduct;
+    let events = totals.events + warm_up.pilot_events;
+    let elapsed_s = elapsed.as_secs_f64();
+    let relative = totals.relative_half_width(model, student);
+    let mut notes = Vec::new();
+    if is_late {
+        let limit_s = settings.time_limit.as_secs_f64();
+        notes.push(format!("the time limit of {limit_s} s came after {} replications", totals.replications));
+    }
+    if let Some(precision) = settings.precision
+        && relative.is_none_or(|relative| relative > target(precision))
+    {
+        notes.push(format!("the precision of {precision} was not reached in {} replications", totals.replications));
+    }
+    if warm_up.method != "given" && warm_up.mser_requests.is_none() {
+        notes.push("no end of the warm-up was found: ask for more --requests".into());
+    }
+    notes.extend(totals.growth_notes(model));
+    let of = Of { model, totals, student };
+    Simulation {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        model: model.name.clone(),
+        seed: settings.seed,
+        replications: totals.replications,
+        requests: settings.requests,
+        warm_up,
+        measured_s: totals.measured_s.mean(),
+        precision: settings.precision,
+        relative_half_width: relative,
+        notes,
+        classes: (0..model.classes.len()).map(|class| of.class(class)).collect(),
+        stations: (0..model.stations.len()).map(|station| of.station(station)).collect(),
+        forks: (0..model.forks.len()).map(|fork| of.fork(fork)).collect(),
+        pools: (0..model.pools.len()).map(|pool| of.pool(pool)).collect(),
+        records,
+        events,
+        threads: settings.threads,
+        elapsed_s,
+        cpu_s,
+        events_per_s: if elapsed_s > 0.0 { events as f64 / elapsed_s } else { 0.0 },
+        events_per_cpu_s: if cpu_s > 0.0 { events as f64 / cpu_s } else { 0.0 },
+    }
+}
+
+/// What each part of a report is made of.
+struct Of<'a> {
+    model: &'a Model,
+    totals: &'a Totals,
+    student: &'a Student,
+}
+
+impl Of<'_> {
+    fn number(&self, index: usize) -> Estimate {
+        self.totals.numbers[index].estimate(self.student)
+    }
+
+    fn names(&self) -> impl Iterator<Item = (usize, String)> {
+        self.model.classes.iter().map(|class| class.name.clone()).enumerate()
+    }
+
+    fn class(&self, class: usize) -> ClassResult {
+        let number = |what| self.number(self.totals.layout.class(class, what));
+        let times = &self.totals.responses[class];
+        let quantiles = (times.count() > 0).then(|| Quantiles {
+            response_s: times.quantiles_s(&quantile_shares()),
+            half_width_s: self.totals.quantiles[class].iter().map(|spread| spread.half_width(self.student)).collect(),
+            share: quantile_shares(),
+        });
+        ClassResult {
+            name: self.model.classes[class].name.clone(),
+            requests: times.count(),
+            throughput_per_s: number(OfClass::Throughput),
+            response_s: number(OfClass::Response),
+            lost_per_s: number(OfClass::Lost),
+            quantiles,
+        }
+    }
+
+    fn station(&self, station: usize) -> StationResult {
+        let visits = |(class, name)| {
+            let number = |what| self.number(self.totals.layout.station(station, class, what));
+            VisitResult {
+                name,
+                throughput_per_s: number(OfStation::Throughput),
+                response_s: number(OfStation::Response),
+                waiting_s: number(OfStation::Waiting),
+                queue_length: number(OfStation::QueueLength),
+                utilisation: number(OfStation::Utilisation),
+            }
+        };
+        let count = self.totals.replications as f64;
+        let shares: Vec<f64> = self.totals.present[station].iter().map(|sum| sum / count).collect();
+        let listed = shares.len().min(PRESENT_LISTED);
+        StationResult {
+            name: self.model.stations[station].name.clone(),
+            classes: self.names().map(visits).collect(),
+            present_probability: shares[..listed].to_vec(),
+            // An empty sum of floats is minus zero.
+            present_more: shares[listed..].iter().sum::<f64>() + 0.0,
+        }
+    }
+
+    fn fork(&self, fork: usize) -> ForkResult {
+        let response_s = |class| self.number(self.totals.layout.fork(fork, class));
+        ForkResult {
+            name: self.model.forks[fork].name.clone(),
+            classes: self
+                .names()
+                .map(|(class, name)| ForkClassResult { name, response_s: response_s(class) })
+                .collect(),
+        }
+    }
+
+    fn pool(&self, pool: usize) -> PoolResult {
+        let waiting_s = |class| self.number(self.totals.layout.pool_waiting(pool, class));
+        PoolResult {
+            name: self.model.pools[pool].name.clone(),
+            slots: self.model.pools[pool].slots,
+            busy: self.number(self.totals.layout.pool_busy(pool)),
+            classes: self.names().map(|(class, name)| PoolClassResult { name, waiting_s: waiting_s(class) }).collect(),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Runs replications on all cores until there are enough, and adds them up in the order of their numbers.
+//! Which replications are run depends on their results only, never on the threads: the same seed, the same result.
+
+use crate::error::{SimulateError, Stop};
+use crate::model::Model;
+use crate::recorder::{RecordFiles, Recorder, RecordsWritten};
+use crate::replication::{Length, Outcome, random_of, replicate};
+use crate::report::{Conduct, Simulation, WarmUpUsed, report};
+use crate::spread::Student;
+use crate::totals::Totals;
+use crate::warm_up::find_warm_up;
+use crate::watch::Nobody;
+use clock::{Clock, CpuTime, process_cpu};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// How often the threads are looked after.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Requests that one replication can count.
+const REQUESTS_MAX: u64 = 1 << 40;
+
+/// How to simulate.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Decides everything that is drawn.
+    pub seed: u64,
+    /// At least so many replications.
+    pub replications: usize,
+    /// At most so many, when a precision is asked for.
+    pub replications_max: usize,
+    /// Requests that are measured in each.
+    pub requests: u64,
+    /// Requests that are thrown away at the beginning of each; found by a pilot replication when not given.
+    pub warm_up: Option<u64>,
+    /// Half-width of the mean response time of every class, as a share of the mean, that is good enough.
+    pub precision: Option<f64>,
+    /// Replications at the same time.
+    pub threads: usize,
+    /// Stop after this time with what there is.
+    pub time_limit: Duration,
+    /// Directory for records of the first replication, and one request in how many is kept.
+    pub records: Option<(PathBuf, u32)>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Replications that are done.
+    pub done: usize,
+    /// Replications that are wanted, as far as is known.
+    pub wanted: usize,
+    /// Largest half-width of a mean response time, as a share of the mean.
+    pub relative_half_width: Option<f64>,
+    /// Since the beginning.
+    pub elapsed: Duration,
+}
+
+type Message = (usize, Result<(Outcome, Option<RecordsWritten>), SimulateError>);
+
+/// What the threads share.
+struct Shared<'a> {
+    model: &'a Model,
+    settings: &'a Settings,
+    length: Length,
+    next: AtomicUsize,
+    stop: AtomicBool,
+}
+
+/// What has come of the replications so far.
+struct Gathered {
+    totals: Totals,
+    student: Student,
+    /// Those that were done before one of a lower number.
+    early: BTreeMap<usize, Outcome>,
+    records: Option<RecordsWritten>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            seed: 1,
+            replications: 20,
+            replications_max: 1000,
+            requests: 200_000,
+            warm_up: None,
+            precision: None,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            time_limit: Duration::from_secs(600),
+            records: None,
+        }
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<(), SimulateError> {
+        let refuse = |name, rule: &str| Err(SimulateError::Setting(name, rule.into()));
+        match self.precision {
+            Some(share) if !(share > 0.0 && share < 1.0) => {
+                return refuse("precision", "must lie between 0 and 1, such as 0.01");
+            }
+            _ => {}
+        }
+        if self.replications < 2 || self.replications > 1_000_000 {
+            return refuse("replications", "must be from 2, for an interval, to 1000000");
+        }
+        if self.precision.is_some() && self.replications_max < self.replications {
+            return refuse("replications-max", "must not be below replications");
+        }
+        if self.requests < 1 || self.requests > REQUESTS_MAX || self.warm_up > Some(REQUESTS_MAX) {
+            return refuse("requests", "must be from 1 to 1000000000000, and so must the warm-up");
+        }
+        if self.threads < 1 || self.threads > 4096 {
+            return refuse("threads", "must be from 1 to 4096");
+        }
+        Ok(())
+    }
+}
+
+/// Simulates a model.
+///
+/// # Errors
+/// When a setting makes no sense, a replication cannot go on, records cannot be written, or time is up too early.
+pub fn run(
+    model: &Model,
+    settings: &Settings,
+    clock: &Clock,
+    watch: &mut dyn FnMut(&Progress),
+) -> Result<Simulation, SimulateError> {
+    settings.check()?;
+    let started = clock.now();
+    let started_cpu = process_cpu();
+    let elapsed = || clock.now().after(started);
+    let mut gathered =
+        Gathered { totals: Totals::new(model), student: Student::default(), early: BTreeMap::new(), records: None };
+    let warm_up = warm_up(model, settings, &elapsed)?;
+    let mut wanted = settings.replications;
+    let mut is_late = false;
+    let shared = Shared {
+        model,
+        settings,
+        length: Length { warm_up: warm_up.requests, requests: settings.requests },
+        next: AtomicUsize::new(0),
+        stop: AtomicBool::new(false),
+    };
+    while gathered.totals.replications < wanted && !is_late {
+        is_late = gather(&shared, wanted, &mut gathered, &elapsed, watch)?;
+        wanted = more(model, settings, &gathered, wanted);
+    }
+    if gathered.totals.replications < 2 {
+        let limit_s = settings.time_limit.as_secs_f64();
+        return Err(SimulateError::TimeLimit { limit_s, done: gathered.totals.replications });
+    }
+    let conduct = Conduct {
+        model,
+        settings,
+        warm_up,
+        is_late,
+        elapsed: elapsed(),
+        cpu_s: cpu_s(process_cpu()) - cpu_s(started_cpu),
+        records: gathered.records,
+    };
+    Ok(report(conduct, &gathered.totals, &gathered.student))
+}
+
+fn cpu_s(time: CpuTime) -> f64 {
+    time.user_s + time.system_s
+}
+
+/// The warm-up that was given, or that a pilot finds; the time limit holds for the pilot, too.
+fn warm_up(model: &Model, settings: &Settings, elapsed: &dyn Fn() -> Duration) -> Result<WarmUpUsed, SimulateError> {
+    if let Some(requests) = settings.warm_up {
+        return Ok(WarmUpUsed { requests, method: "given", mser_requests: None, pilot_events: 0 });
+    }
+    let stop = AtomicBool::new(false);
+    let found = std::thread::scope(|scope| {
+        let pilot = scope.spawn(|| find_warm_up(model, settings.seed, settings.requests, &stop));
+        while !pilot.is_finished() {
+            stop.fetch_or(elapsed() > settings.time_limit, Ordering::Relaxed);
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        pilot.join().unwrap_or(Err(Stop::Stuck))
+    });
+    match found {
+        Ok(found) => Ok(WarmUpUsed {
+            requests: found.requests,
+            method: "mser-5",
+            mser_requests: found.mser_requests,
+            pilot_events: found.events,
+        }),
+        Err(Stop::Asked) => Err(SimulateError::TimeLimit { limit_s: settings.time_limit.as_secs_f64(), done: 0 }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Runs replications up to number `wanted`; says whether time was up before they were all done.
+fn gather(
+    shared: &Shared<'_>,
+    wanted: usize,
+    gathered: &mut Gathered,
+    elapsed: &dyn Fn() -> Duration,
+    watch: &mut dyn FnMut(&Progress),
+) -> Result<bool, SimulateError> {
+    let (sender, receiver) = channel();
+    let threads = shared.settings.threads.min(wanted - gathered.totals.replications);
+    let outcome = std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let sender = sender.clone();
+            scope.spawn(move || work(shared, wanted, &sender));
+        }
+        drop(sender);
+        let outcome = receive(shared, wanted, gathered, &receiver, elapsed, watch);
+        shared.stop.store(true, Ordering::Relaxed);
+        outcome
+    });
+    shared.stop.store(false, Ordering::Relaxed);
+    shared.next.store(wanted, Ordering::Relaxed);
+    outcome
+}
+
+/// One thread: takes the next number until there are enough.
+fn work(shared: &Shared<'_>, wanted: usize, sender: &Sender<Message>) {
+    loop {
+        let number = shared.next.fetch_add(1, Ordering::Relaxed);
+        if number >= wanted || shared.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        if sender.send((number, one(shared, number))).is_err() {
+            return;
+        }
+    }
+}
+
+fn one(shared: &Shared<'_>, number: usize) -> Result<(Outcome, Option<RecordsWritten>), SimulateError> {
+    // Stream 0 is the pilot's.
+    let random = random_of(shared.settings.seed, number + 1);
+    let (model, length, stop) = (shared.model, shared.length, &shared.stop);
+    match &shared.settings.records {
+        Some((directory, sample)) if number == 0 => {
+            let files = RecordFiles::create(directory, *sample, model)?;
+            let (outcome, recorder) = replicate(model, random, length, Recorder::new(files, model), stop)?;
+            let written = recorder.close(outcome.measured_from_s, outcome.measured_s)?;
+            Ok((outcome, Some(written)))
+        }
+        _ => Ok((replicate(model, random, length, Nobody, stop)?.0, None)),
+    }
+}
+
+/// Takes what the threads send, in any order, and adds it up in the right one.
+fn receive(
+    shared: &Shared<'_>,
+    wanted: usize,
+    gathered: &mut Gathered,
+    receiver: &Receiver<Message>,
+    elapsed: &dyn Fn() -> Duration,
+    watch: &mut dyn FnMut(&Progress),
+) -> Result<bool, SimulateError> {
+    let mut is_late = false;
+    loop {
+        match receiver.recv_timeout(LOOK_EVERY) {
+            Ok((number, Ok((outcome, records)))) => {
+                gathered.records = gathered.records.take().or(records);
+                gathered.early.insert(number, outcome);
+                gathered.add_in_order();
+            }
+            // Time was up: what is not done is left out.
+            Ok((_, Err(SimulateError::Stop(Stop::Asked)))) => {}
+            Ok((_, Err(error))) => return Err(error),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if elapsed() > shared.settings.time_limit {
+            is_late = true;
+            shared.stop.store(true, Ordering::Relaxed);
+        }
+        watch(&Progress {
+            done: gathered.totals.replications + gathered.early.len(),
+            wanted,
+            relative_half_width: gathered.totals.relative_half_width(shared.model, &gathered.student),
+            elapsed: elapsed(),
+        });
+    }
+    // Those that waited for one that will not come.
+    for (_, outcome) in std::mem::take(&mut gathered.early) {
+        gathered.totals.add(&outcome);
+    }
+    Ok(is_late && gathered.totals.replications < wanted)
+}
+
+/// How many replications are wanted after these: enough for the precision that is asked for, as far as can be told.
+fn more(model: &Model, settings: &Settings, gathered: &Gathered, wanted: usize) -> usize {
+    let Some(target) = settings.precision.map(target) else { return wanted };
+    let Some(found) = gathered.totals.relative_half_width(model, &gathered.student) else {
+        return (2 * wanted).min(settings.replications_max);
+    };
+    if found <= target {
+        return wanted;
+    }
+    // The half-width shrinks with the root of the number; a tenth more, because it is itself an estimate.
+    let enough = (wanted as f64 * (found / target).powi(2) * 1.1).ceil();
+    (enough.min(4.0 * wanted as f64) as usize).max(wanted + 1).min(settings.replications_max).max(wanted)
+}
+
+/// The half-width is compared with the mean that was found, not the true one: Law, Simulation Modeling and Analysis, 9.4.1.
+pub(crate) fn target(precision: f64) -> f64 {
+    precision / (1.0 + precision)
+}
+
+impl Gathered {
+    fn add_in_order(&mut self) {
+        while let Some(outcome) = self.early.remove(&self.totals.replications) {
+            self.totals.add(&outcome);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Mean and confidence interval over replications, which are independent of each other and nearly normal.
+
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// A mean with the half-width of its 95 % confidence interval; none where there was nothing to measure, or only once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Over the replications in which there was something to measure.
+    pub mean: Option<f64>,
+    /// By Student's distribution.
+    pub half_width: Option<f64>,
+}
+
+/// Mean and spread of numbers as they come (Welford, 1962).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spread {
+    count: u64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Spread {
+    /// One more; what is not a number is left out.
+    pub(crate) fn add(&mut self, value: f64) {
+        if value.is_nan() {
+            return;
+        }
+        self.count += 1;
+        let distance = value - self.mean;
+        self.mean += distance / self.count as f64;
+        self.squares += distance * (value - self.mean);
+    }
+
+    pub(crate) fn mean(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.mean)
+    }
+
+    pub(crate) fn estimate(&self, student: &Student) -> Estimate {
+        Estimate { mean: self.mean(), half_width: self.half_width(student) }
+    }
+
+    pub(crate) fn half_width(&self, student: &Student) -> Option<f64> {
+        (self.count > 1).then(|| student.quantile(self.count - 1) * self.standard_error())
+    }
+
+    /// Standard error of the mean.
+    pub(crate) fn standard_error(&self) -> f64 {
+        let degrees = self.count.saturating_sub(1) as f64;
+        (self.squares / degrees / self.count as f64).sqrt()
+    }
+}
+
+/// The quantiles of Student's distribution for 95 % intervals, computed once for each number of degrees of freedom.
+#[derive(Debug, Default)]
+pub(crate) struct Student {
+    known: std::cell::RefCell<std::collections::HashMap<u64, f64>>,
+}
+
+impl Student {
+    fn quantile(&self, degrees: u64) -> f64 {
+        *self.known.borrow_mut().entry(degrees).or_insert_with(|| {
+            let student = StudentsT::new(0.0, 1.0, degrees as f64);
+            student.map_or(f64::NAN, |student| student.inverse_cdf(0.975))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables of Student's distribution, to the printed digits.
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        let student = Student::default();
+        let table = [
+            (1, 12.706205),
+            (2, 4.302653),
+            (4, 2.776445),
+            (19, 2.093024),
+            (29, 2.045230),
+            (199, 1.971957),
+            (999, 1.962341),
+        ];
+        for (degrees, expected) in table {
+            assert!((student.quantile(degrees) - expected).abs() < 1e-6, "{degrees}: {}", student.quantile(degrees));
+        }
+    }
+
+    #[test]
+    fn an_interval_is_that_of_the_textbook() {
+        let mut spread = Spread::default();
+        [1.0, 2.0, f64::NAN, 3.0, 4.0].iter().for_each(|&value| spread.add(value));
+        let estimate = spread.estimate(&Student::default());
+        assert_eq!(estimate.mean, Some(2.5));
+        // 3.182446 * sqrt(5/3) / 2
+        assert!((estimate.half_width.unwrap() - 2.054260).abs() < 1e-5);
+        assert_eq!(Spread::default().estimate(&Student::default()), Estimate::default());
+    }
+}

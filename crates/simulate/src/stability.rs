@@ -1,0 +1,108 @@
+//! Refuses an open model at which more arrives than can be served, before it is simulated.
+//! Visits by the traffic equations, as in Lavenberg and Reiser (1980); only what arrives from outside counts.
+
+use crate::checks::refuse;
+use crate::description::{CLIENT, Network, Station};
+use crate::error::ModelError;
+
+/// Edges looked at before the visits are taken as they are.
+const STEPS_MAX: usize = 100_000_000;
+
+/// Arrivals per second by station and class.
+type Flow = Vec<Vec<f64>>;
+
+/// Refuses a station without finite capacity whose utilisation is not below 1.
+pub(crate) fn check_stable(network: &Network) -> Result<(), ModelError> {
+    let flow = station_flow(network);
+    for (station, arrivals) in network.stations.iter().zip(&flow) {
+        let Some(speed) = limiting_speed(station) else { continue };
+        let work: f64 = network
+            .classes
+            .iter()
+            .zip(arrivals)
+            .filter(|(_, arrivals_per_s)| **arrivals_per_s > 0.0)
+            .map(|(class, arrivals_per_s)| arrivals_per_s * station.time(&class.name).map_or(0.0, |time| time.mean_s))
+            .sum();
+        let utilisation = work / speed;
+        // Rounding must not make an unstable model of 0.1 * 10 a stable one.
+        if utilisation >= 1.0 - 1e-12 {
+            return refuse(
+                format!("station '{}'", station.name),
+                format!("unstable: utilisation {utilisation:.4} is not below 1"),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Speed of a station at which many are present; none when nobody waits for ever there.
+fn limiting_speed(station: &Station) -> Option<f64> {
+    if station.capacity.is_some() {
+        return None;
+    }
+    // The last rate holds for all larger numbers, so it decides whether a long queue shrinks.
+    match station.rates.last() {
+        Some(rate) => Some(*rate),
+        None => station.servers.map(|servers| servers as f64 * station.batch as f64),
+    }
+}
+
+/// What comes to each station, legs of forks included.
+fn station_flow(network: &Network) -> Flow {
+    let nodes = if network.visits.is_empty() { routed_flow(network) } else { visiting_flow(network) };
+    let classes = network.classes.len();
+    let mut flow = vec![vec![0.0; classes]; network.stations.len()];
+    for (node, arrivals) in nodes.iter().enumerate() {
+        for station in network.served_at(node) {
+            for class in 0..classes {
+                flow[station][class] += arrivals[class];
+            }
+        }
+    }
+    flow
+}
+
+fn visiting_flow(network: &Network) -> Flow {
+    let mut flow = vec![vec![0.0; network.classes.len()]; network.node_names().count()];
+    for (class, row) in &network.visits {
+        let Some(class) = network.class_index(class) else { continue };
+        for (node, count) in row {
+            if let Some(node) = network.node_index(node) {
+                flow[node][class] += network.classes[class].arrivals_per_s * count;
+            }
+        }
+    }
+    flow
+}
+
+/// Gauss and Seidel's iteration from zero: it only grows towards the solution, so what it refuses is unstable.
+fn routed_flow(network: &Network) -> Flow {
+    let (classes, nodes) = (network.classes.len(), network.node_names().count());
+    let mut outside = vec![0.0; classes * nodes];
+    let mut inward: Vec<Vec<(usize, f64)>> = vec![Vec::new(); classes * nodes];
+    let mut edges = 0;
+    for route in &network.routes {
+        let ends = network.class_index(&route.class).zip(network.class_index(&route.to_class));
+        let Some(((class, after), to)) = ends.zip(network.node_index(&route.to)) else { continue };
+        if route.from == CLIENT {
+            outside[to * classes + after] += network.classes[class].arrivals_per_s * route.probability;
+        } else if let Some(from) = network.node_index(&route.from) {
+            inward[to * classes + after].push((from * classes + class, route.probability));
+            edges += 1;
+        }
+    }
+    let mut flow = outside.clone();
+    for _ in 0..(STEPS_MAX / (edges + nodes * classes)).max(10) {
+        let mut change: f64 = 0.0;
+        for state in 0..flow.len() {
+            let inflow: f64 = inward[state].iter().map(|&(from, probability)| flow[from] * probability).sum();
+            let next = outside[state] + inflow;
+            change = change.max((next - flow[state]) / next.max(f64::MIN_POSITIVE));
+            flow[state] = next;
+        }
+        if change < 1e-15 {
+            break;
+        }
+    }
+    flow.chunks(classes).map(<[f64]>::to_vec).collect()
+}

@@ -1,0 +1,170 @@
+//! A station: one of six ways to serve, room or none, and what is counted. Knows no routes: who is done, the engine moves.
+
+use crate::batch::Batch;
+use crate::description::Discipline;
+use crate::jobs::{List, Phase};
+use crate::model::StationPlan;
+use crate::preemptive::Preemptive;
+use crate::servers::Servers;
+use crate::sharing::Sharing;
+use crate::single::Single;
+use crate::tally::StationTally;
+use crate::world::World;
+
+/// A station and everybody there.
+#[derive(Debug)]
+pub(crate) struct Station<'m> {
+    pub(crate) plan: &'m StationPlan,
+    kind: Kind,
+    pub(crate) present: u32,
+    /// Those who wait somewhere else for room here, first come first served.
+    pub(crate) blocked: List,
+    /// Those here who are done but cannot leave.
+    held: u32,
+    pub(crate) tally: StationTally,
+}
+
+/// The ways to serve.
+#[derive(Debug)]
+enum Kind {
+    /// As many servers as requests.
+    Delay,
+    Servers(Servers),
+    Batch(Batch),
+    Single(Single),
+    Sharing(Sharing),
+    Preemptive(Preemptive),
+}
+
+impl<'m> Station<'m> {
+    /// An empty station; `slot` is its slot of the calendar.
+    pub(crate) fn new(plan: &'m StationPlan, slot: u32) -> Station<'m> {
+        let kind = match (plan.servers, plan.discipline) {
+            (None, _) => Kind::Delay,
+            (_, Discipline::Sharing) => Kind::Sharing(Sharing::new(slot)),
+            _ if !plan.rates.is_empty() => Kind::Single(Single::new(plan, slot)),
+            (Some(servers), Discipline::Preemptive) => Kind::Preemptive(Preemptive::new(plan, servers)),
+            _ if plan.batch > 1 => Kind::Batch(Batch::new()),
+            (Some(servers), _) => Kind::Servers(Servers::new(plan, servers)),
+        };
+        let is_shared = matches!(kind, Kind::Sharing(_));
+        let tally = StationTally::new(plan.service.len(), is_shared);
+        Station { plan, kind, present: 0, blocked: List::EMPTY, held: 0, tally }
+    }
+
+    /// Whether there is no room, or others wait for it already.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.present >= self.plan.capacity || !self.blocked.is_empty()
+    }
+
+    /// A job comes in.
+    #[inline]
+    pub(crate) fn arrive(&mut self, world: &mut World, job: u32) {
+        let (plan, tally) = (self.plan, &mut self.tally);
+        self.present += 1;
+        let request = &mut world.jobs[job];
+        request.arrived_s = world.now_s;
+        let class = request.class;
+        tally.arrive(class, world.now_s, self.present);
+        match &mut self.kind {
+            Kind::Servers(servers) => servers.arrive(plan, tally, world, job),
+            Kind::Delay => {
+                world.jobs[job].waited_s = 0.0;
+                let service_s = plan.service[class as usize].draw(&mut world.random);
+                world.schedule_job(job, service_s, Phase::Serving);
+            }
+            Kind::Batch(batch) => batch.arrive(plan, tally, world, job),
+            Kind::Single(single) => single.arrive(plan, tally, world, job, self.present),
+            Kind::Sharing(sharing) => sharing.arrive(plan, tally, world, job),
+            Kind::Preemptive(servers) => servers.arrive(plan, tally, world, job),
+        }
+    }
+
+    /// The event of a job that is served here: its service ends, and with it that of all who are threaded to it when this
+    /// says so.
+    #[inline]
+    pub(crate) fn serviced(&mut self, world: &mut World, job: u32) -> bool {
+        match &mut self.kind {
+            Kind::Preemptive(servers) => servers.serviced(self.plan, world, job),
+            Kind::Batch(batch) => {
+                batch.serviced();
+                return true;
+            }
+            Kind::Delay | Kind::Servers(_) | Kind::Single(_) | Kind::Sharing(_) => {}
+        }
+        false
+    }
+
+    /// The event of the station itself: who is done.
+    pub(crate) fn due(&mut self, world: &mut World) -> Option<u32> {
+        match &mut self.kind {
+            Kind::Single(single) => Some(single.due()),
+            Kind::Sharing(sharing) => sharing.due(self.plan, &mut self.tally, world),
+            Kind::Delay | Kind::Servers(_) | Kind::Batch(_) | Kind::Preemptive(_) => None,
+        }
+    }
+
+    /// A job that is done cannot leave: it keeps its server and its place.
+    pub(crate) fn hold(&mut self, world: &mut World, job: u32) {
+        world.jobs[job].phase = Phase::Waiting;
+        self.held += 1;
+    }
+
+    /// A job that is done goes.
+    #[inline]
+    pub(crate) fn leave(&mut self, world: &mut World, job: u32) {
+        let (plan, tally) = (self.plan, &mut self.tally);
+        self.present -= 1;
+        let request = &world.jobs[job];
+        if request.phase == Phase::Waiting {
+            self.held -= 1;
+        }
+        let response_s = world.now_s - request.arrived_s;
+        tally.leave(request.class, world.now_s, self.present, response_s, request.waited_s);
+        match &mut self.kind {
+            Kind::Servers(servers) => servers.leave(plan, tally, world, job),
+            Kind::Delay | Kind::Sharing(_) => {}
+            Kind::Batch(batch) => batch.leave(plan, tally, world, job),
+            Kind::Single(single) => single.leave(plan, tally, world, job, self.present),
+            Kind::Preemptive(servers) => servers.leave(plan, tally, world, job),
+        }
+    }
+
+    /// Whether it is full of those who cannot leave, so that there is no room until one of them can.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let nobody_gets_done = match &self.kind {
+            Kind::Delay => self.held == self.present,
+            Kind::Servers(servers) => servers.is_stuck(self.plan, self.held),
+            Kind::Batch(batch) => batch.is_stuck(),
+            Kind::Single(single) => single.is_stuck(),
+            Kind::Sharing(sharing) => sharing.is_stuck(),
+            Kind::Preemptive(servers) => servers.is_stuck(self.plan, self.held),
+        };
+        self.present >= self.plan.capacity && nobody_gets_done
+    }
+
+    /// Counts until now.
+    pub(crate) fn settle(&mut self, now_s: f64) {
+        if let Kind::Sharing(sharing) = &mut self.kind {
+            sharing.progress(self.plan, &mut self.tally, now_s);
+        }
+        self.tally.settle(now_s);
+    }
+
+    /// Begins to count anew.
+    pub(crate) fn reset(&mut self, now_s: f64) {
+        self.settle(now_s);
+        self.tally.reset(now_s);
+    }
+
+    /// What the area under the number in service is divided by to give the share of servers that is busy.
+    pub(crate) fn busy_divisor(&self) -> Option<f64> {
+        match (&self.kind, self.plan.servers) {
+            (Kind::Delay, _) => None,
+            (Kind::Single(_), _) => Some(1.0),
+            _ if !self.plan.rates.is_empty() => Some(1.0),
+            (_, servers) => servers.map(f64::from),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What all replications say together, added up in the order of their numbers so that threads make no difference.
+
+use crate::histogram::Histogram;
+use crate::model::Model;
+use crate::replication::{Layout, OfClass, Outcome};
+use crate::spread::{Spread, Student};
+
+/// Shares for which the quantiles of response times are given.
+pub(crate) fn quantile_shares() -> Vec<f64> {
+    let fine = (1..1000).map(|share| f64::from(share) / 1000.0);
+    fine.chain([0.9995, 0.9999]).collect()
+}
+
+/// Sums over replications.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    pub(crate) layout: Layout,
+    pub(crate) numbers: Vec<Spread>,
+    /// By class, the spread of each quantile, and all times together.
+    pub(crate) quantiles: Vec<Vec<Spread>>,
+    pub(crate) responses: Vec<Histogram>,
+    /// By station, the sum of the shares of the time with n present.
+    pub(crate) present: Vec<Vec<f64>>,
+    pub(crate) replications: usize,
+    pub(crate) measured_s: Spread,
+    pub(crate) events: u64,
+    growth: Vec<Spread>,
+    began: Vec<Spread>,
+    shares: Vec<f64>,
+}
+
+impl Totals {
+    pub(crate) fn new(model: &Model) -> Totals {
+        let (layout, classes, shares) = (Layout::new(model), model.classes.len(), quantile_shares());
+        Totals {
+            layout,
+            numbers: vec![Spread::default(); layout.len()],
+            quantiles: vec![vec![Spread::default(); shares.len()]; classes],
+            responses: vec![Histogram::default(); classes],
+            present: vec![Vec::new(); model.stations.len()],
+            replications: 0,
+            measured_s: Spread::default(),
+            events: 0,
+            growth: vec![Spread::default(); classes],
+            began: vec![Spread::default(); classes],
+            shares,
+        }
+    }
+
+    /// One more replication.
+    pub(crate) fn add(&mut self, outcome: &Outcome) {
+        self.replications += 1;
+        self.events += outcome.events;
+        self.measured_s.add(outcome.measured_s);
+        add_all(&mut self.numbers, &outcome.numbers);
+        add_all(&mut self.growth, &outcome.growth_per_s);
+        add_all(&mut self.began, &outcome.began_per_s);
+        for (class, times) in outcome.responses.iter().enumerate() {
+            if times.count() > 0 {
+                add_all(&mut self.quantiles[class], &times.quantiles_s(&self.shares));
+                self.responses[class].merge(times);
+            }
+        }
+        for (sums, shares) in self.present.iter_mut().zip(&outcome.present) {
+            sums.resize(sums.len().max(shares.len()), 0.0);
+            for (sum, share) in sums.iter_mut().zip(shares) {
+                *sum += share;
+            }
+        }
+    }
+
+    /// The largest half-width of a mean response time as a share of the mean; none before there is one.
+    pub(crate) fn relative_half_width(&self, model: &Model, student: &Student) -> Option<f64> {
+        let classes = model.classes.iter().enumerate().filter(|(_, class)| class.begins);
+        let relative = classes.map(|(class, _)| {
+            let response = &self.numbers[self.layout.class(class, OfClass::Response)];
+            let mean = response.mean()?;
+            let half_width = response.half_width(student)?;
+            Some(if half_width > 0.0 { half_width / mean } else { 0.0 })
+        });
+        relative.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
+    }
+
+    /// What is to be said of classes of which more come than go, beyond chance: they have no steady state, or not yet.
+    pub(crate) fn growth_notes(&self, model: &Model) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (class, plan) in model.classes.iter().enumerate().filter(|(_, plan)| plan.arrivals.is_some()) {
+            let gain_per_s = self.growth[class].mean().unwrap_or(0.0);
+            let arrivals_per_s = self.began[class].mean().unwrap_or(0.0);
+            let is_sure = self.replications >= 3 && gain_per_s > 5.0 * self.growth[class].standard_error();
+            if is_sure && gain_per_s > 0.01 * arrivals_per_s {
+                notes.push(format!(
+                    "class '{}' gains {gain_per_s:.4} requests a second of {arrivals_per_s:.4} that arrive: \
+                     it grows without bound, or the warm-up is too short",
+                    plan.name
+                ));
+            }
+        }
+        notes
+    }
+}
+
+fn add_all(spreads: &mut [Spread], values: &[f64]) {
+    for (spread, value) in spreads.iter_mut().zip(values) {
+        spread.add(*value);
+    }
+}

@@ -1,0 +1,190 @@
+//! `waystage simulate`: a model from a file, replications on all cores, the result on the terminal and in a file.
+
+use crate::quantity::duration;
+use clap::Args;
+use clock::Clock;
+use simulate::{Model, Progress, Settings, Simulation};
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What takes less than this needs no progress.
+const QUIET_FOR: Duration = Duration::from_secs(2);
+const SHOW_EVERY: Duration = Duration::from_millis(500);
+
+/// Arguments of `waystage simulate`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Simulate a queueing network described in a file, with confidence intervals",
+    after_help = "MODEL.json is described in docs/model-format.md.
+The same seed gives the same result, bit for bit, whatever the number of threads.
+Every interval is the 95 % confidence interval of a mean over replications.
+
+Exit codes: 0 there is a result, 1 there is none (one line says why), 2 the arguments make no sense."
+)]
+pub(crate) struct SimulateArguments {
+    /// The model, `waystage-model/1`.
+    #[arg(value_name = "MODEL.json")]
+    model: PathBuf,
+    /// Decides everything that is drawn.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Independent replications.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    replications: usize,
+    /// Requests that are measured in each replication.
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    requests: u64,
+    /// Requests that are thrown away at the beginning of each replication; auto finds out with a pilot replication.
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = warm_up)]
+    warm_up: WarmUp,
+    /// Add replications until the half-width of every mean response time is below this share of the mean.
+    #[arg(long, value_name = "SHARE")]
+    precision: Option<f64>,
+    /// With --precision: at most so many replications.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    replications_max: usize,
+    /// Replications at the same time [default: one per core].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Stop after this time with the replications that are done.
+    #[arg(long, value_name = "TIME", default_value = "600s", value_parser = duration)]
+    time_limit: Duration,
+    /// Print the result as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Write the result as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json_out_file: Option<PathBuf>,
+    /// Write records of the first replication, one request in --sample, to files in this directory.
+    #[arg(long, value_name = "DIR")]
+    records: Option<PathBuf>,
+    /// Keep the records of one request in N.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    sample: u32,
+}
+
+/// How the warm-up is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WarmUp {
+    Auto,
+    Requests(u64),
+}
+
+impl SimulateArguments {
+    fn settings(&self) -> Settings {
+        let usual = Settings::default();
+        Settings {
+            seed: self.seed,
+            replications: self.replications,
+            replications_max: self.replications_max,
+            requests: self.requests,
+            warm_up: match self.warm_up {
+                WarmUp::Auto => None,
+                WarmUp::Requests(requests) => Some(requests),
+            },
+            precision: self.precision,
+            threads: self.threads.unwrap_or(usual.threads),
+            time_limit: self.time_limit,
+            records: self.records.clone().map(|directory| (directory, self.sample)),
+        }
+    }
+}
+
+/// Simulates; a model or a setting that makes no sense is one line.
+pub(crate) fn run(arguments: &SimulateArguments) -> Result<ExitCode, String> {
+    let model = Model::read(&arguments.model).map_err(|error| error.to_string())?;
+    // Before the run, so that a mistyped path does not cost a run.
+    let json_file = arguments.json_out_file.as_deref().map(create).transpose()?;
+    let mut display = Display { shown: Duration::ZERO, is_open: false, shows: io::stderr().is_terminal() };
+    let outcome = simulate::run(&model, &arguments.settings(), &Clock::monotonic(), &mut |progress| {
+        display.show(progress);
+    });
+    display.close();
+    if let (Err(_), Some(path)) = (&outcome, &arguments.json_out_file) {
+        // An empty file would look like a result.
+        let _ = fs::remove_file(path);
+    }
+    let simulation = outcome.map_err(|error| error.to_string())?;
+    if let (Some(file), Some(path)) = (json_file, &arguments.json_out_file) {
+        write_json(&simulation, file).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let written = if arguments.json {
+        write_json(&simulation, io::stdout().lock())
+    } else {
+        io::stdout().write_all(simulate::render(&simulation).as_bytes())
+    };
+    match written {
+        // Whoever reads our output may stop early, as `head` does.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A line of progress on the terminal that is written over.
+struct Display {
+    shown: Duration,
+    is_open: bool,
+    shows: bool,
+}
+
+impl Display {
+    fn show(&mut self, progress: &Progress) {
+        let elapsed = progress.elapsed;
+        if !self.shows || elapsed < QUIET_FOR || (self.is_open && elapsed < self.shown + SHOW_EVERY) {
+            return;
+        }
+        (self.shown, self.is_open) = (elapsed, true);
+        let width = match progress.relative_half_width {
+            Some(share) => format!(", half-width {:.2} % of the mean response time", share * 100.0),
+            None => String::new(),
+        };
+        let left = match progress.done {
+            0 => String::new(),
+            done => {
+                let left_s = elapsed.as_secs_f64() * (progress.wanted.saturating_sub(done)) as f64 / done as f64;
+                format!(", about {left_s:.0} s left")
+            }
+        };
+        // Nobody may be reading it any more, which is no reason to stop.
+        let _ = write!(io::stderr(), "\r\x1b[K{} of {} replications{width}{left}", progress.done, progress.wanted);
+    }
+
+    fn close(&self) {
+        if self.is_open {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn create(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write_json(simulation: &Simulation, mut out: impl Write) -> io::Result<()> {
+    out.write_all(simulation.to_json()?.as_bytes())
+}
+
+fn warm_up(text: &str) -> Result<WarmUp, String> {
+    match text.parse() {
+        Ok(requests) => Ok(WarmUp::Requests(requests)),
+        Err(_) if text == "auto" => Ok(WarmUp::Auto),
+        Err(_) => Err(format!("{text:?} is not auto or a number of requests")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warm_up_is_found_or_given() {
+        assert_eq!(warm_up("auto"), Ok(WarmUp::Auto));
+        assert_eq!(warm_up("500"), Ok(WarmUp::Requests(500)));
+        for text in ["", "-1", "1.5", "none"] {
+            assert!(warm_up(text).is_err(), "{text}");
+        }
+    }
+}

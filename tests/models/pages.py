@@ -1,0 +1,201 @@
+"""The computed parts of docs/models.md: what was published beside what is right."""
+
+import math
+import os
+import re
+from collections.abc import Iterable
+from functools import reduce
+from operator import add
+from pathlib import Path
+
+from networks import a16, a16_switching
+
+from waylab.models import MM1, ClosedMMc, MMm, Result, solve
+
+PAGE = Path(__file__).parents[2] / "docs/models.md"
+
+
+def check_page(computed: dict[str, str]) -> None:
+    """Assert that the page shows what was computed; with WAYSTAGE_UPDATE_GOLDEN=1 write it first."""
+    text = PAGE.read_text()
+    for name, content in computed.items():
+        pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        assert pattern.search(text), f"docs/models.md has no place for {name}"
+        text = pattern.sub(lambda place, content=content: f"{place[1]}{content}\n{place[2]}", text)
+    if os.environ.get("WAYSTAGE_UPDATE_GOLDEN"):
+        PAGE.write_text(text)
+    assert PAGE.read_text() == text
+
+
+def parts() -> dict[str, str]:
+    """Markdown by the name of its place in the page; the field data have their own test."""
+    return {
+        "recursion": _recursion(),
+        "large": _large(),
+        "a16-mm1": _a16_mm1(),
+        "a16-mmm": _a16_mmm(),
+        "a16-network": _a16_network(),
+        "d15": _d15(),
+    }
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; every column but the first to the right."""
+    head = list(head)
+    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def textbook_throughput(clients: int, servers: int, service_s: float, think_s: float) -> float:
+    """The load-dependent recursion as it stands in textbooks (Lazowska and others, 8.2; Jain, box 36.1)."""
+    probabilities = [1.0]
+    throughput = 0.0
+    for population in range(1, clients + 1):
+        rates = [min(n, servers) / service_s for n in range(1, population + 1)]
+        response_s = _plain_sum(n / rates[n - 1] * probabilities[n - 1] for n in range(1, population + 1))
+        throughput = population / (think_s + response_s)
+        later = [throughput / rates[n - 1] * probabilities[n - 1] for n in range(1, population + 1)]
+        probabilities = [1 - _plain_sum(later), *later]
+    return throughput
+
+
+def _plain_sum(numbers: Iterable[float]) -> float:
+    """One after the other: the built-in sum has compensated for rounding since Python 3.12, and textbooks do not."""
+    return reduce(add, numbers, 0.0)
+
+
+def _recursion() -> str:
+    rows = []
+    for servers, service_s, think_s, clients in (
+        (8, 4.0, 10.0, 40),
+        (8, 4.0, 10.0, 60),
+        (8, 4.0, 10.0, 80),
+        (8, 4.0, 10.0, 90),
+        (64, 0.0045, 0.0012, 192),
+    ):
+        right = ClosedMMc(clients, servers, service_s, think_s).throughput_per_s
+        wrong = textbook_throughput(clients, servers, service_s, think_s)
+        name = f"m = {servers}, S = {service_s:g}, Z = {think_s:g}, N = {clients}"
+        rows.append((name, f"{wrong:.6g}", f"{right:.6g}"))
+    return table(("network", "recursion, X", "right, X"), rows)
+
+
+def _large() -> str:
+    rows = []
+    for servers, clients in ((231, 1000), (1000, 10_000)):
+        queue = ClosedMMc(clients, servers, 1.0, 5.0)
+        chance = MMm(0.95 * servers, 1.0, servers).waits_probability
+        rows.append(
+            (
+                f"m = {servers}, N = {clients}, S = 1, Z = 5",
+                f"{queue.throughput_per_s:.4f}",
+                f"{queue.response_mean_s:.4f}",
+                f"{chance:.6f}",
+            )
+        )
+    return table(("size", "X", "R", "M/M/m at ρ = 0.95: P(wait)"), rows)
+
+
+def _a16_mm1() -> str:
+    queue = MM1(10294, 12900)
+    ms = 1e3
+    rows = [
+        ("response time, mean", "ms", 0.38, queue.response_mean_s * ms, 14.55),
+        ("response time, deviation", "ms", 0.38, queue.response_std_s * ms, 17.62),
+        ("response time, median", "ms", 0.27, queue.response_quantile_s(0.5) * ms, 12.00),
+        ("response time, 95th percentile", "ms", 1.15, queue.response_quantile_s(0.95) * ms, 30.00),
+        ("waiting time, mean", "ms", 0.31, queue.waiting_mean_s * ms, 13.22),
+        ("waiting time, deviation", "ms", 0.38, queue.waiting_std_s * ms, 17.06),
+        ("utilisation", "", 0.80, queue.utilisation, 0.90),
+        ("jobs in the system, mean", "", 3.95, queue.in_system_mean, 149.79),
+        ("jobs in the system, deviation", "", 4.42, queue.in_system_std, None),
+        ("jobs in the queue, mean", "", 3.15, queue.queue_length_mean, 136.11),
+        ("jobs in the queue, deviation", "", 4.26, queue.queue_length_std, None),
+        ("jobs in a busy period, mean", "", 4.95, queue.busy_period_jobs_mean, None),
+        ("jobs in a busy period, deviation", "", 13.19, math.sqrt(queue.busy_period_jobs_variance), None),
+        ("busy period, mean", "ms", 0.38, queue.busy_period_mean_s * ms, None),
+        ("busy period, deviation", "ms", 0.76, math.sqrt(queue.busy_period_variance_s2) * ms, None),
+    ]
+    return table(
+        ("quantity", "unit", "published", "right", "measured"),
+        (
+            (name, unit, f"{published:.2f}", f"{right:.2f}", "" if measured is None else f"{measured:.2f}")
+            for name, unit, published, right, measured in rows
+        ),
+    )
+
+
+def _a16_mmm() -> str:
+    rows = []
+    for servers, m, arrivals, services, published_ms, published_wait_ms, measured_ms, measured_wait_ms in (
+        (3, 99, 17242.28, 346.12, 2.89, 0.00, 4.87, 1.98),
+        (5, 165, 17676.91, 327.62, 3.05, 0.00, 4.60, 1.54),
+    ):
+        queue = MMm(arrivals, services, m)
+        rows += [
+            (
+                f"{servers} servers, m = {m}: response, ms",
+                f"{published_ms:.2f}",
+                f"{queue.response_mean_s * 1e3:.2f}",
+                f"{measured_ms:.2f}",
+            ),
+            (
+                f"{servers} servers, m = {m}: waiting, ms",
+                f"{published_wait_ms:.2f}",
+                f"{queue.waiting_mean_s * 1e3:.1e}",
+                f"{measured_wait_ms:.2f}",
+            ),
+            (f"{servers} servers, m = {m}: P(wait)", "", f"{queue.waits_probability:.1e}", ""),
+        ]
+    return table(("quantity", "published", "right", "measured"), rows)
+
+
+def _a16_network() -> str:
+    two, one = solve(a16()), solve(a16_switching())
+    rows = [
+        ("throughput, 1/s", 20444.53, two.throughput_total_per_s, one.throughput_total_per_s, 17668.03),
+        ("GET throughput, 1/s", 19640.99, two.throughput_per_s[0], one.throughput_per_s[0], 16784.63),
+        ("SET throughput, 1/s", 803.54, two.throughput_per_s[1], one.throughput_per_s[1], 883.40),
+        (
+            "share of SETs, %",
+            3.93,
+            *(100 * part.throughput_per_s[1] / part.throughput_total_per_s for part in (two, one)),
+            5.00,
+        ),
+        ("GET response, ms", 8.71, *(_seen_by_clients_ms(part, 0) for part in (two, one)), 9.68),
+        ("SET response, ms", 11.20, *(_seen_by_clients_ms(part, 1) for part in (two, one)), 21.21),
+        ("reader utilisation", 0.37, two.station_utilisation[1], one.station_utilisation[1], 0.32),
+        ("writer utilisation", 0.50, two.station_utilisation[6], one.station_utilisation[6], 0.55),
+    ]
+    return table(
+        ("quantity", "published", "right, two populations", "right, one population", "measured"),
+        ((name, *(f"{number:,.2f}".replace(",", " ") for number in numbers)) for name, *numbers in rows),
+    )
+
+
+def _seen_by_clients_ms(result: Result, index: int) -> float:
+    """A16's clients do not think: its delay station is the network, so it belongs to the response."""
+    return 1e3 * float(result.response_s[index] + result.network.classes[index].think.mean_s)
+
+
+def _d15() -> str:
+    rows = []
+    for clients, arrivals, services in (
+        (10, 2481.5, 366.15),
+        (20, 4773.5, 341.82),
+        (30, 7015.5, 339.42),
+        (40, 9311.5, 332.88),
+        (50, 10346.5, 303.02),
+        (60, 12302.0, 317.06),
+    ):
+        queue = MMm(arrivals, services, 40)
+        rows.append(
+            (
+                str(clients),
+                f"{queue.utilisation:.4f}",
+                f"{queue.waits_probability:.2e}",
+                f"{queue.waiting_mean_s * 1e3:.2e}",
+            )
+        )
+    return table(("clients", "utilisation", "right: P(wait)", "right: waiting, ms"), rows)

@@ -1,0 +1,163 @@
+"""Arguments of `waylab model`: one sub-command for each kind of model."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from waylab.cli.model_commands import COMMANDS
+from waylab.cli.model_values import (
+    at_least_zero,
+    demands_s,
+    not_negative,
+    plot_file,
+    positive_time_s,
+    rate_per_s,
+    share,
+    sweep_values,
+    time_s,
+    whole,
+)
+
+_EXAMPLES = """examples:
+  waylab model mm1 --arrivals 10294 --service 12900
+  waylab model mmm --arrivals 18000 --service-time 1.2ms --servers 32
+  waylab model mg1 --arrivals 500 --service-time 1ms --variation 4
+  waylab model ggm --arrivals 900 --service-time 3ms --servers 4 --arrival-variation 2 --variation 0.5
+  waylab model closed --clients 100 --servers 8 --service-time 4ms --think-time 10ms
+  waylab model network experiments/models/three-tiers.json --plot three-tiers.html
+  waylab model network experiments/models/three-tiers.json --sweep clients=1:200:10 --plot sweep.svg
+  waylab model simulate experiments/models/replicated-writes.json --seed 1 --precision 0.02
+  waylab model bounds --demands 0.02,0.08,0.08,0.06 --clients 6 --think-time 0
+  waylab model usl measured.csv --plot usl.png
+
+Times: a number of seconds, or with a unit as in 77.5us, 3ms, 2s. Rates: per second.
+Variation: variance over squared mean; 0 is always the same, 1 is exponential.
+Every model: --json writes numbers for machines to standard output, --plot writes a picture.
+"""
+
+
+def add_model_command(parts: Any) -> None:
+    """Register `model` and its sub-commands."""
+    model = parts.add_parser(
+        "model",
+        help="what queueing theory says: queues, networks, bounds, simulation",
+        description="What queueing theory says: queues, networks, bounds, simulation.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = model.add_subparsers(metavar="MODEL", required=True, parser_class=type(model))
+    for name, text, add in (
+        ("mm1", "one server, Poisson arrivals (with --capacity: room for K)", _mm1),
+        ("mmm", "several servers, Poisson arrivals (with --capacity: room for K)", _mmm),
+        ("mg1", "one server, any service time", _mg1),
+        ("ggm", "several servers, any arrivals and service times (an approximation)", _ggm),
+        ("closed", "clients that wait for each reply, and one station of servers", _closed),
+        ("network", "a network of queues from a JSON file", _network),
+        ("simulate", "the same network, simulated, with 95 %% intervals", _simulate),
+        ("bounds", "the best and the worst that demands allow", _bounds),
+        ("usl", "the Universal Scalability Law, fitted to measured throughput", _usl),
+    ):
+        part = kinds.add_parser(name, help=text, description=text.replace("%%", "%"))
+        add(part)
+        part.add_argument("--json", action="store_true", help="numbers for machines, and nothing else")
+        part.add_argument(
+            "--plot", type=plot_file, metavar="FILE", help="write a picture: .svg, .png or .html"
+        )
+        part.add_argument("--dark", action="store_true", help="the picture on a dark background")
+        part.set_defaults(command=COMMANDS[name])
+
+
+def _mm1(part: argparse.ArgumentParser) -> None:
+    _arrivals(part)
+    _service(part)
+    part.add_argument(
+        "--capacity", type=whole, metavar="K", help="room for K requests, the one in service too"
+    )
+
+
+def _mmm(part: argparse.ArgumentParser) -> None:
+    _mm1(part)
+    part.add_argument("--servers", type=whole, required=True, metavar="M")
+
+
+def _mg1(part: argparse.ArgumentParser) -> None:
+    _arrivals(part)
+    _service(part)
+    part.add_argument(
+        "--variation", type=at_least_zero, default=1.0, metavar="C2", help="of the service time [1]"
+    )
+
+
+def _ggm(part: argparse.ArgumentParser) -> None:
+    _mg1(part)
+    part.add_argument("--servers", type=whole, default=1, metavar="M", help="[1]")
+    part.add_argument(
+        "--arrival-variation",
+        type=at_least_zero,
+        default=1.0,
+        metavar="C2",
+        help="of the time between arrivals [1]",
+    )
+
+
+def _closed(part: argparse.ArgumentParser) -> None:
+    part.add_argument("--clients", type=whole, required=True, metavar="N")
+    part.add_argument("--servers", type=whole, default=1, metavar="M", help="[1]")
+    _service(part)
+    part.add_argument("--think-time", type=time_s, default=0.0, metavar="TIME", help="[0]")
+
+
+def _network(part: argparse.ArgumentParser) -> None:
+    part.add_argument("file", type=Path, metavar="FILE", help="a model, see docs/model-format.md")
+    part.add_argument("--method", default="auto", help="a solver by name [auto: the most exact one that can]")
+    part.add_argument("--clients", metavar="N", help="other than in the file; FIRST..LAST sweeps")
+    part.add_argument(
+        "--sweep",
+        type=sweep_values,
+        metavar="WHAT=FIRST:LAST:STEP",
+        help="clients, STATION.servers, STATION.service (a factor), CLASS.population, CLASS.arrivals_per_s, "
+        "CLASS.think_s or POOL.slots; also WHAT=1,2,4,8",
+    )
+
+
+def _simulate(part: argparse.ArgumentParser) -> None:
+    part.add_argument("file", type=Path, metavar="FILE", help="a model, see docs/model-format.md")
+    part.add_argument("--clients", type=whole, metavar="N", help="other than in the file")
+    part.add_argument("--seed", type=not_negative, help="the same seed, the same numbers [1]")
+    part.add_argument("--replications", type=whole, metavar="N", help="independent runs [20]")
+    part.add_argument("--requests", type=whole, metavar="N", help="measured in each replication [200000]")
+    part.add_argument(
+        "--precision",
+        type=share,
+        metavar="SHARE",
+        help="go on until the half-width of each mean response time is below this share of it, as 0.01",
+    )
+    part.add_argument("--explain", action="store_true", help="simulate also what would move the bottleneck")
+
+
+def _bounds(part: argparse.ArgumentParser) -> None:
+    part.add_argument("file", type=Path, nargs="?", metavar="FILE", help="a model of one closed class")
+    part.add_argument("--demands", type=demands_s, metavar="TIME,TIME,...", help="visits times service time")
+    part.add_argument("--clients", type=whole, metavar="N")
+    part.add_argument("--think-time", type=time_s, metavar="TIME", help="[0]")
+
+
+def _usl(part: argparse.ArgumentParser) -> None:
+    part.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE.csv",
+        help="columns clients, throughput_per_s, and run if there are runs",
+    )
+
+
+def _arrivals(part: argparse.ArgumentParser) -> None:
+    part.add_argument(
+        "--arrivals", type=rate_per_s, required=True, metavar="RATE", help="requests per second"
+    )
+
+
+def _service(part: argparse.ArgumentParser) -> None:
+    either = part.add_mutually_exclusive_group(required=True)
+    either.add_argument("--service", type=rate_per_s, metavar="RATE", help="what one server does per second")
+    either.add_argument("--service-time", type=positive_time_s, metavar="TIME", help="mean of one request")

@@ -1,0 +1,112 @@
+"""G/G/1 and G/G/m: only means and variations are known. A bound (Kingman) and an approximation (Allen-Cunneen)."""
+
+from dataclasses import dataclass
+
+from waylab.models.elementary.inputs import check_at_least_zero, check_rates, check_stable, check_whole
+from waylab.models.elementary.mmm import MMm
+from waylab.models.elementary.queue import Queue
+
+
+class GeneralServers(Queue):
+    """What G/G/1 and G/G/m have in common. Knows neither's fields but these."""
+
+    kind = "approximation"
+
+    arrivals_per_s: float
+    services_per_s: float
+    servers: int
+    arrival_squared_variation: float
+    service_squared_variation: float
+
+    def __post_init__(self) -> None:
+        where = "G/G/m"
+        check_rates(where, {"arrivals_per_s": self.arrivals_per_s, "services_per_s": self.services_per_s})
+        check_whole(where, "servers", self.servers, 1)
+        variations = {
+            "arrival_squared_variation": self.arrival_squared_variation,
+            "service_squared_variation": self.service_squared_variation,
+        }
+        check_at_least_zero(where, variations)
+        check_stable(self.name, self.utilisation)
+
+    @property
+    def name(self) -> str:
+        """Kendall's notation."""
+        return f"G/G/{self.servers}"
+
+    @property
+    def utilisation(self) -> float:
+        """Share of time one server is busy, rho = lambda / (m mu); exact."""
+        return self.arrivals_per_s / (self.servers * self.services_per_s)
+
+    @property
+    def busy_mean(self) -> float:
+        """Mean number of busy servers, lambda / mu; exact."""
+        return self.arrivals_per_s / self.services_per_s
+
+    @property
+    def waiting_mean_s(self) -> float:
+        """Mean waiting time, that of M/M/m times the mean of the two variations.
+
+        Allen and Cunneen (Allen, Probability, Statistics, and Queueing Theory, 1990, 5.4), with Erlang's C itself for
+        the probability of queueing. Exact for M/M/m and M/G/1, good near saturation; too high for regular arrivals
+        at little load.
+        """
+        variation = (self.arrival_squared_variation + self.service_squared_variation) / 2
+        return variation * MMm(self.arrivals_per_s, self.services_per_s, self.servers).waiting_mean_s
+
+    @property
+    def waiting_bound_s(self) -> float:
+        """Upper bound of the mean waiting time (Kingman, 1962 and 1970; Kleinrock, vol. 2, 2.2 and 2.8).
+
+        lambda (Va + Vs / m + (m - 1) E[S]^2 / m^2) / (2 (1 - rho)), with the variances of the times between arrivals
+        and of service. It holds for every G/G/m with independent times, and is reached near saturation.
+        """
+        service_s, between_s, servers = 1 / self.services_per_s, 1 / self.arrivals_per_s, self.servers
+        variance_s2 = self.arrival_squared_variation * between_s**2
+        variance_s2 += self.service_squared_variation * service_s**2 / servers
+        variance_s2 += (servers - 1) * service_s**2 / servers**2
+        return self.arrivals_per_s * variance_s2 / (2 * (1 - self.utilisation))
+
+    @property
+    def response_mean_s(self) -> float:
+        """Mean response time, waiting plus service."""
+        return self.waiting_mean_s + 1 / self.services_per_s
+
+
+@dataclass(frozen=True)
+class GGm(GeneralServers):
+    """Several servers, independent times between arrivals and of service, first come first served.
+
+    The squared variations are variance over squared mean: 1 for exponential times, 0 for constant ones.
+
+    Raises:
+        ModelError: unless rates are above zero, variations at least zero, and there is a server.
+        UnstableError: when as much arrives as can be served.
+    """
+
+    arrivals_per_s: float
+    services_per_s: float
+    servers: int
+    arrival_squared_variation: float = 1.0
+    service_squared_variation: float = 1.0
+
+
+@dataclass(frozen=True)
+class GG1(GeneralServers):
+    """One server, independent times between arrivals and of service, first come first served; see GGm.
+
+    Raises:
+        ModelError: unless rates are above zero and variations at least zero.
+        UnstableError: when as much arrives as can be served.
+    """
+
+    arrivals_per_s: float
+    services_per_s: float
+    arrival_squared_variation: float = 1.0
+    service_squared_variation: float = 1.0
+
+    @property
+    def servers(self) -> int:  # type: ignore[override]
+        """One."""
+        return 1

@@ -1,0 +1,67 @@
+"""What the numbers that a queue is made from must be. Every failure is one line: the field and the rule."""
+
+import math
+from collections.abc import Mapping
+from numbers import Integral, Real
+
+from waylab.models.errors import ModelError, UnstableError
+from waylab.models.service import Service
+
+
+def check_rates(queue: str, rates: Mapping[str, float]) -> None:
+    """Refuse what is not a finite number above zero.
+
+    Raises:
+        ModelError: naming the field.
+    """
+    for name, rate in rates.items():
+        if not (_is_number(rate) and math.isfinite(rate) and rate > 0):
+            raise ModelError(f"{queue}: {name}", f"must be a finite number > 0, not {rate}")
+
+
+def check_at_least_zero(queue: str, numbers: Mapping[str, float]) -> None:
+    """Refuse what is not a finite number of at least zero.
+
+    Raises:
+        ModelError: naming the field.
+    """
+    for name, number in numbers.items():
+        if not (_is_number(number) and math.isfinite(number) and number >= 0):
+            raise ModelError(f"{queue}: {name}", f"must be a finite number >= 0, not {number}")
+
+
+def check_whole(queue: str, name: str, number: int, least: int) -> None:
+    """Refuse what is not a whole number of at least `least`.
+
+    Raises:
+        ModelError: naming the field.
+    """
+    if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+        raise ModelError(f"{queue}: {name}", f"must be a whole number >= {least}, not {number}")
+
+
+def check_stable(queue: str, utilisation: float) -> None:
+    """Refuse a queue to which more comes than can be served.
+
+    Raises:
+        UnstableError: for a utilisation of 1 or more.
+    """
+    if not utilisation < 1:
+        raise UnstableError(queue, utilisation)
+
+
+def as_service(queue: str, service: Service | float) -> Service:
+    """Take a plain number as the mean of an exponential time.
+
+    Raises:
+        ModelError: unless the mean is above zero.
+    """
+    if not isinstance(service, Service):
+        check_rates(queue, {"service": service})
+        return Service(float(service))
+    check_rates(queue, {"service.mean_s": service.mean_s})
+    return service
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

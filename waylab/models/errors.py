@@ -1,0 +1,28 @@
+"""What can be wrong with a model: its description, its load, or the solver that it was given to."""
+
+
+class ModelError(ValueError):
+    """A description that makes no sense; the message names the field and the rule."""
+
+    def __init__(self, where: str, rule: str) -> None:
+        super().__init__(f"{where}: {rule}")
+        self.where = where
+        self.rule = rule
+
+
+class UnstableError(ModelError):
+    """More arrives than can be served: the queue has no steady state, so there is nothing to predict."""
+
+    def __init__(self, where: str, utilisation: float) -> None:
+        super().__init__(where, f"is unstable: utilisation {utilisation:.4g} is not below 1")
+        self.utilisation = utilisation
+
+
+class AssumptionError(ModelError):
+    """A solver that cannot handle a feature of the model; the message names the assumption that fails."""
+
+    def __init__(self, solver: str, assumption: str, fact: str) -> None:
+        super().__init__(solver, f"assumes {assumption}, but {fact}")
+        self.solver = solver
+        self.assumption = assumption
+        self.fact = fact

@@ -1,0 +1,137 @@
+"""One queue in words: how busy it is, how long requests wait, and what would move that. At most eight sentences."""
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from waylab.models.elementary.mm1 import MM1
+from waylab.models.elementary.mmm import MMm
+from waylab.models.elementary.queue import Queue
+from waylab.models.errors import AssumptionError, ModelError, UnstableError
+from waylab.models.service import Service
+from waylab.models.sweep import scaled_to
+from waylab.models.words import change_text, number_text, percent_text, time_text
+
+_LOAD_STEP = 0.25
+
+
+def explain_queue(queue: Queue) -> str:
+    """Say in words what a queue does; each change is the changed queue, computed anew."""
+    lines = [_load(queue), _times(queue)]
+    if queue.loss_probability > 0:
+        lines.append(f"Of the arrivals {percent_text(queue.loss_probability)} find no room and are lost.")
+    room = _room(queue)
+    lines += [room] if room else []
+    lines += [_changed(queue, what, change) for what, change in _changes(queue)]
+    return "\n".join(line for line in lines if line)
+
+
+def _load(queue: Queue) -> str:
+    servers = _field(queue, "servers") or 1
+    who = "The server is" if servers == 1 else f"Each of the {servers:,} servers is"
+    text = f"{queue.name}: {number_text(queue.throughput_per_s)} requests/s. "
+    busy = _known(lambda: queue.utilisation)
+    return text + (f"{who} busy {percent_text(busy)} of the time." if busy is not None else "")
+
+
+def _times(queue: Queue) -> str:
+    response_s = _known(lambda: queue.response_mean_s)
+    waiting_s = _known(lambda: queue.waiting_mean_s)
+    if response_s is None or waiting_s is None:
+        return ""
+    text = f"A response takes {time_text(response_s)} on average: {time_text(waiting_s)} waiting"
+    text += f" and {time_text(response_s - waiting_s)} service."
+    waits = _known(lambda: queue.waits_probability)
+    if waits is not None:
+        text += f" Of the requests {percent_text(waits)} have to wait"
+        tail_s = _known(lambda: queue.response_quantile_s(0.99))
+        text += f"; one of a hundred takes longer than {time_text(tail_s)}." if tail_s is not None else "."
+    return text
+
+
+def _room(queue: Queue) -> str:
+    """How much more load there can be, where all of it is served."""
+    clients = _field(queue, "clients")
+    if clients is not None:
+        return ""
+    busy = _known(lambda: queue.utilisation)
+    if busy is None or not busy > 0 or queue.loss_probability > 0 or _field(queue, "capacity") is not None:
+        return ""
+    return (
+        f"The load can grow by {percent_text(1 / busy - 1)}, to {number_text(queue.throughput_per_s / busy)} "
+        "requests/s, before the queue grows for ever."
+    )
+
+
+def _changes(queue: Queue) -> list[tuple[str, Callable[[], Queue]]]:
+    found: list[tuple[str, Callable[[], Queue]]] = []
+    if not is_dataclass(queue):
+        return found
+    again: Any = queue
+    names = {field.name for field in fields(queue)}
+    if "servers" in names:
+        twice = {"servers": 2 * again.servers}
+        if "capacity" in names:
+            twice["capacity"] = again.capacity + again.servers
+        found.append((f"Twice the servers ({2 * again.servers:,})", lambda: replace(again, **twice)))
+    elif isinstance(queue, MM1):
+        found.append(("Twice the servers (2)", lambda: MMm(queue.arrivals_per_s, queue.services_per_s, 2)))
+    half = _half_service(again, names)
+    if half:
+        found.append(("Half the service time", half))
+    for word, factor in (("fewer", 1 - _LOAD_STEP), ("more", 1 + _LOAD_STEP)):
+        if "clients" in names:
+            clients = round(factor * again.clients)
+            if clients not in (0, again.clients):
+                step = f"{100 * abs(clients / again.clients - 1):.0f} %"
+                found.append((f"{step} {word} clients ({clients:,})", _replaced(again, clients=clients)))
+        elif "arrivals_per_s" in names:
+            rate = factor * again.arrivals_per_s
+            found.append((f"{100 * _LOAD_STEP:.0f} % {word} arrivals", _replaced(again, arrivals_per_s=rate)))
+    return found
+
+
+def _half_service(queue: Any, names: set[str]) -> Callable[[], Queue] | None:
+    if "services_per_s" in names:
+        return _replaced(queue, services_per_s=2 * queue.services_per_s)
+    if "service_s" in names:
+        return _replaced(queue, service_s=queue.service_s / 2)
+    if "service" in names:
+        time = queue.service
+        half = scaled_to(time, time.mean_s / 2) if isinstance(time, Service) else time / 2
+        return _replaced(queue, service=half)
+    return None
+
+
+def _replaced(queue: Any, **changes: Any) -> Callable[[], Queue]:
+    return lambda: replace(queue, **changes)
+
+
+def _changed(queue: Queue, what: str, change: Callable[[], Queue]) -> str:
+    try:
+        after = change()
+        parts = [
+            change_text(
+                after.response_mean_s / queue.response_mean_s - 1, "response time", "longer", "shorter"
+            )
+        ]
+        if _field(queue, "clients") is not None or queue.loss_probability > 0:
+            ratio = after.throughput_per_s / queue.throughput_per_s - 1
+            parts.insert(0, change_text(ratio, "throughput", "more", "less"))
+    except UnstableError:
+        return f"{what}: no steady state, the queue would grow for ever."
+    except ModelError:
+        return ""
+    return f"{what}: {', '.join(parts)}."
+
+
+def _field(queue: Queue, name: str) -> Any:
+    return getattr(queue, name, None)
+
+
+def _known(ask: Callable[[], float]) -> float | None:
+    """Return a number, or None when this queue cannot say it."""
+    try:
+        return ask()
+    except AssumptionError:
+        return None

@@ -1,0 +1,76 @@
+"""A fitted Universal Scalability Law as plain numbers, and in words."""
+
+from typing import Any
+
+from waylab.models.errors import ModelError
+from waylab.models.usl import UslFit
+from waylab.models.words import number_text, percent_text
+
+LEVEL = 0.95
+_CURVE_POINTS = 80
+_REACH = 1.5
+
+
+def usl_as_dict(fit: UslFit) -> dict[str, Any]:
+    """Return a fit as content for JSON: parameters with 95 % intervals, peak, R squared, and the curve with its band.
+
+    The curve goes to one and a half times the largest measured number of clients.
+    """
+    law = fit.law
+    parameters = {
+        name: {"value": getattr(law, name), **_interval(fit, name)} for name in ("gamma", "alpha", "beta")
+    }
+    last = _REACH * fit.clients_max
+    steps = [1 + (last - 1) * index / (_CURVE_POINTS - 1) for index in range(_CURVE_POINTS)]
+    curve = [
+        {"clients": clients, "throughput_per_s": law.throughput_per_s(clients), **_band(fit, clients)}
+        for clients in steps
+    ]
+    return {
+        "name": "Universal Scalability Law",
+        "parameters": parameters,
+        "peak_clients": law.peak_clients,
+        "peak_throughput_per_s": law.peak_throughput_per_s,
+        "r_squared": fit.r_squared,
+        "clients_max": fit.clients_max,
+        "warnings": list(fit.warnings),
+        "curve": curve,
+    }
+
+
+def explain_usl(fit: UslFit) -> list[str]:
+    """Say in words what a fit means."""
+    law = fit.law
+    lines = [
+        f"One client alone gets {number_text(law.gamma)} requests/s (gamma).",
+        f"Of the work {percent_text(law.alpha)} is serial (alpha): without any other cost, throughput could not exceed "
+        + (f"{number_text(law.gamma / law.alpha)} requests/s." if law.alpha > 0 else "any limit."),
+    ]
+    if law.peak_clients is not None and law.peak_throughput_per_s is not None:
+        text = (
+            f"The throughput is highest, {number_text(law.peak_throughput_per_s)} requests/s, "
+            f"with {number_text(law.peak_clients)} clients; beyond, each further one costs more than it brings (beta)."
+        )
+        if fit.extrapolates(law.peak_clients):
+            text += " That is far beyond what was measured."
+        lines.append(text)
+    lines.append(
+        f"The curve explains {percent_text(fit.r_squared)} of the variation between the runs; it gives no reason why."
+    )
+    return lines + [f"Beware: {warning}." for warning in fit.warnings]
+
+
+def _interval(fit: UslFit, name: str) -> dict[str, float | None]:
+    try:
+        low, high = fit.interval(name, LEVEL)
+    except ModelError:
+        return {"low": None, "high": None}
+    return {"low": low, "high": high}
+
+
+def _band(fit: UslFit, clients: float) -> dict[str, float | None]:
+    try:
+        low, high = fit.throughput_interval_per_s(clients, LEVEL)
+    except ModelError:
+        return {"low_per_s": None, "high_per_s": None}
+    return {"low_per_s": low, "high_per_s": high}

@@ -1,0 +1,346 @@
+"""Phase-type times: how long a Markov chain takes to be absorbed. Sums, mixtures and the k-th of several stay so.
+
+Knows no queue; all probabilities are sums of positive terms.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import accumulate, repeat
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order
+from scipy.sparse.linalg import splu
+
+from waylab.models.errors import AssumptionError, ModelError
+from waylab.models.service import Service
+from waylab.models.uniformisation import check_share, poisson_window, quantile
+
+Array = NDArray[np.float64]
+
+PHASES_MAX = 50_000
+"""More phases than this are refused: simulation is quicker then."""
+# A matrix of at most so many phases is stepped as a dense one; of at most so many it may be squared.
+_DENSE_MAX, _SQUARED_MAX = 100, 500
+# Beyond so many steps squaring is quicker; beyond so many, one by one or squared, it would not end or not be right.
+_STEPS_MAX, _PATIENCE_STEPS, _SQUARED_STEPS = 50_000, 200_000, 1e12
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseType:
+    """Time until absorption of a chain that starts in phase i with probability `start[i]` (Neuts, 1981, chapter 2).
+
+    `start` is the vector often called alpha, shape (n,); what it lacks to 1 is the probability of no time at all.
+    `rates` is the sub-generator often called T, shape (n, n), dense or sparse: rates from phase to phase off the
+    diagonal, and on it minus the rate at which a phase is left. What a row lacks to 0 is the rate of absorption.
+
+    Raises:
+        ModelError: unless the shapes agree, the signs are right, and absorption can be reached from every phase.
+    """
+
+    start: Array
+    rates: sparse.csr_array
+
+    def __post_init__(self) -> None:
+        start = np.array(self.start, dtype=float)
+        rates = sparse.csr_array(self.rates, dtype=float)
+        object.__setattr__(self, "start", start)
+        object.__setattr__(self, "rates", rates)
+        _check(start, rates)
+
+    @staticmethod
+    def exponential(mean_s: float) -> "PhaseType":
+        """One phase."""
+        return PhaseType.erlang(mean_s, 1)
+
+    @staticmethod
+    def erlang(mean_s: float, stages: int) -> "PhaseType":
+        """Equal phases, one after the other."""
+        _check_mean(mean_s)
+        if stages < 1:
+            raise ModelError("stages", f"must be at least 1, not {stages}")
+        return _in_turn([stages / mean_s] * stages)
+
+    @staticmethod
+    def hyperexponential(weights: Sequence[float], means_s: Sequence[float]) -> "PhaseType":
+        """One of several phases, by chance."""
+        return PhaseType.mixture_of(weights, [PhaseType.exponential(mean_s) for mean_s in means_s])
+
+    @staticmethod
+    def of_service(service: Service) -> "PhaseType":
+        """Take a service time that is made of phases.
+
+        Raises:
+            AssumptionError: for any other than exponential, Erlang and hyperexponential service.
+        """
+        _check_mean(service.mean_s)
+        if service.distribution in ("exponential", "erlang"):
+            return PhaseType.erlang(service.mean_s, service.stages)
+        if service.distribution == "hyperexponential":
+            return PhaseType.fitted(service.mean_s, service.squared_variation)
+        raise AssumptionError("phase-type time", "a time made of phases", f"it is {service.distribution}")
+
+    @staticmethod
+    def fitted(mean_s: float, squared_variation: float) -> "PhaseType":
+        """Match a mean and a squared coefficient of variation (Tijms, A First Course in Stochastic Models, B).
+
+        Above 1 two phases of balanced means; below 1 a mixture of k - 1 and k Erlang phases of one rate, with 1/k the
+        next value below: the smaller the variation the more phases.
+        """
+        _check_mean(mean_s)
+        if not (squared_variation > 0 and math.isfinite(squared_variation)):
+            raise ModelError("squared_variation", f"must be finite and above 0, not {squared_variation}")
+        if squared_variation > 1:
+            share = (1 + math.sqrt((squared_variation - 1) / (squared_variation + 1))) / 2
+            return PhaseType.hyperexponential(
+                (share, 1 - share), (mean_s / (2 * share), mean_s / (2 * (1 - share)))
+            )
+        stages = max(1, math.ceil(1 / squared_variation - _TOLERANCE))
+        if stages > PHASES_MAX:
+            raise ModelError("squared_variation", f"needs {stages} phases, more than {PHASES_MAX}")
+        if stages == 1:
+            return PhaseType.exponential(mean_s)
+        root = math.sqrt(max(0.0, stages * (1 + squared_variation) - stages**2 * squared_variation))
+        short = max(0.0, (stages * squared_variation - root) / (1 + squared_variation))
+        whole = _in_turn([(stages - short) / mean_s] * stages)
+        start = np.zeros(stages)
+        start[0], start[1] = 1 - short, short
+        return PhaseType(start, whole.rates)
+
+    @staticmethod
+    def sum_of(parts: Sequence["PhaseType"]) -> "PhaseType":
+        """One after the other, independent (convolution)."""
+        _check_parts(parts)
+        return reduce(_then, parts)
+
+    @staticmethod
+    def mixture_of(weights: Sequence[float], parts: Sequence["PhaseType"]) -> "PhaseType":
+        """One of them, with these probabilities; what they lack to 1 is no time at all."""
+        _check_parts(parts)
+        if len(weights) != len(parts):
+            raise ModelError("weights", f"must be one for each part, {len(parts)}, not {len(weights)}")
+        start = np.concatenate([weight * part.start for weight, part in zip(weights, parts, strict=True)])
+        return PhaseType(start, sparse.block_diag([part.rates for part in parts]))
+
+    @staticmethod
+    def maximum_of(parts: Sequence["PhaseType"]) -> "PhaseType":
+        """The longest of several independent times."""
+        return PhaseType.order_statistic_of(parts, len(parts))
+
+    @staticmethod
+    def order_statistic_of(parts: Sequence["PhaseType"], needed: int) -> "PhaseType":
+        """When `needed` of several independent times are over: 1 is the shortest, all of them the longest.
+
+        The phases of all go on side by side (Kronecker sum), so their number multiplies; equal exponential times
+        are counted instead.
+
+        Raises:
+            ModelError: unless 1 <= needed <= number of times, or for too many phases.
+        """
+        _check_parts(parts)
+        if not 1 <= needed <= len(parts):
+            raise ModelError("needed", f"must lie between 1 and {len(parts)}, not {needed}")
+        exits = {-part.rates[0, 0] if part.rates.shape == (1, 1) else math.nan for part in parts}
+        if len(exits) == 1 and all(part.rates.shape == (1, 1) and part.start[0] == 1 for part in parts):
+            rate = exits.pop()
+            return _in_turn([(len(parts) - done) * rate for done in range(needed)])
+        return _side_by_side(parts, needed)
+
+    @property
+    def phases(self) -> int:
+        """Number of phases."""
+        return int(self.start.size)
+
+    def moment(self, order: int) -> float:
+        """Mean of the time to this power, k! alpha (-T)^-k 1."""
+        if order < 1:
+            raise ModelError("order", f"must be at least 1, not {order}")
+        factor = splu(sparse.csc_array(-self.rates))
+        vector = np.ones(self.phases)
+        for _ in range(order):
+            vector = factor.solve(vector)
+        return math.factorial(order) * float(self.start @ vector)
+
+    @cached_property
+    def mean_s(self) -> float:
+        """Mean time."""
+        return self.moment(1)
+
+    @cached_property
+    def variance_s2(self) -> float:
+        """Variance of the time."""
+        return max(0.0, self.moment(2) - self.mean_s**2)
+
+    @property
+    def std_s(self) -> float:
+        """Standard deviation of the time."""
+        return math.sqrt(self.variance_s2)
+
+    @property
+    def squared_variation(self) -> float:
+        """Variance over the squared mean."""
+        return self.variance_s2 / self.mean_s**2
+
+    def survival(self, time_s: float) -> float:
+        """Probability of a longer time: sum over k of Poisson(k; q t) times the chance to last k steps.
+
+        Uniformisation (Jensen, 1953): steps at the rate q of the fastest phase. Their chances do not depend on the
+        time and are kept. Where there would be very many steps, a short time is doubled by squaring instead.
+        """
+        if time_s <= 0:
+            return float(self.start.sum()) if time_s == 0 else 1.0
+        steps = self._fastest_per_s * time_s
+        if steps > _STEPS_MAX and self.phases <= _SQUARED_MAX:
+            return min(1.0, self._doublings.survival(steps))
+        if steps > _PATIENCE_STEPS:
+            raise ModelError(
+                "rates", f"need {steps:.3g} steps: fast and slow phases are too far apart; simulate"
+            )
+        first, weights = poisson_window(steps)
+        lasting = self._chain.lasting(first + weights.size)
+        return min(1.0, float(weights @ lasting[first : first + weights.size]))
+
+    def cdf(self, time_s: float) -> float:
+        """Probability of at most this time."""
+        return 1 - self.survival(time_s)
+
+    def quantile(self, share: float) -> float:
+        """Time that a share does not exceed.
+
+        Raises:
+            ModelError: for a share outside of 0 to 1, or rates too far apart for many phases.
+        """
+        check_share(share)
+        if self.start.sum() <= 1 - share:
+            return 0.0
+        return quantile(self.survival, share, self.mean_s)
+
+    @property
+    def _fastest_per_s(self) -> float:
+        return float(-self.rates.diagonal().min())
+
+    @cached_property
+    def _chain(self) -> "_Steps":
+        return _Steps(self.start, self.rates, self._fastest_per_s)
+
+    @cached_property
+    def _doublings(self) -> "_Doublings":
+        return _Doublings(self.start, self.rates, self._fastest_per_s)
+
+
+class _Steps:
+    """The chance that the uniformised chain is not absorbed after k steps, as far as anybody has asked."""
+
+    def __init__(self, start: Array, rates: sparse.csr_array, fastest_per_s: float) -> None:
+        step = sparse.csr_array(rates.T / fastest_per_s + sparse.identity(start.size))
+        self._step = step.toarray() if start.size <= _DENSE_MAX else step
+        self._vector = start
+        self._lasting = [float(start.sum())]
+
+    def lasting(self, size: int) -> Array:
+        """Chances after 0 to at least size - 1 steps."""
+        while len(self._lasting) < size:
+            self._vector = self._step @ self._vector
+            self._lasting.append(float(self._vector.sum()))
+        return np.array(self._lasting)
+
+
+class _Doublings:
+    """The chain over 1, 2, 4, ... mean step times, each the square of the one before, as far as anybody has asked.
+
+    All entries are sums of positive terms, so that squaring keeps their digits.
+    """
+
+    def __init__(self, start: Array, rates: sparse.csr_array, fastest_per_s: float) -> None:
+        self._start = start
+        self._step = np.eye(start.size) + rates.toarray() / fastest_per_s
+        first, weights = poisson_window(1.0)
+        powers = accumulate(repeat(self._step, weights.size - 1), np.matmul, initial=np.eye(start.size))
+        assert first == 0
+        self._over = [np.asarray(sum(weight * power for weight, power in zip(weights, powers, strict=True)))]
+
+    def survival(self, steps: float) -> float:
+        """Chance to last for so many mean step times."""
+        whole, vector = int(steps), self._start
+        for bit in range(whole.bit_length()):
+            if bit == len(self._over):
+                self._over.append(self._over[-1] @ self._over[-1])
+            if whole >> bit & 1:
+                vector = vector @ self._over[bit]
+        first, weights = poisson_window(steps - whole)
+        lasting = accumulate(repeat(self._step, weights.size - 1), np.matmul, initial=vector)
+        assert first == 0
+        return sum(weight * float(held.sum()) for weight, held in zip(weights.tolist(), lasting, strict=True))
+
+
+def _check(start: Array, rates: sparse.csr_array) -> None:
+    if start.size > PHASES_MAX:
+        raise ModelError("phase-type time", f"has {start.size} phases, more than {PHASES_MAX}; simulate")
+    if start.ndim != 1 or not start.size or rates.shape != (start.size, start.size):
+        raise ModelError("rates", f"must be a square of the size of start, {start.shape}, not {rates.shape}")
+    if not (np.isfinite(start).all() and np.isfinite(rates.data).all()):
+        raise ModelError("phase-type time", "all numbers must be finite")
+    if (start < 0).any() or start.sum() > 1 + _TOLERANCE:
+        raise ModelError("start", f"must be probabilities with a sum of at most 1, not {start.sum():.6g}")
+    diagonal = rates.diagonal()
+    if (diagonal >= 0).any():
+        raise ModelError("rates", "must be below 0 on the diagonal: every phase is left")
+    if ((rates - sparse.diags_array(diagonal)).data < 0).any():
+        raise ModelError("rates", "must be at least 0 off the diagonal")
+    exits = -np.asarray(rates.sum(axis=1)).ravel()
+    if (exits < _TOLERANCE * diagonal).any():
+        raise ModelError("rates", "must have rows with a sum of at most 0")
+    # Backwards from absorption, every phase must be met.
+    leaves = np.flatnonzero(exits > -_TOLERANCE * diagonal)
+    absorbed = sparse.csr_array((np.ones(leaves.size), (np.zeros(leaves.size, int), leaves)), (1, start.size))
+    backwards = sparse.block_array([[None, absorbed], [sparse.csr_array((start.size, 1)), rates.T]])
+    if breadth_first_order(backwards.tocsr(), 0, return_predecessors=False).size <= start.size:
+        raise ModelError("rates", "must let every phase come to an end")
+
+
+def _check_mean(mean_s: float) -> None:
+    if not (mean_s > 0 and math.isfinite(mean_s)):
+        raise ModelError("mean_s", f"must be a finite number > 0, not {mean_s}")
+
+
+def _check_parts(parts: Sequence[PhaseType]) -> None:
+    if not parts:
+        raise ModelError("parts", "there must be at least one")
+
+
+def _in_turn(rates_per_s: Sequence[float]) -> PhaseType:
+    """Exponential phases one after the other."""
+    start = np.zeros(len(rates_per_s))
+    start[0] = 1.0
+    rates = np.asarray(rates_per_s, dtype=float)
+    return PhaseType(start, sparse.diags_array([-rates, rates[:-1]], offsets=[0, 1]))
+
+
+def _then(first: PhaseType, second: PhaseType) -> PhaseType:
+    exits = np.maximum(0.0, -np.asarray(first.rates.sum(axis=1)))
+    on = sparse.csr_array(exits.reshape(-1, 1)) @ sparse.csr_array(second.start.reshape(1, -1))
+    rates = sparse.block_array([[first.rates, on], [None, second.rates]])
+    return PhaseType(np.concatenate((first.start, (1 - first.start.sum()) * second.start)), rates)
+
+
+def _side_by_side(parts: Sequence[PhaseType], needed: int) -> PhaseType:
+    """All phases at once, each part with one more that says it is done, until enough are."""
+    size = math.prod(part.phases + 1 for part in parts)
+    if size > PHASES_MAX:
+        raise ModelError("parts", f"have {size} phases side by side, more than {PHASES_MAX}; simulate")
+    start, done = np.ones(1), np.zeros(1, dtype=int)
+    rates = sparse.csr_array((1, 1))
+    for part in parts:
+        exits = np.maximum(0.0, -np.asarray(part.rates.sum(axis=1))).reshape(-1, 1)
+        alone = sparse.block_array([[part.rates, sparse.csr_array(exits)], [None, sparse.csr_array((1, 1))]])
+        rates = sparse.kron(rates, sparse.identity(part.phases + 1)) + sparse.kron(
+            sparse.identity(start.size), alone
+        )
+        start = np.kron(start, np.append(part.start, max(0.0, 1 - part.start.sum())))
+        done = np.add.outer(done, np.append(np.zeros(part.phases, dtype=int), 1)).ravel()
+    going = np.flatnonzero(done < needed)
+    return PhaseType(start[going], sparse.csr_array(rates)[going][:, going])

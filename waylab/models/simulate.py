@@ -1,0 +1,181 @@
+"""Simulation of a described network by the program `waystage simulate`; the result is as any solver's, with intervals.
+
+The only part of the models that starts a process.
+"""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waylab.models.errors import ModelError
+from waylab.models.network import Network
+from waylab.models.network_file import write_network
+from waylab.models.result import Result
+
+Array = NDArray[np.float64]
+_STATION = {
+    "throughput_per_s": "station_throughput_per_s",
+    "response_s": "station_response_s",
+    "waiting_s": "station_waiting_s",
+    "queue_length": "queue_length",
+    "utilisation": "utilisation",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedTimes:
+    """Response times in seconds that shares of the requests did not exceed, as simulated."""
+
+    shares: Array
+    times_s: Array
+
+    def quantile(self, share: float) -> float:
+        """Time that a share does not exceed, by linear interpolation between the simulated shares.
+
+        Raises:
+            ModelError: for a share beyond those that were simulated.
+        """
+        if not self.shares[0] <= share <= self.shares[-1]:
+            low, high = self.shares[0], self.shares[-1]
+            raise ModelError("share", f"must lie between {low:g} and {high:g} of a simulation, not {share:g}")
+        return float(np.interp(share, self.shares, self.times_s))
+
+
+def simulate(  # noqa: PLR0913 - keywords, each a flag of the program
+    network: Network,
+    *,
+    seed: int = 1,
+    replications: int = 20,
+    requests: int = 200_000,
+    warm_up: int | None = None,
+    precision: float | None = None,
+    threads: int | None = None,
+    records: Path | None = None,
+    sample: int = 1,
+    program: Path | None = None,
+) -> Result:
+    """Simulate a network: independent replications, the warm-up removed, 95 % t intervals over replications.
+
+    `requests` are measured in each replication after `warm_up` of them (found by MSER-5, White 1997, when not given).
+    With `precision`, replications are added until the half-width of each class's mean response time is below that
+    share of it. `records` is a folder for the first replication's records in the lab's format, one request in
+    `sample`. The same seed gives the same result whatever the number of `threads`. Every feature of the description
+    is simulated.
+
+    Raises:
+        ModelError: when the program is not found, or refuses the model or a setting; its line is the message.
+    """
+    arguments = ["--seed", seed, "--replications", replications, "--requests", requests, "--json"]
+    for name, value in (("warm-up", warm_up), ("precision", precision), ("threads", threads)):
+        if value is not None:
+            arguments += [f"--{name}", value]
+    if records is not None:
+        arguments += ["--records", records, "--sample", sample]
+    with tempfile.TemporaryDirectory(prefix="waystage-model-") as folder:
+        path = Path(folder) / "model.json"
+        write_network(network, path)
+        content = _run(program or find_program(), path, [str(argument) for argument in arguments])
+    return result_from_simulation(network, content)
+
+
+def find_program() -> Path:
+    """Look for `waystage`: the variable WAYSTAGE_BIN, the build folders beside this package, then PATH.
+
+    Raises:
+        ModelError: saying where it looked.
+    """
+    given = os.environ.get("WAYSTAGE_BIN")
+    root = Path(__file__).resolve().parents[2]
+    built = [root / "target" / kind / "waystage" for kind in ("release", "debug")]
+    for candidate in [Path(given)] if given else built:
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return candidate
+    found = None if given else shutil.which("waystage")
+    if found:
+        return Path(found)
+    looked = given or ", ".join([*map(str, built), "PATH"])
+    raise ModelError("waystage", f"not found; run `make build` or set WAYSTAGE_BIN (looked at {looked})")
+
+
+def _run(program: Path, model: Path, arguments: Sequence[str]) -> dict[str, Any]:
+    try:
+        done = subprocess.run(
+            [str(program), "simulate", str(model), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        raise ModelError(str(program), f"cannot be started: {error.strerror}") from None
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        line = lines[-1].removeprefix("waystage: ") if lines else f"ended with {done.returncode}"
+        raise ModelError("simulate", line.replace(f"{model}: ", ""))
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content
+
+
+def result_from_simulation(network: Network, content: dict[str, Any]) -> Result:
+    """Turn `waystage-simulation/1` into a result; the order of its parts is that of the description."""
+    means: dict[str, Array] = {}
+    half_widths: dict[str, Array] = {}
+
+    def take(name: str, rows: Any) -> None:
+        means[name] = _numbers(rows, "mean")
+        half_widths[name] = _numbers(rows, "half_width")
+
+    for name in ("throughput_per_s", "response_s", "lost_per_s"):
+        take(name, [part[name] for part in content["classes"]])
+    for name, ours in _STATION.items():
+        take(ours, [[part[name] for part in station["classes"]] for station in content["stations"]])
+    if content["forks"]:
+        take(
+            "fork_response_s", [[part["response_s"] for part in fork["classes"]] for fork in content["forks"]]
+        )
+    if content["pools"]:
+        take("pool_waiting_s", [[part["waiting_s"] for part in pool["classes"]] for pool in content["pools"]])
+        take("pool_busy", [pool["busy"] for pool in content["pools"]])
+    # Where nothing came, there is nothing there; a time that nobody spent stays unknown.
+    for name in ("throughput_per_s", "station_throughput_per_s", "queue_length", "utilisation", "lost_per_s"):
+        means[name] = np.nan_to_num(means[name])
+    quantiles = {
+        part["name"]: SimulatedTimes(
+            np.array(part["quantiles"]["share"]), np.array(part["quantiles"]["response_s"])
+        )
+        for part in content["classes"]
+        if part["quantiles"]
+    }
+    warm_up = content["warm_up"]
+    said = (
+        f"{content['replications']} replications of {content['requests']} requests after a warm-up of "
+        f"{warm_up['requests']}; intervals of 95 %"
+    )
+    return Result(
+        network=network,
+        method="simulation",
+        kind="simulation",
+        quantiles=quantiles,
+        present_probability={
+            station["name"]: np.array(station["present_probability"]) for station in content["stations"]
+        },
+        half_widths=half_widths,
+        notes=(said, *content["notes"]),
+        **means,
+    )
+
+
+def _numbers(rows: Any, name: str) -> Array:
+    if isinstance(rows, dict):
+        value = rows[name]
+        return np.asarray(math.nan if value is None else float(value))
+    return np.array([_numbers(row, name) for row in rows], dtype=float)

@@ -1,0 +1,158 @@
+"""A network with forks in numbers: what a request does on average, and how long its forks take. Knows no recursion."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waylab.models.network import Network
+from waylab.models.solvers.fork_times import harmonic, left_behind, order_statistic_s, synchronisation
+from waylab.models.solvers.products import Demands, demands
+from waylab.models.solvers.seen import stretch
+from waylab.models.solvers.weights import station_rates
+from waylab.models.traffic import traffic
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Fork:
+    """A fork as the chain sees it. `legs` are stations; (C,) arrays are by the class there."""
+
+    legs: tuple[int, ...]
+    needed: int
+    delays_s: tuple[float, ...]
+    visits: Array
+    """(C,) per request."""
+    leg_share: Array
+    """(K,) of the visits to each of its stations, the share that are its legs."""
+    kin: tuple[int, ...]
+    """Forks that have a station in common with it, itself included."""
+
+    @property
+    def leaves_legs(self) -> bool:
+        """Whether a request goes on before its last leg is done."""
+        return self.needed < len(self.legs)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A network in numbers, for requests of all classes in their shares."""
+
+    network: Network
+    found: Demands
+    starts: Array
+    """(C,) share of requests, or arrivals per second, that begin in each class."""
+    rates: tuple[Array | None, ...]
+    """By station; None for a delay."""
+    direct_s: Array
+    """(K,) work of visits that are no legs, per request or per second."""
+    work_s: Array
+    """(K,) work, legs included."""
+    capacities: Array
+    """(K,) the fastest that a station can be, in units of one server."""
+    forks: tuple[Fork, ...]
+
+    @staticmethod
+    def of(network: Network) -> "Model":
+        """Add up what the classes do: of the closed chain by their shares, else by their arrivals."""
+        found = demands(network)
+        described = traffic(network)
+        stations = len(network.stations)
+        starts = found.shares[0] if network.has_closed else found.open_starts_per_s
+        visits = np.einsum("c,ckd->kd", starts, described.visits)
+        total = np.einsum("c,ckd->kd", starts, found.visits)
+        rates = tuple(None if station.is_delay else station_rates(station) for station in network.stations)
+        all_legs = [
+            tuple(network.station_names.index(name) for name in fork.branches) for fork in network.forks
+        ]
+        forks = []
+        for index, (fork, legs) in enumerate(zip(network.forks, all_legs, strict=True)):
+            own = visits[stations + index]
+            share = np.zeros(len(legs))
+            for place, station in enumerate(legs):
+                share[place] = own.sum() / total[station].sum() if own.any() else 0.0
+            kin = tuple(other for other, others in enumerate(all_legs) if set(others) & set(legs))
+            delays_s = tuple(fork.send_s * place for place in range(len(legs)))
+            forks.append(Fork(legs, fork.needed, delays_s, own, share, kin))
+        return Model(
+            network,
+            found,
+            starts,
+            rates,
+            (visits[:stations] * found.service_s).sum(axis=1),
+            (total * found.service_s).sum(axis=1),
+            np.array([math.inf if speeds is None else float(speeds.max()) for speeds in rates]),
+            tuple(forks),
+        )
+
+    def has_left_legs(self, station: int) -> bool:
+        """Whether legs come there for which nobody waits in the end."""
+        return any(fork.leaves_legs and station in fork.legs for fork in self.forks)
+
+    def others(self, station: int, customers: int) -> int | None:
+        """How many others one of `customers` can meet at a station; None for any number."""
+        return None if self.has_left_legs(station) else customers - 1
+
+    def stretches(self, customers: int, found: Array) -> Array:
+        """(K,) time of a visit in units of its service, for one who finds so many others."""
+        return np.array(
+            [
+                1.0 if rates is None else stretch(rates, self.others(index, customers), float(found[index]))
+                for index, rates in enumerate(self.rates)
+            ]
+        )
+
+    def inside_s(self, fork: Fork, stretches: Array, forks_s: Sequence[Array]) -> float:
+        """Time per request that is spent at a fork's stations, as legs or not."""
+        legs = list(fork.legs)
+        waits_s = sum(self.forks[other].visits @ forks_s[other] for other in fork.kin)
+        return float(self.direct_s[legs] @ stretches[legs] + waits_s)
+
+    def own_legs(self, stretches: Array, forks_s: Sequence[Array], cycle_s: float) -> Array:
+        """(K,) mean number of legs left behind by its own earlier requests that a customer finds.
+
+        A leg is left behind with probability u, and is still there when the customer comes back with probability
+        R / (R + C), C the time in between; and one more round later with R / (R + C + R_fork).
+        """
+        found = np.zeros(len(self.rates))
+        for fork, times_s in zip(self.forks, forks_s, strict=True):
+            if not fork.leaves_legs or not fork.visits.any():
+                continue
+            share = fork.visits / fork.visits.sum()
+            legs_s = (self.found.service_s[list(fork.legs)] @ share) * stretches[list(fork.legs)]
+            round_s = cycle_s / fork.visits.sum()
+            away_s = max(0.0, round_s - float(share @ times_s))
+            left = left_behind(legs_s, fork.needed, fork.delays_s)
+            found[list(fork.legs)] += left * legs_s / (legs_s + away_s) * (legs_s + round_s) / round_s
+        return found
+
+    def fork_response_s(self, fork: Fork, stretches: Array, rho: float) -> Array:
+        """(C,) from fork to join, by the class there; 0 where no class comes."""
+        times_s = np.zeros(len(fork.visits))
+        branches = len(fork.legs)
+        kept = 1.0
+        if branches > 1:
+            kept = (synchronisation(branches, rho) - 1) / (harmonic(branches) - 1)
+        for job_class in np.flatnonzero(fork.visits):
+            legs_s = self.found.service_s[fork.legs, job_class] * stretches[list(fork.legs)]
+            independent_s = order_statistic_s(
+                legs_s, fork.needed, fork.delays_s if any(fork.delays_s) else ()
+            )
+            together_s = np.sort(legs_s + fork.delays_s)[fork.needed - 1]
+            times_s[job_class] = together_s + kept * (independent_s - together_s)
+        return times_s
+
+    def cycle(self, stretches: Array, rhos: Array) -> tuple[list[Array], float]:
+        """Response of each fork, and think time and response of a request."""
+        forks_s = [
+            self.fork_response_s(fork, stretches, rho) for fork, rho in zip(self.forks, rhos, strict=True)
+        ]
+        waits_s = sum(fork.visits @ s for fork, s in zip(self.forks, forks_s, strict=True))
+        return forks_s, float(self.found.think_s[0] + self.direct_s @ stretches + waits_s)
+
+    def common(self, fork: Fork, busy: Array) -> float:
+        """How much of the load of a fork's stations is its own legs, which come to all of them together."""
+        return float(fork.leg_share @ busy[list(fork.legs)]) / len(fork.legs)

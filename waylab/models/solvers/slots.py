@@ -1,0 +1,245 @@
+"""What a pool of slots holds, and what is outside, each as a closed network of one class that brings the mean work.
+
+Finds which places belong to which pool. Does not know how the two are put together again.
+"""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waylab.models.checks import CLIENT
+from waylab.models.errors import AssumptionError
+from waylab.models.network import JobClass, Network, Pool, Station
+from waylab.models.service import Service
+from waylab.models.solvers.convolution import closed_steady
+from waylab.models.solvers.fork_join import Point, closed_points
+from waylab.models.solvers.fork_model import Model
+from waylab.models.solvers.products import Demands, demands
+from waylab.models.solvers.seen import present_given
+from waylab.models.traffic import traffic
+
+Array = NDArray[np.float64]
+ONE_CLASS = "request"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The steady state of a part with a number of requests there. Arrays by its stations and forks."""
+
+    throughput_per_s: float
+    queue_length: Array
+    waiting: Array
+    somebody: Array
+    """Share of time with anybody at each station."""
+    joining: Array
+    """Mean number of requests between fork and join."""
+    further: tuple[Array, ...] = ()
+    """For each further station: probability of n = 0, 1, ... present."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Stations and forks that the holders of one pool's slots use alone; or those that are outside all pools."""
+
+    stations: tuple[int, ...]
+    forks: tuple[int, ...]
+
+
+def parts(network: Network, solver: str) -> tuple[list[Part], Part]:
+    """What each pool holds, and what is outside.
+
+    Raises:
+        AssumptionError: when a place inside is also used without a slot of that pool.
+    """
+    names, stations = network.node_names, len(network.stations)
+    used = traffic(network)
+    direct = used.visits[:, :stations].sum(axis=(0, 2)) > 0
+    owner = [-1] * stations
+    for index, pool in enumerate(network.pools):
+        inside = {names.index(name) for name in pool.inside}
+        for fork_index, fork in enumerate(network.forks):
+            if stations + fork_index in inside:
+                inside |= {names.index(name) for name in fork.branches}
+        for station in sorted(place for place in inside if place < stations):
+            shared = owner[station] != -1 or (direct[station] and names[station] not in pool.inside)
+            if shared:
+                raise _shared(solver, names[station], pool)
+            owner[station] = index
+    held = [_pool_of(network, name) for name in names]
+    for fork_index, fork in enumerate(network.forks):
+        for name in fork.branches:
+            pool_index = owner[names.index(name)]
+            if pool_index != held[stations + fork_index]:
+                pool = network.pools[max(pool_index, held[stations + fork_index])]
+                raise _shared(solver, name, pool)
+    found = [_part(owner, held[stations:], index) for index in range(-1, len(network.pools))]
+    return found[1:], found[0]
+
+
+def entries(network: Network) -> Array:
+    """(C, P, D) how often a request that began in class c takes a slot of each pool, as class d."""
+    count = len(network.classes)
+    found = np.zeros((count, len(network.pools), count))
+    visits = traffic(network).visits
+    if network.visits:
+        for begin, counts in network.visits.items():
+            index = network.class_names.index(begin)
+            for pool_index, pool in enumerate(network.pools):
+                found[index, pool_index, index] = _runs(network, counts, pool)
+        return found
+    for route in network.routes:
+        if route.target == CLIENT:
+            continue
+        target = _pool_of(network, route.target)
+        origin = -1 if route.origin == CLIENT else _pool_of(network, route.origin)
+        if target in (-1, origin):
+            continue
+        before, after = (
+            network.class_names.index(route.job_class),
+            network.class_names.index(route.class_after),
+        )
+        if route.origin == CLIENT:
+            found[before, target, after] += route.probability
+        else:
+            found[:, target, after] += (
+                visits[:, network.node_names.index(route.origin), before] * route.probability
+            )
+    return found
+
+
+def inside(found: Demands, part: Part, most: int) -> list[State]:
+    """The steady states with 1..most requests in a part, going round in it; none where it takes no time."""
+    if not found.demands_s[0][list(part.stations)].any():
+        return []
+    network = _one_class(found, part, most, 0.0, ())
+    if network.forks:
+        model = Model.of(network)
+        points = enumerate(itertools.islice(closed_points(model), most), start=1)
+        states = [_with_forks(model, present, point, 0) for present, point in points]
+    else:
+        sizes = range(1, most + 1)
+        states = [_without_forks(network.with_class(ONE_CLASS, population=present), 0) for present in sizes]
+    return [_spread(found.network, network, part, state) for state in states]
+
+
+def outside(found: Demands, part: Part, further: tuple[Station, ...]) -> State:
+    """The steady state of a part with the whole population, their think time, and further stations."""
+    network = _one_class(found, part, found.populations[0], float(found.think_s[0]), further)
+    if network.forks:
+        model = Model.of(network)
+        customers = found.populations[0]
+        point = next(itertools.islice(closed_points(model), customers - 1, None))
+        state = _with_forks(model, customers, point, len(further))
+    else:
+        state = _without_forks(network, len(further))
+    return _spread(found.network, network, part, state)
+
+
+def _one_class(
+    found: Demands, part: Part, population: int, think_s: float, further: tuple[Station, ...]
+) -> Network:
+    network = found.network
+    stations = len(network.stations)
+    visits = np.einsum("c,ckd->k", found.shares[0], traffic(network).visits)
+    total = found.chain_visits[0].sum(axis=1)
+    kept = [index for index in part.stations if total[index] > 0]
+    forks = [index for index in part.forks if visits[stations + index] > 0]
+    made = [
+        Station(
+            network.station_names[index],
+            {ONE_CLASS: Service(float(found.demands_s[0, index] / total[index]))},
+            network.stations[index].servers,
+            rates=network.stations[index].rates,
+        )
+        for index in kept
+    ]
+    counts = {network.station_names[index]: float(visits[index]) for index in kept}
+    counts |= {network.forks[index].name: float(visits[stations + index]) for index in forks}
+    counts |= {station.name: 1.0 for station in further}
+    return Network(
+        (JobClass(ONE_CLASS, population, Service(think_s)),),
+        (*made, *further),
+        {ONE_CLASS: counts},
+        forks=tuple(network.forks[index] for index in forks),
+    )
+
+
+def _with_forks(model: Model, customers: int, point: Point, further: int) -> State:
+    names = [fork.name for fork in model.network.forks]
+    counts = np.array([model.network.visits[ONE_CLASS][name] for name in names])
+    present = [
+        np.ones(1)
+        if rates is None
+        else present_given(rates, model.others(index, customers + 1), float(length))
+        for index, (rates, length) in enumerate(zip(model.rates, point.queue_length, strict=True))
+    ]
+    alone = np.array([1.0 if rates is None else rates[0] for rates in model.rates])
+    return State(
+        throughput_per_s=point.throughput_per_s,
+        queue_length=point.queue_length,
+        waiting=np.maximum(point.queue_length - point.throughput_per_s * model.work_s / alone, 0.0),
+        somebody=np.array([shares[1:].sum() for shares in present]),
+        joining=point.throughput_per_s * counts * np.array([times_s[0] for times_s in point.forks_s]),
+        further=tuple(present[len(present) - further :]),
+    )
+
+
+def _without_forks(network: Network, further: int) -> State:
+    steady = closed_steady(demands(network), np.zeros(len(network.stations)))
+    names = network.station_names
+    return State(
+        throughput_per_s=float(steady.starts_per_s[0]),
+        queue_length=steady.queue_length[:, 0],
+        waiting=steady.waiting[:, 0],
+        somebody=np.array([steady.somebody.get(name, 0.0) for name in names]),
+        joining=np.zeros(0),
+        further=tuple(steady.present[name] for name in names[len(names) - further :]),
+    )
+
+
+def _spread(whole: Network, network: Network, part: Part, state: State) -> State:
+    """Numbers by the part's stations and forks, with 0 for those that nobody comes to."""
+    stations = [whole.station_names[index] for index in part.stations]
+    forks = [whole.forks[index].name for index in part.forks]
+    known = tuple(fork.name for fork in network.forks)
+    return replace(
+        state,
+        queue_length=_placed(state.queue_length, network.station_names, stations),
+        waiting=_placed(state.waiting, network.station_names, stations),
+        somebody=_placed(state.somebody, network.station_names, stations),
+        joining=_placed(state.joining, known, forks),
+    )
+
+
+def _placed(values: Array, names: tuple[str, ...], wanted: list[str]) -> Array:
+    return np.array([values[names.index(name)] if name in names else 0.0 for name in wanted])
+
+
+def _part(owner: list[int], held: list[int], wanted: int) -> Part:
+    stations = tuple(index for index, pool in enumerate(owner) if pool == wanted)
+    return Part(stations, tuple(index for index, pool in enumerate(held) if pool == wanted))
+
+
+def _pool_of(network: Network, name: str) -> int:
+    return next((index for index, pool in enumerate(network.pools) if name in pool.inside), -1)
+
+
+def _shared(solver: str, name: str, pool: Pool) -> AssumptionError:
+    fact = f"station {name!r} is also used without a slot of {pool.name!r}"
+    return AssumptionError(solver, "that what a pool holds is used by those alone who hold its slots", fact)
+
+
+def _runs(network: Network, counts: Mapping[str, float], pool: Pool) -> float:
+    """How often a request that takes the nodes in their order comes into a pool from outside it."""
+    times, holds = 0.0, 0.0
+    for name in network.node_names:
+        comes = min(1.0, counts.get(name, 0.0))
+        if name in pool.inside:
+            times += comes * (1 - holds)
+            holds = comes + (1 - comes) * holds
+        else:
+            holds *= 1 - comes
+    return times

@@ -1,0 +1,128 @@
+"""The weight of n requests at one station of a product-form network, as a polynomial times a geometric series.
+
+A station of rates r(1), r(2), ... (the last holds for ever) has the weight c(n) = 1 / (r(1) ... r(n)) times the work
+to the power n. Knows neither chains nor networks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from waylab.models.network import Station
+from waylab.models.solvers.log_sums import log_of, log_sum
+
+Array = NDArray[np.float64]
+# By how much a rate may exceed the last one and still count as rounding.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Queue:
+    """A station that is no delay, as the customers of R closed chains see it.
+
+    `demands_s` (R,): seconds of work that a request of each chain brings. `rates` (M,): the speed with 1, 2, ...
+    present; the last holds for ever. `alone` is the speed that a request has alone, in an empty network.
+    """
+
+    demands_s: Array
+    rates: Array
+    alone: float
+
+    @property
+    def key(self) -> tuple[bytes, bytes, float]:
+        """Equal for stations that cannot be told apart."""
+        return self.demands_s.tobytes(), self.rates.tobytes(), self.alone
+
+
+def station_rates(station: Station, most: int | None = None) -> Array:
+    """Speeds with 1, 2, ... present, up to where they stay the same, or up to `most` present."""
+    if station.rates:
+        rates = np.array(station.rates)
+    else:
+        assert station.servers is not None, "a delay has no last rate"
+        last = station.servers if most is None else max(1, min(station.servers, most))
+        rates = np.arange(1.0, last + 1.0)
+    if most is not None:
+        rates = rates[: max(1, most)]
+    different = np.flatnonzero(rates != rates[-1])
+    return rates[: (different[-1] + 2 if different.size else 1)]
+
+
+def rates_up_to(rates: Array, most: int) -> Array:
+    """Speeds with 1..most present."""
+    if len(rates) >= most:
+        return rates[:most]
+    return np.concatenate([rates, np.full(most - len(rates), rates[-1])])
+
+
+def log_capacity(rates: Array, most: int) -> Array:
+    """Log of c(n) = 1 / (r(1) ... r(n)) for n = 0..most."""
+    return np.concatenate([[0.0], -np.cumsum(np.log(rates_up_to(rates, most)))])
+
+
+def factors(rates: Array, most: int) -> tuple[Array, float | None]:
+    """Split the series c(n) into log of a polynomial p and the last rate r: sum c(n) w^n = p(w) / (1 - w / r).
+
+    p(n) = c(n) (1 - r(n) / r) has as many terms as there are different rates, and none is negative while no rate
+    exceeds the last. Otherwise p is the series itself up to `most`, and there is no last rate (None).
+    For m servers: Reiser and Kobayashi (1975), with p(n) = c(n) (1 - n/m), n < m.
+    """
+    rates = rates[: max(1, most)]
+    last = float(rates[-1])
+    if (rates > last * (1 + _ROUNDING)).any():
+        return log_capacity(rates, most), None
+    left = np.maximum(1 - np.concatenate([[0.0], rates[:-1]]) / last, 0.0)
+    return log_capacity(rates, len(rates) - 1) + log_of(left), last
+
+
+def rates_beside_open(rates: Array, load: float) -> Array:
+    """Speeds that n closed customers see at a station that also serves open classes of `load` (seconds per second).
+
+    Summing out the j open requests gives the weights c'(n) = sum over j of C(n+j, j) load^j c(n+j), and the speeds
+    c'(n-1) / c'(n); beyond the last different rate they are r - load. The tail of the sum is closed: every term is
+    positive, and there are finitely many. For one server: 1 - load (Lavenberg and Reiser, 1980).
+    """
+    if load == 0:
+        return rates
+    different = len(rates) - 1
+    left = float(rates[-1]) - load
+    capacity = log_capacity(rates, different)
+    count = np.arange(different + 1)
+    log_load = np.log(load)
+    weights = np.empty(different + 1)
+    # Up to the last different rate term by term; the rest is that many requests and a geometric number more.
+    tail = capacity[-1] - np.log(left / rates[-1])
+    powers = _log_choose(different, count) + (different - count) * log_load
+    for present in count:
+        others = np.arange(different - present)
+        head = (
+            _log_choose(present + others, others)
+            + others * log_load
+            + capacity[present : present + len(others)]
+        )
+        rest = tail + powers[: present + 1] - (present - count[: present + 1]) * np.log(left)
+        weights[present] = log_sum(np.concatenate([head, rest]))
+    return np.concatenate([np.exp(weights[:-1] - weights[1:]), [left]])
+
+
+def waiting_of(queue: Queue, most: int) -> Array:
+    """Of n = 0..most present, how many are there only because of the others: n - r(n) / r(1)."""
+    served = np.concatenate([[0.0], rates_up_to(queue.rates, most)]) / queue.alone
+    return np.asarray(np.arange(most + 1) - served)
+
+
+def kinds(queues: Sequence[Queue]) -> tuple[list[int], list[list[int]]]:
+    """Group queues that cannot be told apart: the first of each kind, and all of it."""
+    groups: dict[tuple[bytes, bytes, float], list[int]] = {}
+    for index, queue in enumerate(queues):
+        groups.setdefault(queue.key, []).append(index)
+    return [same[0] for same in groups.values()], list(groups.values())
+
+
+def _log_choose(total: Array | int, chosen: Array) -> Array:
+    return np.asarray(
+        gammaln(np.add(total, 1.0)) - gammaln(chosen + 1.0) - gammaln(np.subtract(total, chosen) + 1.0)
+    )

@@ -1,0 +1,73 @@
+"""Times until absorption, from the Poisson process that drives a chain: positive terms only.
+
+The arithmetic under the waiting times of finite queues and under phase-type times; knows no queue.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from waylab.models.errors import ModelError
+
+Array = NDArray[np.float64]
+
+# What a Poisson distribution has outside of its window is below 1e-30.
+_DEVIATIONS = 12.0
+# Below this a survival probability counts as zero: no share below 1 can ask for it.
+_TINY = 1e-290
+
+
+def poisson_window(mean: float) -> tuple[int, Array]:
+    """Probabilities of the counts of a Poisson distribution that matter.
+
+    The logarithms are summed outwards from the mode, so that those that matter stay small and keep their digits, and
+    the whole is scaled to one. Returns the first count and the probabilities from there on (Fox and Glynn, Computing
+    Poisson probabilities, CACM 31, 1988).
+    """
+    if mean <= 0:
+        return 0, np.ones(1)
+    mode = int(mean)
+    reach = int(_DEVIATIONS * math.sqrt(mean) + 60)
+    first = max(0, mode - reach)
+    counts = np.arange(first + 1, mode + reach + 1)
+    steps = math.log(mean) - np.log(counts)
+    above = np.cumsum(steps[mode - first :])
+    below = -np.cumsum(steps[: mode - first][::-1])[::-1]
+    weights = np.exp(np.concatenate((below, [0.0], above)))
+    return first, np.asarray(weights / weights.sum())
+
+
+def quantile(survival: Callable[[float], float], share: float, scale: float) -> float:
+    """Time that a share does not exceed: where a falling survival function P(time > t) is 1 - share.
+
+    `scale` is the size of a typical time, where the search begins. The logarithm is what is compared, because a
+    survival function falls like an exponential.
+
+    Raises:
+        ModelError: for a share that is not between 0 and 1, both excluded.
+    """
+    check_share(share)
+    target = math.log1p(-share)
+
+    def excess(time: float) -> float:
+        return math.log(max(survival(time), _TINY)) - target
+
+    low, high = 0.0, scale
+    if excess(low) <= 0:
+        return 0.0
+    while excess(high) > 0:
+        low, high = high, 2 * high
+    return float(brentq(excess, low, high, xtol=1e-14 * high, rtol=1e-14))
+
+
+def check_share(share: float) -> None:
+    """Refuse a share that no quantile belongs to.
+
+    Raises:
+        ModelError: unless 0 < share < 1.
+    """
+    if not 0 < share < 1:
+        raise ModelError("share", f"must lie between 0 and 1, not {share}")

@@ -1,0 +1,245 @@
+"""The Universal Scalability Law: throughput over the number of clients, fitted, with intervals.
+
+A curve, not a queue: it says what was seen and a little further, and no reason why.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import least_squares, nnls
+
+from waylab.models.errors import ModelError
+from waylab.models.uniformisation import check_share
+
+Array = NDArray[np.float64]
+
+# Three parameters; fewer sizes cannot say anything, and fewer than these not much (Gunther asks for six).
+_SIZES_NEEDED, _SIZES_WANTED = 3, 6
+# How far beyond the largest measured number of clients a prediction is still one.
+_REACH = 2.0
+
+
+@dataclass(frozen=True)
+class Usl:
+    """X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)) (Gunther, Guerrilla Capacity Planning, 2007, 4).
+
+    `gamma` is the throughput per second of one client, `alpha` the share of the work that is serial (contention),
+    `beta` the cost of agreement between each two clients (coherency). R's package `usl` calls them the same, and its
+    older versions sigma and kappa.
+
+    Raises:
+        ModelError: unless gamma is above zero, alpha between 0 and 1 and beta at least 0.
+    """
+
+    gamma: float
+    alpha: float
+    beta: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.gamma) and self.gamma > 0):
+            raise ModelError("gamma", f"must be a finite rate > 0, not {self.gamma}")
+        if not 0 <= self.alpha <= 1:
+            raise ModelError("alpha", f"must lie between 0 and 1, not {self.alpha}")
+        if not (math.isfinite(self.beta) and self.beta >= 0):
+            raise ModelError("beta", f"must be finite and >= 0, not {self.beta}")
+
+    def throughput_per_s(self, clients: float) -> float:
+        """Predict the throughput of so many clients.
+
+        Raises:
+            ModelError: for less than one.
+        """
+        if not (math.isfinite(clients) and clients >= 1):
+            raise ModelError("clients", f"must be at least 1, not {clients}")
+        return float(
+            _curve(np.array([self.gamma, self.alpha, self.beta]), np.array([clients], dtype=float))[0]
+        )
+
+    @property
+    def peak_clients(self) -> float | None:
+        """Where the throughput is highest, sqrt((1 - alpha) / beta), at least 1; None when it always grows."""
+        if self.beta == 0:
+            return None
+        return max(1.0, math.sqrt((1 - self.alpha) / self.beta))
+
+    @property
+    def peak_throughput_per_s(self) -> float | None:
+        """Highest throughput; with beta = 0 the limit gamma / alpha, and None when there is none."""
+        if self.peak_clients is not None:
+            return self.throughput_per_s(self.peak_clients)
+        return self.gamma / self.alpha if self.alpha > 0 else None
+
+
+@dataclass(frozen=True, eq=False)
+class UslFit:
+    """A fitted law and how far to trust it.
+
+    `samples` are the parameters fitted to resampled runs, shape (samples, 3), in the order gamma, alpha, beta.
+    `warnings` says in words what weakens the fit.
+    """
+
+    law: Usl
+    r_squared: float
+    clients_max: float
+    samples: Array
+    warnings: tuple[str, ...] = ()
+
+    def extrapolates(self, clients: float) -> bool:
+        """Whether this is beyond twice the largest number of clients that was measured."""
+        return clients > _REACH * self.clients_max
+
+    def interval(self, name: str, level: float = 0.9) -> tuple[float, float]:
+        """Interval of `gamma`, `alpha` or `beta` from the resampled runs (percentile bootstrap).
+
+        Raises:
+            ModelError: for another name, a level outside of 0 to 1, or a fit without resampling.
+        """
+        names = ("gamma", "alpha", "beta")
+        if name not in names:
+            raise ModelError("name", f"{name!r} is none of {', '.join(names)}")
+        return self._between(self.samples[:, names.index(name)], level)
+
+    def throughput_interval_per_s(self, clients: float, level: float = 0.9) -> tuple[float, float]:
+        """Interval of the mean throughput of so many clients: how sure the curve is, without the noise of one run.
+
+        Raises:
+            ModelError: for less than one client, a level outside of 0 to 1, or a fit without resampling.
+        """
+        self.law.throughput_per_s(clients)
+        sizes = np.array([clients], dtype=float)
+        values = np.array([_curve(sample, sizes)[0] for sample in self.samples])
+        return self._between(values, level)
+
+    @staticmethod
+    def _between(values: Array, level: float) -> tuple[float, float]:
+        check_share(level)
+        if not values.size:
+            raise ModelError("samples", "the fit was made without resampling")
+        low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+        return float(low), float(high)
+
+
+def fit_usl(
+    clients: Sequence[float] | ArrayLike,
+    throughput_per_s: Sequence[float] | ArrayLike,
+    weights: Sequence[float] | ArrayLike | None = None,
+    samples: int = 200,
+    seed: int = 1,
+) -> UslFit:
+    """Fit the law to runs by nonlinear least squares, with gamma > 0, 0 <= alpha <= 1 and beta >= 0.
+
+    One entry per run, all of shape (runs,); the same number of clients may come several times. `weights` multiply
+    the squared errors. All three parameters are fitted to the throughput itself, as in version 2 of R's `usl`; the
+    older recipe, which divides by the throughput of one client and fits a parabola to what is left, gives that one
+    run all the weight, and other numbers. Intervals come from `samples` fits to runs that are drawn again with
+    replacement, within each number of clients if it has several runs, with a generator of this seed.
+
+    Raises:
+        ModelError: unless all are finite, clients >= 1, throughput and weights > 0, with 3 different sizes at least.
+    """
+    sizes, rates, scale = _runs(clients, throughput_per_s, weights)
+    best = _fit(sizes, rates, scale)
+    gamma, alpha, beta = (float(value) for value in best)
+    errors = scale * (rates - _curve(best, sizes)) ** 2
+    around = scale * (rates - np.average(rates, weights=scale)) ** 2
+    r_squared = 1 - float(errors.sum() / around.sum()) if around.sum() > 0 else float(errors.sum() == 0)
+    generator = np.random.default_rng(seed)
+    drawn = [_drawn(generator, sizes) for _ in range(samples)]
+    fits = [_fit(sizes[runs], rates[runs], scale[runs]) for runs in drawn]
+    return UslFit(
+        Usl(gamma, alpha, beta),
+        r_squared,
+        float(sizes.max()),
+        np.array(fits).reshape(-1, 3),
+        tuple(_warnings(sizes, alpha, beta)),
+    )
+
+
+def _runs(clients: ArrayLike, rates: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array, Array]:
+    sizes, measured = np.asarray(clients, dtype=float), np.asarray(rates, dtype=float)
+    scale = np.ones_like(sizes) if weights is None else np.asarray(weights, dtype=float)
+    if sizes.ndim != 1 or sizes.shape != measured.shape or sizes.shape != scale.shape:
+        raise ModelError(
+            "throughput_per_s", f"must have one entry per run, {sizes.shape}, not {measured.shape}"
+        )
+    for name, values, allowed, rule in (
+        ("clients", sizes, sizes >= 1, "at least 1"),
+        ("throughput_per_s", measured, measured > 0, "above 0"),
+        ("weights", scale, scale > 0, "above 0"),
+    ):
+        wrong = np.flatnonzero(~(allowed & np.isfinite(values)))
+        if wrong.size:
+            index = int(wrong[0])
+            raise ModelError(f"{name}[{index}]", f"must be finite and {rule}, not {values[index]}")
+    found = np.unique(sizes).size
+    if found < _SIZES_NEEDED:
+        raise ModelError(
+            "clients",
+            f"must have {_SIZES_NEEDED} different values at least for three parameters, not {found}",
+        )
+    return sizes, measured, scale
+
+
+def _curve(parameters: Array, sizes: Array) -> Array:
+    gamma, alpha, beta = parameters
+    return np.asarray(gamma * sizes / (1 + alpha * (sizes - 1) + beta * sizes * (sizes - 1)))
+
+
+def _slopes(parameters: Array, sizes: Array) -> Array:
+    gamma, alpha, beta = parameters
+    below = 1 + alpha * (sizes - 1) + beta * sizes * (sizes - 1)
+    by_alpha = -gamma * sizes * (sizes - 1) / below**2
+    return np.stack((sizes / below, by_alpha, by_alpha * sizes), axis=1)
+
+
+def _fit(sizes: Array, rates: Array, scale: Array) -> Array:
+    # N / X = (1 + alpha (N - 1) + beta N (N - 1)) / gamma is linear: where the search begins. The parameters are
+    # searched in units of their size there, because beta is smaller than gamma by powers of ten.
+    columns = np.stack((np.ones_like(sizes), sizes - 1, sizes * (sizes - 1)), axis=1)
+    times = sizes / rates
+    root = np.sqrt(scale) / times
+    widths = np.linalg.norm(columns * root[:, None], axis=0)
+    found, _ = nnls(columns * (root[:, None] / widths), times * root)
+    found = found / widths
+    largest = sizes.max()
+    first = found[0] if found[0] > 0 else times.min()
+    start = np.array([1 / first, min(found[1] / first, 0.9), found[2] / first])
+    units = np.array([start[0], max(start[1], 1 / largest), max(start[2], 1 / largest**2)])
+    weight = np.sqrt(scale) / rates.max()
+    result = least_squares(
+        lambda scaled: weight * (_curve(scaled * units, sizes) - rates),
+        jac=lambda scaled: weight[:, None] * _slopes(scaled * units, sizes) * units,
+        x0=np.maximum(start / units, (1e-3, 1e-3, 1e-3)),
+        bounds=([1e-9, 0, 0], [np.inf, 1 / units[1], np.inf]),
+        xtol=1e-12,
+        ftol=1e-12,
+        gtol=1e-12,
+        method="dogbox",
+    )
+    return np.minimum(result.x * units, (np.inf, 1.0, np.inf))
+
+
+def _drawn(generator: np.random.Generator, sizes: Array) -> NDArray[np.int64]:
+    """Runs drawn with replacement: within each size when all have several, else among all, until enough differ."""
+    groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+    if all(group.size > 1 for group in groups):
+        return np.concatenate([generator.choice(group, group.size) for group in groups])
+    while True:
+        runs = generator.integers(0, sizes.size, sizes.size)
+        if np.unique(sizes[runs]).size >= _SIZES_NEEDED:
+            return runs
+
+
+def _warnings(sizes: Array, alpha: float, beta: float) -> list[str]:
+    found, largest = np.unique(sizes).size, float(sizes.max())
+    warnings = []
+    if found < _SIZES_WANTED:
+        warnings.append(f"only {found} different numbers of clients; {_SIZES_WANTED} at least are wanted")
+    if beta == 0:
+        warnings.append("no retrograde part is seen (beta = 0): there is no peak to predict")
+    elif math.sqrt((1 - alpha) / beta) > _REACH * largest:
+        warnings.append(f"the peak lies beyond twice the largest measured number of clients, {largest:g}")
+    return warnings

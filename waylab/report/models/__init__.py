@@ -1,0 +1,1 @@
+"""What a reader sees of a model: drawings and terminal tables, from plain dicts. Computes nothing."""

@@ -1,0 +1,286 @@
+"""Charts of models: how busy everything is, what a sweep brings beside its bounds, distributions. Draws only."""
+
+from typing import Any
+
+import altair as alt
+
+from waylab.report.figures import style
+from waylab.report.figures.figure import values
+from waylab.report.models.figure import ModelFigure
+from waylab.report.numbers import time_text
+
+_BAR_HEIGHT = 22
+_PANEL_HEIGHT = 240
+_ALL = "all classes"
+_MARKS_MAX = 45
+_CLASSES_MAX = 6
+_PERCENT = "format(100 * datum.value, '.0f') + ' %'"
+
+
+def utilisation_bars(result: dict[str, Any]) -> ModelFigure:
+    """Draw how busy each station is, by class, and how many slots of each pool are held.
+
+    `result` as `result_as_dict` writes it. Delay stations are left out: nobody waits there.
+    """
+    rows, totals = [], []
+    for station in result["stations"]:
+        if station["servers"] is None:
+            continue
+        for rank, part in enumerate(station["classes"]):
+            row = {"place": station["name"], "part": part["name"], "rank": rank, "busy": part["utilisation"]}
+            rows.append(row)
+        totals.append({"place": station["name"], "busy": station["utilisation"]})
+    for pool in result["pools"]:
+        if pool["busy_share"] is not None:
+            name = f"slots of {pool['name']}"
+            rows.append({"place": name, "part": "held", "rank": 0, "busy": pool["busy_share"]})
+            totals.append({"place": name, "busy": pool["busy_share"]})
+    order = [row["place"] for row in sorted(totals, key=lambda row: -(row["busy"] or 0))]
+    parts = list(dict.fromkeys(row["part"] for row in rows))
+    title = "How busy the stations are"
+    y = alt.Y("place:N", title=None, sort=order, axis=alt.Axis(labelLimit=240))
+    x = alt.X(
+        "busy:Q", title="share of the servers that is busy", scale=alt.Scale(domain=[0, 1.08], nice=False)
+    )
+    x.axis = alt.Axis(labelExpr=_PERCENT, values=[0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    bars = (
+        alt.Chart(values(rows))
+        .mark_bar(cornerRadiusEnd=2, height=_BAR_HEIGHT - 7)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color(
+                "part:N",
+                title=None,
+                sort=parts,
+                scale=style.colour(parts),
+                legend=alt.Legend(columns=style.columns(parts)) if len(parts) > 1 else None,
+            ),
+            order=alt.Order("rank:Q"),
+            tooltip=["place:N", "part:N", alt.Tooltip("busy:Q", format=".2%")],
+        )
+    )
+    words = [
+        alt.Chart(values(totals))
+        .transform_calculate(words="format(100 * datum.busy, '.1f') + ' %'")
+        .mark_text(style=kind, align="left", dx=6, fontSize=11)
+        .encode(x=x, y=y, text="words:N")
+        for kind in ("halo", "words")
+    ]
+    full = (
+        alt.Chart(values([{"busy": 1.0}]))
+        .mark_rule(style="ink", strokeDash=[4, 4], strokeOpacity=0.6)
+        .encode(x=x)
+    )
+    chart = alt.layer(full, bars, *words).properties(
+        width=style.WIDTH - 120, height=max(2, len(totals)) * _BAR_HEIGHT, title=title
+    )
+    caption = "The busiest first. Where the bar reaches 100 %, queues grow with every further request."
+    return ModelFigure("utilisation", title, caption, chart)
+
+
+def sweep_chart(
+    parameter: str, rows: list[dict[str, Any]], bounds: list[dict[str, Any]], knee: float | None = None
+) -> ModelFigure:
+    """Draw throughput and response time along a parameter, with bounds.
+
+    `rows` as `sweep_as_dicts` writes them. `bounds`: value, name, throughput_low_per_s, throughput_high_per_s,
+    response_low_s and response_high_s, of which any may be None. `knee` is where the asymptotes meet.
+    """
+    unit, size_s = _unit([row["response_s"] for row in rows])
+    throughput = _panel(parameter, _points(rows, "throughput_per_s", 1.0), "throughput, requests/s")
+    response = _panel(parameter, _points(rows, "response_s", size_s), f"mean response time, {unit}")
+    last = max(row["value"] for row in rows)
+    panels = []
+    for (layers, highest), what, size in (
+        (throughput, "throughput", 1.0),
+        (response, "response", size_s),
+    ):
+        ends = ("_low_per_s", "_high_per_s") if what == "throughput" else ("_low_s", "_high_s")
+        lines = _bound_lines(parameter, bounds, [what + end for end in ends], size, highest)
+        if knee is not None and knee <= last:
+            lines.append(_upright(knee, f"knee {knee:.3g}", _x(parameter), what == "throughput"))
+        panels.append(alt.layer(*lines, *layers).properties(width=style.WIDTH, height=_PANEL_HEIGHT))
+    title = f"Along {parameter}"
+    chart = alt.vconcat(*panels, title=title).resolve_scale(
+        color="shared", strokeDash="shared", shape="shared"
+    )
+    caption = "Marks: the solved network."
+    if bounds:
+        caption += (
+            " Dashed: bounds that need the demands only; the truth lies between the lower and the upper one."
+        )
+    if knee is not None:
+        caption += f" The upright line is the knee, {knee:.3g} clients, where the two asymptotes meet."
+    return ModelFigure("sweep", title, caption, chart)
+
+
+def distribution_chart(name: str, curves: list[dict[str, Any]]) -> ModelFigure:
+    """Draw distributions of times. `curves`: rows of part (response, waiting), share and time_s."""
+    parts = list(dict.fromkeys(row["part"] for row in curves))
+    unit, size_s = _unit([row["time_s"] for row in curves])
+    rows = [{**row, "time": row["time_s"] / size_s} for row in curves]
+    base = alt.Chart(values(rows)).encode(
+        x=alt.X("time:Q", title=f"time, {unit}", scale=alt.Scale(zero=True)),
+        y=alt.Y(
+            "share:Q",
+            title="share of the requests that take no longer",
+            scale=alt.Scale(domain=[0, 1]),
+            axis=alt.Axis(labelExpr=_PERCENT),
+        ),
+        tooltip=[
+            "part:N",
+            alt.Tooltip("share:Q", format=".1%"),
+            alt.Tooltip("time:Q", format=".4~g", title=unit),
+        ],
+    )
+    colour = alt.Color("part:N", title=None, sort=parts, scale=style.colour(parts))
+    dashes = alt.StrokeDash("part:N", title=None, sort=parts, scale=style.dash(parts))
+    lines = base.mark_line().encode(color=colour, strokeDash=dashes)
+    marked = [
+        {**row, "words": f"{100 * row['share']:.3g} %: {time_text(1e9 * row['time_s'])}"}
+        for row in rows
+        if row["part"] == parts[0] and row.get("marked")
+    ]
+    marks = alt.Chart(values(marked)).encode(x="time:Q", y="share:Q")
+    points = marks.mark_point(color=style.COLOURS[0], size=60, filled=True, opacity=1)
+    words = marks.mark_text(style="words", align="left", baseline="top", dx=7, dy=3, fontSize=11).encode(
+        text="words:N"
+    )
+    chart = alt.layer(lines, points, words).properties(width=style.WIDTH, height=style.HEIGHT, title=name)
+    caption = "Cumulative distribution; the marks name quantiles of the " + parts[0] + " time."
+    return ModelFigure("distribution", f"{name}: distribution", caption, chart)
+
+
+def usl_chart(content: dict[str, Any], runs: list[dict[str, Any]]) -> ModelFigure:
+    """Draw a fitted law with its band and the measured runs.
+
+    `content` as `usl_as_dict` writes it; `runs` have clients and throughput_per_s.
+    """
+    title = "Universal Scalability Law"
+    x = alt.X(
+        "clients:Q",
+        title="clients",
+        scale=alt.Scale(zero=True, nice=False),
+        axis=alt.Axis(format="~g", grid=False, labelOverlap="greedy"),
+    )
+    top = 1.15 * max(row["throughput_per_s"] for row in runs + content["curve"])
+    y = alt.Y(
+        "throughput_per_s:Q", title="throughput, requests/s", scale=alt.Scale(domain=[0, top], nice=False)
+    )
+    curve = alt.Chart(values(content["curve"])).encode(x=x)
+    known = [row for row in content["curve"] if row["low_per_s"] is not None]
+    band = (
+        alt.Chart(values(known))
+        .mark_area(color=style.COLOURS[0], opacity=0.22, clip=True)
+        .encode(x=x, y=alt.Y("low_per_s:Q", title="throughput, requests/s"), y2="high_per_s:Q")
+    )
+    line = curve.mark_line(color=style.COLOURS[0]).encode(y=y)
+    points = (
+        alt.Chart(values(runs))
+        .mark_point(color=style.COLOURS[1], shape="square", filled=False, opacity=1, size=40)
+        .encode(x=x, y=y, tooltip=["clients:Q", alt.Tooltip("throughput_per_s:Q", format=",.1f")])
+    )
+    layers = [band, line, points]
+    peak = content["peak_clients"]
+    if peak is not None and peak <= content["curve"][-1]["clients"]:
+        layers.append(_upright(peak, f"peak {peak:.3g}", x, with_words=True))
+    chart = alt.layer(*layers).properties(width=style.WIDTH, height=style.HEIGHT, title=title)
+    caption = "Squares: measured. Line: fitted, with a 95 % band for the mean (bootstrap over runs)."
+    return ModelFigure("usl", title, caption, chart)
+
+
+def _points(rows: list[dict[str, Any]], name: str, size: float) -> list[dict[str, Any]]:
+    """Numbers of all classes together, and of each class where there are several."""
+    names = [part["name"] for part in rows[0]["classes"]]
+    several = 1 < len(names) <= _CLASSES_MAX
+    points = []
+    for row in rows:
+        if row[name] is not None:
+            points.append({"x": row["value"], "part": _ALL if several else names[0], "y": row[name] / size})
+        for part in row["classes"] if several else ():
+            if part[name] is not None:
+                points.append({"x": row["value"], "part": part["name"], "y": part[name] / size})
+    return points
+
+
+def _panel(parameter: str, points: list[dict[str, Any]], title: str) -> tuple[list[alt.Chart], float]:
+    """Return lines and marks, and the highest number among them."""
+    parts = list(dict.fromkeys(point["part"] for point in points))
+    legend = alt.Legend(columns=style.columns(parts)) if len(parts) > 1 else None
+    colour = alt.Color("part:N", title=None, sort=parts, scale=style.colour(parts), legend=legend)
+    highest = max((point["y"] for point in points), default=1.0)
+    base = alt.Chart(values(points)).encode(
+        x=_x(parameter),
+        y=alt.Y("y:Q", title=title, scale=alt.Scale(zero=True, domainMin=0)),
+        color=colour,
+        tooltip=[
+            "part:N",
+            alt.Tooltip("x:Q", title=parameter),
+            alt.Tooltip("y:Q", format=".5~g", title=title),
+        ],
+    )
+    layers = [base.mark_line()]
+    if len(points) <= _MARKS_MAX * len(parts):
+        shapes = alt.Shape("part:N", title=None, sort=parts, scale=style.shape(parts), legend=legend)
+        layers.append(base.mark_point(opacity=1, size=36).encode(shape=shapes))
+    return layers, highest
+
+
+def _x(parameter: str) -> alt.X:
+    axis = alt.Axis(format="~g", grid=False, labelOverlap="greedy")
+    return alt.X("x:Q", title=parameter, scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
+
+
+def _bound_lines(
+    parameter: str, bounds: list[dict[str, Any]], names: list[str], size: float, highest: float
+) -> list[alt.Chart]:
+    """Dashed lines, one for each bound; cut where they leave the picture."""
+    kinds = list(dict.fromkeys(row["name"] for row in bounds))
+    rows = [
+        {"x": row["value"], "bound": row["name"], "line": f"{row['name']} {end}", "y": row[end] / size}
+        for row in bounds
+        for end in names
+        if row.get(end) is not None and row[end] / size <= 1.35 * highest
+    ]
+    if not rows:
+        return []
+    dashes = alt.StrokeDash(
+        "bound:N",
+        title=None,
+        sort=kinds,
+        scale=alt.Scale(domain=kinds, range=style.DASHES[1 : 1 + len(kinds)]),
+        legend=alt.Legend(columns=3, symbolStrokeColor="#808080", symbolSize=300),
+    )
+    chart = alt.Chart(values(rows)).mark_line(style="ink", strokeWidth=1.4, strokeOpacity=0.7, clip=True)
+    return [
+        chart.encode(
+            x=_x(parameter),
+            y="y:Q",
+            detail="line:N",
+            strokeDash=dashes,
+            tooltip=["bound:N", alt.Tooltip("y:Q", format=".5~g")],
+        )
+    ]
+
+
+def _upright(place: float, text: str, x: alt.X, with_words: bool) -> alt.LayerChart:
+    """Draw an upright line at a number of clients, with its words at the bottom."""
+    name = str(x.shorthand).partition(":")[0]
+    base = alt.Chart(values([{name: place, "words": text}])).encode(x=x)
+    rule = base.mark_rule(style="ink", strokeDash=[2, 3], strokeWidth=1, strokeOpacity=0.7)
+    if not with_words:
+        return alt.layer(rule)
+    words = base.mark_text(style="words", align="left", dx=5, fontSize=11).encode(
+        y=alt.value(_PANEL_HEIGHT - 10), text="words:N"
+    )
+    return alt.layer(rule, words)
+
+
+def _unit(times_s: list[float | None]) -> tuple[str, float]:
+    """Return the unit that fits the largest time, and its size in seconds."""
+    largest = max((time_s for time_s in times_s if time_s is not None), default=1.0)
+    return next(
+        ((unit, size) for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)) if largest >= size),
+        ("ns", 1e-9),
+    )

@@ -1,0 +1,46 @@
+"""What the drawings of models have in common: a chart with its own size, and colours for light and dark."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from waylab.report.figures import style
+
+# Text and background: as in the page's style sheet.
+LIGHT = ("#222222", "white")
+DARK = ("#e6e8ea", "#14171a")
+PAGE = ("currentColor", "var(--back)")
+
+# How busy: one hue that grows stronger, so that it can be told apart without colour vision and on both backgrounds.
+IDLE = "rgba(213, 94, 0, 0.03)"
+BUSY = "rgba(213, 94, 0, 0.62)"
+
+
+@dataclass(frozen=True)
+class ModelFigure:
+    """A chart that knows its size, with the words around it."""
+
+    name: str
+    title: str
+    caption: str
+    chart: alt.Chart | alt.LayerChart | alt.VConcatChart
+
+
+def config(colours: tuple[str, str]) -> dict[str, Any]:
+    """Return the configuration for a text colour and its background; named styles for what is drawn by hand."""
+    text, background = colours
+    content = style.config(text)
+    content["background"] = "transparent" if colours == PAGE else background
+    content["title"] = {"color": text, "fontSize": 14, "anchor": "start", "fontWeight": "bold"}
+    content["mark"] = {"color": text}
+    content["rule"]["color"] = text
+    content["concat"] = {"spacing": 34}
+    content["style"] = {
+        "ink": {"stroke": text},
+        "ink-filled": {"fill": text, "stroke": text},
+        # Behind words that cross a line.
+        "halo": {"fill": background, "stroke": background, "strokeWidth": 4, "strokeJoin": "round"},
+        "words": {"fill": text},
+    }
+    return content

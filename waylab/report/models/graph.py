@@ -1,0 +1,141 @@
+"""A network as a graph to be drawn: places, and arrows between them with their words. Knows no coordinates."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+CLIENT = "client"
+# Where requests go at their end; drawn apart from where they begin, so that arrows run from left to right.
+# No station's name begins with a NUL, so places of our own do.
+END = "\0end"
+_WRITTEN_CLASSES = 3
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A way from one place to another. `words` stand beside it, `details` say the same in full."""
+
+    origin: str
+    target: str
+    words: str = ""
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Places in the order of the description, arrows, and the names of the pools' members."""
+
+    places: tuple[str, ...]
+    arrows: tuple[Arrow, ...]
+    joins: dict[str, str] = field(default_factory=dict)
+    """Fork to the place where its legs meet again."""
+    pools: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Pool to the places inside it, joins included."""
+
+
+def graph_of(network: dict[str, Any]) -> Graph:
+    """Make the graph of a description, as `network_as_dict` writes it."""
+    joins = {fork["name"]: f"\0join {fork['name']}" for fork in network["forks"]}
+    arrows = _from_routes(network, joins) if network.get("routes") else _from_visits(network, joins)
+    for fork in network["forks"]:
+        for branch in fork["branches"]:
+            arrows += [Arrow(fork["name"], branch), Arrow(branch, joins[fork["name"]])]
+    used = {arrow.origin for arrow in arrows} | {arrow.target for arrow in arrows}
+    names = [place["name"] for place in network["stations"]]
+    for fork in network["forks"]:
+        names += [fork["name"], joins[fork["name"]]]
+    places = (CLIENT, *(name for name in names if name in used), END)
+    return Graph(places, tuple(_without_repeats(arrows)), joins, _members(network, joins))
+
+
+def _from_routes(network: dict[str, Any], joins: dict[str, str]) -> list[Arrow]:
+    ways: dict[tuple[str, str], list[tuple[str, str, float]]] = {}
+    leaving: dict[str, set[str]] = {}
+    for route in network["routes"]:
+        key = (
+            joins.get(route["from"], route["from"]),
+            END if route["to"] == CLIENT else route["to"],
+        )
+        after = route.get("to_class") or route["class"]
+        ways.setdefault(key, []).append((route["class"], after, route["probability"]))
+        leaving.setdefault(key[0], set()).add(route["class"])
+    return [
+        Arrow(origin, target, *_words(_by_class(taken), leaving[origin], _percent))
+        for (origin, target), taken in ways.items()
+    ]
+
+
+def _by_class(taken: Iterable[tuple[str, str, float]]) -> dict[str, float]:
+    """Return probabilities by the words for a class, or for the change of class on the way."""
+    return {name if name == after else f"{name} → {after}": share for name, after, share in taken}
+
+
+def _from_visits(network: dict[str, Any], joins: dict[str, str]) -> list[Arrow]:
+    """Every class takes the places that it visits, in the order of the description."""
+    order = _in_order(network)
+    ways: dict[tuple[str, str], dict[str, float]] = {}
+    for name, visits in network["visits"].items():
+        taken = [place for place in order if visits.get(place, 0) > 0]
+        origins = [CLIENT, *(joins.get(place, place) for place in taken)]
+        for origin, target in zip(origins, [*taken, END], strict=True):
+            ways.setdefault((origin, target), {})[name] = visits.get(target, 1.0)
+    leaving: dict[str, set[str]] = {}
+    for (origin, _), counts in ways.items():
+        leaving.setdefault(origin, set()).update(counts)
+    return [
+        Arrow(origin, target, *_words(counts, leaving[origin], _times))
+        for (origin, target), counts in ways.items()
+    ]
+
+
+def _in_order(network: dict[str, Any]) -> list[str]:
+    """Stations in their order, and each fork where the first of its branches stands."""
+    order = []
+    branches = {branch: fork["name"] for fork in reversed(network["forks"]) for branch in fork["branches"]}
+    for station in network["stations"]:
+        fork = branches.get(station["name"])
+        if fork and fork not in order:
+            order.append(fork)
+        order.append(station["name"])
+    return order
+
+
+def _words(counts: dict[str, float], leaving: set[str], write: Callable[[float], str]) -> tuple[str, str]:
+    """What stands beside an arrow: nothing when everybody goes that way, names where classes part."""
+    details = ", ".join(f"{name} {write(count) or 'all'}" for name, count in counts.items())
+    everybody = set(counts) == leaving
+    if everybody and len(set(counts.values())) == 1:
+        return write(next(iter(counts.values()))), details
+    if len(counts) > _WRITTEN_CLASSES:
+        return f"{len(counts)} classes", details
+    return ", ".join(f"{name} {write(count)}".strip() for name, count in counts.items()), details
+
+
+def _percent(share: float) -> str:
+    return "" if share == 1 else f"{100 * share:.3g} %"
+
+
+def _times(count: float) -> str:
+    return "" if count == 1 else f"{count:.3g}×"
+
+
+def _without_repeats(arrows: list[Arrow]) -> list[Arrow]:
+    """Keep the first of several arrows between the same places."""
+    found: dict[tuple[str, str], Arrow] = {}
+    for arrow in arrows:
+        found.setdefault((arrow.origin, arrow.target), arrow)
+    return list(found.values())
+
+
+def _members(network: dict[str, Any], joins: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    """Places inside each pool; a fork brings its branches and its join along."""
+    branches = {fork["name"]: fork["branches"] for fork in network["forks"]}
+    pools = {}
+    for pool in network["pools"]:
+        inside: dict[str, None] = {}
+        for name in pool["inside"]:
+            inside[name] = None
+            if name in joins:
+                inside.update(dict.fromkeys((*branches[name], joins[name])))
+        pools[pool["name"]] = tuple(inside)
+    return pools

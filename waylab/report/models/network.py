@@ -1,0 +1,271 @@
+"""A network as a drawing: queues and servers in boxes, arrows with probabilities, forks, and pools in frames."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import altair as alt
+
+from waylab.report.figures.figure import values
+from waylab.report.models.figure import BUSY, IDLE, ModelFigure
+from waylab.report.models.graph import CLIENT, END, graph_of
+from waylab.report.models.layout import LETTER_PIXELS, Layout, layout_of
+from waylab.report.models.symbols import sign_width, station_marks
+from waylab.report.numbers import time_text
+
+_LINE_HEIGHT = 15.0
+_BOX_WIDTH_MIN = 104.0
+_NAME_LENGTH_MAX = 24
+_SWITCHED_WRITTEN = 3
+_BAR_WIDTH = 6.0
+_JOIN_HEIGHT = 46.0
+_BOLD = 1.12
+# An arrowhead with its tip where the line ends.
+_HEAD = "M0,0L-1,-0.42L-1,0.42Z"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A place with what is written in it, from top to bottom; `servers` for those that have a queue."""
+
+    lines: tuple[str, ...]
+    station: dict[str, Any] | None = None
+    busy: float | None = None
+
+
+def network_drawing(network: dict[str, Any], result: dict[str, Any] | None = None) -> ModelFigure:
+    """Draw a network, coloured by utilisation when there is a result.
+
+    `network` as `network_as_dict` writes it, `result` as `result_as_dict` does.
+    """
+    graph = graph_of(network)
+    parts = {name: _part(name, network, result) for name in graph.places}
+    comes_again = any(part["population"] for part in network["classes"])
+    layout = layout_of(graph, {name: _size(name, part) for name, part in parts.items()}, comes_again)
+    words = [{"x": w.x, "y": w.y, "text": w.text, "details": w.details} for w in layout.words]
+    layers = [
+        _frames(layout),
+        _lines(layout, [arrow.details for arrow in graph.arrows]),
+        _heads(layout),
+        _boxes(layout, parts),
+        _bars(layout, parts),
+        *station_marks(
+            [(layout.boxes[name], part.station) for name, part in parts.items() if part.station],
+            partial(_placed, layout),
+        ),
+        _texts(layout, _box_lines(layout, parts)),
+        _texts(layout, [*words, *_frame_titles(layout, network, result)], halo=True),
+    ]
+    chart = alt.layer(*(layer for layer in layers if layer is not None)).properties(
+        width=round(layout.width), height=round(layout.height), title=network["name"]
+    )
+    return ModelFigure("network", f"The model: {network['name']}", _caption(layout, network, result), chart)
+
+
+def _part(name: str, network: dict[str, Any], result: dict[str, Any] | None) -> _Part:
+    if name == CLIENT:
+        comes_again = any(part["population"] for part in network["classes"])
+        return _Part(("clients" if comes_again else "arrivals", *_sources(network)))
+    stations = {station["name"]: station for station in network["stations"]}
+    if name not in stations:
+        return _Part(())
+    station = stations[name]
+    solved = {part["name"]: part for part in result["stations"]}[name] if result else {}
+    busy = None if station["servers"] == "infinite" else solved.get("utilisation")
+    lines = [_short(name), "", _service(station)]
+    if busy is not None:
+        lines.append(f"{100 * busy:.0f} % busy")
+    elif solved:
+        lines.append(f"{solved['queue_length']:.3g} there")
+    return _Part(tuple(lines), station, busy)
+
+
+def _sources(network: dict[str, Any]) -> list[str]:
+    """What the clients do, a line for each class that begins there."""
+    lines = []
+    several = len(network["classes"]) > 1 and not network["switching"]
+    for part in network["classes"]:
+        name = f"{part['name']}: " if several else ""
+        if part["population"]:
+            think_s = _mean_s(part["think"])
+            lines.append(f"{name}{part['population']:,}" + (f", think {_time(think_s)}" if think_s else ""))
+        elif part["arrivals_per_s"]:
+            lines.append(f"{name}{part['arrivals_per_s']:,.4g} /s")
+    rows = list(network["switching"].values())
+    if rows:
+        alike = all(row == rows[0] for row in rows) and len(rows[0]) <= _SWITCHED_WRITTEN
+        drawn = ", ".join(f"{name} {100 * share:.3g} %" for name, share in rows[0].items())
+        lines.append(f"next: {drawn}" if alike else "next: depends on the last")
+    return lines
+
+
+def _service(station: dict[str, Any]) -> str:
+    means = sorted({_mean_s(time) for time in station["service"].values()})
+    return _time(means[0]) if len(means) == 1 else f"{_time(means[0])} to {_time(means[-1])}"
+
+
+def _mean_s(time: dict[str, Any]) -> float:
+    if "mean_s" in time:
+        return float(time["mean_s"])
+    return sum(time["values_s"]) / len(time["values_s"])
+
+
+def _time(time_s: float) -> str:
+    return time_text(1e9 * time_s)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_LENGTH_MAX else name[: _NAME_LENGTH_MAX - 1] + "…"
+
+
+def _size(name: str, part: _Part) -> tuple[float, float]:
+    if name == END:
+        return 7.0, 7.0
+    if not part.lines:
+        return _BAR_WIDTH, _JOIN_HEIGHT
+    sign = sign_width(part.station) if part.station else 0.0
+    longest = max(len(line) * (_BOLD if index == 0 else 1.0) for index, line in enumerate(part.lines))
+    width = max(_BOX_WIDTH_MIN * bool(part.station), 18 + LETTER_PIXELS * longest, 18 + sign)
+    return width, 14 + _LINE_HEIGHT * len(part.lines)
+
+
+def _placed(layout: Layout, chart: alt.Chart) -> alt.Chart:
+    """Give a chart the drawing's axes: one unit is one pixel, y grows downwards."""
+    across = alt.Scale(nice=False, zero=False, domain=[0, round(layout.width)])
+    down = alt.Scale(nice=False, zero=False, domain=[round(layout.height), 0])
+    return chart.encode(x=alt.X("x:Q", axis=None, scale=across), y=alt.Y("y:Q", axis=None, scale=down))
+
+
+def _frames(layout: Layout) -> alt.Chart | None:
+    if not layout.frames:
+        return None
+    rows = [
+        {"x": f.left, "y": f.top, "right": f.right, "bottom": f.bottom, "pool": f.title}
+        for f in layout.frames
+    ]
+    chart = alt.Chart(values(rows)).mark_rect(
+        style="ink", fillOpacity=0, strokeDash=[6, 4], strokeWidth=1.3, cornerRadius=8, strokeOpacity=0.8
+    )
+    return _placed(layout, chart).encode(x2="right:Q", y2="bottom:Q", tooltip=["pool:N"])
+
+
+def _frame_titles(
+    layout: Layout, network: dict[str, Any], result: dict[str, Any] | None
+) -> list[dict[str, Any]]:
+    slots = {pool["name"]: pool["slots"] for pool in network["pools"]}
+    solved = {part["name"]: part for part in result["pools"]} if result else {}
+    rows = []
+    for frame in layout.frames:
+        text = f"{_short(frame.title)}: {slots[frame.title]:,} slots"
+        busy = solved.get(frame.title, {}).get("busy_share")
+        if busy is not None:
+            text += f", {100 * busy:.0f} % held"
+        rows.append({"x": frame.left + 2, "y": frame.top - 9, "text": text, "align": "left", "details": ""})
+    return rows
+
+
+def _lines(layout: Layout, details: list[str]) -> alt.Chart:
+    rows = [
+        {
+            "x": x,
+            "y": y,
+            "line": number,
+            "order": order,
+            "details": "" if path.number is None else details[path.number],
+        }
+        for number, path in enumerate(layout.paths)
+        for order, (x, y) in enumerate(path.points)
+    ]
+    chart = alt.Chart(values(rows)).mark_line(style="ink", strokeWidth=1.3, strokeOpacity=0.65)
+    return _placed(layout, chart).encode(
+        detail="line:N", order="order:Q", tooltip=alt.Tooltip("details:N", title=" ")
+    )
+
+
+def _heads(layout: Layout) -> alt.Chart:
+    rows = []
+    for path in layout.paths:
+        x, y = path.points[-1]
+        rows.append({"x": x, "y": y, "heading": path.heading_degrees})
+    chart = alt.Chart(values(rows)).mark_point(
+        style="ink-filled", shape=_HEAD, filled=True, size=300, opacity=1, strokeWidth=0
+    )
+    return _placed(layout, chart).encode(angle=alt.Angle("heading:Q", scale=None))
+
+
+def _boxes(layout: Layout, parts: dict[str, _Part]) -> alt.Chart:
+    rows = [
+        {
+            "x": box.left,
+            "y": box.top,
+            "right": box.right,
+            "bottom": box.bottom,
+            "name": name,
+            "busy": parts[name].busy or 0.0,
+        }
+        for name, box in layout.boxes.items()
+        if parts[name].lines
+    ]
+    chart = alt.Chart(values(rows)).mark_rect(
+        style="ink", cornerRadius=5, strokeWidth=1.2, strokeOpacity=0.85
+    )
+    return _placed(layout, chart).encode(
+        x2="right:Q",
+        y2="bottom:Q",
+        fill=alt.Fill("busy:Q", scale=alt.Scale(domain=[0, 1], range=[IDLE, BUSY], clamp=True), legend=None),
+        tooltip=["name:N", alt.Tooltip("busy:Q", format=".1%")],
+    )
+
+
+def _bars(layout: Layout, parts: dict[str, _Part]) -> alt.Chart:
+    """Forks, joins and the end: solid, as nobody is served there."""
+    rows = [
+        {"x": box.left, "y": box.top, "right": box.right, "bottom": box.bottom}
+        for name, box in layout.boxes.items()
+        if not parts[name].lines
+    ]
+    chart = alt.Chart(values(rows)).mark_rect(style="ink-filled", cornerRadius=3)
+    return _placed(layout, chart).encode(x2="right:Q", y2="bottom:Q")
+
+
+def _box_lines(layout: Layout, parts: dict[str, _Part]) -> list[dict[str, Any]]:
+    rows = []
+    for name, part in parts.items():
+        box = layout.boxes[name]
+        first = box.y - _LINE_HEIGHT * (len(part.lines) - 1) / 2
+        for index, line in enumerate(part.lines):
+            if line:
+                y = first + index * _LINE_HEIGHT
+                rows.append({"x": box.x, "y": y, "text": line, "weight": "bold" if index == 0 else "normal"})
+    return rows
+
+
+def _texts(layout: Layout, rows: list[dict[str, Any]], halo: bool = False) -> alt.LayerChart | None:
+    """Words; with a halo where they may cross a line."""
+    layers = []
+    for align in ("center", "left"):
+        for weight in ("bold", "normal"):
+            own = [
+                row
+                for row in rows
+                if row.get("align", "center") == align and row.get("weight", "normal") == weight
+            ]
+            for kind in ("halo", "words") if halo else ("words",):
+                chart = alt.Chart(values(own)).mark_text(
+                    style=kind, align=align, baseline="middle", fontSize=11, fontWeight=weight
+                )
+                layers += [_placed(layout, chart).encode(text="text:N")] if own else []
+    return alt.layer(*layers) if layers else None
+
+
+def _caption(layout: Layout, network: dict[str, Any], result: dict[str, Any] | None) -> str:
+    text = "Requests go from left to right. "
+    if result:
+        text += f"The stronger the colour, the busier the station ({result['method']}, {result['kind']}). "
+    if network["forks"]:
+        text += "At a bar a request parts into its legs, and at the next one they meet again. "
+    if network["pools"]:
+        text += "What is inside a dashed frame is done while a slot is held. "
+    if layout.unplaced:
+        text += f"{layout.unplaced} words found no room: they show when the arrow is pointed at. "
+    return text.strip()

@@ -1,0 +1,219 @@
+"""Models in the terminal: tables from plain dicts, narrow enough for eighty columns, and words below them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from waylab.report.numbers import NONE, time_text
+
+_CLASSES_WRITTEN = 3
+
+
+def show_queue(name: str, rows: list[dict[str, Any]], words: Iterable[str], console: Console) -> None:
+    """Print one queue: what is known of it, name by name, and what it means."""
+    console.print(f"\n[bold]{escape(name)}[/bold]")
+    table = _table("", "", labels=("left", "right"))
+    for row in rows:
+        table.add_row(escape(row["name"]), escape(value_text(row["name"], row["value"], row["unit"])))
+    console.print(table)
+    _say(words, console)
+
+
+def show_result(content: dict[str, Any], words: Iterable[str], console: Console) -> None:
+    """Print a solved or simulated network: stations, classes, pools, and what it means."""
+    console.print(
+        f"\n[bold]{escape(content['name'])}[/bold]  method {escape(content['method'])}, {content['kind']}"
+    )
+    simulated = any("half_width_utilisation" in part for s in content["stations"] for part in s["classes"])
+    console.print(_simulated_stations(content) if simulated else _stations(content))
+    console.print(_classes(content))
+    if content["pools"]:
+        console.print(_pools(content))
+    _say(words, console)
+
+
+def show_sweep(parameter: str, rows: list[dict[str, Any]], console: Console) -> None:
+    """Print a sweep: a line for each value."""
+    classes = [part["name"] for part in rows[0]["classes"]]
+    written = classes if 1 < len(classes) <= _CLASSES_WRITTEN else []
+    table = _table(
+        parameter, "per second", "response", *(escape(name) for name in written), "busy", "bottleneck"
+    )
+    for row in rows:
+        times = {part["name"]: part["response_s"] for part in row["classes"]}
+        table.add_row(
+            f"{row['value']:,.6g}",
+            number(row["throughput_per_s"]),
+            time(row["response_s"]),
+            *(time(times[name]) for name in written),
+            percent(row["load"]),
+            escape(row["limit"] or NONE),
+        )
+    console.print(table)
+
+
+def show_bounds(name: str, rows: list[dict[str, Any]], words: Iterable[str], console: Console) -> None:
+    """Print bounds: a line for each kind, throughput and response from and to."""
+    console.print(f"\n[bold]{escape(name)}[/bold]")
+    if rows:
+        table = _table("bounds", "per second, from", "to", "response, from", "to")
+        for row in rows:
+            table.add_row(
+                escape(row["name"]),
+                number(row["throughput_low_per_s"]),
+                number(row["throughput_high_per_s"]),
+                time(row["response_low_s"]),
+                time(row["response_high_s"]),
+            )
+        console.print(table)
+    _say(words, console)
+
+
+def show_usl(content: dict[str, Any], words: Iterable[str], console: Console) -> None:
+    """Print a fitted Universal Scalability Law."""
+    console.print(f"\n[bold]{escape(content['name'])}[/bold]")
+    table = _table("", "value", "95 % interval")
+    for name, row in content["parameters"].items():
+        interval = f"{number(row['low'])} .. {number(row['high'])}" if row["low"] is not None else NONE
+        table.add_row(name + (", requests/s" if name == "gamma" else ""), number(row["value"]), interval)
+    table.add_row("peak, clients", number(content["peak_clients"]), "")
+    table.add_row("peak, requests/s", number(content["peak_throughput_per_s"]), "")
+    table.add_row("R squared", number(content["r_squared"]), "")
+    console.print(table)
+    _say(words, console)
+
+
+def value_text(name: str, value: float | None, unit: str) -> str:
+    """Write a value: seconds with the unit that fits, rates as such, probabilities as percent."""
+    if value is None:
+        return NONE
+    if unit == "s":
+        return time(value)
+    if unit == "1/s":
+        return f"{number(value)} /s"
+    if name.startswith(("probability", "utilisation")):
+        return percent(value)
+    return number(value) if not unit else f"{number(value)} {unit}"
+
+
+def time(time_s: float | None) -> str:
+    """Write a time in seconds with the unit that fits."""
+    if time_s is None:
+        return NONE
+    return "0" if time_s == 0 else time_text(1e9 * time_s)
+
+
+def number(value: float | None) -> str:
+    """Write a number with four digits, or whole when it is large."""
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def percent(value: float | None) -> str:
+    """Write a share with one digit after the point."""
+    return NONE if value is None else f"{100 * value:.1f} %"
+
+
+def _table(*headings: str, labels: tuple[str, ...] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_header=any(headings))
+    for index, heading in enumerate(headings):
+        side = "left" if index == 0 or heading == "bottleneck" else "right"
+        table.add_column(heading, justify=side, no_wrap=index > 0 and heading != "bottleneck")  # type: ignore[arg-type]
+    return table
+
+
+def _stations(content: dict[str, Any]) -> Table:
+    table = _table("station", "visits", "service", "busy", "present", "waiting", "response", "per second")
+    several = len(content["classes"]) > 1
+    for station in content["stations"]:
+        table.add_row(escape(station["name"]), *_cells(station, station["servers"]))
+        if several and len(station["classes"]) > 1:
+            for part in station["classes"]:
+                table.add_row(f"  [dim]{escape(part['name'])}[/dim]", *_cells(part, station["servers"]))
+    return table
+
+
+def _cells(row: dict[str, Any], servers: int | None) -> list[str]:
+    return [
+        number(row["visits"]),
+        time(row["service_s"]),
+        NONE if servers is None else percent(row["utilisation"]),
+        number(row["queue_length"]),
+        time(row["waiting_s"]),
+        time(row["response_s"]),
+        number(row["throughput_per_s"]),
+    ]
+
+
+def _simulated_stations(content: dict[str, Any]) -> Table:
+    names = ("utilisation", "queue_length", "waiting_s", "response_s", "throughput_per_s")
+    writers = (percent, number, time, time, number)
+    table = _table("station", "busy", "present", "waiting", "response", "per second")
+    several = len(content["classes"]) > 1
+    for station in content["stations"]:
+        for part in station["classes"]:
+            name = f"{station['name']}, {part['name']}" if several else station["name"]
+            cells = [write(part[what]) for what, write in zip(names, writers, strict=True)]
+            widths = [_half_width(part, what) for what in names]
+            if station["servers"] is None:
+                cells[0], widths[0] = NONE, ""
+            table.add_row(escape(name), *cells)
+            table.add_row(*(f"[dim]{cell}[/dim]" for cell in ["  ±", *widths]))
+    return table
+
+
+def _half_width(row: dict[str, Any], name: str) -> str:
+    """Write the half-width of an interval as a share of the mean."""
+    value, width = row[name], row.get(f"half_width_{name}")
+    return "" if not value or width is None else f"{100 * width / value:.2g} %"
+
+
+def _classes(content: dict[str, Any]) -> Table:
+    shares = list(next((part["quantiles_s"] for part in content["classes"] if part["quantiles_s"]), {}))
+    lost = any(part["lost_per_s"] for part in content["classes"])
+    headings = ["class", "load", "per second", "response", *(f"p{100 * float(share):g}" for share in shares)]
+    table = _table(*headings, *(["lost /s"] if lost else []))
+    for part in content["classes"]:
+        quantiles = [time(part["quantiles_s"].get(share)) for share in shares]
+        means = [number(part["throughput_per_s"]), time(part["response_s"])]
+        losses = [number(part["lost_per_s"])] if lost else []
+        table.add_row(escape(part["name"]), _load(part), *means, *quantiles, *losses)
+        widths = [_half_width(part, name) for name in ("throughput_per_s", "response_s")]
+        if any(widths):
+            table.add_row(*(f"[dim]{cell}[/dim]" for cell in ("  ±", "", *widths)))
+    if len(content["classes"]) > 1:
+        total = number(content["throughput_per_s"])
+        table.add_row("[dim]all[/dim]", "", total, time(content["response_s"]))
+    return table
+
+
+def _load(part: dict[str, Any]) -> str:
+    if part["population"]:
+        think = f", think {time(part['think_s'])}" if part["think_s"] else ""
+        return f"{part['population']:,} clients{think}"
+    return f"{number(part['arrivals_per_s'])} /s" if part["arrivals_per_s"] else "by switching"
+
+
+def _pools(content: dict[str, Any]) -> Table:
+    table = _table("pool", "slots", "held", "waiting for a slot")
+    for pool in content["pools"]:
+        waiting = [value for value in pool["waiting_s"].values() if value is not None]
+        table.add_row(
+            escape(pool["name"]),
+            f"{pool['slots']:,}",
+            percent(pool["busy_share"]),
+            " / ".join(time(value) for value in waiting) or NONE,
+        )
+    return table
+
+
+def _say(words: Iterable[str], console: Console) -> None:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for sentence in words:
+        grid.add_row("•", escape(sentence))
+    console.print(grid)

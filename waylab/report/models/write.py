@@ -1,0 +1,103 @@
+"""Writes figures of models: one SVG or PNG, or a page that needs no network and follows the reader's colours."""
+
+import json
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from waylab.errors import LabError
+from waylab.report.models.figure import DARK, LIGHT, PAGE, ModelFigure, config
+
+_PNG_SCALE = 2.0
+# Drawings keep their size, so that their words stay where there is room for them; wide ones scroll.
+_STYLE = ".chart { overflow-x: auto; } figure { margin: 0 0 2rem; } figcaption, li { max-width: 46rem; }"
+
+
+def write_figures(
+    figures: Sequence[ModelFigure], path: Path, title: str, words: Sequence[str] = (), dark: bool = False
+) -> None:
+    """Write figures to a file; its ending says how.
+
+    Raises:
+        LabError: when the file cannot be written.
+    """
+    try:
+        if path.suffix == ".html":
+            path.write_text(_page(figures, title, words, dark), encoding="utf-8")
+            return
+        svg = picture(figures, dark)
+        if path.suffix == ".svg":
+            path.write_text(svg, encoding="utf-8")
+        else:
+            path.write_bytes(vl_convert.svg_to_png(svg, scale=_PNG_SCALE))
+    except OSError as error:
+        raise LabError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def picture(figures: Sequence[ModelFigure], dark: bool = False) -> str:
+    """Return all figures as one SVG, one below the other."""
+    chart = figures[0].chart
+    if len(figures) > 1:
+        chart = alt.vconcat(*(figure.chart for figure in figures)).resolve_scale(
+            color="independent", fill="independent", strokeDash="independent", shape="independent"
+        )
+    specification = chart.to_dict()
+    specification["config"] = config(DARK if dark else LIGHT)
+    return vl_convert.vegalite_to_svg(specification)
+
+
+def _page(figures: Sequence[ModelFigure], title: str, words: Sequence[str], dark: bool) -> str:
+    drawn = "".join(
+        f'<figure id="figure-{f.name}"><div class="chart" id="chart-{f.name}" role="img" '
+        f'aria-label="{escape(f.title)}"></div><figcaption>{escape(f.caption)}</figcaption></figure>'
+        for f in figures
+    )
+    said = "".join(f"<li>{escape(sentence)}</li>" for sentence in words)
+    scheme = ' style="color-scheme: dark"' if dark else ""
+    return f"""<!DOCTYPE html>
+<html lang="en"{scheme}>
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>{_resource("page.css")}{_STYLE}{_dark_colours() if dark else ""}</style>
+</head>
+<body>
+<header><h1>{escape(title)}</h1></header>
+<main>{drawn}<ul>{said}</ul></main>
+<script type="application/json" id="figures">{_specifications(figures)}</script>
+<script>{_script(vl_convert.javascript_bundle())}</script>
+<script>{_script(_resource("page.js"))}</script>
+</body>
+</html>
+"""
+
+
+def _dark_colours() -> str:
+    text, background = DARK
+    return f":root {{ --text: {text}; --soft: #a0a8b0; --back: {background}; --line: #3a4047; --panel: #1d2126; }}"
+
+
+def _specifications(figures: Sequence[ModelFigure]) -> str:
+    """Return the charts as JSON that may stand within a page."""
+    specifications: dict[str, Any] = {}
+    for figure in figures:
+        specification = figure.chart.to_dict()
+        specification["config"] = config(PAGE)
+        # Only a name, but a page that needs no network should not mention one.
+        specification.pop("$schema", None)
+        specifications[figure.name] = specification
+    return json.dumps(specifications, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _script(text: str) -> str:
+    return text.replace("</script", "<\\/script")
+
+
+def _resource(name: str) -> str:
+    return resources.files("waylab.report").joinpath(name).read_text(encoding="utf-8")
