@@ -225,6 +225,7 @@ impl Session {
     fn take(&mut self, request: &Request<'_>, request_bytes: usize, core: &mut Core) {
         let verb = request.verb();
         let id = self.begin(verb, request.noreply() || verb == Verb::Quit, request_bytes, core);
+        core.jobs.get(id).is_quiet_meta = request.is_quiet();
         match request {
             Request::Version => core.answer_locally(id, |_, job| {
                 wire::Reply::Version(crate::local::VERSION_LINE.as_bytes()).encode(&mut job.reply);
@@ -235,6 +236,10 @@ impl Session {
             Request::Stats { argument } => {
                 core.answer_locally(id, |local, job| local.stats(argument, &mut job.reply));
             }
+            // Its turn comes when everything before it has been answered, which is all that it asks for.
+            Request::Noop => core.answer_locally(id, |_, job| {
+                wire::Reply::Meta { code: wire::MetaCode::Noop, flags: b"" }.encode(&mut job.reply);
+            }),
             Request::Quit => {
                 core.answer_locally(id, |_, _| ());
                 self.is_ending = true;
