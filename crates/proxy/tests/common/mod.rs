@@ -1,5 +1,8 @@
 //! A proxy in front of servers, for the tests of this folder.
 
+#[allow(dead_code, reason = "not every file of this folder speaks the meta protocol")]
+pub(crate) mod meta_table;
+
 use clock::Clock;
 use proxy::{Config, Running, start};
 use std::net::SocketAddr;
