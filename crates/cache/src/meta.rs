@@ -62,7 +62,7 @@ pub(crate) fn execute_meta(meta: &Meta<'_>, store: &mut Store, counters: &mut Co
             Answer { outcome: outcome(&reply), keys: 1, hits: 0 }
         }
     };
-    if meta.is_quiet && answer.outcome == Outcome::Answered && is_hidden_when_quiet(meta.verb, &out[begin..]) {
+    if meta.is_quiet() && answer.outcome == Outcome::Answered && is_hidden_when_quiet(meta.verb, &out[begin..]) {
         out.truncate(begin);
     }
     answer

@@ -65,6 +65,13 @@ pub(crate) struct WantedKey {
     pub(crate) leg: u8,
 }
 
+/// Where the key, which stands in `key_bytes` as it is told, belongs in the reply to an `mg`: behind so many flags.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToldKey {
+    pub(crate) behind_when_found: u8,
+    pub(crate) behind_when_missing: u8,
+}
+
 /// One request on its way.
 #[derive(Debug, Default)]
 pub(crate) struct Job {
@@ -77,6 +84,8 @@ pub(crate) struct Job {
     pub(crate) is_quiet: bool,
     /// Whether it wants none if all goes as expected: a meta command with `q`.
     pub(crate) is_quiet_meta: bool,
+    /// The key that the proxy puts into the reply to a meta command itself.
+    pub(crate) told_key: Option<ToldKey>,
     /// Whether the reply slot holds the answer.
     pub(crate) is_done: bool,
     pub(crate) session: SessionRef,

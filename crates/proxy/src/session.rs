@@ -4,6 +4,7 @@
 
 use crate::core::{Arrival, Core};
 use crate::job::{JobId, SessionRef};
+use crate::meta::prepare;
 use clock::Nanos;
 use net::{Buffers, Connection, Filled};
 use records::Outcome;
@@ -225,7 +226,9 @@ impl Session {
     fn take(&mut self, request: &Request<'_>, request_bytes: usize, core: &mut Core) {
         let verb = request.verb();
         let id = self.begin(verb, request.noreply() || verb == Verb::Quit, request_bytes, core);
-        core.jobs.get(id).is_quiet_meta = request.is_quiet();
+        if let Request::Meta(meta) = request {
+            prepare(core.jobs.get(id), meta);
+        }
         match request {
             Request::Version => core.answer_locally(id, |_, job| {
                 wire::Reply::Version(crate::local::VERSION_LINE.as_bytes()).encode(&mut job.reply);

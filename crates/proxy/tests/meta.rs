@@ -133,9 +133,9 @@ fn what_is_deleted_anywhere_has_been_deleted() {
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
     let proxy = Proxy::at(&addresses, |config| config.replicas = 3);
     let mut client = proxy.client();
-    for lost in 0..3 {
+    for address in addresses {
         client.ask("ms k 1\r\n8\r\n", "HD\r\n");
-        Client::connect(addresses[lost]).ask("md k\r\n", "HD\r\n");
+        Client::connect(address).ask("md k\r\n", "HD\r\n");
         client.ask("md k O1\r\nmd k O2\r\n", "HD O1\r\nNF O2\r\n");
     }
 }
@@ -155,6 +155,29 @@ fn keys_in_base64_live_where_their_text_does() {
         client.ask(format!("mg {encoded} b v k\r\n"), format!("VA 1 k{key}\r\nx\r\n"));
         client.ask(format!("ms {encoded} 1 b\r\ny\r\nget {key}\r\n"), format!("HD\r\nVALUE {key} 0 1\r\ny\r\nEND\r\n"));
         assert_eq!(holders(&addresses, &key).into_iter().flatten().count(), 1);
+    }
+}
+
+/// memcached tells a key as it is when it has forgotten that it was given in base64, as it does when it appends to the value.
+/// A key that holds a line end would then answer the requests of others.
+#[test]
+fn a_key_cannot_answer_for_others() {
+    for start in kinds() {
+        let proxy = Proxy::before(vec![start()], |config| config.loops = 1);
+        let (mut client, mut other) = (proxy.client(), proxy.client());
+        let key = "eA0KVkEgNA0KZXZpbA0KSEQ=";
+        client.ask(format!("ms {key} 1 b\r\n1\r\nms {key} 1 b k MA\r\n2\r\n"), format!("HD\r\nHD k{key} b\r\n"));
+        other.ask("ms k 4\r\ngood\r\n", "HD\r\n");
+        for _ in 0..20 {
+            client.send(format!("mg {key} b s k v O1\r\nme {key} b\r\n"));
+            other.ask("mg k v\r\n", "VA 4\r\ngood\r\n");
+            client.expect(format!("VA 2 s2 k{key} b O1\r\n12\r\nCLIENT_ERROR bad command line format\r\n"));
+        }
+        client.ask(format!("md {key} b k\r\nma {key} b k N0\r\n"), format!("HD k{key} b\r\nHD k{key} b\r\n"));
+        client.ask(format!("mg {key} b k\r\nmd {key} b\r\n"), format!("HD k{key} b\r\nHD\r\n"));
+        client.ask(format!("mg {key} b k\r\nmg {key} b N30 O1 k\r\n"), {
+            format!("EN k{key} b\r\nHD O1 k{key} b W\r\n")
+        });
     }
 }
 

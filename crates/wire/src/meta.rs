@@ -1,10 +1,11 @@
 //! A meta command with a key, as values that borrow from the received bytes, and as the bytes that say the same to a backend.
 
 use crate::base64::decode_base64;
-use crate::limits::KeyBuffer;
+use crate::limits::{KEY_BYTES_MAXIMUM, KeyBuffer};
 use crate::meta_flags::MetaFlags;
 use crate::number::push_number;
 use crate::verb::Verb;
+use memchr::memchr;
 
 /// `mg`, `ms`, `md`, `ma` or `me`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +16,23 @@ pub struct Meta<'a> {
     pub key: &'a [u8],
     /// What is asked for, `q` included.
     pub flags: MetaFlags<'a>,
-    /// Whether `q` is said, which means nothing to `me`. Without it, a `q` among the flags is left out when the command is encoded.
-    pub is_quiet: bool,
+    /// Letters of flags that are not said when the command is encoded: none, as it was received.
+    pub left_out: &'static [u8],
     /// What `ms` brings: any bytes, or none.
     pub value: &'a [u8],
 }
 
 impl<'a> Meta<'a> {
+    /// Whether the ordinary reply is not wanted. `me` knows no `q`.
+    pub fn is_quiet(&self) -> bool {
+        self.verb != Verb::Me && self.says(b'q')
+    }
+
+    /// Whether a flag of this letter is there, and not left out.
+    pub fn says(&self, letter: u8) -> bool {
+        self.flags.has(letter) && !self.left_out.contains(&letter)
+    }
+
     /// Whether the key is in base64. `me` looks at its first flag only.
     pub fn is_base64(&self) -> bool {
         match self.verb {
@@ -41,6 +52,14 @@ impl<'a> Meta<'a> {
         decode_base64(self.key, buffer).unwrap_or(self.key)
     }
 
+    /// Whether the key is in base64 and holds a line end.
+    ///
+    /// memcached forgets that a key was given in base64 when it appends to its value, or creates it for `mg` or `ma`, and then
+    /// tells the key as it is: what follows the line end looks like the next reply.
+    pub fn key_holds_line_end(&self) -> bool {
+        self.is_base64() && memchr(b'\n', self.stored_key(&mut [0; KEY_BYTES_MAXIMUM])).is_some()
+    }
+
     /// Appends the command as it goes over the wire.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(self.key.len() + self.value.len() + 64);
@@ -50,8 +69,7 @@ impl<'a> Meta<'a> {
         if self.verb == Verb::Ms {
             push_number(out, self.value.len());
         }
-        let keeps_all = self.is_quiet || self.verb == Verb::Me;
-        for flag in self.flags.iter().filter(|flag| keeps_all || flag[0] != b'q') {
+        for flag in self.flags.iter().filter(|flag| !self.left_out.contains(&flag[0])) {
             out.push(b' ');
             out.extend_from_slice(flag);
         }
@@ -79,7 +97,7 @@ mod tests {
     use super::*;
 
     fn meta<'a>(verb: Verb, key: &'a [u8], flags: &'a [u8]) -> Meta<'a> {
-        Meta { verb, key, flags: MetaFlags::new(flags), is_quiet: false, value: b"" }
+        Meta { verb, key, flags: MetaFlags::new(flags), left_out: b"", value: b"" }
     }
 
     #[test]
@@ -96,14 +114,24 @@ mod tests {
     }
 
     #[test]
-    fn a_loud_command_is_encoded_without_its_q() {
+    fn what_is_left_out_is_not_said() {
         let mut bytes = Vec::new();
-        let loud = meta(Verb::Ms, b"k", b"T0 q O1");
-        loud.encode(&mut bytes);
-        assert_eq!(bytes, b"ms k 0 T0 O1\r\n\r\n");
-        bytes.clear();
-        Meta { is_quiet: true, value: b"hi", ..loud }.encode(&mut bytes);
+        let quiet = Meta { value: b"hi", ..meta(Verb::Ms, b"k", b"T0 q O1") };
+        quiet.encode(&mut bytes);
         assert_eq!(bytes, b"ms k 2 T0 q O1\r\nhi\r\n");
+        bytes.clear();
+        let loud = Meta { left_out: b"q", ..quiet };
+        loud.encode(&mut bytes);
+        assert_eq!(bytes, b"ms k 2 T0 O1\r\nhi\r\n");
+        assert!(quiet.is_quiet() && !loud.is_quiet() && !meta(Verb::Me, b"k", b"q").is_quiet());
+    }
+
+    #[test]
+    fn a_line_end_may_be_hidden_in_a_key() {
+        for (key, flags, expected) in [(&b"YQpi"[..], &b"b"[..], true), (b"YQ1i", b"b", false), (b"YQpi", b"k", false)]
+        {
+            assert_eq!(meta(Verb::Mg, key, flags).key_holds_line_end(), expected);
+        }
     }
 
     #[test]

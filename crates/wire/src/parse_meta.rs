@@ -34,8 +34,7 @@ pub(crate) fn parse_meta<'a>(
     // A usable length says how much there is to drop, even if the line is wrong elsewhere.
     let swallow = length.flatten().map_or(0, |length| length + 2);
     let flags = MetaFlags::new(words.rest());
-    let is_quiet = verb != Verb::Me && flags.has(b'q');
-    let meta = Meta { verb, key, flags, is_quiet, value: b"" };
+    let meta = Meta { verb, key, flags, left_out: b"", value: b"" };
     if let Err(error) = check(&meta, length, bytes, line_bytes, limits) {
         return ParsedRequest::Invalid { error, consumed: line_bytes, swallow };
     }
@@ -87,6 +86,10 @@ fn check(
             Verb::Me => RequestError::BadLine,
             _ => Options::parse(meta).err().unwrap_or(RequestError::Flag(FlagError::BadBase64)),
         });
+    }
+    // The answer to `me` names the key, which may be told so that it looks like several answers.
+    if meta.verb == Verb::Me && meta.key_holds_line_end() {
+        return Err(RequestError::BadLine);
     }
     // One `q` is left out on the way to a backend, and its reply is awaited; two are an error, which must not be left out.
     if meta.flags.count_of(b'q') > 1 && meta.verb != Verb::Me {

@@ -121,7 +121,7 @@ impl<'a> Request<'a> {
 
     /// Whether it is a meta command whose ordinary reply is not wanted; errors are.
     pub fn is_quiet(&self) -> bool {
-        matches!(self, Request::Meta(meta) if meta.is_quiet)
+        matches!(self, Request::Meta(meta) if meta.is_quiet())
     }
 
     /// The key, or the first of several, as it stands on the line.
@@ -146,7 +146,8 @@ impl<'a> Request<'a> {
             | Request::Touch { noreply, .. }
             | Request::FlushAll { noreply, .. }
             | Request::Verbosity { noreply } => *noreply = false,
-            Request::Meta(meta) => meta.is_quiet = false,
+            Request::Meta(meta) if meta.is_quiet() => meta.left_out = b"q",
+            Request::Meta(_) => (),
             Request::Get { .. } | Request::Version | Request::Stats { .. } | Request::Quit | Request::Noop => (),
         }
         self

@@ -12,7 +12,7 @@ fn parse(bytes: &[u8]) -> ParsedRequest<'_> {
 
 fn meta<'a>(verb: Verb, key: &'a [u8], flags: &'a [u8], value: &'a [u8]) -> Request<'a> {
     let flags = MetaFlags::new(flags);
-    Request::Meta(Meta { verb, key, flags, is_quiet: verb != Verb::Me && flags.has(b'q'), value })
+    Request::Meta(Meta { verb, key, flags, left_out: b"", value })
 }
 
 /// A second message follows, which must not be taken for a part of the first.
@@ -99,7 +99,7 @@ fn keys_have_a_limit_and_no_nul() {
 
 #[test]
 fn flags_have_a_limit() {
-    let flags = |count: usize| b"abcdefghijklmnoprst"[..count].iter().map(|&flag| format!(" {}", flag as char));
+    let flags = |count: usize| b"acdefghijklmnoprstu"[..count].iter().map(|&flag| format!(" {}", flag as char));
     let line = |name: &str, count| format!("{name}{}\r\n", flags(count).collect::<String>());
     for (name, most, error) in [
         ("mg k", 17, "CLIENT_ERROR options flags are too long\r\n"),
@@ -141,6 +141,8 @@ fn a_key_that_is_not_base64_cannot_be_found_and_goes_nowhere() {
         let line = format!("ms {key} 2 b\r\n");
         assert_invalid(line.as_bytes(), line.len(), 4, "CLIENT_ERROR error decoding key\r\n");
     }
+    assert_request(b"mg YQpi b k\r\n", meta(Verb::Mg, b"YQpi", b"b k", b""));
+    assert_invalid_line("me YQpi b", BAD_LINE);
     assert_request(b"me Zm9 v b\r\n", meta(Verb::Me, b"Zm9", b"v b", b""));
 }
 

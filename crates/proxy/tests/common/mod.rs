@@ -37,6 +37,7 @@ impl Proxy {
     }
 
     /// A new connection.
+    #[allow(dead_code, reason = "not every file of this folder has such clients")]
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.address)
     }

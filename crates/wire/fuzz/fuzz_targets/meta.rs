@@ -28,7 +28,7 @@ fn check(bytes: &[u8], limits: &Limits) {
     let ParsedRequest::Request { request: Request::Meta(again), consumed } = parse_request(&loud, &roomy) else {
         panic!("a request stays one without its q")
     };
-    assert_eq!((consumed, again.is_quiet, again.verb, again.key, again.value), {
+    assert_eq!((consumed, again.is_quiet(), again.verb, again.key, again.value), {
         (loud.len(), false, meta.verb, meta.key, meta.value)
     });
     let is_kept = |flag: &&[u8]| meta.verb == Verb::Me || flag[0] != b'q';

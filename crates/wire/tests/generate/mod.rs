@@ -91,7 +91,7 @@ impl RandomRequest {
             Verb::Mg | Verb::Ms | Verb::Md | Verb::Ma | Verb::Me => {
                 let flags = MetaFlags::new(&self.meta_flags);
                 let value = if verb == Verb::Ms { &self.value[..] } else { b"" };
-                Request::Meta(Meta { verb, key, flags, is_quiet: verb != Verb::Me && flags.has(b'q'), value })
+                Request::Meta(Meta { verb, key, flags, left_out: b"", value })
             }
             _ => {
                 let cas = if verb == Verb::Cas { self.number } else { 0 };
