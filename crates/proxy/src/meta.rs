@@ -27,8 +27,9 @@ pub(crate) fn prepare(job: &mut Job, meta: &Meta<'_>) {
 }
 
 /// Whether the proxy puts the key into the reply itself, because the backend might tell it as several lines.
+/// To ask for it twice is an error, which the backend tells.
 fn must_tell_key(meta: &Meta<'_>) -> bool {
-    meta.verb == Verb::Mg && meta.says(b'k') && meta.key_holds_line_end()
+    meta.verb == Verb::Mg && meta.flags.count_of(b'k') == 1 && meta.key_holds_line_end()
 }
 
 /// Whether the key's primary alone is asked. A read that touches, creates or wins the right to renew changes the primary only.
@@ -58,7 +59,8 @@ pub(crate) fn asked_of<'a>(meta: &Meta<'a>, is_copy: bool) -> Request<'a> {
     Request::Meta(*meta).without_noreply()
 }
 
-/// Counts what was found, puts in the key if the backend was not asked for it, and drops the reply that a quiet client does not want to hear. An error is always said.
+/// Counts what was found, puts in the key if the backend was not asked for it, and drops the reply that a quiet client does
+/// not want to hear. An error is always said.
 pub(crate) fn conclude(job: &mut Job) {
     if job.outcome != Outcome::Answered {
         return;
@@ -139,5 +141,9 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&job.reply), expected, "{flags}");
         }
         assert_eq!(asked(Verb::Mg, b"b k", false), "mg Zm9v b k\r\n", "this one holds none");
+        let twice = Meta { key: b"YQpi", ..meta(Verb::Mg, b"b k q k") };
+        let mut asked = Vec::new();
+        asked_of(&twice, false).encode(&mut asked);
+        assert_eq!(asked, b"mg YQpi b k k\r\n");
     }
 }

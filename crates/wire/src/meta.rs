@@ -25,12 +25,7 @@ pub struct Meta<'a> {
 impl<'a> Meta<'a> {
     /// Whether the ordinary reply is not wanted. `me` knows no `q`.
     pub fn is_quiet(&self) -> bool {
-        self.verb != Verb::Me && self.says(b'q')
-    }
-
-    /// Whether a flag of this letter is there, and not left out.
-    pub fn says(&self, letter: u8) -> bool {
-        self.flags.has(letter) && !self.left_out.contains(&letter)
+        self.verb != Verb::Me && self.flags.has(b'q') && !self.left_out.contains(&b'q')
     }
 
     /// Whether the key is in base64. `me` looks at its first flag only.
