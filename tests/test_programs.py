@@ -90,6 +90,22 @@ def test_memccapable_passes_through_the_proxy_on_the_embedded_cache_and_on_memca
                 assert result.stdout.count("[pass]") == 27 and "FAIL" not in result.stdout, result.stdout
 
 
+def test_meta_commands_pass_through_the_proxy_quiet_ones_unheard():
+    with backend(2) as servers:
+        named = [word for server in servers for word in ("--server", server)]
+        with serving("proxy", "--listen", "127.0.0.1:0", "--replicas", 2, *named) as (address, _):
+            with connect(int(address.split(":")[1])) as connection:
+                sent = (
+                    b"mg a v q\r\nms a 2 q\r\nhi\r\nmg YQ== b v k O1 q\r\nmd a q\r\nma n q\r\nget a\r\nmn\r\n"
+                )
+                expected = b"VA 2 ka O1\r\nhi\r\nNF\r\nEND\r\nMN\r\n"
+                connection.sendall(sent)
+                reply = b""
+                while len(reply) < len(expected):
+                    reply += connection.recv(4096)
+                assert reply == expected
+
+
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("pipeline", [1, 16])
 def test_every_request_sent_through_the_proxy_is_answered_and_right(tmp_path, replicas, pipeline):

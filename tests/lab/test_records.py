@@ -1,5 +1,6 @@
 """The record reader: the golden file of the Rust writer, and one line for everything that can be wrong."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import STAMPS, layout, record_bytes, rows
 
-from waylab.records import RecordsError, interval_names, read_records
+from waylab.records import OPERATIONS, RecordsError, interval_names, read_records
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "proxy-v1.way"
 
@@ -24,6 +25,12 @@ def write(tmp_path, content):
     path = tmp_path / "x.way"
     path.write_bytes(content)
     return path
+
+
+def test_operations_have_the_numbers_that_the_format_gives_them():
+    text = (GOLDEN.parents[2] / "docs/record-format.md").read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith("`operation`:"))
+    assert re.findall(r"(\d+) (\w+)", line) == [(str(number), name) for number, name in enumerate(OPERATIONS)]
 
 
 def test_the_golden_file():

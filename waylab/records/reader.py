@@ -27,7 +27,7 @@ _HEADER_MAX_BYTES = 1 << 20
 PARENT = 255
 OPERATIONS = (
     "other get gets gat gats set add replace append prepend cas delete incr decr touch flush_all version verbosity "
-    "stats quit invalid"
+    "stats quit invalid mg ms md ma mn me"
 ).split()
 OUTCOMES = (
     "answered client_error server_error timeout backend_down backend_lost overloaded client_gone"

@@ -13,7 +13,7 @@ use crate::store::{ITEM_MAXIMUM_BYTES, Store};
 use clock::{Clock, Nanos};
 use net::Buffers;
 use records::Outcome;
-use wire::{Limits, ParsedRequest, Reply, Request, RequestError, Verb, parse_request};
+use wire::{Limits, MetaCode, ParsedRequest, Reply, Request, RequestError, Verb, parse_request};
 
 /// What all sessions share.
 #[derive(Debug)]
@@ -137,6 +137,7 @@ impl Desk {
         let reply = match *request {
             Request::Version => Reply::Version(VERSION.as_bytes()),
             Request::Verbosity { noreply: false } => Reply::Ok,
+            Request::Noop => Reply::Meta { code: MetaCode::Noop, flags: b"" },
             Request::Stats { argument } => self.statistics(argument),
             _ => return Answer::default(),
         };
@@ -188,5 +189,8 @@ impl Taken {
 
 /// Whether a request is about the server itself: such requests take no service time.
 fn is_local(request: &Request<'_>) -> bool {
-    matches!(request, Request::Version | Request::Verbosity { .. } | Request::Stats { .. } | Request::Quit)
+    matches!(
+        request,
+        Request::Version | Request::Verbosity { .. } | Request::Stats { .. } | Request::Quit | Request::Noop
+    )
 }

@@ -1,10 +1,11 @@
 //! One verb, one function: what a request does to the store and what it answers. Knows no time and no connection.
 
 use crate::arithmetic::{decreased, increased, number, overwrite};
+use crate::meta::execute_meta;
 use crate::statistics::Counters;
 use crate::store::{Refused, Store};
 use records::Outcome;
-use wire::{Keys, Reply, Request, Value, Verb};
+use wire::{KEY_BYTES_MAXIMUM, Keys, Reply, Request, Value, Verb, decode_base64};
 
 /// A longer reply is refused: a line that names one large value a thousand times must not take the memory of a thousand.
 const REPLY_BYTES_MAXIMUM: usize = 64 * 1024 * 1024;
@@ -12,7 +13,7 @@ const REPLY_BYTES_MAXIMUM: usize = 64 * 1024 * 1024;
 const TOO_LARGE: Reply<'static> = Reply::ServerError(b"object too large for cache");
 const OUT_OF_MEMORY: Reply<'static> = Reply::ServerError(b"out of memory storing object");
 const REPLY_TOO_LARGE: Reply<'static> = Reply::ServerError(b"out of memory writing get response");
-const NOT_A_NUMBER: Reply<'static> = Reply::ClientError(b"cannot increment or decrement non-numeric value");
+pub(crate) const NOT_A_NUMBER: Reply<'static> = Reply::ClientError(b"cannot increment or decrement non-numeric value");
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,13 +26,13 @@ pub(crate) struct Answer {
 }
 
 /// A value that is offered.
-struct Offer<'a> {
-    verb: Verb,
-    key: &'a [u8],
-    flags: u32,
-    exptime: i64,
-    value: &'a [u8],
-    unique: u64,
+pub(crate) struct Offer<'a> {
+    pub(crate) verb: Verb,
+    pub(crate) key: &'a [u8],
+    pub(crate) flags: u32,
+    pub(crate) exptime: i64,
+    pub(crate) value: &'a [u8],
+    pub(crate) unique: u64,
 }
 
 /// Carries out a request on the store; one that is not about the store does nothing.
@@ -49,6 +50,7 @@ pub(crate) fn execute(request: &Request<'_>, store: &mut Store, counters: &mut C
             let found = touch(key, exptime, store, counters);
             (if found { Reply::Touched } else { Reply::NotFound }, noreply)
         }
+        Request::Meta(meta) => return execute_meta(&meta, store, counters, out),
         Request::FlushAll { delay, noreply } => {
             counters.cmd_flush += 1;
             store.flush(delay.unwrap_or(0));
@@ -63,11 +65,19 @@ pub(crate) fn execute(request: &Request<'_>, store: &mut Store, counters: &mut C
     Answer { outcome: outcome(&reply), keys, hits: 0 }
 }
 
-/// What the parser found too large to read: a `set` that fails must not leave the value it was to replace.
+/// What the parser found too large to read: a `set` that fails must not leave the value it was to replace, nor an `ms`.
 pub(crate) fn refused_store(line: &[u8], store: &mut Store) {
     let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
-    if let (Some(b"set"), Some(key)) = (words.next(), words.next()) {
-        store.remove(key);
+    match (words.next(), words.next()) {
+        (Some(b"ms"), Some(key)) if words.skip(1).any(|flag| flag[0] == b'b') => {
+            if let Some(key) = decode_base64(key, &mut [0; KEY_BYTES_MAXIMUM]) {
+                store.remove(key);
+            }
+        }
+        (Some(b"set" | b"ms"), Some(key)) => {
+            store.remove(key);
+        }
+        _ => {}
     }
 }
 
@@ -98,7 +108,9 @@ fn get(
         if touches {
             touch(key, exptime, store, counters);
         }
+        let now = store.now();
         let Some(item) = store.get(key) else { continue };
+        item.note_use(now);
         counters.get_hits += 1;
         answer.hits = answer.hits.saturating_add(1);
         let cas = tells_unique.then_some(item.unique);
@@ -113,7 +125,7 @@ fn get(
     answer
 }
 
-fn offer_value(offer: &Offer<'_>, store: &mut Store, counters: &mut Counters) -> Reply<'static> {
+pub(crate) fn offer_value(offer: &Offer<'_>, store: &mut Store, counters: &mut Counters) -> Reply<'static> {
     let &Offer { verb, key, flags, exptime, value, unique } = offer;
     if let Err(refused) = store.fits(key, flags, value.len()) {
         if verb == Verb::Set {
@@ -149,7 +161,7 @@ fn offer_value(offer: &Offer<'_>, store: &mut Store, counters: &mut Counters) ->
     }
 }
 
-fn refusal(refused: Refused) -> Reply<'static> {
+pub(crate) fn refusal(refused: Refused) -> Reply<'static> {
     match refused {
         Refused::TooLarge => TOO_LARGE,
         Refused::OutOfMemory => OUT_OF_MEMORY,
@@ -178,8 +190,18 @@ fn arithmetic(verb: Verb, key: &[u8], delta: u64, store: &mut Store, counters: &
     let Some(before) = number(&item.data) else { return NOT_A_NUMBER };
     *hits += 1;
     let after = change(before, delta);
-    let (data, flags, expires) = (overwrite(&item.data, after), item.flags, item.expires);
-    store.put(key, flags, expires, data).map_or_else(refusal, |()| Reply::Number(after))
+    renumber(key, after, store).map_or_else(refusal, |()| Reply::Number(after))
+}
+
+/// Writes a number over the value of a key, and leaves everything else that is known of it.
+pub(crate) fn renumber(key: &[u8], number: u64, store: &mut Store) -> Result<(), Refused> {
+    let Some(item) = store.get(key) else { return Ok(()) };
+    let (data, flags, expires, marks) = (overwrite(&item.data, number), item.flags, item.expires, item.marks);
+    store.put(key, flags, expires, data)?;
+    if let Some(item) = store.get(key) {
+        item.marks = marks;
+    }
+    Ok(())
 }
 
 fn touch(key: &[u8], exptime: i64, store: &mut Store, counters: &mut Counters) -> bool {

@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! event_loop -> session -> desk -> service   when will it be served
-//!                            |  -> execute -> store (expiry, recency), arithmetic
+//!                            |  -> execute, meta -> store (expiry, recency), arithmetic
 //!                            |  -> statistics
 //!               session <- reply, held until it is served, in the order of the requests
 //!               journal     its record
 //! ```
 //!
-//! Requests that are about the server itself (`version`, `verbosity`, `stats`, `quit`) and what is no request take no service time.
+//! Requests that are about the server itself (`version`, `verbosity`, `stats`, `mn`, `quit`) and what is no request take no service time.
 
 mod arithmetic;
 mod config;
@@ -19,6 +19,7 @@ mod event_loop;
 mod execute;
 mod expiry;
 mod journal;
+mod meta;
 mod recency;
 mod service;
 mod session;

@@ -18,6 +18,21 @@ const ITEM_FLAGS_BYTES: usize = 4;
 /// The largest item, overhead included.
 pub(crate) const ITEM_MAXIMUM_BYTES: usize = 1024 * 1024;
 
+/// What is noted on an item besides its value, for meta commands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    /// Its key was given in base64, and is told so.
+    pub(crate) is_key_base64: bool,
+    /// Somebody has read it.
+    pub(crate) is_fetched: bool,
+    /// It is to be fetched anew by whoever finds it so first.
+    pub(crate) is_stale: bool,
+    /// Somebody has been told to fetch it anew.
+    pub(crate) is_won: bool,
+    /// When it was last read, or stored.
+    pub(crate) used: Nanos,
+}
+
 /// One value with what is known of it.
 #[derive(Debug)]
 pub(crate) struct Item {
@@ -27,6 +42,7 @@ pub(crate) struct Item {
     /// Changes whenever the value does; never used twice.
     pub(crate) unique: u64,
     pub(crate) expires: Nanos,
+    pub(crate) marks: Marks,
 }
 
 /// Why an item was not stored.
@@ -58,8 +74,14 @@ pub(crate) struct Store {
 }
 
 impl Item {
-    fn charge_bytes(&self) -> usize {
+    /// What it counts for.
+    pub(crate) fn charge_bytes(&self) -> usize {
         charge_bytes(self.key.len(), self.data.len(), self.flags)
+    }
+
+    /// Notes that somebody has read it.
+    pub(crate) fn note_use(&mut self, now: Nanos) {
+        (self.marks.is_fetched, self.marks.used) = (true, now);
     }
 }
 
@@ -105,6 +127,25 @@ impl Store {
         self.items.get_mut(slot)
     }
 
+    /// The same, without any effect on which is used least recently.
+    pub(crate) fn peek(&mut self, key: &[u8]) -> Option<&mut Item> {
+        let slot = *self.slots.get(key)?;
+        self.items.get_mut(slot).filter(|item| item.expires > self.now)
+    }
+
+    /// Gives the item of a key, if it is there, a new number, as if its value had changed.
+    pub(crate) fn renew(&mut self, key: &[u8]) {
+        let unique = self.next_unique();
+        if let Some(item) = self.peek(key) {
+            item.unique = unique;
+        }
+    }
+
+    /// What [`Store::advance`] was last told.
+    pub(crate) fn now(&self) -> Nanos {
+        self.now
+    }
+
     /// Stores a value, in place of the one there is, and evicts others when room is needed.
     pub(crate) fn put(&mut self, key: &[u8], flags: u32, expires: Nanos, data: Box<[u8]>) -> Result<(), Refused> {
         let charge = self.fits(key, flags, data.len())?;
@@ -119,7 +160,8 @@ impl Store {
         }
         let unique = self.next_unique();
         let key: Arc<[u8]> = key.into();
-        let slot = self.items.insert(Item { key: key.clone(), data, flags, unique, expires });
+        let marks = Marks { used: self.now, ..Marks::default() };
+        let slot = self.items.insert(Item { key: key.clone(), data, flags, unique, expires, marks });
         self.slots.insert(key, slot);
         self.recency.insert(slot);
         self.bytes += charge;

@@ -270,6 +270,7 @@ impl Backend {
             match judge(head.expect, &reply) {
                 Verdict::More => self.bring(&unread[..consumed], finished, now),
                 Verdict::Done { outcome, closes } => {
+                    self.is_dropping |= consumed > self.limits.reply_bytes;
                     self.answer(&unread[..consumed], outcome, finished, now);
                     if closes {
                         break Err(OutOfStep);

@@ -7,6 +7,7 @@ use crate::job::{Job, JobId, Jobs, SessionRef};
 use crate::join::join;
 use crate::journal::Journal;
 use crate::local::Local;
+use crate::meta::conclude;
 use clock::{Clock, Nanos, Stage, StageClock};
 use records::is_sampled;
 use wire::{Limits, Request, Verb};
@@ -102,6 +103,7 @@ impl Core {
     pub(crate) fn complete(&mut self, id: JobId) -> SessionRef {
         let job = self.jobs.get(id);
         join(job, self.settings.part_failure, &self.settings.wire);
+        conclude(job);
         job.session
     }
 }

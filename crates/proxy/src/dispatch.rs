@@ -4,10 +4,11 @@
 use crate::backend::Backend;
 use crate::finished::Finished;
 use crate::job::{Job, JobId, Jobs, Join, LegRef, WantedKey};
+use crate::meta;
 use crate::route::Router;
 use crate::verdict::Expect;
 use clock::{Clock, Nanos, Stage};
-use wire::{Keys, Request, Verb, encode_get};
+use wire::{KEY_BYTES_MAXIMUM, Keys, Meta, Request, Verb, encode_get};
 
 /// Everything behind the sessions that a request meets on its way out.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ impl Dispatch {
         match request {
             Request::Get { keys, .. } => self.route_get(finished.jobs.get(id), *keys),
             Request::FlushAll { .. } => route_everywhere(finished.jobs.get(id), self.router.servers()),
+            Request::Meta(meta) => self.route_meta(finished.jobs.get(id), meta),
             _ => self.route_write(finished.jobs.get(id), request.key().unwrap_or_default()),
         }
         let routed = now(turn);
@@ -87,6 +89,21 @@ impl Dispatch {
         job.join = if job.legs().len() == 1 { Join::Forward } else { Join::All };
     }
 
+    /// As a read or as a write, by the key that servers hold (docs/decisions/0012-quiet-meta-commands.md).
+    fn route_meta(&mut self, job: &mut Job, meta: &Meta<'_>) {
+        let mut decoded = [0; KEY_BYTES_MAXIMUM];
+        let key = meta.stored_key(&mut decoded);
+        if meta::asks_primary_only(meta.verb) {
+            job.keys = 1;
+            job.add_leg(self.router.primary(key));
+            return;
+        }
+        self.route_write(job, key);
+        if job.join == Join::All && meta::changes_unlike_copies(meta) {
+            job.join = Join::Primary;
+        }
+    }
+
     /// Encodes what one leg's backend is asked onto its connection.
     fn enqueue(&mut self, leg: LegRef, request: &Request<'_>, finished: &mut Finished<'_>, now: Nanos) {
         let backend = finished.jobs.get(leg.job).leg(leg.leg).backend;
@@ -98,6 +115,10 @@ impl Dispatch {
                 finished.jobs.get(leg.job).return_scratch(part);
             }
             Request::Get { .. } => backend.enqueue(leg, Expect::Values, finished, now, |out| request.encode(out)),
+            Request::Meta(meta) => {
+                let asked = meta::asked_of(meta, leg.leg > 0);
+                backend.enqueue(leg, Expect::Line(asked.verb()), finished, now, |out| asked.encode(out));
+            }
             _ if leg.leg > 0 && changes_unlike_copies(request.verb()) => {
                 let delete = Request::Delete { key: request.key().unwrap_or_default(), noreply: false };
                 backend.enqueue(leg, Expect::Line(Verb::Delete), finished, now, |out| delete.encode(out));

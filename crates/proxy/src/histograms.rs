@@ -94,9 +94,9 @@ impl StageHistograms {
 
 fn kind(verb: Verb) -> usize {
     match verb {
-        Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => 0,
-        Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas => 1,
-        Verb::Delete => 2,
+        Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg => 0,
+        Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas | Verb::Ms => 1,
+        Verb::Delete | Verb::Md => 2,
         _ => 3,
     }
 }

@@ -31,8 +31,12 @@ pub(crate) enum Join {
     /// There is one leg, and its reply is the answer as it is; or none, and the proxy answers.
     #[default]
     Forward,
-    /// Every leg must answer; the first error is the answer, otherwise the primary's reply.
+    /// Every leg must answer; the first error is the answer, otherwise the primary's reply, but something deleted anywhere
+    /// has been deleted.
     All,
+    /// The same for a meta command that runs on the primary while its copies are deleted: what they say to that, errors
+    /// excepted, is no answer.
+    Primary,
     /// Each leg brings some of the values; they are put in the order of the keys.
     KeyOrder,
 }
@@ -61,6 +65,13 @@ pub(crate) struct WantedKey {
     pub(crate) leg: u8,
 }
 
+/// Where the key, which stands in `key_bytes` as it is told, belongs in the reply to an `mg`: behind so many flags.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToldKey {
+    pub(crate) behind_when_found: u8,
+    pub(crate) behind_when_missing: u8,
+}
+
 /// One request on its way.
 #[derive(Debug, Default)]
 pub(crate) struct Job {
@@ -71,6 +82,10 @@ pub(crate) struct Job {
     pub(crate) is_sampled: bool,
     /// Whether the client wants no reply.
     pub(crate) is_quiet: bool,
+    /// Whether it wants none if all goes as expected: a meta command with `q`.
+    pub(crate) is_quiet_meta: bool,
+    /// The key that the proxy puts into the reply to a meta command itself.
+    pub(crate) told_key: Option<ToldKey>,
     /// Whether the reply slot holds the answer.
     pub(crate) is_done: bool,
     pub(crate) session: SessionRef,

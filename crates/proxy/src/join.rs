@@ -14,18 +14,19 @@ pub(crate) fn join(job: &mut Job, failure: PartFailure, limits: &Limits) {
                 (job.outcome, job.hits) = (leg.outcome, leg.hits);
             }
         }
-        Join::All => join_all(job),
+        Join::All | Join::Primary => join_all(job),
         Join::KeyOrder => join_in_key_order(job, failure, limits),
     }
     job.is_done = true;
 }
 
-/// The first error is the answer; otherwise the primary's reply, except that DELETED beats NOT_FOUND.
+/// The first error is the answer; otherwise the primary's reply, except that DELETED (HD) beats NOT_FOUND (NF).
 fn join_all(job: &mut Job) {
-    let is_deleted = |leg: &Leg| leg.reply == b"DELETED\r\n";
+    let is_deleted = |leg: &Leg| leg.reply == b"DELETED\r\n" || leg.reply.starts_with(b"HD");
+    let deletes = matches!(job.verb, Verb::Delete | Verb::Md) && job.join == Join::All;
     let chosen = match job.first_error {
         Some(leg) => leg as usize,
-        None if job.verb == Verb::Delete => job.legs().iter().position(is_deleted).unwrap_or(0),
+        None if deletes => job.legs().iter().position(is_deleted).unwrap_or(0),
         None => 0,
     };
     job.outcome = job.legs()[chosen].outcome;
@@ -105,6 +106,12 @@ mod tests {
         assert_eq!(joined(Join::All, Verb::Delete, &[missing, missing]).0, missing.0);
         // An increment runs on the primary; its copies are deleted, whatever they say to that.
         assert_eq!(joined(Join::All, Verb::Incr, &[missing, found]).0, missing.0);
+        let found: (&[u8], Outcome) = (b"HD kk\r\n", Outcome::Answered);
+        let missing: (&[u8], Outcome) = (b"NF kk\r\n", Outcome::Answered);
+        assert_eq!(joined(Join::All, Verb::Md, &[missing, found]).0, found.0);
+        assert_eq!(joined(Join::All, Verb::Md, &[missing, missing]).0, missing.0);
+        // So does a delete with a cas token.
+        assert_eq!(joined(Join::Primary, Verb::Md, &[missing, found]).0, missing.0);
     }
 
     /// A multi-get over `keys` (key, leg, hit), with one leg failed or not.

@@ -54,7 +54,7 @@ impl Journal {
         counters.requests[job.verb as usize].add(1);
         counters.outcomes[job.outcome as usize].add(1);
         counters.received_bytes.add(job.request_bytes.into());
-        if matches!(job.verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats) {
+        if matches!(job.verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg) {
             counters.keys_read.add(job.keys.into());
             counters.hits.add(job.hits.into());
             let is_part_failure = job.legs().len() > 1 && job.first_error.is_some();

@@ -17,6 +17,7 @@ mod ketama;
 mod route;
 
 mod dispatch;
+mod meta;
 
 mod backend;
 mod finished;

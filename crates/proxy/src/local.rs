@@ -39,7 +39,7 @@ impl Local {
             self.total(|counters| verbs.iter().map(|&verb| counters.requests[verb as usize].get()).sum())
         };
         let (keys, hits) = (sum(|counters| &counters.keys_read), sum(|counters| &counters.hits));
-        let stores = [Verb::Set, Verb::Add, Verb::Replace, Verb::Append, Verb::Prepend, Verb::Cas];
+        let stores = [Verb::Set, Verb::Add, Verb::Replace, Verb::Append, Verb::Prepend, Verb::Cas, Verb::Ms];
         let failed = |outcome: Outcome| self.total(|counters| counters.outcomes[outcome as usize].get());
         let lines = [
             ("pid", u64::from(std::process::id())),

@@ -4,6 +4,7 @@
 
 use crate::core::{Arrival, Core};
 use crate::job::{JobId, SessionRef};
+use crate::meta::prepare;
 use clock::Nanos;
 use net::{Buffers, Connection, Filled};
 use records::Outcome;
@@ -225,6 +226,9 @@ impl Session {
     fn take(&mut self, request: &Request<'_>, request_bytes: usize, core: &mut Core) {
         let verb = request.verb();
         let id = self.begin(verb, request.noreply() || verb == Verb::Quit, request_bytes, core);
+        if let Request::Meta(meta) = request {
+            prepare(core.jobs.get(id), meta);
+        }
         match request {
             Request::Version => core.answer_locally(id, |_, job| {
                 wire::Reply::Version(crate::local::VERSION_LINE.as_bytes()).encode(&mut job.reply);
@@ -235,6 +239,10 @@ impl Session {
             Request::Stats { argument } => {
                 core.answer_locally(id, |local, job| local.stats(argument, &mut job.reply));
             }
+            // Its turn comes when everything before it has been answered, which is all that it asks for.
+            Request::Noop => core.answer_locally(id, |_, job| {
+                wire::Reply::Meta { code: wire::MetaCode::Noop, flags: b"" }.encode(&mut job.reply);
+            }),
             Request::Quit => {
                 core.answer_locally(id, |_, _| ());
                 self.is_ending = true;

@@ -1,7 +1,7 @@
 //! What a line or value from a backend means for the request that waits for it.
 
 use records::Outcome;
-use wire::{Reply, Verb};
+use wire::{MetaCode, Reply, Verb};
 
 /// What kind of reply a request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +33,23 @@ pub(crate) fn judge(expect: Expect, reply: &Reply<'_>) -> Verdict {
         (_, Reply::ServerError(_)) => done(Outcome::ServerError, false),
         // The proxy sends only what it has checked: a backend that does not understand it is reading something else.
         (_, Reply::Error) => done(Outcome::ClientError, true),
-        (_, Reply::ClientError(line)) => {
-            done(Outcome::ClientError, line.starts_with(b"bad ") || line.starts_with(b"line "))
-        }
+        (expect, Reply::ClientError(line)) => done(Outcome::ClientError, is_out_of_step(expect, line)),
         (Expect::Values, Reply::Value(_)) => Verdict::More,
         (Expect::Values, Reply::End) => done(Outcome::Answered, false),
         (Expect::Line(verb), reply) if answers(verb, reply) => done(Outcome::Answered, false),
         _ => Verdict::OutOfStep,
+    }
+}
+
+/// Whether a server that says this has not read what the proxy has sent, which was checked.
+fn is_out_of_step(expect: Expect, line: &[u8]) -> bool {
+    match expect {
+        // The flags of a meta command are not checked, and what is wrong with them is told in such words. The line's end and
+        // the value's length are: the server has read the whole command.
+        Expect::Line(Verb::Mg | Verb::Ms | Verb::Md | Verb::Ma | Verb::Me) => {
+            line.starts_with(b"bad data chunk") || line.starts_with(b"line ")
+        }
+        _ => line.starts_with(b"bad ") || line.starts_with(b"line "),
     }
 }
 
@@ -53,6 +63,21 @@ fn answers(verb: Verb, reply: &Reply<'_>) -> bool {
         Verb::Incr | Verb::Decr => matches!(reply, Reply::Number(_) | Reply::NotFound),
         Verb::Touch => matches!(reply, Reply::Touched | Reply::NotFound),
         Verb::FlushAll => matches!(reply, Reply::Ok),
+        Verb::Mg | Verb::Ms | Verb::Md | Verb::Ma | Verb::Me => answers_meta(verb, reply),
+        _ => false,
+    }
+}
+
+/// The same for a meta command that is not quiet.
+fn answers_meta(verb: Verb, reply: &Reply<'_>) -> bool {
+    use MetaCode::{Debug, Exists, Header, Miss, NotFound, NotStored};
+    match (verb, reply) {
+        (Verb::Mg | Verb::Ma, Reply::MetaValue { .. }) => true,
+        (Verb::Mg, Reply::Meta { code, .. }) => matches!(code, Header | Miss),
+        (Verb::Ms | Verb::Md | Verb::Ma, Reply::Meta { code, .. }) => {
+            matches!(code, Header | NotFound | NotStored | Exists)
+        }
+        (Verb::Me, Reply::Meta { code, .. }) => matches!(code, Debug | Miss),
         _ => false,
     }
 }
@@ -73,6 +98,15 @@ mod tests {
         let not_a_number = b"cannot increment or decrement non-numeric value";
         assert!(ends(Expect::Line(Verb::Incr), Reply::ClientError(not_a_number)));
         assert!(ends(Expect::Probe, Reply::Version(b"1.6.0")) && breaks(Expect::Probe, Reply::Error));
+        let header = Reply::Meta { code: MetaCode::Header, flags: b"kk" };
+        let value = Reply::MetaValue { flags: b"", data: b"1" };
+        for verb in [Verb::Mg, Verb::Ms, Verb::Md, Verb::Ma] {
+            assert!(ends(Expect::Line(verb), header) && breaks(Expect::Line(verb), Reply::Stored));
+        }
+        assert!(ends(Expect::Line(Verb::Mg), value) && breaks(Expect::Line(Verb::Ms), value));
+        assert!(breaks(Expect::Values, header) && breaks(set, header) && breaks(Expect::Line(Verb::Me), header));
+        let bad_flag = Reply::ClientError(b"bad token in command line format");
+        assert!(ends(Expect::Line(Verb::Ms), bad_flag));
         let closes = |reply| matches!(judge(set, &reply), Verdict::Done { closes: true, .. });
         assert!(closes(Reply::Error) && closes(Reply::ClientError(b"bad data chunk")));
     }

@@ -72,6 +72,39 @@ fn every_request_has_its_record_and_every_leg_of_a_fork_its_own() {
 }
 
 #[test]
+fn meta_commands_are_recorded_also_when_they_are_quiet() {
+    let reader = recorded(1, 2, Stamps::All, |proxy| {
+        let mut client = proxy.client();
+        client.ask("mg a v q\r\nms a 2 q\r\nhi\r\nmg a v q\r\nmg a\r\nmn\r\n", "VA 2\r\nhi\r\nHD\r\nMN\r\n");
+        client.ask("ma n q\r\nmd a q\r\nmd a\r\nme a\r\nmg a Z q\r\n", {
+            "NF\r\nNF\r\nEN\r\nCLIENT_ERROR invalid flag\r\n"
+        });
+    });
+    let rows = reader.rows().map(|(row, _)| row).filter(|row| row.leg == PARENT);
+    let seen: Vec<(u8, u8, u16, u16, u32, u8)> =
+        rows.map(|row| (row.operation, row.legs, row.keys, row.hits, row.reply_bytes, row.outcome)).collect();
+    let answered = Outcome::Answered as u8;
+    assert_eq!(
+        seen,
+        [
+            (Verb::Mg as u8, 1, 1, 0, 0, answered),
+            (Verb::Ms as u8, 2, 1, 0, 0, answered),
+            (Verb::Mg as u8, 1, 1, 1, 10, answered),
+            (Verb::Mg as u8, 1, 1, 1, 4, answered),
+            (Verb::Mn as u8, 0, 0, 0, 4, answered),
+            (Verb::Ma as u8, 2, 1, 0, 4, answered),
+            (Verb::Md as u8, 2, 1, 0, 0, answered),
+            (Verb::Md as u8, 2, 1, 0, 4, answered),
+            (Verb::Me as u8, 1, 1, 0, 4, answered),
+            (Verb::Mg as u8, 1, 1, 0, 27, Outcome::ClientError as u8),
+        ]
+    );
+    // The numbers are part of the record format.
+    let numbers = [Verb::Mg, Verb::Ms, Verb::Md, Verb::Ma, Verb::Mn, Verb::Me].map(|verb| verb as u8);
+    assert_eq!(numbers, [21, 22, 23, 24, 25, 26]);
+}
+
+#[test]
 fn intervals_add_up_and_the_sample_is_the_agreed_one() {
     let requests = 20_000u32;
     let mut ports = Vec::new();
@@ -104,6 +137,7 @@ fn metrics_count_every_request_in_every_stage() {
     for _ in 0..50 {
         client.ask("get a\r\n", "END\r\n");
     }
+    client.ask("ms a 1 q\r\nx\r\nmg a q\r\nmg b q\r\nmn\r\n", "HD\r\nMN\r\n");
     let address = proxy.running.as_ref().unwrap().metrics_address.unwrap();
     let get = |path: &str| {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -116,13 +150,18 @@ fn metrics_count_every_request_in_every_stage() {
     assert!(text.starts_with("HTTP/1.0 200"), "{text}");
     for line in [
         "waystage_requests_total{operation=\"get\"} 50",
-        "waystage_outcomes_total{outcome=\"answered\"} 50",
+        "waystage_requests_total{operation=\"mg\"} 2",
+        "waystage_requests_total{operation=\"mn\"} 1",
+        "waystage_outcomes_total{outcome=\"answered\"} 54",
+        "waystage_keys_total 52",
+        "waystage_hits_total 1",
         "waystage_clients 1",
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");
     }
     for stage in clock::INTERVALS.map(|interval| interval.name).into_iter().chain(["total"]) {
-        let line = format!("waystage_stage_seconds_count{{operation=\"get\",stage=\"{stage}\"}} 50");
+        // Kinds of operation: a meta get is a get.
+        let line = format!("waystage_stage_seconds_count{{operation=\"get\",stage=\"{stage}\"}} 52");
         assert!(text.contains(&line), "{line} is missing in\n{text}");
     }
     assert!(get("/").starts_with("HTTP/1.0 404"));

@@ -1,4 +1,4 @@
-//! The memcached text protocol: bytes in, values out, and back.
+//! The memcached text and meta protocols: bytes in, values out, and back.
 //! No I/O, no time, no memory of what came before; what it returns borrows from the bytes that it was given.
 //!
 //! Both parsers take whatever has been received so far and return one message, or say that it is not complete. What they
@@ -7,13 +7,18 @@
 mod limits;
 mod verb;
 
+mod base64;
 mod keys;
+mod meta;
+mod meta_flags;
 mod request;
 mod request_error;
 
 mod number;
 mod words;
 
+mod meta_options;
+mod parse_meta;
 mod parse_request;
 mod parse_storage;
 
@@ -21,11 +26,15 @@ mod reply;
 
 mod parse_reply;
 
+pub use base64::{decode_base64, encode_base64};
 pub use keys::{KeyIter, Keys};
-pub use limits::Limits;
+pub use limits::{KEY_BYTES_MAXIMUM, KeyBuffer, Limits};
+pub use meta::{Meta, is_hidden_when_quiet};
+pub use meta_flags::MetaFlags;
+pub use meta_options::{Mode, Options};
 pub use parse_reply::{ParsedReply, ReplyError, parse_reply};
 pub use parse_request::{ParsedRequest, parse_request};
-pub use reply::{Reply, Value};
+pub use reply::{MetaCode, Reply, Value};
 pub use request::{Request, encode_get};
-pub use request_error::RequestError;
+pub use request_error::{FlagError, RequestError};
 pub use verb::Verb;

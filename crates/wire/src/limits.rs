@@ -2,10 +2,16 @@
 
 use memchr::memchr;
 
+/// Longest key that a server takes, in bytes.
+pub const KEY_BYTES_MAXIMUM: usize = 250;
+
+/// Room for one key that has been decoded.
+pub type KeyBuffer = [u8; KEY_BYTES_MAXIMUM];
+
 /// Limits of one message, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest key.
+    /// Longest key, as it stands on the line: one in base64 counts with all its letters.
     pub key_bytes: usize,
     /// Longest line, its end included, of `get` and `gets`, and of every reply.
     pub line_bytes: usize,
@@ -27,6 +33,6 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { key_bytes: 250, line_bytes: 64 << 10, command_bytes: 1024, value_bytes: 8 << 20 }
+        Limits { key_bytes: KEY_BYTES_MAXIMUM, line_bytes: 64 << 10, command_bytes: 1024, value_bytes: 8 << 20 }
     }
 }

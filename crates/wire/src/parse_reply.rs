@@ -3,7 +3,7 @@
 
 use crate::limits::Limits;
 use crate::number::{parse_digits, parse_u32, parse_u64};
-use crate::reply::{Reply, Value};
+use crate::reply::{MetaCode, Reply, Value};
 use crate::words::{Words, trim_end_spaces};
 use memchr::memchr;
 
@@ -35,8 +35,8 @@ pub enum ReplyError {
     /// Not a word that servers say.
     #[error("the reply is unknown")]
     UnknownReply,
-    /// A `VALUE` line with other words than a key, flags, a length and perhaps a cas token.
-    #[error("the VALUE line is malformed")]
+    /// A `VALUE` line with other words than a key, flags, a length and perhaps a cas token, or a `VA` line without a length.
+    #[error("the VALUE or VA line is malformed")]
     BadValueLine,
     /// A `STAT` line without a name.
     #[error("the STAT line is malformed")]
@@ -68,6 +68,9 @@ pub fn parse_reply<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedReply<'a> {
     if let Some(rest) = line.strip_prefix(b"VALUE ") {
         return parse_value(rest, bytes, end + 1, limits);
     }
+    if let Some(rest) = line.strip_prefix(b"VA ") {
+        return parse_meta_value(rest, bytes, end + 1, limits);
+    }
     match parse_line(line) {
         Ok(reply) => ParsedReply::Reply { reply, consumed: end + 1 },
         Err(error) => ParsedReply::Broken(error),
@@ -85,6 +88,26 @@ fn parse_value<'a>(line: &'a [u8], bytes: &'a [u8], line_bytes: usize, limits: &
     else {
         return ParsedReply::Broken(ReplyError::BadValueLine);
     };
+    parse_data(length, bytes, line_bytes, limits, |data| Reply::Value(Value { key, flags, cas: cas.flatten(), data }))
+}
+
+/// The same for the reply to a meta command; `line` is what follows `VA `.
+fn parse_meta_value<'a>(line: &'a [u8], bytes: &'a [u8], line_bytes: usize, limits: &Limits) -> ParsedReply<'a> {
+    let (length, flags) = split_word(line);
+    let Some(length) = parse_digits(length) else {
+        return ParsedReply::Broken(ReplyError::BadValueLine);
+    };
+    parse_data(length, bytes, line_bytes, limits, |data| Reply::MetaValue { flags, data })
+}
+
+/// The value of `length` bytes behind a line of `line_bytes`.
+fn parse_data<'a>(
+    length: u64,
+    bytes: &'a [u8],
+    line_bytes: usize,
+    limits: &Limits,
+    reply: impl FnOnce(&'a [u8]) -> Reply<'a>,
+) -> ParsedReply<'a> {
     let Some(length) = usize::try_from(length).ok().filter(|&length| length <= limits.value_bytes) else {
         return ParsedReply::Broken(ReplyError::ValueTooLarge);
     };
@@ -95,8 +118,7 @@ fn parse_value<'a>(line: &'a [u8], bytes: &'a [u8], line_bytes: usize, limits: &
     if end != b"\r\n" {
         return ParsedReply::Broken(ReplyError::BadDataChunk);
     }
-    let reply = Reply::Value(Value { key, flags, cas: cas.flatten(), data });
-    ParsedReply::Reply { reply, consumed: line_bytes + body.len() }
+    ParsedReply::Reply { reply: reply(data), consumed: line_bytes + body.len() }
 }
 
 fn parse_line(line: &[u8]) -> Result<Reply<'_>, ReplyError> {
@@ -120,16 +142,18 @@ fn parse_line(line: &[u8]) -> Result<Reply<'_>, ReplyError> {
 }
 
 fn parse_text_line(line: &[u8]) -> Result<Reply<'_>, ReplyError> {
-    let (word, text) = line.split_at(memchr(b' ', line).unwrap_or(line.len()));
-    let text = text.strip_prefix(b" ").unwrap_or(text);
+    let (word, text) = split_word(line);
+    if let Some(code) = MetaCode::ALL.into_iter().find(|code| code.name().as_bytes() == word) {
+        return Ok(Reply::Meta { code, flags: text });
+    }
     Ok(match word {
         b"VERSION" => Reply::Version(text),
         b"STAT" => {
-            let (name, value) = text.split_at(memchr(b' ', text).unwrap_or(text.len()));
+            let (name, value) = split_word(text);
             if name.is_empty() {
                 return Err(ReplyError::BadStatLine);
             }
-            Reply::Stat { name, value: value.strip_prefix(b" ").unwrap_or(value) }
+            Reply::Stat { name, value }
         }
         b"CLIENT_ERROR" => Reply::ClientError(text),
         b"SERVER_ERROR" => Reply::ServerError(text),
@@ -137,4 +161,10 @@ fn parse_text_line(line: &[u8]) -> Result<Reply<'_>, ReplyError> {
         b"ERROR" | b"ERROR:" => Reply::Error,
         _ => return Err(ReplyError::UnknownReply),
     })
+}
+
+/// What stands before the first space, and what stands behind it.
+fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
+    let (word, rest) = line.split_at(memchr(b' ', line).unwrap_or(line.len()));
+    (word, rest.strip_prefix(b" ").unwrap_or(rest))
 }

@@ -4,6 +4,7 @@
 use crate::keys::Keys;
 use crate::limits::Limits;
 use crate::number::{parse_i64, parse_u32, parse_u64};
+use crate::parse_meta::parse_meta;
 use crate::parse_storage::parse_storage;
 use crate::request::Request;
 use crate::request_error::RequestError;
@@ -56,6 +57,10 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedRequest<'a> 
         Some(verb @ (Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas)) => {
             return parse_storage(verb, &WordList::new(words), bytes, consumed, limits);
         }
+        Some(verb @ (Verb::Mg | Verb::Ms | Verb::Md | Verb::Ma | Verb::Me)) => {
+            return parse_meta(verb, words, bytes, consumed, limits);
+        }
+        Some(Verb::Mn) => Ok(Request::Noop),
         Some(Verb::Delete) => parse_delete(&WordList::new(words), limits),
         Some(verb @ (Verb::Incr | Verb::Decr)) => parse_arithmetic(verb, &WordList::new(words), limits),
         Some(Verb::Touch) => parse_touch(&WordList::new(words), limits),

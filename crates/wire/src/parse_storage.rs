@@ -10,7 +10,7 @@ use crate::verb::Verb;
 use crate::words::WordList;
 
 /// The largest length that memcached takes for a length.
-const LENGTH_MAXIMUM: u64 = (i32::MAX - 2) as u64;
+pub(crate) const LENGTH_MAXIMUM: u64 = (i32::MAX - 2) as u64;
 
 /// What stands on the line besides the length.
 struct Header<'a> {

@@ -16,6 +16,25 @@ pub struct Value<'a> {
     pub data: &'a [u8],
 }
 
+/// What the reply to a meta command says in its two letters, `VA` excepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaCode {
+    /// `HD`: done, or found.
+    Header,
+    /// `EN`: `mg` or `me` found nothing.
+    Miss,
+    /// `NF`: there is no such key.
+    NotFound,
+    /// `NS`: the condition of the mode was not met.
+    NotStored,
+    /// `EX`: changed since the cas token was given.
+    Exists,
+    /// `MN`: the answer to `mn`.
+    Noop,
+    /// `ME`: what `me` found; the key and the facts follow.
+    Debug,
+}
+
 /// One unit of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
@@ -50,12 +69,52 @@ pub enum Reply<'a> {
         /// The rest of the line.
         value: &'a [u8],
     },
+    /// The reply to a meta command.
+    Meta {
+        /// What it says.
+        code: MetaCode,
+        /// The rest of the line: flags that came back, for `me` the key and the facts.
+        flags: &'a [u8],
+    },
+    /// `VA`: the reply to a meta command that asked for the value.
+    MetaValue {
+        /// Flags that came back.
+        flags: &'a [u8],
+        /// Any bytes, or none.
+        data: &'a [u8],
+    },
     /// Not understood.
     Error,
     /// The client did something wrong: the text behind `CLIENT_ERROR `.
     ClientError(&'a [u8]),
     /// The server cannot: the text behind `SERVER_ERROR `.
     ServerError(&'a [u8]),
+}
+
+impl MetaCode {
+    /// All of them.
+    pub const ALL: [MetaCode; 7] = [
+        MetaCode::Header,
+        MetaCode::Miss,
+        MetaCode::NotFound,
+        MetaCode::NotStored,
+        MetaCode::Exists,
+        MetaCode::Noop,
+        MetaCode::Debug,
+    ];
+
+    /// The two letters.
+    pub fn name(self) -> &'static str {
+        match self {
+            MetaCode::Header => "HD",
+            MetaCode::Miss => "EN",
+            MetaCode::NotFound => "NF",
+            MetaCode::NotStored => "NS",
+            MetaCode::Exists => "EX",
+            MetaCode::Noop => "MN",
+            MetaCode::Debug => "ME",
+        }
+    }
 }
 
 impl Reply<'_> {
@@ -68,6 +127,18 @@ impl Reply<'_> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Reply::Value(value) => return value.encode(out),
+            Reply::Meta { code, flags } => {
+                out.extend_from_slice(code.name().as_bytes());
+                push_flags(out, flags);
+            }
+            Reply::MetaValue { flags, data } => {
+                out.reserve(flags.len() + data.len() + 32);
+                out.extend_from_slice(b"VA");
+                push_number(out, data.len());
+                push_flags(out, flags);
+                out.extend_from_slice(b"\r\n");
+                out.extend_from_slice(data);
+            }
             Reply::End => out.extend_from_slice(b"END"),
             Reply::Stored => out.extend_from_slice(b"STORED"),
             Reply::NotStored => out.extend_from_slice(b"NOT_STORED"),
@@ -103,6 +174,12 @@ impl Value<'_> {
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(self.data);
         out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn push_flags(out: &mut Vec<u8>, flags: &[u8]) {
+    if !flags.is_empty() {
+        push_text(out, b" ", flags);
     }
 }
 

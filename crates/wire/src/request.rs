@@ -1,6 +1,7 @@
 //! A request as values that borrow from the received bytes, and as the bytes that say the same to a backend.
 
 use crate::keys::Keys;
+use crate::meta::Meta;
 use crate::number::push_number;
 use crate::verb::Verb;
 
@@ -81,6 +82,10 @@ pub enum Request<'a> {
     },
     /// Says goodbye.
     Quit,
+    /// A meta command with a key.
+    Meta(Meta<'a>),
+    /// `mn`: asks for an answer, and for nothing else.
+    Noop,
 }
 
 impl<'a> Request<'a> {
@@ -95,10 +100,12 @@ impl<'a> Request<'a> {
             Request::Verbosity { .. } => Verb::Verbosity,
             Request::Stats { .. } => Verb::Stats,
             Request::Quit => Verb::Quit,
+            Request::Meta(meta) => meta.verb,
+            Request::Noop => Verb::Mn,
         }
     }
 
-    /// Whether the client wants no reply. (`quit` has none, but does not say so.)
+    /// Whether the client wants no reply. (`quit` has none, but does not say so. A quiet meta command wants some replies.)
     pub fn noreply(&self) -> bool {
         match self {
             Request::Store { noreply, .. }
@@ -108,10 +115,16 @@ impl<'a> Request<'a> {
             | Request::FlushAll { noreply, .. }
             | Request::Verbosity { noreply } => *noreply,
             Request::Get { .. } | Request::Version | Request::Stats { .. } | Request::Quit => false,
+            Request::Meta(_) | Request::Noop => false,
         }
     }
 
-    /// The key, or the first of several.
+    /// Whether it is a meta command whose ordinary reply is not wanted; errors are.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self, Request::Meta(meta) if meta.is_quiet())
+    }
+
+    /// The key, or the first of several, as it stands on the line.
     pub fn key(&self) -> Option<&'a [u8]> {
         match self {
             Request::Get { keys, .. } => keys.first(),
@@ -119,6 +132,7 @@ impl<'a> Request<'a> {
             | Request::Delete { key, .. }
             | Request::Arithmetic { key, .. }
             | Request::Touch { key, .. } => Some(key),
+            Request::Meta(meta) => Some(meta.key),
             _ => None,
         }
     }
@@ -132,12 +146,14 @@ impl<'a> Request<'a> {
             | Request::Touch { noreply, .. }
             | Request::FlushAll { noreply, .. }
             | Request::Verbosity { noreply } => *noreply = false,
-            Request::Get { .. } | Request::Version | Request::Stats { .. } | Request::Quit => (),
+            Request::Meta(meta) if meta.is_quiet() => meta.left_out = b"q",
+            Request::Meta(_) => (),
+            Request::Get { .. } | Request::Version | Request::Stats { .. } | Request::Quit | Request::Noop => (),
         }
         self
     }
 
-    /// Appends the request as it goes over the wire, with `noreply` where it has it.
+    /// Appends the request as it goes over the wire, with `noreply` or `q` where it has it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let verb = self.verb();
         match *self {
@@ -176,7 +192,8 @@ impl<'a> Request<'a> {
                 push_number(out, 0);
             }
             Request::Stats { argument } if !argument.is_empty() => push_command(out, verb, argument),
-            Request::Version | Request::Stats { .. } | Request::Quit => push_name(out, verb),
+            Request::Version | Request::Stats { .. } | Request::Quit | Request::Noop => push_name(out, verb),
+            Request::Meta(meta) => return meta.encode(out),
         }
         push_line_end(out, self.noreply());
     }

@@ -47,11 +47,23 @@ pub enum Verb {
     Quit = 19,
     /// A line that could not be understood.
     Invalid = 20,
+    /// Meta: a value, or what is known of it.
+    Mg = 21,
+    /// Meta: store, in one of several ways.
+    Ms = 22,
+    /// Meta: remove, or mark as stale.
+    Md = 23,
+    /// Meta: count up or down.
+    Ma = 24,
+    /// Meta: nothing, answered when everything before it has been.
+    Mn = 25,
+    /// Meta: what the server knows of a key, for people.
+    Me = 26,
 }
 
 impl Verb {
     /// All of them, in the order of their codes.
-    pub const ALL: [Verb; 21] = [
+    pub const ALL: [Verb; 27] = [
         Verb::Other,
         Verb::Get,
         Verb::Gets,
@@ -73,6 +85,12 @@ impl Verb {
         Verb::Stats,
         Verb::Quit,
         Verb::Invalid,
+        Verb::Mg,
+        Verb::Ms,
+        Verb::Md,
+        Verb::Ma,
+        Verb::Mn,
+        Verb::Me,
     ];
 
     /// As on the wire, and in records.
@@ -99,6 +117,12 @@ impl Verb {
             Verb::Stats => "stats",
             Verb::Quit => "quit",
             Verb::Invalid => "invalid",
+            Verb::Mg => "mg",
+            Verb::Ms => "ms",
+            Verb::Md => "md",
+            Verb::Ma => "ma",
+            Verb::Mn => "mn",
+            Verb::Me => "me",
         }
     }
 
@@ -124,6 +148,12 @@ impl Verb {
             b"verbosity" => Verb::Verbosity,
             b"stats" => Verb::Stats,
             b"quit" => Verb::Quit,
+            b"mg" => Verb::Mg,
+            b"ms" => Verb::Ms,
+            b"md" => Verb::Md,
+            b"ma" => Verb::Ma,
+            b"mn" => Verb::Mn,
+            b"me" => Verb::Me,
             _ => return None,
         })
     }

@@ -97,7 +97,12 @@ proptest! {
             prop_assert_eq!(&same[..], &stream[..consumed]);
         }
         let loud = request.without_noreply();
-        prop_assert!(!loud.noreply());
+        prop_assert!(!loud.noreply() && !loud.is_quiet());
+        let mut stream = Vec::new();
+        loud.encode(&mut stream);
+        let parsed = parse_request(&stream, &limits);
+        let ParsedRequest::Request { request: again, .. } = parsed else { panic!("{parsed:?}") };
+        prop_assert!(!again.noreply() && !again.is_quiet());
         prop_assert_eq!((loud.verb(), loud.key()), (request.verb(), request.key()));
     }
 
@@ -154,6 +159,10 @@ proptest! {
                 prop_assert!(request.key().is_none_or(|key| (1..=limits.key_bytes).contains(&key.len())));
                 if let wire::Request::Get { keys, .. } = request {
                     prop_assert!(keys.count() > 0 && keys.iter().all(|key| key.len() <= limits.key_bytes));
+                }
+                if let wire::Request::Meta(meta) = request {
+                    prop_assert!(meta.flags.count() <= 17 || meta.verb == wire::Verb::Me);
+                    prop_assert!((1..=limits.key_bytes).contains(&meta.stored_key(&mut [0; 250]).len()));
                 }
             }
             ParsedRequest::Invalid { error, consumed, swallow } => {

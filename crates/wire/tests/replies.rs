@@ -1,6 +1,6 @@
 //! What replies look like: a table of bytes and what they mean.
 
-use wire::{Limits, ParsedReply, Reply, ReplyError, Value, parse_reply};
+use wire::{Limits, MetaCode, ParsedReply, Reply, ReplyError, Value, parse_reply};
 
 fn parse(bytes: &[u8]) -> ParsedReply<'_> {
     parse_reply(bytes, &Limits { value_bytes: 1000, line_bytes: 100, ..Limits::default() })
@@ -68,10 +68,48 @@ fn values() {
 }
 
 #[test]
+fn meta_replies() {
+    let line = |code, flags| Reply::Meta { code, flags };
+    for (bytes, reply) in [
+        (&b"HD\r\n"[..], line(MetaCode::Header, &b""[..])),
+        (b"HD \r\n", line(MetaCode::Header, b"")),
+        (b"HD kZm9v b t-1 Z X\r\n", line(MetaCode::Header, b"kZm9v b t-1 Z X")),
+        (b"EN\r\n", line(MetaCode::Miss, b"")),
+        (b"EN kmiss Oabc\r\n", line(MetaCode::Miss, b"kmiss Oabc")),
+        (b"NF O1\r\n", line(MetaCode::NotFound, b"O1")),
+        (b"NS c0\r\n", line(MetaCode::NotStored, b"c0")),
+        (b"EX\r\n", line(MetaCode::Exists, b"")),
+        (b"MN\r\n", line(MetaCode::Noop, b"")),
+        (b"ME k exp=-1 la=0\r\n", line(MetaCode::Debug, b"k exp=-1 la=0")),
+        (b"VA 2\r\nhi\r\n", Reply::MetaValue { flags: b"", data: b"hi" }),
+        (b"VA 0 s0 W\r\n\r\n", Reply::MetaValue { flags: b"s0 W", data: b"" }),
+        (b"VA 4 kk\r\nEN\r\n\r\n", Reply::MetaValue { flags: b"kk", data: b"EN\r\n" }),
+    ] {
+        assert_reply(bytes, reply);
+        assert!(!reply.is_error());
+    }
+    for line in ["VA ", "VA x", "VA -1", "VA  2", "VA 2x", "VA 18446744073709551616"] {
+        assert_broken(format!("{line}\r\nhi\r\n").as_bytes(), ReplyError::BadValueLine);
+    }
+    assert_broken(b"VA 1001\r\n", ReplyError::ValueTooLarge);
+    assert_broken(b"VA 2\r\nhix\r\n", ReplyError::BadDataChunk);
+    assert_broken(b"HD\n", ReplyError::BadLineEnd);
+}
+
+#[test]
 fn what_no_server_says() {
-    for line in
-        [&b"\r\n"[..], b" END\r\n", b"END \r\n", b"stored\r\n", b"VALUE\r\n", b"ERRORS\r\n", b"HD\r\n", b"-1\r\n"]
-    {
+    for line in [
+        &b"\r\n"[..],
+        b" END\r\n",
+        b"END \r\n",
+        b"stored\r\n",
+        b"VALUE\r\n",
+        b"ERRORS\r\n",
+        b"HDx\r\n",
+        b"VA\r\n",
+        b"hd\r\n",
+        b"-1\r\n",
+    ] {
         assert_broken(line, ReplyError::UnknownReply);
     }
     assert_broken(b"END\n", ReplyError::BadLineEnd);

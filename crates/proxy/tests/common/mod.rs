@@ -1,5 +1,8 @@
 //! A proxy in front of servers, for the tests of this folder.
 
+#[allow(dead_code, reason = "not every file of this folder speaks the meta protocol")]
+pub(crate) mod meta_table;
+
 use clock::Clock;
 use proxy::{Config, Running, start};
 use std::net::SocketAddr;
@@ -34,6 +37,7 @@ impl Proxy {
     }
 
     /// A new connection.
+    #[allow(dead_code, reason = "not every file of this folder has such clients")]
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.address)
     }

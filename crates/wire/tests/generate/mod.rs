@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use wire::{Keys, Reply, Request, Value, Verb, encode_get};
+use wire::{Keys, Meta, MetaCode, MetaFlags, Reply, Request, Value, Verb, encode_get};
 
 /// A request that owns its bytes.
 #[derive(Clone, Debug)]
@@ -11,6 +11,7 @@ pub(crate) struct RandomRequest {
     verb: Verb,
     keys: Vec<Vec<u8>>,
     joined_keys: Vec<u8>,
+    meta_flags: Vec<u8>,
     value: Vec<u8>,
     exptime: i64,
     flags: u32,
@@ -45,14 +46,27 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     vec(piece, 0..4).prop_map(|pieces| pieces.concat())
 }
 
+/// Flags of a meta command, no letter twice; known and unknown ones, with and without arguments.
+fn meta_flags() -> impl Strategy<Value = Vec<u8>> {
+    let flags = vec((select(b"cfhklqstuvONRTCFISMDJPLZx9\xff".to_vec()), prop_oneof![Just(Vec::new()), word()]), 0..16);
+    flags.prop_map(|mut flags| {
+        let mut seen = [false; 256];
+        flags.retain(|(letter, _)| !std::mem::replace(&mut seen[*letter as usize], true));
+        let flags: Vec<Vec<u8>> =
+            flags.into_iter().map(|(letter, argument)| [&[letter], &argument[..]].concat()).collect();
+        flags.join(&b' ')
+    })
+}
+
 pub(crate) fn request() -> impl Strategy<Value = RandomRequest> {
     let commands: Vec<Verb> =
         Verb::ALL.into_iter().filter(|verb| !matches!(verb, Verb::Other | Verb::Invalid)).collect();
     let numbers = (any::<i64>(), any::<u32>(), any::<u64>(), any::<bool>());
-    (select(commands), vec(word(), 1..8), value(), numbers).prop_map(|(verb, keys, value, numbers)| {
+    let words = (vec(word(), 1..8), meta_flags());
+    (select(commands), words, value(), numbers).prop_map(|(verb, (keys, meta_flags), value, numbers)| {
         let (exptime, flags, number, noreply) = numbers;
         let joined_keys = keys.join(&b' ');
-        RandomRequest { verb, keys, joined_keys, value, exptime, flags, number, noreply }
+        RandomRequest { verb, keys, joined_keys, meta_flags, value, exptime, flags, number, noreply }
     })
 }
 
@@ -73,6 +87,12 @@ impl RandomRequest {
             Verb::Verbosity => Request::Verbosity { noreply },
             Verb::Stats => Request::Stats { argument: if noreply { b"" } else { key } },
             Verb::Quit => Request::Quit,
+            Verb::Mn => Request::Noop,
+            Verb::Mg | Verb::Ms | Verb::Md | Verb::Ma | Verb::Me => {
+                let flags = MetaFlags::new(&self.meta_flags);
+                let value = if verb == Verb::Ms { &self.value[..] } else { b"" };
+                Request::Meta(Meta { verb, key, flags, left_out: b"", value })
+            }
             _ => {
                 let cas = if verb == Verb::Cas { self.number } else { 0 };
                 Request::Store { verb, key, flags: self.flags, exptime, value: &self.value, cas, noreply }
@@ -88,7 +108,7 @@ impl RandomRequest {
 
 pub(crate) fn reply() -> impl Strategy<Value = RandomReply> {
     let numbers = (any::<u32>(), any::<u64>(), any::<bool>());
-    (0u8..20, word(), value(), vec(word(), 0..5), numbers).prop_map(|(kind, key, data, words, numbers)| {
+    (0u8..24, word(), value(), vec(word(), 0..5), numbers).prop_map(|(kind, key, data, words, numbers)| {
         let (flags, number, has_cas) = numbers;
         RandomReply { kind, key, data, text: words.join(&b' '), flags, number, has_cas }
     })
@@ -113,6 +133,8 @@ impl RandomReply {
             12 => Reply::Error,
             13 => Reply::ClientError(text),
             14 => Reply::ServerError(text),
+            15..=17 => Reply::Meta { code: MetaCode::ALL[self.number as usize % MetaCode::ALL.len()], flags: text },
+            18 | 19 => Reply::MetaValue { flags: text, data: &self.data },
             _ => Reply::Value(Value {
                 key: &self.key,
                 flags: self.flags,
@@ -144,6 +166,19 @@ pub(crate) fn nonsense() -> impl Strategy<Value = Vec<u8>> {
         "stats",
         "quit",
         "mg",
+        "ms",
+        "md",
+        "ma",
+        "mn",
+        "me",
+        "b",
+        "q",
+        "v",
+        "T30",
+        "Oabc",
+        "Zm9v",
+        "VA",
+        "HD",
         "noreply",
         "k",
         "kkkkkkkkkkkk",
