@@ -191,7 +191,7 @@ impl Session {
         // The inbox is taken out of the connection so that its bytes can be lent while the rest of the session changes.
         let mut inbox = std::mem::take(&mut self.connection.inbox);
         let mut used = self.swallow(inbox.filled().len());
-        let was_held = self.held.take();
+        self.held = None;
         while !self.is_ending && self.swallow == 0 && used < inbox.filled().len() && self.has_room(core) {
             match parse_request(&inbox.filled()[used..], &core.settings.wire) {
                 ParsedRequest::Incomplete => break,
@@ -199,6 +199,7 @@ impl Session {
                     let kind = Kind::of(&request);
                     if !self.may_take(kind, core) {
                         self.held = Some(kind);
+                        core.journal.counters.order_waits.add(1);
                         break;
                     }
                     if self.order.is_empty() || kind != Kind::Local {
@@ -228,8 +229,9 @@ impl Session {
         self.connection.inbox = inbox;
         self.is_paused = false;
         if self.held.is_some() {
-            core.journal.counters.order_waits.add(u64::from(was_held.is_none()));
-        } else if self.is_ending || self.has_room(core) {
+            return;
+        }
+        if self.is_ending || self.has_room(core) {
             self.is_ending |= self.is_read_out;
         } else {
             self.pause(core);

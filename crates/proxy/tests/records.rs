@@ -8,7 +8,6 @@ use common::{Proxy, servers};
 use proxy::{RecordsConfig, Stamps};
 use records::{Outcome, PARENT, Reader, Row};
 use std::collections::HashMap;
-use std::io::{Read, Write};
 use wire::Verb;
 
 /// Runs `drive` against a proxy that keeps one record in `sample`, and reads what it wrote.
@@ -104,15 +103,7 @@ fn metrics_count_every_request_in_every_stage() {
     for _ in 0..50 {
         client.ask("get a\r\n", "END\r\n");
     }
-    let address = proxy.running.as_ref().unwrap().metrics_address.unwrap();
-    let get = |path: &str| {
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    };
-    let text = get("/metrics");
+    let text = proxy.metrics();
     assert!(text.starts_with("HTTP/1.0 200"), "{text}");
     for line in [
         "waystage_requests_total{operation=\"get\"} 50",
@@ -125,5 +116,5 @@ fn metrics_count_every_request_in_every_stage() {
         let line = format!("waystage_stage_seconds_count{{operation=\"get\",stage=\"{stage}\"}} 50");
         assert!(text.contains(&line), "{line} is missing in\n{text}");
     }
-    assert!(get("/").starts_with("HTTP/1.0 404"));
+    assert!(proxy.get("/").starts_with("HTTP/1.0 404"));
 }
