@@ -3,38 +3,29 @@
 //!
 //! ```text
 //!   Closed --retry--> Opening (connect, then `version` must be answered) --> Open
-//!     ^                  |  impatient: requests are refused meanwhile         |
-//!     |                  |  patient (first time, idle close): they queue      |
-//!     +---- timeout, lost, out of step: all that wait fail -------------------+
+//!     ^                 |  ^ impatient: requests are refused meanwhile        | |
+//!     |                 |  | patient (first time, idle close): they queue     | |
+//!     |                 |  +-- idle, and another connection was late ---------+ |
+//!     +-----------------+---- timeout, lost, out of step: all that wait fail ---+
 //! ```
 
 use crate::counters::{BackendCounters, LoopCounters};
 use crate::finished::Finished;
-use crate::job::{Jobs, LegRef};
+use crate::in_flight::{InFlight, Pending};
+use crate::job::LegRef;
 use crate::peer::Peer;
 use crate::retry::{PAUSE_MAX, Retry};
 use crate::verdict::{Expect, Verdict, judge};
 use clock::{Clock, Nanos};
 use net::{Buffers, Connection, Filled, Poller, Token};
 use records::Outcome;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::{ParsedReply, parse_reply};
 
 /// Bytes read from one backend before others get their turn.
 const READ_BUDGET_BYTES: usize = 1 << 20;
-
-/// A request that waits for its reply.
-#[derive(Debug)]
-struct Pending {
-    /// None for the probe.
-    leg: Option<LegRef>,
-    expect: Expect,
-    /// Offsets in the stream of requests between which this one stands.
-    begin: u64,
-    end: u64,
-    deadline: Nanos,
-}
+/// What a backend must answer before it is used.
+const PROBE: &[u8] = b"version\r\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -50,9 +41,7 @@ pub(crate) struct Backend {
     token: Token,
     state: State,
     connection: Option<Connection>,
-    pending: VecDeque<Pending>,
-    /// How many at the end of `pending` the kernel has not taken whole.
-    unsent: usize,
+    in_flight: InFlight,
     /// The head's reply has become too large: the rest of it is dropped.
     is_dropping: bool,
     /// Whether this connection has answered a request, and not only the probe.
@@ -75,8 +64,7 @@ impl Backend {
             token,
             state: State::Closed { retry_at: Nanos::UNSET },
             connection: None,
-            pending: VecDeque::new(),
-            unsent: 0,
+            in_flight: InFlight::default(),
             is_dropping: false,
             has_answered: false,
             opened: Nanos::UNSET,
@@ -100,7 +88,7 @@ impl Backend {
             Ok(connection) => {
                 self.port = connection.local_address().map_or(0, |address| address.port());
                 self.connection = Some(connection);
-                self.push(None, Expect::Probe, now, |out| out.extend_from_slice(b"version\r\n"));
+                self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
             }
             Err(_) => self.fail(Outcome::BackendDown, finished, now),
         }
@@ -120,7 +108,7 @@ impl Backend {
 
     /// Requests that wait for an answer, the probe not counted.
     pub(crate) fn waiting(&self) -> usize {
-        self.pending.len() - usize::from(!self.pending.is_empty() && self.state != State::Open)
+        self.in_flight.len() - usize::from(!self.in_flight.is_empty() && self.state != State::Open)
     }
 
     /// Takes a request for one leg of a job, or refuses it at once.
@@ -157,8 +145,8 @@ impl Backend {
         let before = connection.outbox.queued_total();
         connection.outbox.append(encode);
         let end = connection.outbox.queued_total();
-        self.pending.push_back(Pending { leg, expect, begin: before, end, deadline: now + self.peer.limits.timeout });
-        self.unsent += 1;
+        let deadline = now + self.peer.limits.timeout;
+        self.in_flight.push(Pending { leg, expect, begin: before, end, deadline });
         self.sequence = self.sequence.wrapping_add(1);
         end - before
     }
@@ -173,22 +161,9 @@ impl Backend {
             self.fail(Outcome::BackendLost, finished, clock.now());
         } else {
             let written = connection.outbox.written_total();
-            self.mark_sent(written, finished.jobs, clock.now());
+            self.in_flight.mark_sent(written, finished.jobs, clock.now());
         }
         is_lost
-    }
-
-    fn mark_sent(&mut self, written: u64, jobs: &mut Jobs, now: Nanos) {
-        while self.unsent > 0 {
-            let pending = &self.pending[self.pending.len() - self.unsent];
-            if pending.end > written {
-                return;
-            }
-            if let Some(LegRef { job, leg }) = pending.leg {
-                jobs.get(job).leg_sent(leg, now);
-            }
-            self.unsent -= 1;
-        }
     }
 
     /// Takes note of readiness; the reading is done in the loop's turn.
@@ -241,7 +216,7 @@ impl Backend {
                 break Ok(());
             }
             // Nobody waits, or not one byte of the next request has left: whatever this is, it is no reply.
-            let Some(head) = self.pending.front().filter(|head| head.begin < written) else { break Err(OutOfStep) };
+            let Some(head) = self.in_flight.head().filter(|head| head.begin < written) else { break Err(OutOfStep) };
             let (reply, consumed) = match parse_reply(unread, &self.peer.limits.wire) {
                 ParsedReply::Incomplete => break Ok(()),
                 ParsedReply::Broken(_) => break Err(OutOfStep),
@@ -268,9 +243,8 @@ impl Backend {
 
     /// Adds a value to the head's reply, unless that has become too large; a reply that makes progress is not late.
     fn bring(&mut self, value: &[u8], finished: &mut Finished<'_>, now: Nanos) {
-        let Some(head) = self.pending.front_mut() else { return };
-        head.deadline = now + self.peer.limits.timeout;
-        let Some(LegRef { job, leg }) = head.leg else { return };
+        let leg = self.in_flight.extend_head(now + self.peer.limits.timeout);
+        let Some(LegRef { job, leg }) = leg else { return };
         let job = finished.jobs.get(job);
         if !self.is_dropping && job.leg_brought(leg, value) > self.peer.limits.reply_bytes {
             job.leg_forgets(leg);
@@ -280,15 +254,11 @@ impl Backend {
 
     /// Completes the head's reply with its last line.
     fn answer(&mut self, last_line: &[u8], outcome: Outcome, finished: &mut Finished<'_>, now: Nanos) {
-        // A backend may refuse a value before it has read all of it.
-        let is_unsent = self.unsent == self.pending.len();
-        let Some(head) = self.pending.pop_front() else { return };
-        if is_unsent {
-            self.unsent -= 1;
-        }
+        let Some((head, is_unsent)) = self.in_flight.pop() else { return };
         let Some(leg) = head.leg else {
             self.state = State::Open;
-            return self.counters().connects.add(1);
+            // Only the first probe of a connection opens it.
+            return self.counters().connects.add(u64::from(head.begin == 0));
         };
         self.has_answered = true;
         self.retry.succeeded();
@@ -307,7 +277,7 @@ impl Backend {
     /// every connection as soon as it is open must not be called again and again without a pause.
     fn may_reopen_at_once(&self, now: Nanos) -> bool {
         let was_of_use = self.has_answered || now >= self.opened + PAUSE_MAX;
-        self.state == State::Open && self.pending.is_empty() && was_of_use
+        self.state == State::Open && self.in_flight.is_empty() && was_of_use
     }
 
     /// Closes the connection and fails everything that waits on it, so that a late reply is never taken for another's.
@@ -324,9 +294,8 @@ impl Backend {
     /// Ends the connection, and with it everything that waits on it.
     pub(crate) fn close(&mut self, cause: Outcome, finished: &mut Finished<'_>, now: Nanos) {
         self.connection = None;
-        self.unsent = 0;
         self.is_dropping = false;
-        for pending in self.pending.drain(..) {
+        for pending in self.in_flight.drain() {
             let outcome = match cause {
                 Outcome::Timeout if pending.deadline > now => Outcome::BackendLost,
                 cause => cause,
@@ -343,12 +312,13 @@ impl Backend {
             State::Closed { retry_at } => retry_at,
             _ => Nanos::NEVER,
         };
-        retry_at.min(self.pending.front().map_or(Nanos::NEVER, |pending| pending.deadline))
+        retry_at.min(self.in_flight.head().map_or(Nanos::NEVER, |pending| pending.deadline))
     }
 
-    /// Does what is due.
-    pub(crate) fn tick(&mut self, poller: &Poller, finished: &mut Finished<'_>, now: Nanos) {
-        if self.pending.front().is_some_and(|pending| pending.deadline <= now) {
+    /// Does what is due; true when an answer was late.
+    pub(crate) fn tick(&mut self, poller: &Poller, finished: &mut Finished<'_>, now: Nanos) -> bool {
+        let is_late = self.in_flight.head().is_some_and(|pending| pending.deadline <= now);
+        if is_late {
             self.fail(Outcome::Timeout, finished, now);
         }
         match self.state {
@@ -357,6 +327,16 @@ impl Backend {
                 self.open(poller, self.retry.is_fresh(), finished, now);
             }
             _ => {}
+        }
+        is_late
+    }
+
+    /// Refuses requests until a new probe is answered, if nothing is in flight: another connection to this backend was
+    /// late, and whoever came next would wait for a time-out of his own.
+    pub(crate) fn doubt(&mut self, now: Nanos) {
+        if self.state == State::Open && self.in_flight.is_empty() {
+            self.state = State::Opening { is_patient: false };
+            self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
         }
     }
 

@@ -80,6 +80,18 @@ impl Backends {
         }
     }
 
+    /// A connection was late: the idle others to this backend must show that it still answers.
+    fn doubt_others(&mut self, late: usize, now: Nanos) {
+        let index = self.list[late].index();
+        for connection in (0..self.list.len()).filter(|&other| other != late) {
+            if self.list[connection].index() == index {
+                self.list[connection].doubt(now);
+                self.activate(connection);
+                self.note_due(connection);
+            }
+        }
+    }
+
     /// Does what is due.
     pub(crate) fn tick(&mut self, poller: &Poller, finished: &mut Finished<'_>, now: Nanos) {
         if self.next_due > now {
@@ -88,8 +100,10 @@ impl Backends {
         self.next_due = Nanos::NEVER;
         for connection in 0..self.list.len() {
             if self.list[connection].deadline() <= now {
-                self.list[connection].tick(poller, finished, now);
                 self.activate(connection);
+                if self.list[connection].tick(poller, finished, now) {
+                    self.doubt_others(connection, now);
+                }
             }
             self.note_due(connection);
         }

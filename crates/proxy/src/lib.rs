@@ -22,6 +22,7 @@ mod dispatch;
 mod backend;
 mod backends;
 mod finished;
+mod in_flight;
 mod join;
 mod peer;
 mod retry;
