@@ -301,6 +301,25 @@ mod tests {
     }
 
     #[test]
+    fn a_leg_that_left_its_queue_last_and_was_never_sent_breaks_no_order() {
+        let mut jobs = Jobs::default();
+        let id = jobs.begin();
+        let job = jobs.get(id);
+        job.is_timed = true;
+        job.clock = StageClock::started(Nanos(1));
+        job.join = Join::KeyOrder;
+        let legs = [job.add_leg(0), job.add_leg(1)];
+        job.stamp(Stage::Enqueued, Nanos(2));
+        job.leg_dispatched(legs[0], Nanos(2));
+        job.leg_sent(legs[0], Nanos(3));
+        assert!(!job.leg_answered(legs[0], b"END\r\n", Outcome::Answered, Nanos(4)));
+        job.leg_dispatched(legs[1], Nanos(10));
+        assert!(job.leg_answered(legs[1], b"SERVER_ERROR\r\n", Outcome::BackendLost, Nanos(20)));
+        job.clock.finish();
+        assert_eq!(job.clock.stamps()[Stage::Enqueued as usize..=Stage::Answered as usize], [2, 10, 10, 20]);
+    }
+
+    #[test]
     fn the_parent_is_sent_and_answered_with_its_last_leg() {
         let mut jobs = Jobs::default();
         let id = jobs.begin();

@@ -4,23 +4,42 @@
 
 mod common;
 
-use common::{Proxy, servers};
-use proxy::{RecordsConfig, Stamps};
+use common::{Proxy, disciplines, servers};
+use proxy::{Discipline, RecordsConfig, Stamps};
 use records::{Outcome, PARENT, Reader, Row};
 use std::collections::HashMap;
+use std::path::Path;
+use testkit::Held;
 use wire::Verb;
 
+/// The same in every discipline.
+fn in_each(test: impl Fn(Discipline)) {
+    disciplines(2, false).into_iter().for_each(test);
+}
+
 /// Runs `drive` against a proxy that keeps one record in `sample`, and reads what it wrote.
-fn recorded(sample: u32, replicas: usize, stamps: Stamps, drive: impl FnOnce(&Proxy)) -> Reader {
+fn recorded(
+    discipline: Discipline,
+    sample: u32,
+    replicas: usize,
+    stamps: Stamps,
+    drive: impl FnOnce(&Proxy),
+) -> Reader {
     let directory = tempfile::tempdir().unwrap();
     let proxy = Proxy::before(servers(3), |config| {
+        (config.loops, config.discipline) = (2, discipline);
         config.replicas = replicas;
         config.stamps = stamps;
         config.records = Some(RecordsConfig { directory: directory.path().into(), sample });
     });
     drive(&proxy);
+    read(proxy, directory.path())
+}
+
+/// Ends the proxy and reads the records that it has written.
+fn read(proxy: Proxy, directory: &Path) -> Reader {
     let totals = proxy.stop();
-    let file = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+    let file = std::fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
     let reader = Reader::open(&file, false).unwrap();
     assert_eq!(reader.len() as u64, totals.records.unwrap().written);
     assert_eq!((reader.dropped, reader.lost), (0, 0));
@@ -29,8 +48,12 @@ fn recorded(sample: u32, replicas: usize, stamps: Stamps, drive: impl FnOnce(&Pr
 
 #[test]
 fn every_request_has_its_record_and_every_leg_of_a_fork_its_own() {
+    in_each(complete_in);
+}
+
+fn complete_in(discipline: Discipline) {
     let mut port = 0;
-    let reader = recorded(1, 3, Stamps::All, |proxy| {
+    let reader = recorded(discipline, 1, 3, Stamps::All, |proxy| {
         let mut client = proxy.client();
         port = client.port();
         client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
@@ -65,16 +88,20 @@ fn every_request_has_its_record_and_every_leg_of_a_fork_its_own() {
         assert!(stamps.is_sorted() && stamps[0] > 0, "{row:?} {stamps:?}");
         if row.leg != PARENT {
             let (parent, whole) = rows.iter().find(|(other, _)| other.sequence == row.sequence).unwrap();
-            assert!(stamps[5] <= whole[5] && stamps[6] <= whole[6] && parent.legs == 3);
+            assert!((4..7).all(|stage| stamps[stage] <= whole[stage]) && parent.legs == 3);
         }
     }
 }
 
 #[test]
 fn intervals_add_up_and_the_sample_is_the_agreed_one() {
+    in_each(sampled_in);
+}
+
+fn sampled_in(discipline: Discipline) {
     let requests = 20_000u32;
     let mut ports = Vec::new();
-    let reader = recorded(10, 2, Stamps::Sampled, |proxy| {
+    let reader = recorded(discipline, 10, 2, Stamps::Sampled, |proxy| {
         for _ in 0..2 {
             let mut client = proxy.client();
             ports.push(client.port());
@@ -93,6 +120,36 @@ fn intervals_add_up_and_the_sample_is_the_agreed_one() {
     for port in ports {
         let expected: Vec<u32> = (0..requests).filter(|&sequence| records::is_sampled(port, sequence, 10)).collect();
         assert_eq!(kept.get(&port), Some(&expected));
+    }
+}
+
+/// What happens to five reads, asked for in one burst and answered one after the other.
+#[test]
+fn the_queue_length_counts_who_waits_and_who_is_served_and_the_queue_interval_is_the_wait() {
+    for (discipline, slots) in disciplines(2, false).into_iter().zip([5, 2, 2]) {
+        let (directory, server) = (tempfile::tempdir().unwrap(), Held::start());
+        let proxy = Proxy::at(&[server.address()], |config| {
+            (config.loops, config.discipline) = (1, discipline);
+            config.records = Some(RecordsConfig { directory: directory.path().into(), sample: 1 });
+        });
+        let mut client = proxy.client();
+        client.send((0..5).map(|key| format!("get k{key}\r\n")).collect::<String>());
+        for key in 0..5 {
+            server.asked(5.min(slots + key));
+            server.answer(&format!("get k{key}"), "END\r\n");
+        }
+        client.expect("END\r\n".repeat(5));
+        let rows: Vec<(Row, Vec<u64>)> = read(proxy, directory.path()).rows().collect();
+        assert_eq!(rows.iter().map(|(row, _)| row.queue_length).collect::<Vec<_>>(), [0, 1, 2, 3, 4], "{discipline:?}");
+        for (index, (_, stamps)) in rows.iter().enumerate() {
+            let queue_ns = stamps[4] - stamps[3];
+            if index < slots {
+                assert_eq!(queue_ns, 0, "a slot was free");
+            } else {
+                // It left the queue when the one `slots` before it was answered, which took at least one look at the server.
+                assert!(stamps[4] >= rows[index - slots].1[6] && queue_ns > 20_000_000, "{stamps:?}");
+            }
+        }
     }
 }
 
