@@ -43,9 +43,20 @@ def servers():
     three.end()
 
 
-@pytest.mark.parametrize("replicas", [1, 3])
-def test_servers_killed_and_frozen_under_load(servers, replicas, tmp_path):
+@pytest.mark.parametrize(
+    ("replicas", "dispatch"),
+    [
+        (1, ["pipelined"]),
+        (3, ["pipelined"]),
+        (1, ["per-backend", "--readers", "8"]),
+        (3, ["per-backend", "--readers", "8"]),
+        (1, ["shared", "--workers", "8"]),
+        (3, ["shared", "--workers", "8"]),
+    ],
+)
+def test_servers_killed_and_frozen_under_load(servers, replicas, dispatch, tmp_path):
     command = [str(WAYSTAGE), "proxy", "--listen", "127.0.0.1:0", "--replicas", str(replicas)]
+    command += ["--loops", "2", "--dispatch", *dispatch]
     command += [word for port in servers.ports for word in ("--server", f"127.0.0.1:{port}")]
     command += [
         "--backend-timeout",
