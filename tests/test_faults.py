@@ -71,7 +71,9 @@ def test_servers_killed_and_frozen_under_load(servers, replicas, dispatch, tmp_p
         address = re.search(r"ready on (\S+)", proxy.stdout.readline()).group(1)
         summary = tmp_path / "load.json"
         command = [str(WAYSTAGE), "load", "--server", address, "--clients", "32", "--ratio", "1:4", "--quiet"]
-        command += ["--test-time", "7s", "--warm-up", "0s", "--json-out-file", str(summary)]
+        # Few keys, so that all are set before the first server is killed.
+        command += ["--key-maximum", "1000", "--test-time", "7s", "--warm-up", "0s"]
+        command += ["--json-out-file", str(summary)]
         load = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         time.sleep(1.0)
         servers.processes[0].kill()

@@ -260,3 +260,27 @@ fn more_requests_than_a_server_may_have_waiting_are_refused_at_once() {
     let refused = lines.iter().filter(|line| line.contains("has too much waiting")).count();
     assert_eq!(refused, 20, "{lines:?}");
 }
+
+#[test]
+fn when_one_connection_is_of_use_again_the_others_do_not_wait_out_their_pauses() {
+    if !memcached_is_here() {
+        eprintln!("no memcached on the PATH, and the embedded cache cannot be killed");
+        return;
+    }
+    let mut server = Server::memcached();
+    let proxy = Proxy::at(&[server.address()], |config| {
+        (config.loops, config.metrics) = (1, Some("127.0.0.1:0".into()));
+        config.discipline = disciplines(12, false)[2];
+    });
+    let mut client = proxy.client();
+    client.ask("get a\r\n", "END\r\n");
+    server.kill();
+    // By then the pauses have grown to half a second at least.
+    std::thread::sleep(Duration::from_millis(2500));
+    server.restart();
+    ask_until(&mut client, "get a\r\n", "END\r\n");
+    std::thread::sleep(Duration::from_millis(100));
+    let metrics = proxy.metrics();
+    let up = metrics.lines().find(|line| line.starts_with("waystage_backend_up{")).unwrap();
+    assert!(up.ends_with(" 12"), "{up}");
+}
