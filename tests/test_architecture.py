@@ -70,6 +70,15 @@ PROXY_NEVER = {
     "dispatch": {"session", "event_loop", "core", "journal"},
     "journal": {"session", "event_loop", "core", "dispatch", "backend"},
     "session": {"event_loop", "backend", "dispatch"},
+    "overlap": {"session", "event_loop", "core", "journal", "dispatch", "backend", "job"},
+    "backends": {"session", "event_loop", "core", "journal", "dispatch"},
+    "in_flight": {"session", "event_loop", "core", "journal", "dispatch", "backend"},
+    "dispatch/fork": {"session", "event_loop", "core", "journal", "backend", "backends"},
+    "dispatch/legs": {"session", "event_loop", "core", "journal", "backend"},
+    "dispatch/queue": {"session", "event_loop", "core", "journal", "backend", "backends", "job", "finished"},
+    "dispatch/pipelined": {"session", "event_loop", "core", "journal", "backend"},
+    "dispatch/per_backend": {"session", "event_loop", "core", "journal", "backend"},
+    "dispatch/shared": {"session", "event_loop", "core", "journal", "backend"},
 }
 
 

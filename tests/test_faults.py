@@ -43,9 +43,20 @@ def servers():
     three.end()
 
 
-@pytest.mark.parametrize("replicas", [1, 3])
-def test_servers_killed_and_frozen_under_load(servers, replicas, tmp_path):
+@pytest.mark.parametrize(
+    ("replicas", "dispatch"),
+    [
+        (1, ["pipelined"]),
+        (3, ["pipelined"]),
+        (1, ["per-backend", "--readers", "8"]),
+        (3, ["per-backend", "--readers", "8"]),
+        (1, ["shared", "--workers", "8"]),
+        (3, ["shared", "--workers", "8"]),
+    ],
+)
+def test_servers_killed_and_frozen_under_load(servers, replicas, dispatch, tmp_path):
     command = [str(WAYSTAGE), "proxy", "--listen", "127.0.0.1:0", "--replicas", str(replicas)]
+    command += ["--loops", "2", "--dispatch", *dispatch]
     command += [word for port in servers.ports for word in ("--server", f"127.0.0.1:{port}")]
     command += [
         "--backend-timeout",
@@ -60,7 +71,9 @@ def test_servers_killed_and_frozen_under_load(servers, replicas, tmp_path):
         address = re.search(r"ready on (\S+)", proxy.stdout.readline()).group(1)
         summary = tmp_path / "load.json"
         command = [str(WAYSTAGE), "load", "--server", address, "--clients", "32", "--ratio", "1:4", "--quiet"]
-        command += ["--test-time", "7s", "--warm-up", "0s", "--json-out-file", str(summary)]
+        # Few keys, so that all are set before the first server is killed.
+        command += ["--key-maximum", "1000", "--test-time", "7s", "--warm-up", "0s"]
+        command += ["--json-out-file", str(summary)]
         load = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         time.sleep(1.0)
         servers.processes[0].kill()

@@ -106,10 +106,22 @@ def test_meta_commands_pass_through_the_proxy_quiet_ones_unheard():
                 assert reply == expected
 
 
-@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize(
+    ("replicas", "dispatch"),
+    [
+        (1, ["pipelined"]),
+        (3, ["pipelined"]),
+        (1, ["per-backend", "--readers", 4]),
+        (3, ["per-backend", "--readers", 4]),
+        (1, ["shared", "--workers", 4]),
+        (3, ["shared", "--workers", 4, "--multi-get", "sharded"]),
+        (3, ["shared", "--workers", 4, "--multi-get", "whole"]),
+    ],
+)
 @pytest.mark.parametrize("pipeline", [1, 16])
-def test_every_request_sent_through_the_proxy_is_answered_and_right(tmp_path, replicas, pipeline):
-    flags = ["--replicas", replicas, "--records", tmp_path, "--sample", 1]
+def test_every_request_sent_through_the_proxy_is_answered_and_right(tmp_path, replicas, pipeline, dispatch):
+    flags = ["--replicas", replicas, "--records", tmp_path, "--sample", 1, "--dispatch", *dispatch]
+    flags += ["--loops", 2]
     with backend(3) as servers:
         named = [word for server in servers for word in ("--server", server)]
         with serving("proxy", "--listen", "127.0.0.1:0", *named, *flags) as (address, _):
@@ -138,6 +150,20 @@ def test_what_cannot_work_is_one_clear_line(tmp_path):
     one_line(run("proxy", "--server", "127.0.0.1:1", "--stamps", "off", "--records", tmp_path), "--stamps")
     one_line(
         run("proxy", "--server", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--records", "/proc/x"), "/proc/x"
+    )
+    proxy = ("proxy", "--server", "127.0.0.1:1", "--listen", "127.0.0.1:0")
+    one_line(run(*proxy, "--workers", 4), "--workers belongs to --dispatch shared, not to pipelined")
+    one_line(
+        run(*proxy, "--dispatch", "shared", "--readers", 4), "--readers belongs to --dispatch per-backend"
+    )
+    one_line(run(*proxy, "--queue", 4), "--queue", "pipelined has no queue")
+    one_line(
+        run(*proxy, "--dispatch", "shared", "--workers", 2, "--loops", 3), "--workers 2 for 3 loops", "from 3"
+    )
+    one_line(
+        run(*proxy, "--server", "127.0.0.1:2", "--dispatch", "shared", "--multi-get", "whole"),
+        "--multi-get whole",
+        "--replicas 2",
     )
     one_line(run("load", "--server", "127.0.0.1:1", "--test-time", "1s"), "127.0.0.1:1")
     one_line(run("records", "dump", tmp_path / "none.way"), "none.way")

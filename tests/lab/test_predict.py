@@ -7,6 +7,7 @@ import pytest
 from synthetic import START_NS, Truth, record_bytes, rows, write_trial
 
 from waylab.analysis import analyse
+from waylab.fit import fit_slots
 from waylab.folder import read_run
 from waylab.models import MM1, ClosedMMc
 from waylab.predict import predict, read_predictions
@@ -53,7 +54,7 @@ def test_black_box_and_connections(run_folder):
         assert entry["error"]["response_mean_ns"] == pytest.approx(
             entry["predicted"]["response_mean_ns"] / measured - 1
         )
-    for entry in entries(content, "M/M/m connections"):
+    for entry in entries(content, "M/M/m slots"):
         parameters = entry["parameters"]
         assert parameters["servers"] == 2 and parameters["services_per_s"] == pytest.approx(1e9 / 34_000)
         assert parameters["outside_ns"] == pytest.approx(5_350)
@@ -62,11 +63,32 @@ def test_black_box_and_connections(run_folder):
     assert not entries(content, "closed M/M/c//N as dictated")
 
 
+@pytest.mark.parametrize(
+    ("proxy", "servers"),
+    [
+        ({"loops": 2}, 6),
+        ({"loops": 2, "dispatch": "per-backend", "readers": 4, "workers": 16}, 12),
+        ({"loops": 2, "dispatch": "shared", "readers": 4, "workers": 16}, 16),
+    ],
+)
+def test_what_serves_one_request_at_a_time_depends_on_the_discipline(proxy, servers):
+    stages = {name: {"mean_ns": {"mean": 10.0}} for name in ("send", "backend", "total")}
+    fit = fit_slots(
+        {
+            "system": {"kind": "proxy", "proxy": proxy, "backends": {"count": 3}},
+            "used": True,
+            "stages": {"all": {"stages": stages}},
+            "throughput_per_s": {"mean": 1.0},
+        }
+    )
+    assert fit.parameters["servers"] == servers
+
+
 def test_an_unstable_model_says_so(run_folder):
     for planned in read_run(run_folder)["plan"]:
         write_trial(run_folder, planned, Truth(throughput_per_s=80_000.0))
     analyse(run_folder)
-    entry = entries(predict(run_folder), "M/M/m connections")[0]
+    entry = entries(predict(run_folder), "M/M/m slots")[0]
     assert (
         not entry["applies"]
         and "is unstable: utilisation 1.36" in entry["reason"]
@@ -114,7 +136,7 @@ def test_the_closed_model_against_the_server_whose_truth_is_known(direct_run):
         queue = ClosedMMc(parameters["clients"], 2, SERVICE_NS * 1e-9, 1e-3 + 75e-6)
         assert entry["predicted"]["throughput_per_s"] == pytest.approx(queue.throughput_per_s)
         assert entry["predicted"]["response_mean_ns"] == pytest.approx(1e9 * queue.response_mean_s + 75_000)
-    assert not entries(content, "M/M/m connections")
+    assert not entries(content, "M/M/m slots")
     summary = next(s for s in content["summary"] if s["model"].endswith("dictated"))
     assert summary["applies"] == 2 and summary["throughput_per_s"]["median_error"] < 1e-9
 

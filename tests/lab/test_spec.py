@@ -45,6 +45,27 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
         ('[system.backends]\nservice_time = "uniform:2ms:1ms"', "ends before it begins"),
         ("[system.proxy]\nreplicas = 4", "more than the 3 backends"),
         ("[factors]\nreplicas = [1, 5]", "system.proxy.replicas = 5: more than the 3 backends"),
+        (
+            '[system.proxy]\ndispatch = "shred"',
+            "system.proxy.dispatch = 'shred': should be one of pipelined, per-backend, shared",
+        ),
+        ("[system.proxy]\nreaders = 0", "system.proxy.readers = 0: should be between 1 and 1024"),
+        (
+            '[system.proxy]\nloops = 2\ndispatch = "per-backend"',
+            "system.proxy.writers = 1: fewer than the 2 loops; each loop needs one",
+        ),
+        (
+            '[system.proxy]\nloops = 4\ndispatch = "shared"\n[factors]\n"proxy.workers" = [8, 2]',
+            "system.proxy.workers = 2: fewer than the 4 loops",
+        ),
+        (
+            '[system.proxy]\ndispatch = "shared"\nmulti_get = "sharded"\nreplicas = 2',
+            "system.proxy.multi_get = 'sharded': asks any server for any key; needs replicas = 3",
+        ),
+        (
+            "[factors]\nworkers = [1]",
+            "factors.workers is ambiguous: system.backends.workers or system.proxy.workers",
+        ),
         ("[factors]\nclints = [1]", "factors.clints is not a setting; did you mean clients?"),
         ("[factors]\nsample = [1, 2]", "factors.sample is ambiguous: system.proxy.sample or load.sample"),
         ("[factors]\nclients = []", "factors.clients: should be a list of levels"),
@@ -103,6 +124,16 @@ def test_factors_by_short_name_dotted_name_and_named_levels(tmp_path):
     ).factors[0]
     assert arms.key is None
     assert arms.levels[1].settings == (("system.proxy.stamps", "off"), ("system.proxy.loops", 2))
+
+
+def test_slots_say_something_only_in_their_discipline(tmp_path):
+    def slots(text):
+        return read(tmp_path, f"[system.proxy]\n{text}\n").system.proxy.slots()
+
+    # A number that belongs to another discipline is no mistake: disciplines can be a factor.
+    assert slots("loops = 4\nworkers = 2") == {}
+    assert slots('dispatch = "per-backend"\nreaders = 8\nworkers = 2') == {"readers": 8, "writers": 1}
+    assert slots('dispatch = "shared"\nworkers = 2\nmulti_get = "whole"\nreplicas = 3') == {"workers": 2}
 
 
 def test_loosened_gates_are_named_with_their_reason(tmp_path):

@@ -67,6 +67,33 @@ def test_everything_comes_up_and_goes_away(fake, trial, tmp_path):
     assert gone(pids) and all(process.exit_code == 0 and not process.killed for process in testbed.processes)
 
 
+@pytest.mark.parametrize(
+    ("settings", "flags"),
+    [
+        ({}, ["--dispatch", "pipelined"]),
+        (
+            {"dispatch": "per-backend", "readers": 4, "workers": 9},
+            ["--dispatch", "per-backend", "--readers", "4", "--writers", "1"],
+        ),
+        (
+            {"dispatch": "shared", "workers": 8, "multi_get": "whole"},
+            ["--dispatch", "shared", "--workers", "8", "--multi-get", "whole"],
+        ),
+    ],
+)
+def test_the_proxy_is_told_its_discipline_and_only_the_slots_that_it_has(
+    fake, trial, tmp_path, settings, flags
+):
+    proxy = dataclasses.replace(trial.system.proxy, **settings)
+    trial = dataclasses.replace(trial, system=dataclasses.replace(trial.system, proxy=proxy))
+    with LocalTestbed(trial, find_programs(set()), tmp_path) as testbed:
+        testbed.bring_up()
+        command = testbed.processes[-1].command
+    begin = command.index("--dispatch")
+    assert command[begin : begin + len(flags)] == flags
+    assert not {"--readers", "--writers", "--workers", "--multi-get"} & set(command[begin + len(flags) :])
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
 def test_nothing_is_left_after_an_exception(fake, trial, tmp_path, error):
     pids = []

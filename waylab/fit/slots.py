@@ -1,4 +1,4 @@
-"""M/M/m with the proxy's connections to its backends as servers."""
+"""M/M/m with the proxy's slots as servers; in the discipline `pipelined`, with its connections."""
 
 from typing import Any
 
@@ -6,10 +6,12 @@ from waylab.fit.parameters import Fit, NotApplicableError
 
 
 def fit_slots(configuration: dict[str, Any]) -> Fit:
-    """Servers: connections, loops x backends. Services: from dispatched to answered, the stages `send` and `backend`.
+    """Servers: what serves one request at a time. Services: from dispatched to answered, stages `send` and `backend`.
 
-    In the discipline `pipelined` a connection is no server in the sense of the model: many requests are in
-    flight on it at once, and their times overlap. So the utilisation that follows often is above 1, and the
+    In the discipline `shared` these are the workers. In `per-backend` they are all readers, as if they served one
+    queue and nothing were written; there is one queue for each backend, so the model waits less than the proxy.
+    In `pipelined` they are the connections, which are no servers in the sense of the model: many requests are in
+    flight on one at once, and their times overlap. So the utilisation that follows often is above 1, and the
     model does not apply; that is shown, not hidden.
     """
     if configuration["system"]["kind"] != "proxy":
@@ -21,13 +23,25 @@ def fit_slots(configuration: dict[str, Any]) -> Fit:
         raise NotApplicableError("the proxy wrote no stage times")
     holding_ns = stages["send"]["mean_ns"]["mean"] + stages["backend"]["mean_ns"]["mean"]
     outside_ns = stages["total"]["mean_ns"]["mean"] - holding_ns
+    servers, which = _servers(configuration["system"])
     return Fit(
         {
             "arrivals_per_s": configuration["throughput_per_s"]["mean"],
             "services_per_s": 1e9 / holding_ns,
-            "servers": configuration["system"]["proxy"]["loops"]
-            * configuration["system"]["backends"]["count"],
+            "servers": servers,
             "outside_ns": outside_ns,
         },
-        "servers = loops x backends, service = dispatched to answered; the other stages are added as they are",
+        f"servers = {which}, service = dispatched to answered; the other stages are added as they are",
     )
+
+
+def _servers(system: dict[str, Any]) -> tuple[int, str]:
+    """Return how many requests can be served at a time, and how that number is made."""
+    proxy, backends = system["proxy"], system["backends"]["count"]
+    match proxy.get("dispatch", "pipelined"):
+        case "shared":
+            return proxy["workers"], "workers"
+        case "per-backend":
+            return proxy["readers"] * backends, "readers x backends"
+        case _:
+            return proxy["loops"] * backends, "loops x backends"

@@ -49,7 +49,7 @@ def _repairman(parameters: dict[str, Any]) -> dict[str, Any]:
 
 MODELS = (
     Model("M/M/1 black box", fit_black_box, _black_box),
-    Model("M/M/m connections", fit_slots, _slots),
+    Model("M/M/m slots", fit_slots, _slots),
     Model("closed M/M/c//N as dictated", fit_repairman_raw, _repairman),
     Model("closed M/M/c//N with delay", fit_repairman_delay, _repairman),
 )

@@ -16,9 +16,12 @@ def setup(content: Content) -> str:
     design = spec["design"]
     varied = {key for factor in spec["factors"] for level in factor["levels"] for key in level["settings"]}
 
-    def said(key: str) -> str:
+    def said(key: str) -> str | None:
         value: Any = spec
         for part in key.split("."):
+            if part not in value:
+                # A run of an earlier version, which did not have this setting.
+                return None
             value = value[part]
         return "<i>varied</i>" if key in varied else shown(value)
 
@@ -27,11 +30,18 @@ def setup(content: Content) -> str:
         for factor in spec["factors"]
     ]
     servers = sorted({trial["server"] for trial in content.analysis["trials"] if trial.get("server")})
+    dispatch = "system.proxy.dispatch"
+    has_slots = dispatch in varied or said(dispatch) not in (None, shown("pipelined"))
     pairs = [
         ("system", f"{said('system.kind')}: load, then proxy and backends; or, if direct, one backend alone"),
         ("backends", f"{said('system.backends.count')}, {escape(' and '.join(servers) or 'none ran')}"),
         ("each backend", _listed(said, "system.backends", "memory threads service_time workers")),
-        ("proxy", _listed(said, "system.proxy", "replicas loops stamps sample backend_timeout")),
+        ("proxy", _listed(said, "system.proxy", "dispatch replicas loops stamps sample backend_timeout")),
+        *(
+            [("slots", _listed(said, "system.proxy", "readers writers workers multi_get"))]
+            if has_slots
+            else []
+        ),
         ("load, closed loop", _listed(said, "load", "clients threads ratio think_time pipeline sample")),
         ("keys and values", _listed(said, "load", "data_size key_minimum key_maximum multi_key_get")),
         ("trial", _listed(said, "load", "warm_up_s test_time_s") + "; every process started afresh"),
@@ -50,8 +60,11 @@ def setup(content: Content) -> str:
     )
 
 
-def _listed(said: Callable[[str], str], prefix: str, names: str) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {said(f'{prefix}.{name}')}" for name in names.split())
+def _listed(said: Callable[[str], str | None], prefix: str, names: str) -> str:
+    values = {name: said(f"{prefix}.{name}") for name in names.split()}
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value}" for name, value in values.items() if value is not None
+    )
 
 
 def answer(content: Content) -> str:

@@ -220,6 +220,8 @@ def _check_combination(system: System, load: Load) -> None:
         raise ValueError(
             f"system.proxy.replicas = {system.proxy.replicas}: more than the {system.backends.count} backends"
         )
+    if system.kind == "proxy":
+        _check_discipline(system)
     if load.key_maximum < load.key_minimum:
         raise ValueError(
             f"load.key_maximum = {load.key_maximum}: below load.key_minimum = {load.key_minimum}"
@@ -229,4 +231,18 @@ def _check_combination(system: System, load: Load) -> None:
     if system.backends.service_time != "none" and system.backends.server == "memcached":
         raise ValueError(
             'system.backends.service_time: only server = "embedded" can be told how long to take'
+        )
+
+
+def _check_discipline(system: System) -> None:
+    proxy = system.proxy
+    for name, slots in proxy.slots().items():
+        if slots < proxy.loops:
+            raise ValueError(
+                f"system.proxy.{name} = {slots}: fewer than the {proxy.loops} loops; each loop needs one"
+            )
+    if proxy.dispatch == "shared" and proxy.multi_get != "by-key" and proxy.replicas < system.backends.count:
+        raise ValueError(
+            f"system.proxy.multi_get = {proxy.multi_get!r}: asks any server for any key; "
+            f"needs replicas = {system.backends.count}, a copy on every backend"
         )

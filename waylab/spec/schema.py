@@ -33,10 +33,20 @@ class Proxy:
     """The proxy under test."""
 
     replicas: int = setting(checks.whole(1, 64), 1)
-    loops: int = setting(checks.whole(1, 256), 1)
+    loops: int = setting(checks.whole(1, 250), 1)
+    dispatch: str = setting(checks.one_of("pipelined", "per-backend", "shared"), "pipelined")
+    readers: int = setting(checks.whole(1, 1024), 16)
+    writers: int = setting(checks.whole(1, 1024), 1)
+    workers: int = setting(checks.whole(1, 1024), 16)
+    multi_get: str = setting(checks.one_of("by-key", "sharded", "whole"), "by-key")
     stamps: str = setting(checks.one_of("off", "sampled", "all"), "all")
     sample: int = setting(checks.whole(1), 20)
     backend_timeout: str = setting(checks.duration_text, "1s")
+
+    def slots(self) -> dict[str, int]:
+        """Return the kinds of slots that the discipline has, with how many there are of each."""
+        names = {"per-backend": ("readers", "writers"), "shared": ("workers",)}.get(self.dispatch, ())
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,11 @@ class LocalTestbed:
         for server in servers:
             command += ["--server", server]
         command += ["--replicas", str(proxy.replicas), "--loops", str(proxy.loops), "--stamps", proxy.stamps]
-        command += ["--backend-timeout", proxy.backend_timeout]
+        command += ["--backend-timeout", proxy.backend_timeout, "--dispatch", proxy.dispatch]
+        for name, slots in proxy.slots().items():
+            command += [f"--{name}", str(slots)]
+        if proxy.dispatch == "shared":
+            command += ["--multi-get", proxy.multi_get]
         if proxy.stamps != "off":
             command += ["--records", str(self._records), "--sample", str(proxy.sample)]
         return self._start("proxy", command).wait_until_ready()

@@ -3,52 +3,29 @@
 //!
 //! ```text
 //!   Closed --retry--> Opening (connect, then `version` must be answered) --> Open
-//!     ^                  |  impatient: requests are refused meanwhile         |
-//!     |                  |  patient (first time, idle close): they queue      |
-//!     +---- timeout, lost, out of step: all that wait fail -------------------+
+//!     ^                 |  ^ impatient: requests are refused meanwhile        | |
+//!     |                 |  | patient (first time, idle close): they queue     | |
+//!     |                 |  +-- idle, and another connection was late ---------+ |
+//!     +-----------------+---- timeout, lost, out of step: all that wait fail ---+
 //! ```
 
-use crate::counters::LoopCounters;
+use crate::counters::{BackendCounters, LoopCounters};
 use crate::finished::Finished;
-use crate::job::{Jobs, LegRef};
+use crate::in_flight::{InFlight, Pending};
+use crate::job::LegRef;
+use crate::peer::Peer;
+use crate::retry::{PAUSE_MAX, Retry};
 use crate::verdict::{Expect, Verdict, judge};
 use clock::{Clock, Nanos};
 use net::{Buffers, Connection, Filled, Poller, Token};
 use records::Outcome;
-use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
-use wire::{Limits, ParsedReply, parse_reply};
+use wire::{ParsedReply, parse_reply};
 
 /// Bytes read from one backend before others get their turn.
 const READ_BUDGET_BYTES: usize = 1 << 20;
-/// The first pause after a failure; doubled by each further one.
-const BACKOFF_MIN: Duration = Duration::from_millis(20);
-const BACKOFF_MAX: Duration = Duration::from_secs(1);
-
-/// Limits of a connection, from the configuration.
-#[derive(Clone, Debug)]
-pub(crate) struct BackendLimits {
-    pub(crate) timeout: Duration,
-    pub(crate) window: usize,
-    pub(crate) buffer_bytes: u64,
-    /// The largest reply to one request; its rest is read and dropped, and the answer is an error.
-    pub(crate) reply_bytes: usize,
-    pub(crate) wire: Limits,
-}
-
-/// A request that waits for its reply.
-#[derive(Debug)]
-struct Pending {
-    /// None for the probe.
-    leg: Option<LegRef>,
-    expect: Expect,
-    /// Offsets in the stream of requests between which this one stands.
-    begin: u64,
-    end: u64,
-    deadline: Nanos,
-}
+/// What a backend must answer before it is used.
+const PROBE: &[u8] = b"version\r\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -57,18 +34,14 @@ enum State {
     Open,
 }
 
-/// One backend, as one loop sees it.
+/// One connection of one loop to one backend, which it opens again whenever it is lost.
 #[derive(Debug)]
 pub(crate) struct Backend {
-    index: u16,
-    name: String,
-    address: SocketAddr,
-    limits: BackendLimits,
+    peer: Peer,
+    token: Token,
     state: State,
     connection: Option<Connection>,
-    pending: VecDeque<Pending>,
-    /// How many at the end of `pending` the kernel has not taken whole.
-    unsent: usize,
+    in_flight: InFlight,
     /// The head's reply has become too large: the rest of it is dropped.
     is_dropping: bool,
     /// Whether this connection has answered a request, and not only the probe.
@@ -77,42 +50,36 @@ pub(crate) struct Backend {
     /// Requests begun on this connection.
     sequence: u32,
     port: u16,
-    failures: u32,
+    retry: Retry,
     counters: Arc<LoopCounters>,
+    /// What this connection has added to the gauges: whether it is up, and what it has in flight.
+    published: (u64, u64),
 }
 
 impl Backend {
-    /// A backend that is not connected yet and will be at the first tick.
-    pub(crate) fn new(
-        index: u16,
-        name: &str,
-        address: SocketAddr,
-        limits: BackendLimits,
-        counters: Arc<LoopCounters>,
-    ) -> Backend {
+    /// A connection that is not open yet and will be at the first tick. Its readiness is reported under `token`.
+    pub(crate) fn new(peer: Peer, token: Token, counters: Arc<LoopCounters>) -> Backend {
         Backend {
-            index,
-            name: name.into(),
-            address,
-            limits,
+            peer,
+            token,
             state: State::Closed { retry_at: Nanos::UNSET },
             connection: None,
-            pending: VecDeque::new(),
-            unsent: 0,
+            in_flight: InFlight::default(),
             is_dropping: false,
             has_answered: false,
             opened: Nanos::UNSET,
             sequence: 0,
             port: 0,
-            failures: 0,
+            retry: Retry::default(),
             counters,
+            published: (0, 0),
         }
     }
 
     /// Starts to connect. When `is_patient`, requests are queued meanwhile.
     pub(crate) fn open(&mut self, poller: &Poller, is_patient: bool, finished: &mut Finished<'_>, now: Nanos) {
-        let connection = Connection::connect(self.address).and_then(|mut connection| {
-            poller.add(&mut connection, Token(self.index as usize))?;
+        let connection = Connection::connect(self.peer.address).and_then(|mut connection| {
+            poller.add(&mut connection, self.token)?;
             Ok(connection)
         });
         (self.sequence, self.is_dropping, self.has_answered, self.opened) = (0, false, false, now);
@@ -121,7 +88,7 @@ impl Backend {
             Ok(connection) => {
                 self.port = connection.local_address().map_or(0, |address| address.port());
                 self.connection = Some(connection);
-                self.push(None, Expect::Probe, now, |out| out.extend_from_slice(b"version\r\n"));
+                self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
             }
             Err(_) => self.fail(Outcome::BackendDown, finished, now),
         }
@@ -132,7 +99,7 @@ impl Backend {
         let waiting_bytes = self.connection.as_ref().map_or(0, |connection| connection.outbox.waiting_bytes());
         match self.state {
             State::Closed { .. } | State::Opening { is_patient: false } => Err(Outcome::BackendDown),
-            _ if self.waiting() >= self.limits.window || waiting_bytes >= self.limits.buffer_bytes => {
+            _ if self.waiting() >= self.peer.limits.window || waiting_bytes >= self.peer.limits.buffer_bytes => {
                 Err(Outcome::Overloaded)
             }
             _ => Ok(()),
@@ -140,8 +107,8 @@ impl Backend {
     }
 
     /// Requests that wait for an answer, the probe not counted.
-    fn waiting(&self) -> usize {
-        self.pending.len() - usize::from(!self.pending.is_empty() && self.state != State::Open)
+    pub(crate) fn waiting(&self) -> usize {
+        self.in_flight.len() - usize::from(!self.in_flight.is_empty() && self.state != State::Open)
     }
 
     /// Takes a request for one leg of a job, or refuses it at once.
@@ -154,20 +121,22 @@ impl Backend {
         encode: impl FnOnce(&mut Vec<u8>),
     ) {
         if let Err(outcome) = self.admits() {
-            let counters = &self.counters.backends[self.index as usize];
-            if outcome == Outcome::Overloaded { &counters.overloaded } else { &counters.refused }.add(1);
-            finished.leg_failed(leg, &self.name, outcome, now);
-            return;
+            return self.refuse(leg, outcome, finished, now);
         }
-        let queue_length = self.waiting() as u32;
         let (sequence, port) = (self.sequence, self.port);
         let bytes = self.push(Some(leg), expect, now, encode);
         let slot = finished.jobs.get(leg.job).leg(leg.leg);
-        slot.queue_length = queue_length;
         slot.backend_sequence = sequence;
         slot.backend_port = port;
         slot.request_bytes = bytes as u32;
-        self.counters.backends[self.index as usize].requests.add(1);
+        self.counters().requests.add(1);
+    }
+
+    /// Fails a leg that was not sent, and counts why.
+    pub(crate) fn refuse(&self, leg: LegRef, outcome: Outcome, finished: &mut Finished<'_>, now: Nanos) {
+        let counters = self.counters();
+        if outcome == Outcome::Overloaded { &counters.overloaded } else { &counters.refused }.add(1);
+        finished.leg_failed(leg, &self.peer.name, outcome, now);
     }
 
     /// Appends a request to the connection's stream; returns its length.
@@ -176,38 +145,25 @@ impl Backend {
         let before = connection.outbox.queued_total();
         connection.outbox.append(encode);
         let end = connection.outbox.queued_total();
-        self.pending.push_back(Pending { leg, expect, begin: before, end, deadline: now + self.limits.timeout });
-        self.unsent += 1;
+        let deadline = now + self.peer.limits.timeout;
+        self.in_flight.push(Pending { leg, expect, begin: before, end, deadline });
         self.sequence = self.sequence.wrapping_add(1);
         end - before
     }
 
-    /// Writes what has gathered in this turn.
-    pub(crate) fn flush(&mut self, finished: &mut Finished<'_>, clock: &Clock) {
-        let Some(connection) = &mut self.connection else { return };
-        if connection.outbox.is_empty() {
-            return;
+    /// Writes what has gathered in this turn; true when the connection was lost by it.
+    pub(crate) fn flush(&mut self, finished: &mut Finished<'_>, clock: &Clock) -> bool {
+        let Some(connection) = self.connection.as_mut().filter(|connection| !connection.outbox.is_empty()) else {
+            return false;
+        };
+        let is_lost = connection.flush().is_err();
+        if is_lost {
+            self.fail(Outcome::BackendLost, finished, clock.now());
+        } else {
+            let written = connection.outbox.written_total();
+            self.in_flight.mark_sent(written, finished.jobs, clock.now());
         }
-        match connection.flush() {
-            Ok(_) => {
-                let written = connection.outbox.written_total();
-                self.mark_sent(written, finished.jobs, clock.now());
-            }
-            Err(_) => self.fail(Outcome::BackendLost, finished, clock.now()),
-        }
-    }
-
-    fn mark_sent(&mut self, written: u64, jobs: &mut Jobs, now: Nanos) {
-        while self.unsent > 0 {
-            let pending = &self.pending[self.pending.len() - self.unsent];
-            if pending.end > written {
-                return;
-            }
-            if let Some(LegRef { job, leg }) = pending.leg {
-                jobs.get(job).leg_sent(leg, now);
-            }
-            self.unsent -= 1;
-        }
+        is_lost
     }
 
     /// Takes note of readiness; the reading is done in the loop's turn.
@@ -234,7 +190,7 @@ impl Backend {
         }
         match filled {
             Ok(Filled::Closed) | Err(_) if self.may_reopen_at_once(now) => {
-                self.failures = 0;
+                self.retry.succeeded();
                 self.state = State::Closed { retry_at: Nanos::UNSET };
             }
             Ok(Filled::Closed) | Err(_) => self.fail(Outcome::BackendLost, finished, now),
@@ -260,8 +216,8 @@ impl Backend {
                 break Ok(());
             }
             // Nobody waits, or not one byte of the next request has left: whatever this is, it is no reply.
-            let Some(head) = self.pending.front().filter(|head| head.begin < written) else { break Err(OutOfStep) };
-            let (reply, consumed) = match parse_reply(unread, &self.limits.wire) {
+            let Some(head) = self.in_flight.head().filter(|head| head.begin < written) else { break Err(OutOfStep) };
+            let (reply, consumed) = match parse_reply(unread, &self.peer.limits.wire) {
                 ParsedReply::Incomplete => break Ok(()),
                 ParsedReply::Broken(_) => break Err(OutOfStep),
                 ParsedReply::Reply { reply, consumed } => (reply, consumed),
@@ -270,7 +226,7 @@ impl Backend {
             match judge(head.expect, &reply) {
                 Verdict::More => self.bring(&unread[..consumed], finished, now),
                 Verdict::Done { outcome, closes } => {
-                    self.is_dropping |= consumed > self.limits.reply_bytes;
+                    self.is_dropping |= consumed > self.peer.limits.reply_bytes;
                     self.answer(&unread[..consumed], outcome, finished, now);
                     if closes {
                         break Err(OutOfStep);
@@ -288,11 +244,10 @@ impl Backend {
 
     /// Adds a value to the head's reply, unless that has become too large; a reply that makes progress is not late.
     fn bring(&mut self, value: &[u8], finished: &mut Finished<'_>, now: Nanos) {
-        let Some(head) = self.pending.front_mut() else { return };
-        head.deadline = now + self.limits.timeout;
-        let Some(LegRef { job, leg }) = head.leg else { return };
+        let leg = self.in_flight.extend_head(now + self.peer.limits.timeout);
+        let Some(LegRef { job, leg }) = leg else { return };
         let job = finished.jobs.get(job);
-        if !self.is_dropping && job.leg_brought(leg, value) > self.limits.reply_bytes {
+        if !self.is_dropping && job.leg_brought(leg, value) > self.peer.limits.reply_bytes {
             job.leg_forgets(leg);
             self.is_dropping = true;
         }
@@ -300,24 +255,20 @@ impl Backend {
 
     /// Completes the head's reply with its last line.
     fn answer(&mut self, last_line: &[u8], outcome: Outcome, finished: &mut Finished<'_>, now: Nanos) {
-        // A backend may refuse a value before it has read all of it.
-        let is_unsent = self.unsent == self.pending.len();
-        let Some(head) = self.pending.pop_front() else { return };
-        if is_unsent {
-            self.unsent -= 1;
-        }
+        let Some((head, is_unsent)) = self.in_flight.pop() else { return };
         let Some(leg) = head.leg else {
             self.state = State::Open;
-            return self.counters.backends[self.index as usize].connects.add(1);
+            // Only the first probe of a connection opens it.
+            return self.counters().connects.add(u64::from(head.begin == 0));
         };
         self.has_answered = true;
-        self.failures = 0;
+        self.retry.succeeded();
         if is_unsent {
             finished.jobs.get(leg.job).leg_sent(leg.leg, now);
         }
         if std::mem::take(&mut self.is_dropping) {
-            self.counters.backends[self.index as usize].overloaded.add(1);
-            finished.leg_failed(leg, &self.name, Outcome::Overloaded, now);
+            self.counters().overloaded.add(1);
+            finished.leg_failed(leg, &self.peer.name, Outcome::Overloaded, now);
         } else {
             finished.leg_answered(leg, last_line, outcome, now);
         }
@@ -326,43 +277,34 @@ impl Backend {
     /// Whether the server has merely closed a connection that was of use and has nothing waiting. One that closes
     /// every connection as soon as it is open must not be called again and again without a pause.
     fn may_reopen_at_once(&self, now: Nanos) -> bool {
-        let was_of_use = self.has_answered || now >= self.opened + BACKOFF_MAX;
-        self.state == State::Open && self.pending.is_empty() && was_of_use
+        let was_of_use = self.has_answered || now >= self.opened + PAUSE_MAX;
+        self.state == State::Open && self.in_flight.is_empty() && was_of_use
     }
 
     /// Closes the connection and fails everything that waits on it, so that a late reply is never taken for another's.
     fn fail(&mut self, cause: Outcome, finished: &mut Finished<'_>, now: Nanos) {
-        let counters = &self.counters.backends[self.index as usize];
+        let counters = self.counters();
         match cause {
             Outcome::Timeout => counters.timeouts.add(1),
             _ => counters.lost.add(1),
         }
         self.close(cause, finished, now);
-        self.state = State::Closed { retry_at: now + self.backoff(now) };
-        self.failures = self.failures.saturating_add(1);
+        self.state = State::Closed { retry_at: self.retry.failed(now, self.token.0) };
     }
 
     /// Ends the connection, and with it everything that waits on it.
     pub(crate) fn close(&mut self, cause: Outcome, finished: &mut Finished<'_>, now: Nanos) {
         self.connection = None;
-        self.unsent = 0;
         self.is_dropping = false;
-        for pending in self.pending.drain(..) {
+        for pending in self.in_flight.drain() {
             let outcome = match cause {
                 Outcome::Timeout if pending.deadline > now => Outcome::BackendLost,
                 cause => cause,
             };
             if let Some(leg) = pending.leg {
-                finished.leg_failed(leg, &self.name, outcome, now);
+                finished.leg_failed(leg, &self.peer.name, outcome, now);
             }
         }
-    }
-
-    /// Doubles with each failure in a row; the jitter keeps loops and proxies from coming back in step.
-    fn backoff(&self, now: Nanos) -> Duration {
-        let longest = BACKOFF_MIN.saturating_mul(1 << self.failures.min(10)).min(BACKOFF_MAX);
-        let jitter = (now.0 ^ u64::from(self.index)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        longest / 2 + (longest / 2).mul_f64(jitter as f64 / f64::from(u32::MAX))
     }
 
     /// When something must be done although nothing becomes ready.
@@ -371,28 +313,63 @@ impl Backend {
             State::Closed { retry_at } => retry_at,
             _ => Nanos::NEVER,
         };
-        retry_at.min(self.pending.front().map_or(Nanos::NEVER, |pending| pending.deadline))
+        retry_at.min(self.in_flight.head().map_or(Nanos::NEVER, |pending| pending.deadline))
     }
 
-    /// Does what is due.
-    pub(crate) fn tick(&mut self, poller: &Poller, finished: &mut Finished<'_>, now: Nanos) {
-        if self.pending.front().is_some_and(|pending| pending.deadline <= now) {
+    /// Does what is due; true when an answer was late.
+    pub(crate) fn tick(&mut self, poller: &Poller, finished: &mut Finished<'_>, now: Nanos) -> bool {
+        let is_late = self.in_flight.head().is_some_and(|pending| pending.deadline <= now);
+        if is_late {
             self.fail(Outcome::Timeout, finished, now);
         }
         match self.state {
             State::Closed { retry_at } if retry_at <= now => {
                 self.connection = None;
-                self.open(poller, self.failures == 0, finished, now);
+                self.open(poller, self.retry.is_fresh(), finished, now);
             }
             _ => {}
         }
+        is_late
     }
 
-    /// Publishes the gauges.
-    pub(crate) fn publish(&self) {
-        let counters = &self.counters.backends[self.index as usize];
-        counters.is_up.set(u64::from(self.admits() != Err(Outcome::BackendDown)));
-        counters.in_flight.set(self.waiting() as u64);
+    /// Refuses requests until a new probe is answered, if nothing is in flight: another connection to this backend was
+    /// late, and whoever came next would wait for a time-out of his own.
+    pub(crate) fn doubt(&mut self, now: Nanos) {
+        if self.state == State::Open && self.in_flight.is_empty() {
+            self.state = State::Opening { is_patient: false };
+            self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
+        }
+    }
+
+    /// Which backend this is a connection to.
+    pub(crate) fn index(&self) -> u16 {
+        self.peer.index
+    }
+
+    /// Whether this connection has answered a request.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    /// Opens a closed connection at the next tick, and lets requests queue for it: another one to this backend is of use.
+    pub(crate) fn retry_at_once(&mut self) {
+        if let State::Closed { .. } = self.state {
+            self.retry.succeeded();
+            self.state = State::Closed { retry_at: Nanos::UNSET };
+        }
+    }
+
+    /// Publishes its part of the gauges.
+    pub(crate) fn publish(&mut self) {
+        let is_up = u64::from(self.admits() != Err(Outcome::BackendDown));
+        let (before, after) = (self.published, (is_up, self.waiting() as u64));
+        self.counters().is_up.change(before.0, after.0);
+        self.counters().in_flight.change(before.1, after.1);
+        self.published = after;
+    }
+
+    fn counters(&self) -> &BackendCounters {
+        &self.counters.backends[self.peer.index as usize]
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the proxy is told. Checked once, before anything starts; every queue and wait has its limit here.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,6 +26,38 @@ pub enum PartFailure {
     Error,
 }
 
+/// Who may be in flight, and where the others wait. Slots are given for the whole proxy; each loop has its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// Nobody waits: every request goes straight onto the one connection to its backend.
+    Pipelined,
+    /// Each backend has a queue of reads, served by slots of one request each; writes go straight onto connections of theirs.
+    PerBackend {
+        /// Slots for the reads of each backend, each with a connection of its own.
+        readers: usize,
+        /// Connections for the writes of each backend.
+        writers: usize,
+    },
+    /// One queue, served by slots of one request each.
+    Shared {
+        /// Slots, each with a connection to every backend, all held until the whole request is answered.
+        workers: usize,
+        /// Who answers a `get` of several keys.
+        multi_get: MultiGet,
+    },
+}
+
+/// Who answers a `get` of several keys in the discipline `shared`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MultiGet {
+    /// Each key's own backend.
+    ByKey,
+    /// As many backends as there are, each for a part of neighbouring keys.
+    Sharded,
+    /// The first key's backend, for all keys.
+    Whole,
+}
+
 /// Where records go and how many are kept.
 #[derive(Clone, Debug)]
 pub struct RecordsConfig {
@@ -45,6 +78,10 @@ pub struct Config {
     pub replicas: usize,
     /// Event loops.
     pub loops: usize,
+    /// Who may be in flight, and where the others wait.
+    pub discipline: Discipline,
+    /// Requests that may wait in each queue of each loop.
+    pub queue: usize,
     /// Two characters between which the hashed part of a key stands.
     pub hash_tag: Option<[u8; 2]>,
     /// For which requests the clock is read.
@@ -73,6 +110,9 @@ pub struct Config {
     pub clients_max: usize,
 }
 
+/// The most slots of one kind.
+const SLOTS_MAX: usize = 1024;
+
 /// A configuration that cannot work: what is wrong and what to do.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what it is")]
@@ -87,6 +127,12 @@ pub enum ConfigError {
     Replicas { replicas: usize, servers: usize },
     #[error("--loops {0}: give a number from 1 to 250")]
     Loops(usize),
+    #[error("{flag} {slots} for {loops} loops: each loop needs one; give a number from {loops} to {SLOTS_MAX}")]
+    Slots { flag: &'static str, slots: usize, loops: usize },
+    #[error(
+        "--multi-get {multi_get} asks any server for any key, but only --replicas {servers} puts every key on every server"
+    )]
+    MultiGet { multi_get: MultiGet, servers: usize },
     #[error("--records needs stamps: give --stamps sampled or --stamps all")]
     RecordsWithoutStamps,
     #[error("--stamps sampled needs --records: without records no request is sampled")]
@@ -97,6 +143,42 @@ pub enum ConfigError {
     Zero(&'static str),
 }
 
+impl Discipline {
+    /// As in the argument `--dispatch`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Discipline::Pipelined => "pipelined",
+            Discipline::PerBackend { .. } => "per-backend",
+            Discipline::Shared { .. } => "shared",
+        }
+    }
+
+    /// Its kinds of slots: the argument that says how many there are, and how many.
+    pub fn slots(self) -> impl Iterator<Item = (&'static str, usize)> {
+        let slots = match self {
+            Discipline::Pipelined => [None, None],
+            Discipline::PerBackend { readers, writers } => [Some(("--readers", readers)), Some(("--writers", writers))],
+            Discipline::Shared { workers, .. } => [Some(("--workers", workers)), None],
+        };
+        slots.into_iter().flatten()
+    }
+}
+
+impl fmt::Display for MultiGet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            MultiGet::ByKey => "by-key",
+            MultiGet::Sharded => "sharded",
+            MultiGet::Whole => "whole",
+        })
+    }
+}
+
+/// How many of `slots` belong to the loop with this index: as even as possible.
+pub(crate) fn share(slots: usize, loops: usize, index: usize) -> usize {
+    slots / loops + usize::from(index < slots % loops)
+}
+
 impl Config {
     /// A configuration with the defaults for everything but the backends.
     pub fn new(listen: &str, servers: &[String]) -> Config {
@@ -105,6 +187,8 @@ impl Config {
             servers: servers.to_vec(),
             replicas: 1,
             loops: std::thread::available_parallelism().map_or(1, usize::from),
+            discipline: Discipline::Pipelined,
+            queue: 64 * 1024,
             hash_tag: None,
             stamps: Stamps::All,
             records: None,
@@ -142,6 +226,7 @@ impl Config {
         if !(1..=250).contains(&self.loops) {
             return Err(ConfigError::Loops(self.loops));
         }
+        self.check_discipline()?;
         match (&self.records, self.stamps) {
             (Some(_), Stamps::Off) => return Err(ConfigError::RecordsWithoutStamps),
             (None, Stamps::Sampled) => return Err(ConfigError::SampledWithoutRecords),
@@ -151,8 +236,32 @@ impl Config {
         self.check_limits()
     }
 
+    fn check_discipline(&self) -> Result<(), ConfigError> {
+        let (loops, servers) = (self.loops, self.servers.len());
+        for (flag, slots) in self.discipline.slots() {
+            if !(loops..=SLOTS_MAX).contains(&slots) {
+                return Err(ConfigError::Slots { flag, slots, loops });
+            }
+        }
+        match self.discipline {
+            Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey && self.replicas < servers => {
+                Err(ConfigError::MultiGet { multi_get, servers })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Connections that one loop at most has to one backend.
+    pub fn connections_per_backend(&self) -> usize {
+        match self.discipline {
+            Discipline::Pipelined => 1,
+            discipline => discipline.slots().map(|(_, slots)| share(slots, self.loops, 0)).sum(),
+        }
+    }
+
     fn check_limits(&self) -> Result<(), ConfigError> {
         let limits = [
+            ("--queue", self.queue == 0),
             ("--backend-timeout", self.backend_timeout.is_zero()),
             ("--backend-window", self.backend_window == 0),
             ("--client-window", self.client_window == 0),
@@ -175,7 +284,17 @@ mod tests {
         let good = Config::new("127.0.0.1:0", &["a:1".into(), "b:2".into()]);
         assert_eq!(good.check(), Ok(()));
         let records = Some(RecordsConfig { directory: "x".into(), sample: 0 });
-        let bad: [(Config, &str); 8] = [
+        let slots = |discipline| Config { discipline, loops: 2, ..good.clone() };
+        let few = slots(Discipline::Shared { workers: 1, multi_get: MultiGet::ByKey });
+        let many = slots(Discipline::PerBackend { readers: 5000, writers: 2 });
+        let writers = slots(Discipline::PerBackend { readers: 2, writers: 1 });
+        let sharded = slots(Discipline::Shared { workers: 2, multi_get: MultiGet::Sharded });
+        let bad: [(Config, &str); 13] = [
+            (few, "--workers 1 for 2 loops: each loop needs one; give a number from 2 to 1024"),
+            (many, "--readers 5000 for 2 loops"),
+            (writers, "--writers 1 for 2 loops"),
+            (sharded, "--multi-get sharded asks any server for any key, but only --replicas 2"),
+            (Config { queue: 0, ..good.clone() }, "--queue must not be zero"),
             (Config { servers: vec![], ..good.clone() }, "no backend"),
             (Config { servers: vec!["a:1".into(), "a:1".into()], ..good.clone() }, "given twice"),
             (Config { replicas: 3, ..good.clone() }, "give a number from 1 to 2"),
@@ -188,6 +307,17 @@ mod tests {
         for (config, expected) in bad {
             let line = config.check().unwrap_err().to_string();
             assert!(line.contains(expected) && !line.contains('\n'), "{line}");
+        }
+    }
+
+    #[test]
+    fn shares_are_even_and_lose_no_slot() {
+        for slots in 1..40 {
+            for loops in 1..=slots {
+                let shares: Vec<usize> = (0..loops).map(|index| share(slots, loops, index)).collect();
+                assert_eq!(shares.iter().sum::<usize>(), slots);
+                assert!(shares[0] - shares[loops - 1] <= 1 && shares.is_sorted_by(|left, right| left >= right));
+            }
         }
     }
 }

@@ -1,13 +1,14 @@
 //! What all sessions of one loop work with: the jobs, the way to the backends, the journal.
 
 use crate::config::{Config, PartFailure, Stamps};
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, Time};
 use crate::finished::Finished;
 use crate::job::{Job, JobId, Jobs, SessionRef};
 use crate::join::join;
 use crate::journal::Journal;
 use crate::local::Local;
 use crate::meta::conclude;
+use crate::overlap::Overlap;
 use clock::{Clock, Nanos, Stage, StageClock};
 use records::is_sampled;
 use wire::{Limits, Request, Verb};
@@ -17,6 +18,7 @@ use wire::{Limits, Request, Verb};
 pub(crate) struct Settings {
     pub(crate) stamps: Stamps,
     pub(crate) part_failure: PartFailure,
+    pub(crate) overlap: Overlap,
     pub(crate) client_window: usize,
     pub(crate) client_buffer_bytes: u64,
     pub(crate) wire: Limits,
@@ -54,6 +56,7 @@ impl Settings {
         Settings {
             stamps: config.stamps,
             part_failure: config.part_failure,
+            overlap: Overlap::of(config.discipline),
             client_window: config.client_window,
             client_buffer_bytes: config.client_buffer_bytes,
             wire: Limits { value_bytes: config.value_bytes, ..Limits::default() },
@@ -88,8 +91,14 @@ impl Core {
 
     /// Sends a job to its backends.
     pub(crate) fn dispatch(&mut self, id: JobId, request: &Request<'_>) {
-        let mut finished = Finished { jobs: &mut self.jobs, list: &mut self.finished };
-        self.dispatch.dispatch(id, request, &mut finished, &self.clock, self.turn);
+        let (dispatch, mut finished, time) = self.outward();
+        dispatch.dispatch(id, request, &mut finished, time);
+    }
+
+    /// The dispatcher, with what it needs to answer jobs and to know the time.
+    pub(crate) fn outward(&mut self) -> (&mut Dispatch, Finished<'_>, Time<'_>) {
+        let Core { dispatch, jobs, finished, clock, turn, .. } = self;
+        (dispatch, Finished { jobs, list: finished }, Time { clock, turn: *turn })
     }
 
     /// Answers a job without any backend.

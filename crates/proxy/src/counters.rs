@@ -25,8 +25,11 @@ pub(crate) struct LoopCounters {
     pub(crate) clients_paused: Counter,
     /// Multi-gets of which a part had failed.
     pub(crate) parts_failed: Counter,
+    /// Times that a request waited until an earlier one of its client was answered, to keep their order.
+    pub(crate) order_waits: Counter,
     pub(crate) records_dropped: Counter,
     pub(crate) backends: Vec<BackendCounters>,
+    pub(crate) queues: Vec<QueueCounters>,
 }
 
 /// The counters of the accepting thread.
@@ -38,7 +41,18 @@ pub(crate) struct AcceptCounters {
     pub(crate) pauses: Counter,
 }
 
-/// The counters of one loop's connection to one backend.
+/// The counters of one queue of one loop.
+#[derive(Debug, Default)]
+pub(crate) struct QueueCounters {
+    /// Requests waiting in it.
+    pub(crate) length: Counter,
+    /// Slots that serve a request.
+    pub(crate) slots_busy: Counter,
+    /// Requests refused because it was full.
+    pub(crate) full: Counter,
+}
+
+/// The counters of one loop's connections to one backend.
 #[derive(Debug, Default)]
 pub(crate) struct BackendCounters {
     pub(crate) requests: Counter,
@@ -47,7 +61,7 @@ pub(crate) struct BackendCounters {
     pub(crate) lost: Counter,
     pub(crate) refused: Counter,
     pub(crate) overloaded: Counter,
-    /// 1 while requests are accepted.
+    /// Connections that accept requests.
     pub(crate) is_up: Counter,
     /// Requests waiting for an answer.
     pub(crate) in_flight: Counter,
@@ -57,6 +71,11 @@ impl Counter {
     /// Adds; only ever called by the one writer.
     pub(crate) fn add(&self, by: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    }
+
+    /// Changes a gauge to which several have added: by what one of them has more, or less, than before.
+    pub(crate) fn change(&self, before: u64, after: u64) {
+        self.add(after.wrapping_sub(before));
     }
 
     /// Sets a gauge.
@@ -72,7 +91,7 @@ impl Counter {
 
 impl LoopCounters {
     /// All zero.
-    pub(crate) fn new(backends: usize) -> LoopCounters {
+    pub(crate) fn new(backends: usize, queues: usize) -> LoopCounters {
         LoopCounters {
             requests: Default::default(),
             outcomes: Default::default(),
@@ -84,8 +103,10 @@ impl LoopCounters {
             clients_open: Counter::default(),
             clients_paused: Counter::default(),
             parts_failed: Counter::default(),
+            order_waits: Counter::default(),
             records_dropped: Counter::default(),
             backends: (0..backends).map(|_| BackendCounters::default()).collect(),
+            queues: (0..queues).map(|_| QueueCounters::default()).collect(),
         }
     }
 

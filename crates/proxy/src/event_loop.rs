@@ -6,12 +6,10 @@
 //! Everything that is readable is read before anything is written, so what is pending for one socket leaves in one call.
 
 use crate::core::Core;
-use crate::finished::Finished;
 use crate::histograms::StageHistograms;
 use crate::session::{Gone, Progress, Session};
 use clock::Nanos;
 use net::{Buffers, Connection, Mailbox, Poller, Ready, Token};
-use records::Outcome;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -20,10 +18,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-/// Tokens below are backends.
-pub(crate) const MAILBOX: Token = Token(999);
+/// Tokens below are connections to backends: more than any configuration that passes its check can have.
+pub(crate) const MAILBOX: Token = Token((1 << 20) - 1);
 /// Tokens from here on are sessions.
-const FIRST_SESSION: usize = 1000;
+const FIRST_SESSION: usize = 1 << 20;
 /// Rounds of writing in one turn, so that readiness is looked at even when clients pipeline without end.
 const ROUNDS_PER_TURN: usize = 4;
 /// How long a client that has got its last reply may take to close its side.
@@ -134,15 +132,13 @@ impl EventLoop {
         let is_busy = !self.again.is_empty()
             || !self.touched.is_empty()
             || !self.core.finished.is_empty()
-            || self.core.dispatch.backends.iter().any(crate::backend::Backend::is_readable);
+            || self.core.dispatch.backends.is_readable();
         if is_busy {
             return Some(Duration::ZERO);
         }
         let mut next = self.drain_until.unwrap_or(Nanos::NEVER);
         next = next.min(self.leaving.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
-        for backend in &self.core.dispatch.backends {
-            next = next.min(backend.deadline());
-        }
+        next = next.min(self.core.dispatch.backends.deadline());
         if self.core.journal.has_rows() {
             next = next.min(self.core.turn + ROWS_WAIT);
         }
@@ -151,23 +147,16 @@ impl EventLoop {
     }
 
     fn note_backend(&mut self, event: Ready) {
-        let Core { dispatch, jobs, finished, turn, .. } = &mut self.core;
-        let mut finished = Finished { jobs, list: finished };
-        dispatch.backends[event.token.0].on_ready(event, &mut finished, *turn);
+        let (dispatch, mut finished, time) = self.core.outward();
+        dispatch.backends.on_ready(event, &mut finished, time.turn);
     }
 
-    /// Reads from backends that may have something, and does what is due.
+    /// Reads from backends that may have something, does what is due, and lets requests take the places of those answered.
     fn tick(&mut self) {
-        let Core { dispatch, jobs, finished, clock, turn, .. } = &mut self.core;
-        let mut finished = Finished { jobs, list: finished };
-        for backend in &mut dispatch.backends {
-            if backend.is_readable() {
-                backend.receive(&mut self.buffers, &mut finished, clock);
-            }
-            if backend.deadline() <= *turn {
-                backend.tick(&self.poller, &mut finished, *turn);
-            }
-        }
+        let (dispatch, mut finished, time) = self.core.outward();
+        dispatch.backends.receive(&mut self.buffers, &mut finished, time.clock);
+        dispatch.backends.tick(&self.poller, &mut finished, time.turn);
+        dispatch.pump(&mut finished, time);
         self.end_leaving();
     }
 
@@ -185,11 +174,8 @@ impl EventLoop {
     }
 
     fn flush_backends(&mut self) {
-        let Core { dispatch, jobs, finished, clock, .. } = &mut self.core;
-        let mut finished = Finished { jobs, list: finished };
-        for backend in &mut dispatch.backends {
-            backend.flush(&mut finished, clock);
-        }
+        let (dispatch, mut finished, time) = self.core.outward();
+        dispatch.flush(&mut finished, time);
     }
 
     fn read_mail(&mut self) {
@@ -319,11 +305,9 @@ impl EventLoop {
         self.clients_open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         self.core.journal.counters.clients_open.set(self.sessions.len() as u64);
-        for backend in &self.core.dispatch.backends {
-            backend.publish();
-        }
+        self.core.dispatch.end_turn();
     }
 
     /// Ends everything that is left when the time to drain is over.
@@ -332,11 +316,8 @@ impl EventLoop {
         for slot in slots {
             self.remove(slot);
         }
-        let Core { dispatch, jobs, finished, clock, .. } = &mut self.core;
-        let mut finished = Finished { jobs, list: finished };
-        for backend in &mut dispatch.backends {
-            backend.close(Outcome::BackendLost, &mut finished, clock.now());
-        }
+        let (dispatch, mut finished, time) = self.core.outward();
+        dispatch.close(&mut finished, time);
         self.complete_jobs();
         self.publish();
         self.core.jobs.live() as u64

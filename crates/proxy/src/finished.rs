@@ -31,4 +31,9 @@ impl Finished<'_> {
         let line = format!("SERVER_ERROR backend {backend} {what}\r\n");
         self.leg_answered(leg, line.as_bytes(), outcome, now);
     }
+
+    /// Fails a leg because the queue that all backends share is full.
+    pub(crate) fn queue_full(&mut self, leg: LegRef, now: Nanos) {
+        self.leg_answered(leg, b"SERVER_ERROR the proxy has too much waiting\r\n", Outcome::Overloaded, now);
+    }
 }

@@ -52,8 +52,14 @@ pub(crate) struct Leg {
     pub(crate) hits: u16,
     pub(crate) reply_bytes: usize,
     pub(crate) outcome: Outcome,
+    /// When it left its queue; unset if it was in none.
+    pub(crate) dispatched: Nanos,
     pub(crate) sent: Nanos,
     pub(crate) answered: Nanos,
+    /// What the backend is asked, while the leg waits in a queue.
+    pub(crate) request: Vec<u8>,
+    /// The command in it, which on a copy may be another than the client's.
+    pub(crate) asked: Verb,
     pub(crate) reply: Vec<u8>,
 }
 
@@ -129,9 +135,10 @@ impl Job {
             self.legs.push(Leg::default());
         }
         let leg = &mut self.legs[self.legs_used];
-        let mut reply = std::mem::take(&mut leg.reply);
+        let (mut request, mut reply) = (std::mem::take(&mut leg.request), std::mem::take(&mut leg.reply));
+        request.clear();
         reply.clear();
-        *leg = Leg { backend, reply, ..Leg::default() };
+        *leg = Leg { backend, request, reply, ..Leg::default() };
         self.legs_used += 1;
         self.unanswered += 1;
         (self.legs_used - 1) as u8
@@ -147,6 +154,12 @@ impl Job {
         if self.is_timed {
             self.clock.stamp(stage, now);
         }
+    }
+
+    /// Notes that a leg has left its queue.
+    pub(crate) fn leg_dispatched(&mut self, leg: u8, now: Nanos) {
+        self.leg(leg).dispatched = now;
+        self.stamp(Stage::Dispatched, now);
     }
 
     /// Notes that the kernel has taken the last byte of a leg.
@@ -186,8 +199,11 @@ impl Job {
         slot.answered = now;
         slot.outcome = outcome;
         slot.reply_bytes += last_line.len();
+        let sent = slot.sent.max(slot.dispatched);
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
         reply.extend_from_slice(last_line);
+        // A leg that left its queue last may never have been sent: then its sending counts as done when it left.
+        self.stamp(Stage::Sent, sent);
         self.stamp(Stage::Answered, now);
         self.unanswered -= 1;
         self.unanswered == 0
@@ -220,6 +236,7 @@ impl Job {
         wanted.shrink_to(KEPT_BYTES / size_of::<WantedKey>());
         let mut legs = std::mem::take(&mut self.legs);
         for leg in &mut legs[..self.legs_used] {
+            leg.request = keep(std::mem::take(&mut leg.request));
             leg.reply = keep(std::mem::take(&mut leg.reply));
         }
         *self = Job {
@@ -298,6 +315,25 @@ mod tests {
         let id = jobs.begin();
         jobs.end(id);
         jobs.end(id);
+    }
+
+    #[test]
+    fn a_leg_that_left_its_queue_last_and_was_never_sent_breaks_no_order() {
+        let mut jobs = Jobs::default();
+        let id = jobs.begin();
+        let job = jobs.get(id);
+        job.is_timed = true;
+        job.clock = StageClock::started(Nanos(1));
+        job.join = Join::KeyOrder;
+        let legs = [job.add_leg(0), job.add_leg(1)];
+        job.stamp(Stage::Enqueued, Nanos(2));
+        job.leg_dispatched(legs[0], Nanos(2));
+        job.leg_sent(legs[0], Nanos(3));
+        assert!(!job.leg_answered(legs[0], b"END\r\n", Outcome::Answered, Nanos(4)));
+        job.leg_dispatched(legs[1], Nanos(10));
+        assert!(job.leg_answered(legs[1], b"SERVER_ERROR\r\n", Outcome::BackendLost, Nanos(20)));
+        job.clock.finish();
+        assert_eq!(job.clock.stamps()[Stage::Enqueued as usize..=Stage::Answered as usize], [2, 10, 10, 20]);
     }
 
     #[test]

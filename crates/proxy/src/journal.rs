@@ -118,10 +118,11 @@ fn parent_row(job: &Job, loop_index: u8) -> Row {
     }
 }
 
-/// A leg has its own `sent` and `answered`; a leg that was never sent has the stamp before, like any stage not reached.
+/// A leg has its own `dispatched`, `sent` and `answered`; a stage that it never reached has the stamp before, as everywhere.
 fn leg_row(job: &Job, parent: &Row, leg: &Leg, index: u8) -> (Row, [u64; clock::STAGES]) {
     let mut stamps = job.clock.stamps();
-    let dispatched = stamps[Stage::Dispatched as usize];
+    let dispatched = leg.dispatched.0.max(stamps[Stage::Enqueued as usize]);
+    stamps[Stage::Dispatched as usize] = dispatched;
     let sent = leg.sent.0.max(dispatched);
     stamps[Stage::Sent as usize] = sent;
     stamps[Stage::Answered as usize] = leg.answered.0.max(sent);

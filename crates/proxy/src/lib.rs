@@ -12,6 +12,7 @@ mod session;
 
 mod core;
 mod job;
+mod overlap;
 
 mod ketama;
 mod route;
@@ -20,8 +21,12 @@ mod dispatch;
 mod meta;
 
 mod backend;
+mod backends;
 mod finished;
+mod in_flight;
 mod join;
+mod peer;
+mod retry;
 mod verdict;
 
 mod histograms;
@@ -36,7 +41,7 @@ mod config;
 mod event_loop;
 mod running;
 
-pub use config::{Config, ConfigError, PartFailure, RecordsConfig, Stamps};
+pub use config::{Config, ConfigError, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
 pub use local::VERSION_LINE;
 pub use route::Router;
 pub use running::{ProxyError, Running, Totals, start};

@@ -9,6 +9,9 @@ use wire::{KEY_BYTES_MAXIMUM, Meta, MetaFlags, Request, Verb, encode_base64, is_
 const TOLD_WHEN_FOUND: &[u8] = b"stcflhO";
 /// And when it does not, besides the key.
 const TOLD_WHEN_MISSING: &[u8] = b"O";
+/// Flags with which `mg` only reads. Missing are those that touch (`T`), create (`N`) or win the right to renew (`R`), and those
+/// that tell whether and when the value was last read (`h`, `l`).
+const ONLY_READ: &[u8] = b"bkvqOstfcu";
 
 /// Notes on the job what the way back must know of a meta command.
 pub(crate) fn prepare(job: &mut Job, meta: &Meta<'_>) {
@@ -45,6 +48,12 @@ pub(crate) fn changes_unlike_copies(meta: &Meta<'_>) -> bool {
         Verb::Md => meta.flags.has(b'C'),
         _ => false,
     }
+}
+
+/// Whether it is an `mg` that changes nothing and tells nothing that other reads change. Such reads may overtake each other.
+/// Letters that are not known here may mean anything.
+pub(crate) fn only_reads(meta: &Meta<'_>) -> bool {
+    meta.verb == Verb::Mg && meta.flags.iter().all(|flag| ONLY_READ.contains(&flag[0]))
 }
 
 /// What a backend is asked: never quietly, so that every request has its reply and the connection stays in step.

@@ -1,6 +1,6 @@
 //! Prometheus metrics: where the time went per stage, and everything that is counted.
 
-use crate::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters};
+use crate::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, QueueCounters};
 use crate::histograms::StageHistograms;
 use hdrhistogram::Histogram;
 use prometheus_client::collector::Collector;
@@ -25,6 +25,8 @@ pub(crate) struct Snapshot {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
     pub(crate) servers: Vec<String>,
+    /// The names of each loop's queues.
+    pub(crate) queues: Vec<String>,
     pub(crate) histograms: StageHistograms,
 }
 
@@ -37,13 +39,16 @@ impl Collector for Snapshot {
             Outcome::ALL.map(|outcome| (outcome.name(), self.sum(|loops| &loops.outcomes[outcome as usize])));
         family(&mut encoder, "waystage_outcomes", "How requests have ended", "outcome", &outcomes)?;
         type Field = fn(&LoopCounters) -> &Counter;
-        let totals: [(&str, &str, Field); 8] = [
+        let totals: [(&str, &str, Field); 9] = [
             ("waystage_keys", "Keys asked for", |loops| &loops.keys_read),
             ("waystage_hits", "Values returned", |loops| &loops.hits),
             ("waystage_received_bytes", "Bytes of requests", |loops| &loops.received_bytes),
             ("waystage_replied_bytes", "Bytes of replies", |loops| &loops.replied_bytes),
             ("waystage_clients_accepted", "Client connections so far", |loops| &loops.clients_accepted),
             ("waystage_clients_paused", "Times a client was not read from", |loops| &loops.clients_paused),
+            ("waystage_order_waits", "Times a request waited for its client's earlier ones", |loops| {
+                &loops.order_waits
+            }),
             ("waystage_parts_failed", "Multi-gets with a failed part", |loops| &loops.parts_failed),
             ("waystage_records_dropped", "Records dropped by a full hand-off", |loops| &loops.records_dropped),
         ];
@@ -61,7 +66,8 @@ impl Collector for Snapshot {
         }
         let open = encoder.encode_descriptor("waystage_clients", "Clients connected", None, MetricType::Gauge)?;
         gauge(self.sum(|loops| &loops.clients_open), open)?;
-        self.backends(&mut encoder)
+        self.backends(&mut encoder)?;
+        self.queues(&mut encoder)
     }
 }
 
@@ -127,6 +133,28 @@ impl Snapshot {
         }
         Ok(())
     }
+
+    /// Each loop's queues apart: a long one beside an empty one is not the same as two of middle length.
+    fn queues(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Field = fn(&QueueCounters) -> &Counter;
+        let fields: [(&str, &str, MetricType, Field); 3] = [
+            ("waystage_queue_length", "Requests waiting", MetricType::Gauge, |queue| &queue.length),
+            ("waystage_slots_busy", "Slots that serve a request", MetricType::Gauge, |queue| &queue.slots_busy),
+            ("waystage_queue_full", "Requests refused by a full queue", MetricType::Counter, |queue| &queue.full),
+        ];
+        for (name, help, kind, field) in fields {
+            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+            for (index, counters) in self.loops.iter().enumerate() {
+                for (queue, name) in counters.queues.iter().zip(&self.queues) {
+                    let labels = [("loop", index.to_string()), ("queue", name.clone())];
+                    let encoder = metric.encode_family(&labels)?;
+                    let value = field(queue).get();
+                    if matches!(kind, MetricType::Gauge) { gauge(value, encoder)? } else { counter(value, encoder)? }
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// One counter for each value of a label.
@@ -178,10 +206,14 @@ mod tests {
         clock.finish();
         histograms.record(Verb::Get, &clock);
         histograms.settle();
-        let counters = Arc::new(LoopCounters::new(1));
+        let counters = Arc::new(LoopCounters::new(1, 1));
+        counters.queues[0].length.set(3);
+        counters.queues[0].full.add(2);
         counters.requests[Verb::Get as usize].add(7);
         let (loops, servers) = (vec![counters.clone(), counters], vec!["a:1".into()]);
-        let text = Snapshot { loops, accept: Arc::default(), servers, histograms }.render();
+        let text = Snapshot { loops, accept: Arc::default(), queues: servers.clone(), servers, histograms }.render();
+        assert!(text.contains("waystage_queue_length{loop=\"1\",queue=\"a:1\"} 3"), "{text}");
+        assert!(text.contains("waystage_queue_full_total{loop=\"0\",queue=\"a:1\"} 2"), "{text}");
         assert!(text.contains("waystage_requests_total{operation=\"get\"} 14"), "{text}");
         assert!(
             text.contains("waystage_stage_seconds_bucket{le=\"0.0002\",operation=\"get\",stage=\"total\"} 1"),

@@ -27,6 +27,7 @@ pub(crate) struct Sources {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
     pub(crate) servers: Vec<String>,
+    pub(crate) queues: Vec<String>,
 }
 
 impl MetricsServer {
@@ -77,6 +78,7 @@ fn snapshot(sources: &Sources) -> Snapshot {
         loops: sources.loops.clone(),
         accept: sources.accept.clone(),
         servers: sources.servers.clone(),
+        queues: sources.queues.clone(),
         histograms: histograms(&sources.posts),
     }
 }

@@ -1,19 +1,20 @@
 //! Starts the threads of a proxy, and ends them in order: accept no more, finish what is in flight, close the records.
 
 use crate::accept::{Acceptor, STOP};
-use crate::backend::{Backend, BackendLimits};
+use crate::backend::Backend;
+use crate::backends::Backends;
 use crate::config::{Config, ConfigError};
 use crate::core::{Core, Settings};
 use crate::counters::{AcceptCounters, LoopCounters};
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, Line};
 use crate::event_loop::{EventLoop, MAILBOX, Message};
 use crate::job::Jobs;
 use crate::journal::Journal;
 use crate::local::Local;
 use crate::metrics_server::{MetricsServer, Sources};
-use crate::route::Router;
+use crate::peer::{Peer, PeerLimits};
 use clock::Clock;
-use net::{Mailbox, Poller, Post, bind, mailbox, resolve};
+use net::{Mailbox, Poller, Post, Token, bind, mailbox, resolve};
 use records::{Program, Writer, WriterTotals};
 use std::io;
 use std::net::SocketAddr;
@@ -90,7 +91,8 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
         Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
         None => None,
     };
-    let counters: Vec<_> = (0..config.loops).map(|_| Arc::new(LoopCounters::new(addresses.len()))).collect();
+    let counters: Vec<_> =
+        (0..config.loops).map(|_| Arc::new(LoopCounters::new(addresses.len(), Line::queues(&config).len()))).collect();
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
@@ -135,7 +137,7 @@ fn build(
     let poller = Poller::new()?;
     let (post, mailbox) = mailbox(&poller, MAILBOX)?;
     let settings = Settings::new(config);
-    let limits = BackendLimits {
+    let limits = PeerLimits {
         timeout: config.backend_timeout,
         window: config.backend_window,
         buffer_bytes: config.backend_buffer_bytes,
@@ -144,11 +146,17 @@ fn build(
         wire: Limits { value_bytes: config.reply_bytes, ..settings.wire.clone() },
     };
     let own = &counters[index];
-    let backend = |(number, address): (usize, &SocketAddr)| {
-        Backend::new(number as u16, &config.servers[number], *address, limits.clone(), own.clone())
+    let peer = |(index, address): (usize, &SocketAddr)| Peer {
+        index: index as u16,
+        name: config.servers[index].as_str().into(),
+        address: *address,
+        limits: limits.clone(),
     };
-    let backends = addresses.iter().enumerate().map(backend).collect();
-    let router = Router::new(&config.servers, config.replicas, config.hash_tag);
+    let peers: Vec<Peer> = addresses.iter().enumerate().map(peer).collect();
+    let connection =
+        |(number, backend): (usize, usize)| Backend::new(peers[backend].clone(), Token(number), own.clone());
+    let connections = Line::layout(config, index).into_iter().enumerate().map(connection).collect();
+    let line = Line::new(config, index, own);
     let local = Local {
         loops: counters.to_vec(),
         servers: config.servers.clone(),
@@ -162,7 +170,7 @@ fn build(
         turn: clock.now(),
         jobs: Jobs::default(),
         finished: Vec::new(),
-        dispatch: Dispatch::new(router, backends),
+        dispatch: Dispatch::new(config, line, Backends::new(connections)),
         journal: Journal::new(own.clone(), writer.map(Writer::sender), index as u8),
         local,
     };
@@ -181,6 +189,7 @@ fn start_metrics(
         loops: counters.to_vec(),
         accept: accept_counters.clone(),
         servers: config.servers.clone(),
+        queues: Line::queues(config),
     };
     MetricsServer::start(address, sources).map(Some).map_err(ProxyError::Metrics)
 }

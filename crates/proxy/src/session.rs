@@ -5,6 +5,7 @@
 use crate::core::{Arrival, Core};
 use crate::job::{JobId, SessionRef};
 use crate::meta::prepare;
+use crate::overlap::Kind;
 use clock::Nanos;
 use net::{Buffers, Connection, Filled};
 use records::Outcome;
@@ -39,6 +40,10 @@ pub(crate) struct Session {
     /// No more requests are taken: quit, half-closed, refused or draining.
     is_ending: bool,
     is_paused: bool,
+    /// The kind of the requests in `order`; those that the proxy answers itself are of none.
+    under_way: Kind,
+    /// The kind of a request that must wait until all before it are answered.
+    held: Option<Kind>,
     /// Nothing more is read, since the client has closed its side or the proxy is draining; what has been read is answered.
     is_read_out: bool,
     has_peer_closed: bool,
@@ -80,6 +85,8 @@ impl Session {
             received: Nanos::UNSET,
             is_ending: false,
             is_paused: false,
+            under_way: Kind::Local,
+            held: None,
             is_read_out: false,
             has_peer_closed: false,
             is_leaving: false,
@@ -107,6 +114,9 @@ impl Session {
         if self.is_ending || self.is_read_out {
             return Ok(Progress::Nothing);
         }
+        if self.held.is_some() {
+            return Ok(Progress::Nothing);
+        }
         if !self.has_room(core) {
             self.pause(core);
             return Ok(Progress::Nothing);
@@ -128,11 +138,15 @@ impl Session {
 
     /// Goes on with a client that was not read from, once there is room again.
     pub(crate) fn resume(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<Progress, Gone> {
-        if !self.is_paused || !self.has_room(core) {
+        let may_go_on = match self.held {
+            Some(kind) => self.may_take(kind, core),
+            None => self.is_paused,
+        };
+        if !may_go_on || !self.has_room(core) {
             return Ok(Progress::Nothing);
         }
         self.take_requests(core);
-        if self.is_paused || !self.connection.is_readable() {
+        if self.is_paused || self.held.is_some() || !self.connection.is_readable() {
             return Ok(Progress::Taken);
         }
         self.receive(buffers, core)
@@ -168,15 +182,30 @@ impl Session {
             && self.connection.outbox.waiting_bytes() < core.settings.client_buffer_bytes
     }
 
+    /// Whether a request of this kind may be sent on now, or would overtake an earlier one.
+    fn may_take(&self, kind: Kind, core: &Core) -> bool {
+        self.order.is_empty() || core.settings.overlap.allows(self.under_way, kind)
+    }
+
     /// Takes requests off the inbox as long as there is room for their replies.
     fn take_requests(&mut self, core: &mut Core) {
         // The inbox is taken out of the connection so that its bytes can be lent while the rest of the session changes.
         let mut inbox = std::mem::take(&mut self.connection.inbox);
         let mut used = self.swallow(inbox.filled().len());
+        self.held = None;
         while !self.is_ending && self.swallow == 0 && used < inbox.filled().len() && self.has_room(core) {
             match parse_request(&inbox.filled()[used..], &core.settings.wire) {
                 ParsedRequest::Incomplete => break,
                 ParsedRequest::Request { request, consumed } => {
+                    let kind = Kind::of(&request);
+                    if !self.may_take(kind, core) {
+                        self.held = Some(kind);
+                        core.journal.counters.order_waits.add(1);
+                        break;
+                    }
+                    if self.order.is_empty() || kind != Kind::Local {
+                        self.under_way = kind;
+                    }
                     used += consumed;
                     self.take(&request, consumed, core);
                 }
@@ -200,6 +229,9 @@ impl Session {
         inbox.consume(used);
         self.connection.inbox = inbox;
         self.is_paused = false;
+        if self.held.is_some() {
+            return;
+        }
         if self.is_ending || self.has_room(core) {
             self.is_ending |= self.is_read_out;
         } else {

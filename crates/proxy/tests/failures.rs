@@ -5,16 +5,27 @@
 mod common;
 
 use clock::Clock;
-use common::Proxy;
+use common::{Proxy, disciplines};
+use proxy::Discipline;
 use std::net::SocketAddr;
 use std::time::Duration;
 use testkit::{Client, Peer, Scripted, Server, memcached_is_here};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
 
-fn proxy(addresses: &[SocketAddr]) -> Proxy {
+/// The same in every discipline, with enough slots for all that a test asks at one time.
+fn in_each(test: impl Fn(Discipline)) {
+    disciplines(4, false).into_iter().for_each(test);
+}
+
+/// As many connections to one server as such a discipline opens.
+fn connections(discipline: Discipline) -> usize {
+    discipline.slots().map(|(_, slots)| slots).sum::<usize>().max(1)
+}
+
+fn proxy(addresses: &[SocketAddr], discipline: Discipline) -> Proxy {
     Proxy::at(addresses, |config| {
-        config.loops = 1;
+        (config.loops, config.discipline) = (1, discipline);
         config.backend_timeout = TIMEOUT;
     })
 }
@@ -42,90 +53,102 @@ fn echo(reply: &'static str) -> impl Fn(&mut Peer, usize) {
 
 #[test]
 fn a_server_that_never_answers_is_a_timeout_and_then_down() {
-    let server = Scripted::start(|peer, _| peer.hang());
-    let proxy = proxy(&[server.address()]);
-    let mut client = proxy.client();
-    let clock = Clock::monotonic();
-    let began = clock.now();
-    client.send("get a\r\nget b\r\nget c\r\n");
-    for _ in 0..3 {
-        let line = client.line();
-        assert_eq!(line, format!("SERVER_ERROR backend {} timed out\r\n", server.address()));
-    }
-    let waited = Duration::from_nanos(clock.now().since(began));
-    assert!(waited >= TIMEOUT && waited < 4 * TIMEOUT, "{waited:?}");
+    in_each(|discipline| {
+        let server = Scripted::start(|peer, _| peer.hang());
+        let proxy = proxy(&[server.address()], discipline);
+        let mut client = proxy.client();
+        let clock = Clock::monotonic();
+        let began = clock.now();
+        client.send("get a\r\nget b\r\nget c\r\n");
+        for _ in 0..3 {
+            let line = client.line();
+            assert_eq!(line, format!("SERVER_ERROR backend {} timed out\r\n", server.address()));
+        }
+        let waited = Duration::from_nanos(clock.now().since(began));
+        assert!(waited >= TIMEOUT && waited < 4 * TIMEOUT, "{waited:?}");
+    });
 }
 
 #[test]
 fn a_server_that_is_not_there_is_refused_at_once() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let proxy = proxy(&[free]);
-    let mut client = proxy.client();
-    for _ in 0..20 {
-        client.ask("get a\r\n", format!("SERVER_ERROR backend {free} is down\r\n"));
-    }
+    in_each(|discipline| {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let proxy = proxy(&[free], discipline);
+        let mut client = proxy.client();
+        for _ in 0..20 {
+            client.ask("get a\r\n", format!("SERVER_ERROR backend {free} is down\r\n"));
+        }
+    });
 }
 
 #[test]
 fn a_late_reply_is_never_taken_for_anothers() {
-    // The first connection answers `late` after the timeout, with a value that belongs to nobody any more.
-    let server = Scripted::start(|peer, number| {
-        while let Some(line) = peer.line() {
-            if number == 0 {
-                std::thread::sleep(2 * TIMEOUT);
-                peer.send("VALUE late 0 4\r\nlate\r\nEND\r\n");
-            } else if line.contains("other") {
-                peer.send("VALUE other 0 5\r\nother\r\nEND\r\n");
-            } else {
-                peer.send("END\r\n");
+    in_each(|discipline| {
+        // `late` is answered after the timeout, with a value that belongs to nobody any more.
+        let server = Scripted::start(|peer, _| {
+            while let Some(line) = peer.line() {
+                if line.contains("late") {
+                    std::thread::sleep(2 * TIMEOUT);
+                    peer.send("VALUE late 0 4\r\nlate\r\nEND\r\n");
+                } else if line.contains("other") {
+                    peer.send("VALUE other 0 5\r\nother\r\nEND\r\n");
+                } else {
+                    peer.send("END\r\n");
+                }
             }
-        }
+        });
+        let proxy = proxy(&[server.address()], discipline);
+        let mut client = proxy.client();
+        client.ask("get late\r\n", format!("SERVER_ERROR backend {} timed out\r\n", server.address()));
+        ask_until(&mut client, "get other\r\n", "VALUE other 0 5\r\n");
+        client.expect("other\r\nEND\r\n");
+        client.ask("get other\r\n", "VALUE other 0 5\r\nother\r\nEND\r\n");
+        assert!(server.connections() >= 2);
     });
-    let proxy = proxy(&[server.address()]);
-    let mut client = proxy.client();
-    client.ask("get late\r\n", format!("SERVER_ERROR backend {} timed out\r\n", server.address()));
-    ask_until(&mut client, "get other\r\n", "VALUE other 0 5\r\n");
-    client.expect("other\r\nEND\r\n");
-    client.ask("get other\r\n", "VALUE other 0 5\r\nother\r\nEND\r\n");
-    assert!(server.connections() >= 2);
 }
 
 #[test]
 fn bytes_that_nobody_asked_for_end_the_connection() {
-    for unasked in ["STORED\r\n", "x", "END\r\nEND\r\n"] {
-        let server = Scripted::start(move |peer, number| {
-            while peer.line().is_some() {
-                peer.send(if number == 0 { format!("END\r\n{unasked}") } else { "END\r\n".into() });
-            }
-        });
-        let proxy = proxy(&[server.address()]);
-        let mut client = proxy.client();
-        client.ask("get a\r\n", "END\r\n");
-        ask_until(&mut client, "get a\r\n", "END\r\n");
-        assert!(server.connections() >= 2, "{unasked:?}");
-    }
+    in_each(|discipline| {
+        for unasked in ["STORED\r\n", "x", "END\r\nEND\r\n"] {
+            let server = Scripted::start(move |peer, number| {
+                while peer.line().is_some() {
+                    peer.send(if number == 0 { format!("END\r\n{unasked}") } else { "END\r\n".into() });
+                }
+            });
+            let proxy = proxy(&[server.address()], discipline);
+            let mut client = proxy.client();
+            client.ask("get a\r\n", "END\r\n");
+            ask_until(&mut client, "get a\r\n", "END\r\n");
+            assert!(server.connections() >= 2, "{unasked:?}");
+        }
+    });
 }
 
 #[test]
 fn nonsense_in_place_of_a_reply_fails_what_waits_and_nothing_else() {
-    for nonsense in ["HELLO\r\n", "VALUE a\r\n", "VALUE a 0 99999999999\r\n", "STORED\r\n", "\r\n", "\0\n"] {
-        let server = Scripted::start(echo(nonsense));
-        let proxy = proxy(&[server.address()]);
-        let mut client = proxy.client();
-        client.ask("get a\r\n", format!("SERVER_ERROR backend {} lost the connection\r\n", server.address()));
-        client.ask("bogus\r\n", "ERROR\r\n");
-    }
+    in_each(|discipline| {
+        for nonsense in ["HELLO\r\n", "VALUE a\r\n", "VALUE a 0 99999999999\r\n", "STORED\r\n", "\r\n", "\0\n"] {
+            let server = Scripted::start(echo(nonsense));
+            let proxy = proxy(&[server.address()], discipline);
+            let mut client = proxy.client();
+            client.ask("get a\r\n", format!("SERVER_ERROR backend {} lost the connection\r\n", server.address()));
+            client.ask("bogus\r\n", "ERROR\r\n");
+        }
+    });
 }
 
 #[test]
 fn a_connection_closed_in_the_middle_of_a_reply_is_an_error_not_half_a_reply() {
-    let server = Scripted::start(|peer, _| {
-        peer.line();
-        peer.send("VALUE a 0 10\r\n01234");
+    in_each(|discipline| {
+        let server = Scripted::start(|peer, _| {
+            peer.line();
+            peer.send("VALUE a 0 10\r\n01234");
+        });
+        let proxy = proxy(&[server.address()], discipline);
+        let lost = format!("SERVER_ERROR backend {} lost the connection\r\n", server.address());
+        proxy.client().ask("get a\r\n", lost);
     });
-    let proxy = proxy(&[server.address()]);
-    let lost = format!("SERVER_ERROR backend {} lost the connection\r\n", server.address());
-    proxy.client().ask("get a\r\n", lost);
 }
 
 #[test]
@@ -145,50 +168,56 @@ fn replies_in_pieces_of_one_byte_are_whole_replies() {
 
 #[test]
 fn a_server_error_in_place_of_end_is_passed_on_and_the_connection_stays() {
-    let server = Scripted::start(echo("VALUE a 0 1\r\nx\r\nSERVER_ERROR out of memory writing get response\r\n"));
-    let proxy = proxy(&[server.address()]);
-    let mut client = proxy.client();
-    let reply = "VALUE a 0 1\r\nx\r\nSERVER_ERROR out of memory writing get response\r\n";
-    client.ask("get a\r\nget a\r\n", format!("{reply}{reply}"));
-    assert_eq!(server.connections(), 1);
+    in_each(|discipline| {
+        let server = Scripted::start(echo("VALUE a 0 1\r\nx\r\nSERVER_ERROR out of memory writing get response\r\n"));
+        let proxy = proxy(&[server.address()], discipline);
+        let mut client = proxy.client();
+        let reply = "VALUE a 0 1\r\nx\r\nSERVER_ERROR out of memory writing get response\r\n";
+        client.ask("get a\r\nget a\r\n", format!("{reply}{reply}"));
+        assert!(server.connections() <= connections(discipline));
+    });
 }
 
 #[test]
 fn an_idle_connection_that_the_server_closed_is_never_an_error_for_a_client() {
-    let server = Scripted::start(|peer, _| {
-        peer.line();
-        peer.send("END\r\n");
-        // Returning closes the connection: one request for each.
+    in_each(|discipline| {
+        let server = Scripted::start(|peer, _| {
+            peer.line();
+            peer.send("END\r\n");
+            // Returning closes the connection: one request for each.
+        });
+        let proxy = proxy(&[server.address()], discipline);
+        let mut client = proxy.client();
+        for _ in 0..10 {
+            client.ask("get a\r\n", "END\r\n");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        assert!(server.connections() >= 10);
     });
-    let proxy = proxy(&[server.address()]);
-    let mut client = proxy.client();
-    for _ in 0..10 {
-        client.ask("get a\r\n", "END\r\n");
-        std::thread::sleep(Duration::from_millis(30));
-    }
-    assert!(server.connections() >= 10);
 }
 
 #[test]
 fn one_dead_server_of_three_spoils_neither_the_others_nor_the_order() {
-    let alive = [Scripted::start(echo("END\r\n")), Scripted::start(echo("END\r\n"))];
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let proxy = proxy(&[alive[0].address(), free, alive[1].address()]);
-    let mut client = proxy.client();
-    let (mut ended, mut failed) = (0, 0);
-    for round in 0..50 {
-        client.send(format!("get key{round}\r\nversion\r\n"));
-        match client.line().as_str() {
-            "END\r\n" => ended += 1,
-            line if line == format!("SERVER_ERROR backend {free} is down\r\n") => failed += 1,
-            line => panic!("{line:?}"),
+    in_each(|discipline| {
+        let alive = [Scripted::start(echo("END\r\n")), Scripted::start(echo("END\r\n"))];
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let proxy = proxy(&[alive[0].address(), free, alive[1].address()], discipline);
+        let mut client = proxy.client();
+        let (mut ended, mut failed) = (0, 0);
+        for round in 0..50 {
+            client.send(format!("get key{round}\r\nversion\r\n"));
+            match client.line().as_str() {
+                "END\r\n" => ended += 1,
+                line if line == format!("SERVER_ERROR backend {free} is down\r\n") => failed += 1,
+                line => panic!("{line:?}"),
+            }
+            assert!(client.line().starts_with("VERSION"));
         }
-        assert!(client.line().starts_with("VERSION"));
-    }
-    assert!(ended > 10 && failed > 5, "{ended} {failed}");
-    // A multi-get over all three: the dead server's keys are misses, unless told otherwise.
-    let keys: Vec<String> = (0..50).map(|key| format!("key{key}")).collect();
-    client.ask(format!("get {}\r\n", keys.join(" ")), "END\r\n");
+        assert!(ended > 10 && failed > 5, "{ended} {failed}");
+        // A multi-get over all three: the dead server's keys are misses, unless told otherwise.
+        let keys: Vec<String> = (0..50).map(|key| format!("key{key}")).collect();
+        client.ask(format!("get {}\r\n", keys.join(" ")), "END\r\n");
+    });
 }
 
 #[test]
@@ -197,22 +226,24 @@ fn a_killed_and_a_frozen_memcached_are_used_again_when_they_are_back() {
         eprintln!("no memcached on the PATH: the scripted servers above stand for it");
         return;
     }
-    let mut server = Server::memcached();
-    let proxy = proxy(&[server.address()]);
-    let mut client = proxy.client();
-    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
-    server.kill();
-    client.send("get a\r\n");
-    assert!(client.line().starts_with("SERVER_ERROR backend"));
-    server.restart();
-    ask_until(&mut client, "set a 0 0 1\r\ny\r\n", "STORED\r\n");
-    client.ask("get a\r\n", "VALUE a 0 1\r\ny\r\nEND\r\n");
-    server.freeze();
-    client.ask("get a\r\n", format!("SERVER_ERROR backend {} timed out\r\n", server.address()));
-    client.ask("get a\r\n", format!("SERVER_ERROR backend {} is down\r\n", server.address()));
-    server.thaw();
-    ask_until(&mut client, "set a 0 0 1\r\nz\r\n", "STORED\r\n");
-    client.ask("get a\r\n", "VALUE a 0 1\r\nz\r\nEND\r\n");
+    in_each(|discipline| {
+        let mut server = Server::memcached();
+        let proxy = proxy(&[server.address()], discipline);
+        let mut client = proxy.client();
+        client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+        server.kill();
+        client.send("get a\r\n");
+        assert!(client.line().starts_with("SERVER_ERROR backend"));
+        server.restart();
+        ask_until(&mut client, "set a 0 0 1\r\ny\r\n", "STORED\r\n");
+        client.ask("get a\r\n", "VALUE a 0 1\r\ny\r\nEND\r\n");
+        server.freeze();
+        client.ask("get a\r\n", format!("SERVER_ERROR backend {} timed out\r\n", server.address()));
+        client.ask("get a\r\n", format!("SERVER_ERROR backend {} is down\r\n", server.address()));
+        server.thaw();
+        ask_until(&mut client, "set a 0 0 1\r\nz\r\n", "STORED\r\n");
+        client.ask("get a\r\n", "VALUE a 0 1\r\nz\r\nEND\r\n");
+    });
 }
 
 #[test]
@@ -228,4 +259,28 @@ fn more_requests_than_a_server_may_have_waiting_are_refused_at_once() {
     let lines: Vec<String> = (0..30).map(|_| client.line()).collect();
     let refused = lines.iter().filter(|line| line.contains("has too much waiting")).count();
     assert_eq!(refused, 20, "{lines:?}");
+}
+
+#[test]
+fn when_one_connection_is_of_use_again_the_others_do_not_wait_out_their_pauses() {
+    if !memcached_is_here() {
+        eprintln!("no memcached on the PATH, and the embedded cache cannot be killed");
+        return;
+    }
+    let mut server = Server::memcached();
+    let proxy = Proxy::at(&[server.address()], |config| {
+        (config.loops, config.metrics) = (1, Some("127.0.0.1:0".into()));
+        config.discipline = disciplines(12, false)[2];
+    });
+    let mut client = proxy.client();
+    client.ask("get a\r\n", "END\r\n");
+    server.kill();
+    // By then the pauses have grown to half a second at least.
+    std::thread::sleep(Duration::from_millis(2500));
+    server.restart();
+    ask_until(&mut client, "get a\r\n", "END\r\n");
+    std::thread::sleep(Duration::from_millis(100));
+    let metrics = proxy.metrics();
+    let up = metrics.lines().find(|line| line.starts_with("waystage_backend_up{")).unwrap();
+    assert!(up.ends_with(" 12"), "{up}");
 }

@@ -5,27 +5,30 @@
 
 mod common;
 
-use common::meta_table::{META_TABLE, long_meta_table};
-use common::{Proxy, servers};
+use common::meta_table::{META_TABLE, STALE_TABLE, long_meta_table};
+use common::{Proxy, disciplines, servers};
+use proxy::Discipline;
 use std::net::SocketAddr;
 use std::time::Duration;
 use testkit::{Client, Scripted, Server, memcached_is_here};
 
-fn whole_table() -> Vec<(Vec<u8>, Vec<u8>)> {
-    let small = META_TABLE.iter().map(|(send, expect)| (send.as_bytes().to_vec(), expect.as_bytes().to_vec()));
+/// The table; with the stale values, if their steps are to be in it.
+fn whole_table(has_stale: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let small = META_TABLE.iter().chain(if has_stale { STALE_TABLE } else { &[] });
+    let small = small.map(|(send, expect)| (send.as_bytes().to_vec(), expect.as_bytes().to_vec()));
     small.chain(long_meta_table()).collect()
 }
 
-/// Every step waits for its answer; then all at once.
-fn run(address: SocketAddr, who: &str) {
+/// Every step waits for its answer; then all at once, stale values only if reads are carried out `in_order`.
+fn run(address: SocketAddr, who: &str, in_order: bool) {
     eprintln!("{who}");
     let mut client = Client::connect(address);
     client.ask("flush_all\r\n", "OK\r\n");
-    for (send, expect) in whole_table() {
+    for (send, expect) in whole_table(true) {
         client.ask(send, expect);
     }
     let (mut all_sent, mut all_expected) = (b"flush_all\r\n".to_vec(), b"OK\r\n".to_vec());
-    for (send, expect) in whole_table() {
+    for (send, expect) in whole_table(in_order) {
         all_sent.extend(send);
         all_expected.extend(expect);
     }
@@ -45,7 +48,7 @@ fn kinds() -> Vec<fn() -> Server> {
 fn both_servers_answer_the_table() {
     for (index, start) in kinds().into_iter().enumerate() {
         let server = start();
-        run(server.address(), ["the embedded cache", "memcached"][index]);
+        run(server.address(), ["the embedded cache", "memcached"][index], true);
     }
 }
 
@@ -53,20 +56,34 @@ fn both_servers_answer_the_table() {
 fn the_proxy_answers_the_table() {
     for start in kinds() {
         for (backends, replicas, loops) in [(1, 1, 1), (3, 1, 2), (3, 3, 1), (3, 2, 2)] {
-            let servers = (0..backends).map(|_| start()).collect();
-            let proxy = Proxy::before(servers, |config| (config.replicas, config.loops) = (replicas, loops));
-            run(proxy.address, &format!("{replicas} of {backends}"));
+            // As few slots as there can be, and some more.
+            let all = [loops, 2 * loops + 1].map(|slots| disciplines(slots, backends == replicas));
+            for discipline in all.into_iter().flatten() {
+                let servers = (0..backends).map(|_| start()).collect();
+                let proxy = Proxy::before(servers, |config| {
+                    (config.replicas, config.loops, config.discipline) = (replicas, loops, discipline);
+                });
+                let who = format!("{replicas} of {backends} in {loops} loops, {discipline:?}");
+                run(proxy.address, &who, discipline == Discipline::Pipelined);
+            }
         }
     }
 }
 
 #[test]
 fn every_split_of_the_bytes_gives_the_same_replies() {
-    let proxy = Proxy::before(servers(3), |config| config.replicas = 2);
-    let mut client = proxy.client();
-    client.ask("flush_all\r\n", "OK\r\n");
-    client.trickle(META_TABLE.iter().map(|(send, _)| *send).collect::<String>());
-    client.expect(META_TABLE.iter().map(|(_, expect)| *expect).collect::<String>());
+    let split = &|discipline| {
+        let proxy =
+            Proxy::before(servers(3), |config| (config.loops, config.replicas, config.discipline) = (2, 2, discipline));
+        let mut client = proxy.client();
+        client.ask("flush_all\r\n", "OK\r\n");
+        client.trickle(META_TABLE.iter().map(|(send, _)| *send).collect::<String>());
+        client.expect(META_TABLE.iter().map(|(_, expect)| *expect).collect::<String>());
+    };
+    // Most of the time is spent between two bytes.
+    std::thread::scope(|scope| {
+        disciplines(4, false).into_iter().for_each(|discipline| _ = scope.spawn(move || split(discipline)))
+    });
 }
 
 #[test]
@@ -93,9 +110,15 @@ fn holders(addresses: &[SocketAddr], key: &str) -> Vec<Option<String>> {
 
 #[test]
 fn writes_reach_every_copy_and_what_depends_on_the_content_leaves_one() {
+    disciplines(3, true).into_iter().for_each(copies_in);
+}
+
+fn copies_in(discipline: Discipline) {
     let backends = servers(3);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
-    let proxy = Proxy::at(&addresses, |config| config.replicas = 3);
+    let proxy = Proxy::at(&addresses, |config| {
+        (config.loops, config.replicas, config.discipline) = (1, 3, discipline);
+    });
     let mut client = proxy.client();
     let copies = |key: &str| holders(&addresses, key).into_iter().flatten().collect::<Vec<_>>();
     client.ask("ms k 1 MS q\r\n1\r\nmn\r\n", "MN\r\n");
@@ -162,8 +185,10 @@ fn keys_in_base64_live_where_their_text_does() {
 /// A key that holds a line end would then answer the requests of others.
 #[test]
 fn a_key_cannot_answer_for_others() {
-    for start in kinds() {
-        let proxy = Proxy::before(vec![start()], |config| config.loops = 1);
+    for (start, discipline) in
+        kinds().into_iter().flat_map(|start| disciplines(2, true).into_iter().map(move |it| (start, it)))
+    {
+        let proxy = Proxy::before(vec![start()], |config| (config.loops, config.discipline) = (1, discipline));
         let (mut client, mut other) = (proxy.client(), proxy.client());
         let key = "eA0KVkEgNA0KZXZpbA0KSEQ=";
         client.ask(format!("ms {key} 1 b\r\n1\r\nms {key} 1 b k MA\r\n2\r\n"), format!("HD\r\nHD k{key} b\r\n"));

@@ -1,11 +1,12 @@
 //! Random meta commands, right and wrong, in random pieces: a server behind the proxy answers, byte for byte, as one without it.
-//! `WAYSTAGE_RANDOM_COMMANDS` says how many are sent; `WAYSTAGE_RANDOM_SEED` where the random numbers begin.
+//! In every discipline. `WAYSTAGE_RANDOM_COMMANDS` says how many are sent; `WAYSTAGE_RANDOM_SEED` where the random numbers begin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
-use common::Proxy;
+use common::{Proxy, disciplines};
+use proxy::Discipline;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -248,15 +249,29 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// Sends the same to a server and to a proxy before another one.
+/// In every discipline, with one slot and with several.
 fn run(start: fn() -> Server, who: &str) {
+    for slots in [1, 3] {
+        // The first one has no slots.
+        for discipline in disciplines(slots, true).into_iter().skip(usize::from(slots > 1)) {
+            run_in(discipline, slots, start, &format!("{who}, {discipline:?}"));
+        }
+    }
+}
+
+/// Sends the same to a server and to a proxy before another one.
+fn run_in(discipline: Discipline, slots: usize, start: fn() -> Server, who: &str) {
     let commands = number("WAYSTAGE_RANDOM_COMMANDS", COMMANDS as u64) as usize;
     let seed = number("WAYSTAGE_RANDOM_SEED", 1);
     let server = start();
-    let proxy = Proxy::before(vec![start()], |config| config.loops = 1);
+    let proxy = Proxy::before(vec![start()], |config| (config.loops, config.discipline) = (1, discipline));
     let mut random = Random(seed);
     for stream_number in 0..commands.div_ceil(COMMANDS_PER_STREAM) {
         let mut stream: String = (0..COMMANDS_PER_STREAM).map(|_| command(&mut random)).collect();
+        if slots > 1 {
+            // Which of the reads that are under way together wins the right to renew a stale value is not promised.
+            stream = stream.replace(" I", "");
+        }
         let mark = format!("end{stream_number}");
         // Whatever was begun ends here.
         stream += &"mn\r\n".repeat(20);

@@ -4,24 +4,42 @@
 
 mod common;
 
-use common::{Proxy, servers};
-use proxy::{RecordsConfig, Stamps};
+use common::{Proxy, disciplines, servers};
+use proxy::{Discipline, RecordsConfig, Stamps};
 use records::{Outcome, PARENT, Reader, Row};
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::path::Path;
+use testkit::Held;
 use wire::Verb;
 
+/// The same in every discipline.
+fn in_each(test: impl Fn(Discipline)) {
+    disciplines(2, false).into_iter().for_each(test);
+}
+
 /// Runs `drive` against a proxy that keeps one record in `sample`, and reads what it wrote.
-fn recorded(sample: u32, replicas: usize, stamps: Stamps, drive: impl FnOnce(&Proxy)) -> Reader {
+fn recorded(
+    discipline: Discipline,
+    sample: u32,
+    replicas: usize,
+    stamps: Stamps,
+    drive: impl FnOnce(&Proxy),
+) -> Reader {
     let directory = tempfile::tempdir().unwrap();
     let proxy = Proxy::before(servers(3), |config| {
+        (config.loops, config.discipline) = (2, discipline);
         config.replicas = replicas;
         config.stamps = stamps;
         config.records = Some(RecordsConfig { directory: directory.path().into(), sample });
     });
     drive(&proxy);
+    read(proxy, directory.path())
+}
+
+/// Ends the proxy and reads the records that it has written.
+fn read(proxy: Proxy, directory: &Path) -> Reader {
     let totals = proxy.stop();
-    let file = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+    let file = std::fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
     let reader = Reader::open(&file, false).unwrap();
     assert_eq!(reader.len() as u64, totals.records.unwrap().written);
     assert_eq!((reader.dropped, reader.lost), (0, 0));
@@ -30,8 +48,12 @@ fn recorded(sample: u32, replicas: usize, stamps: Stamps, drive: impl FnOnce(&Pr
 
 #[test]
 fn every_request_has_its_record_and_every_leg_of_a_fork_its_own() {
+    in_each(complete_in);
+}
+
+fn complete_in(discipline: Discipline) {
     let mut port = 0;
-    let reader = recorded(1, 3, Stamps::All, |proxy| {
+    let reader = recorded(discipline, 1, 3, Stamps::All, |proxy| {
         let mut client = proxy.client();
         port = client.port();
         client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
@@ -66,14 +88,18 @@ fn every_request_has_its_record_and_every_leg_of_a_fork_its_own() {
         assert!(stamps.is_sorted() && stamps[0] > 0, "{row:?} {stamps:?}");
         if row.leg != PARENT {
             let (parent, whole) = rows.iter().find(|(other, _)| other.sequence == row.sequence).unwrap();
-            assert!(stamps[5] <= whole[5] && stamps[6] <= whole[6] && parent.legs == 3);
+            assert!((4..7).all(|stage| stamps[stage] <= whole[stage]) && parent.legs == 3);
         }
     }
 }
 
 #[test]
 fn meta_commands_are_recorded_also_when_they_are_quiet() {
-    let reader = recorded(1, 2, Stamps::All, |proxy| {
+    in_each(meta_in);
+}
+
+fn meta_in(discipline: Discipline) {
+    let reader = recorded(discipline, 1, 2, Stamps::All, |proxy| {
         let mut client = proxy.client();
         client.ask("mg a v q\r\nms a 2 q\r\nhi\r\nmg a v q\r\nmg a\r\nmn\r\n", "VA 2\r\nhi\r\nHD\r\nMN\r\n");
         client.ask("ma n q\r\nmd a q\r\nmd a\r\nme a\r\nmg a Z q\r\n", {
@@ -106,9 +132,13 @@ fn meta_commands_are_recorded_also_when_they_are_quiet() {
 
 #[test]
 fn intervals_add_up_and_the_sample_is_the_agreed_one() {
+    in_each(sampled_in);
+}
+
+fn sampled_in(discipline: Discipline) {
     let requests = 20_000u32;
     let mut ports = Vec::new();
-    let reader = recorded(10, 2, Stamps::Sampled, |proxy| {
+    let reader = recorded(discipline, 10, 2, Stamps::Sampled, |proxy| {
         for _ in 0..2 {
             let mut client = proxy.client();
             ports.push(client.port());
@@ -130,6 +160,36 @@ fn intervals_add_up_and_the_sample_is_the_agreed_one() {
     }
 }
 
+/// What happens to five reads, asked for in one burst and answered one after the other.
+#[test]
+fn the_queue_length_counts_who_waits_and_who_is_served_and_the_queue_interval_is_the_wait() {
+    for (discipline, slots) in disciplines(2, false).into_iter().zip([5, 2, 2]) {
+        let (directory, server) = (tempfile::tempdir().unwrap(), Held::start());
+        let proxy = Proxy::at(&[server.address()], |config| {
+            (config.loops, config.discipline) = (1, discipline);
+            config.records = Some(RecordsConfig { directory: directory.path().into(), sample: 1 });
+        });
+        let mut client = proxy.client();
+        client.send((0..5).map(|key| format!("get k{key}\r\n")).collect::<String>());
+        for key in 0..5 {
+            server.asked(5.min(slots + key));
+            server.answer(&format!("get k{key}"), "END\r\n");
+        }
+        client.expect("END\r\n".repeat(5));
+        let rows: Vec<(Row, Vec<u64>)> = read(proxy, directory.path()).rows().collect();
+        assert_eq!(rows.iter().map(|(row, _)| row.queue_length).collect::<Vec<_>>(), [0, 1, 2, 3, 4], "{discipline:?}");
+        for (index, (_, stamps)) in rows.iter().enumerate() {
+            let queue_ns = stamps[4] - stamps[3];
+            if index < slots {
+                assert_eq!(queue_ns, 0, "a slot was free");
+            } else {
+                // It left the queue when the one `slots` before it was answered, which took at least one look at the server.
+                assert!(stamps[4] >= rows[index - slots].1[6] && queue_ns > 20_000_000, "{stamps:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn metrics_count_every_request_in_every_stage() {
     let proxy = Proxy::before(servers(2), |config| config.metrics = Some("127.0.0.1:0".into()));
@@ -138,15 +198,7 @@ fn metrics_count_every_request_in_every_stage() {
         client.ask("get a\r\n", "END\r\n");
     }
     client.ask("ms a 1 q\r\nx\r\nmg a q\r\nmg b q\r\nmn\r\n", "HD\r\nMN\r\n");
-    let address = proxy.running.as_ref().unwrap().metrics_address.unwrap();
-    let get = |path: &str| {
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    };
-    let text = get("/metrics");
+    let text = proxy.metrics();
     assert!(text.starts_with("HTTP/1.0 200"), "{text}");
     for line in [
         "waystage_requests_total{operation=\"get\"} 50",
@@ -164,5 +216,5 @@ fn metrics_count_every_request_in_every_stage() {
         let line = format!("waystage_stage_seconds_count{{operation=\"get\",stage=\"{stage}\"}} 52");
         assert!(text.contains(&line), "{line} is missing in\n{text}");
     }
-    assert!(get("/").starts_with("HTTP/1.0 404"));
+    assert!(proxy.get("/").starts_with("HTTP/1.0 404"));
 }

@@ -1,11 +1,11 @@
-//! What is sent and what is answered: one table, for every number of loops, backends and copies.
+//! What is sent and what is answered: one table, for every discipline and number of loops, backends and copies.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
-use common::{Proxy, servers};
-use proxy::Stamps;
+use common::{Proxy, disciplines, servers};
+use proxy::{Discipline, Stamps};
 
 /// What to send, and the exact bytes that answer it. The lines run in order on one connection.
 fn table() -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -52,6 +52,11 @@ fn table() -> Vec<(Vec<u8>, Vec<u8>)> {
         ("set q 0 0 1 noreply\r\nq\r\nget q\r\n", "VALUE q 0 1\r\nq\r\nEND\r\n"),
         ("incr zz 1 noreply\r\ndelete q noreply\r\ntouch zz 1 noreply\r\nget q\r\n", "END\r\n"),
         ("verbosity 1\r\nverbosity 1 noreply\r\nget q\r\n", "OK\r\nEND\r\n"),
+        // Both protocols on one key, which may be in base64.
+        (
+            "ms m 1 q\r\n1\r\nget m\r\nmg bQ== v b\r\nma m v\r\nget m\r\nmd m q\r\nmg bQ== b q\r\nget m\r\nmn\r\n",
+            "VALUE m 0 1\r\n1\r\nEND\r\nVA 1\r\n1\r\nVA 1\r\n2\r\nVALUE m 0 1\r\n2\r\nEND\r\nEND\r\nMN\r\n",
+        ),
         // What is not a command is answered, and the connection stays.
         ("bogus\r\nget q\r\n", "ERROR\r\nEND\r\n"),
         ("GET a\r\n", "ERROR\r\n"),
@@ -85,10 +90,20 @@ fn table() -> Vec<(Vec<u8>, Vec<u8>)> {
     table
 }
 
-/// Runs the table line by line, then once more as a single burst.
+/// Runs the table in every discipline, with as few slots as there can be, and with some more.
 fn run(loops: usize, backends: usize, replicas: usize, stamps: Stamps) {
+    for slots in [loops, 2 * loops + 1] {
+        for discipline in disciplines(slots, backends == replicas) {
+            run_in(discipline, loops, backends, replicas, stamps);
+        }
+    }
+}
+
+/// Runs the table line by line, then once more as a single burst.
+fn run_in(discipline: Discipline, loops: usize, backends: usize, replicas: usize, stamps: Stamps) {
     let proxy = Proxy::before(servers(backends), |config| {
         (config.loops, config.replicas, config.stamps) = (loops, replicas, stamps);
+        config.discipline = discipline;
     });
     let mut client = proxy.client();
     for (send, expect) in table() {
@@ -114,13 +129,15 @@ fn one_backend() {
 }
 
 #[test]
-fn three_backends_two_loops() {
+fn three_backends() {
+    run(1, 3, 1, Stamps::All);
     run(2, 3, 1, Stamps::All);
 }
 
 #[test]
-fn three_copies_without_stamps() {
+fn three_copies() {
     run(1, 3, 3, Stamps::Off);
+    run(2, 3, 3, Stamps::All);
 }
 
 #[test]
@@ -130,17 +147,25 @@ fn two_of_three_copies() {
 
 #[test]
 fn every_split_of_the_bytes_gives_the_same_replies() {
-    let proxy = Proxy::before(servers(3), |config| config.replicas = 2);
     let small = table().into_iter().filter(|(send, expect)| send.len() < 600 && expect.len() < 600);
     let (mut all_sent, mut all_expected) = (Vec::new(), Vec::new());
     for (send, expect) in small {
         all_sent.extend(send);
         all_expected.extend(expect);
     }
-    let mut client = proxy.client();
-    client.ask("flush_all\r\n", "OK\r\n");
-    client.trickle(all_sent);
-    client.expect(all_expected);
+    let split = &|discipline| {
+        let proxy = Proxy::before(servers(3), |config| {
+            (config.loops, config.replicas, config.discipline) = (2, 3, discipline);
+        });
+        let mut client = proxy.client();
+        client.ask("flush_all\r\n", "OK\r\n");
+        client.trickle(&all_sent);
+        client.expect(&all_expected);
+    };
+    // Most of the time is spent between two bytes.
+    std::thread::scope(|scope| {
+        disciplines(4, true).into_iter().for_each(|discipline| _ = scope.spawn(move || split(discipline)))
+    });
 }
 
 #[test]

@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 mod client;
+mod held;
 mod scripted;
 mod server;
 
 pub use client::Client;
+pub use held::Held;
 pub use scripted::{Peer, Scripted};
 pub use server::{Server, memcached_is_here};
 

@@ -4,7 +4,7 @@ use crate::quantity::{bytes, duration};
 use crate::ready::{announce, signals, wait};
 use clap::{Args, ValueEnum};
 use clock::Clock;
-use proxy::{Config, PartFailure, RecordsConfig, Stamps};
+use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +25,29 @@ pub(crate) struct ProxyArguments {
     /// Event loops [default: one for each core].
     #[arg(long, value_name = "N")]
     loops: Option<usize>,
+    /// Who may be in flight at a server, and where the others wait.
+    #[arg(long, value_enum, default_value = "pipelined")]
+    dispatch: DispatchArgument,
+    /// With per-backend: requests that read, in flight at each server, each on a connection of its own
+    /// [default: 16]. Shared among the loops.
+    #[arg(long, value_name = "T")]
+    readers: Option<usize>,
+    /// With per-backend: connections to each server for requests that write, as many in flight as come
+    /// [default: one for each loop]. Shared among the loops.
+    #[arg(long, value_name = "N")]
+    writers: Option<usize>,
+    /// With shared: requests in flight, each with a connection to every server until all have answered
+    /// [default: 16]. Shared among the loops.
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// With shared: who answers a get of several keys [default: by-key]. The others than by-key need a copy of
+    /// each value on every server.
+    #[arg(long, value_enum)]
+    multi_get: Option<MultiGetArgument>,
+    /// With per-backend and shared: requests that may wait in each queue, per loop; more are refused at once
+    /// [default: 65536].
+    #[arg(long, value_name = "N")]
+    queue: Option<usize>,
     /// Two characters; of a key with both, only what stands between them is hashed, for example "{}".
     #[arg(long, value_name = "AB", value_parser = hash_tag)]
     hash_tag: Option<[u8; 2]>,
@@ -70,6 +93,28 @@ pub(crate) struct ProxyArguments {
     clients_max: usize,
 }
 
+/// Who may be in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DispatchArgument {
+    /// All: every request goes straight onto the one connection to its server.
+    Pipelined,
+    /// For each server a queue of reads with --readers slots, and --writers connections for writes.
+    PerBackend,
+    /// One queue with --workers slots, each with a connection to every server.
+    Shared,
+}
+
+/// Who answers a get of several keys.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum MultiGetArgument {
+    /// The server of each key.
+    ByKey,
+    /// Every server, each for a part of neighbouring keys.
+    Sharded,
+    /// The server of the first key, for all.
+    Whole,
+}
+
 /// For which requests the clock is read.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum StampsArgument {
@@ -92,11 +137,50 @@ enum PartFailureArgument {
     Error,
 }
 
+/// Slots of a kind of which none were given.
+const SLOTS: usize = 16;
+
 impl ProxyArguments {
-    fn config(self) -> Config {
+    /// The discipline. An argument that says nothing in it is a mistake, not a wish to be passed over.
+    fn discipline(&self, loops: usize) -> Result<Discipline, String> {
+        let belongs = [
+            ("--readers", self.readers.is_some(), "per-backend"),
+            ("--writers", self.writers.is_some(), "per-backend"),
+            ("--workers", self.workers.is_some(), "shared"),
+            ("--multi-get", self.multi_get.is_some(), "shared"),
+        ];
+        let discipline = match self.dispatch {
+            DispatchArgument::Pipelined => Discipline::Pipelined,
+            DispatchArgument::PerBackend => Discipline::PerBackend {
+                readers: self.readers.unwrap_or(SLOTS),
+                writers: self.writers.unwrap_or(loops),
+            },
+            DispatchArgument::Shared => Discipline::Shared {
+                workers: self.workers.unwrap_or(SLOTS),
+                multi_get: match self.multi_get.unwrap_or(MultiGetArgument::ByKey) {
+                    MultiGetArgument::ByKey => MultiGet::ByKey,
+                    MultiGetArgument::Sharded => MultiGet::Sharded,
+                    MultiGetArgument::Whole => MultiGet::Whole,
+                },
+            },
+        };
+        let stray = belongs.iter().find(|(_, is_given, of)| *is_given && *of != discipline.name());
+        if let Some((argument, _, of)) = stray {
+            return Err(format!("{argument} belongs to --dispatch {of}, not to {}", discipline.name()));
+        }
+        if self.queue.is_some() && discipline == Discipline::Pipelined {
+            return Err("--queue: --dispatch pipelined has no queue; --backend-window limits what waits".into());
+        }
+        Ok(discipline)
+    }
+
+    fn config(self) -> Result<Config, String> {
         let sample = self.sample;
         let defaults = Config::new(&self.listen, &self.servers);
-        Config {
+        let discipline = self.discipline(self.loops.unwrap_or(defaults.loops))?;
+        Ok(Config {
+            discipline,
+            queue: self.queue.unwrap_or(defaults.queue),
             replicas: self.replicas,
             loops: self.loops.unwrap_or(defaults.loops),
             hash_tag: self.hash_tag,
@@ -121,7 +205,7 @@ impl ProxyArguments {
             reply_bytes: self.reply_max,
             clients_max: self.clients_max,
             ..defaults
-        }
+        })
     }
 }
 
@@ -129,13 +213,20 @@ impl ProxyArguments {
 const OTHER_DESCRIPTORS: usize = 32;
 
 /// Raises the limit of open files as far as it goes, and admits only so many clients that backends always find one.
-fn fit_into_descriptors(config: &mut Config) {
+fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let Some(available) = getrlimit(Resource::Nofile).current else { return };
+    let Some(available) = getrlimit(Resource::Nofile).current else { return Ok(()) };
     // Twice, since a connection to a backend may be replaced before the kernel has let go of the old one.
-    let reserved = OTHER_DESCRIPTORS + config.loops * (2 * config.servers.len() + 4);
-    let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved).max(1);
+    let connections = config.servers.len() * config.connections_per_backend();
+    let reserved = OTHER_DESCRIPTORS + config.loops * (2 * connections + 4);
+    let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
+    if room == 0 {
+        return Err(format!(
+            "connections to the servers take up to {reserved} open files, but only {available} are allowed: \
+             raise the limit (ulimit -n) or use fewer slots"
+        ));
+    }
     if room < config.clients_max {
         announce(&format!(
             "waystage proxy admits {room} clients, not {}: open files are limited to {available}",
@@ -143,24 +234,27 @@ fn fit_into_descriptors(config: &mut Config) {
         ));
         config.clients_max = room;
     }
+    Ok(())
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     let mut signals = signals()?;
-    let mut config = arguments.config();
-    fit_into_descriptors(&mut config);
+    let mut config = arguments.config()?;
+    config.check().map_err(|error| error.to_string())?;
+    fit_into_descriptors(&mut config)?;
     let running = proxy::start(config, Clock::monotonic()).map_err(|error| error.to_string())?;
     if let Some(address) = running.metrics_address {
         announce(&format!("waystage proxy metrics on {address}"));
     }
     let config = running.config();
     announce(&format!(
-        "waystage proxy ready on {} ({} backends, {} replicas, {} loops, pipelined)",
+        "waystage proxy ready on {} ({} backends, {} replicas, {} loops, {})",
         running.address,
         config.servers.len(),
         config.replicas,
-        config.loops
+        config.loops,
+        discipline_text(config.discipline)
     ));
     wait(&mut signals);
     let totals = running.stop().map_err(|error| error.to_string())?;
@@ -169,6 +263,12 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     }
     announce(&format!("waystage proxy stopped after {} requests, {} lost", totals.requests, totals.lost));
     Ok(if totals.lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The discipline with its slots, as in "shared, 8 workers".
+fn discipline_text(discipline: Discipline) -> String {
+    let slots = discipline.slots().map(|(name, count)| format!(", {count} {}", name.trim_start_matches('-')));
+    discipline.name().to_string() + &slots.collect::<String>()
 }
 
 fn hash_tag(text: &str) -> Result<[u8; 2], String> {

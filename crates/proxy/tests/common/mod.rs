@@ -4,8 +4,9 @@
 pub(crate) mod meta_table;
 
 use clock::Clock;
-use proxy::{Config, Running, start};
-use std::net::SocketAddr;
+use proxy::{Config, Discipline, MultiGet, Running, start};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use testkit::{Client, Server};
 
 /// A proxy that ends, and is checked for lost jobs, when the test does.
@@ -42,6 +43,22 @@ impl Proxy {
         Client::connect(self.address)
     }
 
+    /// What the proxy says to Prometheus.
+    #[allow(dead_code, reason = "not every file of this folder looks at metrics")]
+    pub(crate) fn metrics(&self) -> String {
+        self.get("/metrics")
+    }
+
+    /// What its metrics server answers to this path.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let address = self.running.as_ref().and_then(|running| running.metrics_address).expect("it serves metrics");
+        let mut stream = TcpStream::connect(address).expect("its metrics server listens");
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it takes a request");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        text
+    }
+
     /// Ends the proxy.
     #[allow(dead_code, reason = "not every file of this folder ends its proxies itself")]
     pub(crate) fn stop(mut self) -> proxy::Totals {
@@ -58,6 +75,19 @@ impl Drop for Proxy {
             }
         }
     }
+}
+
+/// Every discipline with so many slots of each kind; those whose multi-gets need a copy of each value on every server only
+/// `if_copied`.
+#[allow(dead_code, reason = "not every file of this folder has several disciplines")]
+pub(crate) fn disciplines(slots: usize, if_copied: bool) -> Vec<Discipline> {
+    let shared = |multi_get| Discipline::Shared { workers: slots, multi_get };
+    let mut all =
+        vec![Discipline::Pipelined, Discipline::PerBackend { readers: slots, writers: slots }, shared(MultiGet::ByKey)];
+    if if_copied {
+        all.extend([shared(MultiGet::Sharded), shared(MultiGet::Whole)]);
+    }
+    all
 }
 
 /// So many servers: memcached, or the embedded cache where there is none.

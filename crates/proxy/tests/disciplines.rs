@@ -1,0 +1,321 @@
+//! Who is in flight and who waits, seen from the servers: slots, queues, their order and their bounds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Proxy, disciplines};
+use proxy::{Config, Discipline, MultiGet, Router};
+use std::time::Duration;
+use testkit::{Client, Held, Scripted, Server};
+
+fn per_backend(readers: usize) -> Discipline {
+    Discipline::PerBackend { readers, writers: 1 }
+}
+
+fn shared(workers: usize) -> Discipline {
+    Discipline::Shared { workers, multi_get: MultiGet::ByKey }
+}
+
+/// A proxy of one loop before servers that the test answers for.
+fn proxy(servers: &[&Held], discipline: Discipline, change: impl FnOnce(&mut Config)) -> Proxy {
+    let addresses: Vec<_> = servers.iter().map(|server| server.address()).collect();
+    Proxy::at(&addresses, |config| {
+        (config.loops, config.discipline) = (1, discipline);
+        config.backend_timeout = Duration::from_secs(5);
+        change(config);
+    })
+}
+
+/// `get a` and so on for these keys, in one burst.
+fn gets(keys: std::ops::Range<usize>) -> String {
+    keys.map(|key| format!("get k{key}\r\n")).collect()
+}
+
+fn lines(asked: Vec<(usize, String)>) -> Vec<String> {
+    asked.into_iter().map(|(_, line)| line).collect()
+}
+
+#[test]
+fn so_many_reads_are_in_flight_as_there_are_slots_and_the_others_follow_in_order() {
+    for discipline in [per_backend(2), shared(2)] {
+        let server = Held::start();
+        let proxy = proxy(&[&server], discipline, |_| ());
+        let mut client = proxy.client();
+        client.send(gets(0..6));
+        let asked = server.asked(2);
+        assert_ne!(asked[0].0, asked[1].0, "each slot has its own connection");
+        let mut first = lines(asked);
+        first.sort();
+        assert_eq!(first, ["get k0", "get k1"]);
+        // Whichever slot becomes free takes the one that has waited longest.
+        for (answered, next) in [(1, 2), (2, 3), (0, 4), (3, 5)] {
+            server.answer(&format!("get k{answered}"), "END\r\n");
+            assert_eq!(lines(server.asked(next + 1))[next], format!("get k{next}"));
+        }
+        (4..6).for_each(|key| server.answer(&format!("get k{key}"), "END\r\n"));
+        client.expect("END\r\n".repeat(6));
+    }
+}
+
+#[test]
+fn writes_of_per_backend_wait_for_no_slot_and_are_many_in_flight_on_one_connection() {
+    let server = Held::start();
+    let proxy = proxy(&[&server], per_backend(1), |_| ());
+    let mut reader = proxy.client();
+    reader.send("get a\r\n");
+    server.asked(1);
+    let mut writer = proxy.client();
+    writer.send("set a 0 0 1\r\nx\r\nset b 0 0 1\r\nx\r\n");
+    proxy.client().send("set c 0 0 1\r\nx\r\n");
+    let asked = server.asked(4);
+    assert!(asked[1..].iter().all(|(connection, line)| *connection == asked[1].0 && line.starts_with("set")));
+    ["set a 0 0 1", "set b 0 0 1", "set c 0 0 1"].iter().for_each(|line| server.answer(line, "STORED\r\n"));
+    writer.expect("STORED\r\nSTORED\r\n");
+    server.answer("get a", "END\r\n");
+    reader.expect("END\r\n");
+}
+
+#[test]
+fn a_copy_that_was_asked_to_delete_after_a_wait_may_answer_only_that() {
+    for (command, told, primary_says, copy_is_asked) in
+        [("ma k v", "VA 1\r\n2\r\n", "ma k v", "md k"), ("incr k 1", "2\r\n", "incr k 1", "delete k")]
+    {
+        for is_right in [true, false] {
+            let (first, second) = (Held::start(), Held::start());
+            let proxy = proxy(&[&first, &second], shared(1), |config| config.replicas = 2);
+            let names = [&first, &second].map(|server| server.address().to_string());
+            let primary = Router::new(&names, 2, None).primary(b"k");
+            let [primary, copy] = if primary == 0 { [&first, &second] } else { [&second, &first] };
+            let (mut other, mut client) = (proxy.client(), proxy.client());
+            other.send("get k\r\n");
+            primary.asked(1);
+            client.send(format!("{command}\r\n"));
+            copy.asked(0);
+            primary.answer("get k", "END\r\n");
+            assert_eq!(primary.asked(2)[1].1, primary_says);
+            assert_eq!(copy.asked(1)[0].1, copy_is_asked);
+            primary.answer(primary_says, told);
+            let deleted = if copy_is_asked == "md k" { "HD\r\n" } else { "DELETED\r\n" };
+            copy.answer(copy_is_asked, if is_right { deleted } else { told });
+            let lost = format!("SERVER_ERROR backend {} lost the connection\r\n", copy.address());
+            client.expect(if is_right { told } else { &lost });
+            other.expect("END\r\n");
+        }
+    }
+}
+
+#[test]
+fn beyond_its_bound_a_queue_refuses_at_once_and_counts_it() {
+    for (discipline, who) in [(per_backend(1), "backend"), (shared(1), "the proxy")] {
+        let server = Held::start();
+        let proxy = proxy(&[&server], discipline, |config| {
+            (config.queue, config.metrics) = (3, Some("127.0.0.1:0".into()));
+        });
+        let mut client = proxy.client();
+        client.send(gets(0..4));
+        server.asked(1);
+        // Another client, whose reply need not wait for the first one's.
+        let mut late = proxy.client();
+        late.send("get late\r\nget later\r\n");
+        for _ in 0..2 {
+            let line = late.line();
+            assert!(
+                line.starts_with(&format!("SERVER_ERROR {who} ")) && line.ends_with("too much waiting\r\n"),
+                "{line}"
+            );
+        }
+        let metrics = proxy.metrics();
+        for line in ["waystage_queue_length{", "waystage_slots_busy{", "waystage_queue_full_total{"] {
+            let value = metrics.lines().find(|other| other.starts_with(line)).and_then(|line| line.split(' ').nth(1));
+            let expected = if line.contains("length") {
+                "3"
+            } else if line.contains("busy") {
+                "1"
+            } else {
+                "2"
+            };
+            assert_eq!(value, Some(expected), "{metrics}");
+        }
+        (0..4).for_each(|key| server.answer(&format!("get k{key}"), "END\r\n"));
+        client.expect("END\r\n".repeat(4));
+        assert_eq!(server.asked(4).len(), 4, "what was refused was never sent");
+    }
+}
+
+#[test]
+fn a_shared_slot_is_held_until_the_last_copy_is_written() {
+    let servers = [Held::start(), Held::start(), Held::start()];
+    let proxy = proxy(&servers.each_ref(), shared(1), |config| config.replicas = 3);
+    let mut writer = proxy.client();
+    writer.send("set a 0 0 1\r\nx\r\n");
+    servers.iter().for_each(|server| _ = server.asked(1));
+    let mut other = proxy.client();
+    other.send("set b 0 0 1\r\nx\r\n");
+    for server in &servers[..2] {
+        server.answer("set a 0 0 1", "STORED\r\n");
+        assert_eq!(lines(server.asked(1)), ["set a 0 0 1"], "the slot is not free yet");
+    }
+    servers[2].answer("set a 0 0 1", "STORED\r\n");
+    writer.expect("STORED\r\n");
+    for server in &servers {
+        assert_eq!(lines(server.asked(2))[1], "set b 0 0 1");
+        server.answer("set b 0 0 1", "STORED\r\n");
+    }
+    other.expect("STORED\r\n");
+}
+
+#[test]
+fn a_sharded_multi_get_is_cut_into_even_neighbouring_parts_and_joined_in_key_order() {
+    let servers = [Held::start(), Held::start(), Held::start()];
+    let sharded = Discipline::Shared { workers: 1, multi_get: MultiGet::Sharded };
+    let proxy = proxy(&servers.each_ref(), sharded, |config| config.replicas = 3);
+    let mut client = proxy.client();
+    client.send("get k0 k1 k2 k3 k4 k5 k6\r\n");
+    let mut parts: Vec<(String, usize)> =
+        servers.iter().enumerate().map(|(index, server)| (lines(server.asked(1)).remove(0), index)).collect();
+    parts.sort();
+    assert_eq!(parts.iter().map(|(line, _)| line).collect::<Vec<_>>(), ["get k0 k1 k2", "get k3 k4", "get k5 k6"]);
+    // The last part is answered first; k1 and k4 are misses.
+    let value = |key: usize| format!("VALUE k{key} 0 1\r\n{key}\r\n");
+    let replies = [vec![0, 2], vec![3], vec![5, 6]];
+    for ((line, server), keys) in parts.iter().zip(&replies).rev() {
+        servers[*server].answer(line, &(keys.iter().copied().map(value).collect::<String>() + "END\r\n"));
+    }
+    client.expect([0, 2, 3, 5, 6].map(value).concat() + "END\r\n");
+}
+
+#[test]
+fn a_whole_multi_get_goes_to_the_first_keys_server() {
+    let servers = [Held::start(), Held::start(), Held::start()];
+    let whole = Discipline::Shared { workers: 1, multi_get: MultiGet::Whole };
+    let proxy = proxy(&servers.each_ref(), whole, |config| config.replicas = 3);
+    let names: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+    let router = Router::new(&names, 3, None);
+    let mut client = proxy.client();
+    for key in 0..5 {
+        let line = format!("get k{key} a b c d e");
+        client.send(format!("{line}\r\n"));
+        let server = &servers[usize::from(router.primary(format!("k{key}").as_bytes()))];
+        server.answer(&line, "VALUE c 0 1\r\nx\r\nEND\r\n");
+        client.expect("VALUE c 0 1\r\nx\r\nEND\r\n");
+    }
+}
+
+#[test]
+fn a_stalled_server_holds_shared_slots_and_the_others_go_on_with_those_left() {
+    let (stalled, other) = (Held::start(), Server::start());
+    let names = [stalled.address().to_string(), other.address().to_string()];
+    let router = Router::new(&names, 1, None);
+    let keys =
+        |server: u16| (0..).map(|key| format!("k{key}")).filter(move |key| router.primary(key.as_bytes()) == server);
+    let (slow, quick): (Vec<String>, Vec<String>) = (keys.clone()(0).take(3).collect(), keys(1).take(3).collect());
+    let proxy = Proxy::at(&[stalled.address(), other.address()], |config| {
+        (config.loops, config.discipline) = (1, shared(3));
+        config.backend_timeout = Duration::from_secs(5);
+    });
+    let ask = |key: &String| {
+        let mut client = proxy.client();
+        client.send(format!("get {key}\r\n"));
+        client
+    };
+    let mut waiting: Vec<Client> = slow[..2].iter().map(ask).collect();
+    stalled.asked(2);
+    for key in &quick {
+        ask(key).expect("END\r\n");
+    }
+    waiting.push(ask(&slow[2]));
+    stalled.asked(3);
+    let mut blocked = ask(&quick[0]);
+    assert_eq!(blocked.drain(Duration::from_millis(100)), 0, "every slot is held");
+    stalled.answer(&format!("get {}", slow[1]), "END\r\n");
+    blocked.expect("END\r\n");
+    for key in [&slow[0], &slow[2]] {
+        stalled.answer(&format!("get {key}"), "END\r\n");
+    }
+    waiting.iter_mut().for_each(|client| client.expect("END\r\n"));
+}
+
+#[test]
+fn a_slot_that_lost_its_connection_takes_nothing_that_another_slot_can_serve() {
+    for discipline in [per_backend(2), shared(2)] {
+        let server = Held::start();
+        let proxy = proxy(&[&server], discipline, |config| config.backend_timeout = Duration::from_millis(400));
+        let [mut lost, mut other, mut next] = [proxy.client(), proxy.client(), proxy.client()];
+        lost.send("get lost\r\n");
+        server.asked(1);
+        std::thread::sleep(Duration::from_millis(200));
+        other.send("get other\r\n");
+        next.send("get next\r\n");
+        // The first slot is free again, without a connection; the second one is busy.
+        assert!(lost.line().ends_with("timed out\r\n"));
+        let mut third = proxy.client();
+        third.send("get third\r\n");
+        ["other", "next", "third"].iter().for_each(|key| server.answer(&format!("get {key}"), "END\r\n"));
+        for client in [&mut other, &mut next, &mut third] {
+            client.expect("END\r\n");
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_a_server_that_dies_is_told_at_once() {
+    // Each connection swallows one request and closes a little later, and there is no second one.
+    for discipline in [per_backend(1), shared(1)] {
+        let server = Scripted::start(|peer, number| {
+            if number == 0 {
+                peer.line();
+                std::thread::sleep(Duration::from_millis(100));
+            } else {
+                peer.hang();
+            }
+        });
+        let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.discipline) = (1, discipline));
+        let mut client = proxy.client();
+        client.send(gets(0..3));
+        let name = server.address();
+        client.expect(format!("SERVER_ERROR backend {name} lost the connection\r\n"));
+        client.expect(format!("SERVER_ERROR backend {name} is down\r\n").repeat(2));
+    }
+}
+
+#[test]
+fn what_waits_in_a_queue_is_answered_although_the_proxy_ends() {
+    for discipline in disciplines(1, true) {
+        let server = Scripted::start(|peer, _| {
+            while let Some(line) = peer.line() {
+                std::thread::sleep(Duration::from_millis(1));
+                if line.starts_with("set") {
+                    peer.line();
+                }
+                peer.send(if line.starts_with("set") { "STORED\r\n" } else { "END\r\n" });
+            }
+        });
+        let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.discipline) = (1, discipline));
+        let mut client = proxy.client();
+        client.send((gets(0..9) + "set a 0 0 1\r\nx\r\n").repeat(10));
+        std::thread::sleep(Duration::from_millis(30));
+        let ended = std::thread::spawn(move || proxy.stop());
+        client.expect(("END\r\n".repeat(9) + "STORED\r\n").repeat(10));
+        client.expect_closed();
+        let totals = ended.join().unwrap();
+        assert_eq!((totals.requests, totals.lost), (100, 0));
+    }
+}
+
+#[test]
+fn what_waits_behind_a_server_that_never_answers_ends_with_the_proxy() {
+    for discipline in disciplines(1, true) {
+        let server = Scripted::start(|peer, _| peer.hang());
+        let proxy = Proxy::at(&[server.address()], |config| {
+            (config.loops, config.discipline) = (1, discipline);
+            config.backend_timeout = Duration::from_millis(200);
+        });
+        let mut client = proxy.client();
+        client.send(gets(0..50));
+        std::thread::sleep(Duration::from_millis(50));
+        let totals = proxy.stop();
+        assert_eq!((totals.requests, totals.lost), (50, 0));
+        assert!(client.line().starts_with("SERVER_ERROR"));
+    }
+}
