@@ -105,7 +105,7 @@ fn what_the_usual_model_may_not_be() {
         ("/switching", json!({"get": {"get": 0.9}}), "switching.get: must sum to 1, not 0.9"),
         ("/switching", json!({"set": {"set": 1}}), "switching.set: is an open class; its requests do not come again"),
         ("/switching", json!({"get": {"set": 1}}), "classes get, set: customers switch between closed and open"),
-        ("/classes/1/arrivals_per_s", json!(4), "station 'work': unstable: utilisation 1.2000 is not below 1"),
+        ("/classes/1/arrivals_per_s", json!(4), "station 'work': is unstable: utilisation 1.2000 is not below 1"),
         ("/stamps", json!({"asked": "enter work"}), "stamps.asked: is no stage; there are received, parsed"),
         ("/stamps", json!({"sent": "enter"}), "stamps.sent: 'enter' is no event such as 'enter NODE'"),
         ("/stamps", json!({"sent": "start both"}), "stamps.sent: there is nothing called 'both' to start"),
