@@ -78,7 +78,7 @@ def test_open_fork_join_of_the_literature(rho, two, three):
     assert two_branches_response_s(rho, 1.0) == pytest.approx(two, abs=6e-8)
     assert nelson_tantawi_response_s(rho, 1.0, 2) == pytest.approx(two, abs=6e-8)
     assert nelson_tantawi_response_s(rho, 1.0, 3) == pytest.approx(three, abs=6e-8)
-    assert interpolated_response_s(rho, 1.0, 2) == pytest.approx(two, rel=1e-12)
+    assert interpolated_response_s(rho, 1.0, 2) == pytest.approx(two, abs=6e-8)
 
 
 def test_open_fork_join_in_heavy_traffic():
@@ -94,9 +94,8 @@ def test_open_fork_join_in_heavy_traffic():
         assert nelson_tantawi_response_s(rho, 1.0, branches) == pytest.approx(other, rel=0.06)
 
 
-@pytest.mark.parametrize("name", ["replicated", "three", "mixed"])
-def test_the_solver_is_nelson_and_tantawi_in_an_open_network(name):
-    branches = {"replicated": 2, "three": 3, "mixed": 5}[name]
+@pytest.mark.parametrize("branches", [2, 3, 5])
+def test_the_solver_is_nelson_and_tantawi_in_an_open_network(branches):
     closed = replicated(1, branches)
     for arrivals_per_s in (0.1, 0.5, 0.9):
         network = closed.with_class("set", population=0, think=Service(0.0), arrivals_per_s=arrivals_per_s)
@@ -191,11 +190,11 @@ GRID = [
 
 
 def test_error_against_the_exact_chain():
-    """The docstring's bound: 2.3 % in throughput and 2.9 % in response."""
+    """The docstring's bound: 1.9 % in throughput and 2.0 % in response."""
     found = np.array([errors(forked(n, s, z, front_s=front)) for n, s, z, front in GRID])
     found = np.vstack([found, [errors(forked(4, (1.0,) * 5)), errors(forked(20, (1.0, 1.0), 20.0))]])
-    assert np.abs(found).max(axis=0)[0] < 0.023
-    assert np.abs(found).max(axis=0)[1] < 0.029
+    assert np.abs(found).max(axis=0)[0] < 0.019
+    assert np.abs(found).max(axis=0)[1] < 0.020
     assert np.abs(found).mean(axis=0)[0] < 0.004
     # One customer waits for nobody: exact.
     lonely = [
@@ -249,7 +248,7 @@ def test_joins_are_ordered_and_sending_takes_time():
 @pytest.mark.parametrize("make", [three_tiers, single_servers])
 def test_without_forks_it_is_a_product_form(make):
     exact, found = solve(make(), "convolution"), solve_fork_join(make())
-    assert found.throughput_per_s == pytest.approx(exact.throughput_per_s, rel=2e-3)
+    assert found.throughput_per_s == pytest.approx(exact.throughput_per_s, rel=5e-3)
     if make is single_servers:
         assert found.throughput_per_s == pytest.approx(exact.throughput_per_s, rel=1e-12)
         assert found.response_s == pytest.approx(exact.response_s, rel=1e-12)

@@ -195,7 +195,10 @@ fn check_routes(network: &Network) -> Outcome {
     for key in order {
         let total = sums[&key];
         if (total - 1.0).abs() > SUM_TOLERANCE {
-            return refuse(format!("routes of '{}' from '{}'", key.0, key.1), format!("must sum to 1, not {}", rounded(total)));
+            return refuse(
+                format!("routes of '{}' from '{}'", key.0, key.1),
+                format!("must sum to 1, not {}", rounded(total)),
+            );
         }
     }
     for (index, route) in network.routes.iter().enumerate() {
