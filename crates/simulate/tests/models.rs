@@ -156,6 +156,24 @@ fn routes_must_lead_somewhere_and_back() {
 }
 
 #[test]
+fn customers_may_not_part_for_ever() {
+    let content = |switching: Value| {
+        let class = |name: &str, population: u64| json!({"name": name, "population": population, "think": 1});
+        json!({
+            "classes": [class("a", 2), class("b", 2), class("c", 2)],
+            "stations": [{"name": "x", "service": {"a": 1, "b": 1, "c": 1}}],
+            "visits": {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1}},
+            "switching": switching,
+        })
+    };
+    let parts = json!({"a": {"b": 0.5, "c": 0.5}});
+    assert_eq!(line(content(parts)), "switching: customers end in classes between which they never switch again");
+    for meets in [json!({}), json!({"a": {"b": 1}}), json!({"a": {"b": 0.5, "c": 0.5}, "b": {"c": 1}, "c": {"b": 1}})] {
+        parse(content(meets)).unwrap();
+    }
+}
+
+#[test]
 fn what_takes_no_time_is_refused() {
     let content = json!({
         "classes": [{"name": "a", "population": 2}],
