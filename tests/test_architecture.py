@@ -60,6 +60,18 @@ STANDARD_LIBRARY = {
 SIMULATE = Path("waylab/models/simulate.py")
 SIMULATE_MAY_USE = {"os", "shutil", "subprocess", "tempfile"}
 
+# In the models, from the bottom up: a file or folder may import what stands before it, and its own line.
+MODEL_LAYERS = (
+    {"errors", "service", "uniformisation", "phase_type", "usl"},
+    {"elementary"},
+    # The checks name the description's types, and the description calls the checks.
+    {"checks", "network", "network_file", "traffic", "features", "result"},
+    {"solvers"},
+    {"bounds", "solve", "simulate"},
+    {"sweep"},
+    {"telling"},
+)
+
 # In the proxy, a module may not name these: answers find their way without knowing who waits for them.
 PROXY_NEVER = {
     "backend": {"session", "event_loop", "core", "journal", "dispatch"},
@@ -143,6 +155,20 @@ def test_models_use_numpy_and_scipy_only():
         if path == ROOT / SIMULATE:
             allowed |= SIMULATE_MAY_USE
         assert used <= allowed, f"{path}: {used - allowed}"
+
+
+def test_models_import_only_downwards():
+    rank = {name: number for number, layer in enumerate(MODEL_LAYERS) for name in layer}
+    root = ROOT / "waylab/models"
+    found = {path.relative_to(root).parts[0].removesuffix(".py") for path in root.rglob("*.py")}
+    assert found - {"__init__"} == set(rank)
+    for path in root.rglob("*.py"):
+        mine = path.relative_to(root).parts[0].removesuffix(".py")
+        if mine == "__init__":
+            continue
+        for name in imports(path):
+            if name.startswith("waylab.models."):
+                assert rank[name.split(".")[2]] <= rank[mine], f"{path.relative_to(ROOT)} imports {name}"
 
 
 @pytest.mark.parametrize("package", ["analysis", "records", "models", "fit", "predict"])

@@ -72,7 +72,7 @@ def test_servers_killed_and_frozen_under_load(servers, replicas, dispatch, tmp_p
         summary = tmp_path / "load.json"
         command = [str(WAYSTAGE), "load", "--server", address, "--clients", "32", "--ratio", "1:4", "--quiet"]
         # Few keys, so that all are set before the first server is killed.
-        command += ["--key-maximum", "1000", "--test-time", "7s", "--warm-up", "0s"]
+        command += ["--key-maximum", "1000", "--test-time", "60s", "--warm-up", "0s"]
         command += ["--json-out-file", str(summary)]
         load = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         time.sleep(1.0)
@@ -84,6 +84,9 @@ def test_servers_killed_and_frozen_under_load(servers, replicas, dispatch, tmp_p
         servers.processes[1].send_signal(signal.SIGSTOP)
         time.sleep(1.0)
         servers.processes[1].send_signal(signal.SIGCONT)
+        # A server may have taken long to go or to come back: the end counts from here.
+        time.sleep(5.0)
+        load.send_signal(signal.SIGINT)
         assert load.wait(timeout=60) == 0
         proxy.send_signal(signal.SIGTERM)
         assert proxy.wait(timeout=20) == 0, "no job was lost"

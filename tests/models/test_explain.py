@@ -22,13 +22,13 @@ from waylab.models import (
     open_network,
     solve,
 )
-from waylab.models.explain import LINES_MAX, explain
-from waylab.models.findings import find, knee_clients, limit_of
-from waylab.models.findings_summary import findings_as_dict, sweep_as_dicts
 from waylab.models.network import JobClass, Network, Station
 from waylab.models.service import Service
-from waylab.models.summary import response_mean_s, result_as_dict, station_loads
 from waylab.models.sweep import changed, sweep
+from waylab.models.telling.explain import LINES_MAX, explain
+from waylab.models.telling.findings import find, knee_clients, limit_of
+from waylab.models.telling.findings_summary import findings_as_dict, sweep_as_dicts
+from waylab.models.telling.summary import response_mean_s, result_as_dict, station_loads
 
 KNOWN_DEMANDS_S = {"a": 0.02, "b": 0.08, "c": 0.08, "d": 0.06}
 
@@ -131,6 +131,9 @@ def test_with_rates_the_load_counts_and_not_the_presence():
     assert station_loads(result) == pytest.approx([result.throughput_total_per_s * 0.04] * 2, rel=1e-9)
     slower = network.with_station("single", service={"request": 0.05})
     assert limit_of(solve(slower)).names == ("single",)
+    faster = network.with_station("single", service={"request": 0.02})
+    assert explain(solve(faster)).startswith("The bottleneck is 'shared': ")
+    assert "of its highest speed used" in explain(solve(faster))
 
 
 def test_stations_that_are_alike_are_one_bottleneck():

@@ -223,6 +223,30 @@ def test_usl(capsys, tmp_path):
     )
 
 
+def test_a_simulation_beside_the_formula(capsys, known):
+    short = ("--seed", 3, "--requests", 2000, "--replications", 10)
+    content = as_json(capsys, "simulate", known, *short)
+    (request,) = content["classes"]
+    width = request["half_width_throughput_per_s"]
+    assert 0 < width < 0.05 * 9.92
+    assert request["throughput_per_s"] == pytest.approx(9.91983634, abs=3.5 * width)
+    assert content["kind"] == "simulation" and content["findings"]["changes"] == []
+    assert request["quantiles_s"]["0.5"] < request["quantiles_s"]["0.99"]
+    assert as_json(capsys, "simulate", known, *short) == content
+    code, out, err = outcome(capsys, "simulate", known, *short, "--explain")
+    text = " ".join(out.split())
+    assert (code, err) == (0, "") and "±" in out and "p99" in out
+    assert "The bottleneck is 'b', like 'c'" in text and "Twice the servers at each of them (2): 4" in text
+    assert "10 replications of 2000 requests" in text and max(map(len, out.splitlines())) <= 80
+
+
+def test_a_simulation_of_an_unstable_queue(capsys, tmp_path):
+    path = tmp_path / "full.json"
+    write_network(open_network({"a": 0.1}, 20.0), path)
+    code, out, err = outcome(capsys, "simulate", path, "--requests", 100)
+    assert (code, out) == (2, "") and "unstable" in err and err.count("\n") == 1
+
+
 def test_help_shows_every_model_with_an_example(capsys):
     code, out, _ = outcome(capsys, "--help")
     assert code == 0

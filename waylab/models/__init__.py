@@ -52,6 +52,8 @@ from waylab.models.result import Result
 from waylab.models.service import Service
 from waylab.models.simulate import simulate
 from waylab.models.solve import solve
+from waylab.models.sweep import sweep
+from waylab.models.telling import explain
 from waylab.models.usl import Usl, UslFit, fit_usl
 
 __all__ = [
@@ -95,6 +97,7 @@ __all__ = [
     "closed_network",
     "erlang_b",
     "erlang_c",
+    "explain",
     "fit_usl",
     "geometric_bounds",
     "network_as_dict",
@@ -105,5 +108,6 @@ __all__ = [
     "servers_needed",
     "simulate",
     "solve",
+    "sweep",
     "write_network",
 ]

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waylab.models.errors import ModelError
+from waylab.models.errors import ModelError, UnstableError
 from waylab.models.network import Network
-from waylab.models.network_file import write_network
+from waylab.models.network_file import network_as_dict
 from waylab.models.result import Result
 
 Array = NDArray[np.float64]
+_FORMAT = "waystage-simulation/1"
+_UNSTABLE = "is unstable: utilisation "
 _STATION = {
     "throughput_per_s": "station_throughput_per_s",
     "response_s": "station_response_s",
@@ -62,6 +64,7 @@ def simulate(  # noqa: PLR0913 - keywords, each a flag of the program
     threads: int | None = None,
     records: Path | None = None,
     sample: int = 1,
+    stamps: Mapping[str, str] | None = None,
     program: Path | None = None,
 ) -> Result:
     """Simulate a network: independent replications, the warm-up removed, 95 % t intervals over replications.
@@ -69,11 +72,13 @@ def simulate(  # noqa: PLR0913 - keywords, each a flag of the program
     `requests` are measured in each replication after `warm_up` of them (found by MSER-5, White 1997, when not given).
     With `precision`, replications are added until the half-width of each class's mean response time is below that
     share of it. `records` is a folder for the first replication's records in the lab's format, one request in
-    `sample`. The same seed gives the same result whatever the number of `threads`. Every feature of the description
-    is simulated.
+    `sample`; `stamps` maps stages of the proxy to events such as `enter NODE`, and so adds records as the proxy
+    would write them. The same seed gives the same result whatever the number of `threads`. Every feature of the
+    description is simulated.
 
     Raises:
         ModelError: when the program is not found, or refuses the model or a setting; its line is the message.
+        UnstableError: when more arrives at a station than it can serve.
     """
     arguments = ["--seed", seed, "--replications", replications, "--requests", requests, "--json"]
     for name, value in (("warm-up", warm_up), ("precision", precision), ("threads", threads)):
@@ -83,18 +88,19 @@ def simulate(  # noqa: PLR0913 - keywords, each a flag of the program
         arguments += ["--records", records, "--sample", sample]
     with tempfile.TemporaryDirectory(prefix="waystage-model-") as folder:
         path = Path(folder) / "model.json"
-        write_network(network, path)
-        content = _run(program or find_program(), path, [str(argument) for argument in arguments])
+        described = network_as_dict(network) | ({"stamps": dict(stamps)} if stamps else {})
+        path.write_text(json.dumps(described), encoding="utf-8")
+        content = _run(find_program(program), path, [str(argument) for argument in arguments])
     return result_from_simulation(network, content)
 
 
-def find_program() -> Path:
-    """Look for `waystage`: the variable WAYSTAGE_BIN, the build folders beside this package, then PATH.
+def find_program(program: Path | None = None) -> Path:
+    """Look for `waystage`: as given, the variable WAYSTAGE_BIN, the build folders beside this package, then PATH.
 
     Raises:
         ModelError: saying where it looked.
     """
-    given = os.environ.get("WAYSTAGE_BIN")
+    given = program or os.environ.get("WAYSTAGE_BIN")
     root = Path(__file__).resolve().parents[2]
     built = [root / "target" / kind / "waystage" for kind in ("release", "debug")]
     for candidate in [Path(given)] if given else built:
@@ -120,9 +126,21 @@ def _run(program: Path, model: Path, arguments: Sequence[str]) -> dict[str, Any]
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         line = lines[-1].removeprefix("waystage: ") if lines else f"ended with {done.returncode}"
-        raise ModelError("simulate", line.replace(f"{model}: ", ""))
+        raise _refusal(line.removeprefix(f"{model}: "))
     content: dict[str, Any] = json.loads(done.stdout)
+    if content.get("format") != _FORMAT:
+        raise ModelError(str(program), f"writes {content.get('format')!r}, not {_FORMAT!r}; build it anew")
     return content
+
+
+def _refusal(line: str) -> ModelError:
+    """The program's line as an error: the field and the rule, or what has happened."""
+    where, found, rule = line.partition(": ")
+    if not found:
+        return ModelError("simulate", line)
+    if rule.startswith(_UNSTABLE):
+        return UnstableError(where, float(rule.removeprefix(_UNSTABLE).split()[0]))
+    return ModelError(where, rule)
 
 
 def result_from_simulation(network: Network, content: dict[str, Any]) -> Result:

@@ -1,8 +1,6 @@
 """The page: one HTML file that needs no network."""
 
-import json
 from html import escape
-from importlib import resources
 from typing import Any
 
 import vl_convert
@@ -10,6 +8,7 @@ import vl_convert
 from waylab.report import sections, tables
 from waylab.report.content import Content
 from waylab.report.figures import Figure, style
+from waylab.report.offline import charts_as_json, resource, script
 
 
 def page(content: Content, figures: list[Figure]) -> str:
@@ -42,14 +41,14 @@ def page(content: Content, figures: list[Figure]) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<style>{_resource("page.css")}</style>
+<style>{resource("page.css")}</style>
 </head>
 <body>
 <header><h1>{title}</h1><p class="soft">{escape(verdict)}</p><nav>{links}</nav></header>
 <main>{body}</main>
 <script type="application/json" id="figures">{_specifications(figures)}</script>
-<script>{_script(vl_convert.javascript_bundle())}</script>
-<script>{_script(_resource("page.js"))}</script>
+<script>{script(vl_convert.javascript_bundle())}</script>
+<script>{script(resource("page.js"))}</script>
 </body>
 </html>
 """
@@ -86,21 +85,10 @@ def _checks(content: Content) -> str:
 
 
 def _specifications(figures: list[Figure]) -> str:
-    """Return the charts as JSON that may stand within a page."""
-    specifications: dict[str, Any] = {}
+    charts: dict[str, Any] = {}
     for figure in figures:
-        specification = figure.chart.properties(width="container", height=figure.height).to_dict()
-        specification["config"] = style.config("currentColor")
-        specification["autosize"] = {"type": "fit-x", "contains": "padding"}
-        # Only a name, but a page that needs no network should not mention one.
-        specification.pop("$schema", None)
-        specifications[figure.name] = specification
-    return json.dumps(specifications, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _script(text: str) -> str:
-    return text.replace("</script", "<\\/script")
-
-
-def _resource(name: str) -> str:
-    return resources.files("waylab.report").joinpath(name).read_text(encoding="utf-8")
+        chart = figure.chart.properties(width="container", height=figure.height).to_dict()
+        chart["config"] = style.config("currentColor")
+        chart["autosize"] = {"type": "fit-x", "contains": "padding"}
+        charts[figure.name] = chart
+    return charts_as_json(charts)

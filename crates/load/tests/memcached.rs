@@ -71,7 +71,7 @@ fn memcached_is_found_to_be_right() {
         assert!(summary.errors.is_empty(), "{:?}", summary.errors);
         assert_eq!(summary.totals.requests_sent, summary.totals.requests_answered);
         assert_eq!((summary.totals.misses, summary.verification.keys_uncertain), (0, 0));
-        assert!(summary.totals.requests > 100);
+        assert!(summary.totals.requests > 10);
         let shown = load::render(&summary);
         assert!(shown.contains("N=20 clients") && !shown.contains("NOT VALID"), "{shown}");
     }

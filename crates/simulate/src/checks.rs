@@ -195,7 +195,10 @@ fn check_routes(network: &Network) -> Outcome {
     for key in order {
         let total = sums[&key];
         if (total - 1.0).abs() > SUM_TOLERANCE {
-            return refuse(format!("routes of '{}' from '{}'", key.0, key.1), format!("must sum to 1, not {total}"));
+            return refuse(
+                format!("routes of '{}' from '{}'", key.0, key.1),
+                format!("must sum to 1, not {}", rounded(total)),
+            );
         }
     }
     for (index, route) in network.routes.iter().enumerate() {
@@ -233,13 +236,18 @@ fn check_switching(network: &Network) -> Outcome {
         }
         let total: f64 = row.iter().map(|(_, probability)| probability).sum();
         if (total - 1.0).abs() > SUM_TOLERANCE {
-            return refuse(place, format!("must sum to 1, not {total}"));
+            return refuse(place, format!("must sum to 1, not {}", rounded(total)));
         }
         if network.classes[index].is_open() {
             return refuse(place, "is an open class; its requests do not come again");
         }
     }
     Ok(())
+}
+
+/// Without the digits that only a sum of floats has.
+fn rounded(sum: f64) -> f64 {
+    (sum * 1e12).round() / 1e12
 }
 
 fn at_least_zero(place: &str, number: f64) -> Outcome {

@@ -108,8 +108,10 @@ fn plain(estimate: Estimate) -> String {
 
 /// A time and its half-width, in a unit that suits it.
 fn time(estimate: Estimate) -> String {
-    let (scale, unit) = match estimate.mean.unwrap_or(0.0) {
-        0.0 => (1.0, " s"),
+    let Some(mean) = estimate.mean else { return "-".into() };
+    let (scale, unit) = match mean {
+        // What is left of a difference of times that are the same.
+        mean if mean < 1e-12 => return "0 s".into(),
         mean if mean < 1e-6 => (1e9, " ns"),
         mean if mean < 1e-3 => (1e6, " us"),
         mean if mean < 1.0 => (1e3, " ms"),

@@ -111,7 +111,8 @@ impl Reach {
             }
         }
         self.check_way_back()?;
-        self.check_mixing(network)
+        self.check_mixing(network)?;
+        self.check_meeting(network)
     }
 
     /// Classes and nodes that requests come to; legs of forks too.
@@ -169,6 +170,39 @@ impl Reach {
             if let Some(open) = next_classes(network, end).into_iter().find(|&next| network.classes[next].is_open()) {
                 let names = format!("classes {}, {}", network.classes[end].name, network.classes[open].name);
                 return refuse(names, "customers switch between closed and open classes");
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the customers of one class can end for ever in different classes, chance decides at the beginning how many do,
+    /// and no mean over time is that of the model.
+    fn check_meeting(&self, network: &Network) -> Result<(), ModelError> {
+        let next: HashMap<usize, Set> = self
+            .starts
+            .iter()
+            .filter(|&&class| !network.classes[class].is_open())
+            .map(|&class| {
+                let ends = self.ends(network, &Set::from([class]));
+                (class, ends.into_iter().flat_map(|end| next_classes(network, end)).collect())
+            })
+            .collect();
+        let reachable = |class: usize| {
+            let (mut seen, mut waiting) = (Set::from([class]), vec![class]);
+            while let Some(here) = waiting.pop() {
+                let found = next.get(&here).into_iter().flatten().copied();
+                waiting.extend(found.filter(|&there| seen.insert(there)));
+            }
+            seen
+        };
+        for (&class, _) in next.iter().filter(|(class, _)| network.classes[**class].population > 0) {
+            let later = reachable(class);
+            // Classes to which a customer comes back from wherever it gets from there.
+            let for_ever =
+                later.iter().filter(|&&end| reachable(end).iter().all(|&other| reachable(other).contains(&end)));
+            let groups: BTreeSet<Set> = for_ever.map(|&end| reachable(end)).collect();
+            if groups.len() > 1 {
+                return refuse("switching", "customers end in classes between which they never switch again");
             }
         }
         Ok(())

@@ -27,6 +27,8 @@ pub(crate) struct Outcome {
     pub(crate) present: Vec<Vec<f64>>,
     /// By class: requests per second by which those present grew.
     pub(crate) growth_per_s: Vec<f64>,
+    /// By station: requests and legs per second by which those present grew.
+    pub(crate) station_growth_per_s: Vec<f64>,
     /// By class: requests that began per second.
     pub(crate) began_per_s: Vec<f64>,
     pub(crate) measured_from_s: f64,
@@ -121,6 +123,7 @@ pub(crate) fn replicate<W: Watch>(
     engine.run(length.warm_up, stop)?;
     engine.reset();
     let measured_from_s = engine.world.now_s;
+    let present_before: Vec<f64> = engine.stations.iter().map(|station| f64::from(station.present)).collect();
     engine.run(length.requests, stop)?;
     engine.settle();
     let measured_s = engine.world.now_s - measured_from_s;
@@ -134,6 +137,12 @@ pub(crate) fn replicate<W: Watch>(
             .requests
             .iter()
             .map(|tally| (tally.began as f64 - tally.completed as f64 - tally.lost as f64) / measured_s)
+            .collect(),
+        station_growth_per_s: engine
+            .stations
+            .iter()
+            .zip(present_before)
+            .map(|(station, before)| (f64::from(station.present) - before) / measured_s)
             .collect(),
         began_per_s: engine.requests.iter().map(|tally| tally.began as f64 / measured_s).collect(),
         responses: engine.requests.into_iter().map(|tally| tally.responses).collect(),

@@ -28,7 +28,7 @@ pub(crate) fn check_stable(network: &Network) -> Result<(), ModelError> {
         if utilisation >= 1.0 - 1e-12 {
             return refuse(
                 format!("station '{}'", station.name),
-                format!("unstable: utilisation {utilisation:.4} is not below 1"),
+                format!("is unstable: utilisation {utilisation:.4} is not below 1"),
             );
         }
     }

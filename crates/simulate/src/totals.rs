@@ -2,7 +2,7 @@
 
 use crate::histogram::Histogram;
 use crate::model::Model;
-use crate::replication::{Layout, OfClass, Outcome};
+use crate::replication::{Layout, OfClass, OfStation, Outcome};
 use crate::spread::{Spread, Student};
 
 /// Shares for which the quantiles of response times are given.
@@ -25,6 +25,7 @@ pub(crate) struct Totals {
     pub(crate) measured_s: Spread,
     pub(crate) events: u64,
     growth: Vec<Spread>,
+    station_growth: Vec<Spread>,
     began: Vec<Spread>,
     shares: Vec<f64>,
 }
@@ -42,6 +43,7 @@ impl Totals {
             measured_s: Spread::default(),
             events: 0,
             growth: vec![Spread::default(); classes],
+            station_growth: vec![Spread::default(); model.stations.len()],
             began: vec![Spread::default(); classes],
             shares,
         }
@@ -54,6 +56,7 @@ impl Totals {
         self.measured_s.add(outcome.measured_s);
         add_all(&mut self.numbers, &outcome.numbers);
         add_all(&mut self.growth, &outcome.growth_per_s);
+        add_all(&mut self.station_growth, &outcome.station_growth_per_s);
         add_all(&mut self.began, &outcome.began_per_s);
         for (class, times) in outcome.responses.iter().enumerate() {
             if times.count() > 0 {
@@ -81,22 +84,37 @@ impl Totals {
         relative.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
     }
 
-    /// What is to be said of classes of which more come than go, beyond chance: they have no steady state, or not yet.
+    /// What is to be said of classes and stations to which more come than go, beyond chance: there is no steady state, or
+    /// not yet. Legs that nobody waits for can pile up in a closed network, too.
     pub(crate) fn growth_notes(&self, model: &Model) -> Vec<String> {
-        let mut notes = Vec::new();
-        for (class, plan) in model.classes.iter().enumerate().filter(|(_, plan)| plan.arrivals.is_some()) {
-            let gain_per_s = self.growth[class].mean().unwrap_or(0.0);
-            let arrivals_per_s = self.began[class].mean().unwrap_or(0.0);
-            let is_sure = self.replications >= 3 && gain_per_s > 5.0 * self.growth[class].standard_error();
-            if is_sure && gain_per_s > 0.01 * arrivals_per_s {
-                notes.push(format!(
-                    "class '{}' gains {gain_per_s:.4} requests a second of {arrivals_per_s:.4} that arrive: \
-                     it grows without bound, or the warm-up is too short",
-                    plan.name
-                ));
-            }
-        }
-        notes
+        let classes =
+            model.classes.iter().enumerate().filter(|(_, plan)| plan.arrivals.is_some()).map(|(class, plan)| {
+                let arrivals_per_s = self.began[class].mean().unwrap_or(0.0);
+                (format!("class '{}'", plan.name), &self.growth[class], arrivals_per_s)
+            });
+        let stations = model.stations.iter().enumerate().map(|(station, plan)| {
+            let visits = (0..model.classes.len()).map(|class| {
+                let index = self.layout.station(station, class, OfStation::Throughput);
+                self.numbers[index].mean().unwrap_or(0.0)
+            });
+            let growth = &self.station_growth[station];
+            let arrivals_per_s = visits.sum::<f64>() + growth.mean().unwrap_or(0.0);
+            (format!("station '{}'", plan.name), growth, arrivals_per_s)
+        });
+        let grows = classes.chain(stations).filter(|(_, growth, arrivals_per_s)| {
+            let gain_per_s = growth.mean().unwrap_or(0.0);
+            let is_sure = self.replications >= 3 && gain_per_s > 5.0 * growth.standard_error();
+            is_sure && gain_per_s > 0.01 * arrivals_per_s
+        });
+        grows
+            .map(|(place, growth, arrivals_per_s)| {
+                let gain_per_s = growth.mean().unwrap_or(0.0);
+                format!(
+                    "{place} gains {gain_per_s:.4} a second of {arrivals_per_s:.4} that arrive: \
+                     it grows without bound, or the warm-up is too short"
+                )
+            })
+            .collect()
     }
 }
 

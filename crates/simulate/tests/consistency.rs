@@ -164,6 +164,23 @@ fn what_grows_without_bound_is_said() {
     );
 }
 
+/// The first of two legs is enough, but the other one is served all the same, by a server that cannot keep up.
+#[test]
+fn legs_that_pile_up_are_said() {
+    let content = json!({
+        "classes": [{"name": "a", "population": 2, "think": 1.0}],
+        "stations": [
+            {"name": "fast", "service": {"a": 0.1}, "servers": "infinite"},
+            {"name": "slow", "service": {"a": 2.0}},
+        ],
+        "forks": [{"name": "f", "branches": ["fast", "slow"], "join": "first"}],
+        "visits": {"a": {"f": 1}},
+    });
+    let result = run_with(&model(content), &Settings { requests: 10_000, ..settings() });
+    assert!(result.notes[0].starts_with("station 'slow' gains 1.3"), "{:?}", result.notes);
+    assert_eq!(result.notes.len(), 1);
+}
+
 #[test]
 fn time_is_limited() {
     let model: Model = model(everything("fcfs", json!(null), "lose", "all"));

@@ -105,7 +105,7 @@ fn what_the_usual_model_may_not_be() {
         ("/switching", json!({"get": {"get": 0.9}}), "switching.get: must sum to 1, not 0.9"),
         ("/switching", json!({"set": {"set": 1}}), "switching.set: is an open class; its requests do not come again"),
         ("/switching", json!({"get": {"set": 1}}), "classes get, set: customers switch between closed and open"),
-        ("/classes/1/arrivals_per_s", json!(4), "station 'work': unstable: utilisation 1.2000 is not below 1"),
+        ("/classes/1/arrivals_per_s", json!(4), "station 'work': is unstable: utilisation 1.2000 is not below 1"),
         ("/stamps", json!({"asked": "enter work"}), "stamps.asked: is no stage; there are received, parsed"),
         ("/stamps", json!({"sent": "enter"}), "stamps.sent: 'enter' is no event such as 'enter NODE'"),
         ("/stamps", json!({"sent": "start both"}), "stamps.sent: there is nothing called 'both' to start"),
@@ -153,6 +153,24 @@ fn routes_must_lead_somewhere_and_back() {
     assert!(with(3, json!({"class": "b", "from": "client", "to": "x"})).contains("from where no route goes on"));
     let round = json!({"class": "b", "from": "x", "to": "x"});
     assert!(with(3, round).starts_with("routes: a request can go round for ever"));
+}
+
+#[test]
+fn customers_may_not_part_for_ever() {
+    let content = |switching: Value| {
+        let class = |name: &str, population: u64| json!({"name": name, "population": population, "think": 1});
+        json!({
+            "classes": [class("a", 2), class("b", 2), class("c", 2)],
+            "stations": [{"name": "x", "service": {"a": 1, "b": 1, "c": 1}}],
+            "visits": {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1}},
+            "switching": switching,
+        })
+    };
+    let parts = json!({"a": {"b": 0.5, "c": 0.5}});
+    assert_eq!(line(content(parts)), "switching: customers end in classes between which they never switch again");
+    for meets in [json!({}), json!({"a": {"b": 1}}), json!({"a": {"b": 0.5, "c": 0.5}, "b": {"c": 1}, "c": {"b": 1}})] {
+        parse(content(meets)).unwrap();
+    }
 }
 
 #[test]

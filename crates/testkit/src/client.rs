@@ -93,12 +93,13 @@ impl Client {
         }
     }
 
-    /// Sends until the peer takes no more for a second; returns how many bytes it took.
+    /// Sends the piece again and again until the peer takes no more for a second; returns how many bytes it took.
+    /// A write that was cut short goes on where it stopped, so what the peer gets is the piece repeated and nothing else.
     pub fn flood(&mut self, piece: &[u8], limit_bytes: usize) -> usize {
         self.stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
         let mut taken = 0;
         while taken < limit_bytes {
-            match self.stream.write(piece) {
+            match self.stream.write(&piece[taken % piece.len()..]) {
                 Ok(count) if count > 0 => taken += count,
                 _ => break,
             }

@@ -3,7 +3,7 @@
 use crate::quantity::duration;
 use clap::Args;
 use clock::Clock;
-use simulate::{Model, Progress, Settings, Simulation};
+use simulate::{Model, Progress, Settings, SimulateError, Simulation};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,14 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<ExitCode, String> {
         // An empty file would look like a result.
         let _ = fs::remove_file(path);
     }
-    let simulation = outcome.map_err(|error| error.to_string())?;
+    let simulation = match outcome {
+        Ok(simulation) => simulation,
+        Err(error @ SimulateError::Setting(..)) => {
+            eprintln!("waystage: {error}");
+            return Ok(ExitCode::from(2));
+        }
+        Err(error) => return Err(error.to_string()),
+    };
     if let (Some(file), Some(path)) = (json_file, &arguments.json_out_file) {
         write_json(&simulation, file).map_err(|error| format!("{}: {error}", path.display()))?;
     }

@@ -53,6 +53,8 @@ class Model:
     """(K,) work, legs included."""
     capacities: Array
     """(K,) the fastest that a station can be, in units of one server."""
+    alone: Array
+    """(K,) how fast it is for one alone."""
     forks: tuple[Fork, ...]
 
     @staticmethod
@@ -85,6 +87,7 @@ class Model:
             (visits[:stations] * found.service_s).sum(axis=1),
             (total * found.service_s).sum(axis=1),
             np.array([math.inf if speeds is None else float(speeds.max()) for speeds in rates]),
+            np.array([1.0 if speeds is None else float(speeds[0]) for speeds in rates]),
             tuple(forks),
         )
 
@@ -153,6 +156,10 @@ class Model:
         waits_s = sum(fork.visits @ s for fork, s in zip(self.forks, forks_s, strict=True))
         return forks_s, float(self.found.think_s[0] + self.direct_s @ stretches + waits_s)
 
-    def common(self, fork: Fork, busy: Array) -> float:
-        """How much of the load of a fork's stations is its own legs, which come to all of them together."""
-        return float(fork.leg_share @ busy[list(fork.legs)]) / len(fork.legs)
+    def common(self, fork: Fork, stretches: Array) -> float:
+        """How much of the time at a fork's stations is waiting for its own legs, which come to all of them together.
+
+        The share of waiting, 1 - S / R, is the utilisation of M/M/1; of several servers it is less.
+        """
+        waits = 1 - 1 / np.maximum(stretches * self.alone, 1.0)
+        return float(fork.leg_share @ waits[list(fork.legs)]) / len(fork.legs)

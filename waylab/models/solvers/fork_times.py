@@ -158,8 +158,8 @@ def varki_closed(service_s: float, branches: int, population: int, think_s: floa
     """Closed fork-join of K equal FCFS stations and a think time: mean-value analysis.
 
     R(n) = S (H_K + L(n-1)), X(n) = n / (Z + R(n)), L(n) = X(n) R(n), L the requests between fork and join.
-    Exact for K = 1, for one customer, and for K = 2 without think time; else too slow: by at most 3.6 % in X and 4.7 %
-    in R over K 2..4, N 1..12, Z 0..12 S against the exact chain.
+    Exact for K = 1, for one customer, and for K = 2 without think time; else too slow: by at most 2.4 % in X and 4.6 %
+    in R against the exact chain, for Z 0..12 S and K 2 N 1..12, K 3 N 1..8, K 4 N 1..5.
     Source: Varki, Mean value technique for closed fork-join networks, SIGMETRICS 1999; Response time analysis of
     parallel computer and storage systems, IEEE Trans. Parallel and Distributed Systems 12 (2001).
 
@@ -184,7 +184,8 @@ def complementary_delays_closed(
 
     Each leg is a chain of N customers of its own: its station, the think time, and a delay in which it waits for its
     siblings. That station sees N sources that are away for Z + R - R_i; R is the mean of the largest of independent
-    exponential times of means R_i; a damped fixed point.
+    exponential times of means R_i; a damped fixed point. Against the exact chain, for the numbers of `varki_closed`,
+    off by at most 8.3 % in X (too fast without think time) and 7.7 % in R.
     Source: Heidelberger and Trivedi, Analytic queueing models for programs with internal concurrency, IEEE Trans.
     Computers 32 (1983), 4.
 

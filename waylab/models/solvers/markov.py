@@ -15,7 +15,7 @@ from waylab.models.result import Result
 from waylab.models.solvers.markov_chain import stationary
 from waylab.models.solvers.markov_moves import beginning, in_service, moves
 from waylab.models.solvers.markov_plan import SOLVER, Plan, make_plan
-from waylab.models.solvers.markov_scene import UNAWAITED, WHOLE, State
+from waylab.models.solvers.markov_scene import UNAWAITED, WHOLE, Blocked, Group, State
 
 Array = NDArray[np.float64]
 STATES_MAX = 300_000
@@ -117,11 +117,17 @@ class _Measures:
         self.waiting = np.zeros((len(network.pools), shape[1]))
         self.held = np.zeros(len(network.pools))
         self.distribution: list[dict[int, float]] = [{} for _ in network.stations]
-        for state, probability in zip(states, probabilities, strict=True):
+        # What a station looks like by itself recurs in many states; each look is counted once, with its whole weight.
+        looks: dict[tuple[int, tuple[Group, ...], Group, tuple[Blocked, ...]], float] = {}
+        for state, probability in zip(states, probabilities.tolist(), strict=True):
             if probability > 0:
-                for node in range(plan.stations):
-                    self._add_station(node, state, float(probability))
-                self._add_elsewhere(state, float(probability))
+                for node, (serving, line) in enumerate(zip(state.serving, state.line, strict=True)):
+                    held = tuple(one for one in state.blocked if one.node == node) if state.blocked else ()
+                    look = (node, serving, line, held)
+                    looks[look] = looks.get(look, 0.0) + probability
+                self._add_elsewhere(state, probability)
+        for look, weight in looks.items():
+            self._add_station(*look, weight)
         self.rates = {
             "finished": np.zeros((shape[1], shape[1])),
             "lost": np.zeros((shape[1], shape[1])),
@@ -132,23 +138,23 @@ class _Measures:
         for origin, per_s, kind, place, job_class in events:
             self.rates[kind][place, job_class] += probabilities[origin] * per_s
 
-    def _add_station(self, node: int, state: State, weight: float) -> None:
+    def _add_station(
+        self, node: int, serving: tuple[Group, ...], line: Group, held: tuple[Blocked, ...], weight: float
+    ) -> None:
         place = self.plan.places[node]
-        queued = [token for group in state.serving[node] for token in group] + list(state.line[node])
-        classes = [token.job_class for token in queued]
-        standing = [one.job_class for one in state.blocked if one.node == node]
-        for job_class in classes + standing:
+        queued = [token for group in serving for token in group] + list(line)
+        for job_class in [token.job_class for token in queued] + [one.job_class for one in held]:
             self.present[node, job_class] += weight
-        for token in state.line[node]:
+        for token in line:
             self.in_line[node, token.job_class] += weight
-        for token in queued + [one.token for one in state.blocked if one.node == node]:
+        for token in queued + [one.token for one in held]:
             if token.forked == WHOLE:
                 self.inside[token.begin] += weight
-        present = len(classes) + len(standing)
+        present = len(queued) + len(held)
         self.distribution[node][present] = self.distribution[node].get(present, 0.0) + weight
-        serving = in_service(self.plan, state, node)
-        speeds = sum(per_s / place.services_per_s[group[0].job_class] for group, per_s in serving.items())
-        for group, per_s in serving.items():
+        finishing = in_service(self.plan, node, serving, len(line))
+        speeds = sum(per_s / place.services_per_s[group[0].job_class] for group, per_s in finishing.items())
+        for group, per_s in finishing.items():
             for token in group:
                 self.served[node, token.job_class] += weight * per_s
                 if not place.delay:

@@ -32,13 +32,12 @@ def stationary(origins: NDArray[np.int64], targets: NDArray[np.int64], rates: Ar
     matrix = coo_array((rates, (origins, targets)), shape=(count, count)).tocsr()
     matrix.setdiag(0)
     matrix.eliminate_zeros()
+    out_of_each = np.asarray(matrix.sum(axis=1)).ravel()
+    if count > 1 and not out_of_each.all():
+        raise ModelError("when_full", "the network comes to rest: everybody is blocked, and nobody can go on")
     lasting = _lasting(matrix)
     probabilities = np.zeros(count)
     if len(lasting) == 1:
-        if matrix[[lasting[0]]].sum() == 0 and count > 1:
-            raise ModelError(
-                "when_full", "the network comes to rest: everybody is blocked, and nobody can go on"
-            )
         probabilities[lasting[0]] = 1.0
         return probabilities
     inner = csc_array(matrix[lasting][:, lasting])

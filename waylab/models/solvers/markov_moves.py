@@ -35,25 +35,26 @@ def moves(plan: Plan, state: State) -> Iterator[Move]:
             scene.agenda.append(Action("begin", OUTSIDE, Token(index, index, OUTSIDE)))
             yield from _resolve(scene, arrivals_per_s)
     for node in range(plan.stations):
-        for group, per_s in in_service(plan, state, node).items():
+        if not state.serving[node]:
+            continue
+        for group, per_s in in_service(plan, node, state.serving[node], len(state.line[node])).items():
             scene = Scene(plan, state)
             scene.complete(node, group)
             yield from _resolve(scene, per_s)
 
 
-def in_service(plan: Plan, state: State, node: int) -> dict[Group, float]:
+def in_service(plan: Plan, node: int, serving: tuple[Group, ...], waiting: int) -> dict[Group, float]:
     """Who is served at a station, and how many of each such group finish per second."""
     place = plan.places[node]
-    groups = state.serving[node]
-    if not groups:
+    if not serving:
         return {}
     speed = 1.0
     if place.order == "shared":
-        speed = place.speed(len(groups)) / len(groups)
+        speed = place.speed(len(serving)) / len(serving)
     elif place.rates:
-        speed = place.speed(len(state.line[node]) + 1)
+        speed = place.speed(waiting + 1)
     found: dict[Group, float] = {}
-    for group in groups:
+    for group in serving:
         found[group] = found.get(group, 0.0) + speed * place.services_per_s[group[0].job_class]
     return found
 

@@ -1,1 +1,16 @@
 """What a reader sees of a model: drawings and terminal tables, from plain dicts. Computes nothing."""
+
+from waylab.report.models.charts import distribution_chart, sweep_chart, usl_chart, utilisation_bars
+from waylab.report.models.figure import ModelFigure
+from waylab.report.models.network import network_drawing
+from waylab.report.models.write import write_figures
+
+__all__ = [
+    "ModelFigure",
+    "distribution_chart",
+    "network_drawing",
+    "sweep_chart",
+    "usl_chart",
+    "utilisation_bars",
+    "write_figures",
+]

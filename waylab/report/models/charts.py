@@ -11,9 +11,13 @@ from waylab.report.numbers import time_text
 
 _BAR_HEIGHT = 22
 _PANEL_HEIGHT = 240
+# Below the throughput at a knee, and above the lower bounds there.
+_WORDS_DOWN = 0.55
 _ALL = "all classes"
 _MARKS_MAX = 45
 _CLASSES_MAX = 6
+# Of its own accord an axis writes 1e+2 for 100.
+_PLAIN = "format(datum.value, ',~r')"
 _PERCENT = "format(100 * datum.value, '.0f') + ' %'"
 
 
@@ -98,9 +102,12 @@ def sweep_chart(
     ):
         ends = ("_low_per_s", "_high_per_s") if what == "throughput" else ("_low_s", "_high_s")
         lines = _bound_lines(parameter, bounds, [what + end for end in ends], size, highest)
+        words: list[alt.Chart] = []
         if knee is not None and knee <= last:
-            lines.append(_upright(knee, f"knee {knee:.3g}", _x(parameter), what == "throughput"))
-        panels.append(alt.layer(*lines, *layers).properties(width=style.WIDTH, height=_PANEL_HEIGHT))
+            rule, words = _upright(knee, f"knee {knee:.3g}", _x(parameter), _WORDS_DOWN * _PANEL_HEIGHT)
+            lines.append(rule)
+        panel = alt.layer(*lines, *layers, *(words if what == "throughput" else []))
+        panels.append(panel.properties(width=style.WIDTH, height=_PANEL_HEIGHT))
     title = f"Along {parameter}"
     chart = alt.vconcat(*panels, title=title).resolve_scale(
         color="shared", strokeDash="shared", shape="shared"
@@ -162,7 +169,7 @@ def usl_chart(content: dict[str, Any], runs: list[dict[str, Any]]) -> ModelFigur
         "clients:Q",
         title="clients",
         scale=alt.Scale(zero=True, nice=False),
-        axis=alt.Axis(format="~g", grid=False, labelOverlap="greedy"),
+        axis=alt.Axis(labelExpr=_PLAIN, grid=False, labelOverlap="greedy"),
     )
     top = 1.15 * max(row["throughput_per_s"] for row in runs + content["curve"])
     y = alt.Y(
@@ -184,7 +191,8 @@ def usl_chart(content: dict[str, Any], runs: list[dict[str, Any]]) -> ModelFigur
     layers = [band, line, points]
     peak = content["peak_clients"]
     if peak is not None and peak <= content["curve"][-1]["clients"]:
-        layers.append(_upright(peak, f"peak {peak:.3g}", x, with_words=True))
+        rule, words = _upright(peak, f"peak {peak:.3g}", x, _WORDS_DOWN * style.HEIGHT)
+        layers = [rule, *layers, *words]
     chart = alt.layer(*layers).properties(width=style.WIDTH, height=style.HEIGHT, title=title)
     caption = "Squares: measured. Line: fitted, with a 95 % band for the mean (bootstrap over runs)."
     return ModelFigure("usl", title, caption, chart)
@@ -228,7 +236,7 @@ def _panel(parameter: str, points: list[dict[str, Any]], title: str) -> tuple[li
 
 
 def _x(parameter: str) -> alt.X:
-    axis = alt.Axis(format="~g", grid=False, labelOverlap="greedy")
+    axis = alt.Axis(labelExpr=_PLAIN, grid=False, labelOverlap="greedy")
     return alt.X("x:Q", title=parameter, scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
 
 
@@ -264,17 +272,18 @@ def _bound_lines(
     ]
 
 
-def _upright(place: float, text: str, x: alt.X, with_words: bool) -> alt.LayerChart:
-    """Draw an upright line at a number of clients, with its words at the bottom."""
+def _upright(place: float, text: str, x: alt.X, height: float) -> tuple[alt.Chart, list[alt.Chart]]:
+    """Return an upright line at a number of clients, and its words, to be put on top of all else."""
     name = str(x.shorthand).partition(":")[0]
     base = alt.Chart(values([{name: place, "words": text}])).encode(x=x)
     rule = base.mark_rule(style="ink", strokeDash=[2, 3], strokeWidth=1, strokeOpacity=0.7)
-    if not with_words:
-        return alt.layer(rule)
-    words = base.mark_text(style="words", align="left", dx=5, fontSize=11).encode(
-        y=alt.value(_PANEL_HEIGHT - 10), text="words:N"
-    )
-    return alt.layer(rule, words)
+    words = [
+        base.mark_text(style=kind, align="left", dx=6, fontSize=11).encode(
+            y=alt.value(height), text="words:N"
+        )
+        for kind in ("halo", "words")
+    ]
+    return rule, words
 
 
 def _unit(times_s: list[float | None]) -> tuple[str, float]:

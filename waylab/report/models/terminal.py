@@ -11,12 +11,14 @@ from rich.table import Table
 from waylab.report.numbers import NONE, time_text
 
 _CLASSES_WRITTEN = 3
+_NAME_WIDTH = 32
+_SHARES_WRITTEN = ("0.5", "0.95", "0.99")
 
 
 def show_queue(name: str, rows: list[dict[str, Any]], words: Iterable[str], console: Console) -> None:
     """Print one queue: what is known of it, name by name, and what it means."""
     console.print(f"\n[bold]{escape(name)}[/bold]")
-    table = _table("", "", labels=("left", "right"))
+    table = _table("", "")
     for row in rows:
         table.add_row(escape(row["name"]), escape(value_text(row["name"], row["value"], row["unit"])))
     console.print(table)
@@ -119,11 +121,12 @@ def percent(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:.1f} %"
 
 
-def _table(*headings: str, labels: tuple[str, ...] = ()) -> Table:
+def _table(*headings: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_header=any(headings))
     for index, heading in enumerate(headings):
-        side = "left" if index == 0 or heading == "bottleneck" else "right"
-        table.add_column(heading, justify=side, no_wrap=index > 0 and heading != "bottleneck")  # type: ignore[arg-type]
+        words = index == 0 or heading == "bottleneck"
+        side: Any = "left" if words else "right"
+        table.add_column(heading, justify=side, no_wrap=True, max_width=_NAME_WIDTH if words else None)
     return table
 
 
@@ -174,9 +177,16 @@ def _half_width(row: dict[str, Any], name: str) -> str:
 
 
 def _classes(content: dict[str, Any]) -> Table:
-    shares = list(next((part["quantiles_s"] for part in content["classes"] if part["quantiles_s"]), {}))
+    known = next((part["quantiles_s"] for part in content["classes"] if part["quantiles_s"]), {})
+    shares = [share for share in known if share in _SHARES_WRITTEN]
     lost = any(part["lost_per_s"] for part in content["classes"])
-    headings = ["class", "load", "per second", "response", *(f"p{100 * float(share):g}" for share in shares)]
+    headings = [
+        "class",
+        _loads(content),
+        "per second",
+        "response",
+        *(f"p{100 * float(share):g}" for share in shares),
+    ]
     table = _table(*headings, *(["lost /s"] if lost else []))
     for part in content["classes"]:
         quantiles = [time(part["quantiles_s"].get(share)) for share in shares]
@@ -192,10 +202,17 @@ def _classes(content: dict[str, Any]) -> Table:
     return table
 
 
+def _loads(content: dict[str, Any]) -> str:
+    """Return the heading that fits the classes: clients, arrivals, or both."""
+    closed = any(part["population"] for part in content["classes"])
+    opened = any(part["arrivals_per_s"] for part in content["classes"])
+    return "load" if closed and opened else "clients" if closed else "arrivals"
+
+
 def _load(part: dict[str, Any]) -> str:
     if part["population"]:
         think = f", think {time(part['think_s'])}" if part["think_s"] else ""
-        return f"{part['population']:,} clients{think}"
+        return f"{part['population']:,}{think}"
     return f"{number(part['arrivals_per_s'])} /s" if part["arrivals_per_s"] else "by switching"
 
 

@@ -1,9 +1,7 @@
 """Writes figures of models: one SVG or PNG, or a page that needs no network and follows the reader's colours."""
 
-import json
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import vl_convert
 
 from waylab.errors import LabError
 from waylab.report.models.figure import DARK, LIGHT, PAGE, ModelFigure, config
+from waylab.report.offline import charts_as_json, resource, script
 
 _PNG_SCALE = 2.0
 # Drawings keep their size, so that their words stay where there is room for them; wide ones scroll.
@@ -65,14 +64,14 @@ def _page(figures: Sequence[ModelFigure], title: str, words: Sequence[str], dark
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
-<style>{_resource("page.css")}{_STYLE}{_dark_colours() if dark else ""}</style>
+<style>{resource("page.css")}{_STYLE}{_dark_colours() if dark else ""}</style>
 </head>
 <body>
 <header><h1>{escape(title)}</h1></header>
 <main>{drawn}<ul>{said}</ul></main>
 <script type="application/json" id="figures">{_specifications(figures)}</script>
-<script>{_script(vl_convert.javascript_bundle())}</script>
-<script>{_script(_resource("page.js"))}</script>
+<script>{script(vl_convert.javascript_bundle())}</script>
+<script>{script(resource("page.js"))}</script>
 </body>
 </html>
 """
@@ -84,20 +83,7 @@ def _dark_colours() -> str:
 
 
 def _specifications(figures: Sequence[ModelFigure]) -> str:
-    """Return the charts as JSON that may stand within a page."""
-    specifications: dict[str, Any] = {}
+    charts: dict[str, Any] = {}
     for figure in figures:
-        specification = figure.chart.to_dict()
-        specification["config"] = config(PAGE)
-        # Only a name, but a page that needs no network should not mention one.
-        specification.pop("$schema", None)
-        specifications[figure.name] = specification
-    return json.dumps(specifications, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _script(text: str) -> str:
-    return text.replace("</script", "<\\/script")
-
-
-def _resource(name: str) -> str:
-    return resources.files("waylab.report").joinpath(name).read_text(encoding="utf-8")
+        charts[figure.name] = figure.chart.to_dict() | {"config": config(PAGE)}
+    return charts_as_json(charts)

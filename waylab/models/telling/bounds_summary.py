@@ -14,8 +14,8 @@ from waylab.models.bounds import (
 from waylab.models.errors import AssumptionError
 from waylab.models.network import Network
 from waylab.models.sweep import changed
+from waylab.models.telling.words import number_text, percent_text, time_text
 from waylab.models.traffic import Chain, traffic
-from waylab.models.words import number_text, percent_text, time_text
 
 _ALIKE = 1e-9
 _KINDS = (asymptotic_bounds, balanced_job_bounds, geometric_bounds)

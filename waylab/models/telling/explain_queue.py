@@ -10,7 +10,7 @@ from waylab.models.elementary.queue import Queue
 from waylab.models.errors import AssumptionError, ModelError, UnstableError
 from waylab.models.service import Service
 from waylab.models.sweep import scaled_to
-from waylab.models.words import change_text, number_text, percent_text, time_text
+from waylab.models.telling.words import change_text, number_text, percent_text, time_text
 
 _LOAD_STEP = 0.25
 

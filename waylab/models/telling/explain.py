@@ -1,12 +1,12 @@
 """A result in words: what limits it, how near the limit is, and what would move it. At most ten simple sentences."""
 
 from waylab.models.elementary.queue import Queue
-from waylab.models.explain_queue import explain_queue
 from waylab.models.features import features
-from waylab.models.findings import Change, Findings, Limit, Solver, find
 from waylab.models.network import Network
 from waylab.models.result import Result
-from waylab.models.words import change_text, number_text, percent_text, time_text
+from waylab.models.telling.explain_queue import explain_queue
+from waylab.models.telling.findings import Change, Findings, Limit, Solver, find
+from waylab.models.telling.words import change_text, number_text, percent_text, time_text
 
 LINES_MAX = 10
 
@@ -48,10 +48,12 @@ def _bottleneck(result: Result, findings: Findings) -> str:
         if findings.slot_waiting_s is not None:
             text += f" A request waits {time_text(findings.slot_waiting_s)} for a slot."
         if findings.inside:
-            text += f" Inside it {_names(findings.inside)} is busiest, {percent_text(findings.inside.load)}."
+            busy = percent_text(findings.inside.load)
+            text += f" Inside it {_names(findings.inside)} {_is(findings.inside)} busiest, {busy}."
         return text
     each = " each" if len(limit.names) > 1 else ""
-    text = f"The bottleneck is {_names(limit)}: {percent_text(limit.load)} busy{each}."
+    busy = "of its highest speed used" if result.network.station(limit.names[0]).rates else "busy"
+    text = f"The bottleneck is {_names(limit)}: {percent_text(limit.load)} {busy}{each}."
     waiting = findings.waiting_share
     if findings.time_share is not None:
         text += f" Requests spend {percent_text(findings.time_share)} of their response time there"
@@ -80,6 +82,10 @@ def _by_class(findings: Findings) -> str:
     if len(shares) == len(findings.class_time_shares) and len(set(shares.values())) == 1:
         return ""
     return " (" + ", ".join(f"{name} {share}" for name, share in shares.items()) + ")"
+
+
+def _is(limit: Limit) -> str:
+    return "is" if len(limit.names) == 1 else "are"
 
 
 def _names(limit: Limit) -> str:

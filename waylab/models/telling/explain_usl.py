@@ -3,8 +3,8 @@
 from typing import Any
 
 from waylab.models.errors import ModelError
+from waylab.models.telling.words import number_text, percent_text
 from waylab.models.usl import UslFit
-from waylab.models.words import number_text, percent_text
 
 LEVEL = 0.95
 _CURVE_POINTS = 80
