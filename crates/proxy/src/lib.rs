@@ -41,7 +41,10 @@ mod config;
 mod event_loop;
 mod running;
 
-pub use config::{Config, ConfigError, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
+pub use config::{
+    Config, ConfigError, Discipline, Distribution, Failover, FailoverPool, Hedge, MultiGet, PartFailure, PoolConfig,
+    Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
+};
 pub use local::VERSION_LINE;
 pub use route::Router;
 pub use running::{ProxyError, Running, Totals, start};

@@ -3,7 +3,7 @@
 use crate::accept::{Acceptor, STOP};
 use crate::backend::Backend;
 use crate::backends::Backends;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, PoolConfig, ServerConfig};
 use crate::core::{Core, Settings};
 use crate::counters::{AcceptCounters, LoopCounters};
 use crate::dispatch::{Dispatch, Line};
@@ -84,7 +84,7 @@ struct Parts {
 /// When the configuration cannot work, an address cannot be used or a file cannot be written.
 pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     config.check()?;
-    let addresses = config.servers.iter().map(|server| resolve(server)).collect::<Result<Vec<_>, _>>()?;
+    let addresses = config.backends().map(|(_, server)| resolve(&server.address)).collect::<Result<Vec<_>, _>>()?;
     let listener = bind(&config.listen)?;
     let address = listener.local_addr()?;
     let writer = match &config.records {
@@ -137,30 +137,16 @@ fn build(
     let poller = Poller::new()?;
     let (post, mailbox) = mailbox(&poller, MAILBOX)?;
     let settings = Settings::new(config);
-    let limits = PeerLimits {
-        timeout: config.backend_timeout,
-        window: config.backend_window,
-        buffer_bytes: config.backend_buffer_bytes,
-        reply_bytes: config.reply_bytes,
-        // A value that other ways than this proxy have stored may be larger than what it would pass on.
-        wire: Limits { value_bytes: config.reply_bytes, ..settings.wire.clone() },
-    };
     let own = &counters[index];
-    let peer = |(index, address): (usize, &SocketAddr)| Peer {
-        index: index as u16,
-        name: config.servers[index].as_str().into(),
-        address: *address,
-        limits: limits.clone(),
-    };
-    let peers: Vec<Peer> = addresses.iter().enumerate().map(peer).collect();
+    let peers = peers(config, addresses, &settings.wire);
     let connection =
         |(number, backend): (usize, usize)| Backend::new(peers[backend].clone(), Token(number), own.clone());
     let connections = Line::layout(config, index).into_iter().enumerate().map(connection).collect();
     let line = Line::new(config, index, own);
     let local = Local {
         loops: counters.to_vec(),
-        servers: config.servers.clone(),
-        replicas: config.replicas,
+        servers: config.backend_names(),
+        replicas: config.pools[0].replicas,
         started: clock.now(),
         clock: clock.clone(),
     };
@@ -177,6 +163,24 @@ fn build(
     Ok((post, Parts { poller, mailbox, core }))
 }
 
+/// All backends, in the order of their numbers.
+fn peers(config: &Config, addresses: &[SocketAddr], limits: &Limits) -> Vec<Peer> {
+    let peer = |(index, ((pool, server), address)): (usize, ((&PoolConfig, &ServerConfig), &SocketAddr))| Peer {
+        index: index as u16,
+        name: server.address.as_str().into(),
+        address: *address,
+        limits: PeerLimits {
+            timeouts: pool.timeouts,
+            window: config.backend_window,
+            buffer_bytes: config.backend_buffer_bytes,
+            reply_bytes: config.reply_bytes,
+            // A value that other ways than this proxy have stored may be larger than what it would pass on.
+            wire: Limits { value_bytes: config.reply_bytes, ..limits.clone() },
+        },
+    };
+    config.backends().zip(addresses).enumerate().map(peer).collect()
+}
+
 fn start_metrics(
     config: &Config,
     posts: &[Post<Message>],
@@ -188,7 +192,7 @@ fn start_metrics(
         posts: posts.to_vec(),
         loops: counters.to_vec(),
         accept: accept_counters.clone(),
-        servers: config.servers.clone(),
+        servers: config.backend_names(),
         queues: Line::queues(config),
     };
     MetricsServer::start(address, sources).map(Some).map_err(ProxyError::Metrics)
@@ -203,7 +207,7 @@ impl Running {
         // An acceptor that cannot be told has ended already.
         let _ = self.stop_accepting.send(());
         let accepted = joined(self.acceptor);
-        let until = self.clock.now() + self.config.backend_timeout + DRAIN_GRACE;
+        let until = self.clock.now() + self.config.longest_timeout() + DRAIN_GRACE;
         for (post, event_loop) in self.posts.iter().zip(&self.loops) {
             // A mailbox that is full empties, unless its loop is gone.
             while post.send(Message::Drain { until }).is_err() && !event_loop.is_finished() {

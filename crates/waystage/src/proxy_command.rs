@@ -4,7 +4,7 @@ use crate::quantity::{bytes, duration};
 use crate::ready::{announce, signals, wait};
 use clap::{Args, ValueEnum};
 use clock::Clock;
-use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
+use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps, Timeouts};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -176,14 +176,16 @@ impl ProxyArguments {
 
     fn config(self) -> Result<Config, String> {
         let sample = self.sample;
-        let defaults = Config::new(&self.listen, &self.servers);
+        let mut defaults = Config::new(&self.listen, &self.servers);
+        let pool = &mut defaults.pools[0];
+        pool.replicas = self.replicas;
+        pool.hash_tag = self.hash_tag;
+        pool.timeouts = Timeouts::all(self.backend_timeout);
         let discipline = self.discipline(self.loops.unwrap_or(defaults.loops))?;
         Ok(Config {
             discipline,
             queue: self.queue.unwrap_or(defaults.queue),
-            replicas: self.replicas,
             loops: self.loops.unwrap_or(defaults.loops),
-            hash_tag: self.hash_tag,
             stamps: match self.stamps {
                 StampsArgument::Off => Stamps::Off,
                 StampsArgument::Sampled => Stamps::Sampled,
@@ -196,7 +198,6 @@ impl ProxyArguments {
                 PartFailureArgument::Partial => PartFailure::Partial,
                 PartFailureArgument::Error => PartFailure::Error,
             },
-            backend_timeout: self.backend_timeout,
             backend_window: self.backend_window,
             backend_buffer_bytes: self.backend_buffer as u64,
             client_window: self.client_window,
@@ -218,7 +219,7 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let Some(available) = getrlimit(Resource::Nofile).current else { return Ok(()) };
     // Twice, since a connection to a backend may be replaced before the kernel has let go of the old one.
-    let connections = config.servers.len() * config.connections_per_backend();
+    let connections = config.backends().count() * config.connections_per_backend();
     let reserved = OTHER_DESCRIPTORS + config.loops * (2 * connections + 4);
     let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
     if room == 0 {
@@ -251,8 +252,8 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     announce(&format!(
         "waystage proxy ready on {} ({} backends, {} replicas, {} loops, {})",
         running.address,
-        config.servers.len(),
-        config.replicas,
+        config.backends().count(),
+        config.pools[0].replicas,
         config.loops,
         discipline_text(config.discipline)
     ));
