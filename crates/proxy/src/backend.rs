@@ -12,7 +12,7 @@
 use crate::counters::{BackendCounters, LoopCounters};
 use crate::finished::Finished;
 use crate::in_flight::{InFlight, Pending};
-use crate::job::LegRef;
+use crate::leg::LegRef;
 use crate::peer::Peer;
 use crate::retry::{PAUSE_MAX, Retry};
 use crate::verdict::{Expect, Verdict, judge};

@@ -4,7 +4,7 @@
 
 use crate::backend::Backend;
 use crate::finished::Finished;
-use crate::job::LegRef;
+use crate::leg::LegRef;
 use crate::verdict::Expect;
 use clock::{Clock, Nanos};
 use net::{Buffers, Poller, Ready};

@@ -1,14 +1,16 @@
 //! What all sessions of one loop work with: the jobs, the way to the backends, the journal.
 
 use crate::config::{Config, PartFailure, Stamps};
-use crate::dispatch::{Dispatch, Time};
+use crate::dispatch::{Dispatch, Step, Time};
 use crate::finished::Finished;
-use crate::job::{Job, JobId, Jobs, SessionRef};
+use crate::job::{Job, SessionRef};
+use crate::jobs::{JobId, Jobs};
 use crate::join::join;
 use crate::journal::Journal;
 use crate::local::Local;
 use crate::meta::conclude;
 use crate::overlap::Overlap;
+use crate::policy::Policy;
 use clock::{Clock, Nanos, Stage, StageClock};
 use records::is_sampled;
 use wire::{Limits, Request, Verb};
@@ -56,7 +58,7 @@ impl Settings {
         Settings {
             stamps: config.stamps,
             part_failure: config.part_failure,
-            overlap: Overlap::of(config.discipline),
+            overlap: Overlap::of(config.discipline, Policy::all(config).iter().all(Policy::keeps_order)),
             client_window: config.client_window,
             client_buffer_bytes: config.client_buffer_bytes,
             wire: Limits { value_bytes: config.value_bytes, ..Limits::default() },
@@ -108,11 +110,31 @@ impl Core {
         job.is_done = true;
     }
 
-    /// Joins the replies of a job whose legs have all answered; says which session waits for it.
-    pub(crate) fn complete(&mut self, id: JobId) -> SessionRef {
-        let job = self.jobs.get(id);
-        join(job, self.settings.part_failure, &self.settings.wire);
+    /// Goes on with a job that something has happened to. When its answer is there, says which session waits for it.
+    pub(crate) fn complete(&mut self, id: JobId) -> Option<SessionRef> {
+        let Core { dispatch, jobs, finished, clock, turn, settings, .. } = self;
+        jobs.get(id).is_listed = false;
+        let mut finished = Finished { jobs, list: finished };
+        let step = dispatch.onward(id, &settings.wire, &mut finished, Time { clock, turn: *turn });
+        if step == Step::Wait && jobs.get(id).is_over {
+            jobs.release(id);
+        }
+        if step != Step::Done {
+            return None;
+        }
+        let job = jobs.get(id);
+        if job.is_waiting() {
+            // Not all legs were needed. The answer is there now, and was not before any that has been sent.
+            job.stamp(Stage::Answered, clock.now());
+        }
+        if job.errand.is_some() {
+            dispatch.settle(job, *turn);
+            job.is_done = true;
+            jobs.end(id);
+            return None;
+        }
+        join(job, settings.part_failure, &settings.wire);
         conclude(job);
-        job.session
+        Some(job.session)
     }
 }

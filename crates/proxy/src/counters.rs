@@ -27,6 +27,10 @@ pub(crate) struct LoopCounters {
     pub(crate) parts_failed: Counter,
     /// Times that a request waited until an earlier one of its client was answered, to keep their order.
     pub(crate) order_waits: Counter,
+    /// Reads that were sent a second time because the first copy was slow.
+    pub(crate) hedges: Counter,
+    /// Reads that another backend was asked for after the first had failed or had nothing.
+    pub(crate) failovers: Counter,
     pub(crate) records_dropped: Counter,
     pub(crate) backends: Vec<BackendCounters>,
     pub(crate) queues: Vec<QueueCounters>,
@@ -104,6 +108,8 @@ impl LoopCounters {
             clients_paused: Counter::default(),
             parts_failed: Counter::default(),
             order_waits: Counter::default(),
+            hedges: Counter::default(),
+            failovers: Counter::default(),
             records_dropped: Counter::default(),
             backends: (0..backends).map(|_| BackendCounters::default()).collect(),
             queues: (0..queues).map(|_| QueueCounters::default()).collect(),

@@ -6,6 +6,7 @@
 //!   (legs)    └ shared       ─────▶ queue ─────▶ a slot: its connections to the backends
 //! ```
 
+mod copies;
 mod fork;
 mod legs;
 mod pipelined;
@@ -15,20 +16,33 @@ mod queue;
 mod per_backend;
 mod shared;
 
+mod errands;
+mod hedges;
+mod onward;
+
 use crate::backends::Backends;
 use crate::config::{Config, Discipline, MultiGet, share};
 use crate::counters::LoopCounters;
+use crate::debts::Debts;
 use crate::finished::Finished;
-use crate::job::JobId;
+use crate::job::Course;
+use crate::jobs::JobId;
+use crate::leg::{Candidate, LegRef};
+use crate::policy::{Policy, own_limits};
 use crate::route::Router;
 use clock::{Clock, Nanos, Stage};
+use copies::Copies;
 use fork::Fork;
+use hedges::Hedges;
+pub(crate) use onward::Step;
+use onward::add_candidate;
 use per_backend::PerBackend;
 use pipelined::send_at_once;
 use queue::Queue;
+use records::Outcome;
 use shared::Shared;
 use std::sync::Arc;
-use wire::Request;
+use wire::{Keys, Limits, ParsedRequest, Request, parse_request};
 
 /// Everything behind the sessions that a request meets on its way out.
 #[derive(Debug)]
@@ -36,6 +50,16 @@ pub(crate) struct Dispatch {
     fork: Fork,
     line: Line,
     pub(crate) backends: Backends,
+    /// By backend.
+    names: Vec<String>,
+    /// By pool.
+    hedges: Vec<Option<Hedges>>,
+    has_shadows: bool,
+    has_warm_up: bool,
+    /// Limits for requests that the proxy has written itself.
+    own_limits: Limits,
+    /// Owed deletions are not looked at before.
+    next_payment: Nanos,
 }
 
 /// Where requests stand until they are sent: one loop's share of the configured discipline.
@@ -102,27 +126,142 @@ impl Line {
 }
 
 impl Dispatch {
-    /// A dispatcher of a loop with this line and these connections.
-    pub(crate) fn new(config: &Config, line: Line, backends: Backends) -> Dispatch {
+    /// A dispatcher of a loop with this line, these connections and what each backend owes.
+    pub(crate) fn new(
+        config: &Config,
+        line: Line,
+        backends: Backends,
+        debts: &[Arc<Debts>],
+        counters: &Arc<LoopCounters>,
+    ) -> Dispatch {
         let multi_get = match config.discipline {
             Discipline::Shared { multi_get, .. } => multi_get,
             _ => MultiGet::ByKey,
         };
-        let router = Router::new(config);
-        Dispatch { fork: Fork::new(router, multi_get), line, backends }
+        let policies = Policy::all(config);
+        let hedges = |policy: &Policy| policy.hedge.map(|hedge| Hedges::new(hedge.delay, hedge.budget));
+        Dispatch {
+            hedges: policies.iter().map(hedges).collect(),
+            has_shadows: policies.iter().any(|policy| policy.shadow.is_some()),
+            has_warm_up: policies.iter().any(|policy| policy.warm_up.is_some()),
+            fork: Fork::new(Copies::new(Router::new(config), policies, debts.to_vec(), counters.clone()), multi_get),
+            line,
+            backends,
+            names: config.backend_names(),
+            own_limits: own_limits(&Limits::default()),
+            next_payment: Nanos::UNSET,
+        }
     }
 
     /// Sends a request on its way. The job has been begun and parsed; its legs will be answered, or are already.
     pub(crate) fn dispatch(&mut self, id: JobId, request: &Request<'_>, finished: &mut Finished<'_>, time: Time<'_>) {
+        self.cut_and_place(id, request, finished, time);
+        if self.has_shadows {
+            self.shadow(request, finished, time);
+        }
         let job = finished.jobs.get(id);
-        self.fork.cut(job, request);
+        if let Course::Read { pool } = job.course
+            && let Some(hedges) = &mut self.hedges[usize::from(pool)]
+            && job.is_waiting()
+        {
+            hedges.watch(id, job, time.turn);
+        }
+    }
+
+    fn cut_and_place(&mut self, id: JobId, request: &Request<'_>, finished: &mut Finished<'_>, time: Time<'_>) {
+        let outstanding = std::mem::take(&mut finished.jobs.outstanding);
+        let job = finished.jobs.get(id);
+        self.fork.cut(job, request, &outstanding);
         job.stamp(Stage::Routed, time.now(job.is_timed));
+        if job.legs().is_empty() {
+            // Only flush_all concerns nobody, where no pool may be flushed.
+            job.reply.extend_from_slice(b"SERVER_ERROR flush_all is switched off\r\n");
+            (job.outcome, job.is_done) = (Outcome::ServerError, true);
+        }
+        finished.jobs.outstanding = outstanding;
+        self.place(id, request, finished, time);
+    }
+
+    /// Sends the legs that are not on their way yet.
+    fn place(&mut self, id: JobId, request: &Request<'_>, finished: &mut Finished<'_>, time: Time<'_>) {
+        for leg in 0..finished.jobs.get(id).legs().len() as u8 {
+            let slot = finished.jobs.get(id).leg(leg);
+            if std::mem::replace(&mut slot.is_counted, true) {
+                continue;
+            }
+            let (backend, is_fenced) = (slot.backend, slot.is_fenced);
+            finished.jobs.outstanding.add(backend);
+            if is_fenced {
+                let name = &self.names[usize::from(backend)];
+                finished.leg_failed(LegRef { job: id, leg }, name, Outcome::BackendDown, time.turn);
+            }
+        }
         let backends = &mut self.backends;
         match &mut self.line {
             Line::Pipelined => send_at_once(id, request, usize::from, backends, finished, time),
             Line::PerBackend(line) => line.admit(id, request, backends, finished, time),
             Line::Shared(line) => line.admit(id, request, backends, finished, time),
         }
+    }
+
+    /// Decides what follows for a job some of whose legs have answered, and sends what is to be sent.
+    pub(crate) fn onward(&mut self, id: JobId, limits: &Limits, finished: &mut Finished<'_>, time: Time<'_>) -> Step {
+        let step = self.fork.onward(finished.jobs.get(id), limits, time.turn);
+        match step {
+            Step::Again => {
+                let is_read = matches!(finished.jobs.get(id).course, Course::Read { .. } | Course::Parts);
+                self.fork.copies.counters.failovers.add(u64::from(is_read));
+                self.again(id, finished, time);
+            }
+            Step::Done if self.has_warm_up => self.fill(id, limits, finished, time),
+            _ => {}
+        }
+        step
+    }
+
+    /// Sends the legs that have been added to a job.
+    fn again(&mut self, id: JobId, finished: &mut Finished<'_>, time: Time<'_>) {
+        let job = finished.jobs.get(id);
+        if job.course == Course::Parts {
+            let request = Request::Get { verb: job.verb, exptime: 0, keys: Keys::new(b"") };
+            return self.place(id, &request, finished, time);
+        }
+        let kept = std::mem::take(&mut job.kept);
+        match parse_request(&kept, &self.own_limits) {
+            ParsedRequest::Request { request, .. } => self.place(id, &request, finished, time),
+            other => unreachable!("the proxy understands what it has written itself: {other:?}"),
+        }
+        finished.jobs.get(id).kept = kept;
+    }
+
+    /// Asks another copy for reads whose first one is slow, and deletes what is owed.
+    pub(crate) fn tick(&mut self, finished: &mut Finished<'_>, time: Time<'_>) {
+        for pool in 0..self.hedges.len() {
+            while let Some(hedges) = &mut self.hedges[pool]
+                && let Some(id) = hedges.next_due(finished.jobs, time.turn)
+            {
+                let job = finished.jobs.get(id);
+                let (step, after) = match job.legs()[0].candidate {
+                    Candidate::Primary => (0, 0),
+                    Candidate::Copy { step, after } => (step, after),
+                    Candidate::StandIn | Candidate::WarmUp => continue,
+                };
+                let other = self.fork.copies.copy_after(pool, &job.key_bytes, step, after);
+                if let Some(choice) = other.filter(|_| hedges.spend()) {
+                    add_candidate(job, &choice);
+                    job.is_again = true;
+                    self.fork.copies.counters.hedges.add(1);
+                    self.again(id, finished, time);
+                }
+            }
+        }
+        self.pay_debts(finished, time);
+    }
+
+    /// When something must be done although nothing becomes ready; or earlier, never later.
+    pub(crate) fn deadline(&self) -> Nanos {
+        let hedges = self.hedges.iter().flatten().map(Hedges::deadline).min().unwrap_or(Nanos::NEVER);
+        self.backends.deadline().min(hedges).min(self.next_payment())
     }
 
     /// Lets those who wait take the places that have become free since the last look.

@@ -119,11 +119,13 @@ impl EventLoop {
         for _ in 0..ROUNDS_PER_TURN {
             self.flush_backends();
             self.complete_jobs();
-            if self.touched.is_empty() {
+            if self.touched.is_empty() && self.core.finished.is_empty() {
                 break;
             }
             self.reply();
         }
+        // Jobs that go on have been given new legs.
+        self.flush_backends();
         self.publish();
     }
 
@@ -138,7 +140,7 @@ impl EventLoop {
         }
         let mut next = self.drain_until.unwrap_or(Nanos::NEVER);
         next = next.min(self.leaving.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
-        next = next.min(self.core.dispatch.backends.deadline());
+        next = next.min(self.core.dispatch.deadline());
         if self.core.journal.has_rows() {
             next = next.min(self.core.turn + ROWS_WAIT);
         }
@@ -156,6 +158,7 @@ impl EventLoop {
         let (dispatch, mut finished, time) = self.core.outward();
         dispatch.backends.receive(&mut self.buffers, &mut finished, time.clock);
         dispatch.backends.tick(&self.poller, &mut finished, time.turn);
+        dispatch.tick(&mut finished, time);
         dispatch.pump(&mut finished, time);
         self.end_leaving();
     }
@@ -245,7 +248,7 @@ impl EventLoop {
     fn complete_jobs(&mut self) {
         let mut finished = std::mem::take(&mut self.core.finished);
         for id in finished.drain(..) {
-            let session = self.core.complete(id);
+            let Some(session) = self.core.complete(id) else { continue };
             let slot = session.slot as usize;
             if self.sessions.get(slot).is_some_and(|candidate| candidate.number() == session.connection) {
                 self.touched.push(slot);

@@ -1,6 +1,7 @@
 //! What backends hand back to their loop: the jobs, and the list of those that have just been answered.
 
-use crate::job::{JobId, Jobs, LegRef};
+use crate::jobs::{JobId, Jobs};
+use crate::leg::LegRef;
 use clock::Nanos;
 use records::Outcome;
 
@@ -8,16 +9,20 @@ use records::Outcome;
 #[derive(Debug)]
 pub(crate) struct Finished<'l> {
     pub(crate) jobs: &'l mut Jobs,
-    /// Jobs whose last leg has been answered and whose reply is still to be joined.
+    /// Jobs that something has happened to, and that are to be looked at.
     pub(crate) list: &'l mut Vec<JobId>,
 }
 
 impl Finished<'_> {
     /// Completes the reply of a leg with its last line.
     pub(crate) fn leg_answered(&mut self, leg: LegRef, last_line: &[u8], outcome: Outcome, now: Nanos) {
-        if self.jobs.get(leg.job).leg_answered(leg.leg, last_line, outcome, now) {
+        let job = self.jobs.get(leg.job);
+        let backend = job.leg(leg.leg).backend;
+        if job.leg_answered(leg.leg, last_line, outcome, now) && !job.is_listed {
+            job.is_listed = true;
             self.list.push(leg.job);
         }
+        self.jobs.outstanding.remove(backend);
     }
 
     /// Fails a leg with an error line that names the backend.

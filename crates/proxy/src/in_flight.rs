@@ -1,6 +1,7 @@
 //! The requests on one connection to a backend that wait for their replies, first in, first out.
 
-use crate::job::{Jobs, LegRef};
+use crate::jobs::Jobs;
+use crate::leg::LegRef;
 use crate::verdict::Expect;
 use clock::Nanos;
 use std::collections::VecDeque;

@@ -1,12 +1,11 @@
 //! A job: one request inside the proxy, with its clock, its legs and its reply slot.
 //! It names the session that waits for it only by number: whoever answers a leg need not know that sessions exist.
 
+use crate::debts::Payment;
+use crate::leg::{Candidate, Leg};
 use clock::{Nanos, Stage, StageClock};
 use records::Outcome;
 use wire::Verb;
-
-/// Number of a job in its loop's table.
-pub(crate) type JobId = u32;
 
 /// A buffer larger than this is freed when its job ends, instead of being kept for the next.
 const KEPT_BYTES: usize = 16 * 1024;
@@ -18,11 +17,33 @@ pub(crate) struct SessionRef {
     pub(crate) connection: u32,
 }
 
-/// One leg of one job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LegRef {
-    pub(crate) job: JobId,
-    pub(crate) leg: u8,
+/// What may follow when a leg has answered. (`dispatch::onward` decides it.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// Nothing: the job is done when all its legs have answered.
+    #[default]
+    Straight,
+    /// A read of one key: the first good answer is taken, and without one the next candidate is asked.
+    Read { pool: u8 },
+    /// A read of several keys: for those without a value, the next candidates are asked.
+    Parts,
+    /// A write that so many copies must take.
+    Copies { pool: u8, quorum: u8 },
+    /// A write that depends on what the server holds: it runs on the primary, and what follows depends on the answer.
+    Primary { pool: u8, quorum: u8 },
+    /// A write that another pool has been asked to take.
+    StoodIn,
+}
+
+/// Why a job exists that no client waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// To delete what a backend owes.
+    Debt(Payment),
+    /// To let another pool see what this one sees.
+    Shadow,
+    /// To store a value that was fetched from another pool.
+    Fill,
 }
 
 /// How the replies of the legs become one reply.
@@ -31,44 +52,21 @@ pub(crate) enum Join {
     /// There is one leg, and its reply is the answer as it is; or none, and the proxy answers.
     #[default]
     Forward,
-    /// Every leg must answer; the first error is the answer, otherwise the primary's reply, but something deleted anywhere
-    /// has been deleted.
+    /// Every leg must answer; the first error is the answer, otherwise the first leg's reply.
     All,
-    /// The same for a meta command that runs on the primary while its copies are deleted: what they say to that, errors
-    /// excepted, is no answer.
-    Primary,
     /// Each leg brings some of the values; they are put in the order of the keys.
     KeyOrder,
+    /// The reply of this leg is the answer.
+    Chosen(u8),
 }
 
-/// What one backend does for a job.
-#[derive(Debug, Default)]
-pub(crate) struct Leg {
-    pub(crate) backend: u16,
-    pub(crate) backend_port: u16,
-    pub(crate) backend_sequence: u32,
-    pub(crate) queue_length: u32,
-    pub(crate) request_bytes: u32,
-    pub(crate) hits: u16,
-    pub(crate) reply_bytes: usize,
-    pub(crate) outcome: Outcome,
-    /// When it left its queue; unset if it was in none.
-    pub(crate) dispatched: Nanos,
-    pub(crate) sent: Nanos,
-    pub(crate) answered: Nanos,
-    /// What the backend is asked, while the leg waits in a queue.
-    pub(crate) request: Vec<u8>,
-    /// The command in it, which on a copy may be another than the client's.
-    pub(crate) asked: Verb,
-    pub(crate) reply: Vec<u8>,
-}
-
-/// A key of a multi-get: where it stands in the key list and which leg fetches it.
+/// A key of a multi-get: where it stands in the key list, which leg fetches it, and where that stands among those which could.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedKey {
     pub(crate) start: u32,
     pub(crate) length: u16,
     pub(crate) leg: u8,
+    pub(crate) candidate: Candidate,
 }
 
 /// Where the key, which stands in `key_bytes` as it is told, belongs in the reply to an `mg`: behind so many flags.
@@ -110,17 +108,22 @@ pub(crate) struct Job {
     pub(crate) wanted: Vec<WantedKey>,
     /// The leg whose error came first.
     pub(crate) first_error: Option<u8>,
+    /// The first leg that counts for the answer: those before it have been given up.
+    pub(crate) lead: u8,
+    pub(crate) course: Course,
+    /// Whether legs have been added since it was first sent on. Their way counts as the time of the backends.
+    pub(crate) is_again: bool,
+    /// The request, if it may have to be sent again.
+    pub(crate) kept: Vec<u8>,
+    pub(crate) errand: Option<Errand>,
     legs: Vec<Leg>,
     legs_used: usize,
     unanswered: usize,
-    is_live: bool,
-}
-
-/// All jobs of one loop. Ended jobs are kept and used again with their buffers, so that a request allocates nothing.
-#[derive(Debug, Default)]
-pub(crate) struct Jobs {
-    table: Vec<Job>,
-    free: Vec<JobId>,
+    /// It waits to be looked at.
+    pub(crate) is_listed: bool,
+    /// Its reply has been given; only legs are still to come to their end.
+    pub(crate) is_over: bool,
+    pub(crate) is_live: bool,
 }
 
 impl Job {
@@ -151,7 +154,14 @@ impl Job {
 
     /// Notes that a stage was reached, if this job is timed.
     pub(crate) fn stamp(&mut self, stage: Stage, now: Nanos) {
-        if self.is_timed {
+        // Once the answer is chosen only its delivery counts, and whatever is sent after the first legs is their backends' time.
+        let counts_from = match () {
+            () if self.is_over || !self.is_timed => return,
+            () if self.is_done => Stage::Replied,
+            () if self.is_again => Stage::Answered,
+            () => Stage::Received,
+        };
+        if stage >= counts_from {
             self.clock.stamp(stage, now);
         }
     }
@@ -186,9 +196,9 @@ impl Job {
         *reply = Vec::new();
     }
 
-    /// Completes the reply of a leg with its last line; true when no leg is missing any more.
+    /// Completes the reply of a leg with its last line; true when the job is to be looked at.
     pub(crate) fn leg_answered(&mut self, leg: u8, last_line: &[u8], outcome: Outcome, now: Nanos) -> bool {
-        if outcome != Outcome::Answered && self.first_error.is_none() {
+        if outcome != Outcome::Answered && self.first_error.is_none() && !self.leg(leg).is_aside {
             self.first_error = Some(leg);
         }
         if outcome != Outcome::Answered && self.join == Join::KeyOrder {
@@ -206,7 +216,15 @@ impl Job {
         self.stamp(Stage::Sent, sent);
         self.stamp(Stage::Answered, now);
         self.unanswered -= 1;
-        self.unanswered == 0
+        self.unanswered == 0 || matches!(self.course, Course::Read { .. } | Course::Copies { .. })
+    }
+
+    /// Takes the whole reply of a leg as the job's.
+    pub(crate) fn take_reply(&mut self, leg: u8) {
+        let slot = &mut self.legs[..self.legs_used][leg as usize];
+        self.reply.clear();
+        std::mem::swap(&mut self.reply, &mut slot.reply);
+        (self.outcome, self.hits) = (slot.outcome, slot.hits);
     }
 
     /// A buffer to encode one part in; to be given back.
@@ -226,7 +244,7 @@ impl Job {
     }
 
     /// Empties an ended job, keeping its buffers for the next one unless they have become large.
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         let keep = |mut buffer: Vec<u8>| {
             buffer.clear();
             if buffer.capacity() > KEPT_BYTES { Vec::new() } else { buffer }
@@ -243,113 +261,10 @@ impl Job {
             reply: keep(std::mem::take(&mut self.reply)),
             key_bytes: keep(std::mem::take(&mut self.key_bytes)),
             scratch: keep(std::mem::take(&mut self.scratch)),
+            kept: keep(std::mem::take(&mut self.kept)),
             wanted,
             legs,
             ..Job::default()
         };
-    }
-}
-
-impl Jobs {
-    /// Begins a job.
-    pub(crate) fn begin(&mut self) -> JobId {
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.table.push(Job::default());
-            (self.table.len() - 1) as JobId
-        });
-        let job = &mut self.table[id as usize];
-        assert!(!job.is_live, "a job that has not ended cannot begin again");
-        job.is_live = true;
-        id
-    }
-
-    /// Ends a job: its number may be used again.
-    ///
-    /// # Panics
-    /// When the job has ended already: every job ends exactly once.
-    pub(crate) fn end(&mut self, id: JobId) {
-        let job = &mut self.table[id as usize];
-        assert!(job.is_live, "a job ends exactly once");
-        assert!(!job.is_waiting(), "a job does not end before its legs");
-        job.clear();
-        self.free.push(id);
-    }
-
-    /// The job with this number.
-    pub(crate) fn get(&mut self, id: JobId) -> &mut Job {
-        let job = &mut self.table[id as usize];
-        assert!(job.is_live, "an ended job is not touched");
-        job
-    }
-
-    /// Jobs that have begun and not ended. When a loop ends, these are lost.
-    pub(crate) fn live(&self) -> usize {
-        self.table.len() - self.free.len()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_used_job_begins_clean() {
-        let mut jobs = Jobs::default();
-        let id = jobs.begin();
-        let job = jobs.get(id);
-        job.reply.extend_from_slice(b"old");
-        let leg = job.add_leg(3);
-        assert!(job.leg_answered(leg, b"END\r\n", Outcome::Timeout, Nanos(1)));
-        jobs.end(id);
-        assert_eq!(jobs.live(), 0);
-        assert_eq!(jobs.begin(), id);
-        let job = jobs.get(id);
-        assert!(job.reply.is_empty() && job.legs().is_empty() && job.first_error.is_none());
-        assert_eq!(jobs.live(), 1);
-    }
-
-    #[test]
-    #[should_panic(expected = "exactly once")]
-    fn a_job_cannot_end_twice() {
-        let mut jobs = Jobs::default();
-        let id = jobs.begin();
-        jobs.end(id);
-        jobs.end(id);
-    }
-
-    #[test]
-    fn a_leg_that_left_its_queue_last_and_was_never_sent_breaks_no_order() {
-        let mut jobs = Jobs::default();
-        let id = jobs.begin();
-        let job = jobs.get(id);
-        job.is_timed = true;
-        job.clock = StageClock::started(Nanos(1));
-        job.join = Join::KeyOrder;
-        let legs = [job.add_leg(0), job.add_leg(1)];
-        job.stamp(Stage::Enqueued, Nanos(2));
-        job.leg_dispatched(legs[0], Nanos(2));
-        job.leg_sent(legs[0], Nanos(3));
-        assert!(!job.leg_answered(legs[0], b"END\r\n", Outcome::Answered, Nanos(4)));
-        job.leg_dispatched(legs[1], Nanos(10));
-        assert!(job.leg_answered(legs[1], b"SERVER_ERROR\r\n", Outcome::BackendLost, Nanos(20)));
-        job.clock.finish();
-        assert_eq!(job.clock.stamps()[Stage::Enqueued as usize..=Stage::Answered as usize], [2, 10, 10, 20]);
-    }
-
-    #[test]
-    fn the_parent_is_sent_and_answered_with_its_last_leg() {
-        let mut jobs = Jobs::default();
-        let id = jobs.begin();
-        let job = jobs.get(id);
-        job.is_timed = true;
-        job.clock = StageClock::started(Nanos(1));
-        job.join = Join::All;
-        let legs = [job.add_leg(0), job.add_leg(1)];
-        job.leg_sent(legs[1], Nanos(9));
-        job.leg_sent(legs[0], Nanos(5));
-        assert!(!job.leg_answered(legs[1], b"STORED\r\n", Outcome::Answered, Nanos(20)));
-        assert!(job.leg_answered(legs[0], b"STORED\r\n", Outcome::Answered, Nanos(30)));
-        assert_eq!(job.clock.at(Stage::Sent), Nanos(9));
-        assert_eq!(job.clock.at(Stage::Answered), Nanos(30));
     }
 }

@@ -1,38 +1,24 @@
 //! Station 8, second half. Makes one reply out of the replies of several legs.
 
 use crate::config::PartFailure;
-use crate::job::{Job, Join, Leg};
+use crate::job::{Job, Join};
 use records::Outcome;
-use wire::{Limits, ParsedReply, Reply, Verb, parse_reply};
+use wire::{Limits, ParsedReply, Reply, parse_reply};
 
-/// Fills the reply slot of a job whose legs have all answered.
+/// Fills the reply slot of a job that is decided.
 pub(crate) fn join(job: &mut Job, failure: PartFailure, limits: &Limits) {
-    assert!(!job.is_waiting() && !job.is_done);
+    assert!(!job.is_done);
     match job.join {
         Join::Forward => {
             if let Some(leg) = job.legs().first() {
                 (job.outcome, job.hits) = (leg.outcome, leg.hits);
             }
         }
-        Join::All | Join::Primary => join_all(job),
+        Join::All => job.take_reply(job.first_error.unwrap_or(0)),
+        Join::Chosen(leg) => job.take_reply(leg),
         Join::KeyOrder => join_in_key_order(job, failure, limits),
     }
     job.is_done = true;
-}
-
-/// The first error is the answer; otherwise the primary's reply, except that DELETED (HD) beats NOT_FOUND (NF).
-fn join_all(job: &mut Job) {
-    let is_deleted = |leg: &Leg| leg.reply == b"DELETED\r\n" || leg.reply.starts_with(b"HD");
-    let deletes = matches!(job.verb, Verb::Delete | Verb::Md) && job.join == Join::All;
-    let chosen = match job.first_error {
-        Some(leg) => leg as usize,
-        None if deletes => job.legs().iter().position(is_deleted).unwrap_or(0),
-        None => 0,
-    };
-    job.outcome = job.legs()[chosen].outcome;
-    let reply = std::mem::take(&mut job.leg(chosen as u8).reply);
-    job.reply.extend_from_slice(&reply);
-    job.leg(chosen as u8).reply = reply;
 }
 
 /// Values in the order of the keys, one END. A backend answers in the order in which it was asked, so each leg is read once.
@@ -69,9 +55,12 @@ fn join_in_key_order(job: &mut Job, failure: PartFailure, limits: &Limits) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Jobs, WantedKey};
+    use crate::job::WantedKey;
+    use crate::jobs::Jobs;
+    use crate::leg::Candidate;
     use clock::Nanos;
     use proptest::prelude::*;
+    use wire::Verb;
 
     /// The reply to a job of these legs, each a reply and an outcome, in order of arrival.
     fn joined(join_by: Join, verb: Verb, legs: &[(&[u8], Outcome)]) -> (Vec<u8>, Outcome) {
@@ -90,28 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn of_several_replicas_the_first_error_wins() {
-        let stored: (&[u8], Outcome) = (b"STORED\r\n", Outcome::Answered);
+    fn of_all_backends_the_first_error_wins() {
+        let ok: (&[u8], Outcome) = (b"OK\r\n", Outcome::Answered);
         let down: (&[u8], Outcome) = (b"SERVER_ERROR down\r\n", Outcome::BackendDown);
         let memory: (&[u8], Outcome) = (b"SERVER_ERROR out of memory\r\n", Outcome::ServerError);
-        assert_eq!(joined(Join::All, Verb::Set, &[stored, stored]).0, b"STORED\r\n");
-        assert_eq!(joined(Join::All, Verb::Set, &[stored, memory, down]), (memory.0.to_vec(), memory.1));
-    }
-
-    #[test]
-    fn deleted_beats_not_found_and_the_primary_speaks_for_the_rest() {
-        let found: (&[u8], Outcome) = (b"DELETED\r\n", Outcome::Answered);
-        let missing: (&[u8], Outcome) = (b"NOT_FOUND\r\n", Outcome::Answered);
-        assert_eq!(joined(Join::All, Verb::Delete, &[missing, found]).0, found.0);
-        assert_eq!(joined(Join::All, Verb::Delete, &[missing, missing]).0, missing.0);
-        // An increment runs on the primary; its copies are deleted, whatever they say to that.
-        assert_eq!(joined(Join::All, Verb::Incr, &[missing, found]).0, missing.0);
-        let found: (&[u8], Outcome) = (b"HD kk\r\n", Outcome::Answered);
-        let missing: (&[u8], Outcome) = (b"NF kk\r\n", Outcome::Answered);
-        assert_eq!(joined(Join::All, Verb::Md, &[missing, found]).0, found.0);
-        assert_eq!(joined(Join::All, Verb::Md, &[missing, missing]).0, missing.0);
-        // So does a delete with a cas token.
-        assert_eq!(joined(Join::Primary, Verb::Md, &[missing, found]).0, missing.0);
+        assert_eq!(joined(Join::All, Verb::FlushAll, &[ok, ok]).0, b"OK\r\n");
+        assert_eq!(joined(Join::All, Verb::FlushAll, &[ok, memory, down]), (memory.0.to_vec(), memory.1));
+        assert_eq!(joined(Join::Chosen(1), Verb::Get, &[memory, ok]), (ok.0.to_vec(), ok.1));
     }
 
     /// A multi-get over `keys` (key, leg, hit), with one leg failed or not.
@@ -125,7 +99,7 @@ mod tests {
             let start = job.key_bytes.len() as u32;
             job.key_bytes.extend_from_slice(format!("k{key}").as_bytes());
             let length = (job.key_bytes.len() as u32 - start) as u16;
-            job.wanted.push(WantedKey { start, length, leg });
+            job.wanted.push(WantedKey { start, length, leg, candidate: Candidate::default() });
             if hit {
                 replies[leg as usize] += &format!("VALUE k{key} 0 2\r\nv{}\r\n", key % 10);
             }

@@ -2,7 +2,9 @@
 
 use crate::counters::LoopCounters;
 use crate::histograms::StageHistograms;
-use crate::job::{Job, JobId, Jobs, Leg};
+use crate::job::Job;
+use crate::jobs::{JobId, Jobs};
+use crate::leg::Leg;
 use clock::{Nanos, Stage};
 use records::{NO_BACKEND, Outcome, PARENT, Row, RowSender};
 use std::sync::Arc;

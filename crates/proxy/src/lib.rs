@@ -11,10 +11,14 @@ mod accept;
 mod session;
 
 mod core;
+mod debts;
 mod job;
+mod jobs;
+mod leg;
 mod overlap;
 
 mod ketama;
+mod policy;
 mod route;
 
 mod dispatch;

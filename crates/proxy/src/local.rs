@@ -1,6 +1,7 @@
 //! What the proxy answers itself: version, verbosity and stats.
 
 use crate::counters::{Counter, LoopCounters};
+use crate::debts::Debts;
 use clock::{Clock, Nanos};
 use records::Outcome;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ pub(crate) struct Local {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) servers: Vec<String>,
     pub(crate) replicas: usize,
+    /// By backend.
+    pub(crate) debts: Vec<Arc<Debts>>,
     pub(crate) started: Nanos,
     pub(crate) clock: Clock,
 }
@@ -60,6 +63,9 @@ impl Local {
             ("waystage_requests", self.total(LoopCounters::requests_total)),
             ("waystage_backends", self.servers.len() as u64),
             ("waystage_replicas", self.replicas as u64),
+            ("waystage_failovers", sum(|counters| &counters.failovers)),
+            ("waystage_hedges", sum(|counters| &counters.hedges)),
+            ("waystage_debts", self.debts.iter().map(|debts| debts.count() as u64).sum()),
             ("waystage_timeouts", failed(Outcome::Timeout)),
             ("waystage_refused", failed(Outcome::BackendDown)),
             ("waystage_lost", failed(Outcome::BackendLost)),

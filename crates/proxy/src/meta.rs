@@ -2,6 +2,7 @@
 //! docs/decisions/0012-quiet-meta-commands.md says why.
 
 use crate::job::{Job, ToldKey};
+use crate::leg::Ask;
 use records::Outcome;
 use wire::{KEY_BYTES_MAXIMUM, Meta, MetaFlags, Request, Verb, encode_base64, is_hidden_when_quiet};
 
@@ -56,9 +57,15 @@ pub(crate) fn only_reads(meta: &Meta<'_>) -> bool {
     meta.verb == Verb::Mg && meta.flags.iter().all(|flag| ONLY_READ.contains(&flag[0]))
 }
 
+/// Whether another backend than the key's primary may answer: it only reads, and does not ask for the cas token, which belongs
+/// to one server.
+pub(crate) fn may_ask_copies(meta: &Meta<'_>) -> bool {
+    only_reads(meta) && !meta.flags.has(b'c')
+}
+
 /// What a backend is asked: never quietly, so that every request has its reply and the connection stays in step.
-pub(crate) fn asked_of<'a>(meta: &Meta<'a>, is_copy: bool) -> Request<'a> {
-    if is_copy && changes_unlike_copies(meta) {
+pub(crate) fn asked_of<'a>(meta: &Meta<'a>, ask: Ask) -> Request<'a> {
+    if ask == Ask::Delete {
         let flags = MetaFlags::new(if meta.is_base64() { b"b" } else { b"" });
         return Request::Meta(Meta { verb: Verb::Md, key: meta.key, flags, left_out: b"", value: b"" });
     }
@@ -102,9 +109,9 @@ mod tests {
         Meta { verb, key: b"Zm9v", flags, left_out: b"", value: b"" }
     }
 
-    fn asked(verb: Verb, flags: &[u8], is_copy: bool) -> String {
+    fn asked(verb: Verb, flags: &[u8], ask: Ask) -> String {
         let mut bytes = Vec::new();
-        asked_of(&meta(verb, flags), is_copy).encode(&mut bytes);
+        asked_of(&meta(verb, flags), ask).encode(&mut bytes);
         String::from_utf8(bytes).unwrap()
     }
 
@@ -122,11 +129,11 @@ mod tests {
 
     #[test]
     fn nobody_is_asked_quietly() {
-        assert_eq!(asked(Verb::Ms, b"b T30 q", false), "ms Zm9v 0 b T30\r\n\r\n");
-        assert_eq!(asked(Verb::Ms, b"b T30 q", true), "ms Zm9v 0 b T30\r\n\r\n");
-        assert_eq!(asked(Verb::Ma, b"b q N0 O1", true), "md Zm9v b\r\n");
-        assert_eq!(asked(Verb::Ms, b"q ME", true), "md Zm9v\r\n");
-        assert_eq!(asked(Verb::Md, b"q I k", true), "md Zm9v I k\r\n");
+        assert_eq!(asked(Verb::Ms, b"b T30 q", Ask::Client), "ms Zm9v 0 b T30\r\n\r\n");
+        assert_eq!(asked(Verb::Ms, b"b T30 q", Ask::Delete), "md Zm9v b\r\n");
+        assert_eq!(asked(Verb::Ma, b"b q N0 O1", Ask::Delete), "md Zm9v b\r\n");
+        assert_eq!(asked(Verb::Ms, b"q ME", Ask::Delete), "md Zm9v\r\n");
+        assert_eq!(asked(Verb::Md, b"q I k", Ask::Client), "md Zm9v I k\r\n");
     }
 
     #[test]
@@ -141,7 +148,7 @@ mod tests {
         ] {
             let meta = Meta { key: b"YQpi", ..meta(Verb::Mg, flags.as_bytes()) };
             let mut asked = Vec::new();
-            asked_of(&meta, false).encode(&mut asked);
+            asked_of(&meta, Ask::Client).encode(&mut asked);
             assert!(!asked.windows(2).any(|word| word == b" k" || word == b" q"), "{flags}");
             let mut job = Job::default();
             (job.verb, job.reply) = (Verb::Mg, reply.into());
@@ -149,10 +156,10 @@ mod tests {
             conclude(&mut job);
             assert_eq!(String::from_utf8_lossy(&job.reply), expected, "{flags}");
         }
-        assert_eq!(asked(Verb::Mg, b"b k", false), "mg Zm9v b k\r\n", "this one holds none");
+        assert_eq!(asked(Verb::Mg, b"b k", Ask::Client), "mg Zm9v b k\r\n", "this one holds none");
         let twice = Meta { key: b"YQpi", ..meta(Verb::Mg, b"b k q k") };
         let mut asked = Vec::new();
-        asked_of(&twice, false).encode(&mut asked);
+        asked_of(&twice, Ask::Client).encode(&mut asked);
         assert_eq!(asked, b"mg YQpi b k k\r\n");
     }
 }

@@ -45,10 +45,12 @@ impl Kind {
 }
 
 impl Overlap {
-    /// What a discipline keeps in order by itself decides what its clients' requests may do.
-    pub(crate) fn of(discipline: Discipline) -> Overlap {
+    /// What a discipline keeps in order by itself decides what its clients' requests may do. It keeps less if reads may ask
+    /// other copies than the primary.
+    pub(crate) fn of(discipline: Discipline, only_primaries_are_read: bool) -> Overlap {
         match discipline {
-            Discipline::Pipelined => Overlap::All,
+            Discipline::Pipelined if only_primaries_are_read => Overlap::All,
+            Discipline::Pipelined => Overlap::SameKind,
             Discipline::PerBackend { .. } => Overlap::SameKind,
             Discipline::Shared { .. } => Overlap::Reads,
         }

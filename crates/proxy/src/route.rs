@@ -53,6 +53,11 @@ impl Router {
         &self.pools[place]
     }
 
+    /// The place of the pool that a backend belongs to.
+    pub(crate) fn pool_of_backend(&self, backend: u16) -> usize {
+        self.pools.iter().rposition(|pool| pool.first <= backend).unwrap_or(0)
+    }
+
     /// The backend that reads of this key go to.
     pub fn primary(&self, key: &[u8]) -> u16 {
         self.pool(self.pool_of(key)).primary(key)
@@ -96,6 +101,11 @@ impl Pool {
     /// The backend that is so many steps behind another in the pool's list, which is a ring.
     pub(crate) fn copy(&self, backend: u16, step: u16) -> u16 {
         self.first + (backend - self.first + step) % self.servers
+    }
+
+    /// All its backends.
+    pub(crate) fn all(&self) -> impl Iterator<Item = u16> + use<> {
+        self.first..self.first + self.servers
     }
 
     /// How many backends it has.

@@ -6,9 +6,10 @@ use crate::backends::Backends;
 use crate::config::{Config, ConfigError, PoolConfig, ServerConfig};
 use crate::core::{Core, Settings};
 use crate::counters::{AcceptCounters, LoopCounters};
+use crate::debts::Debts;
 use crate::dispatch::{Dispatch, Line};
 use crate::event_loop::{EventLoop, MAILBOX, Message};
-use crate::job::Jobs;
+use crate::jobs::Jobs;
 use crate::journal::Journal;
 use crate::local::Local;
 use crate::metrics_server::{MetricsServer, Sources};
@@ -93,10 +94,11 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     };
     let counters: Vec<_> =
         (0..config.loops).map(|_| Arc::new(LoopCounters::new(addresses.len(), Line::queues(&config).len()))).collect();
+    let debts: Vec<Arc<Debts>> = addresses.iter().map(|_| Arc::default()).collect();
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
-        let (post, parts) = build(&config, &clock, &addresses, &counters, writer.as_ref(), index)?;
+        let (post, parts) = build(&config, &clock, &addresses, &counters, &debts, writer.as_ref(), index)?;
         let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
         loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
         posts.push(post);
@@ -131,6 +133,7 @@ fn build(
     clock: &Clock,
     addresses: &[SocketAddr],
     counters: &[Arc<LoopCounters>],
+    debts: &[Arc<Debts>],
     writer: Option<&Writer>,
     index: usize,
 ) -> Result<(Post<Message>, Parts), ProxyError> {
@@ -147,6 +150,7 @@ fn build(
         loops: counters.to_vec(),
         servers: config.backend_names(),
         replicas: config.pools[0].replicas,
+        debts: debts.to_vec(),
         started: clock.now(),
         clock: clock.clone(),
     };
@@ -156,7 +160,7 @@ fn build(
         turn: clock.now(),
         jobs: Jobs::default(),
         finished: Vec::new(),
-        dispatch: Dispatch::new(config, line, Backends::new(connections)),
+        dispatch: Dispatch::new(config, line, Backends::new(connections), debts, own),
         journal: Journal::new(own.clone(), writer.map(Writer::sender), index as u8),
         local,
     };

@@ -3,7 +3,8 @@
 //! A client that does not read its replies, or has too much in flight, is not read from until that has changed.
 
 use crate::core::{Arrival, Core};
-use crate::job::{JobId, SessionRef};
+use crate::job::SessionRef;
+use crate::jobs::JobId;
 use crate::meta::prepare;
 use crate::overlap::Kind;
 use clock::Nanos;

@@ -118,7 +118,7 @@ fn meta_in(discipline: Discipline) {
             (Verb::Mg as u8, 1, 1, 1, 10, answered),
             (Verb::Mg as u8, 1, 1, 1, 4, answered),
             (Verb::Mn as u8, 0, 0, 0, 4, answered),
-            (Verb::Ma as u8, 2, 1, 0, 4, answered),
+            (Verb::Ma as u8, 1, 1, 0, 4, answered),
             (Verb::Md as u8, 2, 1, 0, 0, answered),
             (Verb::Md as u8, 2, 1, 0, 4, answered),
             (Verb::Me as u8, 1, 1, 0, 4, answered),

@@ -63,6 +63,15 @@ impl Client {
         self.expect(expected);
     }
 
+    /// Expects that nothing comes for a moment.
+    pub fn expect_silence(&mut self) {
+        self.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let mut byte = [0];
+        let read = self.stream.peek(&mut byte);
+        assert!(read.is_err(), "something has come: {read:?}");
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+
     /// Reads one line, with its end.
     pub fn line(&mut self) -> String {
         let mut line = Vec::new();

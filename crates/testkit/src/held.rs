@@ -85,6 +85,11 @@ impl Held {
         asked
     }
 
+    /// How often it has been asked until now.
+    pub fn asked_so_far(&self) -> usize {
+        self.shared.state.lock().unwrap().asked.len()
+    }
+
     /// Lets one request with this line be answered, now or when it comes.
     pub fn answer(&self, line: &str, reply: &str) {
         let mut state = self.shared.state.lock().unwrap();

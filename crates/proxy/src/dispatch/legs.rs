@@ -2,7 +2,9 @@
 
 use crate::backends::Backends;
 use crate::finished::Finished;
-use crate::job::{Job, Jobs, Join, LegRef};
+use crate::job::{Job, Join};
+use crate::jobs::Jobs;
+use crate::leg::{Ask, LegRef};
 use crate::meta;
 use crate::verdict::Expect;
 use clock::Nanos;
@@ -17,9 +19,10 @@ pub(crate) fn put(
     finished: &mut Finished<'_>,
     now: Nanos,
 ) {
-    let asked = asked(request, leg.leg);
-    let expect = expected(asked.verb());
     let job = finished.jobs.get(leg.job);
+    let asked = asked(request, job.leg(leg.leg).ask);
+    let expect = expected(asked.verb());
+    job.leg(leg.leg).is_placed = true;
     match request {
         Request::Get { verb, exptime, .. } if job.join == Join::KeyOrder => {
             // The job's own buffer, since a leg that is encoded onto a connection cannot borrow from its job.
@@ -34,8 +37,8 @@ pub(crate) fn put(
 
 /// Keeps what one leg's backend is asked, and which command that is, until it is its turn; returns its length.
 pub(crate) fn keep(leg: LegRef, request: &Request<'_>, jobs: &mut Jobs) -> usize {
-    let asked = asked(request, leg.leg);
     let job = jobs.get(leg.job);
+    let asked = asked(request, job.leg(leg.leg).ask);
     let mut bytes = std::mem::take(&mut job.leg(leg.leg).request);
     match request {
         Request::Get { verb, exptime, .. } if job.join == Join::KeyOrder => {
@@ -60,6 +63,7 @@ pub(crate) fn release(
     let job = finished.jobs.get(leg.job);
     job.leg_dispatched(leg.leg, now);
     let slot = job.leg(leg.leg);
+    slot.is_placed = true;
     let expect = expected(slot.asked);
     let mut bytes = std::mem::take(&mut slot.request);
     backends.send(connection, leg, expect, finished, now, |out| {
@@ -70,15 +74,31 @@ pub(crate) fn release(
     finished.jobs.get(leg.job).leg(leg.leg).request = bytes;
 }
 
-/// What a leg's backend is asked: a part of a multi-get apart, what the client said, with a reply in any case; on a copy,
-/// a change that only the primary can make is a delete.
-fn asked<'r>(request: &Request<'r>, leg: u8) -> Request<'r> {
-    match request {
-        Request::Meta(meta) => meta::asked_of(meta, leg > 0),
-        _ if leg > 0 && changes_unlike_copies(request.verb()) => {
-            Request::Delete { key: request.key().unwrap_or_default(), noreply: false }
+/// What a leg's backend is asked: a part of a multi-get apart, what the client said, with a reply in any case; or what keeps
+/// a copy from telling something else than the backend that has done what the client said.
+fn asked<'r>(request: &Request<'r>, ask: Ask) -> Request<'r> {
+    match (request, ask) {
+        (Request::Meta(meta), _) => meta::asked_of(meta, ask),
+        (_, Ask::Delete) => Request::Delete { key: request.key().unwrap_or_default(), noreply: false },
+        (Request::Get { exptime, .. }, Ask::Touch) => {
+            Request::Touch { key: request.key().unwrap_or_default(), exptime: *exptime, noreply: false }
+        }
+        (&Request::Store { verb, key, flags, exptime, value, cas, .. }, Ask::Capped { seconds }) => {
+            let exptime = capped(exptime, seconds);
+            Request::Store { verb, key, flags, exptime, value, cas, noreply: false }
         }
         _ => request.without_noreply(),
+    }
+}
+
+/// An expiry time that is at most so many seconds away. One that is over stays so; a Unix time cannot be compared without a
+/// clock that the server shares, so it counts as far away.
+fn capped(exptime: i64, seconds: u32) -> i64 {
+    const RELATIVE_MAX: i64 = 60 * 60 * 24 * 30;
+    match exptime {
+        0 => i64::from(seconds).min(RELATIVE_MAX),
+        ..=RELATIVE_MAX => exptime.min(seconds.into()),
+        _ => i64::from(seconds).min(RELATIVE_MAX),
     }
 }
 
@@ -97,8 +117,15 @@ fn encode_part(job: &Job, leg: u8, verb: Verb, exptime: i64, out: &mut Vec<u8>) 
     encode_get(verb, exptime, keys, out);
 }
 
-/// Commands whose effect depends on what a server holds: they run on the primary, and the copies are deleted instead,
-/// because a cas token or a counter of one server means nothing on another (docs/decisions/0006-replicated-writes.md).
-fn changes_unlike_copies(verb: Verb) -> bool {
-    matches!(verb, Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas | Verb::Incr | Verb::Decr)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_lives_no_longer_than_it_may() {
+        for (exptime, expected) in [(0, 60), (30, 30), (61, 60), (-1, -1), (2_000_000_000, 60)] {
+            assert_eq!(capped(exptime, 60), expected);
+        }
+        assert_eq!(capped(0, u32::MAX), 2_592_000);
+    }
 }

@@ -16,7 +16,8 @@ use crate::dispatch::legs::{keep, put, release};
 use crate::dispatch::pipelined::send_at_once;
 use crate::dispatch::queue::{Queue, Slot, Slots};
 use crate::finished::Finished;
-use crate::job::{JobId, LegRef};
+use crate::jobs::JobId;
+use crate::leg::LegRef;
 use crate::overlap::Kind;
 use clock::Stage;
 use records::Outcome;
@@ -88,6 +89,9 @@ impl PerBackend {
         time: Time<'_>,
     ) -> bool {
         let slot = finished.jobs.get(leg.job).leg(leg.leg);
+        if slot.is_placed || slot.answered.is_set() {
+            return false;
+        }
         let backend = usize::from(slot.backend);
         slot.queue_length = (self.queues[backend].len() + self.slots[backend].busy()) as u32;
         let free = self.slots[backend].free().last().copied();
@@ -103,6 +107,7 @@ impl PerBackend {
             backends.refuse(self.connection(backend, 0), leg, Outcome::Overloaded, finished, time.turn);
         } else {
             let bytes = keep(leg, request, finished.jobs);
+            finished.jobs.get(leg.job).leg(leg.leg).is_placed = true;
             self.queues[backend].push(leg, bytes);
         }
         false

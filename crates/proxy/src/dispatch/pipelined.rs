@@ -5,7 +5,8 @@ use crate::backends::Backends;
 use crate::dispatch::Time;
 use crate::dispatch::legs::put;
 use crate::finished::Finished;
-use crate::job::{JobId, LegRef};
+use crate::jobs::JobId;
+use crate::leg::LegRef;
 use clock::Stage;
 use wire::Request;
 
@@ -21,6 +22,9 @@ pub(crate) fn send_at_once(
     let legs = finished.jobs.get(id).legs().len();
     for leg in 0..legs as u8 {
         let slot = finished.jobs.get(id).leg(leg);
+        if slot.is_placed || slot.answered.is_set() {
+            continue;
+        }
         let connection = connection(slot.backend);
         slot.queue_length = backends.get(connection).waiting() as u32;
         put(LegRef { job: id, leg }, request, connection, backends, finished, time.turn);

@@ -13,7 +13,9 @@ use crate::dispatch::Time;
 use crate::dispatch::legs::{keep, put, release};
 use crate::dispatch::queue::{Queue, Slot, Slots};
 use crate::finished::Finished;
-use crate::job::{Job, JobId, LegRef};
+use crate::job::Job;
+use crate::jobs::JobId;
+use crate::leg::LegRef;
 use clock::{Nanos, Stage};
 use records::Outcome;
 use std::sync::Arc;
@@ -105,8 +107,11 @@ impl Shared {
     /// long as another slot has them all: it would fail at once what the others could serve, and so draw ever more.
     fn pick(&self, job: &Job) -> Option<usize> {
         let serves = |slot: usize| {
-            let mut missing =
-                job.legs().iter().filter(|leg| !leg.answered.is_set()).map(|leg| usize::from(leg.backend));
+            let mut missing = job
+                .legs()
+                .iter()
+                .filter(|leg| !leg.is_placed && !leg.answered.is_set())
+                .map(|leg| usize::from(leg.backend));
             missing.all(|backend| self.is_up[self.connection(slot, backend)] || self.up[backend] == 0)
         };
         let last = self.slots.free().last().copied()?;
@@ -176,7 +181,7 @@ impl Shared {
 fn each_waiting_leg(id: JobId, finished: &mut Finished<'_>, mut act: impl FnMut(LegRef, usize, &mut Finished<'_>)) {
     for leg in 0..finished.jobs.get(id).legs().len() as u8 {
         let slot = finished.jobs.get(id).leg(leg);
-        if !slot.answered.is_set() {
+        if !slot.is_placed && !slot.answered.is_set() {
             let backend = usize::from(slot.backend);
             act(LegRef { job: id, leg }, backend, finished);
         }

@@ -49,6 +49,18 @@ impl Proxy {
         self.get("/metrics")
     }
 
+    /// What it answers to `stats`.
+    #[allow(dead_code, reason = "not every file of this folder looks at stats")]
+    pub(crate) fn stats(&self) -> String {
+        let mut client = self.client();
+        client.send("stats\r\n");
+        let mut text = String::new();
+        while !text.ends_with("END\r\n") {
+            text += &client.line();
+        }
+        text
+    }
+
     /// What its metrics server answers to this path.
     pub(crate) fn get(&self, path: &str) -> String {
         let address = self.running.as_ref().and_then(|running| running.metrics_address).expect("it serves metrics");

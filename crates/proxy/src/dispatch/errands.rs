@@ -1,0 +1,186 @@
+//! Requests that no client waits for: deletions that are owed, what another pool is to see too, and values that are copied
+//! from one pool to another. They go through the same line as clients' requests, and end in `Core::complete`.
+
+use crate::debts::Payment;
+use crate::dispatch::{Dispatch, Time};
+use crate::finished::Finished;
+use crate::job::{Course, Errand, Job, Join};
+use crate::jobs::JobId;
+use crate::leg::Candidate;
+use clock::Nanos;
+use records::Outcome;
+use std::time::Duration;
+use wire::{
+    Keys, Limits, Meta, MetaFlags, ParsedReply, ParsedRequest, Reply, Request, Verb, encode_base64, parse_reply,
+    parse_request,
+};
+
+/// Deletions that one loop sends to one backend in one turn.
+const PAYMENTS_PER_TURN: usize = 256;
+/// How long after a look at what is owed the next is taken.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+impl Dispatch {
+    /// Sends deletions that are owed and due to backends that can be asked.
+    pub(crate) fn pay_debts(&mut self, finished: &mut Finished<'_>, time: Time<'_>) {
+        if self.next_payment > time.turn {
+            return;
+        }
+        let is_clear = self.fork.copies.debts.iter().all(|debts| debts.are_clear());
+        self.next_payment = if is_clear { Nanos::UNSET } else { time.turn + LOOK_AGAIN };
+        if is_clear {
+            return;
+        }
+        for backend in 0..self.fork.copies.debts.len() {
+            let debts = &self.fork.copies.debts[backend];
+            if debts.are_clear() || !self.fork.copies.is_up(backend as u16) {
+                continue;
+            }
+            for payment in debts.take(PAYMENTS_PER_TURN, time.turn) {
+                let id = finished.jobs.begin();
+                let job = finished.jobs.get(id);
+                job.add_leg(backend as u16);
+                encode_payment(&payment, &mut job.kept);
+                job.is_quiet = true;
+                job.errand = Some(Errand::Debt(payment));
+                self.again(id, finished, time);
+            }
+        }
+    }
+
+    /// When deletions may be due; `UNSET` if none are owed.
+    pub(crate) fn next_payment(&self) -> Nanos {
+        let is_clear = self.fork.copies.debts.iter().all(|debts| debts.are_clear());
+        if is_clear { Nanos::NEVER } else { self.next_payment }
+    }
+
+    /// Notes what became of an errand.
+    pub(crate) fn settle(&mut self, job: &Job, now: Nanos) {
+        let (Some(Errand::Debt(payment)), Some(leg)) = (&job.errand, job.legs().first()) else { return };
+        self.fork.copies.debts[usize::from(leg.backend)].settle(payment, leg.outcome == Outcome::Answered, now);
+    }
+
+    /// Lets the pool that shadows a key's pool see a request too.
+    pub(crate) fn shadow(&mut self, request: &Request<'_>, finished: &mut Finished<'_>, time: Time<'_>) {
+        match request {
+            Request::Get { verb, exptime, keys } => self.shadow_get(*verb, *exptime, *keys, finished, time),
+            _ => {
+                let mut decoded = [0; wire::KEY_BYTES_MAXIMUM];
+                let key = match request {
+                    Request::Meta(meta) => meta.stored_key(&mut decoded),
+                    _ => request.key().unwrap_or_default(),
+                };
+                let is_read = matches!(request.verb(), Verb::Mg | Verb::Me);
+                if let Some(pool) = self.shadow_of(key, is_read) {
+                    self.send_errand(Errand::Shadow, pool, finished, time, |out| request.without_noreply().encode(out));
+                }
+            }
+        }
+    }
+
+    fn shadow_get(&mut self, verb: Verb, exptime: i64, keys: Keys<'_>, finished: &mut Finished<'_>, time: Time<'_>) {
+        let is_read = matches!(verb, Verb::Get | Verb::Gets);
+        for key in keys.iter() {
+            if let Some(pool) = self.shadow_of(key, is_read) {
+                self.send_errand(Errand::Shadow, pool, finished, time, |out| {
+                    wire::encode_get(verb, exptime, std::iter::once(key), out);
+                });
+            }
+        }
+    }
+
+    /// The pool that is to see requests for this key too, if any.
+    fn shadow_of(&self, key: &[u8], is_read: bool) -> Option<usize> {
+        let shadow = self.fork.copies.policies[self.fork.pool_of(key)].shadow?;
+        (shadow.takes(key) && (shadow.reads || !is_read)).then_some(shadow.pool)
+    }
+
+    /// Stores values that were found only in the pool that missing ones come from.
+    pub(crate) fn fill(&mut self, id: JobId, limits: &Limits, finished: &mut Finished<'_>, time: Time<'_>) {
+        for leg in 0..finished.jobs.get(id).legs().len() {
+            let job = finished.jobs.get(id);
+            let is_copied = match job.course {
+                Course::Read { .. } => job.verb == Verb::Get && job.legs()[leg].candidate == Candidate::WarmUp,
+                Course::Parts => {
+                    job.wanted.iter().any(|key| usize::from(key.leg) == leg && key.candidate == Candidate::WarmUp)
+                }
+                _ => false,
+            };
+            if is_copied {
+                let reply = std::mem::take(&mut job.leg(leg as u8).reply);
+                self.store_all(&reply, limits, finished, time);
+                finished.jobs.get(id).leg(leg as u8).reply = reply;
+            }
+        }
+    }
+
+    fn store_all(&mut self, reply: &[u8], limits: &Limits, finished: &mut Finished<'_>, time: Time<'_>) {
+        let mut at = 0;
+        while let ParsedReply::Reply { reply: Reply::Value(value), consumed } = parse_reply(&reply[at..], limits) {
+            at += consumed;
+            let pool = self.fork.pool_of(value.key);
+            let Some((_, seconds)) = self.fork.copies.policies[pool].warm_up else { continue };
+            let request = Request::Store {
+                // Whatever was stored meanwhile is newer.
+                verb: Verb::Add,
+                key: value.key,
+                flags: value.flags,
+                exptime: i64::from(seconds).min(60 * 60 * 24 * 30),
+                value: value.data,
+                cas: 0,
+                noreply: false,
+            };
+            self.send_errand(Errand::Fill, pool, finished, time, |out| request.encode(out));
+        }
+    }
+
+    /// Sends a request that no client waits for to a pool.
+    fn send_errand(
+        &mut self,
+        errand: Errand,
+        pool: usize,
+        finished: &mut Finished<'_>,
+        time: Time<'_>,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let id = finished.jobs.begin();
+        let job = finished.jobs.get(id);
+        let mut bytes = job.take_scratch();
+        encode(&mut bytes);
+        if let ParsedRequest::Request { request, .. } = parse_request(&bytes, &self.own_limits) {
+            job.verb = request.verb();
+            job.is_quiet = true;
+            // A copied value must not set off deletions where it comes from.
+            let is_fill = errand == Errand::Fill;
+            job.errand = Some(errand);
+            self.fork.only_pool = Some(pool);
+            if is_fill {
+                let choice = self.fork.copies.primary(pool, request.key().unwrap_or_default());
+                let leg = job.add_leg(choice.backend);
+                job.leg(leg).is_fenced = choice.is_fenced;
+                job.join = Join::Forward;
+                self.place(id, &request, finished, time);
+            } else {
+                self.cut_and_place(id, &request, finished, time);
+            }
+            self.fork.only_pool = None;
+        }
+        finished.jobs.get(id).return_scratch(bytes);
+    }
+}
+
+/// The request that deletes what is owed.
+fn encode_payment(payment: &Payment, out: &mut Vec<u8>) {
+    match payment {
+        Payment::Everything => Request::FlushAll { delay: None, noreply: false }.encode(out),
+        Payment::Key(key) if key.iter().all(u8::is_ascii_graphic) => {
+            Request::Delete { key, noreply: false }.encode(out);
+        }
+        Payment::Key(key) => {
+            let mut text = Vec::new();
+            encode_base64(key, &mut text);
+            let flags = MetaFlags::new(b"b");
+            Request::Meta(Meta { verb: Verb::Md, key: &text, flags, left_out: b"", value: b"" }).encode(out);
+        }
+    }
+}

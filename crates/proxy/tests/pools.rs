@@ -1,0 +1,152 @@
+//! Several pools: keys find theirs by prefix, one stands in for another, missing values come from another, and another sees what
+//! the first one sees.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Proxy, servers};
+use proxy::{Config, FailoverPool, PoolConfig, RouteConfig, Shadow, Timeouts, WarmUp};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use testkit::{Client, Server, memcached_is_here};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A proxy with one pool for each server: `main`, then `other`.
+fn proxy(main: SocketAddr, other: SocketAddr, change: impl FnOnce(&mut Config)) -> Proxy {
+    Proxy::at(&[main], |config| {
+        config.loops = 1;
+        config.pools[0].name = "main".into();
+        config.pools.push(PoolConfig::new("other", &[other.to_string()]));
+        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_millis(500)));
+        change(config);
+    })
+}
+
+/// What a server answers behind the proxy's back.
+fn told(address: SocketAddr, request: &str) -> String {
+    let mut direct = Client::connect(address);
+    direct.send(format!("{request}\r\n"));
+    let line = direct.line();
+    if line.starts_with("VA") { direct.line().trim_end().into() } else { line.trim_end().into() }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_longest_prefix_decides_and_a_multi_get_may_span_pools() {
+    let backends = servers(2);
+    let [main, other] = [backends[0].address(), backends[1].address()];
+    let route = |prefix: &str, pool: &str| RouteConfig { prefix: prefix.into(), pool: pool.into() };
+    let proxy = proxy(main, other, |config| {
+        config.routes = vec![route("user:", "other"), route("user:old:", "main")];
+    });
+    let mut client = proxy.client();
+    for key in ["user:1", "user:old:1", "page"] {
+        client.ask(format!("set {key} 0 0 1\r\nx\r\n"), "STORED\r\n");
+    }
+    assert_eq!(["user:1", "user:old:1", "page"].map(|key| told(main, &format!("mg {key} v"))), ["EN", "x", "x"]);
+    assert_eq!(["user:1", "user:old:1", "page"].map(|key| told(other, &format!("mg {key} v"))), ["x", "EN", "EN"]);
+    let values = ["page", "user:1", "user:old:1"].map(|key| format!("VALUE {key} 0 1\r\nx\r\n")).concat();
+    client.ask("get page user:1 none user:none user:old:1\r\n", values + "END\r\n");
+    client.ask("mg dXNlcjox b v\r\n", "VA 1\r\nx\r\n");
+}
+
+#[test]
+fn a_pool_that_stands_in_takes_writes_and_reads_and_what_was_before_does_not_come_back() {
+    if !memcached_is_here() {
+        eprintln!("no memcached on the PATH, and the embedded cache cannot be frozen");
+        return;
+    }
+    let mut main = Server::memcached();
+    let other = Server::memcached();
+    let proxy = proxy(main.address(), other.address(), |config| {
+        config.pools[0].failover_pool = Some(FailoverPool { pool: "other".into(), expiry: Duration::from_secs(60) });
+    });
+    let mut client = proxy.client();
+    client.ask("set k 0 0 3\r\nold\r\nset j 0 0 1\r\nj\r\n", "STORED\r\nSTORED\r\n");
+    main.freeze();
+    client.ask("set k 0 0 3\r\nnew\r\n", "STORED\r\n");
+    let left = told(other.address(), "mg k t");
+    let seconds: u32 = left.trim_start_matches("HD t").parse().unwrap();
+    assert!((30..=60).contains(&seconds), "{left}");
+    client.ask("get k\r\n", "VALUE k 0 3\r\nnew\r\nEND\r\n");
+    client.ask("get j k none\r\n", "VALUE k 0 3\r\nnew\r\nEND\r\n");
+    client.ask("delete j\r\n", "NOT_FOUND\r\n");
+    // What was never sent may be done elsewhere, whatever it is.
+    client.ask("append k 0 0 1\r\n!\r\nget k\r\n", "STORED\r\nVALUE k 0 4\r\nnew!\r\nEND\r\n");
+    main.thaw();
+    until("what is owed is paid", || proxy.stats().contains("waystage_debts 0\r\n"));
+    assert_eq!(told(main.address(), "mg k v"), "EN");
+    assert_eq!(told(main.address(), "mg j v"), "EN", "it was deleted");
+    client.ask("get k\r\n", "END\r\n");
+}
+
+#[test]
+fn missing_values_come_from_the_other_pool_and_stay_until_they_are_changed() {
+    let backends = servers(2);
+    let [main, other] = [backends[0].address(), backends[1].address()];
+    let proxy = proxy(main, other, |config| {
+        config.pools[0].warm_up = Some(WarmUp { from: "other".into(), expiry: Duration::from_secs(100) });
+    });
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(told(other, &format!("ms {key} 1 F7\r\n{key}")), "HD");
+    }
+    let mut client = proxy.client();
+    client.ask("get a\r\n", "VALUE a 7 1\r\na\r\nEND\r\n");
+    client.ask("get b none c\r\n", "VALUE b 7 1\r\nb\r\nVALUE c 7 1\r\nc\r\nEND\r\n");
+    client.ask("mg d v f\r\nmg none v\r\n", "VA 1 f7\r\nd\r\nEN\r\n");
+    for key in ["a", "b", "c"] {
+        until("it is copied", || told(main, &format!("mg {key} v")) == key);
+        assert!(told(main, &format!("mg {key} t")).starts_with("HD t"));
+        assert_eq!(told(main, &format!("mg {key} f")), "HD f7");
+    }
+    client.ask("set a 0 0 1\r\nA\r\ndelete b\r\nincr none 1\r\n", "STORED\r\nDELETED\r\nNOT_FOUND\r\n");
+    assert_eq!([told(other, "mg a v"), told(other, "mg b v")], ["EN", "EN"]);
+    client.ask("get a b\r\n", "VALUE a 0 1\r\nA\r\nEND\r\n");
+    client.ask("append c 0 0 1\r\n+\r\n", "STORED\r\n");
+    assert_eq!(told(other, "mg c v"), "EN");
+}
+
+#[test]
+fn a_shadow_sees_its_share_of_what_is_written_and_nobody_waits_for_it() {
+    let main = servers(1);
+    let other = testkit::Held::start();
+    let proxy = proxy(main[0].address(), other.address(), |config| {
+        config.pools[0].shadow = Some(Shadow { to: "other".into(), share: 1.0, reads: false });
+        config.pools[1].timeouts = Timeouts::default();
+    });
+    let mut client = proxy.client();
+    client.ask("set k 0 0 1\r\nx\r\nget k\r\ndelete k\r\n", "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\nDELETED\r\n");
+    let asked: Vec<String> = other.asked(2).into_iter().map(|(_, line)| line).collect();
+    assert_eq!(asked, ["set k 0 0 1", "delete k"]);
+    other.answer("set k 0 0 1", "STORED\r\n");
+    other.answer("delete k", "DELETED\r\n");
+    let totals = proxy.stop();
+    assert_eq!((totals.requests, totals.lost), (3, 0), "what a shadow sees is no request of a client");
+}
+
+#[test]
+fn a_shadow_that_sees_reads_sees_each_key_for_itself() {
+    let backends = servers(2);
+    let [main, other] = [backends[0].address(), backends[1].address()];
+    let proxy = proxy(main, other, |config| {
+        config.pools[0].shadow = Some(Shadow { to: "other".into(), share: 0.5, reads: true });
+    });
+    let mut client = proxy.client();
+    for number in 0..200 {
+        client.ask(format!("set k{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
+    }
+    client.send(format!("get{}\r\n", (0..200).map(|number| format!(" k{number}")).collect::<String>()));
+    (0..200).for_each(|number| client.expect(format!("VALUE k{number} 0 1\r\nx\r\n")));
+    client.expect("END\r\n");
+    let count = || (0..200).filter(|number| told(other, &format!("mg k{number} v")) == "x").count();
+    until("half of them are there", || (60..140).contains(&count()));
+}

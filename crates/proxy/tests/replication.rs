@@ -1,0 +1,310 @@
+//! Copies: who must have taken a write, who is asked for a read, and what no reader may ever see. docs/consistency.md says it
+//! in words; the names of these tests are its sentences.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Proxy, servers};
+use proxy::{Config, Failover, Hedge, PoolConfig, Reads, Router, Timeouts, Writes};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use testkit::{Client, Held, Server, memcached_is_here};
+
+/// Long enough for a busy machine, short enough to be waited for.
+const TIMEOUT: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A proxy with one loop before servers that have copies of everything.
+fn proxy(addresses: &[SocketAddr], change: impl FnOnce(&mut PoolConfig)) -> Proxy {
+    Proxy::at(addresses, |config| {
+        config.loops = 1;
+        config.pools[0].replicas = addresses.len();
+        config.pools[0].timeouts = Timeouts::all(TIMEOUT);
+        change(&mut config.pools[0]);
+    })
+}
+
+/// Servers in the order in which the copies of a key stand on them.
+fn in_order<'s, S>(servers: &'s [S], address: impl Fn(&S) -> SocketAddr, key: &str) -> Vec<&'s S> {
+    let names: Vec<String> = servers.iter().map(|server| address(server).to_string()).collect();
+    let primary = usize::from(Router::new(&Config::new("", &names)).primary(key.as_bytes()));
+    (0..servers.len()).map(|step| &servers[(primary + step) % servers.len()]).collect()
+}
+
+fn held(count: usize) -> Vec<Held> {
+    (0..count).map(|_| Held::start()).collect()
+}
+
+/// What a server holds under a key, asked behind the proxy's back.
+fn value_at(address: SocketAddr, key: &str) -> Option<String> {
+    let mut direct = Client::connect(address);
+    direct.send(format!("mg {key} v\r\n"));
+    direct.line().starts_with("VA").then(|| direct.line().trim_end().to_string())
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_write_is_acknowledged_when_as_many_copies_have_taken_it_as_are_asked_for() {
+    for (writes, needed) in [(Writes::First, 1), (Writes::Majority, 2), (Writes::All, 3)] {
+        let backends = held(3);
+        let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+        let proxy = proxy(&addresses, |pool| (pool.writes, pool.timeouts) = (writes, Timeouts::default()));
+        let mut client = proxy.client();
+        client.send("set k 0 0 1\r\nx\r\n");
+        backends.iter().for_each(|backend| drop(backend.asked(1)));
+        // Whichever they are: here the last ones of the list.
+        for backend in backends.iter().rev().take(needed - 1) {
+            backend.answer("set k 0 0 1", "STORED\r\n");
+        }
+        let mut other = proxy.client();
+        other.ask("version\r\n", format!("VERSION {}\r\n", proxy::VERSION_LINE));
+        client.expect_silence();
+        backends[3 - needed].answer("set k 0 0 1", "STORED\r\n");
+        client.expect("STORED\r\n");
+        // The others are late, and disturb nobody.
+        for backend in backends.iter().take(3 - needed) {
+            backend.answer("set k 0 0 1", "STORED\r\n");
+        }
+        client.send("get k\r\n");
+        in_order(&backends, Held::address, "k")[0].answer("get k", "END\r\n");
+        client.expect("END\r\n");
+    }
+}
+
+#[test]
+fn a_write_that_too_few_copies_have_taken_is_an_error() {
+    for (writes, reply) in
+        [(Writes::First, "STORED"), (Writes::Majority, "SERVER_ERROR"), (Writes::All, "SERVER_ERROR")]
+    {
+        let backends = held(3);
+        let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+        let proxy = proxy(&addresses, |pool| pool.writes = writes);
+        let mut client = proxy.client();
+        client.send("set k 0 0 1\r\nx\r\n");
+        let order = in_order(&backends, Held::address, "k");
+        order[0].answer("set k 0 0 1", "STORED\r\n");
+        order[1].answer("set k 0 0 1", "SERVER_ERROR out of memory storing object\r\n");
+        order[2].answer("set k 0 0 1", "SERVER_ERROR out of memory storing object\r\n");
+        assert!(client.line().starts_with(reply), "{writes:?}");
+        // The copies that refused it are told to forget what they had.
+        order[1].answer("delete k", "DELETED\r\n");
+        order[2].answer("delete k", "NOT_FOUND\r\n");
+        until("both are asked", || order[1..].iter().all(|backend| backend.asked_so_far() == 2));
+    }
+}
+
+#[test]
+fn reads_are_spread_over_the_copies_or_go_where_least_is_outstanding() {
+    let backends = held(2);
+    let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+    let order = in_order(&backends, Held::address, "k");
+    let any = proxy(&addresses, |pool| (pool.reads, pool.timeouts) = (Reads::Any, Timeouts::default()));
+    let mut clients: Vec<_> = (0..4).map(|_| any.client()).collect();
+    warm(&any, &backends);
+    clients.iter_mut().for_each(|client| client.send("get k\r\n"));
+    until("two each", || order.iter().all(|backend| backend.asked_so_far() == 3));
+    order.iter().for_each(|backend| (0..2).for_each(|_| backend.answer("get k", "END\r\n")));
+    clients.iter_mut().for_each(|client| client.expect("END\r\n"));
+    drop(any);
+
+    let backends = held(2);
+    let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+    let order = in_order(&backends, Held::address, "k");
+    let least = proxy(&addresses, |pool| (pool.reads, pool.timeouts) = (Reads::LeastOutstanding, Timeouts::default()));
+    warm(&least, &backends);
+    let mut clients: Vec<_> = (0..6).map(|_| least.client()).collect();
+    // Three gets of the primary alone: `gets` may ask nobody else.
+    clients[..3].iter_mut().for_each(|client| client.send("gets k\r\n"));
+    until("the primary is busy", || order[0].asked_so_far() == 4);
+    clients[3..].iter_mut().for_each(|client| client.send("get k\r\n"));
+    until("the other is asked", || order[1].asked_so_far() == 4);
+    (0..3).for_each(|_| order[0].answer("gets k", "END\r\n"));
+    (0..3).for_each(|_| order[1].answer("get k", "END\r\n"));
+    clients.iter_mut().for_each(|client| client.expect("END\r\n"));
+}
+
+/// Sees to it that every connection is open: each backend is asked once.
+fn warm(proxy: &Proxy, backends: &[Held]) {
+    let mut client = proxy.client();
+    client.send("delete warm\r\n");
+    backends.iter().for_each(|backend| backend.answer("delete warm", "NOT_FOUND\r\n"));
+    client.expect("NOT_FOUND\r\n");
+}
+
+#[test]
+fn a_read_that_fails_or_misses_asks_the_next_copy_if_it_may() {
+    let backends = servers(3);
+    let addresses: Vec<_> = backends.iter().map(Server::address).collect();
+    let order: Vec<_> = in_order(&backends, Server::address, "k").into_iter().map(Server::address).collect();
+    for failover in [Failover::Never, Failover::OnError, Failover::OnMiss] {
+        let proxy = proxy(&addresses, |pool| pool.failover = failover);
+        let mut client = proxy.client();
+        client.ask("set k 0 0 1\r\nx\r\nset j 0 0 1\r\ny\r\n", "STORED\r\nSTORED\r\n");
+        Client::connect(order[0]).ask("delete k\r\n", "DELETED\r\n");
+        let (one, several, meta) = match failover {
+            Failover::OnMiss => {
+                ("VALUE k 0 1\r\nx\r\nEND\r\n", "VALUE j 0 1\r\ny\r\nVALUE k 0 1\r\nx\r\nEND\r\n", "VA 1\r\nx\r\n")
+            }
+            _ => ("END\r\n", "VALUE j 0 1\r\ny\r\nEND\r\n", "EN\r\n"),
+        };
+        client.ask("get k\r\n", one);
+        client.ask("get j none k\r\n", several);
+        client.ask("mg k v\r\nmg none v\r\n", format!("{meta}EN\r\n"));
+        client.ask("gets k\r\n", "END\r\n");
+    }
+}
+
+#[test]
+fn while_a_server_is_down_reads_fail_over_and_writes_go_on_with_those_that_are_left() {
+    if !memcached_is_here() {
+        eprintln!("no memcached on the PATH, and the embedded cache cannot be killed");
+        return;
+    }
+    let mut backends: Vec<_> = (0..3).map(|_| Server::memcached()).collect();
+    let addresses: Vec<_> = backends.iter().map(Server::address).collect();
+    let primary = in_order(&backends, Server::address, "k")[0].address();
+    let proxy = proxy(&addresses, |pool| (pool.writes, pool.failover) = (Writes::Majority, Failover::OnError));
+    let mut client = proxy.client();
+    client.ask("set k 0 0 1\r\n1\r\nset j 0 0 1\r\nj\r\n", "STORED\r\nSTORED\r\n");
+    let down = backends.iter_mut().find(|backend| backend.address() == primary).unwrap();
+    down.kill();
+    // The first request may be the one that finds out.
+    until("the loss is noticed", || {
+        client.send("get k\r\n");
+        let line = client.line();
+        line.starts_with("VALUE").then(|| client.expect("1\r\nEND\r\n"));
+        line.starts_with("VALUE")
+    });
+    for value in 2..9 {
+        client.ask(format!("set k 0 0 1\r\n{value}\r\n"), "STORED\r\n");
+        client.ask("get k\r\n", format!("VALUE k 0 1\r\n{value}\r\nEND\r\n"));
+        client.ask("get j k\r\n", format!("VALUE j 0 1\r\nj\r\nVALUE k 0 1\r\n{value}\r\nEND\r\n"));
+    }
+    assert!(proxy.stats().contains("waystage_failovers"));
+}
+
+#[test]
+fn a_copy_that_missed_an_acknowledged_write_is_not_read_until_it_has_forgotten_the_value_before() {
+    if !memcached_is_here() {
+        eprintln!("no memcached on the PATH, and the embedded cache cannot be frozen");
+        return;
+    }
+    for reads in [Reads::Primary, Reads::Any] {
+        let mut backends: Vec<_> = (0..2).map(|_| Server::memcached()).collect();
+        let addresses: Vec<_> = backends.iter().map(Server::address).collect();
+        let primary = in_order(&backends, Server::address, "k")[0].address();
+        let proxy = proxy(&addresses, |pool| {
+            (pool.writes, pool.reads, pool.failover) = (Writes::First, reads, Failover::OnError);
+        });
+        let mut client = proxy.client();
+        client.ask("set k 0 0 3\r\nold\r\n", "STORED\r\n");
+        until("both have it", || addresses.iter().all(|&address| value_at(address, "k").is_some()));
+        let frozen = backends.iter_mut().find(|backend| backend.address() == primary).unwrap();
+        frozen.freeze();
+        client.ask("set k 0 0 3\r\nnew\r\n", "STORED\r\n");
+        client.ask("delete k\r\nset k 0 0 3\r\nnew\r\n", "DELETED\r\nSTORED\r\n");
+        // The frozen one times out; from then on it is owed a deletion.
+        until("something is owed", || proxy.stats().contains("waystage_debts 1\r\n"));
+        frozen.thaw();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(3) {
+            client.send("get k\r\n");
+            match client.line().as_str() {
+                "VALUE k 0 3\r\n" => client.expect("new\r\nEND\r\n"),
+                "END\r\n" => {}
+                line => assert!(line.starts_with("SERVER_ERROR"), "{line}"),
+            }
+        }
+        until("the debt is paid", || proxy.stats().contains("waystage_debts 0\r\n"));
+        assert_ne!(value_at(primary, "k").as_deref(), Some("old"));
+        assert_eq!(proxy.stop().lost, 0);
+    }
+}
+
+#[test]
+fn a_slow_read_is_asked_a_second_time_and_the_first_answer_counts() {
+    let backends = held(2);
+    let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+    let order = in_order(&backends, Held::address, "k");
+    let proxy = proxy(&addresses, |pool| {
+        pool.hedge = Some(Hedge { delay: Duration::from_millis(20), budget: 1.0 });
+        pool.timeouts = Timeouts::default();
+    });
+    warm(&proxy, &backends);
+    let mut client = proxy.client();
+    for (asked, reply) in [("get k", "VALUE k 0 1\r\nx\r\nEND\r\n"), ("mg k v", "VA 1\r\nx\r\n")] {
+        client.send(format!("{asked}\r\n"));
+        order[1].answer(asked, reply);
+        client.expect(reply);
+        // The first copy is late, with another value: nobody may get it.
+        order[0].answer(asked, &reply.replace('x', "y"));
+    }
+    client.send("get k\r\n");
+    order[0].answer("get k", "END\r\n");
+    client.expect("END\r\n");
+    let stats = proxy.stats();
+    assert!(stats.contains("waystage_hedges 2\r\n") || stats.contains("waystage_hedges 3\r\n"), "{stats}");
+    // A second request that was not needed is answered, too: the connection is in step.
+    order[1].answer("get k", "END\r\n");
+}
+
+#[test]
+fn what_depends_on_the_value_runs_on_the_primary_and_the_copies_forget_it_only_if_it_changed() {
+    let backends = servers(3);
+    let addresses: Vec<_> = backends.iter().map(Server::address).collect();
+    let proxy = proxy(&addresses, |pool| pool.reads = Reads::Any);
+    let mut client = proxy.client();
+    let copies = || addresses.iter().filter_map(|&address| value_at(address, "k")).collect::<Vec<_>>();
+    client.ask("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+    client.ask(
+        "add k 0 0 1\r\n2\r\nincr none 1\r\nreplace none 0 0 1\r\nx\r\n",
+        "NOT_STORED\r\nNOT_FOUND\r\nNOT_STORED\r\n",
+    );
+    assert_eq!(copies(), ["1", "1", "1"]);
+    client.ask("incr k 4\r\n", "5\r\n");
+    assert_eq!(copies(), ["5"]);
+    client.send("gets k\r\n");
+    let cas = client.line().trim_end().rsplit(' ').next().unwrap().to_string();
+    client.expect("5\r\nEND\r\n");
+    client.ask(format!("cas k 0 0 1 {cas}\r\n6\r\ncas k 0 0 1 {cas}\r\n7\r\n"), "STORED\r\nEXISTS\r\n");
+    assert_eq!(copies(), ["6"]);
+    client.ask("set k 0 0 1\r\n8\r\nappend k 0 0 1\r\n9\r\n", "STORED\r\nSTORED\r\n");
+    assert_eq!(copies(), ["89"]);
+}
+
+#[test]
+fn a_gat_of_one_key_gives_every_copy_the_new_expiry_time() {
+    let backends = servers(3);
+    let addresses: Vec<_> = backends.iter().map(Server::address).collect();
+    let proxy = proxy(&addresses, |_| ());
+    let mut client = proxy.client();
+    client.ask("set k 0 0 1\r\n1\r\ngat 500 k\r\n", "STORED\r\nVALUE k 0 1\r\n1\r\nEND\r\n");
+    for address in addresses {
+        let mut direct = Client::connect(address);
+        direct.send("mg k t\r\n");
+        let line = direct.line();
+        let seconds: u32 = line.trim_end().trim_start_matches("HD t").parse().unwrap();
+        assert!((400..=500).contains(&seconds), "{line}");
+    }
+}
+
+#[test]
+fn flush_all_reaches_the_pools_that_may_be_flushed_and_says_so_if_none_may() {
+    let backends = servers(1);
+    let addresses: Vec<_> = backends.iter().map(Server::address).collect();
+    let proxy = proxy(&addresses, |pool| pool.flush = false);
+    let mut client = proxy.client();
+    client.ask(
+        "set k 0 0 1\r\n1\r\nflush_all\r\nget k\r\n",
+        "STORED\r\nSERVER_ERROR flush_all is switched off\r\nVALUE k 0 1\r\n1\r\nEND\r\n",
+    );
+}
