@@ -5,13 +5,11 @@
 
 mod common;
 
-use common::{Proxy, servers};
+use common::{Proxy, servers, until};
 use proxy::{Config, FailoverPool, PoolConfig, RouteConfig, Shadow, Timeouts, WarmUp};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use testkit::{Client, Server, memcached_is_here};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A proxy with one pool for each server: `main`, then `other`.
 fn proxy(main: SocketAddr, other: SocketAddr, change: impl FnOnce(&mut Config)) -> Proxy {
@@ -30,14 +28,6 @@ fn told(address: SocketAddr, request: &str) -> String {
     direct.send(format!("{request}\r\n"));
     let line = direct.line();
     if line.starts_with("VA") { direct.line().trim_end().into() } else { line.trim_end().into() }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -5,15 +5,15 @@
 
 mod common;
 
-use common::{Proxy, servers};
+use clock::Clock;
+use common::{Proxy, servers, until};
 use proxy::{Config, Failover, Hedge, PoolConfig, Reads, Router, Timeouts, Writes};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use testkit::{Client, Held, Server, memcached_is_here};
 
 /// Long enough for a busy machine, short enough to be waited for.
 const TIMEOUT: Duration = Duration::from_millis(500);
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A proxy with one loop before servers that have copies of everything.
 fn proxy(addresses: &[SocketAddr], change: impl FnOnce(&mut PoolConfig)) -> Proxy {
@@ -41,15 +41,6 @@ fn value_at(address: SocketAddr, key: &str) -> Option<String> {
     let mut direct = Client::connect(address);
     direct.send(format!("mg {key} v\r\n"));
     direct.line().starts_with("VA").then(|| direct.line().trim_end().to_string())
-}
-
-/// Waits until something is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -215,8 +206,9 @@ fn a_copy_that_missed_an_acknowledged_write_is_not_read_until_it_has_forgotten_t
         // The frozen one times out; from then on it is owed a deletion.
         until("something is owed", || proxy.stats().contains("waystage_debts 1\r\n"));
         frozen.thaw();
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(3) {
+        let clock = Clock::monotonic();
+        let end = clock.now() + Duration::from_secs(3);
+        while clock.now() < end {
             client.send("get k\r\n");
             match client.line().as_str() {
                 "VALUE k 0 3\r\n" => client.expect("new\r\nEND\r\n"),

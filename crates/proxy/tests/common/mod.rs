@@ -7,6 +7,7 @@ use clock::Clock;
 use proxy::{Config, Discipline, MultiGet, Running, start};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 use testkit::{Client, Server};
 
 /// A proxy that ends, and is checked for lost jobs, when the test does.
@@ -106,4 +107,15 @@ pub(crate) fn disciplines(slots: usize, if_copied: bool) -> Vec<Discipline> {
 #[allow(dead_code, reason = "not every file of this folder has servers of this kind")]
 pub(crate) fn servers(count: usize) -> Vec<Server> {
     (0..count).map(|_| Server::start()).collect()
+}
+
+/// Waits until something is so.
+#[allow(dead_code, reason = "not every file of this folder waits")]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let clock = Clock::monotonic();
+    let end = clock.now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(clock.now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
