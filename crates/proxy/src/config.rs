@@ -1,5 +1,6 @@
 //! What the proxy is told. Checked once, before anything starts; every queue and wait has its limit here.
 
+use crate::operations::{Operations, OperationsError};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -90,6 +91,8 @@ pub struct Config {
     pub records: Option<RecordsConfig>,
     /// Where metrics are served, if anywhere.
     pub metrics: Option<String>,
+    /// What an operator is shown.
+    pub operations: Operations,
     /// What a failed part does to a multi-get.
     pub part_failure: PartFailure,
     /// Time that a backend has to connect, and to answer.
@@ -139,6 +142,8 @@ pub enum ConfigError {
     SampledWithoutRecords,
     #[error("--sample 0: give 1 to keep every record, or leave out --records to keep none")]
     SampleZero,
+    #[error(transparent)]
+    Operations(#[from] OperationsError),
     #[error("{0} must not be zero")]
     Zero(&'static str),
 }
@@ -193,6 +198,7 @@ impl Config {
             stamps: Stamps::All,
             records: None,
             metrics: None,
+            operations: Operations::default(),
             part_failure: PartFailure::Miss,
             backend_timeout: Duration::from_secs(1),
             backend_window: 64 * 1024,
@@ -233,6 +239,7 @@ impl Config {
             (Some(records), _) if records.sample == 0 => return Err(ConfigError::SampleZero),
             _ => {}
         }
+        self.operations.check(self.metrics.is_some())?;
         self.check_limits()
     }
 

@@ -2,25 +2,46 @@
 
 use crate::counters::LoopCounters;
 use crate::histograms::StageHistograms;
+use crate::hot_keys::HotKeys;
 use crate::job::{Job, JobId, Jobs, Leg};
 use clock::{Nanos, Stage};
 use records::{NO_BACKEND, Outcome, PARENT, Row, RowSender};
 use std::sync::Arc;
-use wire::Verb;
+use wire::{Request, Verb};
 
 /// Where one loop's jobs end.
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub(crate) counters: Arc<LoopCounters>,
     histograms: StageHistograms,
+    hot_keys: Option<HotKeys>,
     rows: Option<RowSender>,
     loop_index: u8,
 }
 
 impl Journal {
     /// A journal without entries.
-    pub(crate) fn new(counters: Arc<LoopCounters>, rows: Option<RowSender>, loop_index: u8) -> Journal {
-        Journal { counters, histograms: StageHistograms::default(), rows, loop_index }
+    pub(crate) fn new(
+        counters: Arc<LoopCounters>,
+        hot_keys: Option<HotKeys>,
+        rows: Option<RowSender>,
+        loop_index: u8,
+    ) -> Journal {
+        Journal { counters, histograms: StageHistograms::default(), hot_keys, rows, loop_index }
+    }
+
+    /// Notes which keys are asked for.
+    pub(crate) fn note_keys(&mut self, request: &Request<'_>, keys: u16) {
+        if let Some(hot_keys) = &mut self.hot_keys {
+            hot_keys.note(request, keys);
+        }
+    }
+
+    /// Lays out what others may read; the turn is over.
+    pub(crate) fn end_turn(&mut self, now: Nanos) {
+        if let Some(hot_keys) = &mut self.hot_keys {
+            hot_keys.publish(now);
+        }
     }
 
     /// One request in so many is to be kept; none when there are no records.
@@ -81,9 +102,9 @@ impl Journal {
         self.histograms.clone()
     }
 
-    /// Whether rows wait to be handed over.
-    pub(crate) fn has_rows(&self) -> bool {
-        self.rows.as_ref().is_some_and(RowSender::has_rows)
+    /// Whether rows wait to be handed over, or hot keys to be laid out.
+    pub(crate) fn has_news(&self) -> bool {
+        self.rows.as_ref().is_some_and(RowSender::has_rows) || self.hot_keys.as_ref().is_some_and(HotKeys::has_news)
     }
 
     /// Hands over the rows that have gathered, and publishes how many were dropped.

@@ -30,7 +30,9 @@ mod retry;
 mod verdict;
 
 mod histograms;
+mod hot_keys;
 mod journal;
+mod space_saving;
 
 mod counters;
 mod local;
@@ -39,9 +41,11 @@ mod metrics_server;
 
 mod config;
 mod event_loop;
+mod operations;
 mod running;
 
 pub use config::{Config, ConfigError, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
 pub use local::VERSION_LINE;
+pub use operations::{Operations, OperationsError};
 pub use route::Router;
 pub use running::{ProxyError, Running, Totals, start};

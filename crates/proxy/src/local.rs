@@ -1,6 +1,7 @@
 //! What the proxy answers itself: version, verbosity and stats.
 
 use crate::counters::{Counter, LoopCounters};
+use crate::hot_keys::HotKeysBoard;
 use clock::{Clock, Nanos};
 use records::Outcome;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ pub const VERSION_LINE: &str = concat!("1.6.38-waystage-", env!("CARGO_PKG_VERSI
 #[derive(Clone, Debug)]
 pub(crate) struct Local {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
+    pub(crate) hot_keys: Option<HotKeysBoard>,
     pub(crate) servers: Vec<String>,
     pub(crate) replicas: usize,
     pub(crate) started: Nanos,
@@ -26,6 +28,7 @@ impl Local {
             b"" => self.general(out),
             b"reset" => return Reply::Reset.encode(out),
             b"backends" => self.backends(out),
+            b"hotkeys" => self.hot_keys.iter().for_each(|board| board.stats(out)),
             // Exporters and clients ask for these; the proxy holds no items and has none to tell.
             b"settings" | b"items" | b"slabs" | b"sizes" | b"conns" | b"extstore" => {}
             _ => return Reply::Error.encode(out),

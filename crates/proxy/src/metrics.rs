@@ -2,6 +2,7 @@
 
 use crate::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, QueueCounters};
 use crate::histograms::StageHistograms;
+use crate::hot_keys::{HotKeysBoard, printable};
 use hdrhistogram::Histogram;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -28,6 +29,8 @@ pub(crate) struct Snapshot {
     /// The names of each loop's queues.
     pub(crate) queues: Vec<String>,
     pub(crate) histograms: StageHistograms,
+    /// If hot keys are to be shown.
+    pub(crate) hot_keys: Option<HotKeysBoard>,
 }
 
 impl Collector for Snapshot {
@@ -67,7 +70,8 @@ impl Collector for Snapshot {
         let open = encoder.encode_descriptor("waystage_clients", "Clients connected", None, MetricType::Gauge)?;
         gauge(self.sum(|loops| &loops.clients_open), open)?;
         self.backends(&mut encoder)?;
-        self.queues(&mut encoder)
+        self.queues(&mut encoder)?;
+        self.hot_keys(&mut encoder)
     }
 }
 
@@ -130,6 +134,18 @@ impl Snapshot {
             for (backend, value) in values(field) {
                 gauge(value, metric.encode_family(&[("backend", backend)])?)?;
             }
+        }
+        Ok(())
+    }
+
+    fn hot_keys(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(board) = &self.hot_keys else { return Ok(()) };
+        let (name, help) = ("waystage_hot_key_requests_per_second", "Requests for the keys asked for most");
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for hot_key in board.hottest().0 {
+            // The encoder writes values of labels as they are.
+            let key = printable(&hot_key.key).replace('\\', "\\\\").replace('"', "\\\"");
+            metric.encode_family(&[("key", key)])?.encode_gauge(&hot_key.per_second)?;
         }
         Ok(())
     }
@@ -211,7 +227,8 @@ mod tests {
         counters.queues[0].full.add(2);
         counters.requests[Verb::Get as usize].add(7);
         let (loops, servers) = (vec![counters.clone(), counters], vec!["a:1".into()]);
-        let text = Snapshot { loops, accept: Arc::default(), queues: servers.clone(), servers, histograms }.render();
+        let queues = servers.clone();
+        let text = Snapshot { loops, accept: Arc::default(), queues, servers, histograms, hot_keys: None }.render();
         assert!(text.contains("waystage_queue_length{loop=\"1\",queue=\"a:1\"} 3"), "{text}");
         assert!(text.contains("waystage_queue_full_total{loop=\"0\",queue=\"a:1\"} 2"), "{text}");
         assert!(text.contains("waystage_requests_total{operation=\"get\"} 14"), "{text}");

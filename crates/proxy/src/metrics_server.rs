@@ -3,6 +3,7 @@
 use crate::counters::{AcceptCounters, LoopCounters};
 use crate::event_loop::Message;
 use crate::histograms::StageHistograms;
+use crate::hot_keys::HotKeysBoard;
 use crate::metrics::Snapshot;
 use net::Post;
 use std::net::SocketAddr;
@@ -28,6 +29,8 @@ pub(crate) struct Sources {
     pub(crate) accept: Arc<AcceptCounters>,
     pub(crate) servers: Vec<String>,
     pub(crate) queues: Vec<String>,
+    /// If hot keys are to be shown.
+    pub(crate) hot_keys: Option<HotKeysBoard>,
 }
 
 impl MetricsServer {
@@ -80,6 +83,7 @@ fn snapshot(sources: &Sources) -> Snapshot {
         servers: sources.servers.clone(),
         queues: sources.queues.clone(),
         histograms: histograms(&sources.posts),
+        hot_keys: sources.hot_keys.clone(),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::core::{Core, Settings};
 use crate::counters::{AcceptCounters, LoopCounters};
 use crate::dispatch::{Dispatch, Line};
 use crate::event_loop::{EventLoop, MAILBOX, Message};
+use crate::hot_keys::HotKeysBoard;
 use crate::job::Jobs;
 use crate::journal::Journal;
 use crate::local::Local;
@@ -93,16 +94,17 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     };
     let counters: Vec<_> =
         (0..config.loops).map(|_| Arc::new(LoopCounters::new(addresses.len(), Line::queues(&config).len()))).collect();
+    let hot_keys = HotKeysBoard::new(config.loops, config.operations.hot_keys, &clock);
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
-        let (post, parts) = build(&config, &clock, &addresses, &counters, writer.as_ref(), index)?;
+        let (post, parts) = build(&config, &clock, &addresses, &counters, &hot_keys, writer.as_ref(), index)?;
         let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
         loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
         posts.push(post);
     }
     let accept_counters = Arc::new(AcceptCounters::default());
-    let metrics = start_metrics(&config, &posts, &counters, &accept_counters)?;
+    let metrics = start_metrics(&config, &posts, &counters, &accept_counters, &hot_keys)?;
     let poller = Poller::new()?;
     let (stop_accepting, stop) = mailbox(&poller, STOP)?;
     let (loops_posts, clients_max) = (posts.clone(), config.clients_max);
@@ -131,6 +133,7 @@ fn build(
     clock: &Clock,
     addresses: &[SocketAddr],
     counters: &[Arc<LoopCounters>],
+    hot_keys: &Option<HotKeysBoard>,
     writer: Option<&Writer>,
     index: usize,
 ) -> Result<(Post<Message>, Parts), ProxyError> {
@@ -159,6 +162,7 @@ fn build(
     let line = Line::new(config, index, own);
     let local = Local {
         loops: counters.to_vec(),
+        hot_keys: hot_keys.clone(),
         servers: config.servers.clone(),
         replicas: config.replicas,
         started: clock.now(),
@@ -171,7 +175,12 @@ fn build(
         jobs: Jobs::default(),
         finished: Vec::new(),
         dispatch: Dispatch::new(config, line, Backends::new(connections)),
-        journal: Journal::new(own.clone(), writer.map(Writer::sender), index as u8),
+        journal: Journal::new(
+            own.clone(),
+            hot_keys.as_ref().map(|board| board.counter(index)),
+            writer.map(Writer::sender),
+            index as u8,
+        ),
         local,
     };
     Ok((post, Parts { poller, mailbox, core }))
@@ -182,6 +191,7 @@ fn start_metrics(
     posts: &[Post<Message>],
     counters: &[Arc<LoopCounters>],
     accept_counters: &Arc<AcceptCounters>,
+    hot_keys: &Option<HotKeysBoard>,
 ) -> Result<Option<MetricsServer>, ProxyError> {
     let Some(address) = &config.metrics else { return Ok(None) };
     let sources = Sources {
@@ -190,6 +200,7 @@ fn start_metrics(
         accept: accept_counters.clone(),
         servers: config.servers.clone(),
         queues: Line::queues(config),
+        hot_keys: hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
     };
     MetricsServer::start(address, sources).map(Some).map_err(ProxyError::Metrics)
 }
