@@ -72,14 +72,35 @@ impl Journal {
 
     fn count(&self, job: &Job) {
         let counters = &self.counters;
-        counters.requests[job.verb as usize].add(1);
-        counters.outcomes[job.outcome as usize].add(1);
+        counters.requests[job.verb as usize][job.outcome as usize].add(1);
         counters.received_bytes.add(job.request_bytes.into());
         if matches!(job.verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg) {
             counters.keys_read.add(job.keys.into());
-            counters.hits.add(job.hits.into());
+            counters.hits[job.verb as usize].add(job.hits.into());
+            if job.outcome == Outcome::Answered {
+                counters.misses[job.verb as usize].add(job.keys.saturating_sub(job.hits).into());
+            }
             let is_part_failure = job.legs().len() > 1 && job.first_error.is_some();
             counters.parts_failed.add(u64::from(is_part_failure));
+        } else if job.outcome == Outcome::Answered {
+            self.count_found(job);
+        }
+    }
+
+    /// Whether the key was there, for operations that need it to be: their reply says so.
+    fn count_found(&self, job: &Job) {
+        let counters = &self.counters;
+        let needs_key = matches!(
+            job.verb,
+            Verb::Delete | Verb::Incr | Verb::Decr | Verb::Touch | Verb::Cas | Verb::Md | Verb::Ma | Verb::Me
+        );
+        match job.reply.as_slice() {
+            _ if !needs_key => {}
+            [b'N', b'F', ..] | [b'N', b'O', b'T', ..] | [b'E', b'N', ..] => {
+                counters.misses[job.verb as usize].add(1);
+            }
+            [b'E', b'X', ..] => counters.cas_conflicts.add(1),
+            _ => counters.hits[job.verb as usize].add(1),
         }
     }
 

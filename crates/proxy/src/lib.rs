@@ -34,10 +34,14 @@ mod hot_keys;
 mod journal;
 mod space_saving;
 
+mod catalogue;
 mod counters;
+mod exposition;
+mod labels;
 mod local;
 mod metrics;
 mod metrics_server;
+mod process;
 
 mod config;
 mod event_loop;

@@ -11,8 +11,9 @@ use crate::event_loop::{EventLoop, MAILBOX, Message};
 use crate::hot_keys::HotKeysBoard;
 use crate::job::Jobs;
 use crate::journal::Journal;
-use crate::local::Local;
-use crate::metrics_server::{MetricsServer, Sources};
+use crate::local::{Local, settings};
+use crate::metrics::Subject;
+use crate::metrics_server::MetricsServer;
 use crate::peer::{Peer, PeerLimits};
 use clock::Clock;
 use net::{Mailbox, Poller, Post, Token, bind, mailbox, resolve};
@@ -94,17 +95,27 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     };
     let counters: Vec<_> =
         (0..config.loops).map(|_| Arc::new(LoopCounters::new(addresses.len(), Line::queues(&config).len()))).collect();
-    let hot_keys = HotKeysBoard::new(config.loops, config.operations.hot_keys, &clock);
+    let accept_counters = Arc::new(AcceptCounters::default());
+    let local = Local {
+        loops: counters.clone(),
+        accept: accept_counters.clone(),
+        hot_keys: HotKeysBoard::new(config.loops, config.operations.hot_keys, &clock),
+        servers: config.servers.clone(),
+        replicas: config.replicas,
+        clients_max: config.clients_max,
+        settings: settings(&config),
+        started: clock.now(),
+        clock: clock.clone(),
+    };
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
-        let (post, parts) = build(&config, &clock, &addresses, &counters, &hot_keys, writer.as_ref(), index)?;
+        let (post, parts) = build(&config, &addresses, &local, writer.as_ref(), index)?;
         let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
         loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
         posts.push(post);
     }
-    let accept_counters = Arc::new(AcceptCounters::default());
-    let metrics = start_metrics(&config, &posts, &counters, &accept_counters, &hot_keys)?;
+    let metrics = start_metrics(&config, &posts, &local)?;
     let poller = Poller::new()?;
     let (stop_accepting, stop) = mailbox(&poller, STOP)?;
     let (loops_posts, clients_max) = (posts.clone(), config.clients_max);
@@ -130,10 +141,8 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
 /// The parts of the loop with this index, and how to send it messages.
 fn build(
     config: &Config,
-    clock: &Clock,
     addresses: &[SocketAddr],
-    counters: &[Arc<LoopCounters>],
-    hot_keys: &Option<HotKeysBoard>,
+    local: &Local,
     writer: Option<&Writer>,
     index: usize,
 ) -> Result<(Post<Message>, Parts), ProxyError> {
@@ -148,7 +157,7 @@ fn build(
         // A value that other ways than this proxy have stored may be larger than what it would pass on.
         wire: Limits { value_bytes: config.reply_bytes, ..settings.wire.clone() },
     };
-    let own = &counters[index];
+    let (own, clock) = (&local.loops[index], &local.clock);
     let peer = |(index, address): (usize, &SocketAddr)| Peer {
         index: index as u16,
         name: config.servers[index].as_str().into(),
@@ -160,14 +169,6 @@ fn build(
         |(number, backend): (usize, usize)| Backend::new(peers[backend].clone(), Token(number), own.clone());
     let connections = Line::layout(config, index).into_iter().enumerate().map(connection).collect();
     let line = Line::new(config, index, own);
-    let local = Local {
-        loops: counters.to_vec(),
-        hot_keys: hot_keys.clone(),
-        servers: config.servers.clone(),
-        replicas: config.replicas,
-        started: clock.now(),
-        clock: clock.clone(),
-    };
     let core = Core {
         settings,
         clock: clock.clone(),
@@ -177,32 +178,28 @@ fn build(
         dispatch: Dispatch::new(config, line, Backends::new(connections)),
         journal: Journal::new(
             own.clone(),
-            hot_keys.as_ref().map(|board| board.counter(index)),
+            local.hot_keys.as_ref().map(|board| board.counter(index)),
             writer.map(Writer::sender),
             index as u8,
         ),
-        local,
+        local: local.clone(),
     };
     Ok((post, Parts { poller, mailbox, core }))
 }
 
-fn start_metrics(
-    config: &Config,
-    posts: &[Post<Message>],
-    counters: &[Arc<LoopCounters>],
-    accept_counters: &Arc<AcceptCounters>,
-    hot_keys: &Option<HotKeysBoard>,
-) -> Result<Option<MetricsServer>, ProxyError> {
+fn start_metrics(config: &Config, posts: &[Post<Message>], local: &Local) -> Result<Option<MetricsServer>, ProxyError> {
     let Some(address) = &config.metrics else { return Ok(None) };
-    let sources = Sources {
-        posts: posts.to_vec(),
-        loops: counters.to_vec(),
-        accept: accept_counters.clone(),
+    let subject = Subject {
+        loops: local.loops.clone(),
+        accept: local.accept.clone(),
         servers: config.servers.clone(),
         queues: Line::queues(config),
-        hot_keys: hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
+        clients_max: config.clients_max,
+        dispatch: config.discipline.name(),
+        started_unix_ns: clock::unix_now(),
+        hot_keys: local.hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
     };
-    MetricsServer::start(address, sources).map(Some).map_err(ProxyError::Metrics)
+    MetricsServer::start(address, subject, posts.to_vec()).map(Some).map_err(ProxyError::Metrics)
 }
 
 impl Running {
