@@ -16,6 +16,9 @@ pub(crate) const SAMPLED_ONE_IN: u32 = 16;
 pub(crate) const HALF_LIFE_S: f64 = 10.0;
 /// Places in the sketch for each key that is shown: the more, the smaller the error.
 const PLACES_PER_KEY: usize = 16;
+/// Sampled keys that gather before they are counted: the sketch has left the processor's cache between two of them, and is fetched
+/// once for all (as with the histograms).
+const BATCH_KEYS: usize = 32;
 /// A copy is laid out so often, if anything was counted.
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 /// Before this, a rate would say more about the first moment than about the load.
@@ -27,6 +30,9 @@ pub(crate) struct HotKeys {
     /// Keys that pass before the next one is counted.
     passing: u32,
     random: u64,
+    /// Sampled keys that are not counted yet, one behind the other, and how long each is.
+    batch: Vec<u8>,
+    batch_lengths: Vec<u8>,
     sketch: Sketch,
     copy: Arc<Mutex<Sketch>>,
     /// Whether something was counted since the last copy.
@@ -96,7 +102,24 @@ impl HotKeys {
         self.random ^= self.random << 17;
         self.passing = ((self.random >> 32) % u64::from(2 * SAMPLED_ONE_IN - 1)) as u32;
         self.has_news = true;
-        self.sketch.count(key);
+        // No key of a request is longer than a byte can say.
+        let key = &key[..key.len().min(u8::MAX.into())];
+        self.batch.extend_from_slice(key);
+        self.batch_lengths.push(key.len() as u8);
+        if self.batch_lengths.len() >= BATCH_KEYS {
+            self.settle();
+        }
+    }
+
+    /// Counts what has gathered.
+    fn settle(&mut self) {
+        let mut rest = self.batch.as_slice();
+        for length in self.batch_lengths.drain(..) {
+            let (key, behind) = rest.split_at(length.into());
+            self.sketch.count(key);
+            rest = behind;
+        }
+        self.batch.clear();
     }
 
     /// Lays out a copy if it is time. Never waits: when somebody is reading the last copy, the next turn will do.
@@ -104,6 +127,7 @@ impl HotKeys {
         if !self.has_news || now < self.published + PUBLISH_EVERY {
             return;
         }
+        self.settle();
         if let Ok(mut copy) = self.copy.try_lock() {
             self.sketch.fade(now);
             copy.copy_from(&self.sketch);
@@ -130,6 +154,8 @@ impl HotKeysBoard {
         let now = self.clock.now();
         HotKeys {
             passing: index as u32 % SAMPLED_ONE_IN,
+            batch: Vec::new(),
+            batch_lengths: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15 ^ (index as u64 + 1),
             sketch: Sketch::new(self.shown * PLACES_PER_KEY, HALF_LIFE_S, now),
             copy: self.copies[index].clone(),

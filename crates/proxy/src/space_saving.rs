@@ -7,16 +7,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Counts of some keys: for each, `count - excess <= its true count <= count`, and no key outside has more than `floor`.
 ///
-/// Plain lists, searched from end to end: a few hundred numbers side by side are read faster than a tree is climbed.
+/// Plain lists, searched from end to end: a few hundred small numbers side by side are compared several at a time.
 #[derive(Debug)]
 pub(crate) struct Sketch {
     capacity: usize,
     half_life_s: f64,
-    hashes: Vec<u64>,
+    hashes: Vec<u32>,
     counts: Vec<f64>,
     /// How much of each count may belong to keys that had the place before.
     excesses: Vec<f64>,
     keys: Vec<Vec<u8>>,
+    /// No count is smaller, and none before the cursor is as small: counts only rise, so the search for the rarest key goes on
+    /// where the last one ended.
+    least: f64,
+    cursor: usize,
     /// Everything that was counted, faded alike.
     total: f64,
     /// The time in which it was counted, faded alike: `total / seconds` is the rate.
@@ -24,6 +28,9 @@ pub(crate) struct Sketch {
     /// Until when everything has faded.
     faded: Nanos,
 }
+
+/// Hashes that are compared at once.
+const GROUP: usize = 32;
 
 /// One key of a sketch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +50,8 @@ impl Sketch {
             counts: Vec::new(),
             excesses: Vec::new(),
             keys: Vec::new(),
+            least: 0.0,
+            cursor: 0,
             total: 0.0,
             seconds: 0.0,
             faded: now,
@@ -54,9 +63,8 @@ impl Sketch {
         self.total += 1.0;
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        let hash = hasher.finish();
-        let known = self.hashes.iter().position(|&other| other == hash).filter(|&place| self.keys[place] == key);
-        match known.or_else(|| self.place_of(hash, key)) {
+        let hash = hasher.finish() as u32;
+        match self.place_of(hash, key) {
             Some(place) => self.counts[place] += 1.0,
             None if self.keys.len() < self.capacity => {
                 self.hashes.push(hash);
@@ -68,19 +76,17 @@ impl Sketch {
         }
     }
 
-    /// The place of a key behind another one with the same hash.
-    fn place_of(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        (0..self.keys.len()).find(|&place| self.hashes[place] == hash && self.keys[place] == key)
+    /// The place of a key. Groups without a look at each other's outcome are what the compiler compares at once.
+    fn place_of(&self, hash: u32, key: &[u8]) -> Option<usize> {
+        let groups = self.hashes.chunks(GROUP).enumerate();
+        let with_hash = groups.filter(|(_, group)| group.iter().fold(false, |found, &other| found | (other == hash)));
+        let mut places = with_hash.flat_map(|(index, group)| index * GROUP..index * GROUP + group.len());
+        places.find(|&place| self.hashes[place] == hash && self.keys[place] == key)
     }
 
     /// Gives the place of the rarest key to a new one, with its count, which becomes the new one's excess.
-    fn take_over(&mut self, hash: u64, key: &[u8]) {
-        let (mut place, mut least) = (0, self.counts[0]);
-        for (other, &count) in self.counts.iter().enumerate() {
-            if count < least {
-                (place, least) = (other, count);
-            }
-        }
+    fn take_over(&mut self, hash: u32, key: &[u8]) {
+        let (place, least) = self.rarest();
         self.hashes[place] = hash;
         self.counts[place] = least + 1.0;
         self.excesses[place] = least;
@@ -88,11 +94,24 @@ impl Sketch {
         self.keys[place].extend_from_slice(key);
     }
 
+    /// The place with the smallest count, and that count.
+    fn rarest(&mut self) -> (usize, f64) {
+        let next = self.counts[self.cursor..].iter().position(|&count| count <= self.least);
+        if let Some(step) = next {
+            self.cursor += step;
+        } else {
+            self.least = self.floor();
+            self.cursor = self.counts.iter().position(|&count| count <= self.least).unwrap_or(0);
+        }
+        (self.cursor, self.counts[self.cursor])
+    }
+
     /// Lets everything fade until `now`. All numbers fade alike, so the bounds stay true.
     pub(crate) fn fade(&mut self, now: Nanos) {
         let elapsed_s = now.since(self.faded) as f64 / 1e9;
         let factor = (-elapsed_s / self.half_life_s).exp2();
         self.counts.iter_mut().chain(&mut self.excesses).for_each(|number| *number *= factor);
+        self.least *= factor;
         self.total *= factor;
         self.seconds = (self.seconds + elapsed_s) * factor;
         self.faded = self.faded.max(now);
@@ -100,8 +119,8 @@ impl Sketch {
 
     /// Becomes a copy of another, in the memory that is there.
     pub(crate) fn copy_from(&mut self, other: &Sketch) {
-        let Sketch { capacity, half_life_s, total, seconds, faded, .. } = *other;
-        (self.capacity, self.half_life_s) = (capacity, half_life_s);
+        let Sketch { capacity, half_life_s, total, seconds, faded, least, cursor, .. } = *other;
+        (self.capacity, self.half_life_s, self.least, self.cursor) = (capacity, half_life_s, least, cursor);
         (self.total, self.seconds, self.faded) = (total, seconds, faded);
         self.hashes.clone_from(&other.hashes);
         self.counts.clone_from(&other.counts);
