@@ -130,12 +130,12 @@ impl Backend {
         slot.backend_port = port;
         slot.request_bytes = bytes as u32;
         self.counters().requests.add(1);
+        self.counters().sent_bytes.add(bytes);
     }
 
     /// Fails a leg that was not sent, and counts why.
     pub(crate) fn refuse(&self, leg: LegRef, outcome: Outcome, finished: &mut Finished<'_>, now: Nanos) {
-        let counters = self.counters();
-        if outcome == Outcome::Overloaded { &counters.overloaded } else { &counters.refused }.add(1);
+        self.counters().note(outcome);
         finished.leg_failed(leg, &self.peer.name, outcome, now);
     }
 
@@ -245,6 +245,7 @@ impl Backend {
     /// Adds a value to the head's reply, unless that has become too large; a reply that makes progress is not late.
     fn bring(&mut self, value: &[u8], finished: &mut Finished<'_>, now: Nanos) {
         let leg = self.in_flight.extend_head(now + self.peer.limits.timeouts.read);
+        self.counters().received_bytes.add(value.len() as u64);
         let Some(LegRef { job, leg }) = leg else { return };
         let job = finished.jobs.get(job);
         if !self.is_dropping && job.leg_brought(leg, value) > self.peer.limits.reply_bytes {
@@ -261,15 +262,18 @@ impl Backend {
             // Only the first probe of a connection opens it.
             return self.counters().connects.add(u64::from(head.begin == 0));
         };
+        self.counters().replies.add(1);
+        self.counters().received_bytes.add(last_line.len() as u64);
         self.has_answered = true;
         self.retry.succeeded();
         if is_unsent {
             finished.jobs.get(leg.job).leg_sent(leg.leg, now);
         }
         if std::mem::take(&mut self.is_dropping) {
-            self.counters().overloaded.add(1);
+            self.counters().note(Outcome::Overloaded);
             finished.leg_failed(leg, &self.peer.name, Outcome::Overloaded, now);
         } else {
+            self.counters().note(outcome);
             finished.leg_answered(leg, last_line, outcome, now);
         }
     }
@@ -302,6 +306,7 @@ impl Backend {
                 cause => cause,
             };
             if let Some(leg) = pending.leg {
+                self.counters.backends[self.peer.index as usize].note(outcome);
                 finished.leg_failed(leg, &self.peer.name, outcome, now);
             }
         }

@@ -9,6 +9,7 @@ pub use pool::{
     WarmUp, Writes,
 };
 
+use crate::operations::Operations;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -97,6 +98,8 @@ pub struct Config {
     pub records: Option<RecordsConfig>,
     /// Where metrics are served, if anywhere.
     pub metrics: Option<String>,
+    /// What an operator is shown.
+    pub operations: Operations,
     /// What a failed part does to a multi-get.
     pub part_failure: PartFailure,
     /// Requests that may wait for the answer of one backend, per loop.
@@ -169,6 +172,7 @@ impl Config {
             stamps: Stamps::All,
             records: None,
             metrics: None,
+            operations: Operations::default(),
             part_failure: PartFailure::Miss,
             backend_window: 64 * 1024,
             client_window: 1024,
@@ -196,6 +200,7 @@ impl Config {
             (Some(records), _) if records.sample == 0 => return Err(ConfigError::SampleZero),
             _ => {}
         }
+        self.operations.check(self.metrics.is_some())?;
         self.check_limits()
     }
 

@@ -95,6 +95,7 @@ impl Core {
     pub(crate) fn dispatch(&mut self, id: JobId, request: &Request<'_>) {
         let (dispatch, mut finished, time) = self.outward();
         dispatch.dispatch(id, request, &mut finished, time);
+        self.journal.note_keys(request, self.jobs.get(id).keys);
     }
 
     /// The dispatcher, with what it needs to answer jobs and to know the time.

@@ -11,12 +11,15 @@ pub(crate) struct Counter(AtomicU64);
 /// The counters of one loop.
 #[derive(Debug)]
 pub(crate) struct LoopCounters {
-    /// Requests that have ended, by operation.
-    pub(crate) requests: [Counter; Verb::ALL.len()],
-    /// Requests that have ended, by outcome.
-    pub(crate) outcomes: [Counter; Outcome::ALL.len()],
+    /// Requests that have ended, by operation and outcome.
+    pub(crate) requests: [[Counter; Outcome::ALL.len()]; Verb::ALL.len()],
     pub(crate) keys_read: Counter,
-    pub(crate) hits: Counter,
+    /// Keys that a backend held, by operation.
+    pub(crate) hits: [Counter; Verb::ALL.len()],
+    /// Keys that a backend did not hold, by operation.
+    pub(crate) misses: [Counter; Verb::ALL.len()],
+    /// `cas` whose value had changed meanwhile.
+    pub(crate) cas_conflicts: Counter,
     pub(crate) received_bytes: Counter,
     pub(crate) replied_bytes: Counter,
     pub(crate) clients_accepted: Counter,
@@ -60,11 +63,18 @@ pub(crate) struct QueueCounters {
 #[derive(Debug, Default)]
 pub(crate) struct BackendCounters {
     pub(crate) requests: Counter,
+    /// Replies, error replies included.
+    pub(crate) replies: Counter,
+    /// Requests that failed, sent or not, by how.
+    pub(crate) errors: [Counter; Outcome::ALL.len()],
+    pub(crate) sent_bytes: Counter,
+    pub(crate) received_bytes: Counter,
+    /// Connections opened.
     pub(crate) connects: Counter,
+    /// Connections closed because an answer was late.
     pub(crate) timeouts: Counter,
+    /// Connections lost, or not opened.
     pub(crate) lost: Counter,
-    pub(crate) refused: Counter,
-    pub(crate) overloaded: Counter,
     /// Connections that accept requests.
     pub(crate) is_up: Counter,
     /// Requests waiting for an answer.
@@ -93,14 +103,24 @@ impl Counter {
     }
 }
 
+impl BackendCounters {
+    /// Counts how a request ended, if it did not end well.
+    pub(crate) fn note(&self, outcome: Outcome) {
+        if outcome != Outcome::Answered {
+            self.errors[outcome as usize].add(1);
+        }
+    }
+}
+
 impl LoopCounters {
     /// All zero.
     pub(crate) fn new(backends: usize, queues: usize) -> LoopCounters {
         LoopCounters {
             requests: Default::default(),
-            outcomes: Default::default(),
             keys_read: Counter::default(),
-            hits: Counter::default(),
+            hits: Default::default(),
+            misses: Default::default(),
+            cas_conflicts: Counter::default(),
             received_bytes: Counter::default(),
             replied_bytes: Counter::default(),
             clients_accepted: Counter::default(),
@@ -118,6 +138,16 @@ impl LoopCounters {
 
     /// Requests that have ended, all together.
     pub(crate) fn requests_total(&self) -> u64 {
-        self.requests.iter().map(Counter::get).sum()
+        self.requests.iter().flatten().map(Counter::get).sum()
+    }
+
+    /// Requests of this operation that have ended.
+    pub(crate) fn ended_by_verb(&self, verb: Verb) -> u64 {
+        self.requests[verb as usize].iter().map(Counter::get).sum()
+    }
+
+    /// Requests that have ended so.
+    pub(crate) fn ended_by_outcome(&self, outcome: Outcome) -> u64 {
+        self.requests.iter().map(|outcomes| outcomes[outcome as usize].get()).sum()
     }
 }

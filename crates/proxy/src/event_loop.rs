@@ -26,7 +26,7 @@ const FIRST_SESSION: usize = 1 << 20;
 const ROUNDS_PER_TURN: usize = 4;
 /// How long a client that has got its last reply may take to close its side.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
-/// How long a record may wait for its batch to fill when nothing happens.
+/// How long a record may wait for its batch to fill, and a hot key for its copy, when nothing happens.
 const ROWS_WAIT: Duration = Duration::from_millis(100);
 
 /// What other threads tell a loop.
@@ -141,7 +141,7 @@ impl EventLoop {
         let mut next = self.drain_until.unwrap_or(Nanos::NEVER);
         next = next.min(self.leaving.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.core.dispatch.deadline());
-        if self.core.journal.has_rows() {
+        if self.core.journal.has_news() {
             next = next.min(self.core.turn + ROWS_WAIT);
         }
         // The kernel counts milliseconds and rounds up, so a deadline is never met too early.
@@ -311,6 +311,7 @@ impl EventLoop {
     fn publish(&mut self) {
         self.core.journal.counters.clients_open.set(self.sessions.len() as u64);
         self.core.dispatch.end_turn();
+        self.core.journal.end_turn(self.core.turn);
     }
 
     /// Ends everything that is left when the time to drain is over.

@@ -2,27 +2,48 @@
 
 use crate::counters::LoopCounters;
 use crate::histograms::StageHistograms;
+use crate::hot_keys::HotKeys;
 use crate::job::Job;
 use crate::jobs::{JobId, Jobs};
 use crate::leg::Leg;
 use clock::{Nanos, Stage};
 use records::{NO_BACKEND, Outcome, PARENT, Row, RowSender};
 use std::sync::Arc;
-use wire::Verb;
+use wire::{Request, Verb};
 
 /// Where one loop's jobs end.
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub(crate) counters: Arc<LoopCounters>,
     histograms: StageHistograms,
+    hot_keys: Option<HotKeys>,
     rows: Option<RowSender>,
     loop_index: u8,
 }
 
 impl Journal {
     /// A journal without entries.
-    pub(crate) fn new(counters: Arc<LoopCounters>, rows: Option<RowSender>, loop_index: u8) -> Journal {
-        Journal { counters, histograms: StageHistograms::default(), rows, loop_index }
+    pub(crate) fn new(
+        counters: Arc<LoopCounters>,
+        hot_keys: Option<HotKeys>,
+        rows: Option<RowSender>,
+        loop_index: u8,
+    ) -> Journal {
+        Journal { counters, histograms: StageHistograms::default(), hot_keys, rows, loop_index }
+    }
+
+    /// Notes which keys are asked for.
+    pub(crate) fn note_keys(&mut self, request: &Request<'_>, keys: u16) {
+        if let Some(hot_keys) = &mut self.hot_keys {
+            hot_keys.note(request, keys);
+        }
+    }
+
+    /// Lays out what others may read; the turn is over.
+    pub(crate) fn end_turn(&mut self, now: Nanos) {
+        if let Some(hot_keys) = &mut self.hot_keys {
+            hot_keys.publish(now);
+        }
     }
 
     /// One request in so many is to be kept; none when there are no records.
@@ -53,14 +74,35 @@ impl Journal {
 
     fn count(&self, job: &Job) {
         let counters = &self.counters;
-        counters.requests[job.verb as usize].add(1);
-        counters.outcomes[job.outcome as usize].add(1);
+        counters.requests[job.verb as usize][job.outcome as usize].add(1);
         counters.received_bytes.add(job.request_bytes.into());
         if matches!(job.verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg) {
             counters.keys_read.add(job.keys.into());
-            counters.hits.add(job.hits.into());
+            counters.hits[job.verb as usize].add(job.hits.into());
+            if job.outcome == Outcome::Answered {
+                counters.misses[job.verb as usize].add(job.keys.saturating_sub(job.hits).into());
+            }
             let is_part_failure = job.legs().len() > 1 && job.first_error.is_some();
             counters.parts_failed.add(u64::from(is_part_failure));
+        } else if job.outcome == Outcome::Answered {
+            self.count_found(job);
+        }
+    }
+
+    /// Whether the key was there, for operations that need it to be: their reply says so.
+    fn count_found(&self, job: &Job) {
+        let counters = &self.counters;
+        let needs_key = matches!(
+            job.verb,
+            Verb::Delete | Verb::Incr | Verb::Decr | Verb::Touch | Verb::Cas | Verb::Md | Verb::Ma | Verb::Me
+        );
+        match job.reply.as_slice() {
+            _ if !needs_key => {}
+            [b'N', b'F', ..] | [b'N', b'O', b'T', ..] | [b'E', b'N', ..] => {
+                counters.misses[job.verb as usize].add(1);
+            }
+            [b'E', b'X', ..] => counters.cas_conflicts.add(1),
+            _ => counters.hits[job.verb as usize].add(1),
         }
     }
 
@@ -83,9 +125,9 @@ impl Journal {
         self.histograms.clone()
     }
 
-    /// Whether rows wait to be handed over.
-    pub(crate) fn has_rows(&self) -> bool {
-        self.rows.as_ref().is_some_and(RowSender::has_rows)
+    /// Whether rows wait to be handed over, or hot keys to be laid out.
+    pub(crate) fn has_news(&self) -> bool {
+        self.rows.as_ref().is_some_and(RowSender::has_rows) || self.hot_keys.as_ref().is_some_and(HotKeys::has_news)
     }
 
     /// Hands over the rows that have gathered, and publishes how many were dropped.

@@ -34,15 +34,22 @@ mod retry;
 mod verdict;
 
 mod histograms;
+mod hot_keys;
 mod journal;
+mod space_saving;
 
+mod catalogue;
 mod counters;
+mod exposition;
+mod labels;
 mod local;
 mod metrics;
 mod metrics_server;
+mod process;
 
 mod config;
 mod event_loop;
+mod operations;
 mod running;
 
 pub use config::{
@@ -50,5 +57,6 @@ pub use config::{
     Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
 pub use local::VERSION_LINE;
+pub use operations::{Operations, OperationsError};
 pub use route::Router;
 pub use running::{ProxyError, Running, Totals, start};

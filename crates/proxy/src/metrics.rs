@@ -1,78 +1,65 @@
-//! Prometheus metrics: where the time went per stage, and everything that is counted.
+//! Prometheus metrics: where the time went per stage, and everything that is counted. `catalogue.rs` says what there is, `labels.rs`
+//! what tells samples apart; here each gets its numbers.
 
+use crate::catalogue::{self, Definition};
 use crate::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, QueueCounters};
+use crate::exposition::{Number, Page, buckets};
 use crate::histograms::StageHistograms;
-use hdrhistogram::Histogram;
+use crate::hot_keys::{HotKeysBoard, printable};
+use crate::labels::{self, Labels};
+use crate::local::VERSION_LINE;
+use crate::process::Process;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 use records::Outcome;
 use std::fmt;
 use std::sync::Arc;
 use wire::Verb;
 
-/// Upper bounds of the buckets in microseconds, three per decade; from a loopback reply to a timeout.
-const BOUNDS_US: [u64; 21] = [
-    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
-    1_000_000, 2_000_000, 5_000_000,
-];
-
-/// Everything that one answer shows.
+/// What the metrics of one proxy are about; it does not change while the proxy runs, but its numbers do.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct Subject {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
     pub(crate) servers: Vec<String>,
     /// The names of each loop's queues.
     pub(crate) queues: Vec<String>,
+    pub(crate) clients_max: usize,
+    pub(crate) dispatch: &'static str,
+    pub(crate) started_unix_ns: u64,
+    /// If hot keys are to be shown.
+    pub(crate) hot_keys: Option<HotKeysBoard>,
+}
+
+/// Everything that one answer shows.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) subject: Arc<Subject>,
     pub(crate) histograms: StageHistograms,
+    /// Answers so far, this one included.
+    pub(crate) scrapes: u64,
+    /// Loops that did not answer in time, in all scrapes.
+    pub(crate) stale_loops: u64,
 }
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        self.stages(&mut encoder)?;
-        let requests = Verb::ALL.map(|verb| (verb.name(), self.sum(|loops| &loops.requests[verb as usize])));
-        family(&mut encoder, "waystage_requests", "Requests that have ended", "operation", &requests)?;
-        let outcomes =
-            Outcome::ALL.map(|outcome| (outcome.name(), self.sum(|loops| &loops.outcomes[outcome as usize])));
-        family(&mut encoder, "waystage_outcomes", "How requests have ended", "outcome", &outcomes)?;
-        type Field = fn(&LoopCounters) -> &Counter;
-        let totals: [(&str, &str, Field); 9] = [
-            ("waystage_keys", "Keys asked for", |loops| &loops.keys_read),
-            ("waystage_hits", "Values returned", |loops| &loops.hits),
-            ("waystage_received_bytes", "Bytes of requests", |loops| &loops.received_bytes),
-            ("waystage_replied_bytes", "Bytes of replies", |loops| &loops.replied_bytes),
-            ("waystage_clients_accepted", "Client connections so far", |loops| &loops.clients_accepted),
-            ("waystage_clients_paused", "Times a client was not read from", |loops| &loops.clients_paused),
-            ("waystage_order_waits", "Times a request waited for its client's earlier ones", |loops| {
-                &loops.order_waits
-            }),
-            ("waystage_parts_failed", "Multi-gets with a failed part", |loops| &loops.parts_failed),
-            ("waystage_records_dropped", "Records dropped by a full hand-off", |loops| &loops.records_dropped),
-        ];
-        for (name, help, field) in totals {
-            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            counter(self.sum(field), metric)?;
-        }
-        let accept = [
-            ("waystage_clients_refused", "Clients closed at once for want of room", &self.accept.refused),
-            ("waystage_accept_pauses", "Pauses for want of descriptors", &self.accept.pauses),
-        ];
-        for (name, help, field) in accept {
-            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            counter(field.get(), metric)?;
-        }
-        let open = encoder.encode_descriptor("waystage_clients", "Clients connected", None, MetricType::Gauge)?;
-        gauge(self.sum(|loops| &loops.clients_open), open)?;
-        self.backends(&mut encoder)?;
-        self.queues(&mut encoder)
+        let mut page = Page(&mut encoder);
+        self.stages(&mut page)?;
+        self.requests(&mut page)?;
+        self.clients(&mut page)?;
+        self.backends(&mut page)?;
+        self.queues(&mut page)?;
+        self.hot_keys(&mut page)?;
+        self.program(&mut page)
     }
 }
 
 impl Snapshot {
-    /// The text that Prometheus reads.
+    /// The text that Prometheus reads, in the format OpenMetrics.
     pub(crate) fn render(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
@@ -84,122 +71,183 @@ impl Snapshot {
     }
 
     fn sum(&self, field: impl Fn(&LoopCounters) -> &Counter) -> u64 {
-        self.loops.iter().map(|counters| field(counters).get()).sum()
+        self.subject.loops.iter().map(|counters| field(counters).get()).sum()
     }
 
     /// One histogram per operation and stage; `stage="total"` is the whole time in the proxy.
-    fn stages(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Time that requests spent in each stage";
-        let mut metric =
-            encoder.encode_descriptor("waystage_stage", help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        for (operation, stage, histogram, sum_ns) in self.histograms.series() {
-            if histogram.is_empty() {
-                continue;
-            }
-            let labels = [("operation", operation), ("stage", stage)];
-            let mut encoder = metric.encode_family(&labels)?;
+    fn stages(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let mut family = page.family(&catalogue::STAGE, MetricType::Histogram)?;
+        for (operation, stage, histogram, sum_ns) in self.histograms.series().filter(|series| !series.2.is_empty()) {
+            let labels = labels::stage(operation, stage);
             let sum_s = sum_ns as f64 / 1e9;
+            let mut encoder = family.encode_family(&labels)?;
             encoder.encode_histogram::<NoLabelSet>(sum_s, histogram.len(), &buckets(histogram), None)?;
         }
         Ok(())
     }
 
-    fn backends(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        type Field = fn(&BackendCounters) -> &Counter;
-        let counters: [(&str, &str, Field); 6] = [
-            ("waystage_backend_requests", "Requests sent to the backend", |backend| &backend.requests),
-            ("waystage_backend_connects", "Connections opened", |backend| &backend.connects),
-            ("waystage_backend_timeouts", "Connections closed because an answer was late", |backend| &backend.timeouts),
-            ("waystage_backend_lost", "Connections lost or refused", |backend| &backend.lost),
-            ("waystage_backend_refused", "Requests refused because it was down", |backend| &backend.refused),
-            ("waystage_backend_overloaded", "Requests refused because too many waited", |backend| &backend.overloaded),
-        ];
-        let values = |field: Field| -> Vec<(&str, u64)> {
-            let sum = |index: usize| self.sum(|loops| field(&loops.backends[index]));
-            self.servers.iter().enumerate().map(|(index, name)| (name.as_str(), sum(index))).collect()
+    fn requests(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let pairs = Verb::ALL.into_iter().flat_map(|verb| Outcome::ALL.map(|outcome| (verb, outcome)));
+        let ended = pairs.map(|(verb, outcome)| {
+            let count = self.sum(|loops| &loops.requests[verb as usize][outcome as usize]);
+            (labels::request(verb, outcome), Number::Whole(count), outcome == Outcome::Answered)
+        });
+        // Most of the pairs never occur; a rate needs the others from their start, so what is answered is always there.
+        let ended = ended.filter(|(_, count, is_usual)| *is_usual || !matches!(count, Number::Whole(0)));
+        page.samples(&catalogue::REQUESTS, ended.map(|(labels, count, _)| (labels, count)))?;
+        page.sample(&catalogue::KEYS, self.sum(|loops| &loops.keys_read))?;
+        type Field = fn(&LoopCounters) -> &[Counter; Verb::ALL.len()];
+        let found: [(&Definition, Field); 2] =
+            [(&catalogue::HITS, |loops| &loops.hits), (&catalogue::MISSES, |loops| &loops.misses)];
+        for (definition, field) in found {
+            let counts = READS_AND_KEYED
+                .map(|verb| (labels::operation(verb), Number::Whole(self.sum(|loops| &field(loops)[verb as usize]))));
+            page.samples(definition, counts)?;
+        }
+        page.sample(&catalogue::CAS_CONFLICTS, self.sum(|loops| &loops.cas_conflicts))?;
+        page.sample(&catalogue::PARTS_FAILED, self.sum(|loops| &loops.parts_failed))?;
+        page.sample(&catalogue::RECEIVED_BYTES, self.sum(|loops| &loops.received_bytes))?;
+        page.sample(&catalogue::REPLIED_BYTES, self.sum(|loops| &loops.replied_bytes))
+    }
+
+    fn clients(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        page.sample(&catalogue::CLIENTS, self.sum(|loops| &loops.clients_open))?;
+        page.sample(&catalogue::CLIENTS_MAX, self.subject.clients_max as u64)?;
+        page.sample(&catalogue::CLIENTS_ACCEPTED, self.sum(|loops| &loops.clients_accepted))?;
+        page.sample(&catalogue::CLIENTS_REFUSED, self.subject.accept.refused.get())?;
+        page.sample(&catalogue::CLIENTS_PAUSED, self.sum(|loops| &loops.clients_paused))?;
+        page.sample(&catalogue::ACCEPT_PAUSES, self.subject.accept.pauses.get())?;
+        page.sample(&catalogue::ORDER_WAITS, self.sum(|loops| &loops.order_waits))
+    }
+
+    fn backends(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let servers = &self.subject.servers;
+        let sum = |index: usize, field: &dyn Fn(&BackendCounters) -> &Counter| {
+            self.sum(|loops| field(&loops.backends[index]))
         };
-        for (name, help, field) in counters {
-            family(encoder, name, help, "backend", &values(field))?;
-        }
-        let gauges: [(&str, &str, Field); 2] = [
-            ("waystage_backend_up", "Connections that accept requests", |backend| &backend.is_up),
-            ("waystage_backend_in_flight", "Requests waiting for an answer", |backend| &backend.in_flight),
+        let up = |index: usize| u64::from(sum(index, &|backend| &backend.is_up) > 0);
+        let each = servers.iter().enumerate();
+        page.samples(
+            &catalogue::BACKEND_UP,
+            each.clone().map(|(index, name)| (labels::backend(name), Number::Whole(up(index)))),
+        )?;
+        type Field = fn(&BackendCounters) -> &Counter;
+        let fields: [(&Definition, Field); 7] = [
+            (&catalogue::BACKEND_CONNECTIONS_UP, |backend| &backend.is_up),
+            (&catalogue::BACKEND_CONNECTIONS_OPENED, |backend| &backend.connects),
+            (&catalogue::BACKEND_REQUESTS, |backend| &backend.requests),
+            (&catalogue::BACKEND_REPLIES, |backend| &backend.replies),
+            (&catalogue::BACKEND_IN_FLIGHT, |backend| &backend.in_flight),
+            (&catalogue::BACKEND_SENT_BYTES, |backend| &backend.sent_bytes),
+            (&catalogue::BACKEND_RECEIVED_BYTES, |backend| &backend.received_bytes),
         ];
-        for (name, help, field) in gauges {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (backend, value) in values(field) {
-                gauge(value, metric.encode_family(&[("backend", backend)])?)?;
-            }
+        for (definition, field) in fields {
+            let values = each.clone().map(|(index, name)| (labels::backend(name), Number::Whole(sum(index, &field))));
+            page.samples(definition, values)?;
         }
-        Ok(())
+        let lost: [(&str, Field); 2] = [("timeout", |backend| &backend.timeouts), ("lost", |backend| &backend.lost)];
+        let lost = each.clone().flat_map(|(index, name)| {
+            lost.map(|(reason, field)| (labels::backend_and(name, "reason", reason), Number::Whole(sum(index, &field))))
+        });
+        page.samples(&catalogue::BACKEND_CONNECTIONS_LOST, lost)?;
+        let errors = each.flat_map(|(index, name)| {
+            BACKEND_ERRORS.map(|kind| {
+                let count = sum(index, &|backend| &backend.errors[kind as usize]);
+                (labels::backend_and(name, "kind", kind.name()), Number::Whole(count))
+            })
+        });
+        page.samples(&catalogue::BACKEND_ERRORS, errors)
     }
 
     /// Each loop's queues apart: a long one beside an empty one is not the same as two of middle length.
-    fn queues(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn queues(&self, page: &mut Page<'_, '_>) -> fmt::Result {
         type Field = fn(&QueueCounters) -> &Counter;
-        let fields: [(&str, &str, MetricType, Field); 3] = [
-            ("waystage_queue_length", "Requests waiting", MetricType::Gauge, |queue| &queue.length),
-            ("waystage_slots_busy", "Slots that serve a request", MetricType::Gauge, |queue| &queue.slots_busy),
-            ("waystage_queue_full", "Requests refused by a full queue", MetricType::Counter, |queue| &queue.full),
+        let fields: [(&Definition, Field); 3] = [
+            (&catalogue::QUEUE_LENGTH, |queue| &queue.length),
+            (&catalogue::QUEUE_FULL, |queue| &queue.full),
+            (&catalogue::SLOTS_BUSY, |queue| &queue.slots_busy),
         ];
-        for (name, help, kind, field) in fields {
-            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
-            for (index, counters) in self.loops.iter().enumerate() {
-                for (queue, name) in counters.queues.iter().zip(&self.queues) {
-                    let labels = [("loop", index.to_string()), ("queue", name.clone())];
-                    let encoder = metric.encode_family(&labels)?;
-                    let value = field(queue).get();
-                    if matches!(kind, MetricType::Gauge) { gauge(value, encoder)? } else { counter(value, encoder)? }
-                }
-            }
+        for (definition, field) in fields {
+            let values = self.subject.loops.iter().enumerate().flat_map(|(index, counters)| {
+                let named = counters.queues.iter().zip(&self.subject.queues);
+                named.map(move |(queue, name)| (labels::queue(index, name), Number::Whole(field(queue).get())))
+            });
+            page.samples(definition, values)?;
+        }
+        Ok(())
+    }
+
+    fn hot_keys(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let Some(board) = &self.subject.hot_keys else { return Ok(()) };
+        let (hottest, all) = board.hottest();
+        let names: Vec<String> = hottest.iter().map(|hot_key| printable(&hot_key.key)).collect();
+        let named = || names.iter().map(|name| labels::key(name)).zip(&hottest);
+        let rates = named().map(|(labels, hot_key)| (labels, Number::Real(hot_key.per_second)));
+        page.samples(&catalogue::HOT_KEY_RATE, rates)?;
+        let errors = named().map(|(labels, hot_key)| (labels, Number::Real(hot_key.error)));
+        page.samples(&catalogue::HOT_KEY_ERROR, errors)?;
+        page.samples(&catalogue::HOT_KEYS_RATE, [(Labels::new(), Number::Real(all))])
+    }
+
+    fn program(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        page.sample(&catalogue::RECORDS_DROPPED, self.sum(|loops| &loops.records_dropped))?;
+        page.sample(&catalogue::SCRAPE_STALE_LOOPS, self.stale_loops)?;
+        page.sample(&catalogue::SCRAPES, self.scrapes)?;
+        page.sample(&catalogue::LOOPS, self.subject.loops.len() as u64)?;
+        let build = labels::build(VERSION_LINE, self.subject.dispatch);
+        page.samples(&catalogue::BUILD_INFO, [(build, Number::Whole(1))])?;
+        let started = Number::Real(self.subject.started_unix_ns as f64 / 1e9);
+        page.samples(&catalogue::PROCESS_START_TIME, [(Labels::new(), started)])?;
+        let (usage, process) = (clock::process_cpu(), Process::now());
+        page.samples(&catalogue::PROCESS_CPU, [(Labels::new(), Number::Real(usage.user_s + usage.system_s))])?;
+        let known = [
+            (&catalogue::PROCESS_MEMORY, process.memory_bytes),
+            (&catalogue::PROCESS_OPEN_FILES, process.open_files),
+            (&catalogue::PROCESS_MAX_FILES, process.open_files_max),
+        ];
+        for (definition, value) in known {
+            page.samples(definition, value.map(|value| (Labels::new(), Number::Whole(value))))?;
         }
         Ok(())
     }
 }
 
-/// One counter for each value of a label.
-fn family(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    label: &str,
-    values: &[(&str, u64)],
-) -> fmt::Result {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for &(value, count) in values {
-        counter(count, metric.encode_family(&[(label, value)])?)?;
-    }
-    Ok(())
-}
+/// Operations that read values, and those that need their key to be there.
+const READS_AND_KEYED: [Verb; 13] = [
+    Verb::Get,
+    Verb::Gets,
+    Verb::Gat,
+    Verb::Gats,
+    Verb::Mg,
+    Verb::Delete,
+    Verb::Incr,
+    Verb::Decr,
+    Verb::Touch,
+    Verb::Cas,
+    Verb::Md,
+    Verb::Ma,
+    Verb::Me,
+];
 
-fn counter(value: u64, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-    encoder.encode_counter::<NoLabelSet, _, f64>(&value, None)
-}
-
-fn gauge(value: u64, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-    encoder.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX))
-}
-
-/// Counts between neighbouring bounds, the rest in the last bucket.
-fn buckets(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
-    let mut below = 0;
-    let mut buckets = Vec::with_capacity(BOUNDS_US.len() + 1);
-    for bound_us in BOUNDS_US {
-        let up_to = histogram.count_between(0, bound_us * 1_000);
-        buckets.push((bound_us as f64 / 1e6, up_to - below));
-        below = up_to;
-    }
-    buckets.push((f64::MAX, histogram.len() - below));
-    buckets
-}
+/// How requests fail at a backend.
+const BACKEND_ERRORS: [Outcome; 6] = [
+    Outcome::ClientError,
+    Outcome::ServerError,
+    Outcome::Timeout,
+    Outcome::BackendDown,
+    Outcome::BackendLost,
+    Outcome::Overloaded,
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clock::{Nanos, Stage, StageClock};
+    use crate::exposition::classic;
+    use clock::{Clock, Nanos, Stage, StageClock};
+    use std::collections::BTreeSet;
+    use std::time::Duration;
 
-    #[test]
-    fn the_text_holds_every_stage_and_ends_properly() {
+    fn snapshot(hot_keys: Option<HotKeysBoard>) -> Snapshot {
         let mut histograms = StageHistograms::default();
         let mut clock = StageClock::started(Nanos(1_000));
         clock.stamp(Stage::Answered, Nanos(151_000));
@@ -209,23 +257,54 @@ mod tests {
         let counters = Arc::new(LoopCounters::new(1, 1));
         counters.queues[0].length.set(3);
         counters.queues[0].full.add(2);
-        counters.requests[Verb::Get as usize].add(7);
-        let (loops, servers) = (vec![counters.clone(), counters], vec!["a:1".into()]);
-        let text = Snapshot { loops, accept: Arc::default(), queues: servers.clone(), servers, histograms }.render();
-        assert!(text.contains("waystage_queue_length{loop=\"1\",queue=\"a:1\"} 3"), "{text}");
-        assert!(text.contains("waystage_queue_full_total{loop=\"0\",queue=\"a:1\"} 2"), "{text}");
-        assert!(text.contains("waystage_requests_total{operation=\"get\"} 14"), "{text}");
-        assert!(
-            text.contains("waystage_stage_seconds_bucket{le=\"0.0002\",operation=\"get\",stage=\"total\"} 1"),
-            "{text}"
-        );
-        assert!(
-            text.contains("waystage_stage_seconds_bucket{le=\"0.0001\",operation=\"get\",stage=\"total\"} 0"),
-            "{text}"
-        );
+        counters.requests[Verb::Get as usize][Outcome::Answered as usize].add(7);
+        let servers = vec!["a:1".to_string()];
+        let subject = Subject {
+            loops: vec![counters.clone(), counters],
+            accept: Arc::default(),
+            queues: servers.clone(),
+            servers,
+            clients_max: 9,
+            dispatch: "pipelined",
+            started_unix_ns: 1_700_000_000_500_000_000,
+            hot_keys,
+        };
+        Snapshot { subject: Arc::new(subject), histograms, scrapes: 1, stale_loops: 0 }
+    }
+
+    #[test]
+    fn the_text_holds_every_stage_and_ends_properly() {
+        let text = snapshot(None).render();
+        for line in [
+            "waystage_queue_length{loop=\"1\",queue=\"a:1\"} 3",
+            "waystage_queue_full_total{loop=\"0\",queue=\"a:1\"} 2",
+            "waystage_requests_total{operation=\"get\",outcome=\"answered\"} 14",
+            "waystage_stage_seconds_bucket{le=\"0.0002\",operation=\"get\",stage=\"total\"} 1",
+            "waystage_stage_seconds_bucket{le=\"0.0001\",operation=\"get\",stage=\"total\"} 0",
+            "process_start_time_seconds 1700000000.5",
+            "waystage_clients_max 9",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+        }
         for interval in clock::INTERVALS {
             assert!(text.contains(&format!("stage=\"{}\"", interval.name)), "{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn every_metric_of_the_catalogue_is_shown_and_no_other() {
+        let (clock, hand) = Clock::manual(Nanos(1));
+        let board = HotKeysBoard::new(1, 4, &clock).unwrap();
+        hand.advance(Duration::from_secs(1));
+        let (without, with) = (classic(&snapshot(None).render()), classic(&snapshot(Some(board)).render()));
+        let heads = |text: &str| -> BTreeSet<String> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
+            lines.filter_map(|line| line.split(' ').next().map(String::from)).collect()
+        };
+        let known: BTreeSet<String> = catalogue::ALL.iter().map(|definition| definition.name.to_string()).collect();
+        assert_eq!(heads(&with), known);
+        let missing: Vec<_> = known.difference(&heads(&without)).cloned().collect();
+        assert!(missing.len() == 3 && missing.iter().all(|name| name.starts_with("waystage_hot_key")), "{missing:?}");
     }
 }

@@ -1,18 +1,18 @@
 //! Serves the metrics over HTTP in a thread of its own, and asks the loops for their histograms when somebody asks it.
 
-use crate::counters::{AcceptCounters, LoopCounters};
 use crate::event_loop::Message;
+use crate::exposition::classic;
 use crate::histograms::StageHistograms;
-use crate::metrics::Snapshot;
+use crate::metrics::{Snapshot, Subject};
 use net::Post;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tiny_http::{Header, Method, Response, Server};
+use tiny_http::{Header, Method, Request, Response, Server};
 
-/// A loop answers between two turns; one that takes longer is left out of this answer.
+/// A loop answers between two turns; of one that takes longer, the last copy is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The server and its thread.
@@ -21,24 +21,31 @@ pub(crate) struct MetricsServer {
     thread: JoinHandle<()>,
 }
 
-/// Where the numbers come from.
-pub(crate) struct Sources {
-    pub(crate) posts: Vec<Post<Message>>,
-    pub(crate) loops: Vec<Arc<LoopCounters>>,
-    pub(crate) accept: Arc<AcceptCounters>,
-    pub(crate) servers: Vec<String>,
-    pub(crate) queues: Vec<String>,
+/// What is asked, and what is kept from one answer to the next.
+struct Scraper {
+    subject: Arc<Subject>,
+    loops: Vec<LoopHistograms>,
+    scrapes: u64,
+    stale_loops: u64,
+}
+
+/// One loop, and the last copy of its histograms: without it, a busy loop's counts would fall to nothing and rise again, which
+/// looks like a restart.
+struct LoopHistograms {
+    post: Post<Message>,
+    last: StageHistograms,
 }
 
 impl MetricsServer {
     /// Starts to serve on `address`.
-    pub(crate) fn start(address: &str, sources: Sources) -> Result<MetricsServer, String> {
+    pub(crate) fn start(address: &str, subject: Subject, posts: Vec<Post<Message>>) -> Result<MetricsServer, String> {
         let listening = Server::http(address).map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
         let server = Arc::new(listening);
         let serving = server.clone();
+        let mut scraper = Scraper::new(subject, posts);
         let thread = std::thread::Builder::new()
             .name("metrics".into())
-            .spawn(move || serve(&serving, &sources))
+            .spawn(move || serve(&serving, &mut scraper))
             .map_err(|error| format!("cannot start the metrics thread: {error}"))?;
         Ok(MetricsServer { server, thread })
     }
@@ -56,12 +63,17 @@ impl MetricsServer {
     }
 }
 
-fn serve(server: &Server, sources: &Sources) {
+fn serve(server: &Server, scraper: &mut Scraper) {
     for request in server.incoming_requests() {
-        let is_metrics = request.method() == &Method::Get && request.url() == "/metrics";
+        let path = request.url().split('?').next();
+        let is_metrics = request.method() == &Method::Get && path == Some("/metrics");
         let response = if is_metrics {
-            let text = snapshot(sources).render();
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            let text = scraper.snapshot(PATIENCE).render();
+            let (text, kind) = if wants_open_metrics(&request) {
+                (text, "application/openmetrics-text; version=1.0.0; charset=utf-8")
+            } else {
+                (classic(&text), "text/plain; version=0.0.4; charset=utf-8")
+            };
             let header = Header::from_bytes("Content-Type", kind);
             header.into_iter().fold(Response::from_string(text), Response::with_header)
         } else {
@@ -72,26 +84,106 @@ fn serve(server: &Server, sources: &Sources) {
     }
 }
 
-/// Everything as it is now.
-fn snapshot(sources: &Sources) -> Snapshot {
-    Snapshot {
-        loops: sources.loops.clone(),
-        accept: sources.accept.clone(),
-        servers: sources.servers.clone(),
-        queues: sources.queues.clone(),
-        histograms: histograms(&sources.posts),
+fn wants_open_metrics(request: &Request) -> bool {
+    let mut accepted = request.headers().iter().filter(|header| header.field.equiv("Accept"));
+    accepted.any(|header| header.value.as_str().contains("application/openmetrics-text"))
+}
+
+impl Scraper {
+    fn new(subject: Subject, posts: Vec<Post<Message>>) -> Scraper {
+        let unasked = |post| LoopHistograms { post, last: StageHistograms::default() };
+        let loops = posts.into_iter().map(unasked).collect();
+        Scraper { subject: Arc::new(subject), loops, scrapes: 0, stale_loops: 0 }
+    }
+
+    /// Everything as it is now.
+    fn snapshot(&mut self, patience: Duration) -> Snapshot {
+        let histograms = self.histograms(patience);
+        self.scrapes += 1;
+        let subject = self.subject.clone();
+        Snapshot { subject, histograms, scrapes: self.scrapes, stale_loops: self.stale_loops }
+    }
+
+    /// All loops' histograms, added up. All are asked before any is waited for, so they have the same time to answer.
+    fn histograms(&mut self, patience: Duration) -> StageHistograms {
+        let ask = |one: &LoopHistograms| {
+            let (sender, receiver) = sync_channel(1);
+            one.post.send(Message::Histograms(sender)).ok().map(|()| receiver)
+        };
+        let answers: Vec<_> = self.loops.iter().map(ask).collect();
+        let (mut sum, mut patience) = (StageHistograms::default(), patience);
+        for (one, answer) in self.loops.iter_mut().zip(answers) {
+            let answer = answer.map_or(Err(RecvTimeoutError::Disconnected), |receiver| receiver.recv_timeout(patience));
+            if matches!(answer, Err(RecvTimeoutError::Timeout)) {
+                // The others have been waited for just as long.
+                patience = Duration::ZERO;
+            }
+            match answer {
+                Ok(fresh) => one.last = fresh,
+                Err(_) => self.stale_loops += 1,
+            }
+            sum.add(&one.last);
+        }
+        sum
     }
 }
 
-/// All loops' histograms, added up.
-fn histograms(loops: &[Post<Message>]) -> StageHistograms {
-    let (sender, receiver) = sync_channel(loops.len());
-    let asked = loops.iter().filter(|post| post.send(Message::Histograms(sender.clone())).is_ok()).count();
-    let mut sum = StageHistograms::default();
-    for _ in 0..asked {
-        if let Ok(one) = receiver.recv_timeout(PATIENCE) {
-            sum.add(&one);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::LoopCounters;
+    use clock::{Nanos, Stage, StageClock};
+    use net::{Poller, Token, mailbox};
+    use wire::Verb;
+
+    #[test]
+    fn a_loop_that_does_not_answer_keeps_its_last_histograms_and_is_counted() {
+        let pollers = [Poller::new().unwrap(), Poller::new().unwrap()];
+        let (quick_post, mut quick) = mailbox(&pollers[0], Token(1)).unwrap();
+        let (slow_post, mut slow) = mailbox(&pollers[1], Token(2)).unwrap();
+        let subject = Subject {
+            loops: vec![Arc::new(LoopCounters::new(0, 0))],
+            accept: Arc::default(),
+            servers: Vec::new(),
+            queues: Vec::new(),
+            clients_max: 1,
+            dispatch: "pipelined",
+            started_unix_ns: 0,
+            hot_keys: None,
+        };
+        let mut scraper = Scraper::new(subject, vec![slow_post, quick_post]);
+        let mut histograms = StageHistograms::default();
+        let mut clock = StageClock::started(Nanos(1000));
+        clock.stamp(Stage::Replied, Nanos(3000));
+        clock.finish();
+        // Each loop has one request more at every scrape; the second scrape does not hear of it from the slow one.
+        for (slow_answers, requests, stale_loops) in [(true, 2, 0), (false, 3, 1), (true, 6, 1)] {
+            histograms.record(Verb::Get, &clock);
+            histograms.settle();
+            let snapshot = std::thread::scope(|scope| {
+                let (quick, slow, copy) = (&mut quick, &mut slow, &histograms);
+                scope.spawn(move || {
+                    answer(quick, Some(copy));
+                    answer(slow, Some(copy).filter(|_| slow_answers));
+                });
+                scraper.snapshot(Duration::from_secs(60))
+            });
+            let total = snapshot.histograms.series().find(|series| series.1 == "total").unwrap().2.len();
+            assert_eq!((total, snapshot.stale_loops), (requests, stale_loops));
+        }
+        assert_eq!(scraper.scrapes, 3);
+    }
+
+    /// Does what a loop does with this mail, or, without a copy, throws it away.
+    fn answer(mailbox: &mut net::Mailbox<Message>, copy: Option<&StageHistograms>) {
+        loop {
+            match mailbox.take() {
+                Some(Message::Histograms(sender)) => {
+                    return copy.into_iter().for_each(|copy| sender.try_send(copy.clone()).unwrap());
+                }
+                Some(_) => panic!("unexpected mail"),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
         }
     }
-    sum
 }

@@ -9,10 +9,12 @@ use crate::counters::{AcceptCounters, LoopCounters};
 use crate::debts::Debts;
 use crate::dispatch::{Dispatch, Line};
 use crate::event_loop::{EventLoop, MAILBOX, Message};
+use crate::hot_keys::HotKeysBoard;
 use crate::jobs::Jobs;
 use crate::journal::Journal;
-use crate::local::Local;
-use crate::metrics_server::{MetricsServer, Sources};
+use crate::local::{Local, settings};
+use crate::metrics::Subject;
+use crate::metrics_server::MetricsServer;
 use crate::peer::{Peer, PeerLimits};
 use clock::Clock;
 use net::{Mailbox, Poller, Post, Token, bind, mailbox, resolve};
@@ -95,16 +97,28 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     let counters: Vec<_> =
         (0..config.loops).map(|_| Arc::new(LoopCounters::new(addresses.len(), Line::queues(&config).len()))).collect();
     let debts: Vec<Arc<Debts>> = addresses.iter().map(|_| Arc::default()).collect();
+    let accept_counters = Arc::new(AcceptCounters::default());
+    let local = Local {
+        loops: counters.clone(),
+        accept: accept_counters.clone(),
+        hot_keys: HotKeysBoard::new(config.loops, config.operations.hot_keys, &clock),
+        servers: config.backend_names(),
+        replicas: config.pools[0].replicas,
+        debts,
+        clients_max: config.clients_max,
+        settings: settings(&config),
+        started: clock.now(),
+        clock: clock.clone(),
+    };
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
-        let (post, parts) = build(&config, &clock, &addresses, &counters, &debts, writer.as_ref(), index)?;
+        let (post, parts) = build(&config, &addresses, &local, writer.as_ref(), index)?;
         let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
         loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
         posts.push(post);
     }
-    let accept_counters = Arc::new(AcceptCounters::default());
-    let metrics = start_metrics(&config, &posts, &counters, &accept_counters)?;
+    let metrics = start_metrics(&config, &posts, &local)?;
     let poller = Poller::new()?;
     let (stop_accepting, stop) = mailbox(&poller, STOP)?;
     let (loops_posts, clients_max) = (posts.clone(), config.clients_max);
@@ -130,39 +144,34 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
 /// The parts of the loop with this index, and how to send it messages.
 fn build(
     config: &Config,
-    clock: &Clock,
     addresses: &[SocketAddr],
-    counters: &[Arc<LoopCounters>],
-    debts: &[Arc<Debts>],
+    local: &Local,
     writer: Option<&Writer>,
     index: usize,
 ) -> Result<(Post<Message>, Parts), ProxyError> {
     let poller = Poller::new()?;
     let (post, mailbox) = mailbox(&poller, MAILBOX)?;
     let settings = Settings::new(config);
-    let own = &counters[index];
+    let (own, clock) = (&local.loops[index], &local.clock);
     let peers = peers(config, addresses, &settings.wire);
     let connection =
         |(number, backend): (usize, usize)| Backend::new(peers[backend].clone(), Token(number), own.clone());
     let connections = Line::layout(config, index).into_iter().enumerate().map(connection).collect();
     let line = Line::new(config, index, own);
-    let local = Local {
-        loops: counters.to_vec(),
-        servers: config.backend_names(),
-        replicas: config.pools[0].replicas,
-        debts: debts.to_vec(),
-        started: clock.now(),
-        clock: clock.clone(),
-    };
     let core = Core {
         settings,
         clock: clock.clone(),
         turn: clock.now(),
         jobs: Jobs::default(),
         finished: Vec::new(),
-        dispatch: Dispatch::new(config, line, Backends::new(connections), debts, own),
-        journal: Journal::new(own.clone(), writer.map(Writer::sender), index as u8),
-        local,
+        dispatch: Dispatch::new(config, line, Backends::new(connections), &local.debts, own),
+        journal: Journal::new(
+            own.clone(),
+            local.hot_keys.as_ref().map(|board| board.counter(index)),
+            writer.map(Writer::sender),
+            index as u8,
+        ),
+        local: local.clone(),
     };
     Ok((post, Parts { poller, mailbox, core }))
 }
@@ -185,21 +194,19 @@ fn peers(config: &Config, addresses: &[SocketAddr], limits: &Limits) -> Vec<Peer
     config.backends().zip(addresses).enumerate().map(peer).collect()
 }
 
-fn start_metrics(
-    config: &Config,
-    posts: &[Post<Message>],
-    counters: &[Arc<LoopCounters>],
-    accept_counters: &Arc<AcceptCounters>,
-) -> Result<Option<MetricsServer>, ProxyError> {
+fn start_metrics(config: &Config, posts: &[Post<Message>], local: &Local) -> Result<Option<MetricsServer>, ProxyError> {
     let Some(address) = &config.metrics else { return Ok(None) };
-    let sources = Sources {
-        posts: posts.to_vec(),
-        loops: counters.to_vec(),
-        accept: accept_counters.clone(),
+    let subject = Subject {
+        loops: local.loops.clone(),
+        accept: local.accept.clone(),
         servers: config.backend_names(),
         queues: Line::queues(config),
+        clients_max: config.clients_max,
+        dispatch: config.discipline.name(),
+        started_unix_ns: clock::unix_now(),
+        hot_keys: local.hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
     };
-    MetricsServer::start(address, sources).map(Some).map_err(ProxyError::Metrics)
+    MetricsServer::start(address, subject, posts.to_vec()).map(Some).map_err(ProxyError::Metrics)
 }
 
 impl Running {

@@ -281,6 +281,6 @@ fn when_one_connection_is_of_use_again_the_others_do_not_wait_out_their_pauses()
     ask_until(&mut client, "get a\r\n", "END\r\n");
     std::thread::sleep(Duration::from_millis(100));
     let metrics = proxy.metrics();
-    let up = metrics.lines().find(|line| line.starts_with("waystage_backend_up{")).unwrap();
+    let up = metrics.lines().find(|line| line.starts_with("waystage_backend_connections_up{")).unwrap();
     assert!(up.ends_with(" 12"), "{up}");
 }

@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Proxy, servers};
+use proxy::Timeouts;
 use std::time::Duration;
 use testkit::{Scripted, Server, memory_bytes};
 
@@ -124,7 +125,11 @@ fn requests_that_were_read_are_answered_although_the_proxy_ends() {
             peer.send("END\r\n");
         }
     });
-    let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.client_window) = (1, 10));
+    // The end waits as long as a backend may take: on a busy machine two hundred answers take more than the default.
+    let proxy = Proxy::at(&[server.address()], |config| {
+        (config.loops, config.client_window) = (1, 10);
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(60));
+    });
     let mut client = proxy.client();
     client.send("get a\r\n".repeat(200));
     std::thread::sleep(Duration::from_millis(50));

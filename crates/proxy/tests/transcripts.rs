@@ -67,7 +67,7 @@ fn table() -> Vec<(Vec<u8>, Vec<u8>)> {
         ("set a 0 0 2\r\nxxxx\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"),
         ("get q\r\n", "END\r\n"),
         ("stats reset\r\n", "RESET\r\n"),
-        ("stats settings\r\nstats items  \r\nstats bogus\r\nstats noreply\r\n", "END\r\nEND\r\nERROR\r\nERROR\r\n"),
+        ("stats conns\r\nstats items  \r\nstats bogus\r\nstats noreply\r\n", "END\r\nEND\r\nERROR\r\nERROR\r\n"),
         ("flush_all\r\n", "OK\r\n"),
         ("flush_all noreply\r\nget a\r\n", "END\r\n"),
     ];

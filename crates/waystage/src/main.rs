@@ -4,6 +4,7 @@
 
 mod cache_command;
 mod load_command;
+mod operations_arguments;
 mod proxy_command;
 mod quantity;
 mod ready;

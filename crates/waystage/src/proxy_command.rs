@@ -1,5 +1,6 @@
 //! `waystage proxy`: arguments to configuration, and the life of the process.
 
+use crate::operations_arguments::OperationsArguments;
 use crate::quantity::{bytes, duration};
 use crate::ready::{announce, signals, wait};
 use clap::{Args, ValueEnum};
@@ -91,6 +92,8 @@ pub(crate) struct ProxyArguments {
     /// Clients at one time; more are closed at once.
     #[arg(long, value_name = "N", default_value_t = 16384)]
     clients_max: usize,
+    #[command(flatten)]
+    operations: OperationsArguments,
 }
 
 /// Who may be in flight.
@@ -192,6 +195,7 @@ impl ProxyArguments {
                 StampsArgument::All => Stamps::All,
             },
             records: self.records.map(|directory| RecordsConfig { directory, sample }),
+            operations: self.operations.settings(),
             metrics: self.metrics,
             part_failure: match self.part_failure {
                 PartFailureArgument::Miss => PartFailure::Miss,

@@ -1,6 +1,7 @@
 //! What is wrong with a configuration that cannot work, and what to do.
 
 use crate::config::{MultiGet, SLOTS_MAX};
+use crate::operations::OperationsError;
 
 /// A configuration that cannot work: what is wrong and what to do.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +33,8 @@ pub enum ConfigError {
     SampledWithoutRecords,
     #[error("--sample 0: give 1 to keep every record, or leave out --records to keep none")]
     SampleZero,
+    #[error(transparent)]
+    Operations(#[from] OperationsError),
     #[error("{0} must not be zero")]
     Zero(&'static str),
 }

@@ -64,9 +64,14 @@ impl Proxy {
 
     /// What its metrics server answers to this path.
     pub(crate) fn get(&self, path: &str) -> String {
+        self.get_as(path, "*/*")
+    }
+
+    /// The same to a reader that accepts this.
+    pub(crate) fn get_as(&self, path: &str, accept: &str) -> String {
         let address = self.running.as_ref().and_then(|running| running.metrics_address).expect("it serves metrics");
         let mut stream = TcpStream::connect(address).expect("its metrics server listens");
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it takes a request");
+        write!(stream, "GET {path} HTTP/1.0\r\nAccept: {accept}\r\n\r\n").expect("it takes a request");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("it answers");
         text
