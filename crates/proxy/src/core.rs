@@ -12,7 +12,7 @@ use crate::meta::conclude;
 use crate::overlap::Overlap;
 use crate::policy::Policy;
 use clock::{Clock, Nanos, Stage, StageClock};
-use records::is_sampled;
+use records::{Outcome, is_sampled};
 use wire::{Limits, Request, Verb};
 
 /// The settings that sessions need.
@@ -136,6 +136,11 @@ impl Core {
         }
         join(job, settings.part_failure, &settings.wire);
         conclude(job);
+        if let Some(line) = job.said_instead {
+            job.outcome = Outcome::ClientError;
+            job.reply.clear();
+            job.reply.extend_from_slice(line);
+        }
         Some(job.session)
     }
 }

@@ -90,6 +90,8 @@ pub(crate) struct Job {
     pub(crate) is_quiet_meta: bool,
     /// The key that the proxy puts into the reply to a meta command itself.
     pub(crate) told_key: Option<ToldKey>,
+    /// What the client is told whatever the backends say.
+    pub(crate) said_instead: Option<&'static [u8]>,
     /// Whether the reply slot holds the answer.
     pub(crate) is_done: bool,
     pub(crate) session: SessionRef,

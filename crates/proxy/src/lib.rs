@@ -16,6 +16,7 @@ mod job;
 mod jobs;
 mod leg;
 mod overlap;
+mod refused;
 
 mod ketama;
 mod policy;

@@ -7,6 +7,7 @@ use crate::job::SessionRef;
 use crate::jobs::JobId;
 use crate::meta::prepare;
 use crate::overlap::Kind;
+use crate::refused::deletion;
 use clock::Nanos;
 use net::{Buffers, Connection, Filled};
 use records::Outcome;
@@ -211,14 +212,15 @@ impl Session {
                     self.take(&request, consumed, core);
                 }
                 ParsedRequest::Invalid { error, consumed, swallow } => {
+                    let line = &inbox.filled()[used..used + consumed];
                     used += consumed;
-                    self.refuse(&error, consumed, core);
+                    self.refuse(&error, line, core);
                     self.swallow = swallow;
                     used += self.swallow(inbox.filled().len() - used);
                 }
                 ParsedRequest::Close { error } => {
                     if let Some(error) = error {
-                        self.refuse(&error, 0, core);
+                        self.refuse(&error, b"", core);
                     }
                     self.is_ending = true;
                 }
@@ -285,12 +287,16 @@ impl Session {
     }
 
     /// Answers what is not a request.
-    fn refuse(&mut self, error: &RequestError, request_bytes: usize, core: &mut Core) {
-        let id = self.begin(Verb::Invalid, error.noreply(), request_bytes, core);
-        core.answer_locally(id, |_, job| {
-            job.outcome = Outcome::ClientError;
-            job.reply.extend_from_slice(error.line());
-        });
+    fn refuse(&mut self, error: &RequestError, line: &[u8], core: &mut Core) {
+        let id = self.begin(Verb::Invalid, error.noreply(), line.len(), core);
+        let job = core.jobs.get(id);
+        job.outcome = Outcome::ClientError;
+        if let Some(deletion) = deletion(error, line) {
+            job.said_instead = Some(error.line());
+            self.under_way = Kind::Write;
+            return core.dispatch(id, &deletion);
+        }
+        core.answer_locally(id, |_, job| job.reply.extend_from_slice(error.line()));
     }
 
     fn begin(&mut self, verb: Verb, is_quiet: bool, request_bytes: usize, core: &mut Core) -> JobId {

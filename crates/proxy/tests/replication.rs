@@ -300,3 +300,33 @@ fn flush_all_reaches_the_pools_that_may_be_flushed_and_says_so_if_none_may() {
         "STORED\r\nSERVER_ERROR flush_all is switched off\r\nVALUE k 0 1\r\n1\r\nEND\r\n",
     );
 }
+
+#[test]
+fn a_set_that_is_too_large_leaves_nothing_behind() {
+    let backends = servers(3);
+    let addresses: Vec<_> = backends.iter().map(Server::address).collect();
+    for replicas in [1, 3] {
+        let proxy = Proxy::at(&addresses, |config| {
+            (config.pools[0].replicas, config.value_bytes) = (replicas, 100);
+        });
+        let mut client = proxy.client();
+        let large = "x".repeat(200);
+        for (command, refused) in [
+            (format!("set k 0 0 200\r\n{large}\r\n"), "SERVER_ERROR object too large for cache\r\n"),
+            (format!("set k 0 0 200 noreply\r\n{large}\r\n"), ""),
+            (format!("ms k 200\r\n{large}\r\n"), "SERVER_ERROR object too large for cache\r\n"),
+        ] {
+            client.ask("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+            client.ask(
+                format!("{command}get k\r\nversion\r\n"),
+                format!("{refused}END\r\nVERSION {}\r\n", proxy::VERSION_LINE),
+            );
+            assert!(addresses.iter().all(|&address| value_at(address, "k").is_none()), "{command}");
+        }
+        client.ask("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+        client.ask(
+            format!("add k 0 0 200\r\n{large}\r\nget k\r\n"),
+            "SERVER_ERROR object too large for cache\r\nVALUE k 0 1\r\n1\r\nEND\r\n",
+        );
+    }
+}
