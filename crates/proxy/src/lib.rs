@@ -14,7 +14,6 @@ mod core;
 mod job;
 mod overlap;
 
-mod ketama;
 mod route;
 
 mod dispatch;
@@ -42,8 +41,9 @@ mod event_loop;
 mod running;
 
 pub use config::{
-    Config, ConfigError, Discipline, Distribution, Failover, FailoverPool, Hedge, MultiGet, PartFailure, PoolConfig,
-    Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
+    Config, ConfigError, Discipline, Dispatch, Distribution, Document, Failover, FailoverPool, FileError, Hash, Hedge,
+    MultiGet, PartFailure, PoolConfig, PoolSettings, Reads, RecordsConfig, RouteConfig, ServerConfig, Settings, Shadow,
+    Stamps, Timeouts, WarmUp, Writes,
 };
 pub use local::VERSION_LINE;
 pub use route::Router;

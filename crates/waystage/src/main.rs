@@ -5,7 +5,6 @@
 mod cache_command;
 mod load_command;
 mod proxy_command;
-mod quantity;
 mod ready;
 mod records_command;
 mod simulate_command;

@@ -1,10 +1,10 @@
 //! `waystage proxy`: arguments to configuration, and the life of the process.
 
-use crate::quantity::{bytes, duration};
 use crate::ready::{announce, signals, wait};
 use clap::{Args, ValueEnum};
 use clock::Clock;
 use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps, Timeouts};
+use quantity::{bytes, duration};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::process::ExitCode;
