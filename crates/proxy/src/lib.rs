@@ -46,5 +46,5 @@ pub use config::{
     Stamps, Timeouts, WarmUp, Writes,
 };
 pub use local::VERSION_LINE;
-pub use route::Router;
+pub use route::{Placement, Router};
 pub use running::{ProxyError, Running, Totals, start};

@@ -1,5 +1,6 @@
 //! Station 4. Maps a key to its pool and its backends: the primary by hashing, then those that follow it in the pool's list.
 
+mod explain;
 mod hash;
 mod jump;
 mod ketama;
@@ -10,6 +11,7 @@ mod spread;
 use crate::config::{Config, PoolConfig};
 use spread::Spread;
 
+pub use explain::Placement;
 pub(crate) use ketama::digests;
 
 /// Where keys live: which pool, and which of its backends.

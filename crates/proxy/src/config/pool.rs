@@ -248,7 +248,7 @@ impl PoolConfig {
     }
 
     /// Other pools that this one names: at which key, and which.
-    pub(crate) fn named_pools(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub fn named_pools(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let failover = self.failover_pool.as_ref().map(|failover| ("failover-pool.pool", failover.pool.as_str()));
         let warm_up = self.warm_up.as_ref().map(|warm_up| ("warm-up.from", warm_up.from.as_str()));
         let shadow = self.shadow.as_ref().map(|shadow| ("shadow.to", shadow.to.as_str()));

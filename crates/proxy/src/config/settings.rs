@@ -87,7 +87,7 @@ const SLOTS: usize = 16;
 /// One request in so many is recorded when nothing is said.
 const SAMPLE: u32 = 100;
 const LISTEN: &str = "127.0.0.1:11211";
-/// The name of a pool that was given by arguments alone.
+/// The name of the only pool, unless it has one.
 const POOL: &str = "default";
 
 /// Takes from the second what it says, and from the first the rest.
@@ -106,7 +106,7 @@ impl Settings {
         if let Some(pool) = by_pools.next() {
             match self.pools.first_mut() {
                 Some(first) => *first = std::mem::take(first).overridden_by(pool),
-                None => self.pools.push(PoolSettings { name: Some(POOL.into()), ..pool }),
+                None => self.pools.push(pool),
             }
         }
         let (pools, routes) = (self.pools, self.routes);
@@ -134,7 +134,8 @@ impl Settings {
             ));
         }
         let sample = self.sample.unwrap_or(SAMPLE);
-        let pools = self.pools.into_iter().enumerate().map(|(index, pool)| pool.config(index));
+        let is_only = self.pools.len() == 1;
+        let pools = self.pools.into_iter().enumerate().map(|(index, pool)| pool.config(index, is_only));
         Ok(Config {
             listen,
             pools: pools.collect::<Result<_, _>>()?,
@@ -197,8 +198,8 @@ impl PoolSettings {
         }, { PoolSettings::default() })
     }
 
-    fn config(self, index: usize) -> Result<PoolConfig, ConfigError> {
-        let Some(name) = self.name else {
+    fn config(self, index: usize, is_only: bool) -> Result<PoolConfig, ConfigError> {
+        let Some(name) = self.name.or_else(|| is_only.then(|| POOL.into())) else {
             return Err(ConfigError::at(format!("pools.{index}.name"), "is missing; give each pool a name"));
         };
         let defaults = PoolConfig::new(&name, &[]);
