@@ -233,18 +233,24 @@ mod tests {
             (few, "workers = 1: each of 2 loops needs one; give a number from 2 to 1024"),
             (many, "readers = 5000: each of 2 loops"),
             (writers, "writers = 1: each of 2 loops"),
-            (sharded, "multi-get = sharded: any server is asked for any key, so each needs every key: give replicas 2"),
+            (
+                sharded,
+                "multi-get = \"sharded\": any server is asked for any key, so each needs every key: give replicas 2",
+            ),
             (Config { queue: 0, ..good.clone() }, "queue = 0: nothing could pass"),
             (Config { pools: vec![], ..good.clone() }, "there are no servers"),
             (pool(|pool| pool.servers[1] = ServerConfig::new("a:1")), "given twice"),
             (pool(|pool| pool.replicas = 3), "give a number from 1 to 2"),
-            (pool(|pool| pool.timeouts.read = Duration::ZERO), "timeouts.read = \"0ns\": give more than 0s"),
+            (pool(|pool| pool.timeouts.read = Duration::ZERO), "timeouts.read = \"0s\": give more than 0s"),
             (Config { pools: vec![good.pools[0].clone(); 2], ..good.clone() }, "name = \"default\": another pool"),
             (Config { routes: vec![stray], ..good.clone() }, "pool = \"b\": there is no such pool"),
             (Config { loops: 0, ..good.clone() }, "loops = 0"),
-            (Config { records: records.clone(), stamps: Stamps::Off, ..good.clone() }, "stamps = off: records need"),
+            (
+                Config { records: records.clone(), stamps: Stamps::Off, ..good.clone() },
+                "stamps = \"off\": records need",
+            ),
             (Config { records, ..good.clone() }, "sample = 0"),
-            (Config { stamps: Stamps::Sampled, ..good.clone() }, "stamps = sampled: without records"),
+            (Config { stamps: Stamps::Sampled, ..good.clone() }, "stamps = \"sampled\": without records"),
             (Config { client_window: 0, ..good.clone() }, "client-window = 0"),
         ];
         for (config, expected) in bad {

@@ -46,6 +46,7 @@ pub fn duration_text(duration: Duration) -> String {
         [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
     match units.into_iter().find(|(_, unit)| nanos > 0 && nanos.is_multiple_of(*unit)) {
         Some((name, unit)) => format!("{}{name}", nanos / unit),
+        None if nanos == 0 => "0s".into(),
         None => format!("{nanos}ns"),
     }
 }
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        for text in ["0ns", "7ns", "200us", "1500us", "250ms", "90s", "2m", "720h"] {
+        for text in ["0s", "7ns", "200us", "1500us", "250ms", "90s", "2m", "720h"] {
             assert_eq!(duration_text(duration(text).unwrap()), text);
         }
         for text in ["0", "1023", "4k", "1536k", "64m", "3g"] {

@@ -1,5 +1,6 @@
 //! Finds what cannot work in a configuration as a whole; `check_pool` looks into the pools.
 
+use crate::config::error::proposal;
 use crate::config::{Config, ConfigError, Discipline, MultiGet, PoolConfig, SLOTS_MAX, Stamps, share};
 use net::Address;
 
@@ -78,8 +79,8 @@ impl Config {
         if self.pool(name).is_some() {
             return Ok(());
         }
-        let known: Vec<String> = self.pools.iter().map(|pool| quoted(&pool.name)).collect();
-        Err(ConfigError::value(key, quoted(name), format!("there is no such pool; the pools are {}", known.join(", "))))
+        let known: Vec<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
+        Err(ConfigError::value(key, quoted(name), format!("there is no such pool{}", proposal(name, &known))))
     }
 
     fn check_routes(&self) -> Result<(), ConfigError> {
@@ -140,7 +141,7 @@ impl Config {
                     "any server is asked for any key, so each needs every key: give replicas {servers} in pool {:?}",
                     pool.name
                 );
-                Err(ConfigError::value("multi-get", multi_get, problem))
+                Err(ConfigError::value("multi-get", quoted(multi_get.name()), problem))
             }
             _ => Ok(()),
         }
@@ -148,12 +149,16 @@ impl Config {
 
     fn check_records(&self) -> Result<(), ConfigError> {
         match (&self.records, self.stamps) {
-            (Some(_), Stamps::Off) => {
-                Err(ConfigError::value("stamps", "off", "records need stamps; give sampled or all, or no records"))
-            }
-            (None, Stamps::Sampled) => {
-                Err(ConfigError::value("stamps", "sampled", "without records no request is sampled; give records"))
-            }
+            (Some(_), Stamps::Off) => Err(ConfigError::value(
+                "stamps",
+                quoted("off"),
+                "records need stamps; give sampled or all, or no records",
+            )),
+            (None, Stamps::Sampled) => Err(ConfigError::value(
+                "stamps",
+                quoted("sampled"),
+                "without records no request is sampled; give records",
+            )),
             (Some(records), _) if records.sample == 0 => {
                 Err(ConfigError::value("sample", 0, "give 1 to keep every record, or no records to keep none"))
             }

@@ -1,7 +1,8 @@
 //! A configuration file: read within limits, and every mistake in it told with its line, its key and what is allowed.
 
-use crate::config::error::written_key;
-use crate::config::{ConfigError, Settings};
+use crate::config::error::{proposal, written_key};
+use crate::config::{ConfigError, PoolSettings, Settings};
+use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
@@ -12,6 +13,9 @@ use toml::de::{DeTable, DeValue};
 const BYTES_MAX: u64 = 1 << 20;
 /// What is repeated of a mistake, so that a line stays a line.
 const MESSAGE_CHARACTERS_MAX: usize = 400;
+
+/// How the parser begins when a key is not known.
+const UNKNOWN_FIELD: &str = "unknown field ";
 
 /// A configuration file that has been read.
 #[derive(Clone, Debug)]
@@ -115,7 +119,11 @@ impl Document {
             Some(name) if covers(name) => name.len(),
             _ => entry.value.len(),
         });
-        let message: String = in_words(error.message()).chars().take(MESSAGE_CHARACTERS_MAX).collect();
+        let message = match entry {
+            Some(entry) => misplaced(&entry.key, error.message()).unwrap_or_else(|| in_words(error.message())),
+            None => not_toml(error.message(), self.text.get(span).unwrap_or_default()),
+        };
+        let message: String = message.chars().take(MESSAGE_CHARACTERS_MAX).collect();
         let key = entry.map(|entry| format!("{}: ", written_key(&entry.key))).unwrap_or_default();
         FileError(format!("{}:{line}: {key}{message}", self.file))
     }
@@ -143,10 +151,40 @@ fn collect_value(value: &DeValue<'_>, key: &str, entries: &mut Vec<Entry>) {
     }
 }
 
+/// What is wrong with a text that is not TOML.
+fn not_toml(message: &str, at: &str) -> String {
+    let message = match message {
+        "duplicate key" => format!("the key {at} is given twice"),
+        _ if message.starts_with("string values must be quoted") => "a value is missing, or text has no quotes".into(),
+        _ if message.starts_with("cannot recurse") => "lists or tables stand too deep in one another".into(),
+        other => other.replace(['\n', '\r'], " "),
+    };
+    format!("not TOML: {message}")
+}
+
+/// A key that would be right elsewhere: all that follow [[pools]] belong to the pool.
+fn misplaced(key: &str, message: &str) -> Option<String> {
+    let name = key.rsplit('.').next().filter(|_| message.starts_with(UNKNOWN_FIELD))?;
+    let above = &key[..key.len() - name.len()];
+    let in_list = |list: &str| above.strip_prefix(list).is_some_and(|place| place.matches('.').count() == 1);
+    if above.is_empty() && is_key_of::<PoolSettings>(name) {
+        Some("this is a key of a pool; write it below [[pools]]".into())
+    } else if (in_list("pools.") || in_list("routes.")) && is_key_of::<Settings>(name) {
+        Some("this is a key of the proxy; write it before the first [[pools]]".into())
+    } else {
+        None
+    }
+}
+
+fn is_key_of<T: DeserializeOwned>(name: &str) -> bool {
+    let outcome = toml::from_str::<T>(&format!("{name:?} = 0"));
+    outcome.map_or_else(|error| !error.message().starts_with(UNKNOWN_FIELD), |_| true)
+}
+
 /// The parser's message without the names of Rust.
 fn in_words(message: &str) -> String {
     let message = message.replace(['\n', '\r'], " ");
-    for (kind, what) in [("unknown field ", "there is no such key"), ("unknown variant ", "is not known")] {
+    for (kind, what) in [(UNKNOWN_FIELD, "there is no such key"), ("unknown variant ", "is not known")] {
         if let Some(rest) = message.strip_prefix(kind) {
             let mut names = rest.split('`').skip(1).step_by(2);
             let given = names.next().unwrap_or_default();
@@ -163,15 +201,6 @@ fn in_words(message: &str) -> String {
         return format!("{} is missing", field.trim_matches('`'));
     }
     message
-}
-
-/// What to write instead of a name that is not known.
-fn proposal(given: &str, known: &[&str]) -> String {
-    let distance = |name: &&&str| strsim::osa_distance(given, name);
-    match known.iter().min_by_key(distance) {
-        Some(nearest) if distance(&nearest) <= 1 + given.len() / 4 => format!("; did you mean {nearest}?"),
-        _ => format!("; there are {}", known.join(", ")),
-    }
 }
 
 fn kind_in_words(expected: &str) -> &str {

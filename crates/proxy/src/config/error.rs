@@ -41,6 +41,15 @@ pub(crate) fn written_key(key: &str) -> String {
     }
 }
 
+/// What to write instead of a name that is not known.
+pub(crate) fn proposal(given: &str, known: &[&str]) -> String {
+    let distance = |name: &&&str| strsim::osa_distance(given, name);
+    match known.iter().min_by_key(distance) {
+        Some(nearest) if distance(&nearest) <= 1 + given.len() / 4 => format!("; did you mean {nearest}?"),
+        _ => format!("; give one of: {}", known.join(", ")),
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {

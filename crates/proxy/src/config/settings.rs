@@ -164,7 +164,7 @@ impl Settings {
             ("readers", self.readers.map(|slots| slots.to_string()), Dispatch::PerBackend),
             ("writers", self.writers.map(|slots| slots.to_string()), Dispatch::PerBackend),
             ("workers", self.workers.map(|slots| slots.to_string()), Dispatch::Shared),
-            ("multi-get", self.multi_get.map(|multi_get| multi_get.name().into()), Dispatch::Shared),
+            ("multi-get", self.multi_get.map(|multi_get| format!("{:?}", multi_get.name())), Dispatch::Shared),
         ];
         for (key, value, of) in belongs {
             if let (Some(value), true) = (value, of != dispatch) {

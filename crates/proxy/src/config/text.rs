@@ -44,8 +44,9 @@ pub(super) mod opt_tag {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[u8; 2]>, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let refuse = |_| D::Error::custom(format!("{text:?} is not two ASCII characters such as \"{{}}\""));
-        <[u8; 2]>::try_from(text.as_bytes()).map(Some).map_err(refuse)
+        let tag = <[u8; 2]>::try_from(text.as_bytes()).ok().filter(|_| text.is_ascii());
+        let refuse = || D::Error::custom(format!("{text:?} is not two ASCII characters such as \"{{}}\""));
+        tag.map(Some).ok_or_else(refuse)
     }
 }
 
