@@ -53,7 +53,9 @@ pub fn duration_text(duration: Duration) -> String {
 
 /// A number of bytes as `bytes` reads it, in the largest unit that needs no fraction.
 pub fn bytes_text(bytes: u64) -> String {
-    match [("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)].into_iter().find(|(_, unit)| bytes > 0 && bytes % unit == 0)
+    match [("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)]
+        .into_iter()
+        .find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit))
     {
         Some((name, unit)) => format!("{}{name}", bytes / unit),
         None => bytes.to_string(),

@@ -90,12 +90,11 @@ const LISTEN: &str = "127.0.0.1:11211";
 /// The name of the only pool, unless it has one.
 const POOL: &str = "default";
 
-/// Takes from the second what it says, and from the first the rest.
+/// Takes from the second what it says, and from the first the rest; what is kept is given apart.
 macro_rules! overridden {
-    ($type:ident, $base:ident, $by:ident, { $($field:ident),+ }, $rest:tt) => {
-        $type { $($field: $by.$field.or($base.$field),)+ ..overridden!(@rest $rest) }
+    ($type:ident, $base:ident, $by:ident, { $($field:ident),+ }, { $($kept:ident),* }) => {
+        $type { $($field: $by.$field.or($base.$field),)+ $($kept),* }
     };
-    (@rest { $rest:expr }) => { $rest };
 }
 
 impl Settings {
@@ -114,7 +113,7 @@ impl Settings {
             listen, loops, dispatch, readers, writers, workers, multi_get, queue, part_failure, metrics, stamps,
             records, sample, backend_window, backend_buffer, client_window, client_buffer, value_max, reply_max,
             clients_max
-        }, { Settings { pools, routes, ..Settings::default() } })
+        }, { pools, routes })
     }
 
     /// The configuration, with defaults for what is not said.
@@ -195,7 +194,7 @@ impl PoolSettings {
         overridden!(PoolSettings, self, by, {
             name, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
             warm_up, shadow, flush, timeouts
-        }, { PoolSettings::default() })
+        }, {})
     }
 
     fn config(self, index: usize, is_only: bool) -> Result<PoolConfig, ConfigError> {
