@@ -1,5 +1,7 @@
 //! What every distribution promises: shares by weight, and few keys moved when the servers change.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use proptest::prelude::*;
 use proxy::{Config, Distribution, Hash, Router, ServerConfig};
 use statrs::distribution::{ChiSquared, ContinuousCDF};

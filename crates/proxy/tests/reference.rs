@@ -1,5 +1,8 @@
 //! The commented example of the configuration: it is the defaults, and it leaves no key out.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use proptest::prelude::*;
 use proxy::{
     Config, Dispatch, Distribution, Document, Failover, FailoverPool, Hash, Hedge, MultiGet, PartFailure, PoolSettings,
     Reads, RouteConfig, ServerConfig, Settings, Shadow, Stamps, Timeouts, WarmUp, Writes,
@@ -109,4 +112,31 @@ fn what_is_written_is_read_again() {
     let settings = everything();
     let text = toml::to_string(&settings).unwrap();
     assert_eq!(Document::new("everything", &text).settings().unwrap(), settings, "{text}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is typed into a good file, it is read or told in one line of a sensible length.
+    #[test]
+    fn a_damaged_file_is_read_or_told_in_one_line(
+        has_every_key in any::<bool>(),
+        at in any::<prop::sample::Index>(),
+        removed in 0usize..40,
+        inserted in prop_oneof!["[ -~\n]{0,6}", "\\PC{0,3}", "(\"|'|#|\\[\\[|\\{|=|nan|-1|99999999999999999999){1,2}"],
+    ) {
+        let text = if has_every_key { uncommented() } else { REFERENCE.to_string() };
+        let places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
+        let start = at.index(places.len());
+        let end = places.get(start + removed).copied().unwrap_or(text.len());
+        let damaged = format!("{}{inserted}{}", &text[..places[start]], &text[end..]);
+        let document = Document::new("damaged.toml", &damaged);
+        let line = match document.settings().map(Settings::config) {
+            Err(error) => error.to_string(),
+            Ok(Err(error)) => document.told(&error).to_string(),
+            Ok(Ok(config)) => config.check().map_or_else(|error| document.told(&error).to_string(), |()| "fine".into()),
+        };
+        prop_assert!(line == "fine" || line.starts_with("damaged.toml:"), "{}", line);
+        prop_assert!(!line.contains('\n') && line.len() < 1000, "{}", line);
+    }
 }

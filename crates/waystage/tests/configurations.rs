@@ -1,8 +1,11 @@
 //! Configuration files as the program meets them: every bad one is one clear line, every example can work.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
@@ -105,6 +108,18 @@ fn every_example_can_work() {
     assert_eq!(names.len(), 5);
 }
 
+/// What `route -` says about these lines, pool by pool.
+fn spread_of(folder: &Path, lines: &str) -> Vec<serde_json::Value> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+    command.args(["proxy", "route", "-", "--json", "--config", "two-zones.toml"]).current_dir(folder);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    process.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = process.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    json["spread"].as_array().unwrap().clone()
+}
+
 #[test]
 fn routes_are_told_as_text_and_as_json() {
     let folder = folder("examples/proxy");
@@ -127,5 +142,11 @@ fn routes_are_told_as_text_and_as_json() {
     assert_eq!(told["replicas"].as_array().unwrap().len(), 1);
     assert_eq!(told["failover_pool"]["expiry"], "15m");
     assert_eq!(told["failover_servers"].as_array().unwrap().len(), 2);
+    let keys: Vec<String> = (0..3000).map(|key| format!("page:{key}\nsession:{key}\n")).collect();
+    let told = spread_of(&folder, &keys.concat());
+    let counts: Vec<u64> = told.iter().map(|pool| pool["keys"].as_u64().unwrap()).collect();
+    assert_eq!(counts, [3000, 0, 3000, 0]);
+    let shares = told[0]["servers"].as_array().unwrap().iter().map(|server| server["share"].as_f64().unwrap());
+    assert!((shares.sum::<f64>() - 1.0).abs() < 1e-9);
     assert_eq!(refusal(&folder, &["route", "a b", "--server", "a:1"]), "key \"a b\": no key has spaces or line ends");
 }

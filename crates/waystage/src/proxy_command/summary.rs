@@ -1,7 +1,7 @@
 //! What `waystage proxy --check` says about a configuration that can work.
 
 use crate::proxy_command::{discipline_text, policies};
-use proxy::{Config, PoolConfig};
+use proxy::{Config, Distribution, Hash, PoolConfig};
 use quantity::duration_text;
 
 /// A few lines: where it listens, its pools and what they do, its routes.
@@ -49,6 +49,13 @@ fn details(pool: &PoolConfig) -> Vec<(&'static str, String)> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut details = vec![("reads", policies::reads(pool, &names)), ("writes", policies::writes(pool, &names))];
     details.extend(policies::others(pool));
+    let total: u32 = pool.servers.iter().map(|server| server.weight).sum();
+    if pool.distribution == Distribution::Modulo
+        && pool.hash() == Hash::Fnv1a64
+        && (total.is_multiple_of(3) || total.is_multiple_of(5))
+    {
+        details.push(("uneven", "fnv1a_64 spreads badly over a multiple of 3 or 5; see what route - says".into()));
+    }
     let [connect, read, write] = [pool.timeouts.connect, pool.timeouts.read, pool.timeouts.write].map(duration_text);
     details.push(("timeouts", format!("connect {connect}, read {read}, write {write}")));
     if !pool.flush {
