@@ -150,3 +150,17 @@ fn routes_are_told_as_text_and_as_json() {
     assert!((shares.sum::<f64>() - 1.0).abs() < 1e-9);
     assert_eq!(refusal(&folder, &["route", "a b", "--server", "a:1"]), "key \"a b\": no key has spaces or line ends");
 }
+
+/// What the page shows is what the program says.
+#[test]
+fn the_page_shows_what_the_program_says() {
+    let page = fs::read_to_string(folder("docs/proxy-configuration.md")).unwrap();
+    let shown: Vec<&str> = page.split("```\n").filter(|block| block.starts_with("$ waystage proxy ")).collect();
+    for block in &shown {
+        let (command, expected) = block.split_once('\n').unwrap();
+        let words = command.split(' ').skip(3).map(|word| word.trim_matches('\''));
+        let output = proxy(&folder("."), &words.collect::<Vec<_>>());
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{command}");
+    }
+    assert_eq!(shown.len(), 2);
+}
