@@ -17,11 +17,12 @@ CRATES = {
     "wire": set(),
     "net": set(),
     "records": {"clock"},
-    "proxy": {"clock", "wire", "net", "records"},
+    "quantity": set(),
+    "proxy": {"clock", "wire", "net", "records", "quantity"},
     "load": {"clock", "wire", "net", "records"},
     "cache": {"clock", "wire", "net", "records"},
     "simulate": {"clock", "records"},
-    "waystage": {"clock", "wire", "net", "records", "proxy", "load", "cache", "simulate"},
+    "waystage": {"clock", "wire", "net", "records", "proxy", "load", "cache", "simulate", "quantity"},
     "testkit": {"clock", "cache"},
 }
 DEVELOPMENT = {"testkit", "records", "wire"}
@@ -78,6 +79,7 @@ PROXY_NEVER = {
     "finished": {"session", "event_loop", "core", "journal", "dispatch", "backend"},
     "job": {"session", "event_loop", "core", "journal", "dispatch", "backend", "finished"},
     "join": {"session", "event_loop", "core", "journal", "dispatch", "backend"},
+    "route/spread": {"session", "event_loop", "core", "journal", "dispatch", "backend", "job"},
     "route": {"session", "event_loop", "core", "journal", "dispatch", "backend", "job"},
     "dispatch": {"session", "event_loop", "core", "journal"},
     "journal": {"session", "event_loop", "core", "dispatch", "backend"},

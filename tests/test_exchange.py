@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 
+import pytest
 from programs import MEMCACHED, WAYSTAGE, connect, find, free_ports, need
 
 
@@ -18,15 +19,26 @@ def ask(connection, request, ends):
     return reply
 
 
-def test_placements_are_those_of_twemproxy(tmp_path):
+@pytest.mark.parametrize(
+    ("distribution", "hashed_with"),
+    [
+        ("ketama", "md5"),
+        ("ketama", "fnv1a_64"),
+        ("modulo", "fnv1a_64"),
+        ("modulo", "md5"),
+        ("modulo", "crc32"),
+    ],
+)
+def test_placements_are_those_of_twemproxy(tmp_path, distribution, hashed_with):
     need("nutcracker", "memcached", stand_in="the placements recorded in crates/proxy/tests are checked")
     *ports, nutcracker_port, statistics_port = free_ports(6)
-    names = [f"127.0.0.1:{port}" for port in ports]
+    # twemproxy sorts servers by the length of their names, then by the names; modulo goes by their order.
+    names = sorted((f"127.0.0.1:{port}" for port in ports), key=lambda name: (len(name), name))
     config = tmp_path / "nutcracker.yml"
-    servers = "".join(f"   - {name}:1\n" for name in names)
+    servers = "".join(f"   - {name}:1\n" for name in reversed(names))
     config.write_text(
-        f"pool:\n  listen: 127.0.0.1:{nutcracker_port}\n  hash: md5\n  hash_tag: '{{}}'\n"
-        f"  distribution: ketama\n  servers:\n{servers}"
+        f"pool:\n  listen: 127.0.0.1:{nutcracker_port}\n  hash: {hashed_with}\n  hash_tag: '{{}}'\n"
+        f"  distribution: {'modula' if distribution == 'modulo' else distribution}\n  servers:\n{servers}"
     )
     nutcracker = [find("nutcracker"), "-c", str(config)]
     nutcracker += [
@@ -40,6 +52,7 @@ def test_placements_are_those_of_twemproxy(tmp_path):
         str(tmp_path / "nutcracker.log"),
     ]
     proxy = [str(WAYSTAGE), "proxy", "--listen", "127.0.0.1:0", "--hash-tag", "{}"]
+    proxy += ["--distribution", distribution, "--hash", hashed_with]
     proxy += [word for name in names for word in ("--server", name)]
     processes = [subprocess.Popen([*MEMCACHED, str(port)]) for port in ports]
     try:

@@ -152,18 +152,20 @@ def test_what_cannot_work_is_one_clear_line(tmp_path):
         run("proxy", "--server", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--records", "/proc/x"), "/proc/x"
     )
     proxy = ("proxy", "--server", "127.0.0.1:1", "--listen", "127.0.0.1:0")
-    one_line(run(*proxy, "--workers", 4), "--workers belongs to --dispatch shared, not to pipelined")
+    one_line(run(*proxy, "--workers", 4), "--workers 4: belongs to dispatch shared, not to pipelined")
     one_line(
-        run(*proxy, "--dispatch", "shared", "--readers", 4), "--readers belongs to --dispatch per-backend"
+        run(*proxy, "--dispatch", "shared", "--readers", 4), "--readers 4: belongs to dispatch per-backend"
     )
     one_line(run(*proxy, "--queue", 4), "--queue", "pipelined has no queue")
     one_line(
-        run(*proxy, "--dispatch", "shared", "--workers", 2, "--loops", 3), "--workers 2 for 3 loops", "from 3"
+        run(*proxy, "--dispatch", "shared", "--workers", 2, "--loops", 3),
+        "--workers 2: each of 3 loops",
+        "from 3",
     )
     one_line(
         run(*proxy, "--server", "127.0.0.1:2", "--dispatch", "shared", "--multi-get", "whole"),
         "--multi-get whole",
-        "--replicas 2",
+        "replicas 2",
     )
     one_line(run("load", "--server", "127.0.0.1:1", "--test-time", "1s"), "127.0.0.1:1")
     one_line(run("records", "dump", tmp_path / "none.way"), "none.way")

@@ -1,15 +1,24 @@
 //! What the proxy is told. Checked once, before anything starts; every queue and wait has its limit here.
 
+mod check;
+mod check_pool;
+mod document;
 mod error;
+mod named;
 mod pool;
+mod settings;
+mod text;
 
+pub use document::{Document, FileError};
 pub use error::ConfigError;
 pub use pool::{
-    Distribution, Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts,
+    Distribution, Failover, FailoverPool, Hash, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts,
     WarmUp, Writes,
 };
+pub use settings::{Dispatch, PoolSettings, Settings};
 
 use crate::operations::Operations;
+use named::named;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,7 +78,7 @@ pub enum MultiGet {
 }
 
 /// Where records go and how many are kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordsConfig {
     /// The directory.
     pub directory: PathBuf,
@@ -78,7 +87,7 @@ pub struct RecordsConfig {
 }
 
 /// The whole configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Where clients connect, `host:port`.
     pub listen: String,
@@ -118,10 +127,12 @@ pub struct Config {
     pub clients_max: usize,
 }
 
-/// The most backends, all pools together.
-const BACKENDS_MAX: usize = 250;
 /// The most slots of one kind.
 pub(crate) const SLOTS_MAX: usize = 1024;
+
+named!(Stamps { Off = "off", Sampled = "sampled", All = "all" });
+named!(PartFailure { Miss = "miss", Partial = "partial", Error = "error" });
+named!(MultiGet { ByKey = "by-key", Sharded = "sharded", Whole = "whole" });
 
 impl Discipline {
     /// As in the argument `--dispatch`.
@@ -133,12 +144,12 @@ impl Discipline {
         }
     }
 
-    /// Its kinds of slots: the argument that says how many there are, and how many.
+    /// Its kinds of slots: the key that says how many there are, and how many.
     pub fn slots(self) -> impl Iterator<Item = (&'static str, usize)> {
         let slots = match self {
             Discipline::Pipelined => [None, None],
-            Discipline::PerBackend { readers, writers } => [Some(("--readers", readers)), Some(("--writers", writers))],
-            Discipline::Shared { workers, .. } => [Some(("--workers", workers)), None],
+            Discipline::PerBackend { readers, writers } => [Some(("readers", readers)), Some(("writers", writers))],
+            Discipline::Shared { workers, .. } => [Some(("workers", workers)), None],
         };
         slots.into_iter().flatten()
     }
@@ -146,11 +157,7 @@ impl Discipline {
 
 impl fmt::Display for MultiGet {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            MultiGet::ByKey => "by-key",
-            MultiGet::Sharded => "sharded",
-            MultiGet::Whole => "whole",
-        })
+        formatter.write_str(self.name())
     }
 }
 
@@ -184,54 +191,6 @@ impl Config {
         }
     }
 
-    /// Finds the first thing that cannot work.
-    ///
-    /// # Errors
-    /// What it is, in one line.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        self.check_pools()?;
-        if !(1..=250).contains(&self.loops) {
-            return Err(ConfigError::Loops(self.loops));
-        }
-        self.check_discipline()?;
-        match (&self.records, self.stamps) {
-            (Some(_), Stamps::Off) => return Err(ConfigError::RecordsWithoutStamps),
-            (None, Stamps::Sampled) => return Err(ConfigError::SampledWithoutRecords),
-            (Some(records), _) if records.sample == 0 => return Err(ConfigError::SampleZero),
-            _ => {}
-        }
-        self.operations.check(self.metrics.is_some())?;
-        self.check_limits()
-    }
-
-    fn check_pools(&self) -> Result<(), ConfigError> {
-        for (index, pool) in self.pools.iter().enumerate() {
-            pool.check()?;
-            if self.pools[..index].iter().any(|other| other.name == pool.name) {
-                return Err(ConfigError::PoolTwice(pool.name.clone()));
-            }
-            for (what, name) in pool.named_pools() {
-                self.check_name(&format!("{what} of pool {:?}", pool.name), name)?;
-            }
-        }
-        for route in &self.routes {
-            self.check_name(&format!("the route for {:?}", route.prefix), &route.pool)?;
-        }
-        match self.backends().count() {
-            0 => Err(ConfigError::NoServer),
-            1..=BACKENDS_MAX => Ok(()),
-            count => Err(ConfigError::TooManyServers(count)),
-        }
-    }
-
-    fn check_name(&self, what: &str, name: &str) -> Result<(), ConfigError> {
-        if self.pool(name).is_some() {
-            return Ok(());
-        }
-        let known: Vec<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
-        Err(ConfigError::NoPool { what: what.into(), pool: name.into(), known: known.join(", ") })
-    }
-
     /// The place of the pool with this name.
     pub fn pool(&self, name: &str) -> Option<usize> {
         self.pools.iter().position(|pool| pool.name == name)
@@ -251,46 +210,6 @@ impl Config {
     /// The name of each backend.
     pub fn backend_names(&self) -> Vec<String> {
         self.backends().map(|(_, server)| server.address.clone()).collect()
-    }
-
-    fn check_discipline(&self) -> Result<(), ConfigError> {
-        let loops = self.loops;
-        for (flag, slots) in self.discipline.slots() {
-            if !(loops..=SLOTS_MAX).contains(&slots) {
-                return Err(ConfigError::Slots { flag, slots, loops });
-            }
-        }
-        match self.discipline {
-            Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey => {
-                match self.pools.iter().find(|pool| pool.replicas < pool.servers.len()) {
-                    Some(pool) => Err(ConfigError::MultiGet { multi_get, servers: pool.servers.len() }),
-                    None => Ok(()),
-                }
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Connections that one loop at most has to one backend.
-    pub fn connections_per_backend(&self) -> usize {
-        match self.discipline {
-            Discipline::Pipelined => 1,
-            discipline => discipline.slots().map(|(_, slots)| share(slots, self.loops, 0)).sum(),
-        }
-    }
-
-    fn check_limits(&self) -> Result<(), ConfigError> {
-        let limits = [
-            ("--queue", self.queue == 0),
-            ("--backend-window", self.backend_window == 0),
-            ("--client-window", self.client_window == 0),
-            ("--client-buffer", self.client_buffer_bytes == 0),
-            ("--backend-buffer", self.backend_buffer_bytes == 0),
-            ("--value-max", self.value_bytes == 0),
-            ("--reply-max", self.reply_bytes == 0),
-            ("--clients-max", self.clients_max == 0),
-        ];
-        limits.into_iter().find(|(_, is_zero)| *is_zero).map_or(Ok(()), |(name, _)| Err(ConfigError::Zero(name)))
     }
 }
 
@@ -315,22 +234,28 @@ mod tests {
         };
         let stray = RouteConfig { prefix: "a:".into(), pool: "b".into() };
         let bad: [(Config, &str); 16] = [
-            (few, "--workers 1 for 2 loops: each loop needs one; give a number from 2 to 1024"),
-            (many, "--readers 5000 for 2 loops"),
-            (writers, "--writers 1 for 2 loops"),
-            (sharded, "--multi-get sharded asks any server for any key, but only --replicas 2"),
-            (Config { queue: 0, ..good.clone() }, "--queue must not be zero"),
-            (Config { pools: vec![], ..good.clone() }, "no backend"),
+            (few, "workers = 1: each of 2 loops needs one; give a number from 2 to 1024"),
+            (many, "readers = 5000: each of 2 loops"),
+            (writers, "writers = 1: each of 2 loops"),
+            (
+                sharded,
+                "multi-get = \"sharded\": any server is asked for any key, so each needs every key: give replicas 2",
+            ),
+            (Config { queue: 0, ..good.clone() }, "queue = 0: nothing could pass"),
+            (Config { pools: vec![], ..good.clone() }, "there are no servers"),
             (pool(|pool| pool.servers[1] = ServerConfig::new("a:1")), "given twice"),
             (pool(|pool| pool.replicas = 3), "give a number from 1 to 2"),
-            (pool(|pool| pool.timeouts.read = Duration::ZERO), "must not be zero"),
-            (Config { pools: vec![good.pools[0].clone(); 2], ..good.clone() }, "pool \"default\" is given twice"),
-            (Config { routes: vec![stray], ..good.clone() }, "route for \"a:\" names the pool \"b\""),
-            (Config { loops: 0, ..good.clone() }, "--loops 0"),
-            (Config { records: records.clone(), stamps: Stamps::Off, ..good.clone() }, "--records needs stamps"),
-            (Config { records, ..good.clone() }, "--sample 0"),
-            (Config { stamps: Stamps::Sampled, ..good.clone() }, "needs --records"),
-            (Config { client_window: 0, ..good.clone() }, "--client-window must not be zero"),
+            (pool(|pool| pool.timeouts.read = Duration::ZERO), "timeouts.read = \"0s\": give more than 0s"),
+            (Config { pools: vec![good.pools[0].clone(); 2], ..good.clone() }, "name = \"default\": another pool"),
+            (Config { routes: vec![stray], ..good.clone() }, "pool = \"b\": there is no such pool"),
+            (Config { loops: 0, ..good.clone() }, "loops = 0"),
+            (
+                Config { records: records.clone(), stamps: Stamps::Off, ..good.clone() },
+                "stamps = \"off\": records need",
+            ),
+            (Config { records, ..good.clone() }, "sample = 0"),
+            (Config { stamps: Stamps::Sampled, ..good.clone() }, "stamps = \"sampled\": without records"),
+            (Config { client_window: 0, ..good.clone() }, "client-window = 0"),
         ];
         for (config, expected) in bad {
             let line = config.check().unwrap_err().to_string();

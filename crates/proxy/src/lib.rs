@@ -18,7 +18,6 @@ mod leg;
 mod overlap;
 mod refused;
 
-mod ketama;
 mod policy;
 mod route;
 
@@ -54,10 +53,11 @@ mod operations;
 mod running;
 
 pub use config::{
-    Config, ConfigError, Discipline, Distribution, Failover, FailoverPool, Hedge, MultiGet, PartFailure, PoolConfig,
-    Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
+    Config, ConfigError, Discipline, Dispatch, Distribution, Document, Failover, FailoverPool, FileError, Hash, Hedge,
+    MultiGet, PartFailure, PoolConfig, PoolSettings, Reads, RecordsConfig, RouteConfig, ServerConfig, Settings, Shadow,
+    Stamps, Timeouts, WarmUp, Writes,
 };
 pub use local::VERSION_LINE;
-pub use operations::{Operations, OperationsError};
-pub use route::Router;
+pub use operations::Operations;
+pub use route::{Placement, Router};
 pub use running::{ProxyError, Running, Totals, start};

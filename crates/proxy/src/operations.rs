@@ -1,5 +1,7 @@
 //! What an operator is shown beyond the ordinary metrics.
 
+use crate::config::ConfigError;
+
 /// The operator's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operations {
@@ -12,18 +14,6 @@ pub struct Operations {
 /// The most keys that may be shown.
 const HOT_KEYS_MAX: usize = 256;
 
-/// Settings that cannot work: what is wrong and what to do.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
-pub enum OperationsError {
-    #[error("--hot-keys {0}: give a number from 0 (off) to {HOT_KEYS_MAX}")]
-    HotKeys(usize),
-    #[error("--hot-keys-metrics with --hot-keys 0: there are no keys to show; give --hot-keys a number")]
-    NoKeysToShow,
-    #[error("--hot-keys-metrics needs --metrics HOST:PORT, where they are to be shown")]
-    NoMetrics,
-}
-
 impl Default for Operations {
     fn default() -> Operations {
         Operations { hot_keys: 32, hot_keys_metrics: false }
@@ -32,11 +22,15 @@ impl Default for Operations {
 
 impl Operations {
     /// Finds the first thing that cannot work.
-    pub(crate) fn check(&self, has_metrics: bool) -> Result<(), OperationsError> {
+    pub(crate) fn check(&self, has_metrics: bool) -> Result<(), ConfigError> {
+        let refuse = |problem: &str| Err(ConfigError::value("hot-keys-metrics", true, problem));
         match (self.hot_keys, self.hot_keys_metrics) {
-            (shown, _) if shown > HOT_KEYS_MAX => Err(OperationsError::HotKeys(shown)),
-            (0, true) => Err(OperationsError::NoKeysToShow),
-            (_, true) if !has_metrics => Err(OperationsError::NoMetrics),
+            (shown, _) if shown > HOT_KEYS_MAX => {
+                let problem = format!("give a number from 0 (off) to {HOT_KEYS_MAX}");
+                Err(ConfigError::value("hot-keys", shown, problem))
+            }
+            (0, true) => refuse("hot-keys is 0, so there are no keys to show; give hot-keys a number"),
+            (_, true) if !has_metrics => refuse("there is no place to show them; give metrics an address"),
             _ => Ok(()),
         }
     }
@@ -54,8 +48,8 @@ mod tests {
         };
         assert_eq!(line(0, false, false), Ok(()));
         assert_eq!(line(256, true, true), Ok(()));
-        assert_eq!(line(257, false, true).unwrap_err(), "--hot-keys 257: give a number from 0 (off) to 256");
-        assert!(line(0, true, true).unwrap_err().starts_with("--hot-keys-metrics with --hot-keys 0"));
-        assert!(line(9, true, false).unwrap_err().contains("needs --metrics"));
+        assert_eq!(line(257, false, true).unwrap_err(), "hot-keys = 257: give a number from 0 (off) to 256");
+        assert!(line(0, true, true).unwrap_err().contains("hot-keys is 0"));
+        assert!(line(9, true, false).unwrap_err().contains("give metrics an address"));
     }
 }

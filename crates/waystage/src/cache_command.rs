@@ -1,6 +1,5 @@
 //! `waystage cache`: a memcached-compatible server whose service time can be dictated.
 
-use crate::quantity;
 use crate::ready;
 use cache::{Config, RecordsConfig, ServiceTime};
 use clap::Args;

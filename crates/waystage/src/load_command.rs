@@ -1,9 +1,9 @@
 //! `waystage load`: arguments to configuration, a run, its summary on the terminal and in a file.
 
-use crate::quantity::{bytes, duration};
 use clap::Args;
 use clock::Clock;
 use load::{Config, LoadError, Progress, Summary, ThinkTime};
+use quantity::{bytes, duration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::fs::{self, File};

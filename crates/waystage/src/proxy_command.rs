@@ -1,217 +1,51 @@
-//! `waystage proxy`: arguments to configuration, and the life of the process.
+//! `waystage proxy`: a configuration from a file and arguments, and the life of the process.
 
-use crate::operations_arguments::OperationsArguments;
-use crate::quantity::{bytes, duration};
+mod flags;
+mod policies;
+mod route;
+mod source;
+mod summary;
+mod told;
+
 use crate::ready::{announce, signals, wait};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand};
 use clock::Clock;
-use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps, Timeouts};
+use flags::{PoolFlags, ProxyFlags};
+use proxy::{Config, Discipline};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use source::Source;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Arguments of `waystage proxy`.
 #[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Arguments override what --config says; those about servers override its first pool.
+docs/proxy-configuration.md says more, and examples/proxy/reference.toml has every key of the file.
+
+Exit codes: 0 after SIGTERM or SIGINT, 1 it cannot run or lost a request, 2 the configuration makes no sense."
+)]
 pub(crate) struct ProxyArguments {
-    /// Where clients connect; port 0 takes a free port.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11211")]
-    listen: String,
-    /// A memcached server; give one for each. Their order is the order of replicas.
-    #[arg(long = "server", value_name = "HOST:PORT", required = true)]
-    servers: Vec<String>,
-    /// Copies of each value: writes go to the key's server and its R-1 successors, reads to the key's server.
-    #[arg(long, value_name = "R", default_value_t = 1)]
-    replicas: usize,
-    /// Event loops [default: one for each core].
-    #[arg(long, value_name = "N")]
-    loops: Option<usize>,
-    /// Who may be in flight at a server, and where the others wait.
-    #[arg(long, value_enum, default_value = "pipelined")]
-    dispatch: DispatchArgument,
-    /// With per-backend: requests that read, in flight at each server, each on a connection of its own
-    /// [default: 16]. Shared among the loops.
-    #[arg(long, value_name = "T")]
-    readers: Option<usize>,
-    /// With per-backend: connections to each server for requests that write, as many in flight as come
-    /// [default: one for each loop]. Shared among the loops.
-    #[arg(long, value_name = "N")]
-    writers: Option<usize>,
-    /// With shared: requests in flight, each with a connection to every server until all have answered
-    /// [default: 16]. Shared among the loops.
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
-    /// With shared: who answers a get of several keys [default: by-key]. The others than by-key need a copy of
-    /// each value on every server.
-    #[arg(long, value_enum)]
-    multi_get: Option<MultiGetArgument>,
-    /// With per-backend and shared: requests that may wait in each queue, per loop; more are refused at once
-    /// [default: 65536].
-    #[arg(long, value_name = "N")]
-    queue: Option<usize>,
-    /// Two characters; of a key with both, only what stands between them is hashed, for example "{}".
-    #[arg(long, value_name = "AB", value_parser = hash_tag)]
-    hash_tag: Option<[u8; 2]>,
-    /// For which requests the clock is read at every stage.
-    #[arg(long, value_enum, default_value = "all")]
-    stamps: StampsArgument,
-    /// Write a record of one request in --sample to a file in this directory.
-    #[arg(long, value_name = "DIR")]
-    records: Option<PathBuf>,
-    /// Keep the record of one request in N.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    sample: u32,
-    /// Serve Prometheus metrics at http://HOST:PORT/metrics.
-    #[arg(long, value_name = "HOST:PORT")]
-    metrics: Option<String>,
-    /// What a multi-get answers when the server of some of its keys fails: treat them as misses (counted),
-    /// put the error in place of END, or answer the error alone.
-    #[arg(long, value_enum, default_value = "miss")]
-    part_failure: PartFailureArgument,
-    /// Time that a server has to connect and to answer; then its requests fail and it is probed until it answers again.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
-    backend_timeout: Duration,
-    /// Requests that may wait for one server, per loop; more are refused at once.
-    #[arg(long, value_name = "N", default_value_t = 65536)]
-    backend_window: usize,
-    /// Bytes that may wait for one server, per loop; beyond, requests are refused at once.
-    #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = bytes)]
-    backend_buffer: usize,
-    /// Requests of one client in flight before no more are read from it.
-    #[arg(long, value_name = "N", default_value_t = 1024)]
-    client_window: usize,
-    /// Bytes that may wait for one client before no more requests are read from it.
-    #[arg(long, value_name = "SIZE", default_value = "1m", value_parser = bytes)]
-    client_buffer: usize,
-    /// The largest value that is passed on; larger ones are refused without being held in memory.
-    #[arg(long, value_name = "SIZE", default_value = "8m", value_parser = bytes)]
-    value_max: usize,
-    /// The largest reply that is passed on to a client; of a larger one the rest is dropped and the answer is an error.
-    #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = bytes)]
-    reply_max: usize,
-    /// Clients at one time; more are closed at once.
-    #[arg(long, value_name = "N", default_value_t = 16384)]
-    clients_max: usize,
+    #[command(subcommand)]
+    command: Option<ProxyCommand>,
+    /// Read the configuration from this file (TOML).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check the configuration, say what it means, and end: 0 it can work, 2 it cannot. Opens no socket.
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
-    operations: OperationsArguments,
+    pool: PoolFlags,
+    #[command(flatten)]
+    proxy: ProxyFlags,
 }
 
-/// Who may be in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum DispatchArgument {
-    /// All: every request goes straight onto the one connection to its server.
-    Pipelined,
-    /// For each server a queue of reads with --readers slots, and --writers connections for writes.
-    PerBackend,
-    /// One queue with --workers slots, each with a connection to every server.
-    Shared,
-}
-
-/// Who answers a get of several keys.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum MultiGetArgument {
-    /// The server of each key.
-    ByKey,
-    /// Every server, each for a part of neighbouring keys.
-    Sharded,
-    /// The server of the first key, for all.
-    Whole,
-}
-
-/// For which requests the clock is read.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum StampsArgument {
-    /// None: requests are only counted.
-    Off,
-    /// Those whose record is kept.
-    Sampled,
-    /// All: per-stage histograms are complete.
-    All,
-}
-
-/// What a failed part does to a multi-get.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PartFailureArgument {
-    /// Its keys are misses.
-    Miss,
-    /// The other values, then the error.
-    Partial,
-    /// The error alone.
-    Error,
-}
-
-/// Slots of a kind of which none were given.
-const SLOTS: usize = 16;
-
-impl ProxyArguments {
-    /// The discipline. An argument that says nothing in it is a mistake, not a wish to be passed over.
-    fn discipline(&self, loops: usize) -> Result<Discipline, String> {
-        let belongs = [
-            ("--readers", self.readers.is_some(), "per-backend"),
-            ("--writers", self.writers.is_some(), "per-backend"),
-            ("--workers", self.workers.is_some(), "shared"),
-            ("--multi-get", self.multi_get.is_some(), "shared"),
-        ];
-        let discipline = match self.dispatch {
-            DispatchArgument::Pipelined => Discipline::Pipelined,
-            DispatchArgument::PerBackend => Discipline::PerBackend {
-                readers: self.readers.unwrap_or(SLOTS),
-                writers: self.writers.unwrap_or(loops),
-            },
-            DispatchArgument::Shared => Discipline::Shared {
-                workers: self.workers.unwrap_or(SLOTS),
-                multi_get: match self.multi_get.unwrap_or(MultiGetArgument::ByKey) {
-                    MultiGetArgument::ByKey => MultiGet::ByKey,
-                    MultiGetArgument::Sharded => MultiGet::Sharded,
-                    MultiGetArgument::Whole => MultiGet::Whole,
-                },
-            },
-        };
-        let stray = belongs.iter().find(|(_, is_given, of)| *is_given && *of != discipline.name());
-        if let Some((argument, _, of)) = stray {
-            return Err(format!("{argument} belongs to --dispatch {of}, not to {}", discipline.name()));
-        }
-        if self.queue.is_some() && discipline == Discipline::Pipelined {
-            return Err("--queue: --dispatch pipelined has no queue; --backend-window limits what waits".into());
-        }
-        Ok(discipline)
-    }
-
-    fn config(self) -> Result<Config, String> {
-        let sample = self.sample;
-        let mut defaults = Config::new(&self.listen, &self.servers);
-        let pool = &mut defaults.pools[0];
-        pool.replicas = self.replicas;
-        pool.hash_tag = self.hash_tag;
-        pool.timeouts = Timeouts::all(self.backend_timeout);
-        let discipline = self.discipline(self.loops.unwrap_or(defaults.loops))?;
-        Ok(Config {
-            discipline,
-            queue: self.queue.unwrap_or(defaults.queue),
-            loops: self.loops.unwrap_or(defaults.loops),
-            stamps: match self.stamps {
-                StampsArgument::Off => Stamps::Off,
-                StampsArgument::Sampled => Stamps::Sampled,
-                StampsArgument::All => Stamps::All,
-            },
-            records: self.records.map(|directory| RecordsConfig { directory, sample }),
-            operations: self.operations.settings(),
-            metrics: self.metrics,
-            part_failure: match self.part_failure {
-                PartFailureArgument::Miss => PartFailure::Miss,
-                PartFailureArgument::Partial => PartFailure::Partial,
-                PartFailureArgument::Error => PartFailure::Error,
-            },
-            backend_window: self.backend_window,
-            backend_buffer_bytes: self.backend_buffer as u64,
-            client_window: self.client_window,
-            client_buffer_bytes: self.client_buffer as u64,
-            value_bytes: self.value_max,
-            reply_bytes: self.reply_max,
-            clients_max: self.clients_max,
-            ..defaults
-        })
-    }
+/// What else there is to do with a configuration.
+#[derive(Debug, Subcommand)]
+enum ProxyCommand {
+    /// Say where keys would go, and why.
+    Route(route::RouteArguments),
 }
 
 /// Descriptors that are neither a client's nor a backend's.
@@ -242,11 +76,31 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until SIGTERM or SIGINT, or only checks or explains.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
+    if let Some(ProxyCommand::Route(arguments)) = &arguments.command {
+        return route::run(arguments);
+    }
+    let flags = arguments.proxy.settings().overridden_by(arguments.pool.settings());
+    let source = Source { file: arguments.config, flags };
+    match source.config() {
+        Ok(config) if arguments.check => {
+            announce(&summary::summary(&config));
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(config) => serve(config),
+        Err(line) => Ok(senseless(&line)),
+    }
+}
+
+/// A configuration that makes no sense is one line, as wrong arguments are.
+fn senseless(line: &str) -> ExitCode {
+    eprintln!("waystage: {line}");
+    ExitCode::from(2)
+}
+
+fn serve(mut config: Config) -> Result<ExitCode, String> {
     let mut signals = signals()?;
-    let mut config = arguments.config()?;
-    config.check().map_err(|error| error.to_string())?;
     fit_into_descriptors(&mut config)?;
     let running = proxy::start(config, Clock::monotonic()).map_err(|error| error.to_string())?;
     if let Some(address) = running.metrics_address {
@@ -272,10 +126,6 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
 
 /// The discipline with its slots, as in "shared, 8 workers".
 fn discipline_text(discipline: Discipline) -> String {
-    let slots = discipline.slots().map(|(name, count)| format!(", {count} {}", name.trim_start_matches('-')));
+    let slots = discipline.slots().map(|(name, count)| format!(", {count} {name}"));
     discipline.name().to_string() + &slots.collect::<String>()
-}
-
-fn hash_tag(text: &str) -> Result<[u8; 2], String> {
-    <[u8; 2]>::try_from(text.as_bytes()).map_err(|_| format!("{text:?} is not two characters such as {{}}"))
 }

@@ -1,8 +1,8 @@
 //! `waystage simulate`: a model from a file, replications on all cores, the result on the terminal and in a file.
 
-use crate::quantity::duration;
 use clap::Args;
 use clock::Clock;
+use quantity::duration;
 use simulate::{Model, Progress, Settings, SimulateError, Simulation};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};

@@ -1,6 +1,8 @@
 //! Pools: groups of backends that share keys among them, and how each of them is used.
 
-use crate::config::ConfigError;
+use crate::config::named::named;
+use crate::config::text::time;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How keys are spread over the backends of a pool.
@@ -15,6 +17,19 @@ pub enum Distribution {
     Rendezvous,
     /// The hash modulo the number of backends.
     Modulo,
+}
+
+/// What keys are hashed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hash {
+    /// The first word of the MD5 digest, as in libmemcached and twemproxy.
+    Md5,
+    /// The low half of FNV-1a, as in libmemcached and twemproxy.
+    Fnv1a64,
+    /// 15 bits of the CRC-32, as in libmemcached and twemproxy.
+    Crc32,
+    /// XXH3 with 64 bits.
+    Xxh3,
 }
 
 /// How many copies must have taken a write before it is acknowledged.
@@ -54,40 +69,48 @@ pub enum Failover {
 }
 
 /// A second request for a read that is slow.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 pub struct Hedge {
     /// How long the first copy has.
+    #[serde(with = "time")]
     pub delay: Duration,
     /// The largest share of reads that may be asked twice, from 0 to 1.
     pub budget: f64,
 }
 
 /// A pool that stands in while backends of this one are down.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 pub struct FailoverPool {
     /// Its name.
     pub pool: String,
     /// What is stored there lives at most so long.
+    #[serde(with = "time")]
     pub expiry: Duration,
 }
 
 /// A pool from which missing values are fetched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 pub struct WarmUp {
     /// Its name.
     pub from: String,
     /// What is copied lives at most so long.
+    #[serde(with = "time")]
     pub expiry: Duration,
 }
 
 /// A pool to which a share of the keys is sent too, and whose replies nobody waits for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 pub struct Shadow {
     /// Its name.
     pub to: String,
     /// The share of keys, from 0 to 1; a key belongs to it always or never.
     pub share: f64,
     /// Whether reads are sent there, and not only writes.
+    #[serde(default)]
     pub reads: bool,
 }
 
@@ -105,14 +128,17 @@ pub struct Timeouts {
 /// One backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Where it listens; also its name for the distribution.
+    /// Where it listens.
     pub address: String,
+    /// What it is called for the distribution instead of its address, so that whatever takes its place keeps its keys.
+    pub name: Option<String>,
     /// Its share of the keys, relative to the others'.
     pub weight: u32,
 }
 
 /// Which keys go to a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 pub struct RouteConfig {
     /// What the keys begin with.
     pub prefix: String,
@@ -129,6 +155,8 @@ pub struct PoolConfig {
     pub servers: Vec<ServerConfig>,
     /// How keys are spread.
     pub distribution: Distribution,
+    /// What keys are hashed with; if nothing is said, what suits the distribution.
+    pub hash: Option<Hash>,
     /// Two characters between which the hashed part of a key stands.
     pub hash_tag: Option<[u8; 2]>,
     /// Copies of each value.
@@ -153,6 +181,12 @@ pub struct PoolConfig {
     pub timeouts: Timeouts,
 }
 
+named!(Distribution { Ketama = "ketama", Jump = "jump", Rendezvous = "rendezvous", Modulo = "modulo" });
+named!(Hash { Md5 = "md5", Fnv1a64 = "fnv1a_64", Crc32 = "crc32", Xxh3 = "xxh3_64" });
+named!(Writes { All = "all", Majority = "majority", First = "first" });
+named!(Reads { Primary = "primary", Any = "any", LeastOutstanding = "least-outstanding" });
+named!(Failover { Never = "never", OnError = "on-error", OnMiss = "on-miss" });
+
 impl Timeouts {
     /// The same for everything.
     pub fn all(time: Duration) -> Timeouts {
@@ -169,7 +203,17 @@ impl Default for Timeouts {
 impl ServerConfig {
     /// A backend of weight one.
     pub fn new(address: &str) -> ServerConfig {
-        ServerConfig { address: address.into(), weight: 1 }
+        ServerConfig { address: address.into(), name: None, weight: 1 }
+    }
+
+    /// What the distribution calls it. Ketama knows servers on memcached's own port by their host alone, as libmemcached
+    /// always did.
+    pub(crate) fn hashed_name(&self, distribution: Distribution) -> &str {
+        match (&self.name, distribution) {
+            (Some(name), _) => name,
+            (None, Distribution::Ketama) => self.address.strip_suffix(":11211").unwrap_or(&self.address),
+            (None, _) => &self.address,
+        }
     }
 }
 
@@ -180,6 +224,7 @@ impl PoolConfig {
             name: name.into(),
             servers: servers.iter().map(|server| ServerConfig::new(server)).collect(),
             distribution: Distribution::Ketama,
+            hash: None,
             hash_tag: None,
             replicas: 1,
             writes: Writes::All,
@@ -194,32 +239,19 @@ impl PoolConfig {
         }
     }
 
-    /// Other pools that this one names: as what, and which.
-    pub(crate) fn named_pools(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let failover = self.failover_pool.as_ref().map(|failover| ("the failover pool", failover.pool.as_str()));
-        let warm_up = self.warm_up.as_ref().map(|warm_up| ("the warm-up", warm_up.from.as_str()));
-        let shadow = self.shadow.as_ref().map(|shadow| ("the shadow", shadow.to.as_str()));
-        [failover, warm_up, shadow].into_iter().flatten()
+    /// What keys are hashed with.
+    pub fn hash(&self) -> Hash {
+        self.hash.unwrap_or(match self.distribution {
+            Distribution::Ketama => Hash::Md5,
+            Distribution::Jump | Distribution::Rendezvous | Distribution::Modulo => Hash::Xxh3,
+        })
     }
 
-    /// Finds the first thing in this pool that cannot work.
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let servers = self.servers.len();
-        if servers == 0 {
-            return Err(ConfigError::NoServer);
-        }
-        for (index, server) in self.servers.iter().enumerate() {
-            if self.servers[..index].iter().any(|other| other.address == server.address) {
-                return Err(ConfigError::ServerTwice(server.address.clone()));
-            }
-        }
-        if !(1..=servers).contains(&self.replicas) {
-            return Err(ConfigError::Replicas { replicas: self.replicas, servers });
-        }
-        let Timeouts { connect, read, write } = self.timeouts;
-        match [connect, read, write].iter().find(|time| time.is_zero()) {
-            Some(_) => Err(ConfigError::Zero("--backend-timeout")),
-            None => Ok(()),
-        }
+    /// Other pools that this one names: at which key, and which.
+    pub fn named_pools(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let failover = self.failover_pool.as_ref().map(|failover| ("failover-pool.pool", failover.pool.as_str()));
+        let warm_up = self.warm_up.as_ref().map(|warm_up| ("warm-up.from", warm_up.from.as_str()));
+        let shadow = self.shadow.as_ref().map(|shadow| ("shadow.to", shadow.to.as_str()));
+        [failover, warm_up, shadow].into_iter().flatten()
     }
 }

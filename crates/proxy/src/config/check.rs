@@ -1,0 +1,221 @@
+//! Finds what cannot work in a configuration as a whole; `check_pool` looks into the pools.
+
+use crate::config::error::proposal;
+use crate::config::{Config, ConfigError, Discipline, MultiGet, PoolConfig, SLOTS_MAX, Stamps, Writes, share};
+use net::Address;
+
+/// The most backends, all pools together.
+const BACKENDS_MAX: usize = 250;
+const LOOPS_MAX: usize = 250;
+const ROUTES_MAX: usize = 250;
+/// No key is longer, so no longer prefix fits any.
+const PREFIX_BYTES_MAX: usize = 250;
+
+impl Config {
+    /// Finds the first thing that cannot work.
+    ///
+    /// # Errors
+    /// What it is, in one line.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_pools()?;
+        self.check_routes()?;
+        self.check_addresses()?;
+        if !(1..=LOOPS_MAX).contains(&self.loops) {
+            return Err(ConfigError::value("loops", self.loops, format!("give a number from 1 to {LOOPS_MAX}")));
+        }
+        self.check_discipline()?;
+        self.check_records()?;
+        self.operations.check(self.metrics.is_some())?;
+        self.check_limits()
+    }
+
+    fn check_pools(&self) -> Result<(), ConfigError> {
+        // Before what compares every server with every other.
+        let count = self.backends().count();
+        if count > BACKENDS_MAX {
+            let problem = format!("{count} servers in all; at most {BACKENDS_MAX} are supported");
+            return Err(ConfigError::at("pools", problem));
+        }
+        for (index, pool) in self.pools.iter().enumerate() {
+            if self.pools[..index].iter().any(|other| other.name == pool.name) {
+                let problem = "another pool has this name; give each pool one of its own";
+                return Err(ConfigError::value(format!("pools.{index}.name"), quoted(&pool.name), problem));
+            }
+            pool.check(index)?;
+            for (key, name) in pool.named_pools() {
+                let key = format!("pools.{index}.{key}");
+                if name == pool.name {
+                    return Err(ConfigError::value(key, quoted(name), "this is the pool itself; name another one"));
+                }
+                self.check_name(key, name)?;
+            }
+        }
+        if let Some(index) = (0..self.pools.len()).find(|&index| self.fails_over_to_itself(index)) {
+            let key = format!("pools.{index}.failover-pool.pool");
+            let name = self.failover_of(index).map_or("", |failover| self.pools[failover].name.as_str());
+            let problem = "the failover pools lead back to this pool; let one of them have none";
+            return Err(ConfigError::value(key, quoted(name), problem));
+        }
+        match count {
+            0 => Err(ConfigError::at("pools", "there are no servers; give at least one pool with a server")),
+            _ => Ok(()),
+        }
+    }
+
+    fn failover_of(&self, index: usize) -> Option<usize> {
+        self.pools[index].failover_pool.as_ref().and_then(|failover| self.pool(&failover.pool))
+    }
+
+    /// Whether one comes back to this pool by going from failover pool to failover pool.
+    fn fails_over_to_itself(&self, index: usize) -> bool {
+        let mut next = self.failover_of(index);
+        for _ in 0..self.pools.len() {
+            match next {
+                Some(place) if place == index => return true,
+                Some(place) => next = self.failover_of(place),
+                None => return false,
+            }
+        }
+        false
+    }
+
+    fn check_name(&self, key: String, name: &str) -> Result<(), ConfigError> {
+        if self.pool(name).is_some() {
+            return Ok(());
+        }
+        let known: Vec<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
+        Err(ConfigError::value(key, quoted(name), format!("there is no such pool{}", proposal(name, &known))))
+    }
+
+    fn check_routes(&self) -> Result<(), ConfigError> {
+        if self.routes.len() > ROUTES_MAX {
+            let problem = format!("{} routes; at most {ROUTES_MAX} are supported", self.routes.len());
+            return Err(ConfigError::at("routes", problem));
+        }
+        for (index, route) in self.routes.iter().enumerate() {
+            let (key, prefix) = (format!("routes.{index}.prefix"), &route.prefix);
+            let fault = match prefix.len() {
+                0 => Some("every key begins like this; leave the route out: the first pool takes what no route takes"),
+                1..=PREFIX_BYTES_MAX => None,
+                _ => {
+                    let problem = format!("{} bytes, and no key has more than {PREFIX_BYTES_MAX}", prefix.len());
+                    return Err(ConfigError::at(key, problem));
+                }
+            };
+            let is_twice = || self.routes[..index].iter().any(|other| other.prefix == *prefix);
+            let has_space = prefix.bytes().any(|byte| matches!(byte, b' ' | b'\r' | b'\n' | 0));
+            let fault = fault
+                .or_else(|| has_space.then_some("no key has spaces or line ends"))
+                .or_else(|| is_twice().then_some("another route has this prefix; leave one of them out"));
+            if let Some(problem) = fault {
+                return Err(ConfigError::value(key, quoted(prefix), problem));
+            }
+            self.check_name(format!("routes.{index}.pool"), &route.pool)?;
+        }
+        Ok(())
+    }
+
+    fn check_addresses(&self) -> Result<(), ConfigError> {
+        address("listen", &self.listen)?;
+        let Some(metrics) = &self.metrics else { return Ok(()) };
+        let read = address("metrics", metrics)?;
+        let Address::Tcp(host_port) = &read else {
+            return Err(ConfigError::value("metrics", quoted(metrics), "metrics are served at HOST:PORT only"));
+        };
+        if host_port.port() != 0 && *metrics == self.listen {
+            return Err(ConfigError::value("metrics", quoted(metrics), "clients connect there; give another port"));
+        }
+        Ok(())
+    }
+
+    fn check_discipline(&self) -> Result<(), ConfigError> {
+        let loops = self.loops;
+        for (key, slots) in self.discipline.slots() {
+            if !(loops..=SLOTS_MAX).contains(&slots) {
+                let problem = format!("each of {loops} loops needs one; give a number from {loops} to {SLOTS_MAX}");
+                return Err(ConfigError::value(key, slots, problem));
+            }
+        }
+        let Discipline::Shared { multi_get, .. } = self.discipline else { return Ok(()) };
+        for (index, pool) in self.pools.iter().enumerate() {
+            // A slot that is free again while a copy has not answered would let the next write overtake this one there.
+            if pool.writes != Writes::All && pool.replicas > 1 {
+                let problem = "dispatch shared holds a slot until all copies have answered; give all";
+                return Err(ConfigError::value(format!("pools.{index}.writes"), quoted(pool.writes.name()), problem));
+            }
+            if pool.hedge.is_some() {
+                let problem = "dispatch shared sends nothing a second time; leave it out";
+                return Err(ConfigError::at(format!("pools.{index}.hedge"), problem));
+            }
+        }
+        let is_partial = |pool: &&PoolConfig| pool.replicas < pool.servers.len();
+        match self.pools.iter().find(is_partial) {
+            Some(pool) if multi_get != MultiGet::ByKey => {
+                let servers = pool.servers.len();
+                let problem = format!(
+                    "any server is asked for any key, so each needs every key: give replicas {servers} in pool {:?}",
+                    pool.name
+                );
+                Err(ConfigError::value("multi-get", quoted(multi_get.name()), problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_records(&self) -> Result<(), ConfigError> {
+        match (&self.records, self.stamps) {
+            (Some(_), Stamps::Off) => Err(ConfigError::value(
+                "stamps",
+                quoted("off"),
+                "records need stamps; give sampled or all, or no records",
+            )),
+            (None, Stamps::Sampled) => Err(ConfigError::value(
+                "stamps",
+                quoted("sampled"),
+                "without records no request is sampled; give records",
+            )),
+            (Some(records), _) if records.sample == 0 => {
+                Err(ConfigError::value("sample", 0, "give 1 to keep every record, or no records to keep none"))
+            }
+            (Some(records), _) if records.directory.as_os_str().is_empty() => {
+                Err(ConfigError::value("records", quoted(""), "give a directory"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_limits(&self) -> Result<(), ConfigError> {
+        let limits = [
+            ("queue", self.queue == 0),
+            ("backend-window", self.backend_window == 0),
+            ("client-window", self.client_window == 0),
+            ("client-buffer", self.client_buffer_bytes == 0),
+            ("backend-buffer", self.backend_buffer_bytes == 0),
+            ("value-max", self.value_bytes == 0),
+            ("reply-max", self.reply_bytes == 0),
+            ("clients-max", self.clients_max == 0),
+        ];
+        match limits.into_iter().find(|(_, is_zero)| *is_zero) {
+            Some((key, _)) => Err(ConfigError::value(key, 0, "nothing could pass; give a number above zero")),
+            None => Ok(()),
+        }
+    }
+
+    /// Connections that one loop at most has to one backend.
+    pub fn connections_per_backend(&self) -> usize {
+        match self.discipline {
+            Discipline::Pipelined => 1,
+            discipline => discipline.slots().map(|(_, slots)| share(slots, self.loops, 0)).sum(),
+        }
+    }
+}
+
+/// Text as it is written in the file.
+pub(super) fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}
+
+/// Reads an address.
+pub(super) fn address(key: &str, text: &str) -> Result<Address, ConfigError> {
+    text.parse().map_err(|error: net::AddressError| ConfigError::at(key, error.to_string()))
+}

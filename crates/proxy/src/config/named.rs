@@ -1,0 +1,40 @@
+//! Choices that have a name in files and arguments: one list of names for reading, writing and telling.
+
+/// Gives a plain enum its names, and reads and writes it by them.
+macro_rules! named {
+    ($type:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
+        impl $type {
+            /// What may be given.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// As it is written in files and arguments.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($type::$variant => $name),+
+                }
+            }
+
+            /// The one with this name.
+            pub fn named(name: &str) -> Option<$type> {
+                match name {
+                    $($name => Some($type::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let name = String::deserialize(deserializer)?;
+                $type::named(&name).ok_or_else(|| serde::de::Error::unknown_variant(&name, $type::NAMES))
+            }
+        }
+    };
+}
+pub(super) use named;

@@ -1,0 +1,144 @@
+//! The commented example of the configuration: it is the defaults, and it leaves no key out.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use proptest::prelude::*;
+use proxy::{
+    Config, Dispatch, Distribution, Document, Failover, FailoverPool, Hash, Hedge, MultiGet, PartFailure, PoolSettings,
+    Reads, RouteConfig, ServerConfig, Settings, Shadow, Stamps, Timeouts, WarmUp, Writes,
+};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use toml::{Table, Value};
+
+const REFERENCE: &str = include_str!("../../../examples/proxy/reference.toml");
+
+/// Settings that say something about every key. A key that is added does not compile until it stands here.
+fn everything() -> Settings {
+    let (name, second) = (String::from("a"), Duration::from_secs(1));
+    let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1 };
+    let pool = PoolSettings {
+        name: Some(name.clone()),
+        servers: Some(vec![server]),
+        distribution: Some(Distribution::Ketama),
+        hash: Some(Hash::Md5),
+        hash_tag: Some(*b"{}"),
+        replicas: Some(1),
+        writes: Some(Writes::All),
+        reads: Some(Reads::Primary),
+        failover: Some(Failover::Never),
+        hedge: Some(Hedge { delay: second, budget: 0.5 }),
+        failover_pool: Some(FailoverPool { pool: name.clone(), expiry: second }),
+        warm_up: Some(WarmUp { from: name.clone(), expiry: second }),
+        shadow: Some(Shadow { to: name.clone(), share: 0.5, reads: true }),
+        flush: Some(true),
+        timeouts: Some(Timeouts::default()),
+    };
+    Settings {
+        listen: Some(name.clone()),
+        loops: Some(1),
+        dispatch: Some(Dispatch::Pipelined),
+        readers: Some(1),
+        writers: Some(1),
+        workers: Some(1),
+        multi_get: Some(MultiGet::ByKey),
+        queue: Some(1),
+        part_failure: Some(PartFailure::Miss),
+        metrics: Some(name.clone()),
+        stamps: Some(Stamps::All),
+        records: Some("a".into()),
+        sample: Some(1),
+        backend_window: Some(1),
+        backend_buffer: Some(1),
+        client_window: Some(1),
+        client_buffer: Some(1),
+        value_max: Some(1),
+        reply_max: Some(1),
+        clients_max: Some(1),
+        hot_keys: Some(1),
+        hot_keys_metrics: Some(true),
+        pools: vec![pool],
+        routes: vec![RouteConfig { prefix: name.clone(), pool: name }],
+    }
+}
+
+/// The keys of a table, those of lists without places.
+fn keys(value: &Value, above: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Table(table) => {
+            for (name, inner) in table {
+                let key = format!("{above}.{name}");
+                keys(inner, &key, found);
+                found.insert(key);
+            }
+        }
+        Value::Array(array) => array.iter().for_each(|inner| keys(inner, above, found)),
+        _ => {}
+    }
+}
+
+fn keys_of(table: Table) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    keys(&Value::Table(table), "", &mut found);
+    found
+}
+
+/// The file with every key that stands in a comment, in place of the line that says the same key.
+fn uncommented() -> String {
+    let is_key = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
+    let added: Vec<&str> = REFERENCE.lines().filter(is_key).map(|line| &line[1..]).collect();
+    let key = |line: &str| line.split(" =").next().unwrap_or_default().to_string();
+    let said_twice = |line: &str| line.contains(" =") && added.iter().any(|other| key(other) == key(line));
+    let shown = |line: &str| if is_key(&line) { line[1..].to_string() } else { line.to_string() };
+    let lines = REFERENCE.lines().filter(|line| line.starts_with('#') || !said_twice(line));
+    lines.map(|line| shown(line) + "\n").collect()
+}
+
+#[test]
+fn the_reference_is_the_defaults() {
+    let config = Document::new("reference.toml", REFERENCE).settings().unwrap().config().unwrap();
+    assert_eq!(config, Config::new("127.0.0.1:11211", &["10.0.0.1:11211".into(), "10.0.0.2:11211".into()]));
+    assert_eq!(config.check(), Ok(()));
+}
+
+#[test]
+fn the_reference_has_every_key_and_no_other() {
+    let shown = uncommented();
+    assert_eq!(keys_of(shown.parse().unwrap()), keys_of(Table::try_from(everything()).unwrap()));
+    // Their values are of the right kind, too.
+    Document::new("reference.toml", &shown).settings().unwrap();
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let settings = everything();
+    let text = toml::to_string(&settings).unwrap();
+    assert_eq!(Document::new("everything", &text).settings().unwrap(), settings, "{text}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is typed into a good file, it is read or told in one line of a sensible length.
+    #[test]
+    fn a_damaged_file_is_read_or_told_in_one_line(
+        has_every_key in any::<bool>(),
+        at in any::<prop::sample::Index>(),
+        removed in 0usize..40,
+        inserted in prop_oneof!["[ -~\n]{0,6}", "\\PC{0,3}", "(\"|'|#|\\[\\[|\\{|=|nan|-1|99999999999999999999){1,2}"],
+    ) {
+        let text = if has_every_key { uncommented() } else { REFERENCE.to_string() };
+        let places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
+        let start = at.index(places.len());
+        let end = places.get(start + removed).copied().unwrap_or(text.len());
+        let damaged = format!("{}{inserted}{}", &text[..places[start]], &text[end..]);
+        let document = Document::new("damaged.toml", &damaged);
+        let line = match document.settings().map(Settings::config) {
+            Err(error) => error.to_string(),
+            Ok(Err(error)) => document.told(&error).to_string(),
+            Ok(Ok(config)) => config.check().map_or_else(|error| document.told(&error).to_string(), |()| "fine".into()),
+        };
+        prop_assert!(line == "fine" || line.starts_with("damaged.toml:"), "{}", line);
+        prop_assert!(!line.contains('\n') && line.len() < 1000, "{}", line);
+    }
+}

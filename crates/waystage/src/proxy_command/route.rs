@@ -1,0 +1,137 @@
+//! `waystage proxy route`: where keys would go, and why. Opens no socket.
+
+use crate::proxy_command::flags::PoolFlags;
+use crate::proxy_command::senseless;
+use crate::proxy_command::source::Source;
+use crate::proxy_command::told::{Report, Told};
+use clap::Args;
+use proxy::{Config, Router};
+use std::ffi::OsString;
+use std::io::{self, BufRead, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The longest key of memcached.
+const KEY_BYTES_MAX: usize = 250;
+/// More than any key, its line end and some spaces take.
+const LINE_BYTES_MAX: u64 = 4096;
+
+/// Arguments of `waystage proxy route`.
+#[derive(Debug, Args)]
+pub(crate) struct RouteArguments {
+    /// Keys; - reads keys from standard input, one a line, and says how many each server gets.
+    #[arg(value_name = "KEY", required = true)]
+    keys: Vec<OsString>,
+    /// Read the configuration from this file (TOML).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    pool: PoolFlags,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Says where the keys would go.
+pub(crate) fn run(arguments: &RouteArguments) -> Result<ExitCode, String> {
+    let source = Source { file: arguments.config.clone(), flags: arguments.pool.settings() };
+    let config = match source.config() {
+        Ok(config) => config,
+        Err(line) => return Ok(senseless(&line)),
+    };
+    let report = match report(&config, &arguments.keys) {
+        Ok(report) => report,
+        Err(line) => return Ok(senseless(&line)),
+    };
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&report).map_err(|error| error.to_string())? + "\n"
+    } else {
+        report.text(&config)
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads our output may stop early, as `head` does.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn report(config: &Config, keys: &[OsString]) -> Result<Report, String> {
+    let router = Router::new(config);
+    let mut report = Report::default();
+    let mut counts = None;
+    for key in keys {
+        let key = key.as_bytes();
+        if key == b"-" {
+            // A second one finds nothing more to read.
+            let counts = counts.get_or_insert_with(|| vec![0; router.backends().into()]);
+            count(&router, &mut io::stdin().lock(), counts)?;
+        } else {
+            check(key).map_err(|problem| format!("key {:?}: {problem}", String::from_utf8_lossy(key)))?;
+            report.keys.push(Told::new(config, &router, key));
+        }
+    }
+    report.spread = counts.map(|counts| Report::spread(config, &counts));
+    Ok(report)
+}
+
+/// Counts keys by their primary's number. Empty lines are no keys.
+fn count(router: &Router, input: &mut impl BufRead, counts: &mut [u64]) -> Result<(), String> {
+    let mut line = Vec::new();
+    for number in 1_u64.. {
+        line.clear();
+        let read = input.take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        if read.map_err(|error| format!("cannot read standard input: {error}"))? == 0 {
+            break;
+        }
+        let key = line.strip_suffix(b"\n").unwrap_or(&line);
+        let key = key.strip_suffix(b"\r").unwrap_or(key);
+        if !key.is_empty() {
+            check(key).map_err(|problem| format!("standard input:{number}: {problem}"))?;
+            counts[usize::from(router.primary(key))] += 1;
+        }
+    }
+    Ok(())
+}
+
+/// What makes bytes no key.
+fn check(key: &[u8]) -> Result<(), String> {
+    match key.len() {
+        0 => Err("a key has at least one byte".into()),
+        1..=KEY_BYTES_MAX if key.iter().any(|byte| matches!(byte, b' ' | b'\r' | b'\n' | 0)) => {
+            Err("no key has spaces or line ends".into())
+        }
+        1..=KEY_BYTES_MAX => Ok(()),
+        _ => Err(format!("more than {KEY_BYTES_MAX} bytes; no key is longer")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_as_keys() {
+        let router = Router::new(&Config::new("127.0.0.1:0", &["a:1".into(), "b:1".into()]));
+        let mut counts = vec![0; 2];
+        let keys: Vec<String> = (0..100).map(|key| format!("key-{key}")).collect();
+        count(&router, &mut keys.join("\r\n").as_bytes(), &mut counts).unwrap();
+        count(&router, &mut &b"\n\nkey-1\n"[..], &mut counts).unwrap();
+        assert_eq!(counts.iter().sum::<u64>(), 101);
+        assert!(counts.iter().all(|&count| count > 10), "{counts:?}");
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_with_its_line() {
+        let router = Router::new(&Config::new("127.0.0.1:0", &["a:1".into()]));
+        let long = "x".repeat(251);
+        for (text, expected) in [
+            ("a b\n", "standard input:1: no key has spaces or line ends".to_string()),
+            (&format!("a\n{long}\n"), "standard input:2: more than 250 bytes; no key is longer".into()),
+            (&"y".repeat(100_000), "standard input:1: more than 250 bytes; no key is longer".into()),
+        ] {
+            assert_eq!(count(&router, &mut text.as_bytes(), &mut [0]).unwrap_err(), expected);
+        }
+        assert!(check(b"").is_err() && check(&[b'x'; 250]).is_ok() && check("ключ".as_bytes()).is_ok());
+    }
+}

@@ -1,0 +1,108 @@
+//! Where a configuration comes from: a file, arguments that override it, or arguments alone. An error is told by the flag,
+//! or by the file, line and key, that it came from.
+
+use proxy::{Config, ConfigError, Document, Settings};
+use std::path::PathBuf;
+use toml::{Table, Value};
+
+/// A file, if there is one, and what the arguments say.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) flags: Settings,
+}
+
+impl Source {
+    /// The configuration, checked.
+    pub(crate) fn config(&self) -> Result<Config, String> {
+        let document = self.file.as_deref().map(Document::read).transpose().map_err(|error| error.to_string())?;
+        let written = document.as_ref().map_or(Ok(Settings::default()), Document::settings);
+        let settings = written.map_err(|error| error.to_string())?.overridden_by(self.flags.clone());
+        let checked = settings.config().and_then(|config| config.check().map(|()| config));
+        checked.map_err(|error| self.told(&error, document.as_ref()))
+    }
+
+    fn told(&self, error: &ConfigError, document: Option<&Document>) -> String {
+        let flag = flag_of(&error.key).filter(|_| document.is_none() || self.is_flag(&error.key));
+        match (flag, document) {
+            _ if document.is_none() && !self.is_flag("pools.0.servers") => {
+                "there are no servers; give --server HOST:PORT for each, or --config FILE".into()
+            }
+            (Some(flag), _) => match &error.value {
+                Some(value) => format!("--{flag} {}: {}", value.trim_matches('"'), error.problem),
+                None => format!("--{flag}: {}", error.problem),
+            },
+            (None, Some(document)) => document.told(error).to_string(),
+            (None, None) => error.to_string(),
+        }
+    }
+
+    /// Whether an argument says this.
+    fn is_flag(&self, key: &str) -> bool {
+        let Ok(table) = Table::try_from(&self.flags) else { return false };
+        let mut value = &Value::Table(table);
+        for part in key.split('.') {
+            let inner = match value {
+                Value::Table(table) => table.get(part),
+                Value::Array(array) => part.parse::<usize>().ok().and_then(|index| array.get(index)),
+                // What an argument says as a whole, the file cannot say in part.
+                _ => return true,
+            };
+            match inner {
+                Some(inner) => value = inner,
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+/// The argument for a key, if there is one.
+fn flag_of(key: &str) -> Option<&str> {
+    let Some(pool) = key.strip_prefix("pools.0.") else { return (!key.contains('.') && key != "pools").then_some(key) };
+    match pool.split('.').next() {
+        Some("servers") => Some("server"),
+        Some("timeouts") => Some("backend-timeout"),
+        Some(name @ ("replicas" | "hash-tag" | "hash" | "distribution")) => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proxy::{PoolSettings, ServerConfig};
+    use std::io::Write;
+
+    fn flags(replicas: usize) -> Settings {
+        let servers = Some(vec![ServerConfig::new("a:1"), ServerConfig::new("b:1")]);
+        let pool = PoolSettings { servers, replicas: Some(replicas), ..PoolSettings::default() };
+        Settings { pools: vec![pool], ..Settings::default() }
+    }
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file
+    }
+
+    #[test]
+    fn an_error_names_the_flag_that_it_came_from() {
+        let alone = |flags| Source { file: None, flags }.config().unwrap_err();
+        assert_eq!(alone(flags(3)), "--replicas 3: there are 2 servers; give a number from 1 to 2");
+        assert!(alone(Settings::default()).starts_with("there are no servers; give --server"));
+        assert_eq!(alone(Settings { loops: Some(0), ..flags(1) }), "--loops 0: give a number from 1 to 250");
+    }
+
+    #[test]
+    fn flags_override_the_file_and_an_error_names_the_one_that_counts() {
+        let file = file("loops = 0\n[[pools]]\nname = 'p'\nservers = ['x:1']\nhash-tag = '[]'\n");
+        let name = file.path().display().to_string();
+        let of = |flags| Source { file: Some(file.path().into()), flags }.config();
+        assert_eq!(of(Settings::default()).unwrap_err(), format!("{name}:1: loops = 0: give a number from 1 to 250"));
+        assert_eq!(of(flags(3)).unwrap_err(), "--replicas 3: there are 2 servers; give a number from 1 to 2");
+        let config = of(Settings { loops: Some(2), ..flags(2) }).unwrap();
+        assert_eq!((config.loops, config.pools[0].servers.len(), config.pools[0].replicas), (2, 2, 2));
+        assert_eq!((config.pools[0].name.as_str(), config.pools[0].hash_tag), ("p", Some(*b"[]")));
+    }
+}

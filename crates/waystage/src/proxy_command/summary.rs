@@ -1,0 +1,72 @@
+//! What `waystage proxy --check` says about a configuration that can work.
+
+use crate::proxy_command::{discipline_text, policies};
+use proxy::{Config, Distribution, Hash, PoolConfig};
+use quantity::duration_text;
+
+/// A few lines: where it listens, its pools and what they do, its routes.
+pub(crate) fn summary(config: &Config) -> String {
+    let mut lines = vec![format!("listen   {}", config.listen)];
+    if let Some(metrics) = &config.metrics {
+        lines.push(format!("metrics  {metrics}"));
+    }
+    if let Some(records) = &config.records {
+        lines.push(format!("records  1 in {} to {}", records.sample, records.directory.display()));
+    }
+    lines.push(format!("loops    {}, {}", config.loops, discipline_text(config.discipline)));
+    for (index, pool) in config.pools.iter().enumerate() {
+        lines.push(format!("pool     {}: {}", pool.name, text(pool)));
+        lines.extend(details(pool).into_iter().map(|(name, text)| format!("  {name:<8} {text}")));
+        if !is_used(config, index) {
+            lines.push("  unused   no route and no pool names it, so it gets no keys".into());
+        }
+    }
+    for route in &config.routes {
+        lines.push(format!("route    {:?} to pool {}", route.prefix, route.pool));
+    }
+    let all = if config.routes.is_empty() { "all keys" } else { "all other keys" };
+    lines.push(format!("route    {all} to pool {}", config.pools.first().map_or("", |pool| &pool.name)));
+    lines.join("\n")
+}
+
+fn text(pool: &PoolConfig) -> String {
+    let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let weights: Vec<String> = pool.servers.iter().map(|server| server.weight.to_string()).collect();
+    let mut text = format!("{}, {}", count(pool.servers.len(), "server"), policies::spread(pool));
+    if pool.servers.iter().any(|server| server.weight != pool.servers[0].weight) {
+        text += &format!(", weights {}", weights.join(" "));
+    }
+    if let Some([open, close]) = pool.hash_tag {
+        text += &format!(", hash tag {}{}", char::from(open), char::from(close));
+    }
+    text + &format!(", {}", if pool.replicas == 1 { "1 copy".into() } else { format!("{} copies", pool.replicas) })
+}
+
+fn details(pool: &PoolConfig) -> Vec<(&'static str, String)> {
+    let names: Vec<String> = (1..=pool.replicas)
+        .map(|copy| if copy == 1 { "the primary".into() } else { format!("replica {}", copy - 1) })
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut details = vec![("reads", policies::reads(pool, &names)), ("writes", policies::writes(pool, &names))];
+    details.extend(policies::others(pool));
+    let total: u32 = pool.servers.iter().map(|server| server.weight).sum();
+    if pool.distribution == Distribution::Modulo
+        && pool.hash() == Hash::Fnv1a64
+        && (total.is_multiple_of(3) || total.is_multiple_of(5))
+    {
+        details.push(("uneven", "fnv1a_64 spreads badly over a multiple of 3 or 5; see what route - says".into()));
+    }
+    let [connect, read, write] = [pool.timeouts.connect, pool.timeouts.read, pool.timeouts.write].map(duration_text);
+    details.push(("timeouts", format!("connect {connect}, read {read}, write {write}")));
+    if !pool.flush {
+        details.push(("flush", "flush_all does not reach it".into()));
+    }
+    details
+}
+
+/// Whether keys can get to the pool at this place.
+fn is_used(config: &Config, index: usize) -> bool {
+    let name = &config.pools[index].name;
+    let others = config.pools.iter().flat_map(PoolConfig::named_pools).map(|(_, other)| other);
+    index == 0 || config.routes.iter().map(|route| route.pool.as_str()).chain(others).any(|other| other == name)
+}

@@ -1,0 +1,170 @@
+//! Where keys would go, as it is told: as JSON field by field, or as text.
+
+use crate::proxy_command::policies;
+use proxy::{Config, FailoverPool, Hedge, PoolConfig, Router, Shadow, WarmUp};
+use serde::Serialize;
+
+/// What is told about all keys together.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Report {
+    pub(crate) keys: Vec<Told>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) spread: Option<Vec<PoolShare>>,
+}
+
+/// What is told about one key.
+#[derive(Debug, Serialize)]
+pub(crate) struct Told {
+    key: String,
+    pool: String,
+    /// What the route begins with that took the key.
+    prefix: Option<String>,
+    /// What of the key is hashed.
+    hashed: String,
+    hash_tag: Option<String>,
+    distribution: &'static str,
+    hash: &'static str,
+    primary: String,
+    replicas: Vec<String>,
+    reads: &'static str,
+    failover: &'static str,
+    hedge: Option<Hedge>,
+    writes: &'static str,
+    failover_pool: Option<FailoverPool>,
+    /// Where it would go in the failover pool, the primary first.
+    failover_servers: Vec<String>,
+    warm_up: Option<WarmUp>,
+    shadow: Option<Shadow>,
+}
+
+/// How many keys of standard input go to a pool.
+#[derive(Debug, Serialize)]
+pub(crate) struct PoolShare {
+    pool: String,
+    keys: u64,
+    servers: Vec<ServerShare>,
+}
+
+/// How many of them have this server for their primary.
+#[derive(Debug, Serialize)]
+struct ServerShare {
+    server: String,
+    weight: u32,
+    keys: u64,
+    /// Of the pool's keys; none when it has none.
+    share: Option<f64>,
+    share_by_weight: f64,
+}
+
+impl Told {
+    /// Looks a key up.
+    pub(crate) fn new(config: &Config, router: &Router, key: &[u8]) -> Told {
+        let placement = router.explain(key);
+        let pool = &config.pools[placement.pool];
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let names = config.backend_names();
+        let named = |numbers: &[u16]| numbers.iter().map(|&number| names[usize::from(number)].clone()).collect();
+        let mut copies: Vec<String> = named(&placement.backends);
+        let failover = pool.failover_pool.as_ref().and_then(|failover| config.pool(&failover.pool));
+        let failover_servers = failover.map(|place| named(&router.explain_in(place, None, key).backends));
+        Told {
+            key: text(key),
+            pool: pool.name.clone(),
+            prefix: placement.prefix.map(text),
+            hashed: text(placement.hashed),
+            hash_tag: pool.hash_tag.map(|tag| tag.map(char::from).iter().collect()),
+            distribution: pool.distribution.name(),
+            hash: pool.hash().name(),
+            primary: copies.remove(0),
+            replicas: copies,
+            reads: pool.reads.name(),
+            failover: pool.failover.name(),
+            hedge: pool.hedge,
+            writes: pool.writes.name(),
+            failover_pool: pool.failover_pool.clone(),
+            failover_servers: failover_servers.unwrap_or_default(),
+            warm_up: pool.warm_up.clone(),
+            shadow: pool.shadow.clone(),
+        }
+    }
+
+    fn text(&self, pool: &PoolConfig) -> String {
+        let copies: Vec<&str> = std::iter::once(&self.primary).chain(&self.replicas).map(String::as_str).collect();
+        let why = match &self.prefix {
+            Some(prefix) => format!("the route for {prefix:?} is the longest that fits"),
+            None => "no route fits, and it is the first pool".into(),
+        };
+        let part = match &self.hash_tag {
+            Some(tag) if self.hashed != self.key => format!(", what stands between {}", shown(tag)),
+            Some(tag) => format!(", the whole key: it has nothing between {}", shown(tag)),
+            None => ", the whole key".into(),
+        };
+        let mut lines = vec![
+            ("pool", format!("{}: {why}", self.pool)),
+            ("hashed", format!("{}{part}", shown(&self.hashed))),
+            ("by", policies::spread(pool)),
+            ("primary", self.primary.clone()),
+        ];
+        if !self.replicas.is_empty() {
+            lines.push(("replicas", self.replicas.join(", ")));
+        }
+        lines.push(("reads", policies::reads(pool, &copies)));
+        lines.push(("writes", policies::writes(pool, &copies)));
+        for (name, text) in policies::others(pool) {
+            let servers =
+                if name == "failover" { format!(": {}", self.failover_servers.join(", ")) } else { String::new() };
+            lines.push((name, text + &servers));
+        }
+        let lines = lines.into_iter().map(|(name, text)| format!("  {name:<8} {text}\n"));
+        format!("{}\n{}", shown(&self.key), lines.collect::<String>())
+    }
+}
+
+impl Report {
+    /// Shares from the number of keys of each backend.
+    pub(crate) fn spread(config: &Config, counts: &[u64]) -> Vec<PoolShare> {
+        let mut counts = counts.iter().copied();
+        let share = |pool: &PoolConfig| {
+            let total: u32 = pool.servers.iter().map(|server| server.weight).sum();
+            let counts: Vec<u64> = counts.by_ref().take(pool.servers.len()).collect();
+            let keys: u64 = counts.iter().sum();
+            let server = |(server, count): (&proxy::ServerConfig, u64)| ServerShare {
+                server: server.address.clone(),
+                weight: server.weight,
+                keys: count,
+                share: (keys > 0).then(|| count as f64 / keys as f64),
+                share_by_weight: f64::from(server.weight) / f64::from(total),
+            };
+            PoolShare { pool: pool.name.clone(), keys, servers: pool.servers.iter().zip(counts).map(server).collect() }
+        };
+        config.pools.iter().map(share).collect()
+    }
+
+    /// All of it for people.
+    pub(crate) fn text(&self, config: &Config) -> String {
+        let pool = |name: &str| config.pools.iter().find(|pool| pool.name == name);
+        let mut parts: Vec<String> =
+            self.keys.iter().filter_map(|told| pool(&told.pool).map(|pool| told.text(pool))).collect();
+        for share in self.spread.iter().flatten() {
+            let by = pool(&share.pool).map(policies::spread).unwrap_or_default();
+            let width = share.servers.iter().map(|server| server.server.len()).max().unwrap_or(0).max(6);
+            let mut text = format!("{}: {} keys, {by}\n", share.pool, share.keys);
+            text += &format!("  {:<width$}  weight       keys    share  by weight\n", "server");
+            for server in &share.servers {
+                let of_keys = server.share.map_or("-".into(), |share| format!("{:.2} %", share * 100.0));
+                let by_weight = format!("{:.2} %", server.share_by_weight * 100.0);
+                text += &format!(
+                    "  {:<width$}  {:>6} {:>10} {of_keys:>8} {by_weight:>10}\n",
+                    server.server, server.weight, server.keys
+                );
+            }
+            parts.push(text);
+        }
+        parts.join("\n")
+    }
+}
+
+/// Text of a key for a terminal: control characters do nothing there.
+fn shown(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}

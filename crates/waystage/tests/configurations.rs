@@ -1,0 +1,166 @@
+//! Configuration files as the program meets them: every bad one is one clear line, every example can work.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+}
+
+/// The files of a folder, by name.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    files
+}
+
+/// Runs `waystage proxy` in this folder.
+fn proxy(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+    command.arg("proxy").args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// The one line that the program refuses a configuration with.
+fn refusal(folder: &Path, arguments: &[&str]) -> String {
+    let output = proxy(folder, arguments);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
+    text.trim_end().strip_prefix("waystage: ").unwrap_or_else(|| panic!("{arguments:?}: {text}")).to_string()
+}
+
+/// Each file begins with a comment that is the line; what follows in it is wrong in that one way.
+#[test]
+fn every_bad_configuration_is_one_clear_line() {
+    let folder = folder("tests/bad-configs");
+    let files = files(&folder);
+    for path in &files {
+        let bytes = fs::read(path).unwrap();
+        let first = bytes.split(|&byte| byte == b'\n').next().unwrap();
+        let expected = std::str::from_utf8(first).unwrap().strip_prefix("# ").unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert_eq!(refusal(&folder, &["--check", "--config", name]), expected);
+    }
+    assert!(files.len() >= 90, "only {} files", files.len());
+}
+
+#[test]
+fn what_is_refused_when_checked_is_refused_when_run() {
+    let folder = folder("tests/bad-configs");
+    for name in ["key-misspelt.toml", "replicas-too-many.toml", "failover-pool-cycle.toml"] {
+        let checked = refusal(&folder, &["--check", "--config", name]);
+        assert_eq!(refusal(&folder, &["--config", name]), checked);
+        assert_eq!(refusal(&folder, &["route", "key", "--config", name]), checked);
+    }
+}
+
+#[test]
+fn what_is_no_file_is_one_clear_line() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("a-folder.toml")).unwrap();
+    fs::write(folder.path().join("huge.toml"), vec![b'#'; 2 << 20]).unwrap();
+    fs::write(folder.path().join("long-line.toml"), format!("listen = {}", "x".repeat(500_000))).unwrap();
+    for (name, expected) in [
+        ("missing.toml", "missing.toml: cannot read the configuration: No such file or directory"),
+        ("a-folder.toml", "a-folder.toml: this is not a file; give the file with the configuration"),
+        ("/dev/zero", "/dev/zero: this is not a file; give the file with the configuration"),
+        ("huge.toml", "huge.toml: more than 1 MiB; this is no configuration"),
+        ("long-line.toml", "long-line.toml:1: not TOML: a value is missing, or text has no quotes"),
+    ] {
+        let line = refusal(folder.path(), &["--check", "--config", name]);
+        assert!(line.starts_with(expected) && line.len() < 500, "{line}");
+    }
+}
+
+#[test]
+fn a_flag_that_is_wrong_is_named_and_not_the_file() {
+    let folder = folder("examples/proxy");
+    let of = |arguments: &[&str]| refusal(&folder, &[&["--check", "--config", "replicated.toml"], arguments].concat());
+    assert_eq!(of(&["--replicas", "5"]), "--replicas 5: there are 4 servers; give a number from 1 to 4");
+    assert_eq!(of(&["--server", "a:1", "--server", "a:1"]), "--server a:1: this server is given twice");
+    assert_eq!(
+        of(&["--backend-timeout", "1ms"]),
+        "replicated.toml:21: hedge.delay = \"5ms\": give more than 0s and less than timeouts.read, which is 1ms"
+    );
+    assert_eq!(of(&["--workers", "4"]), "--workers 4: belongs to dispatch shared, not to pipelined");
+    assert_eq!(
+        refusal(&folder, &["--check"]),
+        "there are no servers; give --server HOST:PORT for each, or --config FILE"
+    );
+}
+
+#[test]
+fn every_example_can_work() {
+    let folder = folder("examples/proxy");
+    let names: Vec<PathBuf> = files(&folder);
+    for path in &names {
+        let output = proxy(&folder, &["--check", "--config", path.to_str().unwrap()]);
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{}: {}", path.display(), String::from_utf8_lossy(&output.stderr));
+        assert!(told.contains("pool  ") && !told.contains("unused"), "{told}");
+    }
+    assert_eq!(names.len(), 5);
+}
+
+/// What `route -` says about these lines, pool by pool.
+fn spread_of(folder: &Path, lines: &str) -> Vec<serde_json::Value> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+    command.args(["proxy", "route", "-", "--json", "--config", "two-zones.toml"]).current_dir(folder);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    process.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = process.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    json["spread"].as_array().unwrap().clone()
+}
+
+#[test]
+fn routes_are_told_as_text_and_as_json() {
+    let folder = folder("examples/proxy");
+    let of = |arguments: &[&str]| {
+        let output = proxy(&folder, &[&["route", "--config", "two-zones.toml"], arguments].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = of(&["session:17", "page:/"]);
+    for expected in [
+        "session:17\n  pool     sessions-a: the route for \"session:\" is the longest that fits\n",
+        "page:/\n  pool     pages-a: no route fits, and it is the first pool\n",
+        "  failover pool gutter-a, where values live at most 10s: 10.1.0.9:11211\n",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&of(&["session:17", "--json"])).unwrap();
+    let told = &json["keys"][0];
+    assert_eq!((told["prefix"].as_str(), told["pool"].as_str()), (Some("session:"), Some("sessions-a")));
+    assert_eq!(told["replicas"].as_array().unwrap().len(), 1);
+    assert_eq!(told["failover_pool"]["expiry"], "15m");
+    assert_eq!(told["failover_servers"].as_array().unwrap().len(), 2);
+    let keys: Vec<String> = (0..3000).map(|key| format!("page:{key}\nsession:{key}\n")).collect();
+    let told = spread_of(&folder, &keys.concat());
+    let counts: Vec<u64> = told.iter().map(|pool| pool["keys"].as_u64().unwrap()).collect();
+    assert_eq!(counts, [3000, 0, 3000, 0]);
+    let shares = told[0]["servers"].as_array().unwrap().iter().map(|server| server["share"].as_f64().unwrap());
+    assert!((shares.sum::<f64>() - 1.0).abs() < 1e-9);
+    assert_eq!(refusal(&folder, &["route", "a b", "--server", "a:1"]), "key \"a b\": no key has spaces or line ends");
+}
+
+/// What the page shows is what the program says.
+#[test]
+fn the_page_shows_what_the_program_says() {
+    let page = fs::read_to_string(folder("docs/proxy-configuration.md")).unwrap();
+    let shown: Vec<&str> = page.split("```\n").filter(|block| block.starts_with("$ waystage proxy ")).collect();
+    for block in &shown {
+        let (command, expected) = block.split_once('\n').unwrap();
+        let words = command.split(' ').skip(3).map(|word| word.trim_matches('\''));
+        let output = proxy(&folder("."), &words.collect::<Vec<_>>());
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{command}");
+    }
+    assert_eq!(shown.len(), 2);
+}
