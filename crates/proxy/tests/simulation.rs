@@ -144,7 +144,7 @@ fn wait_for_rest(proxy: &Proxy) -> Result<(), String> {
         if began.elapsed() > PATIENCE {
             return Err(format!("{left} although all clients have gone"));
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -156,7 +156,7 @@ pub(crate) fn command(random: &mut Random, is_first: bool) -> Command {
         }
         70..=73 => Command::new(format!("set {} 0 0 7{end}5000000\r\n", random.choose(COUNTERS))),
         74..=78 => {
-            let exptime = random.choose(&["0", "300", "300", "-1", "x", "", "1 2"]);
+            let exptime = random.choose(&["0", "300", "300", "-1", "x", "", "300 2"]);
             Command::new(format!("touch {} {exptime}{}{end}", key(random), noreply(random)))
         }
         79..=84 => Command::new(local(random).to_string() + end),
