@@ -16,12 +16,13 @@ mod random_meta;
 #[path = "common/random_text.rs"]
 mod random_text;
 
+use clock::Clock;
 use common::{Proxy, disciplines};
 use exchange::{Conversation, Side};
 use proxy::Discipline;
 use random::Random;
 use random_text::{Command, Ending};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use testkit::{Server, memcached_is_here};
 
 const COMMANDS: usize = 12_000;
@@ -98,15 +99,16 @@ impl Setting {
 
     /// The fewest commands that can be found which differ before fresh servers, and how they do.
     fn shrunk(&self, mut conversation: Conversation, mut difference: String) -> (Conversation, String) {
-        let began = Instant::now();
+        let clock = Clock::monotonic();
+        let until = clock.now() + SHRINKING_MAX;
         let fails = |conversation: &Conversation| {
             // Pieces and pauses may matter: once in one piece, then in others.
             (0..3).find_map(|seed| self.pair().differs(conversation, &mut Random(seed), SHORT_PATIENCE))
         };
         let mut size = conversation.commands().div_ceil(2);
-        while size > 0 && began.elapsed() < SHRINKING_MAX {
+        while size > 0 && clock.now() < until {
             let mut at = 0;
-            while at < conversation.commands() && began.elapsed() < SHRINKING_MAX {
+            while at < conversation.commands() && clock.now() < until {
                 let shorter = without(&conversation, at, size);
                 match fails(&shorter) {
                     Some(found) => (conversation, difference) = (shorter, found),

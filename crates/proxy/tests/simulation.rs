@@ -14,6 +14,7 @@ mod simulated_client;
 #[path = "common/simulated_requests.rs"]
 mod simulated_requests;
 
+use clock::Clock;
 use common::{Proxy, disciplines};
 use proxy::{Config, Discipline, MultiGet, PartFailure};
 use random::Random;
@@ -24,7 +25,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SEEDS: Range<u64> = 0..120;
 /// Most of a scenario is waiting.
@@ -136,12 +137,13 @@ impl Scenario {
 fn wait_for_rest(proxy: &Proxy) -> Result<(), String> {
     const EMPTY: [&str; 4] =
         ["waystage_clients ", "waystage_backend_in_flight", "waystage_queue_length", "waystage_slots_busy"];
-    let began = Instant::now();
+    let clock = Clock::monotonic();
+    let until = clock.now() + PATIENCE;
     loop {
         let metrics = proxy.metrics();
         let mut gauges = metrics.lines().filter(|line| EMPTY.iter().any(|name| line.starts_with(name)));
         let Some(left) = gauges.find(|line| !line.ends_with(" 0")) else { return Ok(()) };
-        if began.elapsed() > PATIENCE {
+        if clock.now() > until {
             return Err(format!("{left} although all clients have gone"));
         }
         std::thread::sleep(Duration::from_millis(20));
