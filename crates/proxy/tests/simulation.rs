@@ -27,7 +27,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const SEEDS: Range<u64> = 0..120;
+const SEEDS: Range<u64> = 0..60;
 /// Most of a scenario is waiting.
 const AT_ONCE: usize = 8;
 /// What has not come to rest by then never will.
