@@ -23,7 +23,7 @@ FLOOD_BYTES = int(os.environ.get("WAYSTAGE_FLOOD_MB", "20")) << 20
 VALUE_BYTES = 2000
 CLIENT_BUFFER_BYTES = 1 << 20
 # What it may cost; the kernel's own buffers are not in it.
-MEMORY_MAX = 12 * CLIENT_BUFFER_BYTES
+MEMORY_MAX = 16 * CLIENT_BUFFER_BYTES
 # Measured: under 1.5 kB, and what the allocator keeps of the active ones beside.
 IDLE_BYTES_MAX = 4000
 # Nothing here is about servers that are late, however busy the machine.
