@@ -180,6 +180,11 @@ impl Backend {
         self.connection.as_ref().is_some_and(Connection::is_readable)
     }
 
+    /// Whether there is something that the kernel has not taken.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| !connection.outbox.is_empty())
+    }
+
     /// Reads up to the budget and matches the replies.
     pub(crate) fn receive(&mut self, buffers: &mut Buffers, finished: &mut Finished<'_>, clock: &Clock) {
         let Some(connection) = &mut self.connection else { return };

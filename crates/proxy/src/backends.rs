@@ -161,12 +161,13 @@ impl Backends {
         self.active.iter().any(|&connection| self.list[connection].is_readable())
     }
 
-    /// Publishes the gauges of those that were looked at, and keeps the ones that have more to read.
+    /// Publishes the gauges of those that were looked at, and keeps the ones that have more to read, or to write: a request
+    /// may have come when the turn's last writing was done.
     pub(crate) fn end_turn(&mut self) {
         let Backends { list, active, is_active, .. } = self;
         active.retain(|&connection| {
             list[connection].publish();
-            is_active[connection] = list[connection].is_readable();
+            is_active[connection] = list[connection].is_readable() || list[connection].has_unwritten();
             is_active[connection]
         });
     }

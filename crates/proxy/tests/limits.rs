@@ -22,6 +22,21 @@ fn a_client_that_fills_its_window_exactly_and_closes_its_side_is_let_go() {
 }
 
 #[test]
+fn a_request_that_is_taken_when_a_turn_ends_is_sent_in_the_next_one() {
+    // With a window of one, each reply lets one more request in: after some replies without any backend, a turn is over.
+    for discipline in common::disciplines(1, true) {
+        let proxy = Proxy::before(servers(1), |config| {
+            (config.loops, config.client_window, config.discipline) = (1, 1, discipline);
+        });
+        let mut client = proxy.client();
+        for local in 0..12 {
+            client.send("bogus\r\n".repeat(local) + "get a\r\n");
+            client.expect("ERROR\r\n".repeat(local) + "END\r\n");
+        }
+    }
+}
+
+#[test]
 fn a_nul_in_a_key_is_refused_and_what_follows_is_not_read_as_commands() {
     let proxy = Proxy::before(servers(1), |config| config.loops = 1);
     let mut client = proxy.client();

@@ -126,6 +126,7 @@ fn run_in(discipline: Discipline, loops: usize, backends: usize, replicas: usize
 #[test]
 fn one_backend() {
     run(1, 1, 1, Stamps::All);
+    run(2, 1, 1, Stamps::All);
 }
 
 #[test]

@@ -87,6 +87,14 @@ impl Client {
         String::from_utf8(line).expect("a line of text")
     }
 
+    /// The same, if it begins within this time.
+    pub fn line_within(&mut self, time: Duration) -> Option<String> {
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        let has_begun = self.stream.peek(&mut [0]).is_ok();
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        has_begun.then(|| self.line())
+    }
+
     /// Says that nothing more will be sent; replies can still be read.
     pub fn half_close(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();

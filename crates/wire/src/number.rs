@@ -1,8 +1,11 @@
 //! Numbers as words of a line, and back. What does not fit is no number: nothing is rounded, cut or wrapped.
 
-/// A whole number of 64 bits; a leading `+` is accepted, as memcached does.
+/// A whole number of 64 bits; a leading `+` is accepted, as memcached does, and a zero below zero.
 pub(crate) fn parse_u64(word: &[u8]) -> Option<u64> {
-    parse_digits(word.strip_prefix(b"+").unwrap_or(word))
+    match word.strip_prefix(b"-") {
+        Some(digits) => parse_digits(digits).filter(|&number| number == 0),
+        None => parse_digits(word.strip_prefix(b"+").unwrap_or(word)),
+    }
 }
 
 /// A whole number of 32 bits.
@@ -62,6 +65,6 @@ mod tests {
         for word in [&b""[..], b"+", b"-", b"+-1", b"-+1", b"--1", b"1x", b"x1", b"0x1", b"1.0", b"1\0", b"\xff"] {
             assert_eq!((parse_u64(word), parse_i64(word)), (None, None), "{word:?}");
         }
-        assert_eq!(parse_u64(b"-1"), None);
+        assert_eq!((parse_u64(b"-1"), parse_u64(b"-0")), (None, Some(0)));
     }
 }

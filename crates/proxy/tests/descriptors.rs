@@ -1,0 +1,32 @@
+//! A proxy without a free descriptor keeps serving. A file of its own: the limit holds for the whole process.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::Proxy;
+use std::fs::File;
+use std::time::Duration;
+use testkit::Server;
+
+#[test]
+fn without_descriptors_the_others_are_served_and_who_waits_is_served_later() {
+    let proxy = Proxy::before(vec![Server::embedded()], |config| {
+        (config.loops, config.metrics) = (1, Some("127.0.0.1:0".into()));
+    });
+    let mut first = proxy.client();
+    first.ask("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    let mut taken = std::iter::from_fn(|| File::open("/dev/null").ok()).take(2_000_000).collect::<Vec<_>>();
+    assert!(File::open("/dev/null").is_err(), "the limit is not reached by {} files", taken.len());
+    // The client's own end takes the last one.
+    taken.pop();
+    let mut second = proxy.client();
+    second.send("get k\r\n");
+    first.ask("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+    std::thread::sleep(Duration::from_millis(60));
+    first.ask("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+    drop(taken);
+    second.expect("VALUE k 0 1\r\nx\r\nEND\r\n");
+    let metrics = proxy.metrics();
+    assert!(!metrics.contains("waystage_accept_pauses_total 0"), "{metrics}");
+}

@@ -1,0 +1,201 @@
+//! Random commands of both protocols, right and wrong, in random pieces: a server behind the proxy answers, byte for byte, as one
+//! without it. In every discipline. `WAYSTAGE_DIFFERENTIAL_COMMANDS` says how many are sent in all, `WAYSTAGE_DIFFERENTIAL_SEED`
+//! where the random numbers begin. What differs is made as short as can be before it is shown.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+#[path = "common/deviations.rs"]
+mod deviations;
+#[path = "common/exchange.rs"]
+mod exchange;
+#[path = "common/random.rs"]
+mod random;
+#[path = "common/random_meta.rs"]
+mod random_meta;
+#[path = "common/random_text.rs"]
+mod random_text;
+
+use clock::Clock;
+use common::{Proxy, disciplines};
+use exchange::{Conversation, Side};
+use proxy::Discipline;
+use random::Random;
+use random_text::{Command, Ending};
+use std::time::Duration;
+use testkit::{Server, memcached_is_here};
+
+const COMMANDS: usize = 12_000;
+const COMMANDS_PER_ROUND: usize = 40;
+/// Whatever a busy machine does.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The same when what is wrong has been seen already, and is only to be made short.
+const SHORT_PATIENCE: Duration = Duration::from_secs(5);
+const SHRINKING_MAX: Duration = Duration::from_secs(60);
+
+/// A server, and another of the same kind behind a proxy.
+struct Pair {
+    server: Server,
+    proxy: Proxy,
+}
+
+/// One way to run the proxy, and its part of the commands.
+struct Setting {
+    discipline: Discipline,
+    slots: usize,
+    start: fn() -> Server,
+    commands: usize,
+    is_memcached: bool,
+}
+
+impl Setting {
+    fn pair(&self) -> Pair {
+        let proxy = Proxy::before(vec![(self.start)()], |config| {
+            (config.loops, config.discipline) = (1, self.discipline);
+            // A server that is late is none of this test's business.
+            config.backend_timeout = 2 * PATIENCE;
+        });
+        Pair { server: (self.start)(), proxy }
+    }
+
+    fn conversation(&self, random: &mut Random) -> Conversation {
+        let rounds = (0..1 + random.below(4)).map(|round| {
+            let count = 1 + random.below(2 * COMMANDS_PER_ROUND);
+            (0..count).map(|index| self.command(random, round > 0 && index == 0)).collect()
+        });
+        Conversation { rounds: rounds.collect(), ending: Ending::any(random) }
+    }
+
+    fn command(&self, random: &mut Random, is_first: bool) -> Command {
+        if random.one_in(2) {
+            let command = random_text::command(random, is_first);
+            // The embedded cache has none of memcached's faults.
+            return if self.is_memcached { command } else { Command::new(command.to_proxy) };
+        }
+        let text = random_meta::command(random);
+        // Which of the reads that are under way together wins the right to renew a stale value is not promised.
+        Command::new(if self.slots > 1 { text.replace(" I", "") } else { text })
+    }
+
+    /// Has as many conversations as there are commands for, each with both.
+    fn run(&self, seed: u64, who: &str) {
+        let pair = self.pair();
+        let (mut random, mut sent, mut number) = (Random(seed), 0, 0);
+        while sent < self.commands {
+            let conversation = self.conversation(&mut random);
+            if let Some(difference) = pair.differs(&conversation, &mut random, PATIENCE) {
+                let (short, difference) = self.shrunk(conversation, difference);
+                panic!(
+                    "{who}, seed {seed}, conversation {number}: {difference}\n of {} commands were needed:\n{}",
+                    short.commands(),
+                    listing(&short)
+                );
+            }
+            sent += conversation.commands();
+            number += 1;
+        }
+        eprintln!("{who}, seed {seed}: {sent} random commands were answered alike with and without the proxy");
+    }
+
+    /// The fewest commands that can be found which differ before fresh servers, and how they do.
+    fn shrunk(&self, mut conversation: Conversation, mut difference: String) -> (Conversation, String) {
+        let clock = Clock::monotonic();
+        let until = clock.now() + SHRINKING_MAX;
+        let fails = |conversation: &Conversation| {
+            // Pieces and pauses may matter: once in one piece, then in others.
+            (0..3).find_map(|seed| self.pair().differs(conversation, &mut Random(seed), SHORT_PATIENCE))
+        };
+        let mut size = conversation.commands().div_ceil(2);
+        while size > 0 && clock.now() < until {
+            let mut at = 0;
+            while at < conversation.commands() && clock.now() < until {
+                let shorter = without(&conversation, at, size);
+                match fails(&shorter) {
+                    Some(found) => (conversation, difference) = (shorter, found),
+                    None => at += size,
+                }
+            }
+            size /= 2;
+        }
+        (conversation, difference)
+    }
+}
+
+impl Pair {
+    /// How the replies of the two differ, if they do.
+    fn differs(&self, conversation: &Conversation, pieces: &mut Random, patience: Duration) -> Option<String> {
+        let plain = conversation.hold(self.server.address(), Side::Server, pieces, patience);
+        let proxied = conversation.hold(self.proxy.address, Side::Proxy, pieces, patience);
+        match (plain, proxied) {
+            (Ok(plain), Ok(proxied)) => first_difference(&plain.concat(), &proxied.concat()),
+            (plain, proxied) => {
+                let outcome =
+                    |side: Result<Vec<Vec<u8>>, String>| side.map_or_else(|error| error, |_| "answered".into());
+                Some(format!("\n server {}\n  proxy {}", outcome(plain), outcome(proxied)))
+            }
+        }
+    }
+}
+
+/// The conversation without so many commands from this one on.
+fn without(conversation: &Conversation, at: usize, count: usize) -> Conversation {
+    let (mut index, mut shorter) = (0, conversation.clone());
+    for round in &mut shorter.rounds {
+        round.retain(|_| {
+            index += 1;
+            !(at..at + count).contains(&(index - 1))
+        });
+    }
+    shorter
+}
+
+fn listing(conversation: &Conversation) -> String {
+    let rounds = conversation.rounds.iter().enumerate().flat_map(|(number, round)| {
+        round.iter().map(move |command| format!("  round {number}: {:?}\n", String::from_utf8_lossy(&command.to_proxy)))
+    });
+    rounds.collect::<String>() + &format!("  {:?}", conversation.ending)
+}
+
+fn first_difference(plain: &[u8], proxied: &[u8]) -> Option<String> {
+    if plain == proxied {
+        return None;
+    }
+    let at = plain.iter().zip(proxied).take_while(|(left, right)| left == right).count();
+    let near = |bytes: &[u8]| {
+        String::from_utf8_lossy(&bytes[at.saturating_sub(200)..(at + 100).min(bytes.len())]).into_owned()
+    };
+    Some(format!("at byte {at} of the replies\n server {:?}\n  proxy {:?}", near(plain), near(proxied)))
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number")))
+}
+
+/// In every discipline, with one slot and with several; half of the commands in the first, which has no slots.
+fn run(start: fn() -> Server, is_memcached: bool, who: &str) {
+    let commands = number("WAYSTAGE_DIFFERENTIAL_COMMANDS", COMMANDS as u64) as usize;
+    let seed = number("WAYSTAGE_DIFFERENTIAL_SEED", 1);
+    let mut settings: Vec<Setting> = Vec::new();
+    for slots in [1, 3] {
+        for discipline in disciplines(slots, true).into_iter().skip(usize::from(slots > 1)) {
+            settings.push(Setting { discipline, slots, start, commands: 0, is_memcached });
+        }
+    }
+    let others = settings.len() - 1;
+    for (index, setting) in settings.iter_mut().enumerate() {
+        setting.commands = if index == 0 { commands / 2 } else { commands / 2 / others };
+        setting.run(seed + index as u64, &format!("{who}, {:?}", setting.discipline));
+    }
+}
+
+#[test]
+fn the_embedded_cache_answers_alike_with_and_without_the_proxy() {
+    run(Server::embedded, false, "the embedded cache");
+}
+
+#[test]
+fn memcached_answers_alike_with_and_without_the_proxy() {
+    if memcached_is_here() {
+        run(Server::memcached, true, "memcached");
+    }
+}
