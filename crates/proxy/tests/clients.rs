@@ -12,7 +12,8 @@ use testkit::{Scripted, memory_bytes};
 fn a_client_that_never_reads_is_not_read_from_and_others_are_served() {
     // An answer that is late on a busy machine would be counted as a shorter reply.
     let proxy = Proxy::before(servers(1), |config| {
-        (config.loops, config.backend_timeout) = (1, Duration::from_secs(60));
+        config.loops = 1;
+        config.pools[0].timeouts = proxy::Timeouts::all(Duration::from_secs(60));
     });
     let mut other = proxy.client();
     let value = "x".repeat(100_000);

@@ -53,7 +53,7 @@ impl Setting {
         let proxy = Proxy::before(vec![(self.start)()], |config| {
             (config.loops, config.discipline) = (1, self.discipline);
             // A server that is late is none of this test's business.
-            config.backend_timeout = 2 * PATIENCE;
+            config.pools[0].timeouts = proxy::Timeouts::all(2 * PATIENCE);
         });
         Pair { server: (self.start)(), proxy }
     }

@@ -48,7 +48,7 @@ fn what_is_wrong_or_local_reaches_no_server() {
             ),
             ("bogus\r\nGET a\r\nget\r\n\r\nset a\r\n".into(), "ERROR\r\n".repeat(5)),
             ("mn\r\nverbosity 1\r\nstats reset\r\nstats sizes \r\nstats cachedump 1 1\r\n".into(), {
-                "MN\r\nOK\r\nRESET\r\nEND\r\nERROR\r\n".into()
+                "MN\r\nOK\r\nRESET\r\nSTAT sizes_status disabled\r\nEND\r\nERROR\r\n".into()
             }),
         ];
         for (send, expect) in cases {
@@ -127,7 +127,7 @@ fn a_reply_that_stops_in_the_middle_is_late_and_not_half_a_reply() {
             });
             let proxy = Proxy::at(&[server.address()], |config| {
                 (config.loops, config.discipline) = (1, discipline);
-                config.backend_timeout = Duration::from_millis(100);
+                config.pools[0].timeouts = proxy::Timeouts::all(Duration::from_millis(100));
             });
             let mut client = proxy.client();
             client.send("get a\r\n");
@@ -189,7 +189,8 @@ fn a_server_that_does_not_read_gets_so_many_bytes_and_others_go_on() {
     let alive = Server::embedded();
     let proxy = Proxy::at(&[deaf.address(), alive.address()], |config| {
         (config.loops, config.backend_buffer_bytes) = (1, 1 << 20);
-        (config.backend_timeout, config.client_window) = (Duration::from_secs(60), 100_000);
+        config.pools[0].timeouts = proxy::Timeouts::all(Duration::from_secs(60));
+        config.client_window = 100_000;
         config.client_buffer_bytes = 1 << 30;
     });
     let before = memory_bytes();

@@ -88,8 +88,8 @@ impl Scenario {
     }
 
     fn configure(&self, config: &mut Config) {
-        (config.discipline, config.replicas, config.loops) = (self.discipline, self.replicas, self.loops);
-        (config.backend_timeout, config.part_failure) = (self.timeout, self.part_failure);
+        (config.discipline, config.pools[0].replicas, config.loops) = (self.discipline, self.replicas, self.loops);
+        (config.pools[0].timeouts, config.part_failure) = (proxy::Timeouts::all(self.timeout), self.part_failure);
         (config.client_window, config.client_buffer_bytes) = (self.client_window, self.client_buffer_bytes);
         (config.backend_window, config.queue) = (self.backend_window, self.queue);
         config.metrics = Some("127.0.0.1:0".into());
