@@ -1,6 +1,7 @@
 //! Readiness and buffered non-blocking connections.
 //! Knows no protocol, no request and no time: bytes come in, bytes go out, and somebody else says what they mean.
 
+mod address;
 mod buffers;
 mod connection;
 mod inbox;
@@ -9,6 +10,7 @@ mod mailbox;
 mod outbox;
 mod poller;
 
+pub use address::{Address, AddressError, HostPort};
 pub use buffers::Buffers;
 pub use connection::{Connection, Filled, Flushed};
 pub use inbox::Inbox;
