@@ -2,6 +2,7 @@
 //! no call to the kernel is needed to change it afterwards.
 
 use crate::connection::Connection;
+use crate::listening::Listening;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll};
 use std::io;
@@ -55,6 +56,14 @@ impl Poller {
     /// When the kernel refuses.
     pub fn add_listener(&self, listener: &mut TcpListener, token: Token) -> io::Result<()> {
         self.poll.registry().register(listener, token, Interest::READABLE)
+    }
+
+    /// Adds a listening socket of any kind.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn add_listening(&self, listening: &mut Listening, token: Token) -> io::Result<()> {
+        self.poll.registry().register(listening.source(), token, Interest::READABLE)
     }
 
     /// Waits until something is ready or the time is over, and puts what is ready into `ready`.

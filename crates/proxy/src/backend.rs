@@ -78,7 +78,7 @@ impl Backend {
 
     /// Starts to connect. When `is_patient`, requests are queued meanwhile.
     pub(crate) fn open(&mut self, poller: &Poller, is_patient: bool, finished: &mut Finished<'_>, now: Nanos) {
-        let connection = Connection::connect(self.peer.address).and_then(|mut connection| {
+        let connection = Connection::open(&self.peer.endpoint).and_then(|mut connection| {
             poller.add(&mut connection, self.token)?;
             Ok(connection)
         });

@@ -1,5 +1,6 @@
 //! What the proxy is told. Checked once, before anything starts; every queue and wait has its limit here.
 
+use net::{Address, AddressError};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,9 +71,9 @@ pub struct RecordsConfig {
 /// The whole configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where clients connect, `host:port`.
-    pub listen: String,
-    /// The backends, `host:port` each; their order is the order of replicas.
+    /// Where clients connect, each as `net::Address` reads it.
+    pub listen: Vec<String>,
+    /// The backends, each as `net::Address` reads it; their order is the order of replicas.
     pub servers: Vec<String>,
     /// Copies of each value.
     pub replicas: usize,
@@ -119,6 +120,12 @@ const SLOTS_MAX: usize = 1024;
 pub enum ConfigError {
     #[error("no backend: give at least one --server HOST:PORT")]
     NoServer,
+    #[error("{flag} {source}")]
+    Address { flag: &'static str, source: AddressError },
+    #[error("--server {0}: nobody listens on port 0")]
+    ServerPort(String),
+    #[error("--listen {0} is given twice")]
+    ListenTwice(String),
     #[error("{0} backends: at most 250 are supported")]
     TooManyServers(usize),
     #[error("--server {0} is given twice")]
@@ -183,7 +190,7 @@ impl Config {
     /// A configuration with the defaults for everything but the backends.
     pub fn new(listen: &str, servers: &[String]) -> Config {
         Config {
-            listen: listen.into(),
+            listen: vec![listen.into()],
             servers: servers.to_vec(),
             replicas: 1,
             loops: std::thread::available_parallelism().map_or(1, usize::from),
@@ -220,6 +227,7 @@ impl Config {
         if let Some(index) = (1..servers).find(|&index| self.servers[..index].contains(&self.servers[index])) {
             return Err(ConfigError::ServerTwice(self.servers[index].clone()));
         }
+        self.check_addresses()?;
         if !(1..=servers).contains(&self.replicas) {
             return Err(ConfigError::Replicas { replicas: self.replicas, servers });
         }
@@ -234,6 +242,23 @@ impl Config {
             _ => {}
         }
         self.check_limits()
+    }
+
+    fn check_addresses(&self) -> Result<(), ConfigError> {
+        let read =
+            |flag, text: &String| text.parse::<Address>().map_err(|source| ConfigError::Address { flag, source });
+        for server in &self.servers {
+            if read("--server", server)?.host_port().is_some_and(|host_port| host_port.port() == 0) {
+                return Err(ConfigError::ServerPort(server.clone()));
+            }
+        }
+        for (index, listen) in self.listen.iter().enumerate() {
+            let is_any_port = read("--listen", listen)?.host_port().is_some_and(|host_port| host_port.port() == 0);
+            if !is_any_port && self.listen[..index].contains(listen) {
+                return Err(ConfigError::ListenTwice(listen.clone()));
+            }
+        }
+        Ok(())
     }
 
     fn check_discipline(&self) -> Result<(), ConfigError> {
@@ -289,7 +314,13 @@ mod tests {
         let many = slots(Discipline::PerBackend { readers: 5000, writers: 2 });
         let writers = slots(Discipline::PerBackend { readers: 2, writers: 1 });
         let sharded = slots(Discipline::Shared { workers: 2, multi_get: MultiGet::Sharded });
-        let bad: [(Config, &str); 13] = [
+        let listen = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
+        let bad: [(Config, &str); 18] = [
+            (Config { servers: vec!["a".into()], ..good.clone() }, "--server \"a\" is no address (it has no port)"),
+            (Config { servers: vec!["a:0".into()], ..good.clone() }, "--server a:0: nobody listens on port 0"),
+            (Config { servers: vec!["unix:".into()], ..good.clone() }, "it has no path"),
+            (Config { listen: listen(&["a:1", "b c:1"]), ..good.clone() }, "--listen \"b c:1\" is no address"),
+            (Config { listen: listen(&["a:1", "a:1"]), ..good.clone() }, "--listen a:1 is given twice"),
             (few, "--workers 1 for 2 loops: each loop needs one; give a number from 2 to 1024"),
             (many, "--readers 5000 for 2 loops"),
             (writers, "--writers 1 for 2 loops"),

@@ -1,6 +1,6 @@
 //! Which backend a connection goes to, and what it may take: the same for all connections of one loop to that backend.
 
-use std::net::SocketAddr;
+use net::Endpoint;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Limits;
@@ -11,7 +11,7 @@ pub(crate) struct Peer {
     /// Its place in the configuration.
     pub(crate) index: u16,
     pub(crate) name: Arc<str>,
-    pub(crate) address: SocketAddr,
+    pub(crate) endpoint: Endpoint,
     pub(crate) limits: PeerLimits,
 }
 

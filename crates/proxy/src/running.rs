@@ -14,7 +14,7 @@ use crate::local::Local;
 use crate::metrics_server::{MetricsServer, Sources};
 use crate::peer::{Peer, PeerLimits};
 use clock::Clock;
-use net::{Mailbox, Poller, Post, Token, bind, mailbox, resolve};
+use net::{Address, AddressError, Endpoint, Listening, Mailbox, Poller, Post, Token, mailbox, resolve};
 use records::{Program, Writer, WriterTotals};
 use std::io;
 use std::net::SocketAddr;
@@ -29,8 +29,8 @@ const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// A proxy that serves.
 pub struct Running {
-    /// Where clients connect.
-    pub address: SocketAddr,
+    /// Where clients connect, with the ports that were taken.
+    pub listening: Vec<Address>,
     /// Where metrics are served.
     pub metrics_address: Option<SocketAddr>,
     config: Config,
@@ -62,7 +62,9 @@ pub enum ProxyError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Address(#[from] net::BindError),
+    Address(#[from] AddressError),
+    #[error(transparent)]
+    Bind(#[from] net::BindError),
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
@@ -84,19 +86,20 @@ struct Parts {
 /// When the configuration cannot work, an address cannot be used or a file cannot be written.
 pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     config.check()?;
-    let addresses = config.servers.iter().map(|server| resolve(server)).collect::<Result<Vec<_>, _>>()?;
-    let listener = bind(&config.listen)?;
-    let address = listener.local_addr()?;
+    let endpoints = config.servers.iter().map(|server| endpoint(server)).collect::<Result<Vec<_>, _>>()?;
+    let listeners = config.listen.iter().map(|text| Ok(Listening::bind(&text.parse()?)?));
+    let listeners = listeners.collect::<Result<Vec<_>, ProxyError>>()?;
+    let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
     let writer = match &config.records {
         Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
         None => None,
     };
     let counters: Vec<_> =
-        (0..config.loops).map(|_| Arc::new(LoopCounters::new(addresses.len(), Line::queues(&config).len()))).collect();
+        (0..config.loops).map(|_| Arc::new(LoopCounters::new(endpoints.len(), Line::queues(&config).len()))).collect();
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
-        let (post, parts) = build(&config, &clock, &addresses, &counters, writer.as_ref(), index)?;
+        let (post, parts) = build(&config, &clock, &endpoints, &counters, writer.as_ref(), index)?;
         let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
         loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
         posts.push(post);
@@ -107,11 +110,11 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     let (stop_accepting, stop) = mailbox(&poller, STOP)?;
     let (loops_posts, clients_max) = (posts.clone(), config.clients_max);
     let acceptor =
-        Acceptor { listener, poller, stop, loops: loops_posts, clients_open, clients_max, counters: accept_counters };
+        Acceptor { listeners, poller, stop, loops: loops_posts, clients_open, clients_max, counters: accept_counters };
     let acceptor = Builder::new().name("accept".into()).spawn(move || acceptor.run())?;
     let metrics_address = metrics.as_ref().and_then(MetricsServer::address);
     Ok(Running {
-        address,
+        listening,
         metrics_address,
         config,
         clock,
@@ -125,11 +128,19 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     })
 }
 
+/// Where a backend is.
+fn endpoint(server: &str) -> Result<Endpoint, ProxyError> {
+    match server.parse()? {
+        Address::Unix(path) => Ok(Endpoint::Unix(path.into())),
+        Address::Tcp(host_port) | Address::Tls(host_port) => Ok(Endpoint::Tcp(resolve(&host_port.to_string())?)),
+    }
+}
+
 /// The parts of the loop with this index, and how to send it messages.
 fn build(
     config: &Config,
     clock: &Clock,
-    addresses: &[SocketAddr],
+    endpoints: &[Endpoint],
     counters: &[Arc<LoopCounters>],
     writer: Option<&Writer>,
     index: usize,
@@ -146,13 +157,13 @@ fn build(
         wire: Limits { value_bytes: config.reply_bytes, ..settings.wire.clone() },
     };
     let own = &counters[index];
-    let peer = |(index, address): (usize, &SocketAddr)| Peer {
+    let peer = |(index, endpoint): (usize, &Endpoint)| Peer {
         index: index as u16,
         name: config.servers[index].as_str().into(),
-        address: *address,
+        endpoint: endpoint.clone(),
         limits: limits.clone(),
     };
-    let peers: Vec<Peer> = addresses.iter().enumerate().map(peer).collect();
+    let peers: Vec<Peer> = endpoints.iter().enumerate().map(peer).collect();
     let connection =
         |(number, backend): (usize, usize)| Backend::new(peers[backend].clone(), Token(number), own.clone());
     let connections = Line::layout(config, index).into_iter().enumerate().map(connection).collect();
@@ -221,6 +232,11 @@ impl Running {
         let records = self.writer.map(|writer| writer.close(lost)).transpose()?;
         let requests = self.counters.iter().map(|counters| counters.requests_total()).sum();
         Ok(Totals { requests, lost, records })
+    }
+
+    /// The first address at which clients connect by TCP, if there is one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listening.iter().find_map(|address| address.host_port()?.number())
     }
 
     /// The configuration it runs with.

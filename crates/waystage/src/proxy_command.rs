@@ -13,11 +13,11 @@ use std::time::Duration;
 /// Arguments of `waystage proxy`.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyArguments {
-    /// Where clients connect; port 0 takes a free port.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11211")]
-    listen: String,
-    /// A memcached server; give one for each. Their order is the order of replicas.
-    #[arg(long = "server", value_name = "HOST:PORT", required = true)]
+    /// Where clients connect: HOST:PORT or unix:PATH; may be given several times. Port 0 takes a free port.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:11211")]
+    listen: Vec<String>,
+    /// A memcached server, HOST:PORT or unix:PATH; give one for each. Their order is the order of replicas.
+    #[arg(long = "server", value_name = "ADDRESS", required = true)]
     servers: Vec<String>,
     /// Copies of each value: writes go to the key's server and its R-1 successors, reads to the key's server.
     #[arg(long, value_name = "R", default_value_t = 1)]
@@ -176,7 +176,7 @@ impl ProxyArguments {
 
     fn config(self) -> Result<Config, String> {
         let sample = self.sample;
-        let defaults = Config::new(&self.listen, &self.servers);
+        let defaults = Config { listen: self.listen.clone(), ..Config::new("", &self.servers) };
         let discipline = self.discipline(self.loops.unwrap_or(defaults.loops))?;
         Ok(Config {
             discipline,
@@ -248,9 +248,10 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
         announce(&format!("waystage proxy metrics on {address}"));
     }
     let config = running.config();
+    let listening: Vec<String> = running.listening.iter().map(ToString::to_string).collect();
     announce(&format!(
         "waystage proxy ready on {} ({} backends, {} replicas, {} loops, {})",
-        running.address,
+        listening.join(" and "),
         config.servers.len(),
         config.replicas,
         config.loops,

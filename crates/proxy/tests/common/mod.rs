@@ -34,7 +34,8 @@ impl Proxy {
         let mut config = Config::new("127.0.0.1:0", &names);
         change(&mut config);
         let running = start(config, Clock::monotonic()).expect("the proxy starts");
-        Proxy { address: running.address, running: Some(running), servers: Vec::new() }
+        let address = running.address().unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+        Proxy { address, running: Some(running), servers: Vec::new() }
     }
 
     /// A new connection.

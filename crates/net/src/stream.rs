@@ -1,0 +1,81 @@
+//! What a connection reads from and writes to, and where one can be opened to.
+
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The socket below a connection.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Where a connection can be opened to: an address whose name has been looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Plain bytes over TCP.
+    Tcp(SocketAddr),
+    /// Plain bytes over a unix socket.
+    Unix(Arc<Path>),
+}
+
+impl Stream {
+    /// Starts to connect.
+    pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Stream> {
+        match endpoint {
+            Endpoint::Tcp(socket) => TcpStream::connect(*socket).map(Stream::from),
+            Endpoint::Unix(path) => UnixStream::connect(path).map(Stream::from),
+        }
+    }
+
+    /// What readiness is waited for on.
+    pub(crate) fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Stream::Tcp(stream) => stream,
+            Stream::Unix(stream) => stream,
+        }
+    }
+
+    /// Sends no more.
+    pub(crate) fn end_writing(&mut self) {
+        // A connection that is broken already needs no end.
+        let _ = match self {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        };
+    }
+
+    /// The error that the kernel keeps for it, if there is one.
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        match self {
+            Stream::Tcp(stream) => stream.take_error(),
+            Stream::Unix(stream) => stream.take_error(),
+        }
+    }
+
+    /// The TCP socket, if there is one.
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Tcp(stream) => Some(stream),
+            Stream::Unix(_) => None,
+        }
+    }
+}
+
+impl From<TcpStream> for Stream {
+    fn from(stream: TcpStream) -> Stream {
+        // Batching is done here, per turn; the kernel must not wait for more. A stream that died already is found by the first read.
+        let _ = stream.set_nodelay(true);
+        Stream::Tcp(stream)
+    }
+}
+
+impl From<UnixStream> for Stream {
+    fn from(stream: UnixStream) -> Stream {
+        Stream::Unix(stream)
+    }
+}
