@@ -50,6 +50,14 @@ impl Poller {
         self.poll.registry().register(connection.source(), token, Interest::READABLE | Interest::WRITABLE)
     }
 
+    /// Lets a connection that has been added be reported under another token.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn rename(&self, connection: &mut Connection, token: Token) -> io::Result<()> {
+        self.poll.registry().reregister(connection.source(), token, Interest::READABLE | Interest::WRITABLE)
+    }
+
     /// Adds a listening socket.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! What the proxy is told. Checked once, before anything starts; every queue and wait has its limit here.
 
+use crate::transport::TransportConfig;
 use net::{Address, AddressError};
 use std::fmt;
 use std::path::PathBuf;
@@ -73,6 +74,8 @@ pub struct RecordsConfig {
 pub struct Config {
     /// Where clients connect, each as `net::Address` reads it.
     pub listen: Vec<String>,
+    /// How clients and backends are reached, beside their addresses.
+    pub transport: TransportConfig,
     /// The backends, each as `net::Address` reads it; their order is the order of replicas.
     pub servers: Vec<String>,
     /// Copies of each value.
@@ -191,6 +194,7 @@ impl Config {
     pub fn new(listen: &str, servers: &[String]) -> Config {
         Config {
             listen: vec![listen.into()],
+            transport: TransportConfig::default(),
             servers: servers.to_vec(),
             replicas: 1,
             loops: std::thread::available_parallelism().map_or(1, usize::from),

@@ -41,6 +41,21 @@ pub(crate) struct AcceptCounters {
     pub(crate) pauses: Counter,
 }
 
+/// The counters of the thread that looks up names, for each backend.
+#[derive(Debug)]
+pub(crate) struct NameCounters {
+    pub(crate) names: Vec<NameCounter>,
+}
+
+/// The counters of one backend's name.
+#[derive(Debug, Default)]
+pub(crate) struct NameCounter {
+    /// Lookups that found no address.
+    pub(crate) lookups_failed: Counter,
+    /// Times that another address was used than before.
+    pub(crate) moves: Counter,
+}
+
 /// The counters of one queue of one loop.
 #[derive(Debug, Default)]
 pub(crate) struct QueueCounters {
@@ -86,6 +101,13 @@ impl Counter {
     /// The number now.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl NameCounters {
+    /// All zero.
+    pub(crate) fn new(backends: usize) -> NameCounters {
+        NameCounters { names: (0..backends).map(|_| NameCounter::default()).collect() }
     }
 }
 

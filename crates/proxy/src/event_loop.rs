@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::histograms::StageHistograms;
 use crate::session::{Gone, Progress, Session};
 use clock::Nanos;
-use net::{Buffers, Connection, Mailbox, Poller, Ready, Token};
+use net::{Buffers, Connection, Endpoint, Mailbox, Poller, Ready, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -34,6 +34,8 @@ const ROWS_WAIT: Duration = Duration::from_millis(100);
 pub(crate) enum Message {
     /// Serve this client.
     Client { connection: Box<Connection>, number: u32 },
+    /// A backend is at another address.
+    Moved { backend: u16, endpoint: Endpoint },
     /// Send a copy of the histograms.
     Histograms(SyncSender<StageHistograms>),
     /// Take no more requests, finish those in flight until then, and end.
@@ -182,6 +184,10 @@ impl EventLoop {
         while let Some(message) = self.mailbox.take() {
             match message {
                 Message::Client { connection, number } => self.admit(*connection, number),
+                Message::Moved { backend, endpoint } => {
+                    let (dispatch, mut finished, time) = self.core.outward();
+                    dispatch.backends.move_to(backend, &endpoint, &self.poller, &mut finished, time.turn);
+                }
                 Message::Histograms(sender) => {
                     self.core.journal.flush();
                     // Whoever asked may have given up waiting.

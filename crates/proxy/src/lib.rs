@@ -25,6 +25,7 @@ mod backends;
 mod finished;
 mod in_flight;
 mod join;
+mod leaving;
 mod peer;
 mod retry;
 mod verdict;
@@ -39,9 +40,12 @@ mod metrics_server;
 
 mod config;
 mod event_loop;
+mod resolve;
 mod running;
+mod transport;
 
 pub use config::{Config, ConfigError, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
 pub use local::VERSION_LINE;
 pub use route::Router;
 pub use running::{ProxyError, Running, Totals, start};
+pub use transport::{Lookup, TransportConfig};

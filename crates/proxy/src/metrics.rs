@@ -1,6 +1,8 @@
 //! Prometheus metrics: where the time went per stage, and everything that is counted.
 
-use crate::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, QueueCounters};
+use crate::counters::{
+    AcceptCounters, BackendCounters, Counter, LoopCounters, NameCounter, NameCounters, QueueCounters,
+};
 use crate::histograms::StageHistograms;
 use hdrhistogram::Histogram;
 use prometheus_client::collector::Collector;
@@ -24,6 +26,7 @@ const BOUNDS_US: [u64; 21] = [
 pub(crate) struct Snapshot {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
+    pub(crate) names: Arc<NameCounters>,
     pub(crate) servers: Vec<String>,
     /// The names of each loop's queues.
     pub(crate) queues: Vec<String>,
@@ -67,6 +70,7 @@ impl Collector for Snapshot {
         let open = encoder.encode_descriptor("waystage_clients", "Clients connected", None, MetricType::Gauge)?;
         gauge(self.sum(|loops| &loops.clients_open), open)?;
         self.backends(&mut encoder)?;
+        self.names(&mut encoder)?;
         self.queues(&mut encoder)
     }
 }
@@ -130,6 +134,22 @@ impl Snapshot {
             for (backend, value) in values(field) {
                 gauge(value, metric.encode_family(&[("backend", backend)])?)?;
             }
+        }
+        Ok(())
+    }
+
+    /// What the names of backends meant.
+    fn names(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Field = fn(&NameCounter) -> &Counter;
+        let fields: [(&str, &str, Field); 2] = [
+            ("waystage_backend_moves", "Times another address was used", |name| &name.moves),
+            ("waystage_backend_lookups_failed", "Lookups without an address", |name| &name.lookups_failed),
+        ];
+        for (name, help, field) in fields {
+            let values = self.servers.iter().zip(&self.names.names);
+            let values: Vec<(&str, u64)> =
+                values.map(|(server, counters)| (server.as_str(), field(counters).get())).collect();
+            family(encoder, name, help, "backend", &values)?;
         }
         Ok(())
     }
@@ -211,7 +231,9 @@ mod tests {
         counters.queues[0].full.add(2);
         counters.requests[Verb::Get as usize].add(7);
         let (loops, servers) = (vec![counters.clone(), counters], vec!["a:1".into()]);
-        let text = Snapshot { loops, accept: Arc::default(), queues: servers.clone(), servers, histograms }.render();
+        let names = Arc::new(NameCounters::new(servers.len()));
+        let text =
+            Snapshot { loops, accept: Arc::default(), names, queues: servers.clone(), servers, histograms }.render();
         assert!(text.contains("waystage_queue_length{loop=\"1\",queue=\"a:1\"} 3"), "{text}");
         assert!(text.contains("waystage_queue_full_total{loop=\"0\",queue=\"a:1\"} 2"), "{text}");
         assert!(text.contains("waystage_requests_total{operation=\"get\"} 14"), "{text}");

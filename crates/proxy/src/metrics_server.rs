@@ -1,6 +1,6 @@
 //! Serves the metrics over HTTP in a thread of its own, and asks the loops for their histograms when somebody asks it.
 
-use crate::counters::{AcceptCounters, LoopCounters};
+use crate::counters::{AcceptCounters, LoopCounters, NameCounters};
 use crate::event_loop::Message;
 use crate::histograms::StageHistograms;
 use crate::metrics::Snapshot;
@@ -26,6 +26,7 @@ pub(crate) struct Sources {
     pub(crate) posts: Vec<Post<Message>>,
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
+    pub(crate) names: Arc<NameCounters>,
     pub(crate) servers: Vec<String>,
     pub(crate) queues: Vec<String>,
 }
@@ -77,6 +78,7 @@ fn snapshot(sources: &Sources) -> Snapshot {
     Snapshot {
         loops: sources.loops.clone(),
         accept: sources.accept.clone(),
+        names: sources.names.clone(),
         servers: sources.servers.clone(),
         queues: sources.queues.clone(),
         histograms: histograms(&sources.posts),

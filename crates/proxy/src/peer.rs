@@ -1,6 +1,7 @@
 //! Which backend a connection goes to, and what it may take: the same for all connections of one loop to that backend.
 
 use net::Endpoint;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Limits;
@@ -11,7 +12,9 @@ pub(crate) struct Peer {
     /// Its place in the configuration.
     pub(crate) index: u16,
     pub(crate) name: Arc<str>,
-    pub(crate) endpoint: Endpoint,
+    /// Where it is; none as long as its name means nothing.
+    pub(crate) endpoint: Option<Endpoint>,
+    pub(crate) reporter: Reporter,
     pub(crate) limits: PeerLimits,
 }
 
@@ -24,4 +27,35 @@ pub(crate) struct PeerLimits {
     /// The largest reply to one request; its rest is read and dropped, and the answer is an error.
     pub(crate) reply_bytes: usize,
     pub(crate) wire: Limits,
+}
+
+/// A connection that was lost or could not be opened.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) backend: u16,
+    pub(crate) endpoint: Endpoint,
+    /// It has not been open at all.
+    pub(crate) is_unreachable: bool,
+}
+
+/// Who is told of failures.
+#[derive(Clone)]
+pub(crate) struct Reporter(Arc<dyn Fn(Failure) + Send + Sync>);
+
+impl Reporter {
+    /// Calls this function, which must not wait.
+    pub(crate) fn new(report: impl Fn(Failure) + Send + Sync + 'static) -> Reporter {
+        Reporter(Arc::new(report))
+    }
+
+    /// Tells of a failure.
+    pub(crate) fn report(&self, failure: Failure) {
+        (self.0)(failure);
+    }
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Reporter")
+    }
 }

@@ -5,7 +5,7 @@ use crate::backend::Backend;
 use crate::backends::Backends;
 use crate::config::{Config, ConfigError};
 use crate::core::{Core, Settings};
-use crate::counters::{AcceptCounters, LoopCounters};
+use crate::counters::{AcceptCounters, LoopCounters, NameCounters};
 use crate::dispatch::{Dispatch, Line};
 use crate::event_loop::{EventLoop, MAILBOX, Message};
 use crate::job::Jobs;
@@ -13,8 +13,10 @@ use crate::journal::Journal;
 use crate::local::Local;
 use crate::metrics_server::{MetricsServer, Sources};
 use crate::peer::{Peer, PeerLimits};
+use crate::resolve::{Resolver, Resolving};
+use crate::transport::{Target, TransportConfig};
 use clock::Clock;
-use net::{Address, AddressError, Endpoint, Listening, Mailbox, Poller, Post, Token, mailbox, resolve};
+use net::{Address, AddressError, Listening, Mailbox, Poller, Post, Token, mailbox};
 use records::{Program, Writer, WriterTotals};
 use std::io;
 use std::net::SocketAddr;
@@ -33,6 +35,9 @@ pub struct Running {
     pub listening: Vec<Address>,
     /// Where metrics are served.
     pub metrics_address: Option<SocketAddr>,
+    /// What is wrong, though it serves; a line each.
+    pub warnings: Vec<String>,
+    resolving: Resolving,
     config: Config,
     clock: Clock,
     stop_accepting: Post<()>,
@@ -86,26 +91,33 @@ struct Parts {
 /// When the configuration cannot work, an address cannot be used or a file cannot be written.
 pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     config.check()?;
-    let endpoints = config.servers.iter().map(|server| endpoint(server)).collect::<Result<Vec<_>, _>>()?;
+    let targets = config.servers.iter().map(|server| Ok(Target { address: server.parse()? }));
+    let targets = targets.collect::<Result<Vec<Target>, ProxyError>>()?;
     let listeners = config.listen.iter().map(|text| Ok(Listening::bind(&text.parse()?)?));
     let listeners = listeners.collect::<Result<Vec<_>, ProxyError>>()?;
     let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
+    let name_counters = Arc::new(NameCounters::new(targets.len()));
+    let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
+    let mut resolver = Resolver::new(&targets, resolve_every, lookup, &clock, name_counters.clone());
+    let warnings = resolver.start_looking();
+    let peers = peers(&config, &targets, &resolver);
     let writer = match &config.records {
         Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
         None => None,
     };
     let counters: Vec<_> =
-        (0..config.loops).map(|_| Arc::new(LoopCounters::new(endpoints.len(), Line::queues(&config).len()))).collect();
+        (0..config.loops).map(|_| Arc::new(LoopCounters::new(targets.len(), Line::queues(&config).len()))).collect();
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
-        let (post, parts) = build(&config, &clock, &endpoints, &counters, writer.as_ref(), index)?;
+        let (post, parts) = build(&config, &clock, &peers, &counters, writer.as_ref(), index)?;
         let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
         loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
         posts.push(post);
     }
     let accept_counters = Arc::new(AcceptCounters::default());
-    let metrics = start_metrics(&config, &posts, &counters, &accept_counters)?;
+    let metrics = start_metrics(&config, &posts, &counters, &accept_counters, name_counters)?;
+    let resolving = resolver.run(posts.clone())?;
     let poller = Poller::new()?;
     let (stop_accepting, stop) = mailbox(&poller, STOP)?;
     let (loops_posts, clients_max) = (posts.clone(), config.clients_max);
@@ -116,6 +128,8 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     Ok(Running {
         listening,
         metrics_address,
+        warnings,
+        resolving,
         config,
         clock,
         stop_accepting,
@@ -128,19 +142,32 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     })
 }
 
-/// Where a backend is.
-fn endpoint(server: &str) -> Result<Endpoint, ProxyError> {
-    match server.parse()? {
-        Address::Unix(path) => Ok(Endpoint::Unix(path.into())),
-        Address::Tcp(host_port) | Address::Tls(host_port) => Ok(Endpoint::Tcp(resolve(&host_port.to_string())?)),
-    }
+/// What connections go to, for each backend, as far as its name means something.
+fn peers(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Peer> {
+    let limits = PeerLimits {
+        timeout: config.backend_timeout,
+        window: config.backend_window,
+        buffer_bytes: config.backend_buffer_bytes,
+        reply_bytes: config.reply_bytes,
+        // A value that other ways than this proxy have stored may be larger than what it would pass on.
+        wire: Limits { value_bytes: config.reply_bytes, ..Settings::new(config).wire },
+    };
+    let reporter = resolver.reporter();
+    let peer = |(index, target): (usize, &Target)| Peer {
+        index: index as u16,
+        name: config.servers[index].as_str().into(),
+        endpoint: target.fixed().or_else(|| resolver.endpoint(index)),
+        reporter: reporter.clone(),
+        limits: limits.clone(),
+    };
+    targets.iter().enumerate().map(peer).collect()
 }
 
 /// The parts of the loop with this index, and how to send it messages.
 fn build(
     config: &Config,
     clock: &Clock,
-    endpoints: &[Endpoint],
+    peers: &[Peer],
     counters: &[Arc<LoopCounters>],
     writer: Option<&Writer>,
     index: usize,
@@ -148,22 +175,7 @@ fn build(
     let poller = Poller::new()?;
     let (post, mailbox) = mailbox(&poller, MAILBOX)?;
     let settings = Settings::new(config);
-    let limits = PeerLimits {
-        timeout: config.backend_timeout,
-        window: config.backend_window,
-        buffer_bytes: config.backend_buffer_bytes,
-        reply_bytes: config.reply_bytes,
-        // A value that other ways than this proxy have stored may be larger than what it would pass on.
-        wire: Limits { value_bytes: config.reply_bytes, ..settings.wire.clone() },
-    };
     let own = &counters[index];
-    let peer = |(index, endpoint): (usize, &Endpoint)| Peer {
-        index: index as u16,
-        name: config.servers[index].as_str().into(),
-        endpoint: endpoint.clone(),
-        limits: limits.clone(),
-    };
-    let peers: Vec<Peer> = endpoints.iter().enumerate().map(peer).collect();
     let connection =
         |(number, backend): (usize, usize)| Backend::new(peers[backend].clone(), Token(number), own.clone());
     let connections = Line::layout(config, index).into_iter().enumerate().map(connection).collect();
@@ -193,12 +205,14 @@ fn start_metrics(
     posts: &[Post<Message>],
     counters: &[Arc<LoopCounters>],
     accept_counters: &Arc<AcceptCounters>,
+    names: Arc<NameCounters>,
 ) -> Result<Option<MetricsServer>, ProxyError> {
     let Some(address) = &config.metrics else { return Ok(None) };
     let sources = Sources {
         posts: posts.to_vec(),
         loops: counters.to_vec(),
         accept: accept_counters.clone(),
+        names,
         servers: config.servers.clone(),
         queues: Line::queues(config),
     };
@@ -226,6 +240,7 @@ impl Running {
             lost += joined(event_loop)?;
         }
         accepted?;
+        self.resolving.stop();
         if let Some(metrics) = self.metrics {
             metrics.stop();
         }

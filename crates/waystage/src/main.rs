@@ -9,6 +9,7 @@ mod quantity;
 mod ready;
 mod records_command;
 mod simulate_command;
+mod transport_arguments;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 
 use crate::quantity::{bytes, duration};
 use crate::ready::{announce, signals, wait};
+use crate::transport_arguments::TransportArguments;
 use clap::{Args, ValueEnum};
 use clock::Clock;
 use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
@@ -19,6 +20,8 @@ pub(crate) struct ProxyArguments {
     /// A memcached server, HOST:PORT or unix:PATH; give one for each. Their order is the order of replicas.
     #[arg(long = "server", value_name = "ADDRESS", required = true)]
     servers: Vec<String>,
+    #[command(flatten)]
+    transport: TransportArguments,
     /// Copies of each value: writes go to the key's server and its R-1 successors, reads to the key's server.
     #[arg(long, value_name = "R", default_value_t = 1)]
     replicas: usize,
@@ -176,7 +179,8 @@ impl ProxyArguments {
 
     fn config(self) -> Result<Config, String> {
         let sample = self.sample;
-        let defaults = Config { listen: self.listen.clone(), ..Config::new("", &self.servers) };
+        let (listen, transport) = (self.listen.clone(), self.transport.config());
+        let defaults = Config { listen, transport, ..Config::new("", &self.servers) };
         let discipline = self.discipline(self.loops.unwrap_or(defaults.loops))?;
         Ok(Config {
             discipline,
@@ -244,6 +248,9 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     config.check().map_err(|error| error.to_string())?;
     fit_into_descriptors(&mut config)?;
     let running = proxy::start(config, Clock::monotonic()).map_err(|error| error.to_string())?;
+    for warning in &running.warnings {
+        eprintln!("waystage: {warning}");
+    }
     if let Some(address) = running.metrics_address {
         announce(&format!("waystage proxy metrics on {address}"));
     }
