@@ -4,18 +4,23 @@
 mod address;
 mod buffers;
 mod connection;
+mod control;
 mod inbox;
+mod inherited;
 mod listener;
 mod listening;
 mod mailbox;
 mod outbox;
 mod poller;
+mod socket_file;
 mod stream;
 
 pub use address::{Address, AddressError, HostPort};
 pub use buffers::Buffers;
 pub use connection::{Connection, Filled, Flushed};
+pub use control::{Channel, ControlSocket};
 pub use inbox::Inbox;
+pub use inherited::Inherited;
 pub use listener::{BindError, bind, resolve};
 pub use listening::Listening;
 pub use mailbox::{Mailbox, Post, mailbox};

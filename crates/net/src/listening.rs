@@ -2,16 +2,16 @@
 
 use crate::address::Address;
 use crate::connection::Connection;
+use crate::inherited::Inherited;
 use crate::listener::{BACKLOG, BindError, listen, resolve};
+use crate::socket_file::{SocketFile, bind_over_stale};
 use crate::stream::Stream;
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -28,14 +28,6 @@ pub struct Listening {
 enum ListeningSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
-}
-
-/// The file of a unix socket, removed with it unless it has become another's.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    /// Device and inode: the file may have been replaced by somebody else's.
-    identity: (u64, u64),
 }
 
 impl Listening {
@@ -62,6 +54,36 @@ impl Listening {
         }
     }
 
+    /// Goes on with a socket that another process has opened, as if it had been bound here to this address.
+    ///
+    /// # Errors
+    /// When the socket does not listen for streams, or not for those of such an address.
+    pub fn adopt(address: &Address, inherited: Inherited) -> io::Result<Listening> {
+        let Inherited { socket, owns_file, .. } = inherited;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let configured = address.clone();
+        if let Address::Unix(path) = address {
+            let file = if owns_file { Some(SocketFile::at(path)?) } else { None };
+            let socket = ListeningSocket::Unix(UnixListener::from_std(socket.into()));
+            return Ok(Listening { socket, configured: address.clone(), address: configured, file });
+        }
+        let listener = TcpListener::from_std(socket.into());
+        let address = address.at(listener.local_addr()?);
+        Ok(Listening { socket: ListeningSocket::Tcp(listener), configured, address, file: None })
+    }
+
+    /// A copy of the socket for another process.
+    ///
+    /// # Errors
+    /// When the process has too many open files.
+    pub fn lend(&self) -> io::Result<Inherited> {
+        let socket = match &self.socket {
+            ListeningSocket::Tcp(listener) => listener.as_fd().try_clone_to_owned()?,
+            ListeningSocket::Unix(listener) => listener.as_fd().try_clone_to_owned()?,
+        };
+        Ok(Inherited { name: self.configured.to_string(), owns_file: self.file.is_some(), socket })
+    }
+
     /// Where it listens, with the port that was taken.
     pub fn address(&self) -> &Address {
         &self.address
@@ -86,7 +108,9 @@ impl Listening {
 
     /// Leaves the file of a unix socket where it is: somebody else goes on to listen on it.
     pub fn keep_file(&mut self) {
-        self.file = None;
+        if let Some(file) = self.file.take() {
+            file.keep();
+        }
     }
 
     pub(crate) fn source(&mut self) -> &mut dyn Source {
@@ -97,68 +121,20 @@ impl Listening {
     }
 }
 
-impl SocketFile {
-    fn at(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: path.into(), identity: identity(path)? })
-    }
-
-    /// Whether the file is still the one that was made with the socket.
-    fn is_ours(&self) -> bool {
-        identity(&self.path).is_ok_and(|identity| identity == self.identity)
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        if let Some(file) = self.file.take().filter(SocketFile::is_ours) {
-            // Whoever starts next replaces a file on which nobody listens.
-            let _ = fs::remove_file(&file.path);
-        }
-    }
-}
-
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let metadata = fs::metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
-}
-
 /// Listens on a path; a socket file on which nobody listens is removed first.
 fn listen_at(path: &Path) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     let address = SockAddr::unix(path)?;
-    match socket.bind(&address) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            remove_stale(path)?;
-            socket.bind(&address)?;
-        }
-        bound => bound?,
-    }
+    bind_over_stale(path, Type::STREAM, || socket.bind(&address))?;
     socket.listen(BACKLOG)?;
     Ok(UnixListener::from_std(OwnedFd::from(socket).into()))
-}
-
-/// Removes a socket file on which nobody listens.
-fn remove_stale(path: &Path) -> io::Result<()> {
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::other("it is a file, and no socket: give another path"));
-    }
-    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // A socket whose queue is full would let the probe wait.
-    probe.set_nonblocking(true)?;
-    match probe.connect(&SockAddr::unix(path)?) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        Ok(()) => Err(io::Error::other("another process listens on it: stop that, or give another path")),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            Err(io::Error::other("another process listens on it, and is busy: stop that, or give another path"))
-        }
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::net::UnixStream;
 
     fn unix(path: &Path) -> Address {

@@ -2,8 +2,10 @@
 //! no call to the kernel is needed to change it afterwards.
 
 use crate::connection::Connection;
+use crate::control::ControlSocket;
 use crate::listening::Listening;
 use mio::net::TcpListener;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 use std::io;
 use std::time::Duration;
@@ -72,6 +74,14 @@ impl Poller {
     /// When the kernel refuses.
     pub fn add_listening(&self, listening: &mut Listening, token: Token) -> io::Result<()> {
         self.poll.registry().register(listening.source(), token, Interest::READABLE)
+    }
+
+    /// Adds a control socket.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn add_control(&self, control: &ControlSocket, token: Token) -> io::Result<()> {
+        self.poll.registry().register(&mut SourceFd(&control.raw()), token, Interest::READABLE)
     }
 
     /// Waits until something is ready or the time is over, and puts what is ready into `ready`.

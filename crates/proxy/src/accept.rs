@@ -3,25 +3,37 @@
 
 use crate::counters::AcceptCounters;
 use crate::event_loop::Message;
-use net::{Connection, Listening, Mailbox, Poller, Post, Ready, Token};
+use net::{Connection, Inherited, Listening, Mailbox, Poller, Post, Ready, Token};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-/// The token of the mailbox through which the acceptor is told to stop; those below are listening sockets.
-pub(crate) const STOP: Token = Token(1 << 20);
+/// The token of the acceptor's mailbox; those below are listening sockets.
+pub(crate) const MAILBOX: Token = Token(1 << 20);
 /// Clients accepted on one socket before the others get their turn.
 const ACCEPTED_PER_TURN: usize = 256;
 /// The pause after the kernel had no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// What other threads tell the acceptor.
+#[derive(Debug)]
+pub(crate) enum AcceptMessage {
+    /// Give copies of the listening sockets for another process.
+    Lend(SyncSender<io::Result<Vec<Inherited>>>),
+    /// End: another process listens on the sockets. Their files stay. The sender is dropped when nothing more is accepted.
+    Leave(SyncSender<()>),
+    /// End.
+    Stop,
+}
 
 /// Hands out connections until it is told to stop.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     pub(crate) listeners: Vec<Listening>,
     pub(crate) poller: Poller,
-    pub(crate) stop: Mailbox<()>,
+    pub(crate) mailbox: Mailbox<AcceptMessage>,
     pub(crate) loops: Vec<Post<Message>>,
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) clients_max: usize,
@@ -41,10 +53,20 @@ impl Acceptor {
         let mut pause = None;
         loop {
             self.poller.wait(pause, &mut ready)?;
-            if self.stop.take().is_some() {
-                return Ok(());
+            while let Some(message) = self.mailbox.take() {
+                match message {
+                    AcceptMessage::Stop => return Ok(()),
+                    AcceptMessage::Leave(_told_when_dropped) => {
+                        self.listeners.iter_mut().for_each(Listening::keep_file);
+                        return Ok(());
+                    }
+                    AcceptMessage::Lend(sender) => {
+                        // Whoever asked may have given up.
+                        let _ = sender.try_send(self.listeners.iter().map(Listening::lend).collect());
+                    }
+                }
             }
-            for event in ready.iter().filter(|event| event.token < STOP) {
+            for event in ready.iter().filter(|event| event.token < MAILBOX) {
                 waiting[event.token.0] = true;
             }
             pause = None;

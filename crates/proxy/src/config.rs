@@ -125,6 +125,8 @@ pub enum ConfigError {
     NoServer,
     #[error("{flag} {source}")]
     Address { flag: &'static str, source: AddressError },
+    #[error("no address to listen on: give at least one --listen HOST:PORT")]
+    NoListen,
     #[error("--server {0}: nobody listens on port 0")]
     ServerPort(String),
     #[error("--listen {0} is given twice")]

@@ -8,6 +8,8 @@
 //! docs/life-of-a-request.md walks the whole way.
 
 mod accept;
+mod hand_over;
+mod listeners;
 mod session;
 
 mod core;
@@ -47,5 +49,5 @@ mod transport;
 pub use config::{Config, ConfigError, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
 pub use local::VERSION_LINE;
 pub use route::Router;
-pub use running::{ProxyError, Running, Totals, start};
+pub use running::{ProxyError, Running, Totals, start, start_with};
 pub use transport::{Lookup, TransportConfig};

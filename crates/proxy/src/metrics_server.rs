@@ -5,7 +5,10 @@ use crate::event_loop::Message;
 use crate::histograms::StageHistograms;
 use crate::metrics::Snapshot;
 use net::Post;
-use std::net::SocketAddr;
+use std::fmt::Display;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
@@ -18,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The server and its thread.
 pub(crate) struct MetricsServer {
     server: Arc<Server>,
+    /// For a successor.
+    copy: TcpListener,
     thread: JoinHandle<()>,
 }
 
@@ -32,16 +37,20 @@ pub(crate) struct Sources {
 }
 
 impl MetricsServer {
-    /// Starts to serve on `address`.
-    pub(crate) fn start(address: &str, sources: Sources) -> Result<MetricsServer, String> {
-        let listening = Server::http(address).map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
+    /// Starts to serve on `address`, on a socket that was handed over if it is there.
+    pub(crate) fn start(address: &str, handed: Option<OwnedFd>, sources: Sources) -> Result<MetricsServer, String> {
+        let failed = |error: &dyn Display| format!("cannot serve metrics on {address}: {error}");
+        let handed = handed.map(TcpListener::from).filter(|listener| is_at(listener, address));
+        let listener = handed.map_or_else(|| TcpListener::bind(address), Ok).map_err(|error| failed(&error))?;
+        let copy = listener.try_clone().map_err(|error| failed(&error))?;
+        let listening = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
         let server = Arc::new(listening);
         let serving = server.clone();
         let thread = std::thread::Builder::new()
             .name("metrics".into())
             .spawn(move || serve(&serving, &sources))
             .map_err(|error| format!("cannot start the metrics thread: {error}"))?;
-        Ok(MetricsServer { server, thread })
+        Ok(MetricsServer { server, copy, thread })
     }
 
     /// Where it listens.
@@ -49,11 +58,25 @@ impl MetricsServer {
         self.server.server_addr().to_ip()
     }
 
+    /// The socket, for a successor.
+    pub(crate) fn socket(&self) -> io::Result<TcpListener> {
+        self.copy.try_clone()
+    }
+
     /// Ends it.
     pub(crate) fn stop(self) {
         self.server.unblock();
         // A panic in the metrics is no reason to fail the proxy's orderly end.
         let _ = self.thread.join();
+    }
+}
+
+/// Whether a socket listens where this address says; port 0 is anywhere.
+fn is_at(listener: &TcpListener, address: &str) -> bool {
+    let wanted = address.to_socket_addrs().ok().and_then(|mut wanted| wanted.next());
+    match (listener.local_addr(), wanted) {
+        (Ok(own), Some(wanted)) => own.ip() == wanted.ip() && (wanted.port() == 0 || own.port() == wanted.port()),
+        _ => false,
     }
 }
 

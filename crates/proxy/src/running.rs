@@ -1,6 +1,6 @@
 //! Starts the threads of a proxy, and ends them in order: accept no more, finish what is in flight, close the records.
 
-use crate::accept::{Acceptor, STOP};
+use crate::accept::{self, AcceptMessage, Acceptor};
 use crate::backend::Backend;
 use crate::backends::Backends;
 use crate::config::{Config, ConfigError};
@@ -8,26 +8,33 @@ use crate::core::{Core, Settings};
 use crate::counters::{AcceptCounters, LoopCounters, NameCounters};
 use crate::dispatch::{Dispatch, Line};
 use crate::event_loop::{EventLoop, MAILBOX, Message};
+use crate::hand_over::{Controller, TakeOver, take_metrics};
 use crate::job::Jobs;
 use crate::journal::Journal;
+use crate::listeners::{self, Opened};
 use crate::local::Local;
 use crate::metrics_server::{MetricsServer, Sources};
 use crate::peer::{Peer, PeerLimits};
 use crate::resolve::{Resolver, Resolving};
 use crate::transport::{Target, TransportConfig};
 use clock::Clock;
-use net::{Address, AddressError, Listening, Mailbox, Poller, Post, Token, mailbox};
+use net::{Address, AddressError, ControlSocket, Inherited, Listening, Mailbox, Poller, Post, Token, mailbox};
 use records::{Program, Writer, WriterTotals};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use wire::Limits;
 
 /// Beyond the backends' timeout, clients get so long to take their last replies.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// How often is looked whether clients are left.
+const LINGER_LOOK: Duration = Duration::from_millis(10);
 
 /// A proxy that serves.
 pub struct Running {
@@ -37,11 +44,14 @@ pub struct Running {
     pub metrics_address: Option<SocketAddr>,
     /// What is wrong, though it serves; a line each.
     pub warnings: Vec<String>,
+    notice: Mutex<Option<Receiver<()>>>,
     resolving: Resolving,
+    controller: Option<Controller>,
     config: Config,
     clock: Clock,
-    stop_accepting: Post<()>,
+    accept_post: Post<AcceptMessage>,
     acceptor: JoinHandle<io::Result<()>>,
+    clients_open: Arc<AtomicUsize>,
     posts: Vec<Post<Message>>,
     loops: Vec<JoinHandle<io::Result<u64>>>,
     counters: Vec<Arc<LoopCounters>>,
@@ -74,6 +84,12 @@ pub enum ProxyError {
     Io(#[from] io::Error),
     #[error("{0}")]
     Metrics(String),
+    #[error("cannot take over from {}: {source}; is its --control that path?", .path.display())]
+    TakeOver { path: PathBuf, source: io::Error },
+    #[error("cannot wait for a successor on {}: {source}", .path.display())]
+    Control { path: PathBuf, source: io::Error },
+    #[error("cannot listen on what was handed over: {source}")]
+    Inherited { source: io::Error },
     #[error("an event loop ended by a bug: {0}")]
     Panicked(String),
 }
@@ -90,23 +106,27 @@ struct Parts {
 /// # Errors
 /// When the configuration cannot work, an address cannot be used or a file cannot be written.
 pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
+    start_with(config, Vec::new(), clock)
+}
+
+/// Starts a proxy that also listens on sockets which the service manager has opened for it.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_with(config: Config, activated: Vec<Inherited>, clock: Clock) -> Result<Running, ProxyError> {
     config.check()?;
-    let targets = config.servers.iter().map(|server| Ok(Target { address: server.parse()? }));
-    let targets = targets.collect::<Result<Vec<Target>, ProxyError>>()?;
-    let listeners = config.listen.iter().map(|text| Ok(Listening::bind(&text.parse()?)?));
-    let listeners = listeners.collect::<Result<Vec<_>, ProxyError>>()?;
+    let (take_over, mut handed) = begin_take_over(&config.transport)?;
+    let handed_metrics = take_metrics(&mut handed);
+    let listeners = listeners::open(&config.listen, Opened { activated, handed })?;
     let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
-    let name_counters = Arc::new(NameCounters::new(targets.len()));
-    let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
-    let mut resolver = Resolver::new(&targets, resolve_every, lookup, &clock, name_counters.clone());
-    let warnings = resolver.start_looking();
-    let peers = peers(&config, &targets, &resolver);
+    let control = open_control(&config.transport)?;
     let writer = match &config.records {
         Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
         None => None,
     };
-    let counters: Vec<_> =
-        (0..config.loops).map(|_| Arc::new(LoopCounters::new(targets.len(), Line::queues(&config).len()))).collect();
+    let Looked { peers, resolver, mut warnings, name_counters } = look_up(&config, &clock)?;
+    let queues = Line::queues(&config).len();
+    let counters: Vec<_> = (0..config.loops).map(|_| Arc::new(LoopCounters::new(peers.len(), queues))).collect();
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
@@ -116,30 +136,117 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
         posts.push(post);
     }
     let accept_counters = Arc::new(AcceptCounters::default());
-    let metrics = start_metrics(&config, &posts, &counters, &accept_counters, name_counters)?;
+    let sources = Sources {
+        posts: posts.clone(),
+        loops: counters.clone(),
+        accept: accept_counters.clone(),
+        names: name_counters,
+        servers: config.servers.clone(),
+        queues: Line::queues(&config),
+    };
+    let metrics = config.metrics.as_ref().map(|address| MetricsServer::start(address, handed_metrics, sources));
+    let metrics = metrics.transpose().map_err(ProxyError::Metrics)?;
     let resolving = resolver.run(posts.clone())?;
-    let poller = Poller::new()?;
-    let (stop_accepting, stop) = mailbox(&poller, STOP)?;
-    let (loops_posts, clients_max) = (posts.clone(), config.clients_max);
-    let acceptor =
-        Acceptor { listeners, poller, stop, loops: loops_posts, clients_open, clients_max, counters: accept_counters };
-    let acceptor = Builder::new().name("accept".into()).spawn(move || acceptor.run())?;
-    let metrics_address = metrics.as_ref().and_then(MetricsServer::address);
+    let (accept_post, acceptor) =
+        start_accepting(listeners, &posts, &clients_open, config.clients_max, accept_counters)?;
+    let (notice, receiver) = sync_channel(1);
+    let control = Controlled { control, take_over, metrics: metrics.as_ref() };
+    let controller = control.start(&accept_post, notice, &mut warnings)?;
     Ok(Running {
         listening,
-        metrics_address,
+        metrics_address: metrics.as_ref().and_then(MetricsServer::address),
         warnings,
+        notice: Mutex::new(Some(receiver).filter(|_| controller.is_some())),
         resolving,
+        controller,
         config,
         clock,
-        stop_accepting,
+        accept_post,
         acceptor,
+        clients_open,
         posts,
         loops,
         counters,
         metrics,
         writer,
     })
+}
+
+/// Asks the predecessor for its sockets, if there is one.
+fn begin_take_over(transport: &TransportConfig) -> Result<(Option<TakeOver>, Vec<Inherited>), ProxyError> {
+    let Some(path) = &transport.take_over else { return Ok((None, Vec::new())) };
+    let begun = TakeOver::begin(path).map_err(|source| ProxyError::TakeOver { path: path.clone(), source })?;
+    Ok((Some(begun.0), begun.1))
+}
+
+/// The socket on which a successor may ask. Its path is the predecessor's until that one has left.
+fn open_control(transport: &TransportConfig) -> Result<Option<ControlSocket>, ProxyError> {
+    let Some(path) = &transport.control else { return Ok(None) };
+    let is_successor = transport.take_over.as_ref() == Some(path);
+    let control = ControlSocket::bind(path, is_successor);
+    Ok(Some(control.map_err(|source| ProxyError::Control { path: path.clone(), source })?))
+}
+
+/// What is left to do about other processes when everything serves.
+struct Controlled<'a> {
+    control: Option<ControlSocket>,
+    take_over: Option<TakeOver>,
+    metrics: Option<&'a MetricsServer>,
+}
+
+impl Controlled<'_> {
+    /// Lets the predecessor leave, and waits for a successor.
+    fn start(
+        mut self,
+        acceptor: &Post<AcceptMessage>,
+        notice: SyncSender<()>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Controller>, ProxyError> {
+        let is_successor = self.take_over.is_some();
+        if let Some(Err(error)) = self.take_over.take().map(TakeOver::finish) {
+            warnings.push(format!("the process that was to be replaced did not say that it leaves: {error}"));
+        }
+        let Some(mut control) = self.control else { return Ok(None) };
+        if is_successor {
+            control.succeed()?;
+        }
+        let metrics = self.metrics.map(MetricsServer::socket).transpose()?;
+        Ok(Some(Controller::start(control, acceptor.clone(), metrics, notice)?))
+    }
+}
+
+/// The thread that accepts, and how to send it messages.
+fn start_accepting(
+    listeners: Vec<Listening>,
+    loops: &[Post<Message>],
+    clients_open: &Arc<AtomicUsize>,
+    clients_max: usize,
+    counters: Arc<AcceptCounters>,
+) -> Result<(Post<AcceptMessage>, JoinHandle<io::Result<()>>), ProxyError> {
+    let poller = Poller::new()?;
+    let (post, mailbox) = mailbox(&poller, accept::MAILBOX)?;
+    let (loops, clients_open) = (loops.to_vec(), clients_open.clone());
+    let acceptor = Acceptor { listeners, poller, mailbox, loops, clients_open, clients_max, counters };
+    Ok((post, Builder::new().name("accept".into()).spawn(move || acceptor.run())?))
+}
+
+/// What is known of the backends before the loops start.
+struct Looked {
+    peers: Vec<Peer>,
+    resolver: Resolver,
+    warnings: Vec<String>,
+    name_counters: Arc<NameCounters>,
+}
+
+/// Reads the backends' addresses and looks up those that are names.
+fn look_up(config: &Config, clock: &Clock) -> Result<Looked, ProxyError> {
+    let targets = config.servers.iter().map(|server| Ok(Target { address: server.parse()? }));
+    let targets = targets.collect::<Result<Vec<Target>, ProxyError>>()?;
+    let name_counters = Arc::new(NameCounters::new(targets.len()));
+    let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
+    let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, name_counters.clone());
+    let warnings = resolver.start_looking();
+    Ok(Looked { peers: peers(config, &targets, &resolver), resolver, warnings, name_counters })
 }
 
 /// What connections go to, for each backend, as far as its name means something.
@@ -200,33 +307,34 @@ fn build(
     Ok((post, Parts { poller, mailbox, core }))
 }
 
-fn start_metrics(
-    config: &Config,
-    posts: &[Post<Message>],
-    counters: &[Arc<LoopCounters>],
-    accept_counters: &Arc<AcceptCounters>,
-    names: Arc<NameCounters>,
-) -> Result<Option<MetricsServer>, ProxyError> {
-    let Some(address) = &config.metrics else { return Ok(None) };
-    let sources = Sources {
-        posts: posts.to_vec(),
-        loops: counters.to_vec(),
-        accept: accept_counters.clone(),
-        names,
-        servers: config.servers.clone(),
-        queues: Line::queues(config),
-    };
-    MetricsServer::start(address, sources).map(Some).map_err(ProxyError::Metrics)
-}
-
 impl Running {
+    /// Receives a word when a successor has taken over. None without a control socket, and the second time.
+    pub fn handed_over(&self) -> Option<Receiver<()>> {
+        self.notice.lock().ok()?.take()
+    }
+
+    /// When a successor has taken over: waits until the clients that are left have gone, though not longer than configured,
+    /// nor when there is a hurry. Then it is time to stop.
+    pub fn linger(&mut self, is_hurried: impl Fn() -> bool) {
+        if !self.controller.as_ref().is_some_and(Controller::is_handed_over) {
+            return;
+        }
+        if let Some(metrics) = self.metrics.take() {
+            metrics.stop();
+        }
+        let until = self.clock.now() + self.config.transport.hand_over_wait;
+        while self.clients_open.load(Ordering::Relaxed) > 0 && self.clock.now() < until && !is_hurried() {
+            std::thread::sleep(LINGER_LOOK);
+        }
+    }
+
     /// Accepts no more clients, finishes the requests that have been read, and ends.
     ///
     /// # Errors
     /// When a thread failed or the records could not be completed.
     pub fn stop(self) -> Result<Totals, ProxyError> {
         // An acceptor that cannot be told has ended already.
-        let _ = self.stop_accepting.send(());
+        let _ = self.accept_post.send(AcceptMessage::Stop);
         let accepted = joined(self.acceptor);
         let until = self.clock.now() + self.config.backend_timeout + DRAIN_GRACE;
         for (post, event_loop) in self.posts.iter().zip(&self.loops) {
@@ -241,6 +349,9 @@ impl Running {
         }
         accepted?;
         self.resolving.stop();
+        if let Some(controller) = self.controller {
+            controller.stop();
+        }
         if let Some(metrics) = self.metrics {
             metrics.stop();
         }

@@ -4,6 +4,7 @@ use net::{Address, Endpoint, HostPort};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,12 @@ pub struct TransportConfig {
     pub resolve_every: Duration,
     /// What tells the meaning of a name.
     pub lookup: Lookup,
+    /// The unix socket on which a successor may ask for the listening sockets.
+    pub control: Option<PathBuf>,
+    /// The control socket of the process that is to be replaced.
+    pub take_over: Option<PathBuf>,
+    /// How long clients may stay when a successor has taken over.
+    pub hand_over_wait: Duration,
 }
 
 /// Tells at which addresses a host is. It may take long: it is called on a thread of its own.
@@ -30,7 +37,13 @@ pub(crate) struct Target {
 
 impl Default for TransportConfig {
     fn default() -> TransportConfig {
-        TransportConfig { resolve_every: Duration::from_secs(30), lookup: Lookup::default() }
+        TransportConfig {
+            resolve_every: Duration::from_secs(30),
+            lookup: Lookup::default(),
+            control: None,
+            take_over: None,
+            hand_over_wait: Duration::from_secs(30),
+        }
     }
 }
 

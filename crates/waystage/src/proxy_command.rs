@@ -1,21 +1,26 @@
 //! `waystage proxy`: arguments to configuration, and the life of the process.
 
 use crate::quantity::{bytes, duration};
-use crate::ready::{announce, signals, wait};
-use crate::transport_arguments::TransportArguments;
+use crate::ready::{announce, signals};
+use crate::transport_arguments::{TransportArguments, activated};
 use clap::{Args, ValueEnum};
 use clock::Clock;
-use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
+use net::Inherited;
+use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Running, Stamps};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::iterator::Signals;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::sync_channel;
+use std::thread::Builder;
 use std::time::Duration;
 
 /// Arguments of `waystage proxy`.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyArguments {
-    /// Where clients connect: HOST:PORT or unix:PATH; may be given several times. Port 0 takes a free port.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:11211")]
+    /// Where clients connect: HOST:PORT or unix:PATH; may be given several times. Port 0 takes a free port
+    /// [default: 127.0.0.1:11211, unless sockets are passed or taken over].
+    #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
     /// A memcached server, HOST:PORT or unix:PATH; give one for each. Their order is the order of replicas.
     #[arg(long = "server", value_name = "ADDRESS", required = true)]
@@ -177,9 +182,9 @@ impl ProxyArguments {
         Ok(discipline)
     }
 
-    fn config(self) -> Result<Config, String> {
+    fn config(self, activated: &[Inherited]) -> Result<Config, String> {
         let sample = self.sample;
-        let (listen, transport) = (self.listen.clone(), self.transport.config());
+        let (listen, transport) = (self.transport.listen(&self.listen, activated), self.transport.config());
         let defaults = Config { listen, transport, ..Config::new("", &self.servers) };
         let discipline = self.discipline(self.loops.unwrap_or(defaults.loops))?;
         Ok(Config {
@@ -241,13 +246,48 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Returns when a signal has come, or when a successor has taken over and the clients that were left have gone.
+fn wait_for_end(mut signals: Signals, running: &mut Running) -> Result<(), String> {
+    let (sender, reasons) = sync_channel(2);
+    let spawn = |name: &str, wait: Box<dyn FnOnce() + Send>| {
+        let spawned = Builder::new().name(name.into()).spawn(wait);
+        spawned.map(|_| ()).map_err(|error| format!("cannot start the thread {name}: {error}"))
+    };
+    if let Some(notice) = running.handed_over() {
+        let sender = sender.clone();
+        spawn(
+            "successor",
+            Box::new(move || {
+                if notice.recv().is_ok() {
+                    let _ = sender.try_send("taken over");
+                }
+            }),
+        )?;
+    }
+    spawn(
+        "signals",
+        Box::new(move || {
+            for _ in signals.forever() {
+                let _ = sender.try_send("signal");
+            }
+        }),
+    )?;
+    if reasons.recv() == Ok("taken over") {
+        announce("waystage proxy is taken over: it serves the clients it has");
+    }
+    // A signal cuts it short.
+    running.linger(|| reasons.try_recv().is_ok());
+    Ok(())
+}
+
+/// Serves until SIGTERM or SIGINT, or until a successor has taken over.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
-    let mut signals = signals()?;
-    let mut config = arguments.config()?;
+    let signals = signals()?;
+    let activated = activated()?;
+    let mut config = arguments.config(&activated)?;
     config.check().map_err(|error| error.to_string())?;
     fit_into_descriptors(&mut config)?;
-    let running = proxy::start(config, Clock::monotonic()).map_err(|error| error.to_string())?;
+    let mut running = proxy::start_with(config, activated, Clock::monotonic()).map_err(|error| error.to_string())?;
     for warning in &running.warnings {
         eprintln!("waystage: {warning}");
     }
@@ -264,7 +304,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
         config.loops,
         discipline_text(config.discipline)
     ));
-    wait(&mut signals);
+    wait_for_end(signals, &mut running)?;
     let totals = running.stop().map_err(|error| error.to_string())?;
     if let Some(records) = totals.records {
         announce(&format!("waystage proxy records written {} dropped {}", records.written, records.dropped));

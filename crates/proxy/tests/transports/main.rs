@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod hand_over;
 mod names;
 mod speak;
 mod unix;
