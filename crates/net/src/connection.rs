@@ -87,6 +87,9 @@ impl Connection {
         self.closing |= closing;
         if writable {
             self.blocked = false;
+            if let Stream::Tls(stream) = &mut self.stream {
+                self.readable |= stream.on_writable();
+            }
         }
     }
 
@@ -105,6 +108,7 @@ impl Connection {
         match stream {
             Stream::Tcp(stream) => fill(stream, inbox, readable, *closing, buffers, budget_bytes),
             Stream::Unix(stream) => fill(stream, inbox, readable, *closing, buffers, budget_bytes),
+            Stream::Tls(stream) => stream.fill(inbox, readable, *closing, buffers, budget_bytes),
         }
     }
 
@@ -120,6 +124,10 @@ impl Connection {
             let is_written = match &mut self.stream {
                 Stream::Tcp(stream) => self.outbox.flush(stream)?,
                 Stream::Unix(stream) => self.outbox.flush(stream)?,
+                // It knows itself when it must wait, and for what.
+                Stream::Tls(stream) => {
+                    return Ok(if stream.flush(&mut self.outbox)? { Flushed::All } else { Flushed::Blocked });
+                }
             };
             if is_written {
                 return Ok(Flushed::All);
@@ -149,6 +157,11 @@ impl Connection {
             Ok(error) => error,
             Err(error) => Some(error),
         }
+    }
+
+    /// Whether the two sides of TLS have not agreed yet.
+    pub fn is_handshaking(&self) -> bool {
+        matches!(&self.stream, Stream::Tls(stream) if stream.is_handshaking())
     }
 
     /// The address of this end; none if it is not TCP.

@@ -14,6 +14,8 @@ mod outbox;
 mod poller;
 mod socket_file;
 mod stream;
+mod tls;
+mod tls_stream;
 
 pub use address::{Address, AddressError, HostPort};
 pub use buffers::Buffers;
@@ -27,3 +29,4 @@ pub use mailbox::{Mailbox, Post, mailbox};
 pub use outbox::Outbox;
 pub use poller::{Poller, Ready, Token};
 pub use stream::Endpoint;
+pub use tls::{ClientTls, IdentityFiles, ServerTls, TlsError, TlsTo, is_tls_failure};

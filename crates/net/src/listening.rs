@@ -6,6 +6,7 @@ use crate::inherited::Inherited;
 use crate::listener::{BACKLOG, BindError, listen, resolve};
 use crate::socket_file::{SocketFile, bind_over_stale};
 use crate::stream::Stream;
+use crate::tls::ServerTls;
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -22,6 +23,7 @@ pub struct Listening {
     /// With the port that was taken.
     address: Address,
     file: Option<SocketFile>,
+    tls: Option<ServerTls>,
 }
 
 #[derive(Debug)]
@@ -43,13 +45,13 @@ impl Listening {
                 let listener = listen(socket).map_err(failed)?;
                 let bound = listener.local_addr().map_err(failed)?;
                 let socket = ListeningSocket::Tcp(listener);
-                Ok(Listening { socket, configured: address.clone(), address: address.at(bound), file: None })
+                Ok(Listening { socket, configured: address.clone(), address: address.at(bound), file: None, tls: None })
             }
             Address::Unix(path) => {
                 let listener = listen_at(path).map_err(failed)?;
                 let file = Some(SocketFile::at(path).map_err(failed)?);
                 let socket = ListeningSocket::Unix(listener);
-                Ok(Listening { socket, configured: address.clone(), address: address.clone(), file })
+                Ok(Listening { socket, configured: address.clone(), address: address.clone(), file, tls: None })
             }
         }
     }
@@ -65,11 +67,11 @@ impl Listening {
         if let Address::Unix(path) = address {
             let file = if owns_file { Some(SocketFile::at(path)?) } else { None };
             let socket = ListeningSocket::Unix(UnixListener::from_std(socket.into()));
-            return Ok(Listening { socket, configured: address.clone(), address: configured, file });
+            return Ok(Listening { socket, configured: address.clone(), address: configured, file, tls: None });
         }
         let listener = TcpListener::from_std(socket.into());
         let address = address.at(listener.local_addr()?);
-        Ok(Listening { socket: ListeningSocket::Tcp(listener), configured, address, file: None })
+        Ok(Listening { socket: ListeningSocket::Tcp(listener), configured, address, file: None, tls: None })
     }
 
     /// A copy of the socket for another process.
@@ -100,10 +102,18 @@ impl Listening {
     /// When none waits, or the kernel has no descriptor for it.
     pub fn accept(&self) -> io::Result<Connection> {
         let stream = match &self.socket {
-            ListeningSocket::Tcp(listener) => Stream::from(listener.accept()?.0),
+            ListeningSocket::Tcp(listener) => match (listener.accept()?.0, &self.tls) {
+                (stream, None) => Stream::from(stream),
+                (stream, Some(tls)) => Stream::tls(stream, tls.accept()?, false),
+            },
             ListeningSocket::Unix(listener) => Stream::from(listener.accept()?.0),
         };
         Ok(Connection::over(stream))
+    }
+
+    /// Speaks TLS with the clients that are accepted from now on.
+    pub fn speak_tls(&mut self, tls: ServerTls) {
+        self.tls = Some(tls);
     }
 
     /// Leaves the file of a unix socket where it is: somebody else goes on to listen on it.

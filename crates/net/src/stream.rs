@@ -1,5 +1,7 @@
 //! What a connection reads from and writes to, and where one can be opened to.
 
+use crate::tls::TlsTo;
+use crate::tls_stream::TlsStream;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use std::io;
@@ -12,6 +14,7 @@ use std::sync::Arc;
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream>),
 }
 
 /// Where a connection can be opened to: an address whose name has been looked up.
@@ -21,6 +24,8 @@ pub enum Endpoint {
     Tcp(SocketAddr),
     /// Plain bytes over a unix socket.
     Unix(Arc<Path>),
+    /// TLS over TCP.
+    Tls(SocketAddr, TlsTo),
 }
 
 impl Stream {
@@ -29,7 +34,15 @@ impl Stream {
         match endpoint {
             Endpoint::Tcp(socket) => TcpStream::connect(*socket).map(Stream::from),
             Endpoint::Unix(path) => UnixStream::connect(path).map(Stream::from),
+            Endpoint::Tls(socket, tls) => Ok(Stream::tls(TcpStream::connect(*socket)?, tls.connect()?, true)),
         }
+    }
+
+    /// TLS over a socket that is connected, or being connected.
+    pub(crate) fn tls(socket: TcpStream, session: rustls::Connection, is_blocked: bool) -> Stream {
+        // As for plain TCP.
+        let _ = socket.set_nodelay(true);
+        Stream::Tls(Box::new(TlsStream::new(socket, session, is_blocked)))
     }
 
     /// What readiness is waited for on.
@@ -37,6 +50,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream,
             Stream::Unix(stream) => stream,
+            Stream::Tls(stream) => &mut stream.socket,
         }
     }
 
@@ -46,6 +60,7 @@ impl Stream {
         let _ = match self {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Tls(stream) => return stream.end_writing(),
         };
     }
 
@@ -54,6 +69,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.take_error(),
             Stream::Unix(stream) => stream.take_error(),
+            Stream::Tls(stream) => stream.socket.take_error(),
         }
     }
 
@@ -62,6 +78,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => Some(stream),
             Stream::Unix(_) => None,
+            Stream::Tls(stream) => Some(&stream.socket),
         }
     }
 }

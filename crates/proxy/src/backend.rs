@@ -17,7 +17,7 @@ use crate::peer::Peer;
 use crate::retry::{PAUSE_MAX, Retry};
 use crate::verdict::{Expect, Verdict, judge};
 use clock::{Clock, Nanos};
-use net::{Buffers, Connection, Filled, Poller, Token};
+use net::{Buffers, Connection, Filled, Poller, Token, is_tls_failure};
 use records::Outcome;
 use std::sync::Arc;
 use wire::{ParsedReply, parse_reply};
@@ -194,6 +194,7 @@ impl Backend {
         if self.match_replies(finished, now).is_err() {
             return self.fail(Outcome::BackendLost, finished, now);
         }
+        self.counters().tls_failed.add(u64::from(filled.as_ref().is_err_and(is_tls_failure)));
         match filled {
             Ok(Filled::Closed) | Err(_) if self.may_reopen_at_once(now) => {
                 self.retry.succeeded();

@@ -21,6 +21,8 @@ pub(crate) struct LoopCounters {
     pub(crate) replied_bytes: Counter,
     pub(crate) clients_accepted: Counter,
     pub(crate) clients_open: Counter,
+    /// Clients with whom TLS failed: refused certificates, bytes that are no TLS, handshakes without end.
+    pub(crate) clients_tls_failed: Counter,
     /// Times that a client was not read from because too much was in flight or unread.
     pub(crate) clients_paused: Counter,
     /// Multi-gets of which a part had failed.
@@ -74,6 +76,8 @@ pub(crate) struct BackendCounters {
     pub(crate) connects: Counter,
     pub(crate) timeouts: Counter,
     pub(crate) lost: Counter,
+    /// Of those lost, connections on which TLS failed.
+    pub(crate) tls_failed: Counter,
     pub(crate) refused: Counter,
     pub(crate) overloaded: Counter,
     /// Connections that accept requests.
@@ -123,6 +127,7 @@ impl LoopCounters {
             replied_bytes: Counter::default(),
             clients_accepted: Counter::default(),
             clients_open: Counter::default(),
+            clients_tls_failed: Counter::default(),
             clients_paused: Counter::default(),
             parts_failed: Counter::default(),
             order_waits: Counter::default(),

@@ -56,6 +56,8 @@ pub(crate) struct EventLoop {
     again: Vec<usize>,
     /// Sessions that have nothing left to say and wait for the client to close: until when, slot and number.
     leaving: VecDeque<(Nanos, usize, u32)>,
+    /// Sessions of TLS whose two sides have not agreed when they came: until when they must, slot and number.
+    handshakes: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
     drain_until: Option<Nanos>,
 }
@@ -76,6 +78,7 @@ impl EventLoop {
             touched: Vec::new(),
             again: Vec::new(),
             leaving: VecDeque::new(),
+            handshakes: VecDeque::new(),
             clients_open,
             drain_until: None,
         }
@@ -140,6 +143,7 @@ impl EventLoop {
         }
         let mut next = self.drain_until.unwrap_or(Nanos::NEVER);
         next = next.min(self.leaving.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
+        next = next.min(self.handshakes.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.core.dispatch.backends.deadline());
         if self.core.journal.has_rows() {
             next = next.min(self.core.turn + ROWS_WAIT);
@@ -160,6 +164,7 @@ impl EventLoop {
         dispatch.backends.tick(&self.poller, &mut finished, time.turn);
         dispatch.pump(&mut finished, time);
         self.end_leaving();
+        self.end_handshakes();
     }
 
     /// Breaks off clients that have got everything and did not close their side in time.
@@ -170,6 +175,21 @@ impl EventLoop {
             }
             self.leaving.pop_front();
             if self.sessions.get(slot).is_some_and(|session| session.number() == number) {
+                self.remove(slot);
+            }
+        }
+    }
+
+    /// Breaks off clients that have not come to an agreement about TLS in time.
+    fn end_handshakes(&mut self) {
+        while let Some(&(until, slot, number)) = self.handshakes.front() {
+            if until > self.core.turn {
+                return;
+            }
+            self.handshakes.pop_front();
+            let session = self.sessions.get_mut(slot).filter(|session| session.number() == number);
+            if session.is_some_and(|session| session.connection().is_handshaking()) {
+                self.core.journal.counters.clients_tls_failed.add(1);
                 self.remove(slot);
             }
         }
@@ -203,6 +223,9 @@ impl EventLoop {
         let slot = entry.key();
         let is_welcome = self.drain_until.is_none();
         if is_welcome && self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
+            if connection.is_handshaking() {
+                self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));
+            }
             entry.insert(Session::new(connection, slot as u32, number));
             self.core.journal.counters.clients_accepted.add(1);
         } else {

@@ -50,4 +50,4 @@ pub use config::{Config, ConfigError, Discipline, MultiGet, PartFailure, Records
 pub use local::VERSION_LINE;
 pub use route::Router;
 pub use running::{ProxyError, Running, Totals, start, start_with};
-pub use transport::{Lookup, TransportConfig};
+pub use transport::{Lookup, TlsConfig, TlsConfigError, TransportConfig};

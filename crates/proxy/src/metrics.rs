@@ -42,12 +42,13 @@ impl Collector for Snapshot {
             Outcome::ALL.map(|outcome| (outcome.name(), self.sum(|loops| &loops.outcomes[outcome as usize])));
         family(&mut encoder, "waystage_outcomes", "How requests have ended", "outcome", &outcomes)?;
         type Field = fn(&LoopCounters) -> &Counter;
-        let totals: [(&str, &str, Field); 9] = [
+        let totals: [(&str, &str, Field); 10] = [
             ("waystage_keys", "Keys asked for", |loops| &loops.keys_read),
             ("waystage_hits", "Values returned", |loops| &loops.hits),
             ("waystage_received_bytes", "Bytes of requests", |loops| &loops.received_bytes),
             ("waystage_replied_bytes", "Bytes of replies", |loops| &loops.replied_bytes),
             ("waystage_clients_accepted", "Client connections so far", |loops| &loops.clients_accepted),
+            ("waystage_clients_tls_failed", "Clients with whom TLS failed", |loops| &loops.clients_tls_failed),
             ("waystage_clients_paused", "Times a client was not read from", |loops| &loops.clients_paused),
             ("waystage_order_waits", "Times a request waited for its client's earlier ones", |loops| {
                 &loops.order_waits
@@ -110,11 +111,12 @@ impl Snapshot {
 
     fn backends(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Field = fn(&BackendCounters) -> &Counter;
-        let counters: [(&str, &str, Field); 6] = [
+        let counters: [(&str, &str, Field); 7] = [
             ("waystage_backend_requests", "Requests sent to the backend", |backend| &backend.requests),
             ("waystage_backend_connects", "Connections opened", |backend| &backend.connects),
             ("waystage_backend_timeouts", "Connections closed because an answer was late", |backend| &backend.timeouts),
             ("waystage_backend_lost", "Connections lost or refused", |backend| &backend.lost),
+            ("waystage_backend_tls_failed", "Connections on which TLS failed", |backend| &backend.tls_failed),
             ("waystage_backend_refused", "Requests refused because it was down", |backend| &backend.refused),
             ("waystage_backend_overloaded", "Requests refused because too many waited", |backend| &backend.overloaded),
         ];

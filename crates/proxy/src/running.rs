@@ -16,7 +16,7 @@ use crate::local::Local;
 use crate::metrics_server::{MetricsServer, Sources};
 use crate::peer::{Peer, PeerLimits};
 use crate::resolve::{Resolver, Resolving};
-use crate::transport::{Target, TransportConfig};
+use crate::transport::{Target, TlsConfigError, TransportConfig, equip, targets};
 use clock::Clock;
 use net::{Address, AddressError, ControlSocket, Inherited, Listening, Mailbox, Poller, Post, Token, mailbox};
 use records::{Program, Writer, WriterTotals};
@@ -80,6 +80,10 @@ pub enum ProxyError {
     Address(#[from] AddressError),
     #[error(transparent)]
     Bind(#[from] net::BindError),
+    #[error(transparent)]
+    Tls(#[from] net::TlsError),
+    #[error(transparent)]
+    TlsConfig(#[from] TlsConfigError),
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
@@ -117,7 +121,8 @@ pub fn start_with(config: Config, activated: Vec<Inherited>, clock: Clock) -> Re
     config.check()?;
     let (take_over, mut handed) = begin_take_over(&config.transport)?;
     let handed_metrics = take_metrics(&mut handed);
-    let listeners = listeners::open(&config.listen, Opened { activated, handed })?;
+    let mut listeners = listeners::open(&config.listen, Opened { activated, handed })?;
+    equip(&mut listeners, &config.transport.tls)?;
     let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
     let control = open_control(&config.transport)?;
     let writer = match &config.records {
@@ -240,8 +245,7 @@ struct Looked {
 
 /// Reads the backends' addresses and looks up those that are names.
 fn look_up(config: &Config, clock: &Clock) -> Result<Looked, ProxyError> {
-    let targets = config.servers.iter().map(|server| Ok(Target { address: server.parse()? }));
-    let targets = targets.collect::<Result<Vec<Target>, ProxyError>>()?;
+    let targets = targets(&config.servers, &config.transport.tls)?;
     let name_counters = Arc::new(NameCounters::new(targets.len()));
     let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
     let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, name_counters.clone());

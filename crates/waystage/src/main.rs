@@ -26,7 +26,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Forward requests to memcached servers, and time every stage of every request.
-    Proxy(proxy_command::ProxyArguments),
+    Proxy(Box<proxy_command::ProxyArguments>),
     /// Load a memcached server with a closed loop of clients, measure latency and verify every value.
     Load(load_command::LoadArguments),
     /// Serve memcached's protocol from memory, with a service time that can be dictated.
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let outcome = match arguments.command {
-        Command::Proxy(arguments) => proxy_command::run(arguments),
+        Command::Proxy(arguments) => proxy_command::run(*arguments),
         Command::Load(arguments) => load_command::run(arguments),
         Command::Cache(arguments) => cache_command::run(&arguments),
         Command::Records(arguments) => records_command::run(&arguments),

@@ -18,11 +18,12 @@ use std::time::Duration;
 /// Arguments of `waystage proxy`.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyArguments {
-    /// Where clients connect: HOST:PORT or unix:PATH; may be given several times. Port 0 takes a free port
+    /// Where clients connect: HOST:PORT, tls:HOST:PORT or unix:PATH; may be given several times. Port 0 takes a free port
     /// [default: 127.0.0.1:11211, unless sockets are passed or taken over].
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// A memcached server, HOST:PORT or unix:PATH; give one for each. Their order is the order of replicas.
+    /// A memcached server, HOST:PORT, tls:HOST:PORT or unix:PATH; give one for each. Their order is the order of
+    /// replicas.
     #[arg(long = "server", value_name = "ADDRESS", required = true)]
     servers: Vec<String>,
     #[command(flatten)]

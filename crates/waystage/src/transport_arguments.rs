@@ -4,8 +4,8 @@
 use crate::quantity::duration;
 use clap::Args;
 use listenfd::ListenFd;
-use net::Inherited;
-use proxy::TransportConfig;
+use net::{IdentityFiles, Inherited};
+use proxy::{TlsConfig, TransportConfig};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +28,50 @@ pub(crate) struct TransportArguments {
     /// Time that clients may stay when a successor has taken over.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     hand_over_wait: Duration,
+    #[command(flatten)]
+    tls: TlsArguments,
+}
+
+/// With what TLS is spoken.
+#[derive(Debug, Args)]
+struct TlsArguments {
+    /// The certificate for clients of `--listen tls:HOST:PORT`, in PEM form, followed by those between it and the authority.
+    #[arg(long = "tls-certificate", value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// Its private key, in PEM form.
+    #[arg(long = "tls-key", value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// Let in only clients whose certificate this authority has signed, in PEM form.
+    #[arg(long = "tls-client-authority", value_name = "FILE")]
+    client_authority: Option<PathBuf>,
+    /// Time that a client may take until TLS is agreed upon.
+    #[arg(long = "tls-handshake-timeout", value_name = "TIME", default_value = "5s", value_parser = duration)]
+    handshake_timeout: Duration,
+    /// Who must have signed the certificates of servers at `tls:HOST:PORT`, in PEM form. They must be for that host.
+    #[arg(long = "tls-backend-authority", value_name = "FILE")]
+    backend_authority: Option<PathBuf>,
+    /// The certificate for servers that ask for one, in PEM form.
+    #[arg(long = "tls-backend-certificate", value_name = "FILE", requires = "backend_key")]
+    backend_certificate: Option<PathBuf>,
+    /// Its private key, in PEM form.
+    #[arg(long = "tls-backend-key", value_name = "FILE", requires = "backend_certificate")]
+    backend_key: Option<PathBuf>,
+}
+
+impl TlsArguments {
+    fn config(&self) -> TlsConfig {
+        let identity = |certificate: &Option<PathBuf>, key: &Option<PathBuf>| {
+            let (certificate, key) = (certificate.clone()?, key.clone()?);
+            Some(IdentityFiles { certificate, key })
+        };
+        TlsConfig {
+            identity: identity(&self.certificate, &self.key),
+            client_authority: self.client_authority.clone(),
+            handshake_timeout: self.handshake_timeout,
+            backend_authority: self.backend_authority.clone(),
+            backend_identity: identity(&self.backend_certificate, &self.backend_key),
+        }
+    }
 }
 
 impl TransportArguments {
@@ -35,6 +79,7 @@ impl TransportArguments {
     pub(crate) fn config(&self) -> TransportConfig {
         TransportConfig {
             resolve_every: self.resolve_every,
+            tls: self.tls.config(),
             control: self.control.clone(),
             take_over: self.take_over.clone(),
             hand_over_wait: self.hand_over_wait,

@@ -2,9 +2,11 @@
 
 use clock::Clock;
 use proxy::{Config, Running, start};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Nothing on one machine takes longer.
@@ -56,4 +58,44 @@ pub(crate) fn unix_client(path: &Path) -> UnixStream {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     stream
+}
+
+/// A server that keeps one value of any size, which memcached does not; its threads end with their connections.
+pub(crate) fn keeper() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let kept = kept.clone();
+            std::thread::spawn(move || keep(stream, &kept));
+        }
+    });
+    address
+}
+
+fn keep(stream: TcpStream, kept: &Mutex<Vec<u8>>) -> Option<()> {
+    let mut writer = stream.try_clone().ok()?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|&count| count > 0)?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["version"] => writer.write_all(b"VERSION 1.6.0\r\n").ok()?,
+            ["set", _, _, _, length] => {
+                let mut value = vec![0; length.parse::<usize>().unwrap() + 2];
+                reader.read_exact(&mut value).ok()?;
+                *kept.lock().unwrap() = value;
+                writer.write_all(b"STORED\r\n").ok()?;
+            }
+            ["get", key] => {
+                let value = kept.lock().unwrap().clone();
+                writer.write_all(format!("VALUE {key} 0 {}\r\n", value.len() - 2).as_bytes()).ok()?;
+                writer.write_all(&value).ok()?;
+                writer.write_all(b"END\r\n").ok()?;
+            }
+            _ => panic!("{line:?} was not expected"),
+        }
+    }
 }
