@@ -71,7 +71,8 @@ fn values_of_any_size_pass_both_sides() {
         ask(&mut client, "get large\r\n", reply);
     }
     // More than the kernel takes at once, before anything is read.
-    let (_, reply) = large_value(8 << 20);
+    let (set, reply) = large_value(3 << 20);
+    ask(&mut client, set, "STORED\r\n");
     client.write_all(&b"get large\r\n".repeat(4)).unwrap();
     client.flush().unwrap();
     std::thread::sleep(Duration::from_millis(100));
@@ -183,6 +184,7 @@ fn only_backends_of_the_authority_and_of_that_name_are_used() {
         client.send("set k 0 0 1\r\n1\r\n");
         let line = client.line();
         assert!(line.starts_with("SERVER_ERROR") && line.contains(&name), "{line}");
+        drop(client);
         drop(before);
         stop(backend);
     }
