@@ -151,7 +151,7 @@ impl Backend {
         let before = connection.outbox.queued_total();
         connection.outbox.append(encode);
         let end = connection.outbox.queued_total();
-        let deadline = now + self.peer.limits.timeout;
+        let deadline = now + self.peer.limits.timeout(expect);
         self.in_flight.push(Pending { leg, expect, begin: before, end, deadline });
         self.sequence = self.sequence.wrapping_add(1);
         end - before
@@ -251,7 +251,7 @@ impl Backend {
 
     /// Adds a value to the head's reply, unless that has become too large; a reply that makes progress is not late.
     fn bring(&mut self, value: &[u8], finished: &mut Finished<'_>, now: Nanos) {
-        let leg = self.in_flight.extend_head(now + self.peer.limits.timeout);
+        let leg = self.in_flight.extend_head(now + self.peer.limits.timeouts.read);
         let Some(LegRef { job, leg }) = leg else { return };
         let job = finished.jobs.get(job);
         if !self.is_dropping && job.leg_brought(leg, value) > self.peer.limits.reply_bytes {

@@ -1,7 +1,16 @@
 //! What the proxy is told. Checked once, before anything starts; every queue and wait has its limit here.
 
+mod error;
+mod pool;
+
+pub use error::ConfigError;
+pub use pool::{
+    Distribution, Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts,
+    WarmUp, Writes,
+};
+
 use crate::transport::TransportConfig;
-use net::{Address, AddressError};
+use net::Address;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -76,18 +85,16 @@ pub struct Config {
     pub listen: Vec<String>,
     /// How clients and backends are reached, beside their addresses.
     pub transport: TransportConfig,
-    /// The backends, each as `net::Address` reads it; their order is the order of replicas.
-    pub servers: Vec<String>,
-    /// Copies of each value.
-    pub replicas: usize,
+    /// Groups of backends. The first is for keys that no route takes.
+    pub pools: Vec<PoolConfig>,
+    /// Which keys go to which pool; of several that fit, the longest prefix counts.
+    pub routes: Vec<RouteConfig>,
     /// Event loops.
     pub loops: usize,
     /// Who may be in flight, and where the others wait.
     pub discipline: Discipline,
     /// Requests that may wait in each queue of each loop.
     pub queue: usize,
-    /// Two characters between which the hashed part of a key stands.
-    pub hash_tag: Option<[u8; 2]>,
     /// For which requests the clock is read.
     pub stamps: Stamps,
     /// Which records are kept, if any.
@@ -96,8 +103,6 @@ pub struct Config {
     pub metrics: Option<String>,
     /// What a failed part does to a multi-get.
     pub part_failure: PartFailure,
-    /// Time that a backend has to connect, and to answer.
-    pub backend_timeout: Duration,
     /// Requests that may wait for the answer of one backend, per loop.
     pub backend_window: usize,
     /// Requests of one client that may be in flight before no more are read from it.
@@ -114,46 +119,10 @@ pub struct Config {
     pub clients_max: usize,
 }
 
+/// The most backends, all pools together.
+const BACKENDS_MAX: usize = 250;
 /// The most slots of one kind.
-const SLOTS_MAX: usize = 1024;
-
-/// A configuration that cannot work: what is wrong and what to do.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
-pub enum ConfigError {
-    #[error("no backend: give at least one --server HOST:PORT")]
-    NoServer,
-    #[error("{flag} {source}")]
-    Address { flag: &'static str, source: AddressError },
-    #[error("no address to listen on: give at least one --listen HOST:PORT")]
-    NoListen,
-    #[error("--server {0}: nobody listens on port 0")]
-    ServerPort(String),
-    #[error("--listen {0} is given twice")]
-    ListenTwice(String),
-    #[error("{0} backends: at most 250 are supported")]
-    TooManyServers(usize),
-    #[error("--server {0} is given twice")]
-    ServerTwice(String),
-    #[error("--replicas {replicas}, but there are {servers} backends: give a number from 1 to {servers}")]
-    Replicas { replicas: usize, servers: usize },
-    #[error("--loops {0}: give a number from 1 to 250")]
-    Loops(usize),
-    #[error("{flag} {slots} for {loops} loops: each loop needs one; give a number from {loops} to {SLOTS_MAX}")]
-    Slots { flag: &'static str, slots: usize, loops: usize },
-    #[error(
-        "--multi-get {multi_get} asks any server for any key, but only --replicas {servers} puts every key on every server"
-    )]
-    MultiGet { multi_get: MultiGet, servers: usize },
-    #[error("--records needs stamps: give --stamps sampled or --stamps all")]
-    RecordsWithoutStamps,
-    #[error("--stamps sampled needs --records: without records no request is sampled")]
-    SampledWithoutRecords,
-    #[error("--sample 0: give 1 to keep every record, or leave out --records to keep none")]
-    SampleZero,
-    #[error("{0} must not be zero")]
-    Zero(&'static str),
-}
+pub(crate) const SLOTS_MAX: usize = 1024;
 
 impl Discipline {
     /// As in the argument `--dispatch`.
@@ -192,22 +161,20 @@ pub(crate) fn share(slots: usize, loops: usize, index: usize) -> usize {
 }
 
 impl Config {
-    /// A configuration with the defaults for everything but the backends.
+    /// A configuration with the defaults for everything but the backends, which are one pool.
     pub fn new(listen: &str, servers: &[String]) -> Config {
         Config {
             listen: vec![listen.into()],
             transport: TransportConfig::default(),
-            servers: servers.to_vec(),
-            replicas: 1,
+            pools: vec![PoolConfig::new("default", servers)],
+            routes: Vec::new(),
             loops: std::thread::available_parallelism().map_or(1, usize::from),
             discipline: Discipline::Pipelined,
             queue: 64 * 1024,
-            hash_tag: None,
             stamps: Stamps::All,
             records: None,
             metrics: None,
             part_failure: PartFailure::Miss,
-            backend_timeout: Duration::from_secs(1),
             backend_window: 64 * 1024,
             client_window: 1024,
             client_buffer_bytes: 1 << 20,
@@ -223,20 +190,8 @@ impl Config {
     /// # Errors
     /// What it is, in one line.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let servers = self.servers.len();
-        if servers == 0 {
-            return Err(ConfigError::NoServer);
-        }
-        if servers > 250 {
-            return Err(ConfigError::TooManyServers(servers));
-        }
-        if let Some(index) = (1..servers).find(|&index| self.servers[..index].contains(&self.servers[index])) {
-            return Err(ConfigError::ServerTwice(self.servers[index].clone()));
-        }
+        self.check_pools()?;
         self.check_addresses()?;
-        if !(1..=servers).contains(&self.replicas) {
-            return Err(ConfigError::Replicas { replicas: self.replicas, servers });
-        }
         if !(1..=250).contains(&self.loops) {
             return Err(ConfigError::Loops(self.loops));
         }
@@ -253,7 +208,7 @@ impl Config {
     fn check_addresses(&self) -> Result<(), ConfigError> {
         let read =
             |flag, text: &String| text.parse::<Address>().map_err(|source| ConfigError::Address { flag, source });
-        for server in &self.servers {
+        for server in &self.backend_names() {
             if read("--server", server)?.host_port().is_some_and(|host_port| host_port.port() == 0) {
                 return Err(ConfigError::ServerPort(server.clone()));
             }
@@ -267,16 +222,68 @@ impl Config {
         Ok(())
     }
 
+    fn check_pools(&self) -> Result<(), ConfigError> {
+        for (index, pool) in self.pools.iter().enumerate() {
+            pool.check()?;
+            if self.pools[..index].iter().any(|other| other.name == pool.name) {
+                return Err(ConfigError::PoolTwice(pool.name.clone()));
+            }
+            for (what, name) in pool.named_pools() {
+                self.check_name(&format!("{what} of pool {:?}", pool.name), name)?;
+            }
+        }
+        for route in &self.routes {
+            self.check_name(&format!("the route for {:?}", route.prefix), &route.pool)?;
+        }
+        match self.backends().count() {
+            0 => Err(ConfigError::NoServer),
+            1..=BACKENDS_MAX => Ok(()),
+            count => Err(ConfigError::TooManyServers(count)),
+        }
+    }
+
+    fn check_name(&self, what: &str, name: &str) -> Result<(), ConfigError> {
+        if self.pool(name).is_some() {
+            return Ok(());
+        }
+        let known: Vec<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
+        Err(ConfigError::NoPool { what: what.into(), pool: name.into(), known: known.join(", ") })
+    }
+
+    /// The place of the pool with this name.
+    pub fn pool(&self, name: &str) -> Option<usize> {
+        self.pools.iter().position(|pool| pool.name == name)
+    }
+
+    /// All backends in the order of their numbers: pool by pool.
+    pub fn backends(&self) -> impl Iterator<Item = (&PoolConfig, &ServerConfig)> {
+        self.pools.iter().flat_map(|pool| pool.servers.iter().map(move |server| (pool, server)))
+    }
+
+    /// The longest time that any backend has for anything.
+    pub fn longest_timeout(&self) -> Duration {
+        let longest = |pool: &PoolConfig| pool.timeouts.connect.max(pool.timeouts.read).max(pool.timeouts.write);
+        self.pools.iter().map(longest).max().unwrap_or_default()
+    }
+
+    /// The name of each backend.
+    pub fn backend_names(&self) -> Vec<String> {
+        self.backends().map(|(_, server)| server.address.clone()).collect()
+    }
+
     fn check_discipline(&self) -> Result<(), ConfigError> {
-        let (loops, servers) = (self.loops, self.servers.len());
+        let loops = self.loops;
         for (flag, slots) in self.discipline.slots() {
             if !(loops..=SLOTS_MAX).contains(&slots) {
                 return Err(ConfigError::Slots { flag, slots, loops });
             }
         }
         match self.discipline {
-            Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey && self.replicas < servers => {
-                Err(ConfigError::MultiGet { multi_get, servers })
+            Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey => {
+                match self.pools.iter().find(|pool| pool.replicas < pool.servers.len()) {
+                    Some(pool) => Err(ConfigError::MultiGet { multi_get, servers: pool.servers.len() }),
+                    None => Ok(()),
+                }
             }
             _ => Ok(()),
         }
@@ -293,7 +300,6 @@ impl Config {
     fn check_limits(&self) -> Result<(), ConfigError> {
         let limits = [
             ("--queue", self.queue == 0),
-            ("--backend-timeout", self.backend_timeout.is_zero()),
             ("--backend-window", self.backend_window == 0),
             ("--client-window", self.client_window == 0),
             ("--client-buffer", self.client_buffer_bytes == 0),
@@ -321,10 +327,17 @@ mod tests {
         let writers = slots(Discipline::PerBackend { readers: 2, writers: 1 });
         let sharded = slots(Discipline::Shared { workers: 2, multi_get: MultiGet::Sharded });
         let listen = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
-        let bad: [(Config, &str); 18] = [
-            (Config { servers: vec!["a".into()], ..good.clone() }, "--server \"a\" is no address (it has no port)"),
-            (Config { servers: vec!["a:0".into()], ..good.clone() }, "--server a:0: nobody listens on port 0"),
-            (Config { servers: vec!["unix:".into()], ..good.clone() }, "it has no path"),
+        let server = |text: &str| Config { pools: Config::new("", &[text.into()]).pools, ..good.clone() };
+        let pool = |change: fn(&mut PoolConfig)| {
+            let mut config = good.clone();
+            change(&mut config.pools[0]);
+            config
+        };
+        let stray = RouteConfig { prefix: "a:".into(), pool: "b".into() };
+        let bad: [(Config, &str); 21] = [
+            (server("a"), "--server \"a\" is no address (it has no port)"),
+            (server("a:0"), "--server a:0: nobody listens on port 0"),
+            (server("unix:"), "it has no path"),
             (Config { listen: listen(&["a:1", "b c:1"]), ..good.clone() }, "--listen \"b c:1\" is no address"),
             (Config { listen: listen(&["a:1", "a:1"]), ..good.clone() }, "--listen a:1 is given twice"),
             (few, "--workers 1 for 2 loops: each loop needs one; give a number from 2 to 1024"),
@@ -332,9 +345,12 @@ mod tests {
             (writers, "--writers 1 for 2 loops"),
             (sharded, "--multi-get sharded asks any server for any key, but only --replicas 2"),
             (Config { queue: 0, ..good.clone() }, "--queue must not be zero"),
-            (Config { servers: vec![], ..good.clone() }, "no backend"),
-            (Config { servers: vec!["a:1".into(), "a:1".into()], ..good.clone() }, "given twice"),
-            (Config { replicas: 3, ..good.clone() }, "give a number from 1 to 2"),
+            (Config { pools: vec![], ..good.clone() }, "no backend"),
+            (pool(|pool| pool.servers[1] = ServerConfig::new("a:1")), "given twice"),
+            (pool(|pool| pool.replicas = 3), "give a number from 1 to 2"),
+            (pool(|pool| pool.timeouts.read = Duration::ZERO), "must not be zero"),
+            (Config { pools: vec![good.pools[0].clone(); 2], ..good.clone() }, "pool \"default\" is given twice"),
+            (Config { routes: vec![stray], ..good.clone() }, "route for \"a:\" names the pool \"b\""),
             (Config { loops: 0, ..good.clone() }, "--loops 0"),
             (Config { records: records.clone(), stamps: Stamps::Off, ..good.clone() }, "--records needs stamps"),
             (Config { records, ..good.clone() }, "--sample 0"),

@@ -81,7 +81,7 @@ impl Line {
     /// The backends of the connections that the loop with this index needs, in the order of the connections' numbers.
     pub(crate) fn layout(config: &Config, index: usize) -> Vec<usize> {
         let own = |slots| share(slots, config.loops, index);
-        let servers = 0..config.servers.len();
+        let servers = 0..config.backends().count();
         match config.discipline {
             Discipline::Pipelined => servers.collect(),
             Discipline::PerBackend { readers, writers } => {
@@ -95,7 +95,7 @@ impl Line {
     pub(crate) fn queues(config: &Config) -> Vec<String> {
         match config.discipline {
             Discipline::Pipelined => Vec::new(),
-            Discipline::PerBackend { .. } => config.servers.clone(),
+            Discipline::PerBackend { .. } => config.backend_names(),
             Discipline::Shared { .. } => vec!["shared".into()],
         }
     }
@@ -108,7 +108,7 @@ impl Dispatch {
             Discipline::Shared { multi_get, .. } => multi_get,
             _ => MultiGet::ByKey,
         };
-        let router = Router::new(&config.servers, config.replicas, config.hash_tag);
+        let router = Router::new(config);
         Dispatch { fork: Fork::new(router, multi_get), line, backends }
     }
 

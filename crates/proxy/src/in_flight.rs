@@ -48,8 +48,9 @@ impl InFlight {
         head.leg
     }
 
-    /// Adds one whose bytes are still to be written.
-    pub(crate) fn push(&mut self, pending: Pending) {
+    /// Adds one whose bytes are still to be written. Its reply cannot come before the others', so it has as much time as they.
+    pub(crate) fn push(&mut self, mut pending: Pending) {
+        pending.deadline = pending.deadline.max(self.pending.back().map_or(Nanos::UNSET, |last| last.deadline));
         self.pending.push_back(pending);
         self.unsent += 1;
     }

@@ -46,7 +46,10 @@ mod resolve;
 mod running;
 mod transport;
 
-pub use config::{Config, ConfigError, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
+pub use config::{
+    Config, ConfigError, Discipline, Distribution, Failover, FailoverPool, Hedge, MultiGet, PartFailure, PoolConfig,
+    Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
+};
 pub use local::VERSION_LINE;
 pub use route::Router;
 pub use running::{ProxyError, Running, Totals, start, start_with};

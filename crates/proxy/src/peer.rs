@@ -1,10 +1,12 @@
 //! Which backend a connection goes to, and what it may take: the same for all connections of one loop to that backend.
 
+use crate::config::Timeouts;
+use crate::verdict::Expect;
 use net::Endpoint;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Limits;
+use wire::{Limits, Verb};
 
 /// One backend, as the configuration says it.
 #[derive(Clone, Debug)]
@@ -21,12 +23,23 @@ pub(crate) struct Peer {
 /// Limits of each connection to it.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerLimits {
-    pub(crate) timeout: Duration,
+    pub(crate) timeouts: Timeouts,
     pub(crate) window: usize,
     pub(crate) buffer_bytes: u64,
     /// The largest reply to one request; its rest is read and dropped, and the answer is an error.
     pub(crate) reply_bytes: usize,
     pub(crate) wire: Limits,
+}
+
+impl PeerLimits {
+    /// The time for what is answered like this.
+    pub(crate) fn timeout(&self, expect: Expect) -> Duration {
+        match expect {
+            Expect::Probe => self.timeouts.connect,
+            Expect::Values | Expect::Line(Verb::Mg | Verb::Me) => self.timeouts.read,
+            Expect::Line(_) => self.timeouts.write,
+        }
+    }
 }
 
 /// A connection that was lost or could not be opened.

@@ -3,7 +3,7 @@
 use crate::accept::{self, AcceptMessage, Acceptor};
 use crate::backend::Backend;
 use crate::backends::Backends;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, PoolConfig, ServerConfig};
 use crate::core::{Core, Settings};
 use crate::counters::{AcceptCounters, LoopCounters, NameCounters};
 use crate::dispatch::{Dispatch, Line};
@@ -146,7 +146,7 @@ pub fn start_with(config: Config, activated: Vec<Inherited>, clock: Clock) -> Re
         loops: counters.clone(),
         accept: accept_counters.clone(),
         names: name_counters,
-        servers: config.servers.clone(),
+        servers: config.backend_names(),
         queues: Line::queues(&config),
     };
     let metrics = config.metrics.as_ref().map(|address| MetricsServer::start(address, handed_metrics, sources));
@@ -245,7 +245,7 @@ struct Looked {
 
 /// Reads the backends' addresses and looks up those that are names.
 fn look_up(config: &Config, clock: &Clock) -> Result<Looked, ProxyError> {
-    let targets = targets(&config.servers, &config.transport.tls)?;
+    let targets = targets(&config.backend_names(), &config.transport.tls)?;
     let name_counters = Arc::new(NameCounters::new(targets.len()));
     let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
     let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, name_counters.clone());
@@ -253,25 +253,24 @@ fn look_up(config: &Config, clock: &Clock) -> Result<Looked, ProxyError> {
     Ok(Looked { peers: peers(config, &targets, &resolver), resolver, warnings, name_counters })
 }
 
-/// What connections go to, for each backend, as far as its name means something.
+/// All backends, in the order of their numbers, as far as their names mean something.
 fn peers(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Peer> {
-    let limits = PeerLimits {
-        timeout: config.backend_timeout,
-        window: config.backend_window,
-        buffer_bytes: config.backend_buffer_bytes,
-        reply_bytes: config.reply_bytes,
-        // A value that other ways than this proxy have stored may be larger than what it would pass on.
-        wire: Limits { value_bytes: config.reply_bytes, ..Settings::new(config).wire },
-    };
     let reporter = resolver.reporter();
-    let peer = |(index, target): (usize, &Target)| Peer {
+    let peer = |(index, ((pool, server), target)): (usize, ((&PoolConfig, &ServerConfig), &Target))| Peer {
         index: index as u16,
-        name: config.servers[index].as_str().into(),
+        name: server.address.as_str().into(),
         endpoint: target.fixed().or_else(|| resolver.endpoint(index)),
         reporter: reporter.clone(),
-        limits: limits.clone(),
+        limits: PeerLimits {
+            timeouts: pool.timeouts,
+            window: config.backend_window,
+            buffer_bytes: config.backend_buffer_bytes,
+            reply_bytes: config.reply_bytes,
+            // A value that other ways than this proxy have stored may be larger than what it would pass on.
+            wire: Limits { value_bytes: config.reply_bytes, ..Settings::new(config).wire },
+        },
     };
-    targets.iter().enumerate().map(peer).collect()
+    config.backends().zip(targets).enumerate().map(peer).collect()
 }
 
 /// The parts of the loop with this index, and how to send it messages.
@@ -293,8 +292,8 @@ fn build(
     let line = Line::new(config, index, own);
     let local = Local {
         loops: counters.to_vec(),
-        servers: config.servers.clone(),
-        replicas: config.replicas,
+        servers: config.backend_names(),
+        replicas: config.pools[0].replicas,
         started: clock.now(),
         clock: clock.clone(),
     };
@@ -340,7 +339,7 @@ impl Running {
         // An acceptor that cannot be told has ended already.
         let _ = self.accept_post.send(AcceptMessage::Stop);
         let accepted = joined(self.acceptor);
-        let until = self.clock.now() + self.config.backend_timeout + DRAIN_GRACE;
+        let until = self.clock.now() + self.config.longest_timeout() + DRAIN_GRACE;
         for (post, event_loop) in self.posts.iter().zip(&self.loops) {
             // A mailbox that is full empties, unless its loop is gone.
             while post.send(Message::Drain { until }).is_err() && !event_loop.is_finished() {

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Proxy, disciplines};
-use proxy::{Config, Discipline, MultiGet, Router};
+use proxy::{Config, Discipline, MultiGet, Router, Timeouts};
 use std::time::Duration;
 use testkit::{Client, Held, Scripted, Server};
 
@@ -22,7 +22,7 @@ fn proxy(servers: &[&Held], discipline: Discipline, change: impl FnOnce(&mut Con
     let addresses: Vec<_> = servers.iter().map(|server| server.address()).collect();
     Proxy::at(&addresses, |config| {
         (config.loops, config.discipline) = (1, discipline);
-        config.backend_timeout = Duration::from_secs(5);
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(5));
         change(config);
     })
 }
@@ -83,9 +83,9 @@ fn a_copy_that_was_asked_to_delete_after_a_wait_may_answer_only_that() {
     {
         for is_right in [true, false] {
             let (first, second) = (Held::start(), Held::start());
-            let proxy = proxy(&[&first, &second], shared(1), |config| config.replicas = 2);
+            let proxy = proxy(&[&first, &second], shared(1), |config| config.pools[0].replicas = 2);
             let names = [&first, &second].map(|server| server.address().to_string());
-            let primary = Router::new(&names, 2, None).primary(b"k");
+            let primary = Router::new(&Config::new("", &names)).primary(b"k");
             let [primary, copy] = if primary == 0 { [&first, &second] } else { [&second, &first] };
             let (mut other, mut client) = (proxy.client(), proxy.client());
             other.send("get k\r\n");
@@ -146,7 +146,7 @@ fn beyond_its_bound_a_queue_refuses_at_once_and_counts_it() {
 #[test]
 fn a_shared_slot_is_held_until_the_last_copy_is_written() {
     let servers = [Held::start(), Held::start(), Held::start()];
-    let proxy = proxy(&servers.each_ref(), shared(1), |config| config.replicas = 3);
+    let proxy = proxy(&servers.each_ref(), shared(1), |config| config.pools[0].replicas = 3);
     let mut writer = proxy.client();
     writer.send("set a 0 0 1\r\nx\r\n");
     servers.iter().for_each(|server| _ = server.asked(1));
@@ -169,7 +169,7 @@ fn a_shared_slot_is_held_until_the_last_copy_is_written() {
 fn a_sharded_multi_get_is_cut_into_even_neighbouring_parts_and_joined_in_key_order() {
     let servers = [Held::start(), Held::start(), Held::start()];
     let sharded = Discipline::Shared { workers: 1, multi_get: MultiGet::Sharded };
-    let proxy = proxy(&servers.each_ref(), sharded, |config| config.replicas = 3);
+    let proxy = proxy(&servers.each_ref(), sharded, |config| config.pools[0].replicas = 3);
     let mut client = proxy.client();
     client.send("get k0 k1 k2 k3 k4 k5 k6\r\n");
     let mut parts: Vec<(String, usize)> =
@@ -189,9 +189,9 @@ fn a_sharded_multi_get_is_cut_into_even_neighbouring_parts_and_joined_in_key_ord
 fn a_whole_multi_get_goes_to_the_first_keys_server() {
     let servers = [Held::start(), Held::start(), Held::start()];
     let whole = Discipline::Shared { workers: 1, multi_get: MultiGet::Whole };
-    let proxy = proxy(&servers.each_ref(), whole, |config| config.replicas = 3);
+    let proxy = proxy(&servers.each_ref(), whole, |config| config.pools[0].replicas = 3);
     let names: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
-    let router = Router::new(&names, 3, None);
+    let router = Router::new(&Config::new("", &names));
     let mut client = proxy.client();
     for key in 0..5 {
         let line = format!("get k{key} a b c d e");
@@ -206,13 +206,13 @@ fn a_whole_multi_get_goes_to_the_first_keys_server() {
 fn a_stalled_server_holds_shared_slots_and_the_others_go_on_with_those_left() {
     let (stalled, other) = (Held::start(), Server::start());
     let names = [stalled.address().to_string(), other.address().to_string()];
-    let router = Router::new(&names, 1, None);
+    let router = Router::new(&Config::new("", &names));
     let keys =
         |server: u16| (0..).map(|key| format!("k{key}")).filter(move |key| router.primary(key.as_bytes()) == server);
     let (slow, quick): (Vec<String>, Vec<String>) = (keys.clone()(0).take(3).collect(), keys(1).take(3).collect());
     let proxy = Proxy::at(&[stalled.address(), other.address()], |config| {
         (config.loops, config.discipline) = (1, shared(3));
-        config.backend_timeout = Duration::from_secs(5);
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(5));
     });
     let ask = |key: &String| {
         let mut client = proxy.client();
@@ -240,7 +240,9 @@ fn a_stalled_server_holds_shared_slots_and_the_others_go_on_with_those_left() {
 fn a_slot_that_lost_its_connection_takes_nothing_that_another_slot_can_serve() {
     for discipline in [per_backend(2), shared(2)] {
         let server = Held::start();
-        let proxy = proxy(&[&server], discipline, |config| config.backend_timeout = Duration::from_millis(400));
+        let proxy = proxy(&[&server], discipline, |config| {
+            config.pools[0].timeouts = Timeouts::all(Duration::from_millis(400))
+        });
         let [mut lost, mut other, mut next] = [proxy.client(), proxy.client(), proxy.client()];
         lost.send("get lost\r\n");
         server.asked(1);
@@ -309,7 +311,7 @@ fn what_waits_behind_a_server_that_never_answers_ends_with_the_proxy() {
         let server = Scripted::start(|peer, _| peer.hang());
         let proxy = Proxy::at(&[server.address()], |config| {
             (config.loops, config.discipline) = (1, discipline);
-            config.backend_timeout = Duration::from_millis(200);
+            config.pools[0].timeouts = Timeouts::all(Duration::from_millis(200));
         });
         let mut client = proxy.client();
         client.send(gets(0..50));

@@ -6,7 +6,7 @@ mod common;
 
 use clock::Clock;
 use common::{Proxy, disciplines};
-use proxy::Discipline;
+use proxy::{Discipline, Timeouts};
 use std::net::SocketAddr;
 use std::time::Duration;
 use testkit::{Client, Peer, Scripted, Server, memcached_is_here};
@@ -26,7 +26,7 @@ fn connections(discipline: Discipline) -> usize {
 fn proxy(addresses: &[SocketAddr], discipline: Discipline) -> Proxy {
     Proxy::at(addresses, |config| {
         (config.loops, config.discipline) = (1, discipline);
-        config.backend_timeout = TIMEOUT;
+        config.pools[0].timeouts = Timeouts::all(TIMEOUT);
     })
 }
 
@@ -252,7 +252,7 @@ fn more_requests_than_a_server_may_have_waiting_are_refused_at_once() {
     let proxy = Proxy::at(&[server.address()], |config| {
         config.loops = 1;
         config.backend_window = 10;
-        config.backend_timeout = TIMEOUT;
+        config.pools[0].timeouts = Timeouts::all(TIMEOUT);
     });
     let mut client = proxy.client();
     client.send("get a\r\n".repeat(30));

@@ -7,7 +7,7 @@ mod common;
 
 use common::meta_table::{META_TABLE, STALE_TABLE, long_meta_table};
 use common::{Proxy, disciplines, servers};
-use proxy::Discipline;
+use proxy::{Discipline, Timeouts};
 use std::net::SocketAddr;
 use std::time::Duration;
 use testkit::{Client, Scripted, Server, memcached_is_here};
@@ -61,7 +61,7 @@ fn the_proxy_answers_the_table() {
             for discipline in all.into_iter().flatten() {
                 let servers = (0..backends).map(|_| start()).collect();
                 let proxy = Proxy::before(servers, |config| {
-                    (config.replicas, config.loops, config.discipline) = (replicas, loops, discipline);
+                    (config.pools[0].replicas, config.loops, config.discipline) = (replicas, loops, discipline);
                 });
                 let who = format!("{replicas} of {backends} in {loops} loops, {discipline:?}");
                 run(proxy.address, &who, discipline == Discipline::Pipelined);
@@ -73,8 +73,9 @@ fn the_proxy_answers_the_table() {
 #[test]
 fn every_split_of_the_bytes_gives_the_same_replies() {
     let split = &|discipline| {
-        let proxy =
-            Proxy::before(servers(3), |config| (config.loops, config.replicas, config.discipline) = (2, 2, discipline));
+        let proxy = Proxy::before(servers(3), |config| {
+            (config.loops, config.pools[0].replicas, config.discipline) = (2, 2, discipline)
+        });
         let mut client = proxy.client();
         client.ask("flush_all\r\n", "OK\r\n");
         client.trickle(META_TABLE.iter().map(|(send, _)| *send).collect::<String>());
@@ -88,7 +89,7 @@ fn every_split_of_the_bytes_gives_the_same_replies() {
 
 #[test]
 fn me_tells_what_the_primary_knows() {
-    let proxy = Proxy::before(servers(3), |config| config.replicas = 2);
+    let proxy = Proxy::before(servers(3), |config| config.pools[0].replicas = 2);
     let mut client = proxy.client();
     client.ask("ms Zm9v 2 b\r\nhi\r\n", "HD\r\n");
     for command in ["me Zm9v b\r\n", "me foo\r\n", "me foo v\r\n"] {
@@ -117,7 +118,7 @@ fn copies_in(discipline: Discipline) {
     let backends = servers(3);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
     let proxy = Proxy::at(&addresses, |config| {
-        (config.loops, config.replicas, config.discipline) = (1, 3, discipline);
+        (config.loops, config.pools[0].replicas, config.discipline) = (1, 3, discipline);
     });
     let mut client = proxy.client();
     let copies = |key: &str| holders(&addresses, key).into_iter().flatten().collect::<Vec<_>>();
@@ -154,7 +155,7 @@ fn copies_in(discipline: Discipline) {
 fn what_is_deleted_anywhere_has_been_deleted() {
     let backends = servers(3);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
-    let proxy = Proxy::at(&addresses, |config| config.replicas = 3);
+    let proxy = Proxy::at(&addresses, |config| config.pools[0].replicas = 3);
     let mut client = proxy.client();
     for address in addresses {
         client.ask("ms k 1\r\n8\r\n", "HD\r\n");
@@ -167,7 +168,7 @@ fn what_is_deleted_anywhere_has_been_deleted() {
 fn keys_in_base64_live_where_their_text_does() {
     let backends = servers(3);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
-    let proxy = Proxy::at(&addresses, |config| config.hash_tag = Some(*b"{}"));
+    let proxy = Proxy::at(&addresses, |config| config.pools[0].hash_tag = Some(*b"{}"));
     let mut client = proxy.client();
     for index in 0..40 {
         let key = format!("key-{index:02}{{tag{index}}}");
@@ -230,7 +231,7 @@ fn a_server_that_dies_in_a_quiet_run_is_told_of_by_every_request_it_leaves_unans
     });
     let proxy = Proxy::at(&[server.address()], |config| {
         config.loops = 1;
-        config.backend_timeout = Duration::from_millis(300);
+        config.pools[0].timeouts = Timeouts::all(Duration::from_millis(300));
     });
     let mut client = proxy.client();
     client.send("mg a q\r\nmg b q\r\nmg c v q O4\r\nmg d q O5\r\nmg e q\r\nms f 2 q\r\nhi\r\nma g q\r\nmg h\r\nmn\r\n");

@@ -155,7 +155,7 @@ fn pipelining_clients_read_what_they_wrote() {
                 matches!(discipline, Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey);
             let proxy = Proxy::before(servers(3), |config| {
                 (config.loops, config.discipline) = (loops, discipline);
-                config.replicas = if reads_copies { 3 } else { 2 };
+                config.pools[0].replicas = if reads_copies { 3 } else { 2 };
             });
             std::thread::scope(|scope| {
                 for seed in 0..CLIENTS {

@@ -28,7 +28,7 @@ fn recorded(
     let directory = tempfile::tempdir().unwrap();
     let proxy = Proxy::before(servers(3), |config| {
         (config.loops, config.discipline) = (2, discipline);
-        config.replicas = replicas;
+        config.pools[0].replicas = replicas;
         config.stamps = stamps;
         config.records = Some(RecordsConfig { directory: directory.path().into(), sample });
     });

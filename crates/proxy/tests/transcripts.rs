@@ -102,7 +102,7 @@ fn run(loops: usize, backends: usize, replicas: usize, stamps: Stamps) {
 /// Runs the table line by line, then once more as a single burst.
 fn run_in(discipline: Discipline, loops: usize, backends: usize, replicas: usize, stamps: Stamps) {
     let proxy = Proxy::before(servers(backends), |config| {
-        (config.loops, config.replicas, config.stamps) = (loops, replicas, stamps);
+        (config.loops, config.pools[0].replicas, config.stamps) = (loops, replicas, stamps);
         config.discipline = discipline;
     });
     let mut client = proxy.client();
@@ -155,7 +155,7 @@ fn every_split_of_the_bytes_gives_the_same_replies() {
     }
     let split = &|discipline| {
         let proxy = Proxy::before(servers(3), |config| {
-            (config.loops, config.replicas, config.discipline) = (2, 3, discipline);
+            (config.loops, config.pools[0].replicas, config.discipline) = (2, 3, discipline);
         });
         let mut client = proxy.client();
         client.ask("flush_all\r\n", "OK\r\n");
@@ -172,7 +172,7 @@ fn every_split_of_the_bytes_gives_the_same_replies() {
 fn a_counter_or_token_on_one_server_leaves_no_different_copy_on_another() {
     let backends = servers(2);
     let addresses: Vec<_> = backends.iter().map(testkit::Server::address).collect();
-    let proxy = Proxy::at(&addresses, |config| config.replicas = 2);
+    let proxy = Proxy::at(&addresses, |config| config.pools[0].replicas = 2);
     let mut client = proxy.client();
     client.ask("set n 0 0 1\r\n1\r\nset c 0 0 1\r\n1\r\n", "STORED\r\nSTORED\r\n");
     client.send("gets c\r\n");
@@ -197,7 +197,7 @@ fn writes_reach_exactly_the_configured_copies() {
     for replicas in 1..=3 {
         let backends = servers(3);
         let addresses: Vec<_> = backends.iter().map(testkit::Server::address).collect();
-        let proxy = Proxy::at(&addresses, |config| config.replicas = replicas);
+        let proxy = Proxy::at(&addresses, |config| config.pools[0].replicas = replicas);
         proxy.client().ask("set k 0 0 1\r\nv\r\n", "STORED\r\n");
         let holds = |address: &std::net::SocketAddr| {
             let mut direct = testkit::Client::connect(*address);

@@ -71,6 +71,15 @@ impl Server {
     /// Lets it hang: connections are accepted by the kernel, and nothing answers.
     pub fn freeze(&mut self) {
         self.signal(Signal::STOP);
+        // Each thread stops when it next runs, which on a busy machine is later than now.
+        let tasks = format!("/proc/{}/task", self.child().id());
+        let runs = |task: std::io::Result<std::fs::DirEntry>| {
+            let status = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+            !status.contains(") T ")
+        };
+        while std::fs::read_dir(&tasks).unwrap().any(runs) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Lets a frozen server go on.

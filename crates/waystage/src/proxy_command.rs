@@ -6,7 +6,7 @@ use crate::transport_arguments::{TransportArguments, activated};
 use clap::{Args, ValueEnum};
 use clock::Clock;
 use net::Inherited;
-use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Running, Stamps};
+use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Running, Stamps, Timeouts};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
@@ -186,14 +186,16 @@ impl ProxyArguments {
     fn config(self, activated: &[Inherited]) -> Result<Config, String> {
         let sample = self.sample;
         let (listen, transport) = (self.transport.listen(&self.listen, activated), self.transport.config());
-        let defaults = Config { listen, transport, ..Config::new("", &self.servers) };
+        let mut defaults = Config { listen, transport, ..Config::new("", &self.servers) };
+        let pool = &mut defaults.pools[0];
+        pool.replicas = self.replicas;
+        pool.hash_tag = self.hash_tag;
+        pool.timeouts = Timeouts::all(self.backend_timeout);
         let discipline = self.discipline(self.loops.unwrap_or(defaults.loops))?;
         Ok(Config {
             discipline,
             queue: self.queue.unwrap_or(defaults.queue),
-            replicas: self.replicas,
             loops: self.loops.unwrap_or(defaults.loops),
-            hash_tag: self.hash_tag,
             stamps: match self.stamps {
                 StampsArgument::Off => Stamps::Off,
                 StampsArgument::Sampled => Stamps::Sampled,
@@ -206,7 +208,6 @@ impl ProxyArguments {
                 PartFailureArgument::Partial => PartFailure::Partial,
                 PartFailureArgument::Error => PartFailure::Error,
             },
-            backend_timeout: self.backend_timeout,
             backend_window: self.backend_window,
             backend_buffer_bytes: self.backend_buffer as u64,
             client_window: self.client_window,
@@ -228,7 +229,7 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let Some(available) = getrlimit(Resource::Nofile).current else { return Ok(()) };
     // Twice, since a connection to a backend may be replaced before the kernel has let go of the old one.
-    let connections = config.servers.len() * config.connections_per_backend();
+    let connections = config.backends().count() * config.connections_per_backend();
     let reserved = OTHER_DESCRIPTORS + config.loops * (2 * connections + 4);
     let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
     if room == 0 {
@@ -300,8 +301,8 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     announce(&format!(
         "waystage proxy ready on {} ({} backends, {} replicas, {} loops, {})",
         listening.join(" and "),
-        config.servers.len(),
-        config.replicas,
+        config.backends().count(),
+        config.pools[0].replicas,
         config.loops,
         discipline_text(config.discipline)
     ));

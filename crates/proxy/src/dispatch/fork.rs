@@ -28,7 +28,7 @@ impl Fork {
                 self.choose(*verb, *keys);
                 self.cut_get(job, *keys);
             }
-            Request::FlushAll { .. } => everywhere(job, self.router.servers()),
+            Request::FlushAll { .. } => everywhere(job, self.router.backends()),
             Request::Meta(meta) => self.cut_meta(job, meta),
             _ => self.cut_write(job, request.key().unwrap_or_default()),
         }
@@ -42,14 +42,17 @@ impl Fork {
         if multi_get == MultiGet::ByKey {
             return self.chosen.extend(keys.iter().map(|key| self.router.primary(key)));
         }
-        let (first, count) = (self.router.primary(keys.first().unwrap_or_default()), keys.count());
-        let (servers, parts) = match multi_get {
-            MultiGet::Sharded => (self.router.servers(), count.min(self.router.servers().into())),
-            _ => (self.router.servers(), 1),
-        };
+        let head = keys.first().unwrap_or_default();
+        let pool = self.router.pool(self.router.pool_of(head));
+        if keys.iter().any(|key| !std::ptr::eq(self.router.pool(self.router.pool_of(key)), pool)) {
+            // Backends of one pool have no copies of another's keys.
+            return self.chosen.extend(keys.iter().map(|key| self.router.primary(key)));
+        }
+        let (first, count) = (pool.primary(head), keys.count());
+        let parts = if multi_get == MultiGet::Sharded { count.min(pool.servers().into()) } else { 1 };
         for part in 0..parts {
             let length = count / parts + usize::from(part < count % parts);
-            let backend = (first + part as u16) % servers;
+            let backend = pool.copy(first, part as u16);
             self.chosen.extend(std::iter::repeat_n(backend, length));
         }
     }
@@ -109,12 +112,15 @@ fn everywhere(job: &mut Job, servers: u16) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use crate::job::Jobs;
 
     /// The legs of a `get` of so many keys: backend and number of keys each; and whether the parts are contiguous.
     fn legs(multi_get: MultiGet, verb: Verb, keys: usize) -> (Vec<(u16, usize)>, bool) {
         let servers: Vec<String> = (0..3).map(|index| format!("host{index}:11311")).collect();
-        let mut fork = Fork::new(Router::new(&servers, 3, None), multi_get);
+        let mut config = Config::new("127.0.0.1:0", &servers);
+        config.pools[0].replicas = 3;
+        let mut fork = Fork::new(Router::new(&config), multi_get);
         let text = (0..keys).map(|key| format!(" key{key}")).collect::<String>();
         let request = Request::Get { verb, exptime: 0, keys: Keys::new(text.as_bytes()) };
         let mut jobs = Jobs::default();

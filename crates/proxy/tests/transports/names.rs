@@ -2,7 +2,7 @@
 
 use crate::common::Proxy;
 use crate::speak::proxy;
-use proxy::{Config, Lookup};
+use proxy::{Config, Lookup, Timeouts};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -101,7 +101,7 @@ fn requests_go_to_the_new_address_and_the_old_one_still_answers_what_it_was_aske
         meaning.set(&[old.address()]);
         let proxy = before(&meaning, Duration::from_millis(20), |config| {
             config.discipline = discipline;
-            config.backend_timeout = Duration::from_secs(20);
+            config.pools[0].timeouts = Timeouts::all(Duration::from_secs(20));
         });
         let mut first = proxy.client();
         first.send("get k\r\n");

@@ -4,7 +4,7 @@ use crate::certificates::{Authority, TlsClient, tcp};
 use crate::common::Proxy;
 use crate::speak::{ask, expect, keeper, proxy, stop};
 use net::IdentityFiles;
-use proxy::{Config, Running};
+use proxy::{Config, Running, Timeouts};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -57,11 +57,12 @@ fn large_value(length: usize) -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn values_of_any_size_pass_both_sides() {
     let authority = Authority::new();
-    let behind = terminating(&authority, keeper(), |config| config.backend_timeout = Duration::from_secs(20));
+    let behind =
+        terminating(&authority, keeper(), |config| config.pools[0].timeouts = Timeouts::all(Duration::from_secs(20)));
     let before = proxy(&[LISTEN.into()], &[format!("tls:{}", address(&behind))], |config| {
         config.transport.tls.identity = Some(authority.sign("127.0.0.1"));
         config.transport.tls.backend_authority = Some(authority.file());
-        config.backend_timeout = Duration::from_secs(20);
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(20));
     });
     let mut client = authority.client(address(&before), None);
     ask(&mut client, "set k 0 0 3\r\nabc\r\nget k\r\n", "STORED\r\nVALUE k 0 3\r\nabc\r\nEND\r\n");
@@ -253,7 +254,8 @@ fn a_backend_that_never_shakes_hands_is_a_timeout_and_then_down() {
     let authority = Authority::new();
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let name = format!("tls:{}", nobody.local_addr().unwrap());
-    let before = originating(&authority, &name, |config| config.backend_timeout = Duration::from_millis(200));
+    let before =
+        originating(&authority, &name, |config| config.pools[0].timeouts = Timeouts::all(Duration::from_millis(200)));
     let mut client = before.client();
     client.send("set k 0 0 1\r\n1\r\n");
     let line = client.line();
