@@ -220,8 +220,8 @@ impl ProxyArguments {
     }
 }
 
-/// Descriptors that are neither a client's nor a backend's.
-const OTHER_DESCRIPTORS: usize = 32;
+/// Descriptors that are neither a client's nor a backend's; sixteen lookups of names may be under way among them.
+const OTHER_DESCRIPTORS: usize = 64;
 
 /// Raises the limit of open files as far as it goes, and admits only so many clients that backends always find one.
 fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
@@ -230,7 +230,8 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     let Some(available) = getrlimit(Resource::Nofile).current else { return Ok(()) };
     // Twice, since a connection to a backend may be replaced before the kernel has let go of the old one.
     let connections = config.backends().count() * config.connections_per_backend();
-    let reserved = OTHER_DESCRIPTORS + config.loops * (2 * connections + 4);
+    // A listening socket is copied when a successor asks for it.
+    let reserved = OTHER_DESCRIPTORS + 2 * config.listen.len() + config.loops * (2 * connections + 4);
     let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
     if room == 0 {
         return Err(format!(
