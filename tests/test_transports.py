@@ -117,3 +117,12 @@ def test_what_cannot_work_is_one_clear_line(tmp_path):
     one_line(run("proxy", "--listen", "::1:11211", *server), "an IPv6 address needs brackets")
     one_line(run("proxy", "--listen", "unix:/nowhere/x", *server), "cannot listen on unix:/nowhere/x")
     one_line(run("proxy", "--listen", "127.0.0.1:0", "--server", "a b:1"), "--server", "the host is neither")
+
+
+def test_a_server_whose_name_means_nothing_is_a_warning():
+    options = {"stderr": subprocess.PIPE}
+    with proxy("--listen", "127.0.0.1:0", "--server", "nowhere.invalid:11211", **options) as (_, process):
+        process.send_signal(signal.SIGTERM)
+        line = process.stderr.read()
+        process.stderr.close()
+    assert line.count("\n") == 1 and "--server nowhere.invalid:11211 cannot be looked up" in line
