@@ -1,4 +1,4 @@
-# The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C linker.
+# The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
 .PHONY: help demo smoke test lint bench bench-models calibrate build clean
 

@@ -144,7 +144,7 @@ def test_what_cannot_work_is_one_clear_line(tmp_path):
             run("proxy", "--listen", "127.0.0.1:0", "--server", taken, "--metrics", taken), "metrics", taken
         )
     one_line(
-        run("proxy", "--server", "nowhere.invalid:11211", "--listen", "127.0.0.1:0"), "nowhere.invalid:11211"
+        run("proxy", "--server", "no where:11211", "--listen", "127.0.0.1:0"), "no where:11211", "--server"
     )
     one_line(run("proxy", "--server", "127.0.0.1:1", "--replicas", 2), "--replicas 2")
     one_line(run("proxy", "--server", "127.0.0.1:1", "--stamps", "off", "--records", tmp_path), "--stamps")

@@ -3,6 +3,8 @@
 use crate::buffers::Buffers;
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
+use crate::stream::{Endpoint, Stream};
+use mio::event::Source;
 use mio::net::TcpStream;
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -10,7 +12,7 @@ use std::net::SocketAddr;
 /// One connection, to a client or to a backend.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// What has been read.
     pub inbox: Inbox,
     /// What is to be written.
@@ -44,10 +46,13 @@ pub enum Flushed {
 }
 
 impl Connection {
-    /// Wraps a stream that is connected, or is being connected.
+    /// Wraps a TCP stream that is connected, or is being connected.
     pub fn new(stream: TcpStream) -> Connection {
-        // Batching is done here, per turn; the kernel must not wait for more. A stream that died already is found by the first read.
-        let _ = stream.set_nodelay(true);
+        Connection::over(stream.into())
+    }
+
+    /// Wraps a stream of any kind.
+    pub(crate) fn over(stream: Stream) -> Connection {
         Connection {
             stream,
             inbox: Inbox::default(),
@@ -59,8 +64,19 @@ impl Connection {
     }
 
     /// Starts to connect; readiness to write tells when that has succeeded or failed.
+    ///
+    /// # Errors
+    /// When it has failed already.
     pub fn connect(address: SocketAddr) -> io::Result<Connection> {
-        let mut connection = Connection::new(TcpStream::connect(address)?);
+        Connection::open(&Endpoint::Tcp(address))
+    }
+
+    /// Starts to connect to an endpoint of any kind.
+    ///
+    /// # Errors
+    /// When it has failed already.
+    pub fn open(endpoint: &Endpoint) -> io::Result<Connection> {
+        let mut connection = Connection::over(Stream::connect(endpoint)?);
         connection.blocked = true;
         Ok(connection)
     }
@@ -71,6 +87,9 @@ impl Connection {
         self.closing |= closing;
         if writable {
             self.blocked = false;
+            if let Stream::Tls(stream) = &mut self.stream {
+                self.readable |= stream.on_writable();
+            }
         }
     }
 
@@ -84,31 +103,13 @@ impl Connection {
     /// # Errors
     /// When the connection is broken.
     pub fn fill(&mut self, buffers: &mut Buffers, budget_bytes: usize) -> io::Result<Filled> {
-        let mut taken = 0;
-        while self.readable {
-            let room = self.inbox.room(buffers);
-            let wanted = room.len();
-            match self.stream.read(room) {
-                Ok(0) => {
-                    self.readable = false;
-                    return Ok(Filled::Closed);
-                }
-                Ok(count) => {
-                    self.inbox.advance(count);
-                    taken += count;
-                    // A short read means that the socket is empty (epoll(7)), unless it ends.
-                    if count < wanted && !self.closing {
-                        self.readable = false;
-                    } else if taken >= budget_bytes {
-                        return Ok(Filled::More);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        // The kind is looked at once, not for each read.
+        let Connection { stream, inbox, readable, closing, .. } = self;
+        match stream {
+            Stream::Tcp(stream) => fill(stream, inbox, readable, *closing, buffers, budget_bytes),
+            Stream::Unix(stream) => fill(stream, inbox, readable, *closing, buffers, budget_bytes),
+            Stream::Tls(stream) => stream.fill(inbox, readable, *closing, buffers, budget_bytes),
         }
-        Ok(Filled::Drained)
     }
 
     /// Writes what waits, unless the kernel is known to refuse.
@@ -119,17 +120,26 @@ impl Connection {
         if self.outbox.is_empty() {
             return Ok(Flushed::All);
         }
-        if !self.blocked && self.outbox.flush(&mut self.stream)? {
-            return Ok(Flushed::All);
+        if !self.blocked {
+            let is_written = match &mut self.stream {
+                Stream::Tcp(stream) => self.outbox.flush(stream)?,
+                Stream::Unix(stream) => self.outbox.flush(stream)?,
+                // It knows itself when it must wait, and for what.
+                Stream::Tls(stream) => {
+                    return Ok(if stream.flush(&mut self.outbox)? { Flushed::All } else { Flushed::Blocked });
+                }
+            };
+            if is_written {
+                return Ok(Flushed::All);
+            }
         }
         self.blocked = true;
         Ok(Flushed::Blocked)
     }
 
     /// Sends no more after what is written, so that the peer sees the end; it can still be read from.
-    pub fn end_writing(&self) {
-        // A connection that is broken already needs no end.
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    pub fn end_writing(&mut self) {
+        self.stream.end_writing();
     }
 
     /// Reads and drops what has come, up to a budget; none when the peer has closed or the connection is broken.
@@ -149,17 +159,58 @@ impl Connection {
         }
     }
 
-    /// The address of this end.
+    /// Whether the two sides of TLS have not agreed yet.
+    pub fn is_handshaking(&self) -> bool {
+        matches!(&self.stream, Stream::Tls(stream) if stream.is_handshaking())
+    }
+
+    /// The address of this end; none if it is not TCP.
     pub fn local_address(&self) -> Option<SocketAddr> {
-        self.stream.local_addr().ok()
+        self.stream.tcp()?.local_addr().ok()
     }
 
-    /// The address of the other end; none before it is connected.
+    /// The address of the other end; none before it is connected, or if it is not TCP.
     pub fn peer_address(&self) -> Option<SocketAddr> {
-        self.stream.peer_addr().ok()
+        self.stream.tcp()?.peer_addr().ok()
     }
 
-    pub(crate) fn source(&mut self) -> &mut TcpStream {
-        &mut self.stream
+    pub(crate) fn source(&mut self) -> &mut dyn Source {
+        self.stream.source()
     }
+}
+
+/// Reads plain bytes until nothing is left or `budget_bytes` have come in.
+fn fill(
+    stream: &mut impl Read,
+    inbox: &mut Inbox,
+    readable: &mut bool,
+    closing: bool,
+    buffers: &mut Buffers,
+    budget_bytes: usize,
+) -> io::Result<Filled> {
+    let mut taken = 0;
+    while *readable {
+        let room = inbox.room(buffers);
+        let wanted = room.len();
+        match stream.read(room) {
+            Ok(0) => {
+                *readable = false;
+                return Ok(Filled::Closed);
+            }
+            Ok(count) => {
+                inbox.advance(count);
+                taken += count;
+                // A short read means that the socket is empty (epoll(7)), unless it ends.
+                if count < wanted && !closing {
+                    *readable = false;
+                } else if taken >= budget_bytes {
+                    return Ok(Filled::More);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => *readable = false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Filled::Drained)
 }

@@ -1,12 +1,13 @@
 //! Opens listening sockets, and turns `host:port` into an address; both say in one line why they cannot.
 
+use crate::address::Address;
 use mio::net::TcpListener;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// Connections that may wait to be accepted.
-const BACKLOG: i32 = 1024;
+pub(crate) const BACKLOG: i32 = 1024;
 
 /// Why a name is no address or an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,8 @@ pub enum BindError {
     Resolve { name: String, source: io::Error },
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("cannot listen on {address}: {source}")]
+    Address { address: Address, source: io::Error },
 }
 
 /// The first address of `host:port`.
@@ -37,7 +40,7 @@ pub fn bind(name: &str) -> Result<TcpListener, BindError> {
     listen(address).map_err(|source| BindError::Listen { address, source })
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;

@@ -73,7 +73,7 @@ impl Outbox {
     }
 
     /// One call to the kernel; a lone piece, the usual case, without a list of pieces.
-    fn write_once(&self, stream: &mut impl Write) -> io::Result<usize> {
+    pub(crate) fn write_once(&self, stream: &mut impl Write) -> io::Result<usize> {
         if self.pieces.len() == 1 {
             return stream.write(&self.pieces[0][self.first_written..]);
         }
@@ -87,7 +87,7 @@ impl Outbox {
     }
 
     /// Drops `count` bytes that the kernel has taken.
-    fn written(&mut self, mut count: usize) {
+    pub(crate) fn written(&mut self, mut count: usize) {
         self.written_total += count as u64;
         while let Some(piece) = self.pieces.front() {
             let left = piece.len() - self.first_written;

@@ -2,7 +2,10 @@
 //! no call to the kernel is needed to change it afterwards.
 
 use crate::connection::Connection;
+use crate::control::ControlSocket;
+use crate::listening::Listening;
 use mio::net::TcpListener;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
 use std::io;
 use std::time::Duration;
@@ -49,12 +52,36 @@ impl Poller {
         self.poll.registry().register(connection.source(), token, Interest::READABLE | Interest::WRITABLE)
     }
 
+    /// Lets a connection that has been added be reported under another token.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn rename(&self, connection: &mut Connection, token: Token) -> io::Result<()> {
+        self.poll.registry().reregister(connection.source(), token, Interest::READABLE | Interest::WRITABLE)
+    }
+
     /// Adds a listening socket.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn add_listener(&self, listener: &mut TcpListener, token: Token) -> io::Result<()> {
         self.poll.registry().register(listener, token, Interest::READABLE)
+    }
+
+    /// Adds a listening socket of any kind.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn add_listening(&self, listening: &mut Listening, token: Token) -> io::Result<()> {
+        self.poll.registry().register(listening.source(), token, Interest::READABLE)
+    }
+
+    /// Adds a control socket.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn add_control(&self, control: &ControlSocket, token: Token) -> io::Result<()> {
+        self.poll.registry().register(&mut SourceFd(&control.raw()), token, Interest::READABLE)
     }
 
     /// Waits until something is ready or the time is over, and puts what is ready into `ready`.

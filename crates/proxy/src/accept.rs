@@ -3,25 +3,37 @@
 
 use crate::counters::AcceptCounters;
 use crate::event_loop::Message;
-
-use net::{Connection, Listener, Mailbox, Poller, Post, Ready, Token};
+use net::{Connection, Inherited, Listening, Mailbox, Poller, Post, Ready, Token};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-const LISTENER: Token = Token(0);
-/// The token of the mailbox through which the acceptor is told to stop.
-pub(crate) const STOP: Token = Token(1);
+/// The token of the acceptor's mailbox; those below are listening sockets.
+pub(crate) const MAILBOX: Token = Token(1 << 20);
+/// Clients accepted on one socket before the others get their turn.
+const ACCEPTED_PER_TURN: usize = 256;
 /// The pause after the kernel had no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// What other threads tell the acceptor.
+#[derive(Debug)]
+pub(crate) enum AcceptMessage {
+    /// Give copies of the listening sockets for another process.
+    Lend(SyncSender<io::Result<Vec<Inherited>>>),
+    /// End: another process listens on the sockets. Their files stay. The sender is dropped when nothing more is accepted.
+    Leave(SyncSender<()>),
+    /// End.
+    Stop,
+}
 
 /// Hands out connections until it is told to stop.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
-    pub(crate) listener: Listener,
+    pub(crate) listeners: Vec<Listening>,
     pub(crate) poller: Poller,
-    pub(crate) stop: Mailbox<()>,
+    pub(crate) mailbox: Mailbox<AcceptMessage>,
     pub(crate) loops: Vec<Post<Message>>,
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) clients_max: usize,
@@ -29,29 +41,51 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// The thread. The listening socket is closed when it ends.
+    /// The thread. The listening sockets are closed when it ends.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        self.poller.add_listener(&mut self.listener, LISTENER)?;
+        for (index, listening) in self.listeners.iter_mut().enumerate() {
+            self.poller.add_listening(listening, Token(index))?;
+        }
         let mut ready: Vec<Ready> = Vec::new();
+        // Sockets on which somebody may wait: readiness is only reported when it changes.
+        let mut waiting = vec![false; self.listeners.len()];
         let mut number = 0u32;
         let mut pause = None;
         loop {
             self.poller.wait(pause, &mut ready)?;
-            if self.stop.take().is_some() {
-                return Ok(());
+            while let Some(message) = self.mailbox.take() {
+                match message {
+                    AcceptMessage::Stop => return Ok(()),
+                    AcceptMessage::Leave(_told_when_dropped) => {
+                        self.listeners.iter_mut().for_each(Listening::keep_file);
+                        return Ok(());
+                    }
+                    AcceptMessage::Lend(sender) => {
+                        // Whoever asked may have given up.
+                        let _ = sender.try_send(self.listeners.iter().map(Listening::lend).collect());
+                    }
+                }
             }
-            pause = self.accept_all(&mut number);
+            for event in ready.iter().filter(|event| event.token < MAILBOX) {
+                waiting[event.token.0] = true;
+            }
+            pause = None;
+            for (index, waiting) in waiting.iter_mut().enumerate().filter(|(_, waiting)| **waiting) {
+                let again = self.accept_some(index, &mut number);
+                *waiting = again.is_some();
+                pause = pause.max(again);
+            }
         }
     }
 
-    /// Accepts what waits; a pause is returned when it must be tried again although nothing new arrives.
-    fn accept_all(&mut self, number: &mut u32) -> Option<Duration> {
-        loop {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
+    /// Accepts from one socket; when it must be tried again although nothing new arrives, the pause until then is returned.
+    fn accept_some(&self, index: usize, number: &mut u32) -> Option<Duration> {
+        for _ in 0..ACCEPTED_PER_TURN {
+            match self.listeners[index].accept() {
+                Ok(connection) => {
                     // Beyond the limit a client is closed at once: it can try elsewhere, which one that hangs cannot.
                     if self.clients_open.load(Ordering::Relaxed) < self.clients_max {
-                        self.hand_over(Connection::new(stream), *number);
+                        self.hand_over(connection, *number);
                         *number = number.wrapping_add(1);
                     } else {
                         self.counters.refused.add(1);
@@ -67,6 +101,7 @@ impl Acceptor {
                 }
             }
         }
+        Some(Duration::ZERO)
     }
 
     fn hand_over(&self, connection: Connection, number: u32) {

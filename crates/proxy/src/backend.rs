@@ -17,10 +17,12 @@ use crate::peer::Peer;
 use crate::retry::{PAUSE_MAX, Retry};
 use crate::verdict::{Expect, Verdict, judge};
 use clock::{Clock, Nanos};
-use net::{Buffers, Connection, Filled, Poller, Token};
+use net::{Buffers, Connection, Filled, Poller, Token, is_tls_failure};
 use records::Outcome;
 use std::sync::Arc;
 use wire::{ParsedReply, parse_reply};
+
+mod moving;
 
 /// Bytes read from one backend before others get their turn.
 const READ_BUDGET_BYTES: usize = 1 << 20;
@@ -51,6 +53,8 @@ pub(crate) struct Backend {
     sequence: u32,
     port: u16,
     retry: Retry,
+    /// Its backend is at another address: it takes nothing more.
+    is_leaving: bool,
     counters: Arc<LoopCounters>,
     /// What this connection has added to the gauges: whether it is up, and what it has in flight.
     published: (u64, u64),
@@ -71,6 +75,7 @@ impl Backend {
             sequence: 0,
             port: 0,
             retry: Retry::default(),
+            is_leaving: false,
             counters,
             published: (0, 0),
         }
@@ -78,19 +83,19 @@ impl Backend {
 
     /// Starts to connect. When `is_patient`, requests are queued meanwhile.
     pub(crate) fn open(&mut self, poller: &Poller, is_patient: bool, finished: &mut Finished<'_>, now: Nanos) {
-        let connection = Connection::connect(self.peer.address).and_then(|mut connection| {
-            poller.add(&mut connection, self.token)?;
-            Ok(connection)
+        let connection = self.peer.endpoint.as_ref().and_then(|endpoint| {
+            let mut connection = Connection::open(endpoint).ok()?;
+            poller.add(&mut connection, self.token).ok().map(|()| connection)
         });
         (self.sequence, self.is_dropping, self.has_answered, self.opened) = (0, false, false, now);
         self.state = State::Opening { is_patient };
         match connection {
-            Ok(connection) => {
+            Some(connection) => {
                 self.port = connection.local_address().map_or(0, |address| address.port());
                 self.connection = Some(connection);
                 self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
             }
-            Err(_) => self.fail(Outcome::BackendDown, finished, now),
+            None => self.fail(Outcome::BackendDown, finished, now),
         }
     }
 
@@ -99,6 +104,7 @@ impl Backend {
         let waiting_bytes = self.connection.as_ref().map_or(0, |connection| connection.outbox.waiting_bytes());
         match self.state {
             State::Closed { .. } | State::Opening { is_patient: false } => Err(Outcome::BackendDown),
+            _ if self.is_leaving => Err(Outcome::BackendDown),
             _ if self.waiting() >= self.peer.limits.window || waiting_bytes >= self.peer.limits.buffer_bytes => {
                 Err(Outcome::Overloaded)
             }
@@ -193,6 +199,7 @@ impl Backend {
         if self.match_replies(finished, now).is_err() {
             return self.fail(Outcome::BackendLost, finished, now);
         }
+        self.counters().tls_failed.add(u64::from(filled.as_ref().is_err_and(is_tls_failure)));
         match filled {
             Ok(Filled::Closed) | Err(_) if self.may_reopen_at_once(now) => {
                 self.retry.succeeded();
@@ -297,6 +304,7 @@ impl Backend {
             Outcome::Timeout => counters.timeouts.add(1),
             _ => counters.lost.add(1),
         }
+        self.report();
         self.close(cause, finished, now);
         self.state = State::Closed { retry_at: self.retry.failed(now, self.token.0) };
     }
@@ -320,7 +328,7 @@ impl Backend {
     /// When something must be done although nothing becomes ready.
     pub(crate) fn deadline(&self) -> Nanos {
         let retry_at = match self.state {
-            State::Closed { retry_at } => retry_at,
+            State::Closed { retry_at } if !self.is_leaving => retry_at,
             _ => Nanos::NEVER,
         };
         retry_at.min(self.in_flight.head().map_or(Nanos::NEVER, |pending| pending.deadline))
@@ -333,7 +341,7 @@ impl Backend {
             self.fail(Outcome::Timeout, finished, now);
         }
         match self.state {
-            State::Closed { retry_at } if retry_at <= now => {
+            State::Closed { retry_at } if retry_at <= now && !self.is_leaving => {
                 self.connection = None;
                 self.open(poller, self.retry.is_fresh(), finished, now);
             }

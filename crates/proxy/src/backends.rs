@@ -4,16 +4,19 @@
 
 use crate::backend::Backend;
 use crate::finished::Finished;
+use crate::leaving::Leaving;
 use crate::leg::LegRef;
 use crate::verdict::Expect;
 use clock::{Clock, Nanos};
-use net::{Buffers, Poller, Ready};
+use net::{Buffers, Endpoint, Poller, Ready};
 use records::Outcome;
 
 /// The connections.
 #[derive(Debug)]
 pub(crate) struct Backends {
     list: Vec<Backend>,
+    /// Those to addresses at which their backend is no more.
+    leaving: Leaving,
     /// Numbers of the connections to look at, each once.
     active: Vec<usize>,
     is_active: Vec<bool>,
@@ -25,7 +28,7 @@ impl Backends {
     /// These connections, which are opened in the first turn. A connection's number is its token.
     pub(crate) fn new(list: Vec<Backend>) -> Backends {
         let is_active = vec![false; list.len()];
-        Backends { list, active: Vec::new(), is_active, next_due: Nanos::UNSET }
+        Backends { list, leaving: Leaving::default(), active: Vec::new(), is_active, next_due: Nanos::UNSET }
     }
 
     /// The connection with this number.
@@ -46,6 +49,9 @@ impl Backends {
 
     /// Takes note of readiness; the reading is done in the loop's turn.
     pub(crate) fn on_ready(&mut self, event: Ready, finished: &mut Finished<'_>, now: Nanos) {
+        if Leaving::owns(event.token) {
+            return self.leaving.on_ready(event, finished, now);
+        }
         let connection = event.token.0;
         self.list[connection].on_ready(event, finished, now);
         self.activate(connection);
@@ -67,6 +73,28 @@ impl Backends {
             }
             self.note_due(connection);
         }
+        self.leaving.receive(buffers, finished, clock);
+    }
+
+    /// Takes all connections to a backend to another address. What is in flight is still answered by the old one.
+    pub(crate) fn move_to(
+        &mut self,
+        backend: u16,
+        endpoint: &Endpoint,
+        poller: &Poller,
+        finished: &mut Finished<'_>,
+        now: Nanos,
+    ) {
+        for connection in 0..self.list.len() {
+            if self.list[connection].index() == backend {
+                if let Some(old) = self.list[connection].move_to(endpoint.clone(), poller, finished, now) {
+                    self.leaving.add(old, poller, finished, now);
+                }
+                self.activate(connection);
+                self.note_due(connection);
+            }
+        }
+        self.next_due = self.next_due.min(self.leaving.deadline());
     }
 
     /// A connection has answered its first request: others to this backend need not wait out their pauses.
@@ -97,7 +125,8 @@ impl Backends {
         if self.next_due > now {
             return;
         }
-        self.next_due = Nanos::NEVER;
+        self.leaving.tick(poller, finished, now);
+        self.next_due = self.leaving.deadline();
         for connection in 0..self.list.len() {
             if self.list[connection].deadline() <= now {
                 self.activate(connection);
@@ -153,17 +182,19 @@ impl Backends {
             is_lost |= self.list[connection].flush(finished, clock);
             self.note_due(connection);
         }
+        self.leaving.flush(finished, clock);
         is_lost
     }
 
     /// Whether a connection may have more to read than its turn allowed.
     pub(crate) fn is_readable(&self) -> bool {
-        self.active.iter().any(|&connection| self.list[connection].is_readable())
+        self.active.iter().any(|&connection| self.list[connection].is_readable()) || self.leaving.is_readable()
     }
 
     /// Publishes the gauges of those that were looked at, and keeps the ones that have more to read, or to write: a request
     /// may have come when the turn's last writing was done.
     pub(crate) fn end_turn(&mut self) {
+        self.leaving.end_turn();
         let Backends { list, active, is_active, .. } = self;
         active.retain(|&connection| {
             list[connection].publish();
@@ -178,5 +209,6 @@ impl Backends {
             self.list[connection].close(Outcome::BackendLost, finished, now);
             self.activate(connection);
         }
+        self.leaving.close(finished, now);
     }
 }

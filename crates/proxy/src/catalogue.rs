@@ -38,7 +38,7 @@ const BACKEND: &[&str] = &["backend"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [&Definition; 42] = [
+pub(crate) const ALL: [&Definition; 46] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -52,6 +52,7 @@ pub(crate) const ALL: [&Definition; 42] = [
     &CLIENTS_MAX,
     &CLIENTS_ACCEPTED,
     &CLIENTS_REFUSED,
+    &CLIENTS_TLS_FAILED,
     &CLIENTS_PAUSED,
     &ACCEPT_PAUSES,
     &ORDER_WAITS,
@@ -65,6 +66,9 @@ pub(crate) const ALL: [&Definition; 42] = [
     &BACKEND_IN_FLIGHT,
     &BACKEND_SENT_BYTES,
     &BACKEND_RECEIVED_BYTES,
+    &BACKEND_TLS_FAILED,
+    &BACKEND_MOVES,
+    &BACKEND_LOOKUPS_FAILED,
     &QUEUE_LENGTH,
     &QUEUE_FULL,
     &SLOTS_BUSY,
@@ -117,6 +121,14 @@ pub(crate) const CLIENTS_PAUSED: Definition = counter(
 );
 pub(crate) const ACCEPT_PAUSES: Definition =
     counter("waystage_accept_pauses_total", &[], "Pauses in accepting because the kernel had no descriptor left");
+pub(crate) const CLIENTS_TLS_FAILED: Definition =
+    counter("waystage_clients_tls_failed_total", &[], "Clients with whom TLS failed");
+pub(crate) const BACKEND_TLS_FAILED: Definition =
+    counter("waystage_backend_tls_failed_total", BACKEND, "Connections to the backend on which TLS failed");
+pub(crate) const BACKEND_MOVES: Definition =
+    counter("waystage_backend_moves_total", BACKEND, "Times that the backend's name meant another address than before");
+pub(crate) const BACKEND_LOOKUPS_FAILED: Definition =
+    counter("waystage_backend_lookups_failed_total", BACKEND, "Lookups of the backend's name without an address");
 pub(crate) const ORDER_WAITS: Definition =
     counter("waystage_order_waits_total", &[], "Times that a request waited for its client's earlier ones");
 pub(crate) const BACKEND_UP: Definition =

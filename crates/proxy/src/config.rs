@@ -18,6 +18,7 @@ pub use pool::{
 pub use settings::{Dispatch, PoolSettings, Settings};
 
 use crate::operations::Operations;
+use crate::transport::TransportConfig;
 use named::named;
 use std::fmt;
 use std::path::PathBuf;
@@ -89,8 +90,10 @@ pub struct RecordsConfig {
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where clients connect, `host:port`.
-    pub listen: String,
+    /// Where clients connect, each as `net::Address` reads it.
+    pub listen: Vec<String>,
+    /// How clients and backends are reached, beside their addresses.
+    pub transport: TransportConfig,
     /// Groups of backends. The first is for keys that no route takes.
     pub pools: Vec<PoolConfig>,
     /// Which keys go to which pool; of several that fit, the longest prefix counts.
@@ -170,7 +173,8 @@ impl Config {
     /// A configuration with the defaults for everything but the backends, which are one pool.
     pub fn new(listen: &str, servers: &[String]) -> Config {
         Config {
-            listen: listen.into(),
+            listen: vec![listen.into()],
+            transport: TransportConfig::default(),
             pools: vec![PoolConfig::new("default", servers)],
             routes: Vec::new(),
             loops: std::thread::available_parallelism().map_or(1, usize::from),
@@ -227,13 +231,21 @@ mod tests {
         let many = slots(Discipline::PerBackend { readers: 5000, writers: 2 });
         let writers = slots(Discipline::PerBackend { readers: 2, writers: 1 });
         let sharded = slots(Discipline::Shared { workers: 2, multi_get: MultiGet::Sharded });
+        let listen =
+            |texts: &[&str]| Config { listen: texts.iter().map(ToString::to_string).collect(), ..good.clone() };
+        let server = |text: &str| Config { pools: Config::new("", &[text.into()]).pools, ..good.clone() };
         let pool = |change: fn(&mut PoolConfig)| {
             let mut config = good.clone();
             change(&mut config.pools[0]);
             config
         };
         let stray = RouteConfig { prefix: "a:".into(), pool: "b".into() };
-        let bad: [(Config, &str); 16] = [
+        let bad: [(Config, &str); 21] = [
+            (server("a"), "\"a\" is no address (it has no port)"),
+            (server("a:0"), "port 0"),
+            (server("unix:"), "it has no path"),
+            (listen(&["a:1", "b c:1"]), "\"b c:1\" is no address"),
+            (listen(&["a:1", "a:1"]), "listen = \"a:1\": is given twice"),
             (few, "workers = 1: each of 2 loops needs one; give a number from 2 to 1024"),
             (many, "readers = 5000: each of 2 loops"),
             (writers, "writers = 1: each of 2 loops"),

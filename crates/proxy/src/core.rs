@@ -13,6 +13,7 @@ use crate::overlap::Overlap;
 use crate::policy::Policy;
 use clock::{Clock, Nanos, Stage, StageClock};
 use records::{Outcome, is_sampled};
+use std::time::Duration;
 use wire::{Limits, Request, Verb};
 
 /// The settings that sessions need.
@@ -21,6 +22,7 @@ pub(crate) struct Settings {
     pub(crate) stamps: Stamps,
     pub(crate) part_failure: PartFailure,
     pub(crate) overlap: Overlap,
+    pub(crate) handshake_timeout: Duration,
     pub(crate) client_window: usize,
     pub(crate) client_buffer_bytes: u64,
     pub(crate) wire: Limits,
@@ -59,6 +61,7 @@ impl Settings {
             stamps: config.stamps,
             part_failure: config.part_failure,
             overlap: Overlap::of(config.discipline, Policy::all(config).iter().all(Policy::keeps_order)),
+            handshake_timeout: config.transport.tls.handshake_timeout,
             client_window: config.client_window,
             client_buffer_bytes: config.client_buffer_bytes,
             wire: Limits { value_bytes: config.value_bytes, ..Limits::default() },

@@ -24,6 +24,8 @@ pub(crate) struct LoopCounters {
     pub(crate) replied_bytes: Counter,
     pub(crate) clients_accepted: Counter,
     pub(crate) clients_open: Counter,
+    /// Clients with whom TLS failed: refused certificates, bytes that are no TLS, handshakes without end.
+    pub(crate) clients_tls_failed: Counter,
     /// Times that a client was not read from because too much was in flight or unread.
     pub(crate) clients_paused: Counter,
     /// Multi-gets of which a part had failed.
@@ -46,6 +48,21 @@ pub(crate) struct AcceptCounters {
     pub(crate) refused: Counter,
     /// Pauses because the kernel had no descriptor left.
     pub(crate) pauses: Counter,
+}
+
+/// The counters of the thread that looks up names, for each backend.
+#[derive(Debug)]
+pub(crate) struct NameCounters {
+    pub(crate) names: Vec<NameCounter>,
+}
+
+/// The counters of one backend's name.
+#[derive(Debug, Default)]
+pub(crate) struct NameCounter {
+    /// Lookups that found no address.
+    pub(crate) lookups_failed: Counter,
+    /// Times that another address was used than before.
+    pub(crate) moves: Counter,
 }
 
 /// The counters of one queue of one loop.
@@ -75,6 +92,8 @@ pub(crate) struct BackendCounters {
     pub(crate) timeouts: Counter,
     /// Connections lost, or not opened.
     pub(crate) lost: Counter,
+    /// Of those lost, connections on which TLS failed.
+    pub(crate) tls_failed: Counter,
     /// Connections that accept requests.
     pub(crate) is_up: Counter,
     /// Requests waiting for an answer.
@@ -112,6 +131,13 @@ impl BackendCounters {
     }
 }
 
+impl NameCounters {
+    /// All zero.
+    pub(crate) fn new(backends: usize) -> NameCounters {
+        NameCounters { names: (0..backends).map(|_| NameCounter::default()).collect() }
+    }
+}
+
 impl LoopCounters {
     /// All zero.
     pub(crate) fn new(backends: usize, queues: usize) -> LoopCounters {
@@ -125,6 +151,7 @@ impl LoopCounters {
             replied_bytes: Counter::default(),
             clients_accepted: Counter::default(),
             clients_open: Counter::default(),
+            clients_tls_failed: Counter::default(),
             clients_paused: Counter::default(),
             parts_failed: Counter::default(),
             order_waits: Counter::default(),

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::histograms::StageHistograms;
 use crate::session::{Gone, Progress, Session};
 use clock::Nanos;
-use net::{Buffers, Connection, Mailbox, Poller, Ready, Token};
+use net::{Buffers, Connection, Endpoint, Mailbox, Poller, Ready, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -34,6 +34,8 @@ const ROWS_WAIT: Duration = Duration::from_millis(100);
 pub(crate) enum Message {
     /// Serve this client.
     Client { connection: Box<Connection>, number: u32 },
+    /// A backend is at another address.
+    Moved { backend: u16, endpoint: Endpoint },
     /// Send a copy of the histograms.
     Histograms(SyncSender<StageHistograms>),
     /// Take no more requests, finish those in flight until then, and end.
@@ -54,6 +56,8 @@ pub(crate) struct EventLoop {
     again: Vec<usize>,
     /// Sessions that have nothing left to say and wait for the client to close: until when, slot and number.
     leaving: VecDeque<(Nanos, usize, u32)>,
+    /// Sessions of TLS whose two sides have not agreed when they came: until when they must, slot and number.
+    handshakes: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
     drain_until: Option<Nanos>,
 }
@@ -74,6 +78,7 @@ impl EventLoop {
             touched: Vec::new(),
             again: Vec::new(),
             leaving: VecDeque::new(),
+            handshakes: VecDeque::new(),
             clients_open,
             drain_until: None,
         }
@@ -140,6 +145,7 @@ impl EventLoop {
         }
         let mut next = self.drain_until.unwrap_or(Nanos::NEVER);
         next = next.min(self.leaving.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
+        next = next.min(self.handshakes.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.core.dispatch.deadline());
         if self.core.journal.has_news() {
             next = next.min(self.core.turn + ROWS_WAIT);
@@ -161,6 +167,7 @@ impl EventLoop {
         dispatch.tick(&mut finished, time);
         dispatch.pump(&mut finished, time);
         self.end_leaving();
+        self.end_handshakes();
     }
 
     /// Breaks off clients that have got everything and did not close their side in time.
@@ -176,6 +183,21 @@ impl EventLoop {
         }
     }
 
+    /// Breaks off clients that have not come to an agreement about TLS in time.
+    fn end_handshakes(&mut self) {
+        while let Some(&(until, slot, number)) = self.handshakes.front() {
+            if until > self.core.turn {
+                return;
+            }
+            self.handshakes.pop_front();
+            let session = self.sessions.get_mut(slot).filter(|session| session.number() == number);
+            if session.is_some_and(|session| session.connection().is_handshaking()) {
+                self.core.journal.counters.clients_tls_failed.add(1);
+                self.remove(slot);
+            }
+        }
+    }
+
     fn flush_backends(&mut self) {
         let (dispatch, mut finished, time) = self.core.outward();
         dispatch.flush(&mut finished, time);
@@ -185,6 +207,10 @@ impl EventLoop {
         while let Some(message) = self.mailbox.take() {
             match message {
                 Message::Client { connection, number } => self.admit(*connection, number),
+                Message::Moved { backend, endpoint } => {
+                    let (dispatch, mut finished, time) = self.core.outward();
+                    dispatch.backends.move_to(backend, &endpoint, &self.poller, &mut finished, time.turn);
+                }
                 Message::Histograms(sender) => {
                     self.core.journal.flush();
                     // Whoever asked may have given up waiting.
@@ -200,6 +226,9 @@ impl EventLoop {
         let slot = entry.key();
         let is_welcome = self.drain_until.is_none();
         if is_welcome && self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
+            if connection.is_handshaking() {
+                self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));
+            }
             entry.insert(Session::new(connection, slot as u32, number));
             self.core.journal.counters.clients_accepted.add(1);
         } else {

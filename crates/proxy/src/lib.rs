@@ -8,6 +8,8 @@
 //! docs/life-of-a-request.md walks the whole way.
 
 mod accept;
+mod hand_over;
+mod listeners;
 mod session;
 
 mod core;
@@ -29,6 +31,7 @@ mod backends;
 mod finished;
 mod in_flight;
 mod join;
+mod leaving;
 mod peer;
 mod retry;
 mod verdict;
@@ -50,7 +53,9 @@ mod process;
 mod config;
 mod event_loop;
 mod operations;
+mod resolve;
 mod running;
+mod transport;
 
 pub use config::{
     Config, ConfigError, Discipline, Dispatch, Distribution, Document, Failover, FailoverPool, FileError, Hash, Hedge,
@@ -60,4 +65,5 @@ pub use config::{
 pub use local::VERSION_LINE;
 pub use operations::Operations;
 pub use route::{Placement, Router};
-pub use running::{ProxyError, Running, Totals, start};
+pub use running::{ProxyError, Running, Totals, start, start_with};
+pub use transport::{Lookup, TlsConfig, TlsConfigError, TransportConfig};

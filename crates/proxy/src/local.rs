@@ -162,7 +162,8 @@ impl Local {
 
 /// What `stats settings` says: memcached's names where there is such a setting, then our own. No value holds a space.
 pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
-    let (host, port) = config.listen.rsplit_once(':').unwrap_or((&config.listen, "0"));
+    let listen = config.listen.first().map_or("", String::as_str);
+    let (host, port) = listen.rsplit_once(':').unwrap_or((listen, "0"));
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let without_spaces = |text: &str| text.replace(char::is_whitespace, "_");
     vec![

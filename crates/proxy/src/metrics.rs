@@ -2,7 +2,9 @@
 //! what tells samples apart; here each gets its numbers.
 
 use crate::catalogue::{self, Definition};
-use crate::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, QueueCounters};
+use crate::counters::{
+    AcceptCounters, BackendCounters, Counter, LoopCounters, NameCounter, NameCounters, QueueCounters,
+};
 use crate::exposition::{Number, Page, buckets};
 use crate::histograms::StageHistograms;
 use crate::hot_keys::{HotKeysBoard, printable};
@@ -24,6 +26,7 @@ use wire::Verb;
 pub(crate) struct Subject {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
+    pub(crate) names: Arc<NameCounters>,
     pub(crate) servers: Vec<String>,
     /// The names of each loop's queues.
     pub(crate) queues: Vec<String>,
@@ -52,6 +55,7 @@ impl Collector for Snapshot {
         self.requests(&mut page)?;
         self.clients(&mut page)?;
         self.backends(&mut page)?;
+        self.names(&mut page)?;
         self.queues(&mut page)?;
         self.hot_keys(&mut page)?;
         self.program(&mut page)
@@ -115,6 +119,7 @@ impl Snapshot {
         page.sample(&catalogue::CLIENTS_MAX, self.subject.clients_max as u64)?;
         page.sample(&catalogue::CLIENTS_ACCEPTED, self.sum(|loops| &loops.clients_accepted))?;
         page.sample(&catalogue::CLIENTS_REFUSED, self.subject.accept.refused.get())?;
+        page.sample(&catalogue::CLIENTS_TLS_FAILED, self.sum(|loops| &loops.clients_tls_failed))?;
         page.sample(&catalogue::CLIENTS_PAUSED, self.sum(|loops| &loops.clients_paused))?;
         page.sample(&catalogue::ACCEPT_PAUSES, self.subject.accept.pauses.get())?;
         page.sample(&catalogue::ORDER_WAITS, self.sum(|loops| &loops.order_waits))
@@ -132,7 +137,8 @@ impl Snapshot {
             each.clone().map(|(index, name)| (labels::backend(name), Number::Whole(up(index)))),
         )?;
         type Field = fn(&BackendCounters) -> &Counter;
-        let fields: [(&Definition, Field); 7] = [
+        let fields: [(&Definition, Field); 8] = [
+            (&catalogue::BACKEND_TLS_FAILED, |backend| &backend.tls_failed),
             (&catalogue::BACKEND_CONNECTIONS_UP, |backend| &backend.is_up),
             (&catalogue::BACKEND_CONNECTIONS_OPENED, |backend| &backend.connects),
             (&catalogue::BACKEND_REQUESTS, |backend| &backend.requests),
@@ -157,6 +163,23 @@ impl Snapshot {
             })
         });
         page.samples(&catalogue::BACKEND_ERRORS, errors)
+    }
+
+    /// What the names of backends meant.
+    fn names(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        type Field = fn(&NameCounter) -> &Counter;
+        let fields: [(&Definition, Field); 2] = [
+            (&catalogue::BACKEND_MOVES, |name| &name.moves),
+            (&catalogue::BACKEND_LOOKUPS_FAILED, |name| &name.lookups_failed),
+        ];
+        for (definition, field) in fields {
+            let values = self.subject.servers.iter().zip(&self.subject.names.names);
+            page.samples(
+                definition,
+                values.map(|(server, counters)| (labels::backend(server), Number::Whole(field(counters).get()))),
+            )?;
+        }
+        Ok(())
     }
 
     /// Each loop's queues apart: a long one beside an empty one is not the same as two of middle length.
@@ -262,6 +285,7 @@ mod tests {
         let subject = Subject {
             loops: vec![counters.clone(), counters],
             accept: Arc::default(),
+            names: Arc::new(NameCounters::new(servers.len())),
             queues: servers.clone(),
             servers,
             clients_max: 9,

@@ -5,7 +5,10 @@ use crate::exposition::classic;
 use crate::histograms::StageHistograms;
 use crate::metrics::{Snapshot, Subject};
 use net::Post;
-use std::net::SocketAddr;
+use std::fmt::Display;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
@@ -18,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The server and its thread.
 pub(crate) struct MetricsServer {
     server: Arc<Server>,
+    /// For a successor.
+    copy: TcpListener,
     thread: JoinHandle<()>,
 }
 
@@ -37,9 +42,18 @@ struct LoopHistograms {
 }
 
 impl MetricsServer {
-    /// Starts to serve on `address`.
-    pub(crate) fn start(address: &str, subject: Subject, posts: Vec<Post<Message>>) -> Result<MetricsServer, String> {
-        let listening = Server::http(address).map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
+    /// Starts to serve on `address`, on a socket that was handed over if it is there.
+    pub(crate) fn start(
+        address: &str,
+        handed: Option<OwnedFd>,
+        subject: Subject,
+        posts: Vec<Post<Message>>,
+    ) -> Result<MetricsServer, String> {
+        let failed = |error: &dyn Display| format!("cannot serve metrics on {address}: {error}");
+        let handed = handed.map(TcpListener::from).filter(|listener| is_at(listener, address));
+        let listener = handed.map_or_else(|| TcpListener::bind(address), Ok).map_err(|error| failed(&error))?;
+        let copy = listener.try_clone().map_err(|error| failed(&error))?;
+        let listening = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
         let server = Arc::new(listening);
         let serving = server.clone();
         let mut scraper = Scraper::new(subject, posts);
@@ -47,7 +61,7 @@ impl MetricsServer {
             .name("metrics".into())
             .spawn(move || serve(&serving, &mut scraper))
             .map_err(|error| format!("cannot start the metrics thread: {error}"))?;
-        Ok(MetricsServer { server, thread })
+        Ok(MetricsServer { server, copy, thread })
     }
 
     /// Where it listens.
@@ -55,11 +69,25 @@ impl MetricsServer {
         self.server.server_addr().to_ip()
     }
 
+    /// The socket, for a successor.
+    pub(crate) fn socket(&self) -> io::Result<TcpListener> {
+        self.copy.try_clone()
+    }
+
     /// Ends it.
     pub(crate) fn stop(self) {
         self.server.unblock();
         // A panic in the metrics is no reason to fail the proxy's orderly end.
         let _ = self.thread.join();
+    }
+}
+
+/// Whether a socket listens where this address says; port 0 is anywhere.
+fn is_at(listener: &TcpListener, address: &str) -> bool {
+    let wanted = address.to_socket_addrs().ok().and_then(|mut wanted| wanted.next());
+    match (listener.local_addr(), wanted) {
+        (Ok(own), Some(wanted)) => own.ip() == wanted.ip() && (wanted.port() == 0 || own.port() == wanted.port()),
+        _ => false,
     }
 }
 
@@ -131,7 +159,7 @@ impl Scraper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::LoopCounters;
+    use crate::counters::{LoopCounters, NameCounters};
     use clock::{Nanos, Stage, StageClock};
     use net::{Poller, Token, mailbox};
     use wire::Verb;
@@ -144,6 +172,7 @@ mod tests {
         let subject = Subject {
             loops: vec![Arc::new(LoopCounters::new(0, 0))],
             accept: Arc::default(),
+            names: Arc::new(NameCounters::new(0)),
             servers: Vec::new(),
             queues: Vec::new(),
             clients_max: 1,

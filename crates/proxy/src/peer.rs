@@ -2,7 +2,8 @@
 
 use crate::config::Timeouts;
 use crate::verdict::Expect;
-use std::net::SocketAddr;
+use net::Endpoint;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::{Limits, Verb};
@@ -13,7 +14,9 @@ pub(crate) struct Peer {
     /// Its place in the configuration.
     pub(crate) index: u16,
     pub(crate) name: Arc<str>,
-    pub(crate) address: SocketAddr,
+    /// Where it is; none as long as its name means nothing.
+    pub(crate) endpoint: Option<Endpoint>,
+    pub(crate) reporter: Reporter,
     pub(crate) limits: PeerLimits,
 }
 
@@ -36,5 +39,36 @@ impl PeerLimits {
             Expect::Values | Expect::Line(Verb::Mg | Verb::Me) => self.timeouts.read,
             Expect::Line(_) => self.timeouts.write,
         }
+    }
+}
+
+/// A connection that was lost or could not be opened.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) backend: u16,
+    pub(crate) endpoint: Endpoint,
+    /// It has not been open at all.
+    pub(crate) is_unreachable: bool,
+}
+
+/// Who is told of failures.
+#[derive(Clone)]
+pub(crate) struct Reporter(Arc<dyn Fn(Failure) + Send + Sync>);
+
+impl Reporter {
+    /// Calls this function, which must not wait.
+    pub(crate) fn new(report: impl Fn(Failure) + Send + Sync + 'static) -> Reporter {
+        Reporter(Arc::new(report))
+    }
+
+    /// Tells of a failure.
+    pub(crate) fn report(&self, failure: Failure) {
+        (self.0)(failure);
+    }
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Reporter")
     }
 }

@@ -1,28 +1,35 @@
 //! Starts the threads of a proxy, and ends them in order: accept no more, finish what is in flight, close the records.
 
-use crate::accept::{Acceptor, STOP};
+use crate::accept::{self, AcceptMessage, Acceptor};
 use crate::backend::Backend;
 use crate::backends::Backends;
 use crate::config::{Config, ConfigError, PoolConfig, ServerConfig};
 use crate::core::{Core, Settings};
-use crate::counters::{AcceptCounters, LoopCounters};
+use crate::counters::{AcceptCounters, LoopCounters, NameCounters};
 use crate::debts::Debts;
 use crate::dispatch::{Dispatch, Line};
 use crate::event_loop::{EventLoop, MAILBOX, Message};
+use crate::hand_over::{Controller, TakeOver, take_metrics};
 use crate::hot_keys::HotKeysBoard;
 use crate::jobs::Jobs;
 use crate::journal::Journal;
+use crate::listeners::{self, Opened};
 use crate::local::{Local, settings};
 use crate::metrics::Subject;
 use crate::metrics_server::MetricsServer;
 use crate::peer::{Peer, PeerLimits};
+use crate::resolve::{Resolver, Resolving};
+use crate::transport::{Target, TlsConfigError, TransportConfig, equip, targets};
 use clock::Clock;
-use net::{Mailbox, Poller, Post, Token, bind, mailbox, resolve};
+use net::{Address, AddressError, ControlSocket, Inherited, Listening, Mailbox, Poller, Post, Token, mailbox};
 use records::{Program, Writer, WriterTotals};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use wire::Limits;
@@ -30,16 +37,25 @@ use wire::Limits;
 /// Beyond the backends' timeout, clients get so long to take their last replies.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
+/// How often is looked whether clients are left.
+const LINGER_LOOK: Duration = Duration::from_millis(10);
+
 /// A proxy that serves.
 pub struct Running {
-    /// Where clients connect.
-    pub address: SocketAddr,
+    /// Where clients connect, with the ports that were taken.
+    pub listening: Vec<Address>,
     /// Where metrics are served.
     pub metrics_address: Option<SocketAddr>,
+    /// What is wrong, though it serves; a line each.
+    pub warnings: Vec<String>,
+    notice: Mutex<Option<Receiver<()>>>,
+    resolving: Resolving,
+    controller: Option<Controller>,
     config: Config,
     clock: Clock,
-    stop_accepting: Post<()>,
+    accept_post: Post<AcceptMessage>,
     acceptor: JoinHandle<io::Result<()>>,
+    clients_open: Arc<AtomicUsize>,
     posts: Vec<Post<Message>>,
     loops: Vec<JoinHandle<io::Result<u64>>>,
     counters: Vec<Arc<LoopCounters>>,
@@ -65,11 +81,23 @@ pub enum ProxyError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Address(#[from] net::BindError),
+    Address(#[from] AddressError),
+    #[error(transparent)]
+    Bind(#[from] net::BindError),
+    #[error(transparent)]
+    Tls(#[from] net::TlsError),
+    #[error(transparent)]
+    TlsConfig(#[from] TlsConfigError),
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
     Metrics(String),
+    #[error("cannot take over from {}: {source}; is its --control that path?", .path.display())]
+    TakeOver { path: PathBuf, source: io::Error },
+    #[error("cannot wait for a successor on {}: {source}", .path.display())]
+    Control { path: PathBuf, source: io::Error },
+    #[error("cannot listen on what was handed over: {source}")]
+    Inherited { source: io::Error },
     #[error("an event loop ended by a bug: {0}")]
     Panicked(String),
 }
@@ -86,17 +114,29 @@ struct Parts {
 /// # Errors
 /// When the configuration cannot work, an address cannot be used or a file cannot be written.
 pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
+    start_with(config, Vec::new(), clock)
+}
+
+/// Starts a proxy that also listens on sockets which the service manager has opened for it.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_with(config: Config, activated: Vec<Inherited>, clock: Clock) -> Result<Running, ProxyError> {
     config.check()?;
-    let addresses = config.backends().map(|(_, server)| resolve(&server.address)).collect::<Result<Vec<_>, _>>()?;
-    let listener = bind(&config.listen)?;
-    let address = listener.local_addr()?;
+    let (take_over, mut handed) = begin_take_over(&config.transport)?;
+    let handed_metrics = take_metrics(&mut handed);
+    let mut listeners = listeners::open(&config.listen, Opened { activated, handed })?;
+    equip(&mut listeners, &config.transport.tls)?;
+    let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
+    let control = open_control(&config.transport)?;
     let writer = match &config.records {
         Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
         None => None,
     };
-    let counters: Vec<_> =
-        (0..config.loops).map(|_| Arc::new(LoopCounters::new(addresses.len(), Line::queues(&config).len()))).collect();
-    let debts: Vec<Arc<Debts>> = addresses.iter().map(|_| Arc::default()).collect();
+    let Looked { peers, resolver, mut warnings, name_counters } = look_up(&config, &clock)?;
+    let queues = Line::queues(&config).len();
+    let counters: Vec<_> = (0..config.loops).map(|_| Arc::new(LoopCounters::new(peers.len(), queues))).collect();
+    let debts: Vec<Arc<Debts>> = peers.iter().map(|_| Arc::default()).collect();
     let accept_counters = Arc::new(AcceptCounters::default());
     let local = Local {
         loops: counters.clone(),
@@ -113,26 +153,30 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
-        let (post, parts) = build(&config, &addresses, &local, writer.as_ref(), index)?;
+        let (post, parts) = build(&config, &peers, &local, writer.as_ref(), index)?;
         let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
         loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
         posts.push(post);
     }
-    let metrics = start_metrics(&config, &posts, &local)?;
-    let poller = Poller::new()?;
-    let (stop_accepting, stop) = mailbox(&poller, STOP)?;
-    let (loops_posts, clients_max) = (posts.clone(), config.clients_max);
-    let acceptor =
-        Acceptor { listener, poller, stop, loops: loops_posts, clients_open, clients_max, counters: accept_counters };
-    let acceptor = Builder::new().name("accept".into()).spawn(move || acceptor.run())?;
-    let metrics_address = metrics.as_ref().and_then(MetricsServer::address);
+    let metrics = start_metrics(&config, handed_metrics, &posts, &local, name_counters)?;
+    let resolving = resolver.run(posts.clone())?;
+    let (accept_post, acceptor) =
+        start_accepting(listeners, &posts, &clients_open, config.clients_max, accept_counters)?;
+    let (notice, receiver) = sync_channel(1);
+    let control = Controlled { control, take_over, metrics: metrics.as_ref() };
+    let controller = control.start(&accept_post, notice, &mut warnings)?;
     Ok(Running {
-        address,
-        metrics_address,
+        listening,
+        metrics_address: metrics.as_ref().and_then(MetricsServer::address),
+        warnings,
+        notice: Mutex::new(Some(receiver).filter(|_| controller.is_some())),
+        resolving,
+        controller,
         config,
         clock,
-        stop_accepting,
+        accept_post,
         acceptor,
+        clients_open,
         posts,
         loops,
         counters,
@@ -141,10 +185,106 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     })
 }
 
+/// Asks the predecessor for its sockets, if there is one.
+fn begin_take_over(transport: &TransportConfig) -> Result<(Option<TakeOver>, Vec<Inherited>), ProxyError> {
+    let Some(path) = &transport.take_over else { return Ok((None, Vec::new())) };
+    let begun = TakeOver::begin(path).map_err(|source| ProxyError::TakeOver { path: path.clone(), source })?;
+    Ok((Some(begun.0), begun.1))
+}
+
+/// The socket on which a successor may ask. Its path is the predecessor's until that one has left.
+fn open_control(transport: &TransportConfig) -> Result<Option<ControlSocket>, ProxyError> {
+    let Some(path) = &transport.control else { return Ok(None) };
+    let is_successor = transport.take_over.as_ref() == Some(path);
+    let control = ControlSocket::bind(path, is_successor);
+    Ok(Some(control.map_err(|source| ProxyError::Control { path: path.clone(), source })?))
+}
+
+/// What is left to do about other processes when everything serves.
+struct Controlled<'a> {
+    control: Option<ControlSocket>,
+    take_over: Option<TakeOver>,
+    metrics: Option<&'a MetricsServer>,
+}
+
+impl Controlled<'_> {
+    /// Lets the predecessor leave, and waits for a successor.
+    fn start(
+        mut self,
+        acceptor: &Post<AcceptMessage>,
+        notice: SyncSender<()>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Controller>, ProxyError> {
+        let is_successor = self.take_over.is_some();
+        if let Some(Err(error)) = self.take_over.take().map(TakeOver::finish) {
+            warnings.push(format!("the process that was to be replaced did not say that it leaves: {error}"));
+        }
+        let Some(mut control) = self.control else { return Ok(None) };
+        if is_successor {
+            control.succeed()?;
+        }
+        let metrics = self.metrics.map(MetricsServer::socket).transpose()?;
+        Ok(Some(Controller::start(control, acceptor.clone(), metrics, notice)?))
+    }
+}
+
+/// The thread that accepts, and how to send it messages.
+fn start_accepting(
+    listeners: Vec<Listening>,
+    loops: &[Post<Message>],
+    clients_open: &Arc<AtomicUsize>,
+    clients_max: usize,
+    counters: Arc<AcceptCounters>,
+) -> Result<(Post<AcceptMessage>, JoinHandle<io::Result<()>>), ProxyError> {
+    let poller = Poller::new()?;
+    let (post, mailbox) = mailbox(&poller, accept::MAILBOX)?;
+    let (loops, clients_open) = (loops.to_vec(), clients_open.clone());
+    let acceptor = Acceptor { listeners, poller, mailbox, loops, clients_open, clients_max, counters };
+    Ok((post, Builder::new().name("accept".into()).spawn(move || acceptor.run())?))
+}
+
+/// What is known of the backends before the loops start.
+struct Looked {
+    peers: Vec<Peer>,
+    resolver: Resolver,
+    warnings: Vec<String>,
+    name_counters: Arc<NameCounters>,
+}
+
+/// Reads the backends' addresses and looks up those that are names.
+fn look_up(config: &Config, clock: &Clock) -> Result<Looked, ProxyError> {
+    let targets = targets(&config.backend_names(), &config.transport.tls)?;
+    let name_counters = Arc::new(NameCounters::new(targets.len()));
+    let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
+    let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, name_counters.clone());
+    let warnings = resolver.start_looking();
+    Ok(Looked { peers: peers(config, &targets, &resolver), resolver, warnings, name_counters })
+}
+
+/// All backends, in the order of their numbers, as far as their names mean something.
+fn peers(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Peer> {
+    let reporter = resolver.reporter();
+    let peer = |(index, ((pool, server), target)): (usize, ((&PoolConfig, &ServerConfig), &Target))| Peer {
+        index: index as u16,
+        name: server.address.as_str().into(),
+        endpoint: target.fixed().or_else(|| resolver.endpoint(index)),
+        reporter: reporter.clone(),
+        limits: PeerLimits {
+            timeouts: pool.timeouts,
+            window: config.backend_window,
+            buffer_bytes: config.backend_buffer_bytes,
+            reply_bytes: config.reply_bytes,
+            // A value that other ways than this proxy have stored may be larger than what it would pass on.
+            wire: Limits { value_bytes: config.reply_bytes, ..Settings::new(config).wire },
+        },
+    };
+    config.backends().zip(targets).enumerate().map(peer).collect()
+}
+
 /// The parts of the loop with this index, and how to send it messages.
 fn build(
     config: &Config,
-    addresses: &[SocketAddr],
+    peers: &[Peer],
     local: &Local,
     writer: Option<&Writer>,
     index: usize,
@@ -153,7 +293,6 @@ fn build(
     let (post, mailbox) = mailbox(&poller, MAILBOX)?;
     let settings = Settings::new(config);
     let (own, clock) = (&local.loops[index], &local.clock);
-    let peers = peers(config, addresses, &settings.wire);
     let connection =
         |(number, backend): (usize, usize)| Backend::new(peers[backend].clone(), Token(number), own.clone());
     let connections = Line::layout(config, index).into_iter().enumerate().map(connection).collect();
@@ -176,29 +315,18 @@ fn build(
     Ok((post, Parts { poller, mailbox, core }))
 }
 
-/// All backends, in the order of their numbers.
-fn peers(config: &Config, addresses: &[SocketAddr], limits: &Limits) -> Vec<Peer> {
-    let peer = |(index, ((pool, server), address)): (usize, ((&PoolConfig, &ServerConfig), &SocketAddr))| Peer {
-        index: index as u16,
-        name: server.address.as_str().into(),
-        address: *address,
-        limits: PeerLimits {
-            timeouts: pool.timeouts,
-            window: config.backend_window,
-            buffer_bytes: config.backend_buffer_bytes,
-            reply_bytes: config.reply_bytes,
-            // A value that other ways than this proxy have stored may be larger than what it would pass on.
-            wire: Limits { value_bytes: config.reply_bytes, ..limits.clone() },
-        },
-    };
-    config.backends().zip(addresses).enumerate().map(peer).collect()
-}
-
-fn start_metrics(config: &Config, posts: &[Post<Message>], local: &Local) -> Result<Option<MetricsServer>, ProxyError> {
+fn start_metrics(
+    config: &Config,
+    handed: Option<OwnedFd>,
+    posts: &[Post<Message>],
+    local: &Local,
+    names: Arc<NameCounters>,
+) -> Result<Option<MetricsServer>, ProxyError> {
     let Some(address) = &config.metrics else { return Ok(None) };
     let subject = Subject {
         loops: local.loops.clone(),
         accept: local.accept.clone(),
+        names,
         servers: config.backend_names(),
         queues: Line::queues(config),
         clients_max: config.clients_max,
@@ -206,17 +334,37 @@ fn start_metrics(config: &Config, posts: &[Post<Message>], local: &Local) -> Res
         started_unix_ns: clock::unix_now(),
         hot_keys: local.hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
     };
-    MetricsServer::start(address, subject, posts.to_vec()).map(Some).map_err(ProxyError::Metrics)
+    MetricsServer::start(address, handed, subject, posts.to_vec()).map(Some).map_err(ProxyError::Metrics)
 }
 
 impl Running {
+    /// Receives a word when a successor has taken over. None without a control socket, and the second time.
+    pub fn handed_over(&self) -> Option<Receiver<()>> {
+        self.notice.lock().ok()?.take()
+    }
+
+    /// When a successor has taken over: waits until the clients that are left have gone, though not longer than configured,
+    /// nor when there is a hurry. Then it is time to stop.
+    pub fn linger(&mut self, is_hurried: impl Fn() -> bool) {
+        if !self.controller.as_ref().is_some_and(Controller::is_handed_over) {
+            return;
+        }
+        if let Some(metrics) = self.metrics.take() {
+            metrics.stop();
+        }
+        let until = self.clock.now() + self.config.transport.hand_over_wait;
+        while self.clients_open.load(Ordering::Relaxed) > 0 && self.clock.now() < until && !is_hurried() {
+            std::thread::sleep(LINGER_LOOK);
+        }
+    }
+
     /// Accepts no more clients, finishes the requests that have been read, and ends.
     ///
     /// # Errors
     /// When a thread failed or the records could not be completed.
     pub fn stop(self) -> Result<Totals, ProxyError> {
         // An acceptor that cannot be told has ended already.
-        let _ = self.stop_accepting.send(());
+        let _ = self.accept_post.send(AcceptMessage::Stop);
         let accepted = joined(self.acceptor);
         let until = self.clock.now() + self.config.longest_timeout() + DRAIN_GRACE;
         for (post, event_loop) in self.posts.iter().zip(&self.loops) {
@@ -230,12 +378,21 @@ impl Running {
             lost += joined(event_loop)?;
         }
         accepted?;
+        self.resolving.stop();
+        if let Some(controller) = self.controller {
+            controller.stop();
+        }
         if let Some(metrics) = self.metrics {
             metrics.stop();
         }
         let records = self.writer.map(|writer| writer.close(lost)).transpose()?;
         let requests = self.counters.iter().map(|counters| counters.requests_total()).sum();
         Ok(Totals { requests, lost, records })
+    }
+
+    /// The first address at which clients connect by TCP, if there is one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listening.iter().find_map(|address| address.host_port()?.number())
     }
 
     /// The configuration it runs with.

@@ -9,7 +9,7 @@ use crate::meta::prepare;
 use crate::overlap::Kind;
 use crate::refused::deletion;
 use clock::Nanos;
-use net::{Buffers, Connection, Filled};
+use net::{Buffers, Connection, Filled, is_tls_failure};
 use records::Outcome;
 use std::collections::VecDeque;
 use wire::{ParsedRequest, Request, RequestError, Verb, parse_request};
@@ -134,7 +134,10 @@ impl Session {
         match filled {
             Ok(Filled::More) => Ok(Progress::More),
             Ok(_) => Ok(Progress::Taken),
-            Err(_) => Err(Gone),
+            Err(error) => {
+                core.journal.counters.clients_tls_failed.add(u64::from(is_tls_failure(&error)));
+                Err(Gone)
+            }
         }
     }
 

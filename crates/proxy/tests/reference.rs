@@ -35,7 +35,8 @@ fn everything() -> Settings {
         timeouts: Some(Timeouts::default()),
     };
     Settings {
-        listen: Some(name.clone()),
+        listen: Some(vec![name.clone()]),
+        is_given_sockets: false,
         loops: Some(1),
         dispatch: Some(Dispatch::Pipelined),
         readers: Some(1),
@@ -57,6 +58,16 @@ fn everything() -> Settings {
         clients_max: Some(1),
         hot_keys: Some(1),
         hot_keys_metrics: Some(true),
+        resolve_every: Some(second),
+        control: Some("a".into()),
+        hand_over_wait: Some(second),
+        tls_certificate: Some("a".into()),
+        tls_key: Some("a".into()),
+        tls_client_authority: Some("a".into()),
+        tls_handshake_timeout: Some(second),
+        tls_backend_authority: Some("a".into()),
+        tls_backend_certificate: Some("a".into()),
+        tls_backend_key: Some("a".into()),
         pools: vec![pool],
         routes: vec![RouteConfig { prefix: name.clone(), pool: name }],
     }

@@ -48,7 +48,7 @@ fn what_is_wrong_or_local_reaches_no_server() {
             ),
             ("bogus\r\nGET a\r\nget\r\n\r\nset a\r\n".into(), "ERROR\r\n".repeat(5)),
             ("mn\r\nverbosity 1\r\nstats reset\r\nstats sizes \r\nstats cachedump 1 1\r\n".into(), {
-                "MN\r\nOK\r\nRESET\r\nSTAT sizes_status disabled\r\nEND\r\nERROR\r\n".into()
+                "MN\r\nOK\r\nRESET\r\nSTAT sizes_status disabled\r\nEND\r\nEND\r\n".into()
             }),
         ];
         for (send, expect) in cases {

@@ -8,6 +8,7 @@ mod proxy_command;
 mod ready;
 mod records_command;
 mod simulate_command;
+mod transport_arguments;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -7,15 +7,20 @@ mod source;
 mod summary;
 mod told;
 
-use crate::ready::{announce, signals, wait};
+use crate::ready::{announce, signals};
+use crate::transport_arguments::{TransportArguments, activated};
 use clap::{Args, Subcommand};
 use clock::Clock;
 use flags::{PoolFlags, ProxyFlags};
-use proxy::{Config, Discipline};
+use net::Inherited;
+use proxy::{Config, Discipline, Running};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::iterator::Signals;
 use source::Source;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::sync_channel;
+use std::thread::Builder;
 
 /// Arguments of `waystage proxy`.
 #[derive(Debug, Args)]
@@ -39,6 +44,8 @@ pub(crate) struct ProxyArguments {
     pool: PoolFlags,
     #[command(flatten)]
     proxy: ProxyFlags,
+    #[command(flatten)]
+    transport: TransportArguments,
 }
 
 /// What else there is to do with a configuration.
@@ -48,8 +55,8 @@ enum ProxyCommand {
     Route(route::RouteArguments),
 }
 
-/// Descriptors that are neither a client's nor a backend's.
-const OTHER_DESCRIPTORS: usize = 32;
+/// Descriptors that are neither a client's nor a backend's; sixteen lookups of names may be under way among them.
+const OTHER_DESCRIPTORS: usize = 64;
 
 /// Raises the limit of open files as far as it goes, and admits only so many clients that backends always find one.
 fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
@@ -58,7 +65,8 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     let Some(available) = getrlimit(Resource::Nofile).current else { return Ok(()) };
     // Twice, since a connection to a backend may be replaced before the kernel has let go of the old one.
     let connections = config.backends().count() * config.connections_per_backend();
-    let reserved = OTHER_DESCRIPTORS + config.loops * (2 * connections + 4);
+    // A listening socket is copied when a successor asks for it.
+    let reserved = OTHER_DESCRIPTORS + 2 * config.listen.len() + config.loops * (2 * connections + 4);
     let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
     if room == 0 {
         return Err(format!(
@@ -76,19 +84,58 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Serves until SIGTERM or SIGINT, or only checks or explains.
+/// Returns when a signal has come, or when a successor has taken over and the clients that were left have gone.
+fn wait_for_end(mut signals: Signals, running: &mut Running) -> Result<(), String> {
+    let (sender, reasons) = sync_channel(2);
+    let spawn = |name: &str, wait: Box<dyn FnOnce() + Send>| {
+        let spawned = Builder::new().name(name.into()).spawn(wait);
+        spawned.map(|_| ()).map_err(|error| format!("cannot start the thread {name}: {error}"))
+    };
+    if let Some(notice) = running.handed_over() {
+        let sender = sender.clone();
+        spawn(
+            "successor",
+            Box::new(move || {
+                if notice.recv().is_ok() {
+                    let _ = sender.try_send("taken over");
+                }
+            }),
+        )?;
+    }
+    spawn(
+        "signals",
+        Box::new(move || {
+            for _ in signals.forever() {
+                let _ = sender.try_send("signal");
+            }
+        }),
+    )?;
+    if reasons.recv() == Ok("taken over") {
+        announce("waystage proxy is taken over: it serves the clients it has");
+    }
+    // A signal cuts it short.
+    running.linger(|| reasons.try_recv().is_ok());
+    Ok(())
+}
+
+/// Serves until SIGTERM or SIGINT or until a successor has taken over, or only checks or explains.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     if let Some(ProxyCommand::Route(arguments)) = &arguments.command {
         return route::run(arguments);
     }
-    let flags = arguments.proxy.settings().overridden_by(arguments.pool.settings());
+    let activated = activated()?;
+    let transport = arguments.transport.settings(&activated);
+    let flags = arguments.proxy.settings().overridden_by(arguments.pool.settings()).overridden_by(transport);
     let source = Source { file: arguments.config, flags };
     match source.config() {
         Ok(config) if arguments.check => {
             announce(&summary::summary(&config));
             Ok(ExitCode::SUCCESS)
         }
-        Ok(config) => serve(config),
+        Ok(mut config) => {
+            config.transport.take_over = arguments.transport.take_over.clone();
+            serve(config, activated)
+        }
         Err(line) => Ok(senseless(&line)),
     }
 }
@@ -99,23 +146,27 @@ fn senseless(line: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn serve(mut config: Config) -> Result<ExitCode, String> {
-    let mut signals = signals()?;
+fn serve(mut config: Config, activated: Vec<Inherited>) -> Result<ExitCode, String> {
+    let signals = signals()?;
     fit_into_descriptors(&mut config)?;
-    let running = proxy::start(config, Clock::monotonic()).map_err(|error| error.to_string())?;
+    let mut running = proxy::start_with(config, activated, Clock::monotonic()).map_err(|error| error.to_string())?;
+    for warning in &running.warnings {
+        eprintln!("waystage: {warning}");
+    }
     if let Some(address) = running.metrics_address {
         announce(&format!("waystage proxy metrics on {address}"));
     }
     let config = running.config();
+    let listening: Vec<String> = running.listening.iter().map(ToString::to_string).collect();
     announce(&format!(
         "waystage proxy ready on {} ({} backends, {} replicas, {} loops, {})",
-        running.address,
+        listening.join(" and "),
         config.backends().count(),
         config.pools[0].replicas,
         config.loops,
         discipline_text(config.discipline)
     ));
-    wait(&mut signals);
+    wait_for_end(signals, &mut running)?;
     let totals = running.stop().map_err(|error| error.to_string())?;
     if let Some(records) = totals.records {
         announce(&format!("waystage proxy records written {} dropped {}", records.written, records.dropped));

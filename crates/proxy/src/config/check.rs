@@ -116,13 +116,23 @@ impl Config {
     }
 
     fn check_addresses(&self) -> Result<(), ConfigError> {
-        address("listen", &self.listen)?;
+        for (index, listen) in self.listen.iter().enumerate() {
+            // One address stands there alone, several in a list.
+            let key = if self.listen.len() == 1 { "listen".into() } else { format!("listen.{index}") };
+            let is_any_port = address(&key, listen)?.host_port().is_some_and(|host_port| host_port.port() == 0);
+            if !is_any_port && self.listen[..index].contains(listen) {
+                return Err(ConfigError::value(key, quoted(listen), "is given twice; leave one of them out"));
+            }
+        }
+        if self.transport.tls.handshake_timeout.is_zero() {
+            return Err(ConfigError::value("tls-handshake-timeout", "\"0s\"", "no client could be in time; give more"));
+        }
         let Some(metrics) = &self.metrics else { return Ok(()) };
         let read = address("metrics", metrics)?;
         let Address::Tcp(host_port) = &read else {
             return Err(ConfigError::value("metrics", quoted(metrics), "metrics are served at HOST:PORT only"));
         };
-        if host_port.port() != 0 && *metrics == self.listen {
+        if host_port.port() != 0 && self.listen.contains(metrics) {
             return Err(ConfigError::value("metrics", quoted(metrics), "clients connect there; give another port"));
         }
         Ok(())

@@ -2,14 +2,17 @@
 //! Keys here are the keys of the file; examples/proxy/reference.toml describes each.
 
 use crate::config::named::named;
-use crate::config::text::{opt_size, opt_tag, opt_times};
+use crate::config::text::{opt_list, opt_size, opt_tag, opt_time, opt_times};
 use crate::config::{
     Config, ConfigError, Discipline, Distribution, Failover, FailoverPool, Hash, Hedge, MultiGet, PartFailure,
     PoolConfig, Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
 use crate::operations::Operations;
+use crate::transport::{TlsConfig, TransportConfig};
+use net::IdentityFiles;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Who may be in flight, without the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +32,11 @@ named!(Dispatch { Pipelined = "pipelined", PerBackend = "per-backend", Shared = 
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 #[allow(missing_docs, reason = "the keys are those of Config")]
 pub struct Settings {
-    pub listen: Option<String>,
+    #[serde(with = "opt_list", default)]
+    pub listen: Option<Vec<String>>,
+    /// Whether listening sockets come from elsewhere, so that none need be opened. Never in a file.
+    #[serde(skip)]
+    pub is_given_sockets: bool,
     pub loops: Option<usize>,
     pub dispatch: Option<Dispatch>,
     pub readers: Option<usize>,
@@ -55,6 +62,19 @@ pub struct Settings {
     pub clients_max: Option<usize>,
     pub hot_keys: Option<usize>,
     pub hot_keys_metrics: Option<bool>,
+    #[serde(with = "opt_time", default)]
+    pub resolve_every: Option<Duration>,
+    pub control: Option<PathBuf>,
+    #[serde(with = "opt_time", default)]
+    pub hand_over_wait: Option<Duration>,
+    pub tls_certificate: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub tls_client_authority: Option<PathBuf>,
+    #[serde(with = "opt_time", default)]
+    pub tls_handshake_timeout: Option<Duration>,
+    pub tls_backend_authority: Option<PathBuf>,
+    pub tls_backend_certificate: Option<PathBuf>,
+    pub tls_backend_key: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolSettings>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -112,11 +132,14 @@ impl Settings {
             }
         }
         let (pools, routes) = (self.pools, self.routes);
+        let is_given_sockets = self.is_given_sockets || by.is_given_sockets;
         overridden!(Settings, self, by, {
             listen, loops, dispatch, readers, writers, workers, multi_get, queue, part_failure, metrics, stamps,
             records, sample, backend_window, backend_buffer, client_window, client_buffer, value_max, reply_max,
-            clients_max, hot_keys, hot_keys_metrics
-        }, { pools, routes })
+            clients_max, hot_keys, hot_keys_metrics, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
+            tls_client_authority, tls_handshake_timeout, tls_backend_authority, tls_backend_certificate,
+            tls_backend_key
+        }, { pools, routes, is_given_sockets })
     }
 
     /// The configuration, with defaults for what is not said.
@@ -124,8 +147,10 @@ impl Settings {
     /// # Errors
     /// When something is said that means nothing with the rest; `Config::check` finds what cannot work.
     pub fn config(self) -> Result<Config, ConfigError> {
-        let listen = self.listen.clone().unwrap_or_else(|| LISTEN.into());
-        let defaults = Config::new(&listen, &[]);
+        let usual = if self.is_given_sockets { Vec::new() } else { vec![LISTEN.into()] };
+        let listen = self.listen.clone().unwrap_or(usual);
+        let defaults = Config::new(LISTEN, &[]);
+        let transport = self.transport()?;
         let loops = self.loops.unwrap_or(defaults.loops);
         let discipline = self.discipline(loops)?;
         if let (Some(sample), None) = (self.sample, &self.records) {
@@ -140,6 +165,7 @@ impl Settings {
         let pools = self.pools.into_iter().enumerate().map(|(index, pool)| pool.config(index, is_only));
         Ok(Config {
             listen,
+            transport,
             pools: pools.collect::<Result<_, _>>()?,
             routes: self.routes,
             loops,
@@ -160,6 +186,34 @@ impl Settings {
             value_bytes: self.value_max.map_or(defaults.value_bytes, |bytes| bytes as usize),
             reply_bytes: self.reply_max.map_or(defaults.reply_bytes, |bytes| bytes as usize),
             clients_max: self.clients_max.unwrap_or(defaults.clients_max),
+        })
+    }
+
+    /// How clients and backends are reached.
+    fn transport(&self) -> Result<TransportConfig, ConfigError> {
+        let identity = |names: [&str; 2], certificate: &Option<PathBuf>, key: &Option<PathBuf>| match (certificate, key)
+        {
+            (Some(certificate), Some(key)) => {
+                Ok(Some(IdentityFiles { certificate: certificate.clone(), key: key.clone() }))
+            }
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(ConfigError::at(names[0], format!("has no key; give {}", names[1]))),
+            (None, Some(_)) => Err(ConfigError::at(names[1], format!("has no certificate; give {}", names[0]))),
+        };
+        let defaults = TransportConfig::default();
+        let backend_names = ["tls-backend-certificate", "tls-backend-key"];
+        Ok(TransportConfig {
+            resolve_every: self.resolve_every.unwrap_or(defaults.resolve_every),
+            control: self.control.clone(),
+            hand_over_wait: self.hand_over_wait.unwrap_or(defaults.hand_over_wait),
+            tls: TlsConfig {
+                identity: identity(["tls-certificate", "tls-key"], &self.tls_certificate, &self.tls_key)?,
+                client_authority: self.tls_client_authority.clone(),
+                handshake_timeout: self.tls_handshake_timeout.unwrap_or(defaults.tls.handshake_timeout),
+                backend_authority: self.tls_backend_authority.clone(),
+                backend_identity: identity(backend_names, &self.tls_backend_certificate, &self.tls_backend_key)?,
+            },
+            ..defaults
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::config::{ServerConfig, Timeouts};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -18,6 +18,35 @@ pub(super) mod time {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         deserializer.deserialize_str(TimeVisitor)
+    }
+}
+
+/// A duration that may be left out.
+pub(super) mod opt_time {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        time.map(quantity::duration_text).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        deserializer.deserialize_str(TimeVisitor).map(Some)
+    }
+}
+
+/// One text, or a list of them.
+pub(super) mod opt_list {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(list: &Option<Vec<String>>, serializer: S) -> Result<S::Ok, S::Error> {
+        match list.as_deref() {
+            Some([one]) => one.serialize(serializer),
+            other => other.serialize(serializer),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+        deserializer.deserialize_any(ListVisitor).map(Some)
     }
 }
 
@@ -93,6 +122,28 @@ impl Visitor<'_> for TimeVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
         quantity::duration(text).map_err(E::custom)
+    }
+}
+
+struct ListVisitor;
+
+impl<'de> Visitor<'de> for ListVisitor {
+    type Value = Vec<String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an address such as \"127.0.0.1:11211\", or a list of them")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
+        Ok(vec![text.into()])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<String>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(text) = sequence.next_element()? {
+            list.push(text);
+        }
+        Ok(list)
     }
 }
 

@@ -34,8 +34,13 @@ impl Proxy {
         let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let mut config = Config::new("127.0.0.1:0", &names);
         change(&mut config);
-        let running = start(config, Clock::monotonic()).expect("the proxy starts");
-        Proxy { address: running.address, running: Some(running), servers: Vec::new() }
+        Proxy::of(start(config, Clock::monotonic()).expect("the proxy starts"))
+    }
+
+    /// One that the test has started.
+    pub(crate) fn of(running: Running) -> Proxy {
+        let address = running.address().unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+        Proxy { address, running: Some(running), servers: Vec::new() }
     }
 
     /// A new connection.

@@ -12,9 +12,9 @@ use std::time::Duration;
 /// Arguments about one pool: the only one, or the first one of the file.
 #[derive(Debug, Args)]
 pub(crate) struct PoolFlags {
-    /// A memcached server; give one for each. Their order is the order of replicas. With --config, they replace the
-    /// servers of the first pool.
-    #[arg(long = "server", value_name = "HOST:PORT")]
+    /// A memcached server: HOST:PORT, tls:HOST:PORT or unix:PATH; give one for each. Their order is the order of replicas.
+    /// With --config, they replace the servers of the first pool.
+    #[arg(long = "server", value_name = "ADDRESS")]
     servers: Vec<String>,
     /// How keys are spread over the servers [default: ketama].
     #[arg(long, value_name = "NAME", value_parser = distribution())]
@@ -34,9 +34,10 @@ pub(crate) struct PoolFlags {
 /// The other arguments.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyFlags {
-    /// Where clients connect; port 0 takes a free port [default: 127.0.0.1:11211].
-    #[arg(long, value_name = "HOST:PORT")]
-    listen: Option<String>,
+    /// Where clients connect: HOST:PORT, tls:HOST:PORT or unix:PATH; may be given several times. Port 0 takes a free port
+    /// [default: 127.0.0.1:11211, unless sockets are passed or taken over].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<String>,
     /// Event loops [default: one for each core].
     #[arg(long, value_name = "N")]
     loops: Option<usize>,
@@ -180,7 +181,7 @@ impl ProxyFlags {
         let pool = PoolSettings { timeouts: self.backend_timeout.map(Timeouts::all), ..PoolSettings::default() };
         let size = |bytes: Option<usize>| bytes.map(|bytes| bytes as u64);
         Settings {
-            listen: self.listen.clone(),
+            listen: Some(self.listen.clone()).filter(|listen| !listen.is_empty()),
             loops: self.loops,
             dispatch: self.dispatch.map(|dispatch| match dispatch {
                 DispatchArgument::Pipelined => Dispatch::Pipelined,

@@ -6,7 +6,7 @@ use quantity::duration_text;
 
 /// A few lines: where it listens, its pools and what they do, its routes.
 pub(crate) fn summary(config: &Config) -> String {
-    let mut lines = vec![format!("listen   {}", config.listen)];
+    let mut lines = vec![format!("listen   {}", config.listen.join(" and "))];
     if let Some(metrics) = &config.metrics {
         lines.push(format!("metrics  {metrics}"));
     }

@@ -1,0 +1,213 @@
+//! A unix socket over which one process hands descriptors to another. Whole messages, each a text and some descriptors.
+//! Blocking, with limits on time: it is never on an event loop. What the messages mean is said elsewhere.
+
+use crate::socket_file::{SocketFile, bind_over_stale};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    recvmsg, sendmsg, socket_with,
+};
+use std::fs::{Permissions, set_permissions};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Descriptors in one message.
+const DESCRIPTORS_MAX: usize = 64;
+/// Bytes of text in one message.
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// How long a message may take to leave.
+const SEND_WAIT: Duration = Duration::from_secs(5);
+/// Processes that may wait to be heard.
+const BACKLOG: i32 = 8;
+
+/// The end that waits to be asked. Only the file's owner may connect to it.
+#[derive(Debug)]
+pub struct ControlSocket {
+    socket: OwnedFd,
+    file: SocketFile,
+    path: PathBuf,
+}
+
+/// One connection between two processes.
+#[derive(Debug)]
+pub struct Channel {
+    socket: OwnedFd,
+}
+
+fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
+    // Packets keep each message whole, with the descriptors that belong to it.
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)?)
+}
+
+impl ControlSocket {
+    /// Listens. When `is_successor`, somebody else still listens on the path, and [`ControlSocket::succeed`] will replace him.
+    ///
+    /// # Errors
+    /// When the path is another's or cannot be used.
+    pub fn bind(path: &Path, is_successor: bool) -> io::Result<ControlSocket> {
+        let socket = socket(SocketFlags::NONBLOCK)?;
+        let mut own = path.as_os_str().to_os_string();
+        if is_successor {
+            own.push(format!(".{}", std::process::id()));
+        }
+        let address = SocketAddrUnix::new(Path::new(&own))?;
+        bind_over_stale(Path::new(&own), SocketType::SEQPACKET.as_raw().cast_signed().into(), || {
+            bind(&socket, &address)
+        })?;
+        let file = SocketFile::at(Path::new(&own))?;
+        // Nobody can connect before `listen`, so nobody comes in before the file is closed to others.
+        set_permissions(&own, Permissions::from_mode(0o600))?;
+        listen(&socket, BACKLOG)?;
+        Ok(ControlSocket { socket, file, path: path.into() })
+    }
+
+    /// Takes the path over from whoever listened on it before.
+    ///
+    /// # Errors
+    /// When the file cannot be renamed.
+    pub fn succeed(&mut self) -> io::Result<()> {
+        self.file.rename(&self.path)
+    }
+
+    /// The next process that waits.
+    ///
+    /// # Errors
+    /// When none waits.
+    pub fn accept(&self) -> io::Result<Channel> {
+        Channel::new(accept_with(&self.socket, SocketFlags::CLOEXEC)?)
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl Channel {
+    fn new(socket: OwnedFd) -> io::Result<Channel> {
+        set_socket_timeout(&socket, Timeout::Send, Some(SEND_WAIT))?;
+        Ok(Channel { socket })
+    }
+
+    /// Connects to the process that listens on this path.
+    ///
+    /// # Errors
+    /// When nobody does.
+    pub fn connect(path: &Path) -> io::Result<Channel> {
+        let channel = Channel::new(socket(SocketFlags::empty())?)?;
+        connect(&channel.socket, &SocketAddrUnix::new(path)?)?;
+        Ok(channel)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// When the other process is gone or takes nothing, or the message is too large.
+    pub fn send(&self, text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        if descriptors.len() > DESCRIPTORS_MAX || text.len() > TEXT_BYTES_MAX {
+            return Err(io::Error::other(format!("more than {DESCRIPTORS_MAX} sockets cannot be handed over")));
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        sendmsg(&self.socket, &[IoSlice::new(text.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Waits for a message, but not longer than `patience`.
+    ///
+    /// # Errors
+    /// When none comes, the other process is gone, or the message is not whole.
+    pub fn receive(&self, patience: Duration) -> io::Result<(String, Vec<OwnedFd>)> {
+        set_socket_timeout(&self.socket, Timeout::Recv, Some(patience))?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut text = vec![0; TEXT_BYTES_MAX];
+        let received =
+            recvmsg(&self.socket, &mut [IoSliceMut::new(&mut text)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let mut descriptors = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        if received.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            return Err(io::Error::other("a message was cut off; open files may have run out"));
+        }
+        text.truncate(received.bytes);
+        let text = String::from_utf8(text).map_err(|_| io::Error::other("a message is not text"))?;
+        Ok((text, descriptors))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn descriptors_come_with_their_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let control = ControlSocket::bind(&path, false).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(control.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let asker = Channel::connect(&path).unwrap();
+        let asked = control.accept().unwrap();
+        asker.send("first", &[]).unwrap();
+        asker.send("second", &[]).unwrap();
+        let patience = Duration::from_secs(10);
+        assert_eq!(asked.receive(patience).unwrap().0, "first");
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        asked.send("a pipe", &[writer.as_fd()]).unwrap();
+        drop(writer);
+        let (text, mut descriptors) = asker.receive(patience).unwrap();
+        assert_eq!((text.as_str(), descriptors.len()), ("a pipe", 1));
+        let mut pipe = std::fs::File::from(descriptors.remove(0));
+        io::Write::write_all(&mut pipe, b"through").unwrap();
+        drop(pipe);
+        let mut through = String::new();
+        reader.read_to_string(&mut through).unwrap();
+        assert_eq!(through, "through");
+        assert_eq!(asked.receive(patience).unwrap().0, "second");
+        drop(asker);
+        assert_eq!(asked.receive(patience).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn whoever_says_nothing_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let control = ControlSocket::bind(&path, false).unwrap();
+        let _silent = Channel::connect(&path).unwrap();
+        let asked = control.accept().unwrap();
+        assert_eq!(asked.receive(Duration::from_millis(20)).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_successor_takes_the_path_and_the_predecessor_leaves_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let first = ControlSocket::bind(&path, false).unwrap();
+        assert!(ControlSocket::bind(&path, false).unwrap_err().to_string().contains("another process listens"));
+        let mut second = ControlSocket::bind(&path, true).unwrap();
+        Channel::connect(&path).unwrap();
+        first.accept().expect("the first is still the one that is asked");
+        second.succeed().unwrap();
+        drop(first);
+        Channel::connect(&path).unwrap();
+        second.accept().expect("now it is the second");
+        drop(second);
+        assert!(!path.exists());
+    }
+}

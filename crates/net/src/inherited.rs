@@ -1,0 +1,55 @@
+//! A listening socket that another process has opened: the service manager, or the process that is being replaced.
+
+use crate::address::Address;
+use crate::listener::resolve;
+use rustix::net::{SocketType, sockopt};
+use socket2::SockAddr;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Such a socket.
+#[derive(Debug)]
+pub struct Inherited {
+    /// What the other process calls it: if it is one of ours, the address as its user wrote it.
+    pub name: String,
+    /// Whether the file of a unix socket is to be removed by whoever listens last.
+    pub owns_file: bool,
+    /// The socket.
+    pub socket: OwnedFd,
+}
+
+impl Inherited {
+    /// Where it listens. What is spoken on it only its name can tell: one that begins with `tls` says TLS.
+    ///
+    /// # Errors
+    /// When it is not a socket that listens for TCP or unix streams.
+    pub fn address(&self) -> io::Result<Address> {
+        let refuse = |what| Err(io::Error::other(format!("the socket named {:?} {what}", self.name)));
+        let is_stream = sockopt::socket_type(&self.socket)? == SocketType::STREAM;
+        if !is_stream || !sockopt::socket_acceptconn(&self.socket)? {
+            return refuse("does not listen for streams");
+        }
+        let local: SockAddr = socket2::SockRef::from(&self.socket).local_addr()?;
+        match (local.as_socket(), local.as_pathname()) {
+            (Some(socket), _) if self.name.starts_with("tls") => Ok(Address::Tls(socket.into())),
+            (Some(socket), _) => Ok(Address::Tcp(socket.into())),
+            (None, Some(path)) => Ok(Address::Unix(path.into())),
+            (None, None) => refuse("has neither a port nor a path"),
+        }
+    }
+
+    /// Whether it listens where this address says. Whether it should be TLS the address says better than the name.
+    pub fn is_at(&self, address: &Address) -> bool {
+        if self.name == address.to_string() {
+            return true;
+        }
+        match (self.address(), address) {
+            (Ok(Address::Unix(own)), Address::Unix(path)) => own == *path,
+            (Ok(own), Address::Tcp(host_port) | Address::Tls(host_port)) => {
+                let socket = host_port.number().or_else(|| resolve(&host_port.to_string()).ok());
+                own.host_port().and_then(|own| own.number()).is_some_and(|own| Some(own) == socket)
+            }
+            _ => false,
+        }
+    }
+}

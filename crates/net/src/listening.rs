@@ -1,0 +1,214 @@
+//! A listening socket of any kind: bound here, or inherited from a process that listened before.
+
+use crate::address::Address;
+use crate::connection::Connection;
+use crate::inherited::Inherited;
+use crate::listener::{BACKLOG, BindError, listen, resolve};
+use crate::socket_file::{SocketFile, bind_over_stale};
+use crate::stream::Stream;
+use crate::tls::ServerTls;
+use mio::event::Source;
+use mio::net::{TcpListener, UnixListener};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Listening {
+    socket: ListeningSocket,
+    /// As the user wrote it.
+    configured: Address,
+    /// With the port that was taken.
+    address: Address,
+    file: Option<SocketFile>,
+    tls: Option<ServerTls>,
+}
+
+#[derive(Debug)]
+enum ListeningSocket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listening {
+    /// Binds an address. Port 0 takes a free port. The file of a unix socket on which nobody listens any more is replaced.
+    ///
+    /// # Errors
+    /// When the name does not resolve, or the address is in use or not this host's.
+    pub fn bind(address: &Address) -> Result<Listening, BindError> {
+        let failed = |source| BindError::Address { address: address.clone(), source };
+        match address {
+            Address::Tcp(host_port) | Address::Tls(host_port) => {
+                let socket = host_port.number().map_or_else(|| resolve(&host_port.to_string()), Ok)?;
+                let listener = listen(socket).map_err(failed)?;
+                let bound = listener.local_addr().map_err(failed)?;
+                let socket = ListeningSocket::Tcp(listener);
+                Ok(Listening { socket, configured: address.clone(), address: address.at(bound), file: None, tls: None })
+            }
+            Address::Unix(path) => {
+                let listener = listen_at(path).map_err(failed)?;
+                let file = Some(SocketFile::at(path).map_err(failed)?);
+                let socket = ListeningSocket::Unix(listener);
+                Ok(Listening { socket, configured: address.clone(), address: address.clone(), file, tls: None })
+            }
+        }
+    }
+
+    /// Goes on with a socket that another process has opened, as if it had been bound here to this address.
+    ///
+    /// # Errors
+    /// When the socket does not listen for streams, or not for those of such an address.
+    pub fn adopt(address: &Address, inherited: Inherited) -> io::Result<Listening> {
+        let Inherited { socket, owns_file, .. } = inherited;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let configured = address.clone();
+        if let Address::Unix(path) = address {
+            let file = if owns_file { Some(SocketFile::at(path)?) } else { None };
+            let socket = ListeningSocket::Unix(UnixListener::from_std(socket.into()));
+            return Ok(Listening { socket, configured: address.clone(), address: configured, file, tls: None });
+        }
+        let listener = TcpListener::from_std(socket.into());
+        let address = address.at(listener.local_addr()?);
+        Ok(Listening { socket: ListeningSocket::Tcp(listener), configured, address, file: None, tls: None })
+    }
+
+    /// A copy of the socket for another process.
+    ///
+    /// # Errors
+    /// When the process has too many open files.
+    pub fn lend(&self) -> io::Result<Inherited> {
+        let socket = match &self.socket {
+            ListeningSocket::Tcp(listener) => listener.as_fd().try_clone_to_owned()?,
+            ListeningSocket::Unix(listener) => listener.as_fd().try_clone_to_owned()?,
+        };
+        Ok(Inherited { name: self.configured.to_string(), owns_file: self.file.is_some(), socket })
+    }
+
+    /// Where it listens, with the port that was taken.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Where it was told to listen.
+    pub fn configured(&self) -> &Address {
+        &self.configured
+    }
+
+    /// The next client that waits.
+    ///
+    /// # Errors
+    /// When none waits, or the kernel has no descriptor for it.
+    pub fn accept(&self) -> io::Result<Connection> {
+        let stream = match &self.socket {
+            ListeningSocket::Tcp(listener) => match (listener.accept()?.0, &self.tls) {
+                (stream, None) => Stream::from(stream),
+                (stream, Some(tls)) => Stream::tls(stream, tls.accept()?, false),
+            },
+            ListeningSocket::Unix(listener) => Stream::from(listener.accept()?.0),
+        };
+        Ok(Connection::over(stream))
+    }
+
+    /// Speaks TLS with the clients that are accepted from now on.
+    pub fn speak_tls(&mut self, tls: ServerTls) {
+        self.tls = Some(tls);
+    }
+
+    /// Leaves the file of a unix socket where it is: somebody else goes on to listen on it.
+    pub fn keep_file(&mut self) {
+        if let Some(file) = self.file.take() {
+            file.keep();
+        }
+    }
+
+    pub(crate) fn source(&mut self) -> &mut dyn Source {
+        match &mut self.socket {
+            ListeningSocket::Tcp(listener) => listener,
+            ListeningSocket::Unix(listener) => listener,
+        }
+    }
+}
+
+/// Listens on a path; a socket file on which nobody listens is removed first.
+fn listen_at(path: &Path) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    let address = SockAddr::unix(path)?;
+    bind_over_stale(path, Type::STREAM, || socket.bind(&address))?;
+    socket.listen(BACKLOG)?;
+    Ok(UnixListener::from_std(OwnedFd::from(socket).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::net::UnixStream;
+
+    fn unix(path: &Path) -> Address {
+        Address::Unix(path.into())
+    }
+
+    #[test]
+    fn a_stale_file_is_replaced_and_a_live_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        // Dropped without being removed: what a killed process leaves behind.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let listening = Listening::bind(&unix(&path)).unwrap();
+        let line = Listening::bind(&unix(&path)).unwrap_err().to_string();
+        assert_eq!(
+            line,
+            format!(
+                "cannot listen on unix:{}: another process listens on it: stop that, or give another path",
+                path.display()
+            )
+        );
+        UnixStream::connect(&path).expect("the first still listens");
+        drop(listening);
+        assert!(!path.exists(), "the file goes with the socket");
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes");
+        fs::write(&path, "precious").unwrap();
+        let line = Listening::bind(&unix(&path)).unwrap_err().to_string();
+        assert!(line.contains("it is a file, and no socket") && !line.contains('\n'), "{line}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_file_that_another_has_replaced_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let first = Listening::bind(&unix(&path)).unwrap();
+        // Kept under another name, so that its number is not given to the next file.
+        fs::rename(&path, folder.path().join("old")).unwrap();
+        let second = Listening::bind(&unix(&path)).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_one_clear_line() {
+        let line = Listening::bind(&unix(Path::new("/nowhere/socket"))).unwrap_err().to_string();
+        assert!(line.starts_with("cannot listen on unix:/nowhere/socket: No such file"), "{line}");
+    }
+
+    #[test]
+    fn a_kept_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mut listening = Listening::bind(&unix(&path)).unwrap();
+        listening.keep_file();
+        drop(listening);
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,196 @@
+//! What is needed to speak TLS as a server or as a client: read from PEM files, with one clear line for each that is bad.
+
+use crate::address::HostPort;
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A certificate with those that vouch for it, and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityFiles {
+    /// PEM: the certificate first, then those between it and the authority.
+    pub certificate: PathBuf,
+    /// PEM: PKCS #8, PKCS #1 or SEC 1.
+    pub key: PathBuf,
+}
+
+/// What a server speaks TLS with.
+#[derive(Clone)]
+pub struct ServerTls(Arc<ServerConfig>);
+
+/// What a client speaks TLS with, to any server.
+#[derive(Clone)]
+pub struct ClientTls(Arc<ClientConfig>);
+
+/// What a client speaks TLS with, to a server of this name.
+#[derive(Clone)]
+pub struct TlsTo {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+/// Why TLS cannot be spoken.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what it is")]
+pub enum TlsError {
+    #[error("cannot read {}: {fault}", .path.display())]
+    Read { path: PathBuf, fault: String },
+    #[error("{} holds no {what} in PEM form", .path.display())]
+    Empty { path: PathBuf, what: &'static str },
+    #[error("the certificate in {} and the key in {} do not fit: {source}", .certificate.display(), .key.display())]
+    Identity { certificate: PathBuf, key: PathBuf, source: rustls::Error },
+    #[error("{} holds no certificate of an authority that can be used: {fault}", .path.display())]
+    Authority { path: PathBuf, fault: String },
+    #[error("TLS needs a name to verify, and {0:?} is none that a certificate can have")]
+    Name(String),
+    #[error("TLS cannot be set up: {0}")]
+    Setup(#[from] rustls::Error),
+}
+
+impl ServerTls {
+    /// Reads the files. With an authority, clients must show a certificate of it.
+    ///
+    /// # Errors
+    /// When a file is missing, empty, damaged, or does not fit the others.
+    pub fn load(identity: &IdentityFiles, client_authority: Option<&Path>) -> Result<ServerTls, TlsError> {
+        let provider = provider();
+        let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+        let builder = match client_authority {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(authority(path)?, provider).build();
+                let failed =
+                    |fault: &dyn fmt::Display| TlsError::Authority { path: path.into(), fault: fault.to_string() };
+                builder.with_client_cert_verifier(verifier.map_err(|error| failed(&error))?)
+            }
+        };
+        let (certificates, key) = read_identity(identity)?;
+        let config = builder.with_single_cert(certificates, key).map_err(|source| unfit(identity, source))?;
+        Ok(ServerTls(Arc::new(config)))
+    }
+
+    pub(crate) fn accept(&self) -> io::Result<rustls::Connection> {
+        ServerConnection::new(self.0.clone()).map(rustls::Connection::Server).map_err(io::Error::other)
+    }
+}
+
+impl ClientTls {
+    /// Reads the files. Servers must show a certificate of the authority; an identity is shown to those that ask for one.
+    ///
+    /// # Errors
+    /// When a file is missing, empty, damaged, or does not fit the others.
+    pub fn load(authority_file: &Path, identity: Option<&IdentityFiles>) -> Result<ClientTls, TlsError> {
+        let provider = provider();
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(authority(authority_file)?, provider.clone()).build();
+        let verifier =
+            verifier.map_err(|error| TlsError::Authority { path: authority_file.into(), fault: error.to_string() })?;
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_webpki_verifier(verifier);
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let (certificates, key) = read_identity(identity)?;
+                builder.with_client_auth_cert(certificates, key).map_err(|source| unfit(identity, source))?
+            }
+        };
+        Ok(ClientTls(Arc::new(config)))
+    }
+
+    /// For the server of this name, which its certificate must have.
+    ///
+    /// # Errors
+    /// When no certificate can have it.
+    pub fn of(&self, server: &HostPort) -> Result<TlsTo, TlsError> {
+        let host = server.host().trim_end_matches('.');
+        let name = ServerName::try_from(host.to_string()).map_err(|_| TlsError::Name(host.into()))?;
+        Ok(TlsTo { config: self.0.clone(), name })
+    }
+}
+
+impl TlsTo {
+    pub(crate) fn connect(&self) -> io::Result<rustls::Connection> {
+        let connection = ClientConnection::new(self.config.clone(), self.name.clone());
+        connection.map(rustls::Connection::Client).map_err(io::Error::other)
+    }
+}
+
+impl PartialEq for TlsTo {
+    fn eq(&self, other: &TlsTo) -> bool {
+        Arc::ptr_eq(&self.config, &other.config) && self.name == other.name
+    }
+}
+
+impl Eq for TlsTo {}
+
+impl fmt::Debug for TlsTo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "TlsTo({:?})", self.name)
+    }
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ClientTls")
+    }
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ServerTls")
+    }
+}
+
+/// Whether a connection failed because of TLS: a certificate that is refused, on either side, or bytes that are no TLS.
+pub fn is_tls_failure(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn unfit(identity: &IdentityFiles, source: rustls::Error) -> TlsError {
+    TlsError::Identity { certificate: identity.certificate.clone(), key: identity.key.clone(), source }
+}
+
+fn unreadable(path: &Path, what: &'static str, error: pem::Error) -> TlsError {
+    match error {
+        pem::Error::NoItemsFound => TlsError::Empty { path: path.into(), what },
+        pem::Error::Io(error) => TlsError::Read { path: path.into(), fault: error.to_string() },
+        error => TlsError::Read { path: path.into(), fault: error.to_string() },
+    }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |error| unreadable(path, "certificate", error);
+    let certificates = CertificateDer::pem_file_iter(path).map_err(failed)?.collect::<Result<Vec<_>, _>>();
+    match certificates.map_err(failed)? {
+        none if none.is_empty() => Err(TlsError::Empty { path: path.into(), what: "certificate" }),
+        certificates => Ok(certificates),
+    }
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn read_identity(files: &IdentityFiles) -> Result<Identity, TlsError> {
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, "private key", error))?;
+    Ok((read_certificates(&files.certificate)?, key))
+}
+
+fn authority(path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(path)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| TlsError::Authority { path: path.into(), fault: error.to_string() })?;
+    }
+    Ok(Arc::new(roots))
+}

@@ -1,0 +1,209 @@
+//! A process replaces another while clients connect and ask all the time. The processes are proxies of this process, which
+//! share nothing but the control socket.
+
+use crate::speak::{PATIENCE, ask, proxy, stop, unix_client};
+use net::Inherited;
+use proxy::{Config, Running};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use testkit::{Client, Server};
+
+/// Where a proxy of this test listens, and who answers.
+struct Place {
+    server: Server,
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { server: Server::start(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn control(&self) -> PathBuf {
+        self.folder.path().join("control")
+    }
+
+    fn unix(&self) -> PathBuf {
+        self.folder.path().join("clients")
+    }
+
+    /// Any port, which only the first takes, and a unix socket.
+    fn start(&self, is_successor: bool, change: impl FnOnce(&mut Config)) -> Running {
+        let listen = ["127.0.0.1:0".to_string(), format!("unix:{}", self.unix().display())];
+        proxy(&listen, &[self.server.address().to_string()], |config| {
+            config.transport.control = Some(self.control());
+            config.transport.take_over = is_successor.then(|| self.control());
+            config.transport.hand_over_wait = PATIENCE;
+            change(config);
+        })
+    }
+}
+
+/// Connects, asks some times and leaves, again and again. Nothing may ever fail.
+fn come_and_go<S: Read + Write>(connect: impl Fn() -> S, seed: usize, is_over: &AtomicBool, asked: &AtomicUsize) {
+    let mut round = seed;
+    while !is_over.load(Ordering::Relaxed) {
+        let mut stream = connect();
+        // From a single request to some hundred.
+        for _ in 0..1 + round * round % 157 {
+            ask(&mut stream, "get k\r\nget none\r\n", "VALUE k 0 3\r\nabc\r\nEND\r\nEND\r\n");
+            asked.fetch_add(2, Ordering::Relaxed);
+        }
+        round += 1;
+    }
+}
+
+fn tcp(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("somebody always listens");
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn unix(path: &Path) -> UnixStream {
+    unix_client(path)
+}
+
+#[test]
+fn three_hand_overs_under_load_lose_nothing() {
+    let place = Place::new();
+    let mut current = place.start(false, |_| ());
+    let address = current.address().unwrap();
+    Client::connect(address).ask("set k 0 0 3\r\nabc\r\n", "STORED\r\n");
+    let (is_over, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut served = Vec::new();
+    std::thread::scope(|scope| {
+        let (is_over, asked, path) = (&is_over, &asked, place.unix());
+        let clients: Vec<_> = (0..4)
+            .map(|seed| {
+                let path = path.clone();
+                scope.spawn(move || match seed {
+                    0 => come_and_go(|| unix(&path), seed, is_over, asked),
+                    _ => come_and_go(|| tcp(address), seed, is_over, asked),
+                })
+            })
+            .collect();
+        let wait_for_more = || {
+            let before = asked.load(Ordering::Relaxed);
+            while asked.load(Ordering::Relaxed) < before + 2000 && !clients.iter().any(|client| client.is_finished()) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        for _ in 0..3 {
+            wait_for_more();
+            let notice = current.handed_over().expect("it has a control socket");
+            let successor = place.start(true, |_| ());
+            assert_eq!(successor.address(), Some(address), "the very socket");
+            assert_eq!(successor.warnings, Vec::<String>::new());
+            notice.recv_timeout(PATIENCE).expect("the old one knows");
+            let mut old = std::mem::replace(&mut current, successor);
+            old.linger(|| false);
+            let totals = old.stop().unwrap();
+            assert_eq!(totals.lost, 0);
+            served.push(totals.requests);
+            assert!(place.unix().exists() && place.control().exists(), "the files are the successor's");
+        }
+        wait_for_more();
+        is_over.store(true, Ordering::Relaxed);
+        for client in clients {
+            client.join().expect("no client saw a failure");
+        }
+    });
+    let last = current.stop().unwrap();
+    served.push(last.requests);
+    assert!(served.iter().all(|&requests| requests > 1000), "each served some: {served:?}");
+    // Every request of every client, and the one that set the value.
+    assert_eq!(served.iter().sum::<u64>(), asked.load(Ordering::Relaxed) as u64 + 1);
+    assert!(!place.unix().exists() && !place.control().exists(), "the last one takes the files away");
+}
+
+#[test]
+fn a_client_that_stays_is_served_until_its_time_is_over() {
+    let place = Place::new();
+    let wait = Duration::from_millis(400);
+    let mut old = place.start(false, |config| config.transport.hand_over_wait = wait);
+    let mut client = Client::connect(old.address().unwrap());
+    client.ask("get k\r\n", "END\r\n");
+    let new = place.start(true, |_| ());
+    // Nobody accepts for the old one any more, and it still serves whom it has.
+    client.ask("get k\r\n", "END\r\n");
+    old.linger(|| true);
+    client.ask("get k\r\n", "END\r\n");
+    old.linger(|| false);
+    stop(old);
+    client.expect_closed();
+    Client::connect(new.address().unwrap()).ask("get k\r\n", "END\r\n");
+    stop(new);
+}
+
+#[test]
+fn a_successor_that_fails_to_start_changes_nothing() {
+    let place = Place::new();
+    let mut old = place.start(false, |_| ());
+    let address = old.address().unwrap();
+    let mut config = Config::new("256.1.1.1:1", &[place.server.address().to_string()]);
+    config.transport.take_over = Some(place.control());
+    let failed = |config: Config| match proxy::start(config, clock::Clock::monotonic()) {
+        Ok(_) => panic!("it starts"),
+        Err(error) => error.to_string(),
+    };
+    assert!(failed(config.clone()).contains("is no address"));
+    // It has got the sockets, and finds that it cannot use an address.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    config.listen = vec![other.local_addr().unwrap().to_string()];
+    assert!(failed(config.clone()).starts_with("cannot listen on"));
+    Client::connect(address).ask("get k\r\n", "END\r\n");
+    // And then one that does start is heard.
+    let new = place.start(true, |_| ());
+    old.linger(|| false);
+    stop(old);
+    Client::connect(address).ask("get k\r\n", "END\r\n");
+    stop(new);
+    config.transport.take_over = Some(place.control());
+    let line = failed(config);
+    assert!(line.starts_with("cannot take over from") && line.contains("is its --control that path?"), "{line}");
+}
+
+#[test]
+fn metrics_go_over_with_their_socket() {
+    let place = Place::new();
+    let mut old = place.start(false, |config| config.metrics = Some("127.0.0.1:0".into()));
+    let address = old.metrics_address.unwrap();
+    let new = place.start(true, |config| config.metrics = Some(address.to_string()));
+    assert_eq!(new.metrics_address, Some(address));
+    old.linger(|| false);
+    stop(old);
+    let new = crate::common::Proxy::of(new);
+    assert!(new.metrics().contains("waystage_requests_total"));
+}
+
+#[test]
+fn sockets_of_the_service_manager_are_listened_on() {
+    let server = Server::start();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, other_address) = (listener.local_addr().unwrap(), other.local_addr().unwrap());
+    let activated = vec![inherited("cache", listener.into()), inherited("second", other.into())];
+    let mut config = Config::new(&address.to_string(), &[server.address().to_string()]);
+    config.loops = 1;
+    // One stands in the configuration and one does not.
+    let running = proxy::start_with(config.clone(), activated, clock::Clock::monotonic()).unwrap();
+    assert_eq!(running.listening.len(), 2);
+    for address in [address, other_address] {
+        Client::connect(address).ask("get k\r\n", "END\r\n");
+    }
+    stop(running);
+    // What is no listening socket is one clear line.
+    let stray = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let failed = proxy::start_with(config, vec![inherited("stray", stray.into())], clock::Clock::monotonic());
+    let line = failed.err().expect("it is refused").to_string();
+    assert_eq!(line, "cannot listen on what was handed over: the socket named \"stray\" does not listen for streams");
+}
+
+fn inherited(name: &str, socket: std::os::fd::OwnedFd) -> Inherited {
+    Inherited { name: name.into(), owns_file: false, socket }
+}

@@ -1,0 +1,13 @@
+//! The transports over real sockets: unix sockets, names, hand-over and TLS.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod certificates;
+mod hand_over;
+mod names;
+mod speak;
+mod tls;
+mod unix;

@@ -1,0 +1,203 @@
+//! Backends by name: what the name means is decided by the test, and changes.
+
+use crate::common::Proxy;
+use crate::speak::proxy;
+use proxy::{Config, Lookup, Timeouts};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use testkit::{Client, Scripted};
+
+/// What the one name means, for the proxy and the test.
+#[derive(Clone, Default)]
+struct Meaning(Arc<Mutex<Vec<SocketAddr>>>);
+
+impl Meaning {
+    fn set(&self, addresses: &[SocketAddr]) {
+        *self.0.lock().unwrap() = addresses.to_vec();
+    }
+
+    /// Says what is set; that nothing is set is an error, as of a name that does not exist.
+    fn lookup(&self) -> Lookup {
+        let meaning = self.clone();
+        Lookup::new(move |host_port| {
+            assert_eq!(host_port.to_string(), "cache.test:11211");
+            let addresses = meaning.0.lock().unwrap().clone();
+            if addresses.is_empty() { Err(io::Error::other("no such name")) } else { Ok(addresses) }
+        })
+    }
+}
+
+/// A proxy before the one name.
+fn before(meaning: &Meaning, every: Duration, change: impl FnOnce(&mut Config)) -> Proxy {
+    let running = proxy(&["127.0.0.1:0".into()], &["cache.test:11211".into()], |config| {
+        config.metrics = Some("127.0.0.1:0".into());
+        config.transport.resolve_every = every;
+        config.transport.lookup = meaning.lookup();
+        change(config);
+    });
+    Proxy::of(running)
+}
+
+/// A server whose every value is its own name.
+fn named(name: &'static str) -> Scripted {
+    Scripted::start(move |peer, _| {
+        while let Some(line) = peer.line() {
+            let key = line.trim_start_matches("get ").trim_end().to_string();
+            peer.send(format!("VALUE {key} 0 {}\r\n{name}\r\nEND\r\n", name.len()));
+        }
+    })
+}
+
+/// Asks until the answer is this one.
+fn ask_until(client: &mut Client, expected: &str) {
+    for _ in 0..1000 {
+        client.send("get k\r\n");
+        let first = client.line();
+        let answer = if first.starts_with("VALUE") {
+            let value = client.line();
+            assert_eq!(client.line(), "END\r\n");
+            value
+        } else {
+            first
+        };
+        if answer.trim_end() == expected {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("never {expected:?}");
+}
+
+fn value(name: &str) -> String {
+    format!("VALUE k 0 {}\r\n{name}\r\nEND\r\n", name.len())
+}
+
+/// A server that answers nothing until it is told to.
+fn holding(go_on: Receiver<()>) -> (Scripted, Receiver<()>) {
+    let (has_asked, asked): (Sender<()>, _) = channel();
+    let ends = Mutex::new(Some((go_on, has_asked)));
+    let server = Scripted::start(move |peer, _| {
+        let Some(line) = peer.line() else { return };
+        assert_eq!(line, "get k\r\n");
+        let (go_on, has_asked) = ends.lock().unwrap().take().expect("it is asked once");
+        has_asked.send(()).unwrap();
+        go_on.recv_timeout(Duration::from_secs(20)).unwrap();
+        peer.send(value("old"));
+        peer.hang();
+    });
+    (server, asked)
+}
+
+#[test]
+fn requests_go_to_the_new_address_and_the_old_one_still_answers_what_it_was_asked() {
+    for discipline in crate::common::disciplines(2, false) {
+        let (release, go_on) = channel();
+        let (old, asked) = holding(go_on);
+        let new = named("new");
+        let meaning = Meaning::default();
+        meaning.set(&[old.address()]);
+        let proxy = before(&meaning, Duration::from_millis(20), |config| {
+            config.discipline = discipline;
+            config.pools[0].timeouts = Timeouts::all(Duration::from_secs(20));
+        });
+        let mut first = proxy.client();
+        first.send("get k\r\n");
+        asked.recv_timeout(Duration::from_secs(20)).expect("the old server is asked");
+        meaning.set(&[new.address()]);
+        // Other clients come to the new address while the old one still owes an answer; some loop may learn of it later.
+        for _ in 0..4 {
+            // Their requests would wait for ever at the old server, which answers nobody else.
+            while !proxy.metrics().contains("waystage_backend_moves_total{backend=\"cache.test:11211\"} 1") {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            proxy.client().ask("get k\r\n", value("new"));
+        }
+        release.send(()).unwrap();
+        first.expect(value("old"));
+        first.ask("get k\r\n", value("new"));
+        let metrics = proxy.metrics();
+        assert!(metrics.contains("waystage_backend_lost_total{backend=\"cache.test:11211\"} 0"), "{metrics}");
+        assert!(metrics.contains("waystage_backend_in_flight{backend=\"cache.test:11211\"} 0"), "{metrics}");
+    }
+}
+
+#[test]
+fn a_failure_makes_the_name_be_looked_up_though_no_time_is_set() {
+    let meaning = Meaning::default();
+    let new = named("new");
+    let (die, death) = channel();
+    let death = Mutex::new(death);
+    let dying = Scripted::start(move |peer, number| {
+        // The first connection answers once, and breaks off when it is told to; later ones break off at once.
+        if number == 0 && peer.line().is_some() {
+            peer.send(value("first"));
+            let _ = death.lock().unwrap().recv_timeout(Duration::from_secs(20));
+        }
+    });
+    meaning.set(&[dying.address()]);
+    let proxy = before(&meaning, Duration::ZERO, |config| config.loops = 1);
+    let mut client = proxy.client();
+    client.ask("get k\r\n", value("first"));
+    meaning.set(&[new.address()]);
+    die.send(()).unwrap();
+    ask_until(&mut client, "new");
+}
+
+#[test]
+fn a_name_without_meaning_is_a_backend_that_is_down_until_it_has_one() {
+    let meaning = Meaning::default();
+    let proxy = before(&meaning, Duration::from_millis(20), |_| ());
+    let warnings = &proxy.running.as_ref().unwrap().warnings;
+    let expected =
+        "--server cache.test:11211 cannot be looked up (no such name): it is down until its name means something";
+    assert_eq!(warnings, &[expected]);
+    let mut client = proxy.client();
+    client.send("set k 0 0 1\r\n1\r\n");
+    let line = client.line();
+    assert!(line.starts_with("SERVER_ERROR") && line.contains("cache.test:11211"), "{line}");
+    let server = named("late");
+    meaning.set(&[server.address()]);
+    ask_until(&mut client, "late");
+}
+
+#[test]
+fn what_a_name_meant_holds_while_lookups_fail_or_hang() {
+    let server = named("same");
+    let meaning = Meaning::default();
+    meaning.set(&[server.address()]);
+    let proxy = before(&meaning, Duration::from_millis(10), |_| ());
+    let mut client = proxy.client();
+    client.ask("get k\r\n", value("same"));
+    meaning.set(&[]);
+    while proxy.metrics().contains("waystage_backend_lookups_failed_total{backend=\"cache.test:11211\"} 0") {
+        client.ask("get k\r\n", value("same"));
+    }
+    // A lookup that hangs, as long as this lock is held, holds up nobody else.
+    let hanging = meaning.0.lock().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..50 {
+        proxy.client().ask("get k\r\n", value("same"));
+    }
+    assert_eq!(server.connections(), 2, "one for each loop, and never another");
+    drop(hanging);
+}
+
+#[test]
+fn of_several_addresses_one_that_can_be_reached_is_used_and_kept() {
+    // Nobody listens on the first: it was free a moment ago.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (one, other) = (named("one"), named("other"));
+    let meaning = Meaning::default();
+    meaning.set(&[nobody, one.address(), other.address()]);
+    let proxy = before(&meaning, Duration::from_millis(20), |config| config.loops = 1);
+    let mut client = proxy.client();
+    ask_until(&mut client, "one");
+    // Their order changes with every answer of many name servers.
+    meaning.set(&[other.address(), one.address(), nobody]);
+    std::thread::sleep(Duration::from_millis(100));
+    client.ask("get k\r\n", value("one"));
+    assert_eq!(other.connections(), 0);
+}

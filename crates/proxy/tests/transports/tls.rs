@@ -1,0 +1,344 @@
+//! TLS towards clients and towards backends.
+
+use crate::certificates::{Authority, TlsClient, tcp};
+use crate::common::Proxy;
+use crate::speak::{ask, expect, keeper, proxy, stop};
+use net::IdentityFiles;
+use proxy::{Config, Running, Timeouts};
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+use testkit::{Client, Server};
+
+const LISTEN: &str = "tls:127.0.0.1:0";
+
+/// A proxy that speaks TLS with clients, before one plain server.
+fn terminating(authority: &Authority, server: SocketAddr, change: impl FnOnce(&mut Config)) -> Running {
+    proxy(&[LISTEN.into()], &[server.to_string()], |config| {
+        config.transport.tls.identity = Some(authority.sign("127.0.0.1"));
+        config.metrics = Some("127.0.0.1:0".into());
+        change(config);
+    })
+}
+
+/// A proxy that speaks TLS with its one backend, and plain bytes with clients.
+fn originating(authority: &Authority, backend: &str, change: impl FnOnce(&mut Config)) -> Proxy {
+    Proxy::of(proxy(&["127.0.0.1:0".into()], &[backend.into()], |config| {
+        config.transport.tls.backend_authority = Some(authority.file());
+        config.metrics = Some("127.0.0.1:0".into());
+        change(config);
+    }))
+}
+
+fn address(running: &Running) -> SocketAddr {
+    running.address().unwrap()
+}
+
+/// Waits until this counter is no longer zero.
+fn wait_for(proxy: &Proxy, counter: &str) {
+    for _ in 0..1000 {
+        let metrics = proxy.metrics();
+        let line = metrics.lines().find(|line| line.starts_with(counter)).expect("it is counted");
+        if !line.ends_with(" 0") {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{counter} stays zero");
+}
+
+fn large_value(length: usize) -> (Vec<u8>, Vec<u8>) {
+    let value: Vec<u8> = (0..length).map(|at| (at * 31 + at / 253) as u8).collect();
+    let set = [format!("set large 0 0 {length}\r\n").as_bytes(), &value, b"\r\n"].concat();
+    let reply = [format!("VALUE large 0 {length}\r\n").as_bytes(), &value, b"\r\nEND\r\n"].concat();
+    (set, reply)
+}
+
+#[test]
+fn values_of_any_size_pass_both_sides() {
+    let authority = Authority::new();
+    let behind =
+        terminating(&authority, keeper(), |config| config.pools[0].timeouts = Timeouts::all(Duration::from_secs(20)));
+    let before = proxy(&[LISTEN.into()], &[format!("tls:{}", address(&behind))], |config| {
+        config.transport.tls.identity = Some(authority.sign("127.0.0.1"));
+        config.transport.tls.backend_authority = Some(authority.file());
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(20));
+    });
+    let mut client = authority.client(address(&before), None);
+    ask(&mut client, "set k 0 0 3\r\nabc\r\nget k\r\n", "STORED\r\nVALUE k 0 3\r\nabc\r\nEND\r\n");
+    for length in [1, 16 * 1024, 16 * 1024 + 1, 100_000, 8 << 20] {
+        let (set, reply) = large_value(length);
+        ask(&mut client, set, "STORED\r\n");
+        ask(&mut client, "get large\r\n", reply);
+    }
+    // More than the kernel takes at once, before anything is read.
+    let (set, reply) = large_value(3 << 20);
+    ask(&mut client, set, "STORED\r\n");
+    client.write_all(&b"get large\r\n".repeat(4)).unwrap();
+    client.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    expect(&mut client, reply.repeat(4));
+    stop(before);
+    stop(behind);
+}
+
+#[test]
+fn records_may_come_in_any_pieces() {
+    let authority = Authority::new();
+    let server = Server::start();
+    let running = terminating(&authority, server.address(), |_| ());
+    // A record for every byte.
+    let mut client = authority.client(address(&running), None);
+    for byte in b"set k 0 0 3\r\nabc\r\nget k\r\n" {
+        client.write_all(&[*byte]).unwrap();
+        client.flush().unwrap();
+    }
+    expect(&mut client, "STORED\r\nVALUE k 0 3\r\nabc\r\nEND\r\n");
+    // A packet for every byte, from the first of the handshake to the last of a reply.
+    let mut session = authority.session(None);
+    let mut socket = tcp(address(&running));
+    session.writer().write_all(b"get k\r\nget none\r\n").unwrap();
+    let expected = b"VALUE k 0 3\r\nabc\r\nEND\r\nEND\r\n";
+    let mut reply = Vec::new();
+    while reply.len() < expected.len() {
+        let mut bytes = Vec::new();
+        while session.wants_write() {
+            session.write_tls(&mut bytes).unwrap();
+        }
+        for byte in bytes {
+            socket.write_all(&[byte]).unwrap();
+        }
+        let mut byte = [0];
+        assert_eq!(socket.read(&mut byte).unwrap(), 1);
+        session.read_tls(&mut &byte[..]).unwrap();
+        let waiting = session.process_new_packets().unwrap().plaintext_bytes_to_read();
+        let mut plain = vec![0; waiting];
+        session.reader().read_exact(&mut plain).unwrap();
+        reply.extend(plain);
+    }
+    assert_eq!(reply, expected);
+    drop(socket);
+    stop(running);
+}
+
+#[test]
+fn a_client_that_says_goodbye_gets_every_reply_and_a_goodbye() {
+    let authority = Authority::new();
+    let server = Server::start();
+    let running = terminating(&authority, server.address(), |_| ());
+    let ends: [fn(&mut TlsClient); 3] = [
+        // Half-closed, in TLS alone.
+        |client| client.conn.send_close_notify(),
+        // Half-closed below TLS, as a careless client does.
+        |client| client.sock.shutdown(std::net::Shutdown::Write).unwrap(),
+        |client| client.write_all(b"quit\r\n").unwrap(),
+    ];
+    for end in ends {
+        let mut client = authority.client(address(&running), None);
+        ask(&mut client, "get none\r\n", "END\r\n");
+        client.write_all(&b"get none\r\n".repeat(500)).unwrap();
+        client.flush().unwrap();
+        end(&mut client);
+        let _ = client.flush();
+        let mut replies = Vec::new();
+        // An end without a goodbye would be an error.
+        client.read_to_end(&mut replies).expect("it says goodbye");
+        assert_eq!(replies, b"END\r\n".repeat(500));
+    }
+    stop(running);
+}
+
+#[test]
+fn only_clients_of_the_authority_come_in() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let server = Server::start();
+    let running = Proxy::of(terminating(&authority, server.address(), |config| {
+        config.transport.tls.client_authority = Some(authority.file());
+    }));
+    let good = authority.sign("client.test");
+    ask(&mut authority.client(running.address, Some(&good)), "get none\r\n", "END\r\n");
+    assert!(running.metrics().contains("waystage_clients_tls_failed_total 0"));
+    let bad = stranger.sign("client.test");
+    for identity in [None, Some(&bad)] {
+        let mut client = authority.client(running.address, identity);
+        // The handshake is over for the client before it hears that it is refused.
+        let refused = client.write_all(b"get none\r\n").and_then(|()| client.flush());
+        assert!(refused.and_then(|()| client.read(&mut [0])).is_err(), "it gets no reply");
+    }
+    wait_for(&running, "waystage_clients_tls_failed_total");
+    assert!(running.metrics().contains("waystage_clients_tls_failed_total 2"));
+}
+
+#[test]
+fn only_backends_of_the_authority_and_of_that_name_are_used() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let server = Server::start();
+    let tried: [(&Authority, IdentityFiles); 2] =
+        [(&stranger, authority.sign("127.0.0.1")), (&authority, authority.sign("other.test"))];
+    for (trusted, identity) in tried {
+        let backend =
+            terminating(&authority, server.address(), |config| config.transport.tls.identity = Some(identity));
+        let name = format!("tls:{}", address(&backend));
+        let before = originating(trusted, &name, |_| ());
+        wait_for(&before, &format!("waystage_backend_tls_failed_total{{backend=\"{name}\"}}"));
+        let mut client = before.client();
+        client.send("set k 0 0 1\r\n1\r\n");
+        let line = client.line();
+        assert!(line.starts_with("SERVER_ERROR") && line.contains(&name), "{line}");
+        drop(client);
+        drop(before);
+        stop(backend);
+    }
+    // A backend that asks for a certificate gets it.
+    let backend = terminating(&authority, server.address(), |config| {
+        config.transport.tls.client_authority = Some(authority.file());
+    });
+    let name = format!("tls:{}", address(&backend));
+    let before = originating(&authority, &name, |config| {
+        config.transport.tls.backend_identity = Some(authority.sign("proxy.test"));
+    });
+    before.client().ask("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+    drop(before);
+    let without = originating(&authority, &name, |_| ());
+    wait_for(&without, "waystage_backend_tls_failed_total");
+    drop(without);
+    stop(backend);
+}
+
+#[test]
+fn who_speaks_no_tls_or_nothing_at_all_is_closed_and_disturbs_nobody() {
+    let authority = Authority::new();
+    let server = Server::start();
+    let running = Proxy::of(proxy(&[LISTEN.into(), "127.0.0.1:0".into()], &[server.address().to_string()], |config| {
+        config.loops = 1;
+        config.metrics = Some("127.0.0.1:0".into());
+        config.transport.tls.identity = Some(authority.sign("127.0.0.1"));
+        config.transport.tls.handshake_timeout = Duration::from_millis(300);
+    }));
+    let plain_address =
+        running.running.as_ref().unwrap().listening[1].host_port().and_then(net::HostPort::number).unwrap();
+    let mut idle = Client::connect(plain_address);
+    let mut served = authority.client(running.address, None);
+    ask(&mut served, "get none\r\n", "END\r\n");
+
+    let mut plain = tcp(running.address);
+    plain.write_all(b"get none\r\n").unwrap();
+    let mut answer = Vec::new();
+    match plain.read_to_end(&mut answer) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+    // At most the alert of TLS: seven bytes.
+    assert!(answer.len() <= 7 && !answer.starts_with(b"END"), "{answer:?}");
+    wait_for(&running, "waystage_clients_tls_failed_total");
+
+    // One says nothing, one stops after half of its first message; the others go on meanwhile.
+    let mut silent = tcp(running.address);
+    let mut halting = tcp(running.address);
+    let mut hello = Vec::new();
+    authority.session(None).write_tls(&mut hello).unwrap();
+    halting.write_all(&hello[..hello.len() / 2]).unwrap();
+    for _ in 0..200 {
+        ask(&mut served, "get none\r\n", "END\r\n");
+    }
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    assert_eq!(halting.read(&mut [0]).unwrap(), 0);
+    assert!(running.metrics().contains("waystage_clients_tls_failed_total 3"));
+    // Those who have agreed may say nothing as long as they like, as plain clients may.
+    ask(&mut served, "get none\r\n", "END\r\n");
+    idle.ask("get none\r\n", "END\r\n");
+}
+
+#[test]
+fn a_backend_that_never_shakes_hands_is_a_timeout_and_then_down() {
+    let authority = Authority::new();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let name = format!("tls:{}", nobody.local_addr().unwrap());
+    let before =
+        originating(&authority, &name, |config| config.pools[0].timeouts = Timeouts::all(Duration::from_millis(200)));
+    let mut client = before.client();
+    client.send("set k 0 0 1\r\n1\r\n");
+    let line = client.line();
+    assert!(line.starts_with("SERVER_ERROR") && line.contains(&name), "{line}");
+    wait_for(&before, "waystage_backend_timeouts_total");
+}
+
+#[test]
+fn a_successor_speaks_tls_on_the_same_socket() {
+    let authority = Authority::new();
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let control = folder.path().join("control");
+    let mut old = terminating(&authority, server.address(), |config| config.transport.control = Some(control.clone()));
+    let mut staying = authority.client(address(&old), None);
+    ask(&mut staying, "get none\r\n", "END\r\n");
+    let new = terminating(&authority, server.address(), |config| {
+        config.metrics = None;
+        config.transport.take_over = Some(control.clone());
+    });
+    assert_eq!(new.listening, old.listening);
+    ask(&mut staying, "get none\r\n", "END\r\n");
+    ask(&mut authority.client(address(&new), None), "get none\r\n", "END\r\n");
+    drop(staying);
+    old.linger(|| false);
+    stop(old);
+    stop(new);
+}
+
+#[test]
+fn every_bad_file_is_one_clear_line() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let (good, foreign) = (authority.sign("127.0.0.1"), other.sign("127.0.0.1"));
+    let missing = authority.file().with_file_name("missing.pem");
+    let empty = authority.write("empty.pem", "nothing\n");
+    let damaged = authority.write("damaged.pem", "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n");
+    let with = |certificate: &std::path::Path, key: &std::path::Path| {
+        Some(IdentityFiles { certificate: certificate.into(), key: key.into() })
+    };
+    let line = |listen: &str, server: &str, change: &dyn Fn(&mut proxy::TlsConfig)| {
+        let mut config = Config::new(listen, &[server.to_string()]);
+        change(&mut config.transport.tls);
+        let line = match proxy::start(config, clock::Clock::monotonic()) {
+            Ok(_) => panic!("it starts"),
+            Err(error) => error.to_string(),
+        };
+        assert!(!line.contains('\n'), "{line}");
+        line
+    };
+    let listening = |change: &dyn Fn(&mut proxy::TlsConfig)| line(LISTEN, "127.0.0.1:1", change);
+    let asking = |server: &str, change: &dyn Fn(&mut proxy::TlsConfig)| line("127.0.0.1:0", server, change);
+    let table = [
+        (listening(&|_| ()), "speaks TLS: give --tls-certificate and --tls-key"),
+        (listening(&|tls| tls.identity = with(&missing, &good.key)), "missing.pem: No such file"),
+        (listening(&|tls| tls.identity = with(&good.certificate, &missing)), "missing.pem: No such file"),
+        (listening(&|tls| tls.identity = with(&empty, &good.key)), "empty.pem holds no certificate in PEM form"),
+        (
+            listening(&|tls| tls.identity = with(&good.certificate, &empty)),
+            "empty.pem holds no private key in PEM form",
+        ),
+        (listening(&|tls| tls.identity = with(&damaged, &good.key)), "cannot read"),
+        (listening(&|tls| tls.identity = with(&good.certificate, &foreign.key)), "do not fit"),
+        (
+            listening(&|tls| {
+                (tls.identity, tls.client_authority) = (Some(good.clone()), Some(empty.clone()));
+            }),
+            "empty.pem holds no certificate in PEM form",
+        ),
+        (asking("tls:127.0.0.1:1", &|_| ()), "--server tls:127.0.0.1:1 speaks TLS: give --tls-backend-authority"),
+        (asking("tls:127.0.0.1:1", &|tls| tls.backend_authority = Some(missing.clone())), "missing.pem: No such file"),
+        (asking("127.0.0.1:1", &|tls| tls.backend_authority = Some(authority.file())), "no server speaks TLS"),
+        (asking("127.0.0.1:1", &|tls| tls.identity = Some(good.clone())), "nothing speaks TLS with clients"),
+        (
+            asking("127.0.0.1:1", &|tls| tls.client_authority = Some(authority.file())),
+            "--tls-client-authority needs --tls-certificate",
+        ),
+        (
+            asking("127.0.0.1:1", &|tls| tls.backend_identity = Some(good.clone())),
+            "--tls-backend-certificate needs --tls-backend-authority",
+        ),
+        (asking("127.0.0.1:1", &|tls| tls.handshake_timeout = Duration::ZERO), "must not be zero"),
+    ];
+    for (line, expected) in table {
+        assert!(line.contains(expected), "{line:?} says not {expected:?}");
+    }
+}

@@ -1,0 +1,128 @@
+"""How a running `waystage proxy` is reached: sockets from a service manager, and a successor that takes them over."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from contextlib import ExitStack, contextmanager
+
+from programs import WAYSTAGE
+from test_programs import backend, one_line, run
+
+
+@contextmanager
+def proxy(*arguments, command=(str(WAYSTAGE),), **options):
+    """Start a proxy; yields what it says when it is ready, and its process, which must end with code 0."""
+    process = subprocess.Popen(
+        [*command, "proxy", *map(str, arguments)], stdout=subprocess.PIPE, text=True, **options
+    )
+    try:
+        yield re.search(r"ready on (.*) \(", process.stdout.readline()).group(1), process
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+def ask(stream, request=b"version\r\n"):
+    """Send a request and return the first line of the reply."""
+    stream.sendall(request)
+    return stream.makefile("rb").readline()
+
+
+def passing(sockets, names, **environment):
+    """The options of a process that gets these sockets as systemd passes them."""
+
+    def arrange():
+        # First out of the way, since one may stand where another belongs.
+        high = [os.dup2(each.fileno(), 50 + index) for index, each in enumerate(sockets)]
+        for index, descriptor in enumerate(high):
+            os.dup2(descriptor, 3 + index)
+            os.close(descriptor)
+
+    variables = {"LISTEN_FDS": str(len(sockets)), "LISTEN_FDNAMES": names, **environment}
+    # Only a process of its own can name its number: the shell does, and becomes the program.
+    shell = ("sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@"', str(WAYSTAGE))
+    return {
+        "command": shell,
+        # What Python opened itself is closed by exec anyway.
+        "close_fds": False,
+        "preexec_fn": arrange,
+        "env": {**os.environ, **variables},
+    }
+
+
+def test_sockets_of_a_service_manager_are_served(tmp_path):
+    path = tmp_path / "cache.sock"
+    tcp = socket.create_server(("127.0.0.1", 0))
+    unix = socket.socket(socket.AF_UNIX)
+    unix.bind(str(path))
+    unix.listen()
+    port = tcp.getsockname()[1]
+    options = passing([tcp, unix], "cache:local")
+    with backend() as servers, proxy("--server", servers[0], **options) as (ready, process):
+        assert ready == f"127.0.0.1:{port} and unix:{path}"
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            assert ask(client).startswith(b"VERSION")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(10)
+            client.connect(str(path))
+            assert ask(client, b"get k\r\n") == b"END\r\n"
+        process.send_signal(signal.SIGTERM)
+    assert path.exists(), "the file is the service manager's"
+    tcp.close()
+    unix.close()
+
+
+def test_sockets_that_are_meant_for_another_process_are_left_alone():
+    with socket.create_server(("127.0.0.1", 0)) as tcp, backend() as servers:
+        options = passing([tcp], "cache") | {"command": (str(WAYSTAGE),)}
+        options["env"]["LISTEN_PID"] = "1"
+        with proxy("--listen", "127.0.0.1:0", "--server", servers[0], **options) as (ready, process):
+            assert ready != f"127.0.0.1:{tcp.getsockname()[1]}"
+            process.send_signal(signal.SIGTERM)
+
+
+def test_processes_take_over_from_each_other(tmp_path):
+    control = tmp_path / "control"
+    with backend() as servers, ExitStack() as processes:
+        arguments = ("--server", servers[0], "--control", control, "--hand-over-wait", "20s")
+        first, old = processes.enter_context(proxy("--listen", "127.0.0.1:0", *arguments))
+        host, port = first.rsplit(":", 1)
+        staying = socket.create_connection((host, int(port)), timeout=10)
+        for _ in range(3):
+            ready, new = processes.enter_context(proxy("--take-over", control, *arguments))
+            assert ready == first, "the very socket, though no address was given"
+            assert ask(staying).startswith(b"VERSION"), "a client that has come before is still served"
+            staying.close()
+            # It ends by itself when its last client has gone.
+            assert old.wait(timeout=20) == 0
+            old = new
+            staying = socket.create_connection((host, int(port)), timeout=10)
+            assert ask(staying).startswith(b"VERSION")
+        staying.close()
+        old.send_signal(signal.SIGTERM)
+        assert old.wait(timeout=20) == 0
+    assert not control.exists()
+
+
+def test_what_cannot_work_is_one_clear_line(tmp_path):
+    server = ("--server", "127.0.0.1:1")
+    one_line(run("proxy", "--take-over", tmp_path / "none", *server), "cannot take over from", "none")
+    one_line(
+        run("proxy", "--control", "/nowhere/control", "--listen", "127.0.0.1:0", *server), "/nowhere/control"
+    )
+    one_line(run("proxy", "--listen", "::1:11211", *server), "an IPv6 address needs brackets")
+    one_line(run("proxy", "--listen", "unix:/nowhere/x", *server), "cannot listen on unix:/nowhere/x")
+    one_line(run("proxy", "--listen", "127.0.0.1:0", "--server", "a b:1"), "--server", "the host is neither")
+
+
+def test_a_server_whose_name_means_nothing_is_a_warning():
+    options = {"stderr": subprocess.PIPE}
+    with proxy("--listen", "127.0.0.1:0", "--server", "nowhere.invalid:11211", **options) as (_, process):
+        process.send_signal(signal.SIGTERM)
+        line = process.stderr.read()
+        process.stderr.close()
+    assert line.count("\n") == 1 and "--server nowhere.invalid:11211 cannot be looked up" in line
