@@ -74,6 +74,12 @@ impl ControlSocket {
         self.file.rename(&self.path)
     }
 
+    /// Leaves the file where it is, for whoever takes the path over: to look whether it is still one's own and then to
+    /// remove it would now and then remove the successor's.
+    pub fn keep_file(&mut self) {
+        self.file.stay();
+    }
+
     /// The next process that waits.
     ///
     /// # Errors

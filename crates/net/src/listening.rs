@@ -118,8 +118,8 @@ impl Listening {
 
     /// Leaves the file of a unix socket where it is: somebody else goes on to listen on it.
     pub fn keep_file(&mut self) {
-        if let Some(file) = self.file.take() {
-            file.keep();
+        if let Some(file) = &mut self.file {
+            file.stay();
         }
     }
 

@@ -21,7 +21,7 @@ impl SocketFile {
     }
 
     /// Leaves it where it is.
-    pub(crate) fn keep(mut self) {
+    pub(crate) fn stay(&mut self) {
         self.identity = None;
     }
 

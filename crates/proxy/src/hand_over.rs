@@ -141,6 +141,7 @@ impl Control {
             while let Ok(channel) = self.socket.accept() {
                 // One that fails leaves everything as it was.
                 if self.hand_over(&channel).is_ok() {
+                    self.socket.keep_file();
                     // Whoever is told may have ended.
                     let _ = self.notice.try_send(());
                     return Ok(());

@@ -57,6 +57,15 @@ fn come_and_go<S: Read + Write>(connect: impl Fn() -> S, seed: usize, is_over: &
     }
 }
 
+/// Tells the clients to end when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn tcp(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("somebody always listens");
     stream.set_nodelay(true).unwrap();
@@ -93,6 +102,8 @@ fn three_hand_overs_under_load_lose_nothing() {
                 std::thread::sleep(Duration::from_millis(5));
             }
         };
+        // Whatever fails below, the clients end, and the test with them.
+        let _ends = Ends(is_over);
         for _ in 0..3 {
             wait_for_more();
             let notice = current.handed_over().expect("it has a control socket");
