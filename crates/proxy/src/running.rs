@@ -13,7 +13,7 @@ use crate::hot_keys::HotKeysBoard;
 use crate::jobs::Jobs;
 use crate::journal::Journal;
 use crate::local::{Local, settings};
-use crate::metrics::Subject;
+use crate::metrics::{ServerName, Subject};
 use crate::metrics_server::MetricsServer;
 use crate::peer::{Peer, PeerLimits};
 use clock::Clock;
@@ -94,15 +94,16 @@ pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
         Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
         None => None,
     };
-    let counters: Vec<_> =
-        (0..config.loops).map(|_| Arc::new(LoopCounters::new(addresses.len(), Line::queues(&config).len()))).collect();
+    let counters: Vec<_> = (0..config.loops)
+        .map(|_| Arc::new(LoopCounters::new(config.pools.len(), addresses.len(), Line::queues(&config).len())))
+        .collect();
     let debts: Vec<Arc<Debts>> = addresses.iter().map(|_| Arc::default()).collect();
     let accept_counters = Arc::new(AcceptCounters::default());
     let local = Local {
         loops: counters.clone(),
         accept: accept_counters.clone(),
         hot_keys: HotKeysBoard::new(config.loops, config.operations.hot_keys, &clock),
-        servers: config.backend_names(),
+        servers: config.backend_names_apart(),
         replicas: config.pools[0].replicas,
         debts,
         clients_max: config.clients_max,
@@ -196,10 +197,16 @@ fn peers(config: &Config, addresses: &[SocketAddr], limits: &Limits) -> Vec<Peer
 
 fn start_metrics(config: &Config, posts: &[Post<Message>], local: &Local) -> Result<Option<MetricsServer>, ProxyError> {
     let Some(address) = &config.metrics else { return Ok(None) };
+    let server_name = |(pool, server): (&PoolConfig, &ServerConfig)| ServerName {
+        pool: pool.name.clone(),
+        address: server.address.clone(),
+    };
     let subject = Subject {
         loops: local.loops.clone(),
         accept: local.accept.clone(),
-        servers: config.backend_names(),
+        pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+        servers: config.backends().map(server_name).collect(),
+        debts: local.debts.clone(),
         queues: Line::queues(config),
         clients_max: config.clients_max,
         dispatch: config.discipline.name(),

@@ -95,8 +95,9 @@ impl Copies {
             false => (policy.stand_in, Candidate::StandIn),
         };
         let (other, _) = other?;
-        let choice = self.primary(other, key);
-        (!choice.is_fenced).then_some(Choice { candidate, ..choice })
+        // Such a pool may have no copies of its own, and owe deletions all the same: what this one has changed.
+        let backend = self.router.pool(other).primary(key);
+        (!self.owes(backend, key)).then_some(Choice { backend, candidate, is_fenced: false })
     }
 
     /// The next copy that can be asked, after one that is so many steps from the primary and `after` others.
