@@ -329,3 +329,6 @@ fn has_changed(reply: &[u8]) -> bool {
         || reply.starts_with(b"HD")
         || reply.starts_with(b"VA")
 }
+
+#[cfg(test)]
+mod tests;
