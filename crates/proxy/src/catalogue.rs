@@ -144,7 +144,7 @@ pub(crate) const POOL_REQUESTS: Definition = counter(
 pub(crate) const FAILOVERS: Definition = counter(
     "waystage_failovers_total",
     POOL,
-    "Times that a read asked another copy because one had failed or did not have the key",
+    "Times that a read asked another copy because one could not be asked, had failed or did not have the key",
 );
 pub(crate) const HEDGES: Definition =
     counter("waystage_hedges_total", POOL, "Reads sent a second time because the first copy was slow");

@@ -51,7 +51,7 @@ pub(crate) struct PoolCounters {
     /// Requests that read or write, those that it sees as a shadow included.
     pub(crate) reads: Counter,
     pub(crate) writes: Counter,
-    /// Times that a read asked another copy, after one had failed or had nothing.
+    /// Times that a read asked another copy, because one could not be asked, had failed or had nothing.
     pub(crate) failovers: Counter,
     /// Reads that were sent a second time because the first copy was slow, and those of them that the second one answered.
     pub(crate) hedges: Counter,

@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn another_pool_that_owes_the_key_is_not_asked_though_it_has_no_copies() {
         let copies = copies(|_| {});
-        (owe(&copies, 4), owe(&copies, 5));
+        [4, 5].iter().for_each(|&backend| owe(&copies, backend));
         assert_eq!((asked(&copies, 0, false), asked(&copies, 0, true)), (vec![0, 1, 2, 3], vec![0]));
     }
 
@@ -224,7 +224,7 @@ mod tests {
         let copies = copies(|pool| pool.reads = Reads::LeastOutstanding);
         let mut outstanding = Outstanding::default();
         let mut busy = |step, legs| (0..legs).for_each(|_| outstanding.add(copy(&copies, step)));
-        (busy(0, 3), busy(1, 1), busy(2, 2), busy(3, 1));
+        [(0, 3), (1, 1), (2, 2), (3, 1)].iter().for_each(|&(step, legs)| busy(step, legs));
         let chosen = |turn| copies.first(0, b"k", turn, &outstanding).backend;
         assert_eq!([0, 1, 2, 3].map(chosen), [1, 1, 3, 3].map(|step| copy(&copies, step)));
         down(&copies, copy(&copies, 1));

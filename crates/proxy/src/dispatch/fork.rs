@@ -4,7 +4,7 @@ use crate::config::MultiGet;
 use crate::dispatch::copies::{Choice, Copies};
 use crate::job::{Course, Job, Join, WantedKey};
 use crate::jobs::Outstanding;
-use crate::leg::{Ask, Leg};
+use crate::leg::{Ask, Candidate, Leg};
 use crate::meta;
 use wire::{KEY_BYTES_MAXIMUM, Keys, Meta, Request, Verb};
 
@@ -118,12 +118,17 @@ impl Fork {
             verb == Verb::Get && self.chosen.iter().any(|&(pool, _)| self.copies.policies[pool].may_ask_again());
         if !may_ask_again && self.chosen.iter().all(|(_, choice)| choice.backend == first.backend && !choice.is_fenced)
         {
+            self.count_passed_over(pool, &first);
             return one_leg(job, first);
         }
         job.join = Join::KeyOrder;
         job.course = if may_ask_again { Course::Parts } else { Course::Straight };
-        for (key, (_, choice)) in keys.iter().zip(&self.chosen) {
-            let leg = part_for(job, choice);
+        for (key, &(pool, choice)) in keys.iter().zip(&self.chosen) {
+            let legs = job.legs().len();
+            let leg = part_for(job, &choice);
+            if job.legs().len() > legs {
+                self.count_passed_over(pool, &choice);
+            }
             let start = job.key_bytes.len() as u32;
             job.key_bytes.extend_from_slice(key);
             let (length, candidate) = (key.len() as u16, choice.candidate);
@@ -134,10 +139,18 @@ impl Fork {
     /// A read of one key.
     fn cut_read(&mut self, job: &mut Job, pool: usize, choice: Choice, key: &[u8], request: &Request<'_>) {
         one_leg(job, choice);
+        self.count_passed_over(pool, &choice);
         if self.copies.policies[pool].may_ask_again() {
             job.join = Join::Chosen(0);
             job.course = Course::Read { pool: pool as u8 };
             keep(job, key, request);
+        }
+    }
+
+    /// Counts a read whose first copy could not be asked, so that another one is.
+    fn count_passed_over(&self, pool: usize, choice: &Choice) {
+        if let Candidate::Copy { after: 1.., .. } = choice.candidate {
+            self.copies.counters.pools[pool].failovers.add(1);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Jobs made by hand: what follows from which answers, who is told what, and who owes a deletion.
 
+mod reads;
+
 use super::*;
 use crate::config::{Config, FailoverPool, MultiGet, PartFailure, PoolConfig, WarmUp, Writes};
 use crate::counters::{Counter, LoopCounters, PoolCounters};
@@ -56,12 +58,17 @@ impl Play {
         let debts = (0..6).map(|_| Arc::default()).collect();
         let copies = Copies::new(Router::new(&config), Policy::all(&config), debts, counters);
         let mut play = Play { fork: Fork::new(copies, MultiGet::ByKey), jobs: Jobs::default(), id: 0 };
-        let ParsedRequest::Request { request, .. } = parse_request(request, &Limits::default()) else { panic!() };
-        play.id = play.jobs.begin();
-        let job = play.jobs.get(play.id);
-        job.verb = request.verb();
-        play.fork.cut(job, &request, &Outstanding::default());
+        play.cut(request);
         play
+    }
+
+    /// Begins a job.
+    fn cut(&mut self, request: &[u8]) {
+        let ParsedRequest::Request { request, .. } = parse_request(request, &Limits::default()) else { panic!() };
+        self.id = self.jobs.begin();
+        let job = self.jobs.get(self.id);
+        job.verb = request.verb();
+        self.fork.cut(job, &request, &Outstanding::default());
     }
 
     fn job(&mut self) -> &mut Job {
@@ -127,7 +134,9 @@ fn with_warm_up(pool: &mut PoolConfig) {
 #[test]
 fn a_write_is_answered_when_enough_have_taken_it_and_those_that_failed_owe() {
     use Writes::{All, First, Majority};
-    let cases: [(Writes, [Answer; 3], usize, Answer, &[u16]); 13] = [
+    /// How many must take it, the answers, how many of them are needed, what the client is told, and who owes.
+    type Case = (Writes, [Answer; 3], usize, Answer, &'static [u16]);
+    let cases: [Case; 13] = [
         (All, [STORED, STORED, STORED], 3, STORED, &[]),
         (Majority, [STORED, STORED, STORED], 2, STORED, &[]),
         (First, [STORED, STORED, STORED], 1, STORED, &[]),
@@ -298,87 +307,4 @@ fn a_deletion_aside_is_waited_for_and_owed_but_does_not_decide() {
     assert_eq!(play.answer(2, DELETED), Step::Wait);
     assert_eq!((play.answer(3, LATE), play.told().as_str()), (Step::Done, DELETED.0));
     assert_eq!((play.owing(), play.count(|pool| &pool.writes_degraded)), (vec![5], 0));
-}
-
-/// What a pool does, the answers in the order in which they are asked for, whom this asks, and what the client is told.
-type Reading = (fn(&mut PoolConfig), &'static [Answer], &'static [u16], &'static str);
-
-const READINGS: [Reading; 14] = [
-    (|_| {}, &[DOWN], &[0], DOWN.0),
-    (|pool| pool.failover = Failover::OnError, &[MISS], &[0], MISS.0),
-    (|pool| pool.failover = Failover::OnError, &[LATE, HIT], &[0, 1], HIT.0),
-    (|pool| pool.failover = Failover::OnError, &[DOWN, MISS], &[0, 1], MISS.0),
-    (|pool| pool.failover = Failover::OnError, &[SAID, DOWN, LATE], &[0, 1, 2], "SERVER_ERROR"),
-    (|pool| pool.failover = Failover::OnMiss, &[MISS, HIT], &[0, 1], HIT.0),
-    // A miss is better than an error, also when the error came later.
-    (|pool| pool.failover = Failover::OnMiss, &[MISS, DOWN, LATE], &[0, 1, 2], MISS.0),
-    (|pool| pool.failover = Failover::OnMiss, &[DOWN, MISS, LATE], &[0, 1, 2], MISS.0),
-    (with_stand_in, &[MISS], &[0], MISS.0),
-    (with_stand_in, &[LATE, HIT], &[0, 9], HIT.0),
-    (
-        |pool| {
-            with_stand_in(pool);
-            pool.failover = Failover::OnError;
-        },
-        &[DOWN, LATE, SAID, HIT],
-        &[0, 1, 2, 9],
-        HIT.0,
-    ),
-    (with_warm_up, &[SAID], &[0], SAID.0),
-    (with_warm_up, &[MISS, DOWN], &[0, 5], MISS.0),
-    (
-        |pool| {
-            (with_stand_in(pool), with_warm_up(pool));
-            pool.failover = Failover::OnMiss;
-        },
-        // What one copy does not have is no case for the pool that stands in.
-        &[MISS, DOWN, DOWN, HIT],
-        &[0, 1, 2, 5],
-        HIT.0,
-    ),
-];
-
-#[test]
-fn a_read_asks_one_after_the_other_and_so_does_each_key_of_a_multi_get() {
-    for (case, (change, answers, asked, told)) in READINGS.into_iter().enumerate() {
-        for (request, keys) in [(b"get k\r\n".as_slice(), 1), (b"get k k\r\n", 2)] {
-            let mut play = Play::new(change, request);
-            for (leg, answer) in answers.iter().enumerate() {
-                let expected = if leg + 1 == answers.len() { Step::Done } else { Step::Again };
-                assert_eq!(play.answer(leg, *answer), expected, "case {case}, {keys} keys, leg {leg}");
-            }
-            let names = play.asked().into_iter().map(|name| if (3..5).contains(&name) { 9 } else { name });
-            assert_eq!(names.collect::<Vec<_>>(), asked, "case {case}, {keys} keys");
-            let expected = if told == HIT.0 { HIT.0.repeat(keys) + MISS.0 } else { told.to_string() };
-            let reply = play.told();
-            assert!(reply.starts_with(&expected), "case {case}, {keys} keys: {reply}");
-            let copies = asked[1..].iter().filter(|&&name| name < 3).count() as u64;
-            let stand_ins = asked.iter().filter(|&&name| name == 9).count() as u64;
-            assert_eq!((play.count(|pool| &pool.failovers), play.count(|pool| &pool.stand_ins)), (copies, stand_ins));
-            assert_eq!((play.count(|pool| &pool.reads), play.owing()), (1, vec![]));
-        }
-    }
-}
-
-#[test]
-fn a_hedge_is_won_by_the_second_copy_if_it_has_the_first_good_answer() {
-    use Failover::{OnError, OnMiss};
-    // In the order of arrival: the leg and its answer.
-    let cases: [(Failover, &[(usize, Answer)], u64); 6] = [
-        (OnError, &[(1, HIT)], 1),
-        (OnError, &[(1, MISS)], 1),
-        (OnError, &[(0, HIT)], 0),
-        (OnError, &[(1, SAID), (0, HIT)], 0),
-        (OnError, &[(0, LATE), (1, HIT)], 1),
-        (OnMiss, &[(1, MISS), (0, HIT)], 0),
-    ];
-    for (failover, answers, won) in cases {
-        let mut play = Play::new(|pool| pool.failover = failover, b"get k\r\n");
-        let choice = play.fork.copies.copy_after(0, b"k", 0, 0).unwrap();
-        let hedge = add_candidate(play.job(), &choice);
-        play.job().leg(hedge).is_hedge = true;
-        let steps: Vec<Step> = answers.iter().map(|&(leg, answer)| play.answer(leg, answer)).collect();
-        assert_eq!((steps.last(), play.count(|pool| &pool.hedges_won)), (Some(&Step::Done), won), "{answers:?}");
-        assert!(steps[..steps.len() - 1].iter().all(|&step| step == Step::Wait), "{answers:?}");
-    }
 }
