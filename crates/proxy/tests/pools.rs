@@ -154,3 +154,19 @@ fn a_shadow_that_sees_reads_sees_each_key_for_itself() {
     let count = || (0..200).filter(|number| told(other, &format!("mg k{number} v")) == "x").count();
     until("half of them are there", || (60..140).contains(&count()));
 }
+
+#[test]
+fn what_a_shadow_fetches_is_stored_in_the_shadow() {
+    let backends = servers(3);
+    let [main, other, source] = [backends[0].address(), backends[1].address(), backends[2].address()];
+    let proxy = proxy(main, other, |config| {
+        config.pools[0].shadow = Some(Shadow { to: "other".into(), share: 1.0, reads: true });
+        config.pools[1].warm_up = Some(WarmUp { from: "source".into(), expiry: Duration::from_secs(100) });
+        config.pools.push(PoolConfig::new("source", &[source.to_string()]));
+    });
+    assert_eq!(told(source, "ms k 1\r\nx"), "HD");
+    let mut client = proxy.client();
+    client.ask("get k\r\n", "END\r\n");
+    until("it is copied", || told(other, "mg k v") == "x");
+    assert_eq!(told(main, "mg k v"), "EN");
+}
