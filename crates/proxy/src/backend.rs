@@ -381,7 +381,7 @@ impl Backend {
     pub(crate) fn publish(&mut self) {
         let is_up = u64::from(self.admits() != Err(Outcome::BackendDown));
         let (before, after) = (self.published, (is_up, self.waiting() as u64));
-        self.counters().is_up.change(before.0, after.0);
+        self.counters().connection_up(before.0, after.0);
         self.counters().in_flight.change(before.1, after.1);
         self.published = after;
     }

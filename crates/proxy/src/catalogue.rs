@@ -33,12 +33,14 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
 /// Labels of what is told apart by request.
 const REQUEST: &[&str] = &["operation"];
 /// Labels of what each backend has.
-const BACKEND: &[&str] = &["backend"];
+const BACKEND: &[&str] = &["pool", "backend"];
+/// Labels of what each pool has.
+const POOL: &[&str] = &["pool"];
 /// Labels of what each queue of each loop has.
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All of them, in the order of the page.
-pub(crate) const ALL: [&Definition; 46] = [
+pub(crate) const ALL: [&Definition; 61] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -56,7 +58,19 @@ pub(crate) const ALL: [&Definition; 46] = [
     &CLIENTS_PAUSED,
     &ACCEPT_PAUSES,
     &ORDER_WAITS,
+    &POOL_REQUESTS,
+    &FAILOVERS,
+    &HEDGES,
+    &HEDGES_WON,
+    &STAND_INS,
+    &WARM_UP_HITS,
+    &WARM_UP_FILLS,
+    &SHADOWED,
+    &WRITES_DEGRADED,
+    &FENCED_READS,
     &BACKEND_UP,
+    &BACKEND_EJECTED,
+    &BACKEND_EJECTIONS,
     &BACKEND_CONNECTIONS_UP,
     &BACKEND_CONNECTIONS_OPENED,
     &BACKEND_CONNECTIONS_LOST,
@@ -69,6 +83,9 @@ pub(crate) const ALL: [&Definition; 46] = [
     &BACKEND_TLS_FAILED,
     &BACKEND_MOVES,
     &BACKEND_LOOKUPS_FAILED,
+    &BACKEND_DEBTS,
+    &BACKEND_DEBTS_PAID,
+    &BACKEND_PAYMENTS_FAILED,
     &QUEUE_LENGTH,
     &QUEUE_FULL,
     &SLOTS_BUSY,
@@ -131,6 +148,57 @@ pub(crate) const BACKEND_LOOKUPS_FAILED: Definition =
     counter("waystage_backend_lookups_failed_total", BACKEND, "Lookups of the backend's name without an address");
 pub(crate) const ORDER_WAITS: Definition =
     counter("waystage_order_waits_total", &[], "Times that a request waited for its client's earlier ones");
+pub(crate) const POOL_REQUESTS: Definition = counter(
+    "waystage_pool_requests_total",
+    &["pool", "kind"],
+    "Requests for keys of the pool that read or write, those that it sees as a shadow included",
+);
+pub(crate) const FAILOVERS: Definition = counter(
+    "waystage_failovers_total",
+    POOL,
+    "Times that a read asked another copy because one could not be asked, had failed or did not have the key",
+);
+pub(crate) const HEDGES: Definition =
+    counter("waystage_hedges_total", POOL, "Reads sent a second time because the first copy was slow");
+pub(crate) const HEDGES_WON: Definition =
+    counter("waystage_hedges_won_total", POOL, "Such reads that the second copy answered first");
+pub(crate) const STAND_INS: Definition =
+    counter("waystage_stand_ins_total", POOL, "Times that the failover pool was asked in place of the pool");
+pub(crate) const WARM_UP_HITS: Definition =
+    counter("waystage_warm_up_hits_total", POOL, "Keys that the pool did not have and the warm-up pool had");
+pub(crate) const WARM_UP_FILLS: Definition =
+    counter("waystage_warm_up_fills_total", POOL, "Values from the warm-up pool that the pool has stored");
+pub(crate) const SHADOWED: Definition =
+    counter("waystage_shadowed_requests_total", POOL, "Requests that the pool's shadow was sent too");
+pub(crate) const WRITES_DEGRADED: Definition = counter(
+    "waystage_degraded_writes_total",
+    POOL,
+    "Writes acknowledged by enough copies, while another copy failed to take them",
+);
+pub(crate) const FENCED_READS: Definition = counter(
+    "waystage_fenced_reads_total",
+    POOL,
+    "Reads, or parts of multi-gets, not sent because the backend owes the key's deletion",
+);
+pub(crate) const BACKEND_EJECTED: Definition = gauge(
+    "waystage_backend_ejected",
+    BACKEND,
+    "Event loops that have no connection to the backend that accepts requests",
+);
+pub(crate) const BACKEND_EJECTIONS: Definition = counter(
+    "waystage_backend_ejections_total",
+    BACKEND,
+    "Times that a loop lost its last connection to the backend that accepted requests",
+);
+pub(crate) const BACKEND_DEBTS: Definition =
+    gauge("waystage_backend_debts", BACKEND, "Deletions that the backend owes; all keys count as one");
+pub(crate) const BACKEND_DEBTS_PAID: Definition =
+    counter("waystage_backend_debts_paid_total", BACKEND, "Deletions owed that the backend has answered");
+pub(crate) const BACKEND_PAYMENTS_FAILED: Definition = counter(
+    "waystage_backend_debt_payments_failed_total",
+    BACKEND,
+    "Deletions owed that were sent and failed; they are sent again",
+);
 pub(crate) const BACKEND_UP: Definition =
     gauge("waystage_backend_up", BACKEND, "Whether at least one connection to the backend accepts requests");
 pub(crate) const BACKEND_CONNECTIONS_UP: Definition =
@@ -142,7 +210,7 @@ pub(crate) const BACKEND_CONNECTIONS_OPENED: Definition = counter(
 );
 pub(crate) const BACKEND_CONNECTIONS_LOST: Definition = counter(
     "waystage_backend_connections_lost_total",
-    &["backend", "reason"],
+    &["pool", "backend", "reason"],
     "Connections to the backend closed because an answer was late (timeout), or lost or not opened (lost)",
 );
 pub(crate) const BACKEND_REQUESTS: Definition =
@@ -151,7 +219,7 @@ pub(crate) const BACKEND_REPLIES: Definition =
     counter("waystage_backend_replies_total", BACKEND, "Replies of the backend, error replies included");
 pub(crate) const BACKEND_ERRORS: Definition = counter(
     "waystage_backend_errors_total",
-    &["backend", "kind"],
+    &["pool", "backend", "kind"],
     "Requests for the backend that failed: refused before they were sent, lost, late, or answered with an error",
 );
 pub(crate) const BACKEND_IN_FLIGHT: Definition =

@@ -215,6 +215,16 @@ impl Config {
     pub fn backend_names(&self) -> Vec<String> {
         self.backends().map(|(_, server)| server.address.clone()).collect()
     }
+
+    /// Names that tell the backends apart: with the pool's before it, if there are several pools.
+    pub(crate) fn backend_names_apart(&self) -> Vec<String> {
+        let has_several = self.pools.len() > 1;
+        let name = |(pool, server): (&PoolConfig, &ServerConfig)| match has_several {
+            true => format!("{}/{}", pool.name, server.address),
+            false => server.address.clone(),
+        };
+        self.backends().map(name).collect()
+    }
 }
 
 #[cfg(test)]

@@ -32,11 +32,8 @@ pub(crate) struct LoopCounters {
     pub(crate) parts_failed: Counter,
     /// Times that a request waited until an earlier one of its client was answered, to keep their order.
     pub(crate) order_waits: Counter,
-    /// Reads that were sent a second time because the first copy was slow.
-    pub(crate) hedges: Counter,
-    /// Reads that another backend was asked for after the first had failed or had nothing.
-    pub(crate) failovers: Counter,
     pub(crate) records_dropped: Counter,
+    pub(crate) pools: Vec<PoolCounters>,
     pub(crate) backends: Vec<BackendCounters>,
     pub(crate) queues: Vec<QueueCounters>,
 }
@@ -63,6 +60,30 @@ pub(crate) struct NameCounter {
     pub(crate) lookups_failed: Counter,
     /// Times that another address was used than before.
     pub(crate) moves: Counter,
+}
+
+/// The counters of one pool in one loop.
+#[derive(Debug, Default)]
+pub(crate) struct PoolCounters {
+    /// Requests that read or write, those that it sees as a shadow included.
+    pub(crate) reads: Counter,
+    pub(crate) writes: Counter,
+    /// Times that a read asked another copy, because one could not be asked, had failed or had nothing.
+    pub(crate) failovers: Counter,
+    /// Reads that were sent a second time because the first copy was slow, and those of them that the second one answered.
+    pub(crate) hedges: Counter,
+    pub(crate) hedges_won: Counter,
+    /// Times that the pool that stands in was asked.
+    pub(crate) stand_ins: Counter,
+    /// Keys found in the pool that missing ones come from, and those of them that this pool has stored.
+    pub(crate) warm_up_hits: Counter,
+    pub(crate) warm_up_fills: Counter,
+    /// Requests that the pool that shadows this one was sent too.
+    pub(crate) shadowed: Counter,
+    /// Writes acknowledged that a copy has not taken.
+    pub(crate) writes_degraded: Counter,
+    /// Reads not sent because the backend owes the key's deletion.
+    pub(crate) fenced_reads: Counter,
 }
 
 /// The counters of one queue of one loop.
@@ -96,6 +117,11 @@ pub(crate) struct BackendCounters {
     pub(crate) tls_failed: Counter,
     /// Connections that accept requests.
     pub(crate) is_up: Counter,
+    /// Times that the last of them was lost.
+    pub(crate) ejections: Counter,
+    /// Owed deletions that it has answered, and those that failed.
+    pub(crate) debts_paid: Counter,
+    pub(crate) payments_failed: Counter,
     /// Requests waiting for an answer.
     pub(crate) in_flight: Counter,
 }
@@ -129,6 +155,12 @@ impl BackendCounters {
             self.errors[outcome as usize].add(1);
         }
     }
+
+    /// Counts a connection that accepts requests from now on, or no longer. Without any, the backend is ejected.
+    pub(crate) fn connection_up(&self, before: u64, after: u64) {
+        self.is_up.change(before, after);
+        self.ejections.add(u64::from(before > after && self.is_up.get() == 0));
+    }
 }
 
 impl NameCounters {
@@ -140,7 +172,7 @@ impl NameCounters {
 
 impl LoopCounters {
     /// All zero.
-    pub(crate) fn new(backends: usize, queues: usize) -> LoopCounters {
+    pub(crate) fn new(pools: usize, backends: usize, queues: usize) -> LoopCounters {
         LoopCounters {
             requests: Default::default(),
             keys_read: Counter::default(),
@@ -155,12 +187,16 @@ impl LoopCounters {
             clients_paused: Counter::default(),
             parts_failed: Counter::default(),
             order_waits: Counter::default(),
-            hedges: Counter::default(),
-            failovers: Counter::default(),
             records_dropped: Counter::default(),
+            pools: (0..pools).map(|_| PoolCounters::default()).collect(),
             backends: (0..backends).map(|_| BackendCounters::default()).collect(),
             queues: (0..queues).map(|_| QueueCounters::default()).collect(),
         }
+    }
+
+    /// The sum over the pools.
+    pub(crate) fn of_pools(&self, field: impl Fn(&PoolCounters) -> &Counter) -> u64 {
+        self.pools.iter().map(|pool| field(pool).get()).sum()
     }
 
     /// Requests that have ended, all together.

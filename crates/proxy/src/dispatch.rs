@@ -42,7 +42,7 @@ use queue::Queue;
 use records::Outcome;
 use shared::Shared;
 use std::sync::Arc;
-use wire::{Keys, Limits, ParsedRequest, Request, parse_request};
+use wire::{Keys, Limits, ParsedRequest, Request, Verb, parse_request};
 
 /// Everything behind the sessions that a request meets on its way out.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Line {
     pub(crate) fn queues(config: &Config) -> Vec<String> {
         match config.discipline {
             Discipline::Pipelined => Vec::new(),
-            Discipline::PerBackend { .. } => config.backend_names(),
+            Discipline::PerBackend { .. } => config.backend_names_apart(),
             Discipline::Shared { .. } => vec!["shared".into()],
         }
     }
@@ -192,6 +192,7 @@ impl Dispatch {
             let (backend, is_fenced) = (slot.backend, slot.is_fenced);
             finished.jobs.outstanding.add(backend);
             if is_fenced {
+                self.count_fenced(finished.jobs.get(id).verb, backend);
                 let name = &self.names[usize::from(backend)];
                 finished.leg_failed(LegRef { job: id, leg }, name, Outcome::BackendDown, time.turn);
             }
@@ -204,15 +205,17 @@ impl Dispatch {
         }
     }
 
+    fn count_fenced(&self, verb: Verb, backend: u16) {
+        let is_read = matches!(verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg | Verb::Me);
+        let pool = self.fork.copies.router.pool_of_backend(backend);
+        self.fork.copies.counters.pools[pool].fenced_reads.add(u64::from(is_read));
+    }
+
     /// Decides what follows for a job some of whose legs have answered, and sends what is to be sent.
     pub(crate) fn onward(&mut self, id: JobId, limits: &Limits, finished: &mut Finished<'_>, time: Time<'_>) -> Step {
         let step = self.fork.onward(finished.jobs.get(id), limits, time.turn);
         match step {
-            Step::Again => {
-                let is_read = matches!(finished.jobs.get(id).course, Course::Read { .. } | Course::Parts);
-                self.fork.copies.counters.failovers.add(u64::from(is_read));
-                self.again(id, finished, time);
-            }
+            Step::Again => self.again(id, finished, time),
             Step::Done if self.has_warm_up => self.fill(id, limits, finished, time),
             _ => {}
         }
@@ -248,9 +251,10 @@ impl Dispatch {
                 };
                 let other = self.fork.copies.copy_after(pool, &job.key_bytes, step, after);
                 if let Some(choice) = other.filter(|_| hedges.spend()) {
-                    add_candidate(job, &choice);
+                    let leg = add_candidate(job, &choice);
+                    job.leg(leg).is_hedge = true;
                     job.is_again = true;
-                    self.fork.copies.counters.hedges.add(1);
+                    self.fork.copies.counters.pools[pool].hedges.add(1);
                     self.again(id, finished, time);
                 }
             }

@@ -60,13 +60,15 @@ pub(crate) enum Join {
     Chosen(u8),
 }
 
-/// A key of a multi-get: where it stands in the key list, which leg fetches it, and where that stands among those which could.
+/// A key of a multi-get: where it stands in the key list, which leg fetches it, where that stands among those which could,
+/// and which leg has said that it does not have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedKey {
     pub(crate) start: u32,
     pub(crate) length: u16,
     pub(crate) leg: u8,
     pub(crate) candidate: Candidate,
+    pub(crate) missed: Option<u8>,
 }
 
 /// Where the key, which stands in `key_bytes` as it is told, belongs in the reply to an `mg`: behind so many flags.

@@ -99,7 +99,7 @@ mod tests {
             let start = job.key_bytes.len() as u32;
             job.key_bytes.extend_from_slice(format!("k{key}").as_bytes());
             let length = (job.key_bytes.len() as u32 - start) as u16;
-            job.wanted.push(WantedKey { start, length, leg, candidate: Candidate::default() });
+            job.wanted.push(WantedKey { start, length, leg, candidate: Candidate::default(), missed: None });
             if hit {
                 replies[leg as usize] += &format!("VALUE k{key} 0 2\r\nv{}\r\n", key % 10);
             }

@@ -23,14 +23,20 @@ pub(crate) fn stage(kind: &'static str, stage: &'static str) -> Labels<'static> 
     vec![("operation", kind.into()), ("stage", stage.into())]
 }
 
-/// Of a backend.
-pub(crate) fn backend(name: &str) -> Labels<'_> {
-    vec![("backend", escaped(name))]
+/// Of a pool.
+pub(crate) fn pool(name: &str) -> Labels<'_> {
+    vec![("pool", escaped(name))]
 }
 
-/// Of one sort of a backend's trouble.
-pub(crate) fn backend_and<'s>(name: &'s str, label: &'static str, value: &'static str) -> Labels<'s> {
-    let mut labels = backend(name);
+/// Of a backend, which may be one of several pools.
+pub(crate) fn backend<'s>(pool_name: &'s str, name: &'s str) -> Labels<'s> {
+    let mut labels = pool(pool_name);
+    labels.push(("backend", escaped(name)));
+    labels
+}
+
+/// The same, and one sort of it.
+pub(crate) fn and<'s>(mut labels: Labels<'s>, label: &'static str, value: &'static str) -> Labels<'s> {
     labels.push((label, value.into()));
     labels
 }
@@ -66,6 +72,6 @@ mod tests {
     #[test]
     fn values_cannot_break_out_of_their_quotes() {
         assert_eq!(key("a\"} 1\n\\x00")[0].1, "a\\\"} 1\\n\\\\x00");
-        assert!(matches!(backend("10.0.0.1:11211")[0].1, Cow::Borrowed(_)));
+        assert!(matches!(backend("main", "10.0.0.1:11211")[1].1, Cow::Borrowed(_)));
     }
 }

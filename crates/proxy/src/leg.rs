@@ -63,6 +63,8 @@ pub(crate) struct Leg {
     pub(crate) is_counted: bool,
     /// It is on a connection, or in the queue of a backend.
     pub(crate) is_placed: bool,
+    /// It asks a second copy because the first was slow.
+    pub(crate) is_hedge: bool,
     /// It must not be sent: its backend owes the key's deletion.
     pub(crate) is_fenced: bool,
     /// It does not count for the answer; it must only have come to its end.

@@ -2,7 +2,7 @@
 //! them; what a proxy does not have, items above all, is 0 or left out.
 
 use crate::config::Config;
-use crate::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters};
+use crate::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, PoolCounters};
 use crate::debts::Debts;
 use crate::hot_keys::HotKeysBoard;
 use clock::{Clock, Nanos};
@@ -19,6 +19,7 @@ pub(crate) struct Local {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
     pub(crate) hot_keys: Option<HotKeysBoard>,
+    /// Names of the backends, which tell them apart.
     pub(crate) servers: Vec<String>,
     pub(crate) replicas: usize,
     /// By backend.
@@ -63,6 +64,10 @@ impl Local {
 
     fn general(&self, out: &mut Vec<u8>) {
         let sum = |field: fn(&LoopCounters) -> &Counter| self.total(|counters| field(counters).get());
+        let of_pools = |field: fn(&PoolCounters) -> &Counter| self.total(|counters| counters.of_pools(field));
+        let of_backends = |field: fn(&BackendCounters) -> &Counter| {
+            self.total(|counters| counters.backends.iter().map(|backend| field(backend).get()).sum())
+        };
         let ended =
             |verbs: &[Verb]| self.total(|counters| verbs.iter().map(|&verb| counters.ended_by_verb(verb)).sum());
         let failed = |outcome: Outcome| self.total(|counters| counters.ended_by_outcome(outcome));
@@ -119,9 +124,19 @@ impl Local {
             ("waystage_requests", self.total(LoopCounters::requests_total)),
             ("waystage_backends", self.servers.len() as u64),
             ("waystage_replicas", self.replicas as u64),
-            ("waystage_failovers", sum(|counters| &counters.failovers)),
-            ("waystage_hedges", sum(|counters| &counters.hedges)),
+            ("waystage_failovers", of_pools(|pool| &pool.failovers)),
+            ("waystage_hedges", of_pools(|pool| &pool.hedges)),
+            ("waystage_hedges_won", of_pools(|pool| &pool.hedges_won)),
+            ("waystage_stand_ins", of_pools(|pool| &pool.stand_ins)),
+            ("waystage_warm_up_hits", of_pools(|pool| &pool.warm_up_hits)),
+            ("waystage_warm_up_fills", of_pools(|pool| &pool.warm_up_fills)),
+            ("waystage_shadowed_requests", of_pools(|pool| &pool.shadowed)),
+            ("waystage_degraded_writes", of_pools(|pool| &pool.writes_degraded)),
+            ("waystage_fenced_reads", of_pools(|pool| &pool.fenced_reads)),
             ("waystage_debts", self.debts.iter().map(|debts| debts.count() as u64).sum()),
+            ("waystage_debts_paid", of_backends(|backend| &backend.debts_paid)),
+            ("waystage_debt_payments_failed", of_backends(|backend| &backend.payments_failed)),
+            ("waystage_ejections", of_backends(|backend| &backend.ejections)),
             ("waystage_timeouts", failed(Outcome::Timeout)),
             ("waystage_refused", failed(Outcome::BackendDown)),
             ("waystage_lost", failed(Outcome::BackendLost)),
@@ -134,11 +149,12 @@ impl Local {
 
     fn backends(&self, out: &mut Vec<u8>) {
         type Field = fn(&BackendCounters) -> &Counter;
-        let fields: [(&str, Field); 11] = [
+        let fields: [(&str, Field); 14] = [
             ("requests", |backend| &backend.requests),
             ("replies", |backend| &backend.replies),
             ("connections_up", |backend| &backend.is_up),
             ("connections_opened", |backend| &backend.connects),
+            ("ejections", |backend| &backend.ejections),
             ("in_flight", |backend| &backend.in_flight),
             ("timeouts", |backend| &backend.timeouts),
             ("lost", |backend| &backend.lost),
@@ -146,12 +162,15 @@ impl Local {
             ("overloaded", |backend| &backend.errors[Outcome::Overloaded as usize]),
             ("sent_bytes", |backend| &backend.sent_bytes),
             ("received_bytes", |backend| &backend.received_bytes),
+            ("debts_paid", |backend| &backend.debts_paid),
+            ("debt_payments_failed", |backend| &backend.payments_failed),
         ];
         for (index, server) in self.servers.iter().enumerate() {
             for (name, field) in fields {
                 let value = self.total(|counters| field(&counters.backends[index]).get());
                 stat(out, &format!("{server}:{name}"), &value.to_string());
             }
+            stat(out, &format!("{server}:debts"), &self.debts[index].count().to_string());
         }
     }
 

@@ -3,8 +3,9 @@
 
 use crate::catalogue::{self, Definition};
 use crate::counters::{
-    AcceptCounters, BackendCounters, Counter, LoopCounters, NameCounter, NameCounters, QueueCounters,
+    AcceptCounters, BackendCounters, Counter, LoopCounters, NameCounter, NameCounters, PoolCounters, QueueCounters,
 };
+use crate::debts::Debts;
 use crate::exposition::{Number, Page, buckets};
 use crate::histograms::StageHistograms;
 use crate::hot_keys::{HotKeysBoard, printable};
@@ -27,7 +28,10 @@ pub(crate) struct Subject {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
     pub(crate) names: Arc<NameCounters>,
-    pub(crate) servers: Vec<String>,
+    pub(crate) pools: Vec<String>,
+    pub(crate) servers: Vec<ServerName>,
+    /// By backend.
+    pub(crate) debts: Vec<Arc<Debts>>,
     /// The names of each loop's queues.
     pub(crate) queues: Vec<String>,
     pub(crate) clients_max: usize,
@@ -35,6 +39,13 @@ pub(crate) struct Subject {
     pub(crate) started_unix_ns: u64,
     /// If hot keys are to be shown.
     pub(crate) hot_keys: Option<HotKeysBoard>,
+}
+
+/// A backend, and the pool that it belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerName {
+    pub(crate) pool: String,
+    pub(crate) address: String,
 }
 
 /// Everything that one answer shows.
@@ -54,6 +65,7 @@ impl Collector for Snapshot {
         self.stages(&mut page)?;
         self.requests(&mut page)?;
         self.clients(&mut page)?;
+        self.pools(&mut page)?;
         self.backends(&mut page)?;
         self.names(&mut page)?;
         self.queues(&mut page)?;
@@ -125,19 +137,57 @@ impl Snapshot {
         page.sample(&catalogue::ORDER_WAITS, self.sum(|loops| &loops.order_waits))
     }
 
+    fn pools(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        type Field = fn(&PoolCounters) -> &Counter;
+        let each = || self.subject.pools.iter().enumerate();
+        let sum = |index: usize, field: Field| Number::Whole(self.sum(|loops| field(&loops.pools[index])));
+        let kinds: [(&str, Field); 2] = [("read", |pool| &pool.reads), ("write", |pool| &pool.writes)];
+        let requests = each().flat_map(|(index, name)| {
+            kinds.map(|(kind, field)| (labels::and(labels::pool(name), "kind", kind), sum(index, field)))
+        });
+        page.samples(&catalogue::POOL_REQUESTS, requests)?;
+        let fields: [(&Definition, Field); 9] = [
+            (&catalogue::FAILOVERS, |pool| &pool.failovers),
+            (&catalogue::HEDGES, |pool| &pool.hedges),
+            (&catalogue::HEDGES_WON, |pool| &pool.hedges_won),
+            (&catalogue::STAND_INS, |pool| &pool.stand_ins),
+            (&catalogue::WARM_UP_HITS, |pool| &pool.warm_up_hits),
+            (&catalogue::WARM_UP_FILLS, |pool| &pool.warm_up_fills),
+            (&catalogue::SHADOWED, |pool| &pool.shadowed),
+            (&catalogue::WRITES_DEGRADED, |pool| &pool.writes_degraded),
+            (&catalogue::FENCED_READS, |pool| &pool.fenced_reads),
+        ];
+        for (definition, field) in fields {
+            page.samples(definition, each().map(|(index, name)| (labels::pool(name), sum(index, field))))?;
+        }
+        Ok(())
+    }
+
     fn backends(&self, page: &mut Page<'_, '_>) -> fmt::Result {
         let servers = &self.subject.servers;
         let sum = |index: usize, field: &dyn Fn(&BackendCounters) -> &Counter| {
             self.sum(|loops| field(&loops.backends[index]))
         };
         let up = |index: usize| u64::from(sum(index, &|backend| &backend.is_up) > 0);
-        let each = servers.iter().enumerate();
-        page.samples(
-            &catalogue::BACKEND_UP,
-            each.clone().map(|(index, name)| (labels::backend(name), Number::Whole(up(index)))),
-        )?;
+        let without = |index: usize| {
+            let is_ejected = |loops: &&Arc<LoopCounters>| loops.backends[index].is_up.get() == 0;
+            self.subject.loops.iter().filter(is_ejected).count() as u64
+        };
+        let owed = |index: usize| self.subject.debts[index].count() as u64;
+        let each = servers.iter().enumerate().map(|(index, server)| (index, server.labels()));
+        let gauges: [(&Definition, &dyn Fn(usize) -> u64); 3] = [
+            (&catalogue::BACKEND_UP, &up),
+            (&catalogue::BACKEND_EJECTED, &without),
+            (&catalogue::BACKEND_DEBTS, &owed),
+        ];
+        for (definition, value) in gauges {
+            page.samples(definition, each.clone().map(|(index, labels)| (labels, Number::Whole(value(index)))))?;
+        }
         type Field = fn(&BackendCounters) -> &Counter;
-        let fields: [(&Definition, Field); 8] = [
+        let fields: [(&Definition, Field); 11] = [
+            (&catalogue::BACKEND_EJECTIONS, |backend| &backend.ejections),
+            (&catalogue::BACKEND_DEBTS_PAID, |backend| &backend.debts_paid),
+            (&catalogue::BACKEND_PAYMENTS_FAILED, |backend| &backend.payments_failed),
             (&catalogue::BACKEND_TLS_FAILED, |backend| &backend.tls_failed),
             (&catalogue::BACKEND_CONNECTIONS_UP, |backend| &backend.is_up),
             (&catalogue::BACKEND_CONNECTIONS_OPENED, |backend| &backend.connects),
@@ -148,18 +198,20 @@ impl Snapshot {
             (&catalogue::BACKEND_RECEIVED_BYTES, |backend| &backend.received_bytes),
         ];
         for (definition, field) in fields {
-            let values = each.clone().map(|(index, name)| (labels::backend(name), Number::Whole(sum(index, &field))));
+            let values = each.clone().map(|(index, labels)| (labels, Number::Whole(sum(index, &field))));
             page.samples(definition, values)?;
         }
         let lost: [(&str, Field); 2] = [("timeout", |backend| &backend.timeouts), ("lost", |backend| &backend.lost)];
-        let lost = each.clone().flat_map(|(index, name)| {
-            lost.map(|(reason, field)| (labels::backend_and(name, "reason", reason), Number::Whole(sum(index, &field))))
+        let lost = each.clone().flat_map(|(index, labels)| {
+            lost.map(|(reason, field)| {
+                (labels::and(labels.clone(), "reason", reason), Number::Whole(sum(index, &field)))
+            })
         });
         page.samples(&catalogue::BACKEND_CONNECTIONS_LOST, lost)?;
-        let errors = each.flat_map(|(index, name)| {
+        let errors = each.flat_map(|(index, labels)| {
             BACKEND_ERRORS.map(|kind| {
                 let count = sum(index, &|backend| &backend.errors[kind as usize]);
-                (labels::backend_and(name, "kind", kind.name()), Number::Whole(count))
+                (labels::and(labels.clone(), "kind", kind.name()), Number::Whole(count))
             })
         });
         page.samples(&catalogue::BACKEND_ERRORS, errors)
@@ -176,7 +228,9 @@ impl Snapshot {
             let values = self.subject.servers.iter().zip(&self.subject.names.names);
             page.samples(
                 definition,
-                values.map(|(server, counters)| (labels::backend(server), Number::Whole(field(counters).get()))),
+                values.map(|(server, counters)| {
+                    (labels::backend(&server.pool, &server.address), Number::Whole(field(counters).get()))
+                }),
             )?;
         }
         Ok(())
@@ -235,6 +289,12 @@ impl Snapshot {
     }
 }
 
+impl ServerName {
+    fn labels(&self) -> Labels<'_> {
+        labels::backend(&self.pool, &self.address)
+    }
+}
+
 /// Operations that read values, and those that need their key to be there.
 const READS_AND_KEYED: [Verb; 13] = [
     Verb::Get,
@@ -277,17 +337,24 @@ mod tests {
         clock.finish();
         histograms.record(Verb::Get, &clock);
         histograms.settle();
-        let counters = Arc::new(LoopCounters::new(1, 1));
+        let counters = Arc::new(LoopCounters::new(1, 1, 1));
         counters.queues[0].length.set(3);
         counters.queues[0].full.add(2);
         counters.requests[Verb::Get as usize][Outcome::Answered as usize].add(7);
-        let servers = vec!["a:1".to_string()];
+        counters.pools[0].hedges_won.add(4);
+        counters.backends[0].connection_up(0, 2);
+        counters.backends[0].connection_up(1, 0);
+        counters.backends[0].connection_up(1, 0);
+        let debts = vec![Arc::new(Debts::default())];
+        debts[0].owe(b"k", false, Nanos(1));
         let subject = Subject {
             loops: vec![counters.clone(), counters],
             accept: Arc::default(),
-            names: Arc::new(NameCounters::new(servers.len())),
-            queues: servers.clone(),
-            servers,
+            names: Arc::new(NameCounters::new(1)),
+            queues: vec!["a:1".into()],
+            pools: vec!["main".into()],
+            servers: vec![ServerName { pool: "main".into(), address: "a:1".into() }],
+            debts,
             clients_max: 9,
             dispatch: "pipelined",
             started_unix_ns: 1_700_000_000_500_000_000,
@@ -307,6 +374,11 @@ mod tests {
             "waystage_stage_seconds_bucket{le=\"0.0001\",operation=\"get\",stage=\"total\"} 0",
             "process_start_time_seconds 1700000000.5",
             "waystage_clients_max 9",
+            "waystage_hedges_won_total{pool=\"main\"} 8",
+            "waystage_pool_requests_total{pool=\"main\",kind=\"read\"} 0",
+            "waystage_backend_debts{pool=\"main\",backend=\"a:1\"} 1",
+            "waystage_backend_ejected{pool=\"main\",backend=\"a:1\"} 2",
+            "waystage_backend_ejections_total{pool=\"main\",backend=\"a:1\"} 2",
         ] {
             assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
         }

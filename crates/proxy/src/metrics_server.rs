@@ -170,10 +170,12 @@ mod tests {
         let (quick_post, mut quick) = mailbox(&pollers[0], Token(1)).unwrap();
         let (slow_post, mut slow) = mailbox(&pollers[1], Token(2)).unwrap();
         let subject = Subject {
-            loops: vec![Arc::new(LoopCounters::new(0, 0))],
+            loops: vec![Arc::new(LoopCounters::new(0, 0, 0))],
             accept: Arc::default(),
             names: Arc::new(NameCounters::new(0)),
+            pools: Vec::new(),
             servers: Vec::new(),
+            debts: Vec::new(),
             queues: Vec::new(),
             clients_max: 1,
             dispatch: "pipelined",

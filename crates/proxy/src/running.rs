@@ -15,7 +15,7 @@ use crate::jobs::Jobs;
 use crate::journal::Journal;
 use crate::listeners::{self, Opened};
 use crate::local::{Local, settings};
-use crate::metrics::Subject;
+use crate::metrics::{ServerName, Subject};
 use crate::metrics_server::MetricsServer;
 use crate::peer::{Peer, PeerLimits};
 use crate::resolve::{Resolver, Resolving};
@@ -135,14 +135,15 @@ pub fn start_with(config: Config, activated: Vec<Inherited>, clock: Clock) -> Re
     };
     let Looked { peers, resolver, mut warnings, name_counters } = look_up(&config, &clock)?;
     let queues = Line::queues(&config).len();
-    let counters: Vec<_> = (0..config.loops).map(|_| Arc::new(LoopCounters::new(peers.len(), queues))).collect();
+    let counters: Vec<_> =
+        (0..config.loops).map(|_| Arc::new(LoopCounters::new(config.pools.len(), peers.len(), queues))).collect();
     let debts: Vec<Arc<Debts>> = peers.iter().map(|_| Arc::default()).collect();
     let accept_counters = Arc::new(AcceptCounters::default());
     let local = Local {
         loops: counters.clone(),
         accept: accept_counters.clone(),
         hot_keys: HotKeysBoard::new(config.loops, config.operations.hot_keys, &clock),
-        servers: config.backend_names(),
+        servers: config.backend_names_apart(),
         replicas: config.pools[0].replicas,
         debts,
         clients_max: config.clients_max,
@@ -323,11 +324,17 @@ fn start_metrics(
     names: Arc<NameCounters>,
 ) -> Result<Option<MetricsServer>, ProxyError> {
     let Some(address) = &config.metrics else { return Ok(None) };
+    let server_name = |(pool, server): (&PoolConfig, &ServerConfig)| ServerName {
+        pool: pool.name.clone(),
+        address: server.address.clone(),
+    };
     let subject = Subject {
         loops: local.loops.clone(),
         accept: local.accept.clone(),
         names,
-        servers: config.backend_names(),
+        pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+        servers: config.backends().map(server_name).collect(),
+        debts: local.debts.clone(),
         queues: Line::queues(config),
         clients_max: config.clients_max,
         dispatch: config.discipline.name(),

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Proxy, disciplines, servers};
-use proxy::{Discipline, Timeouts};
+use proxy::{Discipline, PoolConfig, RouteConfig, Timeouts};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 use testkit::Scripted;
@@ -250,5 +250,33 @@ fn what_fails_at_a_backend_is_counted_by_how() {
     let lost = |reason| sum(&metrics, "waystage_backend_connections_lost", &[("reason", reason)]);
     assert_eq!((lost("timeout"), lost("lost")), (1.0, 1.0));
     assert_eq!(sum(&metrics, "waystage_backend_connections_opened", &[]), 3.0);
+    assert_eq!(sum(&metrics, "waystage_backend_ejections", &[]), 2.0, "lost, then late");
+    assert_eq!(sum(&metrics, "waystage_backend_ejected", &[]), 0.0);
     assert_eq!(sum(&metrics, "waystage_requests", &[("operation", "get"), ("outcome", "timeout")]), 1.0);
+}
+
+#[test]
+fn one_server_in_two_pools_is_two_backends() {
+    let server = &servers(1)[0];
+    for discipline in disciplines(2, false) {
+        let proxy = Proxy::at(&[server.address()], |config| {
+            (config.loops, config.discipline, config.metrics) = (1, discipline, Some("127.0.0.1:0".into()));
+            config.pools.push(PoolConfig::new("second", &[server.address().to_string()]));
+            config.routes = vec![RouteConfig { prefix: "2".into(), pool: "second".into() }];
+        });
+        let mut client = proxy.client();
+        client.ask("delete 1\r\ndelete 2\r\n", "NOT_FOUND\r\nNOT_FOUND\r\n");
+        client.ask("get 1 2\r\nget 2\r\nmg 2\r\n", "END\r\nEND\r\nEN\r\n");
+        let metrics = page(&proxy, true);
+        for (pool, reads, requests) in [("default", 1.0, 2.0), ("second", 3.0, 4.0)] {
+            let of = |kind| sum(&metrics, "waystage_pool_requests", &[("pool", pool), ("kind", kind)]);
+            assert_eq!((of("read"), of("write")), (reads, 1.0), "{pool}");
+            assert_eq!(sum(&metrics, "waystage_backend_requests", &[("pool", pool)]), requests);
+            client.send("stats backends\r\n");
+            let name = format!("STAT {pool}/{}:requests {requests}\r\n", server.address());
+            let lines: Vec<String> =
+                std::iter::from_fn(|| Some(client.line()).filter(|line| line != "END\r\n")).collect();
+            assert!(lines.contains(&name), "{lines:?}");
+        }
+    }
 }

@@ -30,6 +30,12 @@ fn told(address: SocketAddr, request: &str) -> String {
     if line.starts_with("VA") { direct.line().trim_end().into() } else { line.trim_end().into() }
 }
 
+/// A number of `stats`.
+fn number(stats: &str, name: &str) -> u64 {
+    let prefix = format!("STAT {name} ");
+    stats.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap().trim_end().parse().unwrap()
+}
+
 #[test]
 fn the_longest_prefix_decides_and_a_multi_get_may_span_pools() {
     let backends = servers(2);
@@ -77,6 +83,10 @@ fn a_pool_that_stands_in_takes_writes_and_reads_and_what_was_before_does_not_com
     assert_eq!(told(main.address(), "mg k v"), "EN");
     assert_eq!(told(main.address(), "mg j v"), "EN", "it was deleted");
     client.ask("get k\r\n", "END\r\n");
+    let stats = proxy.stats();
+    // The set, three reads, the delete and the append.
+    assert!(number(&stats, "waystage_stand_ins") >= 6, "{stats}");
+    assert!(number(&stats, "waystage_debts_paid") >= 2 && number(&stats, "waystage_ejections") >= 1, "{stats}");
 }
 
 #[test]
@@ -103,6 +113,9 @@ fn missing_values_come_from_the_other_pool_and_stay_until_they_are_changed() {
     client.ask("get a b\r\n", "VALUE a 0 1\r\nA\r\nEND\r\n");
     client.ask("append c 0 0 1\r\n+\r\n", "STORED\r\n");
     assert_eq!(told(other, "mg c v"), "EN");
+    let stats = proxy.stats();
+    let counts = ["hits", "fills"].map(|name| number(&stats, &format!("waystage_warm_up_{name}")));
+    assert_eq!(counts, [4, 3], "an mg is not stored: {stats}");
 }
 
 #[test]
@@ -119,8 +132,9 @@ fn a_shadow_sees_its_share_of_what_is_written_and_nobody_waits_for_it() {
     assert_eq!(asked, ["set k 0 0 1", "delete k"]);
     other.answer("set k 0 0 1", "STORED\r\n");
     other.answer("delete k", "DELETED\r\n");
+    assert_eq!(number(&proxy.stats(), "waystage_shadowed_requests"), 2);
     let totals = proxy.stop();
-    assert_eq!((totals.requests, totals.lost), (3, 0), "what a shadow sees is no request of a client");
+    assert_eq!((totals.requests, totals.lost), (4, 0), "`stats` is one, what a shadow sees is none of a client");
 }
 
 #[test]
@@ -139,4 +153,20 @@ fn a_shadow_that_sees_reads_sees_each_key_for_itself() {
     client.expect("END\r\n");
     let count = || (0..200).filter(|number| told(other, &format!("mg k{number} v")) == "x").count();
     until("half of them are there", || (60..140).contains(&count()));
+}
+
+#[test]
+fn what_a_shadow_fetches_is_stored_in_the_shadow() {
+    let backends = servers(3);
+    let [main, other, source] = [backends[0].address(), backends[1].address(), backends[2].address()];
+    let proxy = proxy(main, other, |config| {
+        config.pools[0].shadow = Some(Shadow { to: "other".into(), share: 1.0, reads: true });
+        config.pools[1].warm_up = Some(WarmUp { from: "source".into(), expiry: Duration::from_secs(100) });
+        config.pools.push(PoolConfig::new("source", &[source.to_string()]));
+    });
+    assert_eq!(told(source, "ms k 1\r\nx"), "HD");
+    let mut client = proxy.client();
+    client.ask("get k\r\n", "END\r\n");
+    until("it is copied", || told(other, "mg k v") == "x");
+    assert_eq!(told(main, "mg k v"), "EN");
 }

@@ -180,7 +180,12 @@ fn while_a_server_is_down_reads_fail_over_and_writes_go_on_with_those_that_are_l
         client.ask("get k\r\n", format!("VALUE k 0 1\r\n{value}\r\nEND\r\n"));
         client.ask("get j k\r\n", format!("VALUE j 0 1\r\nj\r\nVALUE k 0 1\r\n{value}\r\nEND\r\n"));
     }
-    assert!(proxy.stats().contains("waystage_failovers"));
+    let stats = proxy.stats();
+    assert!(
+        !stats.contains("waystage_failovers 0\r\n") && !stats.contains("waystage_degraded_writes 0\r\n"),
+        "{stats}"
+    );
+    assert!(stats.contains("waystage_ejections 1\r\n"), "{stats}");
 }
 
 #[test]
@@ -245,6 +250,7 @@ fn a_slow_read_is_asked_a_second_time_and_the_first_answer_counts() {
     client.expect("END\r\n");
     let stats = proxy.stats();
     assert!(stats.contains("waystage_hedges 2\r\n") || stats.contains("waystage_hedges 3\r\n"), "{stats}");
+    assert!(stats.contains("waystage_hedges_won 2\r\n"), "{stats}");
     // A second request that was not needed is answered, too: the connection is in step.
     order[1].answer("get k", "END\r\n");
 }

@@ -95,8 +95,9 @@ impl Copies {
             false => (policy.stand_in, Candidate::StandIn),
         };
         let (other, _) = other?;
-        let choice = self.primary(other, key);
-        (!choice.is_fenced).then_some(Choice { candidate, ..choice })
+        // Such a pool may have no copies of its own, and owe deletions all the same: what this one has changed.
+        let backend = self.router.pool(other).primary(key);
+        (!self.owes(backend, key)).then_some(Choice { backend, candidate, is_fenced: false })
     }
 
     /// The next copy that can be asked, after one that is so many steps from the primary and `after` others.
@@ -120,5 +121,113 @@ impl Copies {
     /// Whether this loop has a connection to a backend that takes requests, as it was at the end of the last turn.
     pub(crate) fn is_up(&self, backend: u16) -> bool {
         self.counters.backends[usize::from(backend)].is_up.get() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, FailoverPool, PoolConfig, WarmUp};
+    use clock::Nanos;
+    use std::time::Duration;
+
+    /// A pool with copies everywhere on four backends, all up; backend 4 stands in for it, and 5 is where missing values come from.
+    fn copies(change: impl FnOnce(&mut PoolConfig)) -> Copies {
+        let servers = |from: usize, to| (from..to).map(|index| format!("host{index}:11311")).collect::<Vec<_>>();
+        let mut config = Config::new("127.0.0.1:0", &servers(0, 4));
+        config.pools.push(PoolConfig::new("stand-in", &servers(4, 5)));
+        config.pools.push(PoolConfig::new("source", &servers(5, 6)));
+        let (pool, expiry) = (&mut config.pools[0], Duration::from_secs(60));
+        (pool.replicas, pool.failover) = (4, Failover::OnError);
+        pool.failover_pool = Some(FailoverPool { pool: "stand-in".into(), expiry });
+        pool.warm_up = Some(WarmUp { from: "source".into(), expiry });
+        change(pool);
+        config.check().unwrap();
+        let counters = Arc::new(LoopCounters::new(3, 6, 0));
+        counters.backends.iter().for_each(|backend| backend.is_up.set(1));
+        let debts = (0..6).map(|_| Arc::default()).collect();
+        Copies::new(Router::new(&config), Policy::all(&config), debts, counters)
+    }
+
+    /// The backend that is so many steps from the primary of the key `k`.
+    fn copy(copies: &Copies, step: u16) -> u16 {
+        let pool = copies.router.pool(0);
+        pool.copy(pool.primary(b"k"), step)
+    }
+
+    fn owe(copies: &Copies, backend: u16) {
+        copies.debts[usize::from(backend)].owe(b"k", false, Nanos(1));
+    }
+
+    fn down(copies: &Copies, backend: u16) {
+        copies.counters.backends[usize::from(backend)].is_up.set(0);
+    }
+
+    /// All that a read asks in turn, when each fails or, if `is_miss`, does not have the key: steps, or numbers of others.
+    fn asked(copies: &Copies, turn: usize, is_miss: bool) -> Vec<u16> {
+        let first = copies.first(0, b"k", turn, &Outstanding::default());
+        let next = |choice: &Choice| copies.next(0, b"k", choice.candidate, is_miss);
+        let choices = std::iter::successors(Some(first), next);
+        let step = |backend| (0..4).find(|&step| copy(copies, step) == backend).unwrap_or(backend);
+        choices.map(|choice| step(choice.backend)).collect()
+    }
+
+    #[test]
+    fn copies_are_asked_in_their_order_and_then_the_other_pool() {
+        let on_error = copies(|_| {});
+        assert_eq!(asked(&on_error, 2, false), [0, 1, 2, 3, 4]);
+        assert_eq!(asked(&on_error, 2, true), [0, 5], "a miss is no error");
+        let on_miss = copies(|pool| pool.failover = Failover::OnMiss);
+        assert_eq!(asked(&on_miss, 2, true), [0, 1, 2, 3, 5]);
+        assert_eq!(asked(&on_miss, 2, false), [0, 1, 2, 3, 4]);
+        let never = copies(|pool| pool.failover = Failover::Never);
+        assert_eq!((asked(&never, 2, false), asked(&never, 2, true)), (vec![0, 4], vec![0, 5]));
+        let any = copies(|pool| pool.reads = Reads::Any);
+        assert_eq!((asked(&any, 2, false), asked(&any, 7, false)), (vec![2, 3, 0, 1, 4], vec![3, 0, 1, 2, 4]));
+    }
+
+    #[test]
+    fn what_is_down_or_owes_the_key_is_passed_over_and_not_asked_later() {
+        for pass_over in [down, owe] {
+            let copies = copies(|_| {});
+            pass_over(&copies, copy(&copies, 1));
+            assert_eq!(asked(&copies, 0, false), [0, 2, 3, 4]);
+            pass_over(&copies, copy(&copies, 0));
+            assert_eq!(asked(&copies, 0, false), [2, 3, 4]);
+        }
+        let any = copies(|pool| pool.reads = Reads::Any);
+        down(&any, copy(&any, 2));
+        assert_eq!(asked(&any, 2, false), [3, 0, 1, 4]);
+    }
+
+    #[test]
+    fn where_nobody_can_be_asked_the_first_refuses_and_is_fenced_only_if_it_owes() {
+        let copies = copies(|_| {});
+        (0..4).for_each(|step| down(&copies, copy(&copies, step)));
+        let first = || copies.first(0, b"k", 0, &Outstanding::default());
+        assert_eq!((first().backend, first().is_fenced), (copy(&copies, 0), false));
+        owe(&copies, copy(&copies, 0));
+        assert_eq!((first().backend, first().is_fenced), (copy(&copies, 0), true));
+        assert!(copies.primary(0, b"k").is_fenced && !copies.primary(0, b"other").is_fenced);
+        assert_eq!(asked(&copies, 0, false), [0, 4]);
+    }
+
+    #[test]
+    fn another_pool_that_owes_the_key_is_not_asked_though_it_has_no_copies() {
+        let copies = copies(|_| {});
+        [4, 5].iter().for_each(|&backend| owe(&copies, backend));
+        assert_eq!((asked(&copies, 0, false), asked(&copies, 0, true)), (vec![0, 1, 2, 3], vec![0]));
+    }
+
+    #[test]
+    fn the_copy_with_the_fewest_outstanding_is_asked_and_equal_ones_in_turn() {
+        let copies = copies(|pool| pool.reads = Reads::LeastOutstanding);
+        let mut outstanding = Outstanding::default();
+        let mut busy = |step, legs| (0..legs).for_each(|_| outstanding.add(copy(&copies, step)));
+        [(0, 3), (1, 1), (2, 2), (3, 1)].iter().for_each(|&(step, legs)| busy(step, legs));
+        let chosen = |turn| copies.first(0, b"k", turn, &outstanding).backend;
+        assert_eq!([0, 1, 2, 3].map(chosen), [1, 1, 3, 3].map(|step| copy(&copies, step)));
+        down(&copies, copy(&copies, 1));
+        assert_eq!(chosen(0), copy(&copies, 2), "the next one that is up");
     }
 }

@@ -4,7 +4,7 @@
 use crate::debts::Payment;
 use crate::dispatch::{Dispatch, Time};
 use crate::finished::Finished;
-use crate::job::{Course, Errand, Job, Join};
+use crate::job::{Course, Errand, Job, Join, WantedKey};
 use crate::jobs::JobId;
 use crate::leg::Candidate;
 use clock::Nanos;
@@ -56,8 +56,22 @@ impl Dispatch {
 
     /// Notes what became of an errand.
     pub(crate) fn settle(&mut self, job: &Job, now: Nanos) {
-        let (Some(Errand::Debt(payment)), Some(leg)) = (&job.errand, job.legs().first()) else { return };
-        self.fork.copies.debts[usize::from(leg.backend)].settle(payment, leg.outcome == Outcome::Answered, now);
+        let (Some(errand), Some(leg)) = (&job.errand, job.legs().first()) else { return };
+        let (copies, backend) = (&self.fork.copies, usize::from(leg.backend));
+        let is_answered = leg.outcome == Outcome::Answered;
+        match errand {
+            Errand::Debt(payment) => {
+                let counters = &copies.counters.backends[backend];
+                if is_answered { &counters.debts_paid } else { &counters.payments_failed }.add(1);
+                copies.debts[backend].settle(payment, is_answered, now);
+            }
+            Errand::Fill => {
+                // The only leg's reply is the job's own. What was stored meanwhile is newer, and NOT_STORED says so.
+                let pool = copies.router.pool_of_backend(leg.backend);
+                copies.counters.pools[pool].warm_up_fills.add(u64::from(job.reply == b"STORED\r\n"));
+            }
+            Errand::Shadow => {}
+        }
     }
 
     /// Lets the pool that shadows a key's pool see a request too.
@@ -89,37 +103,58 @@ impl Dispatch {
         }
     }
 
-    /// The pool that is to see requests for this key too, if any.
+    /// The pool that is to see a request for this key too, if any; counts it.
     fn shadow_of(&self, key: &[u8], is_read: bool) -> Option<usize> {
-        let shadow = self.fork.copies.policies[self.fork.pool_of(key)].shadow?;
-        (shadow.takes(key) && (shadow.reads || !is_read)).then_some(shadow.pool)
+        let pool = self.fork.pool_of(key);
+        let shadow = self.fork.copies.policies[pool].shadow?;
+        let is_seen = shadow.takes(key) && (shadow.reads || !is_read);
+        self.fork.copies.counters.pools[pool].shadowed.add(u64::from(is_seen));
+        is_seen.then_some(shadow.pool)
     }
 
     /// Stores values that were found only in the pool that missing ones come from.
     pub(crate) fn fill(&mut self, id: JobId, limits: &Limits, finished: &mut Finished<'_>, time: Time<'_>) {
         for leg in 0..finished.jobs.get(id).legs().len() {
             let job = finished.jobs.get(id);
-            let is_copied = match job.course {
-                Course::Read { .. } => job.verb == Verb::Get && job.legs()[leg].candidate == Candidate::WarmUp,
+            let (is_copied, only_pool) = match job.course {
+                Course::Read { pool } => (job.legs()[leg].candidate == Candidate::WarmUp, Some(pool.into())),
                 Course::Parts => {
-                    job.wanted.iter().any(|key| usize::from(key.leg) == leg && key.candidate == Candidate::WarmUp)
+                    let is_of = |key: &WantedKey| {
+                        let is_told_here = usize::from(key.leg) == leg && key.missed != Some(key.leg);
+                        is_told_here && key.candidate == Candidate::WarmUp
+                    };
+                    (job.wanted.iter().any(is_of), None)
                 }
-                _ => false,
+                _ => (false, None),
             };
             if is_copied {
                 let reply = std::mem::take(&mut job.leg(leg as u8).reply);
-                self.store_all(&reply, limits, finished, time);
+                self.store_all(&reply, only_pool, limits, finished, time);
                 finished.jobs.get(id).leg(leg as u8).reply = reply;
             }
         }
     }
 
-    fn store_all(&mut self, reply: &[u8], limits: &Limits, finished: &mut Finished<'_>, time: Time<'_>) {
+    /// Stores the values of a reply in `only_pool`, or in the pools that their keys belong to. What answers an `mg` need not
+    /// hold all that a value is stored with, and is only counted.
+    fn store_all(
+        &mut self,
+        reply: &[u8],
+        only_pool: Option<usize>,
+        limits: &Limits,
+        finished: &mut Finished<'_>,
+        time: Time<'_>,
+    ) {
+        if let Some(pool) = only_pool {
+            let is_found = reply.starts_with(b"VA ") || reply.starts_with(b"HD");
+            self.fork.copies.counters.pools[pool].warm_up_hits.add(u64::from(is_found));
+        }
         let mut at = 0;
         while let ParsedReply::Reply { reply: Reply::Value(value), consumed } = parse_reply(&reply[at..], limits) {
             at += consumed;
-            let pool = self.fork.pool_of(value.key);
+            let pool = only_pool.unwrap_or_else(|| self.fork.pool_of(value.key));
             let Some((_, seconds)) = self.fork.copies.policies[pool].warm_up else { continue };
+            self.fork.copies.counters.pools[pool].warm_up_hits.add(1);
             let request = Request::Store {
                 // Whatever was stored meanwhile is newer.
                 verb: Verb::Add,

@@ -4,7 +4,7 @@ use crate::config::MultiGet;
 use crate::dispatch::copies::{Choice, Copies};
 use crate::job::{Course, Job, Join, WantedKey};
 use crate::jobs::Outstanding;
-use crate::leg::{Ask, Leg};
+use crate::leg::{Ask, Candidate, Leg};
 use crate::meta;
 use wire::{KEY_BYTES_MAXIMUM, Keys, Meta, Request, Verb};
 
@@ -33,6 +33,7 @@ impl Fork {
         match request {
             Request::Get { verb, keys, .. } => {
                 self.choose(*verb, *keys, outstanding);
+                self.count_reads();
                 self.cut_get(job, *verb, *keys, request);
             }
             Request::FlushAll { .. } => self.cut_flush(job),
@@ -63,6 +64,18 @@ impl Fork {
                 _ => self.copies.primary(pool, key),
             };
             self.chosen.push((pool, choice));
+        }
+    }
+
+    /// One read for each pool that the chosen keys are of.
+    fn count_reads(&self) {
+        let pools = &self.copies.counters.pools;
+        if let [(pool, _)] = self.chosen[..] {
+            return pools[pool].reads.add(1);
+        }
+        for (place, pool) in pools.iter().enumerate() {
+            let is_concerned = self.chosen.iter().any(|&(other, _)| other == place);
+            pool.reads.add(u64::from(is_concerned));
         }
     }
 
@@ -105,25 +118,39 @@ impl Fork {
             verb == Verb::Get && self.chosen.iter().any(|&(pool, _)| self.copies.policies[pool].may_ask_again());
         if !may_ask_again && self.chosen.iter().all(|(_, choice)| choice.backend == first.backend && !choice.is_fenced)
         {
+            self.count_passed_over(pool, &first);
             return one_leg(job, first);
         }
         job.join = Join::KeyOrder;
         job.course = if may_ask_again { Course::Parts } else { Course::Straight };
-        for (key, (_, choice)) in keys.iter().zip(&self.chosen) {
-            let leg = part_for(job, choice);
+        for (key, &(pool, choice)) in keys.iter().zip(&self.chosen) {
+            let legs = job.legs().len();
+            let leg = part_for(job, &choice);
+            if job.legs().len() > legs {
+                self.count_passed_over(pool, &choice);
+            }
             let start = job.key_bytes.len() as u32;
             job.key_bytes.extend_from_slice(key);
-            job.wanted.push(WantedKey { start, length: key.len() as u16, leg, candidate: choice.candidate });
+            let (length, candidate) = (key.len() as u16, choice.candidate);
+            job.wanted.push(WantedKey { start, length, leg, candidate, missed: None });
         }
     }
 
     /// A read of one key.
     fn cut_read(&mut self, job: &mut Job, pool: usize, choice: Choice, key: &[u8], request: &Request<'_>) {
         one_leg(job, choice);
+        self.count_passed_over(pool, &choice);
         if self.copies.policies[pool].may_ask_again() {
             job.join = Join::Chosen(0);
             job.course = Course::Read { pool: pool as u8 };
             keep(job, key, request);
+        }
+    }
+
+    /// Counts a read whose first copy could not be asked, so that another one is.
+    fn count_passed_over(&self, pool: usize, choice: &Choice) {
+        if let Candidate::Copy { after: 1.., .. } = choice.candidate {
+            self.copies.counters.pools[pool].failovers.add(1);
         }
     }
 
@@ -142,6 +169,7 @@ impl Fork {
     fn cut_write(&mut self, job: &mut Job, key: &[u8], runs_on_primary: bool, request: &Request<'_>) {
         job.keys = 1;
         let pool = self.pool_of(key);
+        self.copies.counters.pools[pool].writes.add(1);
         let policy = &self.copies.policies[pool];
         let (quorum, has_copies) = (policy.quorum, policy.has_copies());
         if !has_copies {
@@ -184,13 +212,13 @@ impl Fork {
         let mut decoded = [0; KEY_BYTES_MAXIMUM];
         let key = meta.stored_key(&mut decoded);
         let pool = self.pool_of(key);
-        if meta::may_ask_copies(meta) && job.told_key.is_none() {
-            job.keys = 1;
-            let choice = self.copies.first(pool, key, self.turn, outstanding);
-            return self.cut_read(job, pool, choice, key, request);
-        }
         if meta::asks_primary_only(meta.verb) {
             job.keys = 1;
+            self.copies.counters.pools[pool].reads.add(1);
+            if meta::may_ask_copies(meta) && job.told_key.is_none() {
+                let choice = self.copies.first(pool, key, self.turn, outstanding);
+                return self.cut_read(job, pool, choice, key, request);
+            }
             return one_leg(job, self.copies.primary(pool, key));
         }
         self.cut_write(job, key, meta::changes_unlike_copies(meta), request);
@@ -200,6 +228,7 @@ impl Fork {
     fn cut_flush(&mut self, job: &mut Job) {
         for (place, policy) in self.copies.policies.iter().enumerate().filter(|(_, policy)| policy.flush) {
             debug_assert!(policy.replicas > 0);
+            self.copies.counters.pools[place].writes.add(1);
             self.copies.router.pool(place).all().for_each(|backend| {
                 job.add_leg(backend);
             });
@@ -258,7 +287,7 @@ mod tests {
 
     fn fork(config: &Config, multi_get: MultiGet) -> Fork {
         let servers = config.backends().count();
-        let counters = Arc::new(LoopCounters::new(servers, 0));
+        let counters = Arc::new(LoopCounters::new(config.pools.len(), servers, 0));
         let debts = (0..servers).map(|_| Arc::default()).collect();
         Fork::new(Copies::new(Router::new(config), Policy::all(config), debts, counters), multi_get)
     }

@@ -29,8 +29,10 @@ impl Fork {
     pub(crate) fn onward(&mut self, job: &mut Job, limits: &Limits, now: Nanos) -> Step {
         if job.is_done {
             // The answer has been chosen; what comes now is only seen to.
-            if let Course::Copies { .. } = job.course {
+            if let Course::Copies { pool, .. } = job.course {
+                let was_degraded = has_settled(job);
                 self.settle(job, now);
+                self.count_degraded(job, pool.into(), was_degraded);
             }
             return Step::Wait;
         }
@@ -40,7 +42,11 @@ impl Fork {
             Course::Parts => self.after_parts(job, limits),
             Course::Copies { pool, quorum } => self.after_copies(job, pool.into(), quorum, now),
             Course::Primary { pool, quorum } => self.after_primary(job, pool, quorum, now),
-            Course::StoodIn => choose_write(job, 1),
+            Course::StoodIn => {
+                // Its own backends may fail like any others.
+                self.settle(job, now);
+                choose_write(job, 1)
+            }
         };
         if step == Step::Done && job.join == Join::Chosen(0) && job.legs().iter().any(|leg| leg.ask == Ask::Touch) {
             self.settle(job, now);
@@ -57,7 +63,7 @@ impl Fork {
         let verb = job.verb;
         let find = |job: &Job, fits: &dyn Fn(&Leg) -> bool| job.legs().iter().position(fits);
         if let Some(hit) = find(job, &|leg| is_answered(leg) && !is_miss(verb, leg)) {
-            job.join = Join::Chosen(hit as u8);
+            self.choose_read(job, pool, hit);
             return Step::Done;
         }
         let miss = find(job, &|leg| is_answered(leg) && is_miss(verb, leg));
@@ -73,13 +79,31 @@ impl Fork {
         };
         match next {
             Some(choice) => {
+                self.count_candidate(pool, choice.candidate);
                 add_candidate(job, &choice);
                 Step::Again
             }
             None => {
-                job.join = Join::Chosen(miss.map_or(job.first_error.unwrap_or(0), |leg| leg as u8));
+                self.choose_read(job, pool, miss.unwrap_or(job.first_error.unwrap_or(0).into()));
                 Step::Done
             }
+        }
+    }
+
+    fn choose_read(&self, job: &mut Job, pool: usize, chosen: usize) {
+        let leg = &job.legs()[chosen];
+        self.copies.counters.pools[pool].hedges_won.add(u64::from(leg.is_hedge && is_answered(leg)));
+        job.join = Join::Chosen(chosen as u8);
+    }
+
+    /// Counts a leg that is added to a read.
+    fn count_candidate(&self, pool: usize, candidate: Candidate) {
+        let pool = &self.copies.counters.pools[pool];
+        match candidate {
+            Candidate::Primary | Candidate::Copy { .. } => pool.failovers.add(1),
+            Candidate::StandIn => pool.stand_ins.add(1),
+            // What is found there is counted.
+            Candidate::WarmUp => {}
         }
     }
 
@@ -99,14 +123,23 @@ impl Fork {
                 *at += consumed;
                 continue;
             }
+            key.missed = key.missed.or(is_answered(leg).then_some(key.leg));
+            let pool = self.pool_of(name);
             let next = match job.legs().len() < LEGS_MAX {
-                true => self.copies.next(self.pool_of(name), name, key.candidate, is_answered(leg)),
+                true => self.copies.next(pool, name, key.candidate, key.missed.is_some()),
                 false => None,
             };
             if let Some(choice) = next {
+                let legs = job.legs().len();
                 key.leg = part_for(job, &choice);
+                if job.legs().len() > legs {
+                    self.count_candidate(pool, choice.candidate);
+                }
                 key.candidate = choice.candidate;
                 is_again = true;
+            } else if let Some(leg) = key.missed {
+                // A miss is better than an error.
+                key.leg = leg;
             }
         }
         // What was asked of another after it had failed has not failed any more.
@@ -128,18 +161,32 @@ impl Fork {
         }
         let stand_in = self.copies.policies[pool].stand_in.filter(|_| taken == 0 && !is_said_by_server(job));
         match stand_in {
-            Some(stand_in) => self.stand_in(job, stand_in, u8::MAX, now),
+            Some(stand_in) => self.stand_in(job, pool, stand_in, u8::MAX, now),
             None => {
                 self.settle(job, now);
-                choose_write(job, quorum)
+                let step = choose_write(job, quorum);
+                self.count_degraded(job, pool, false);
+                step
             }
         }
     }
 
+    /// Counts a write, once, that was acknowledged and of which a copy has failed.
+    fn count_degraded(&self, job: &Job, pool: usize, was_degraded: bool) {
+        let Join::Chosen(chosen) = job.join else { return };
+        let is_degraded = !was_degraded && has_settled(job) && is_answered(&job.legs()[usize::from(chosen)]);
+        self.copies.counters.pools[pool].writes_degraded.add(u64::from(is_degraded));
+    }
+
     /// Asks the pool that stands in. From now on it may hold what the others do not.
-    fn stand_in(&self, job: &mut Job, (pool, seconds): (usize, u32), most: u8, now: Nanos) -> Step {
-        for leg in job.legs().iter().filter(|leg| leg.outcome != Outcome::Answered) {
-            self.owe(leg, &job.key_bytes, now);
+    fn stand_in(&self, job: &mut Job, own: usize, (pool, seconds): (usize, u32), most: u8, now: Nanos) -> Step {
+        self.copies.counters.pools[own].stand_ins.add(1);
+        for index in 0..job.legs().len() as u8 {
+            let leg = job.leg(index);
+            if leg.outcome != Outcome::Answered {
+                leg.is_settled = true;
+                self.owe(&job.legs()[usize::from(index)], &job.key_bytes, now);
+            }
         }
         job.first_error = None;
         job.lead = job.legs().len() as u8;
@@ -157,7 +204,7 @@ impl Fork {
         let leg = &job.legs()[0];
         let stand_in = self.copies.policies[usize::from(pool)].stand_in;
         if let Some(stand_in) = stand_in.filter(|_| is_refused_unsent(leg)) {
-            return self.stand_in(job, stand_in, 1, now);
+            return self.stand_in(job, pool.into(), stand_in, 1, now);
         }
         if !is_answered(leg) || !has_changed(&leg.reply) {
             self.settle(job, now);
@@ -216,9 +263,10 @@ impl Fork {
 }
 
 /// Adds a leg that asks this candidate for the same.
-pub(crate) fn add_candidate(job: &mut Job, choice: &Choice) {
+pub(crate) fn add_candidate(job: &mut Job, choice: &Choice) -> u8 {
     let leg = job.add_leg(choice.backend);
     job.leg(leg).candidate = choice.candidate;
+    leg
 }
 
 /// Chooses the answer to a write: the first success if enough have taken it, otherwise the first error. What was deleted
@@ -240,6 +288,11 @@ fn choose_write(job: &mut Job, quorum: u8) -> Step {
 /// The legs that count for the answer to a write.
 fn counted(job: &Job) -> impl Iterator<Item = (usize, &Leg)> {
     job.legs().iter().enumerate().skip(job.lead.into()).filter(|(_, leg)| !leg.is_aside)
+}
+
+/// Whether a copy has failed and this has been seen to.
+fn has_settled(job: &Job) -> bool {
+    counted(job).any(|(_, leg)| leg.is_settled)
 }
 
 fn is_answered(leg: &Leg) -> bool {
@@ -276,3 +329,6 @@ fn has_changed(reply: &[u8]) -> bool {
         || reply.starts_with(b"HD")
         || reply.starts_with(b"VA")
 }
+
+#[cfg(test)]
+mod tests;

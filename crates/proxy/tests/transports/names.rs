@@ -119,7 +119,9 @@ fn requests_go_to_the_new_address_and_the_old_one_still_answers_what_it_was_aske
         asked.recv_timeout(Duration::from_secs(20)).expect("the old server is asked");
         meaning.set(&[new.address()]);
         // It is counted when the loops have been told. Before, requests would go to the old server, which answers nobody else.
-        wait_until(|| proxy.metrics().contains("waystage_backend_moves_total{backend=\"cache.test:11211\"} 1"));
+        wait_until(|| {
+            proxy.metrics().contains("waystage_backend_moves_total{pool=\"default\",backend=\"cache.test:11211\"} 1")
+        });
         // Other clients come to the new address while the old one still owes an answer.
         for _ in 0..4 {
             proxy.client().ask("get k\r\n", value("new"));
@@ -128,8 +130,11 @@ fn requests_go_to_the_new_address_and_the_old_one_still_answers_what_it_was_aske
         first.expect(value("old"));
         first.ask("get k\r\n", value("new"));
         let metrics = proxy.metrics();
-        assert!(metrics.contains("waystage_backend_lost_total{backend=\"cache.test:11211\"} 0"), "{metrics}");
-        assert!(metrics.contains("waystage_backend_in_flight{backend=\"cache.test:11211\"} 0"), "{metrics}");
+        assert!(metrics.contains("waystage_backend_connections_lost_total{pool=\"default\",backend=\"cache.test:11211\",reason=\"lost\"} 0"), "{metrics}");
+        assert!(
+            metrics.contains("waystage_backend_in_flight{pool=\"default\",backend=\"cache.test:11211\"} 0"),
+            "{metrics}"
+        );
     }
 }
 
@@ -183,7 +188,9 @@ fn what_a_name_meant_holds_while_lookups_fail_or_hang() {
     meaning.set(&[]);
     wait_until(|| {
         client.ask("get k\r\n", value("same"));
-        !proxy.metrics().contains("waystage_backend_lookups_failed_total{backend=\"cache.test:11211\"} 0")
+        !proxy
+            .metrics()
+            .contains("waystage_backend_lookups_failed_total{pool=\"default\",backend=\"cache.test:11211\"} 0")
     });
     // A lookup that hangs, as long as this lock is held, holds up nobody else.
     let hanging = meaning.0.lock().unwrap();

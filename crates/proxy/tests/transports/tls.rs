@@ -180,7 +180,7 @@ fn only_backends_of_the_authority_and_of_that_name_are_used() {
             terminating(&authority, server.address(), |config| config.transport.tls.identity = Some(identity));
         let name = format!("tls:{}", address(&backend));
         let before = originating(trusted, &name, |_| ());
-        wait_for(&before, &format!("waystage_backend_tls_failed_total{{backend=\"{name}\"}}"));
+        wait_for(&before, &format!("waystage_backend_tls_failed_total{{pool=\"default\",backend=\"{name}\"}}"));
         let mut client = before.client();
         client.send("set k 0 0 1\r\n1\r\n");
         let line = client.line();
@@ -260,7 +260,7 @@ fn a_backend_that_never_shakes_hands_is_a_timeout_and_then_down() {
     client.send("set k 0 0 1\r\n1\r\n");
     let line = client.line();
     assert!(line.starts_with("SERVER_ERROR") && line.contains(&name), "{line}");
-    wait_for(&before, "waystage_backend_timeouts_total");
+    wait_for(&before, "waystage_backend_connections_lost_total");
 }
 
 #[test]
