@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 /// A file of this size has thousands of servers, or is something else.
 const BYTES_MAX: u64 = 1 << 20;
 /// What is repeated of a mistake, so that a line stays a line.
-const MESSAGE_CHARACTERS_MAX: usize = 400;
+const MESSAGE_CHARACTERS_MAX: usize = 800;
 
 /// How the parser begins when a key is not known.
 const UNKNOWN_FIELD: &str = "unknown field ";
