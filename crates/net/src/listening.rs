@@ -116,6 +116,17 @@ impl Listening {
         self.tls = Some(tls);
     }
 
+    /// Goes on as the one who removes the file of a unix socket.
+    ///
+    /// # Errors
+    /// When there is no such file.
+    pub fn own_file(&mut self) -> io::Result<()> {
+        if let (Address::Unix(path), None) = (&self.address, &self.file) {
+            self.file = Some(SocketFile::at(path)?);
+        }
+        Ok(())
+    }
+
     /// Leaves the file of a unix socket where it is: somebody else goes on to listen on it.
     pub fn keep_file(&mut self) {
         if let Some(file) = &mut self.file {

@@ -52,6 +52,14 @@ impl Poller {
         self.poll.registry().register(connection.source(), token, Interest::READABLE | Interest::WRITABLE)
     }
 
+    /// Reports a connection's readiness no longer: it goes to another poller.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn remove(&self, connection: &mut Connection) -> io::Result<()> {
+        self.registry().deregister(connection.source())
+    }
+
     /// Lets a connection that has been added be reported under another token.
     ///
     /// # Errors

@@ -22,6 +22,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) enum AcceptMessage {
     /// Give copies of the listening sockets for another process.
     Lend(SyncSender<io::Result<Vec<Inherited>>>),
+    /// Serve this client, which came to another loop before.
+    Adopt(Box<Connection>),
+    /// The files of unix sockets are this one's from now on.
+    OwnFiles,
     /// End: another process listens on the sockets. Their files stay. The sender is dropped when nothing more is accepted.
     Leave(SyncSender<()>),
     /// End.
@@ -59,6 +63,14 @@ impl Acceptor {
                     AcceptMessage::Leave(_told_when_dropped) => {
                         self.listeners.iter_mut().for_each(Listening::keep_file);
                         return Ok(());
+                    }
+                    AcceptMessage::Adopt(connection) => {
+                        self.hand_over(*connection, number);
+                        number = number.wrapping_add(1);
+                    }
+                    // A file that has been taken away by hand is nobody's.
+                    AcceptMessage::OwnFiles => {
+                        self.listeners.iter_mut().for_each(|listening| drop(listening.own_file()))
                     }
                     AcceptMessage::Lend(sender) => {
                         // Whoever asked may have given up.

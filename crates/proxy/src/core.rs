@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) overlap: Overlap,
     pub(crate) handshake_timeout: Duration,
     pub(crate) client_window: usize,
+    /// Clients go to other loops as soon as nothing of theirs is under way: no more requests are taken.
+    pub(crate) is_moving: bool,
     pub(crate) client_buffer_bytes: u64,
     pub(crate) wire: Limits,
 }
@@ -63,6 +65,7 @@ impl Settings {
             overlap: Overlap::of(config.discipline, Policy::all(config).iter().all(Policy::keeps_order)),
             handshake_timeout: config.transport.tls.handshake_timeout,
             client_window: config.client_window,
+            is_moving: false,
             client_buffer_bytes: config.client_buffer_bytes,
             wire: Limits { value_bytes: config.value_bytes, ..Limits::default() },
         }

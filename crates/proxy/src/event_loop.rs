@@ -5,11 +5,12 @@
 //! ```
 //! Everything that is readable is read before anything is written, so what is pending for one socket leaves in one call.
 
+use crate::accept::AcceptMessage;
 use crate::core::Core;
 use crate::histograms::StageHistograms;
 use crate::session::{Gone, Progress, Session};
 use clock::Nanos;
-use net::{Buffers, Connection, Endpoint, Mailbox, Poller, Ready, Token};
+use net::{Buffers, Connection, Endpoint, Mailbox, Poller, Post, Ready, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -22,10 +23,12 @@ use std::time::Duration;
 pub(crate) const MAILBOX: Token = Token((1 << 20) - 1);
 /// Tokens from here on are sessions.
 const FIRST_SESSION: usize = 1 << 20;
-/// Rounds of writing in one turn, so that readiness is looked at even when clients pipeline without end.
+/// Rounds of writing in one turn: readiness must be looked at even when clients pipeline without end.
 const ROUNDS_PER_TURN: usize = 4;
 /// How long a client that has got its last reply may take to close its side.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
+/// How many milliseconds an heir may have no room for a client.
+const HEIR_TRIES: usize = 2000;
 /// How long a record may wait for its batch to fill, and a hot key for its copy, when nothing happens.
 const ROWS_WAIT: Duration = Duration::from_millis(100);
 
@@ -38,6 +41,8 @@ pub(crate) enum Message {
     Moved { backend: u16, endpoint: Endpoint },
     /// Send a copy of the histograms.
     Histograms(SyncSender<StageHistograms>),
+    /// Let go of each client as soon as nothing of it is under way: another acceptor gives it to another loop.
+    Move(Post<AcceptMessage>),
     /// Take no more requests, finish those in flight until then, and end.
     Drain { until: Nanos },
 }
@@ -60,6 +65,8 @@ pub(crate) struct EventLoop {
     handshakes: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
     drain_until: Option<Nanos>,
+    /// Who takes the clients that are let go of.
+    heir: Option<Post<AcceptMessage>>,
 }
 
 impl EventLoop {
@@ -81,6 +88,7 @@ impl EventLoop {
             handshakes: VecDeque::new(),
             clients_open,
             drain_until: None,
+            heir: None,
         }
     }
 
@@ -216,6 +224,11 @@ impl EventLoop {
                     // Whoever asked may have given up waiting.
                     let _ = sender.try_send(self.core.journal.histograms());
                 }
+                Message::Move(heir) => {
+                    self.heir = Some(heir);
+                    self.core.settings.is_moving = true;
+                    self.touched.extend(self.sessions.iter().map(|(slot, _)| slot));
+                }
                 Message::Drain { until } => self.drain(until),
             }
         }
@@ -229,7 +242,10 @@ impl EventLoop {
             if connection.is_handshaking() {
                 self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));
             }
-            entry.insert(Session::new(connection, slot as u32, number));
+            let mut session = Session::new(connection, slot as u32, number);
+            session.begin_paused();
+            entry.insert(session);
+            self.touched.push(slot);
             self.core.journal.counters.clients_accepted.add(1);
         } else {
             self.clients_open.fetch_sub(1, Ordering::Relaxed);
@@ -314,6 +330,8 @@ impl EventLoop {
             }
             if session.is_over() {
                 self.leave(slot);
+            } else if self.heir.is_some() && session.is_quiet() {
+                self.let_go(slot);
             }
         }
         self.touched = give_back(touched, &mut self.touched);
@@ -329,6 +347,22 @@ impl EventLoop {
         if session.start_leaving() {
             self.leaving.push_back((self.core.turn + LEAVE_WAIT, slot, session.number()));
             self.receive(slot);
+        }
+    }
+
+    /// Gives a client to the heir.
+    fn let_go(&mut self, slot: usize) {
+        let mut connection = self.sessions.remove(slot).into_connection();
+        self.clients_open.fetch_sub(1, Ordering::Relaxed);
+        let (Ok(()), Some(heir)) = (self.poller.remove(&mut connection), &self.heir) else { return };
+        let mut message = AcceptMessage::Adopt(Box::new(connection));
+        // A mailbox that is full empties, unless its thread is gone.
+        for _ in 0..HEIR_TRIES {
+            match heir.send(message) {
+                Ok(()) => return,
+                Err(refused) => message = refused,
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -359,9 +393,6 @@ impl EventLoop {
 
 /// A list that has been worked off, with its memory, and with what was added to its successor meanwhile.
 fn give_back<T>(mut emptied: Vec<T>, filled: &mut Vec<T>) -> Vec<T> {
-    if filled.is_empty() {
-        return emptied;
-    }
     emptied.append(filled);
     emptied
 }

@@ -120,6 +120,12 @@ impl Controller {
         self.is_handed_over.load(Ordering::Acquire)
     }
 
+    /// Ends it, and leaves its file to whoever listens next on its path.
+    pub(crate) fn retire(self) {
+        self.is_handed_over.store(true, Ordering::Release);
+        self.stop();
+    }
+
     /// Ends it.
     pub(crate) fn stop(self) {
         self.is_ending.store(true, Ordering::Release);
@@ -136,6 +142,9 @@ impl Control {
         loop {
             self.poller.wait(None, &mut ready)?;
             if self.stop.take().is_some() {
+                if self.is_handed_over.load(Ordering::Acquire) {
+                    self.socket.keep_file();
+                }
                 return Ok(());
             }
             while let Ok(channel) = self.socket.accept() {

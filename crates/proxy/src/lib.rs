@@ -53,8 +53,10 @@ mod process;
 mod config;
 mod event_loop;
 mod operations;
+mod reload;
 mod resolve;
 mod running;
+mod starting;
 mod transport;
 
 pub use config::{
@@ -65,5 +67,6 @@ pub use config::{
 pub use local::VERSION_LINE;
 pub use operations::Operations;
 pub use route::{Placement, Router};
-pub use running::{ProxyError, Running, Totals, start, start_with};
+pub use running::{ProxyError, Running, Totals};
+pub use starting::{start, start_with};
 pub use transport::{Lookup, TlsConfig, TlsConfigError, TransportConfig};

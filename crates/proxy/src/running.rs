@@ -1,38 +1,25 @@
-//! Starts the threads of a proxy, and ends them in order: accept no more, finish what is in flight, close the records.
+//! A proxy that serves: what is known of it, and its end in order: accept no more, finish what is in flight, close the records.
 
-use crate::accept::{self, AcceptMessage, Acceptor};
-use crate::backend::Backend;
-use crate::backends::Backends;
-use crate::config::{Config, ConfigError, PoolConfig, ServerConfig};
-use crate::core::{Core, Settings};
-use crate::counters::{AcceptCounters, LoopCounters, NameCounters};
+use crate::accept::AcceptMessage;
+use crate::config::{Config, ConfigError};
+use crate::counters::LoopCounters;
 use crate::debts::Debts;
-use crate::dispatch::{Dispatch, Line};
-use crate::event_loop::{EventLoop, MAILBOX, Message};
-use crate::hand_over::{Controller, TakeOver, take_metrics};
-use crate::hot_keys::HotKeysBoard;
-use crate::jobs::Jobs;
-use crate::journal::Journal;
-use crate::listeners::{self, Opened};
-use crate::local::{Local, settings};
-use crate::metrics::{ServerName, Subject};
+use crate::event_loop::Message;
+use crate::hand_over::Controller;
 use crate::metrics_server::MetricsServer;
-use crate::peer::{Peer, PeerLimits};
-use crate::resolve::{Resolver, Resolving};
-use crate::transport::{Target, TlsConfigError, TransportConfig, equip, targets};
+use crate::resolve::Resolving;
+use crate::transport::TlsConfigError;
 use clock::Clock;
-use net::{Address, AddressError, ControlSocket, Inherited, Listening, Mailbox, Poller, Post, Token, mailbox};
-use records::{Program, Writer, WriterTotals};
+use net::{Address, AddressError, Post};
+use records::{Writer, WriterTotals};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
-use wire::Limits;
 
 /// Beyond the backends' timeout, clients get so long to take their last replies.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
@@ -48,19 +35,23 @@ pub struct Running {
     pub metrics_address: Option<SocketAddr>,
     /// What is wrong, though it serves; a line each.
     pub warnings: Vec<String>,
-    notice: Mutex<Option<Receiver<()>>>,
-    resolving: Resolving,
-    controller: Option<Controller>,
-    config: Config,
-    clock: Clock,
-    accept_post: Post<AcceptMessage>,
-    acceptor: JoinHandle<io::Result<()>>,
-    clients_open: Arc<AtomicUsize>,
-    posts: Vec<Post<Message>>,
-    loops: Vec<JoinHandle<io::Result<u64>>>,
-    counters: Vec<Arc<LoopCounters>>,
-    metrics: Option<MetricsServer>,
-    writer: Option<Writer>,
+    pub(crate) notice: Mutex<Option<Receiver<()>>>,
+    pub(crate) resolving: Resolving,
+    pub(crate) controller: Option<Controller>,
+    pub(crate) config: Config,
+    pub(crate) clock: Clock,
+    pub(crate) accept_post: Post<AcceptMessage>,
+    pub(crate) acceptor: JoinHandle<io::Result<()>>,
+    pub(crate) clients_open: Arc<AtomicUsize>,
+    pub(crate) posts: Vec<Post<Message>>,
+    pub(crate) loops: Vec<JoinHandle<io::Result<u64>>>,
+    pub(crate) counters: Vec<Arc<LoopCounters>>,
+    pub(crate) metrics: Option<MetricsServer>,
+    pub(crate) writer: Option<Writer>,
+    /// By backend.
+    pub(crate) debts: Vec<Arc<Debts>>,
+    /// Another one of this process accepts clients now.
+    pub(crate) is_left: bool,
 }
 
 /// What a proxy did in its life.
@@ -102,248 +93,6 @@ pub enum ProxyError {
     Panicked(String),
 }
 
-/// Everything that one loop is built from.
-struct Parts {
-    poller: Poller,
-    mailbox: Mailbox<Message>,
-    core: Core,
-}
-
-/// Starts a proxy; it serves when this returns.
-///
-/// # Errors
-/// When the configuration cannot work, an address cannot be used or a file cannot be written.
-pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
-    start_with(config, Vec::new(), clock)
-}
-
-/// Starts a proxy that also listens on sockets which the service manager has opened for it.
-///
-/// # Errors
-/// As [`start`].
-pub fn start_with(config: Config, activated: Vec<Inherited>, clock: Clock) -> Result<Running, ProxyError> {
-    config.check()?;
-    let (take_over, mut handed) = begin_take_over(&config.transport)?;
-    let handed_metrics = take_metrics(&mut handed);
-    let mut listeners = listeners::open(&config.listen, Opened { activated, handed })?;
-    equip(&mut listeners, &config.transport.tls)?;
-    let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
-    let control = open_control(&config.transport)?;
-    let writer = match &config.records {
-        Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
-        None => None,
-    };
-    let Looked { peers, resolver, mut warnings, name_counters } = look_up(&config, &clock)?;
-    let queues = Line::queues(&config).len();
-    let counters: Vec<_> =
-        (0..config.loops).map(|_| Arc::new(LoopCounters::new(config.pools.len(), peers.len(), queues))).collect();
-    let debts: Vec<Arc<Debts>> = peers.iter().map(|_| Arc::default()).collect();
-    let accept_counters = Arc::new(AcceptCounters::default());
-    let local = Local {
-        loops: counters.clone(),
-        accept: accept_counters.clone(),
-        hot_keys: HotKeysBoard::new(config.loops, config.operations.hot_keys, &clock),
-        servers: config.backend_names_apart(),
-        replicas: config.pools[0].replicas,
-        debts,
-        clients_max: config.clients_max,
-        settings: settings(&config),
-        started: clock.now(),
-        clock: clock.clone(),
-    };
-    let clients_open = Arc::new(AtomicUsize::new(0));
-    let (mut posts, mut loops) = (Vec::new(), Vec::new());
-    for index in 0..config.loops {
-        let (post, parts) = build(&config, &peers, &local, writer.as_ref(), index)?;
-        let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
-        loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
-        posts.push(post);
-    }
-    let metrics = start_metrics(&config, handed_metrics, &posts, &local, name_counters)?;
-    let resolving = resolver.run(posts.clone())?;
-    let (accept_post, acceptor) =
-        start_accepting(listeners, &posts, &clients_open, config.clients_max, accept_counters)?;
-    let (notice, receiver) = sync_channel(1);
-    let control = Controlled { control, take_over, metrics: metrics.as_ref() };
-    let controller = control.start(&accept_post, notice, &mut warnings)?;
-    Ok(Running {
-        listening,
-        metrics_address: metrics.as_ref().and_then(MetricsServer::address),
-        warnings,
-        notice: Mutex::new(Some(receiver).filter(|_| controller.is_some())),
-        resolving,
-        controller,
-        config,
-        clock,
-        accept_post,
-        acceptor,
-        clients_open,
-        posts,
-        loops,
-        counters,
-        metrics,
-        writer,
-    })
-}
-
-/// Asks the predecessor for its sockets, if there is one.
-fn begin_take_over(transport: &TransportConfig) -> Result<(Option<TakeOver>, Vec<Inherited>), ProxyError> {
-    let Some(path) = &transport.take_over else { return Ok((None, Vec::new())) };
-    let begun = TakeOver::begin(path).map_err(|source| ProxyError::TakeOver { path: path.clone(), source })?;
-    Ok((Some(begun.0), begun.1))
-}
-
-/// The socket on which a successor may ask. Its path is the predecessor's until that one has left.
-fn open_control(transport: &TransportConfig) -> Result<Option<ControlSocket>, ProxyError> {
-    let Some(path) = &transport.control else { return Ok(None) };
-    let is_successor = transport.take_over.as_ref() == Some(path);
-    let control = ControlSocket::bind(path, is_successor);
-    Ok(Some(control.map_err(|source| ProxyError::Control { path: path.clone(), source })?))
-}
-
-/// What is left to do about other processes when everything serves.
-struct Controlled<'a> {
-    control: Option<ControlSocket>,
-    take_over: Option<TakeOver>,
-    metrics: Option<&'a MetricsServer>,
-}
-
-impl Controlled<'_> {
-    /// Lets the predecessor leave, and waits for a successor.
-    fn start(
-        mut self,
-        acceptor: &Post<AcceptMessage>,
-        notice: SyncSender<()>,
-        warnings: &mut Vec<String>,
-    ) -> Result<Option<Controller>, ProxyError> {
-        let is_successor = self.take_over.is_some();
-        if let Some(Err(error)) = self.take_over.take().map(TakeOver::finish) {
-            warnings.push(format!("the process that was to be replaced did not say that it leaves: {error}"));
-        }
-        let Some(mut control) = self.control else { return Ok(None) };
-        if is_successor {
-            control.succeed()?;
-        }
-        let metrics = self.metrics.map(MetricsServer::socket).transpose()?;
-        Ok(Some(Controller::start(control, acceptor.clone(), metrics, notice)?))
-    }
-}
-
-/// The thread that accepts, and how to send it messages.
-fn start_accepting(
-    listeners: Vec<Listening>,
-    loops: &[Post<Message>],
-    clients_open: &Arc<AtomicUsize>,
-    clients_max: usize,
-    counters: Arc<AcceptCounters>,
-) -> Result<(Post<AcceptMessage>, JoinHandle<io::Result<()>>), ProxyError> {
-    let poller = Poller::new()?;
-    let (post, mailbox) = mailbox(&poller, accept::MAILBOX)?;
-    let (loops, clients_open) = (loops.to_vec(), clients_open.clone());
-    let acceptor = Acceptor { listeners, poller, mailbox, loops, clients_open, clients_max, counters };
-    Ok((post, Builder::new().name("accept".into()).spawn(move || acceptor.run())?))
-}
-
-/// What is known of the backends before the loops start.
-struct Looked {
-    peers: Vec<Peer>,
-    resolver: Resolver,
-    warnings: Vec<String>,
-    name_counters: Arc<NameCounters>,
-}
-
-/// Reads the backends' addresses and looks up those that are names.
-fn look_up(config: &Config, clock: &Clock) -> Result<Looked, ProxyError> {
-    let targets = targets(&config.backend_names(), &config.transport.tls)?;
-    let name_counters = Arc::new(NameCounters::new(targets.len()));
-    let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
-    let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, name_counters.clone());
-    let warnings = resolver.start_looking();
-    Ok(Looked { peers: peers(config, &targets, &resolver), resolver, warnings, name_counters })
-}
-
-/// All backends, in the order of their numbers, as far as their names mean something.
-fn peers(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Peer> {
-    let reporter = resolver.reporter();
-    let peer = |(index, ((pool, server), target)): (usize, ((&PoolConfig, &ServerConfig), &Target))| Peer {
-        index: index as u16,
-        name: server.address.as_str().into(),
-        endpoint: target.fixed().or_else(|| resolver.endpoint(index)),
-        reporter: reporter.clone(),
-        limits: PeerLimits {
-            timeouts: pool.timeouts,
-            window: config.backend_window,
-            buffer_bytes: config.backend_buffer_bytes,
-            reply_bytes: config.reply_bytes,
-            // A value that other ways than this proxy have stored may be larger than what it would pass on.
-            wire: Limits { value_bytes: config.reply_bytes, ..Settings::new(config).wire },
-        },
-    };
-    config.backends().zip(targets).enumerate().map(peer).collect()
-}
-
-/// The parts of the loop with this index, and how to send it messages.
-fn build(
-    config: &Config,
-    peers: &[Peer],
-    local: &Local,
-    writer: Option<&Writer>,
-    index: usize,
-) -> Result<(Post<Message>, Parts), ProxyError> {
-    let poller = Poller::new()?;
-    let (post, mailbox) = mailbox(&poller, MAILBOX)?;
-    let settings = Settings::new(config);
-    let (own, clock) = (&local.loops[index], &local.clock);
-    let connection =
-        |(number, backend): (usize, usize)| Backend::new(peers[backend].clone(), Token(number), own.clone());
-    let connections = Line::layout(config, index).into_iter().enumerate().map(connection).collect();
-    let line = Line::new(config, index, own);
-    let core = Core {
-        settings,
-        clock: clock.clone(),
-        turn: clock.now(),
-        jobs: Jobs::default(),
-        finished: Vec::new(),
-        dispatch: Dispatch::new(config, line, Backends::new(connections), &local.debts, own),
-        journal: Journal::new(
-            own.clone(),
-            local.hot_keys.as_ref().map(|board| board.counter(index)),
-            writer.map(Writer::sender),
-            index as u8,
-        ),
-        local: local.clone(),
-    };
-    Ok((post, Parts { poller, mailbox, core }))
-}
-
-fn start_metrics(
-    config: &Config,
-    handed: Option<OwnedFd>,
-    posts: &[Post<Message>],
-    local: &Local,
-    names: Arc<NameCounters>,
-) -> Result<Option<MetricsServer>, ProxyError> {
-    let Some(address) = &config.metrics else { return Ok(None) };
-    let server_name = |(pool, server): (&PoolConfig, &ServerConfig)| ServerName {
-        pool: pool.name.clone(),
-        address: server.address.clone(),
-    };
-    let subject = Subject {
-        loops: local.loops.clone(),
-        accept: local.accept.clone(),
-        names,
-        pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
-        servers: config.backends().map(server_name).collect(),
-        debts: local.debts.clone(),
-        queues: Line::queues(config),
-        clients_max: config.clients_max,
-        dispatch: config.discipline.name(),
-        started_unix_ns: clock::unix_now(),
-        hot_keys: local.hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
-    };
-    MetricsServer::start(address, handed, subject, posts.to_vec()).map(Some).map_err(ProxyError::Metrics)
-}
-
 impl Running {
     /// Receives a word when a successor has taken over. None without a control socket, and the second time.
     pub fn handed_over(&self) -> Option<Receiver<()>> {
@@ -353,7 +102,7 @@ impl Running {
     /// When a successor has taken over: waits until the clients that are left have gone, though not longer than configured,
     /// nor when there is a hurry. Then it is time to stop.
     pub fn linger(&mut self, is_hurried: impl Fn() -> bool) {
-        if !self.controller.as_ref().is_some_and(Controller::is_handed_over) {
+        if !self.is_left && !self.controller.as_ref().is_some_and(Controller::is_handed_over) {
             return;
         }
         if let Some(metrics) = self.metrics.take() {

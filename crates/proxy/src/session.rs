@@ -106,6 +106,23 @@ impl Session {
         &mut self.connection
     }
 
+    /// Whether nothing is under way, so that another loop may go on with the connection and what has been read of it.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let owes_nothing = self.order.is_empty() && self.unflushed.is_empty() && self.connection.outbox.is_empty();
+        let is_open = !self.is_ending && !self.is_read_out && !self.is_leaving && !self.connection.is_handshaking();
+        owes_nothing && is_open && self.swallow == 0
+    }
+
+    /// Gives the connection up.
+    pub(crate) fn into_connection(self) -> Connection {
+        self.connection
+    }
+
+    /// Looks at what came with the connection as soon as there is time.
+    pub(crate) fn begin_paused(&mut self) {
+        self.is_paused = !self.connection.inbox.filled().is_empty();
+    }
+
     /// Reads what has come and takes the requests in it.
     pub(crate) fn receive(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<Progress, Gone> {
         if self.is_leaving {
@@ -182,7 +199,8 @@ impl Session {
     /// Whether the replies to one more request may be held: those under way are counted with what they are expected to take.
     fn has_room(&self, core: &Core) -> bool {
         let expected = (self.order.len() * self.reply_bytes) as u64;
-        self.order.len() + self.unflushed.len() < core.settings.client_window
+        !core.settings.is_moving
+            && self.order.len() + self.unflushed.len() < core.settings.client_window
             && (self.order.is_empty() || expected < core.settings.client_buffer_bytes)
             && self.connection.outbox.waiting_bytes() < core.settings.client_buffer_bytes
     }

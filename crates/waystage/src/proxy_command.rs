@@ -3,24 +3,20 @@
 mod flags;
 mod policies;
 mod route;
+mod serving;
 mod source;
 mod summary;
 mod told;
 
-use crate::ready::{announce, signals};
+use crate::ready::announce;
 use crate::transport_arguments::{TransportArguments, activated};
 use clap::{Args, Subcommand};
-use clock::Clock;
 use flags::{PoolFlags, ProxyFlags};
-use net::Inherited;
-use proxy::{Config, Discipline, Running};
+use proxy::{Config, Discipline};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::iterator::Signals;
 use source::Source;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc::sync_channel;
-use std::thread::Builder;
 
 /// Arguments of `waystage proxy`.
 #[derive(Debug, Args)]
@@ -40,6 +36,9 @@ pub(crate) struct ProxyArguments {
     /// Check the configuration, say what it means, and end: 0 it can work, 2 it cannot. Opens no socket.
     #[arg(long)]
     check: bool,
+    /// Read --config again when the file has changed, and not only on SIGHUP.
+    #[arg(long, requires = "config")]
+    watch: bool,
     #[command(flatten)]
     pool: PoolFlags,
     #[command(flatten)]
@@ -84,40 +83,6 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns when a signal has come, or when a successor has taken over and the clients that were left have gone.
-fn wait_for_end(mut signals: Signals, running: &mut Running) -> Result<(), String> {
-    let (sender, reasons) = sync_channel(2);
-    let spawn = |name: &str, wait: Box<dyn FnOnce() + Send>| {
-        let spawned = Builder::new().name(name.into()).spawn(wait);
-        spawned.map(|_| ()).map_err(|error| format!("cannot start the thread {name}: {error}"))
-    };
-    if let Some(notice) = running.handed_over() {
-        let sender = sender.clone();
-        spawn(
-            "successor",
-            Box::new(move || {
-                if notice.recv().is_ok() {
-                    let _ = sender.try_send("taken over");
-                }
-            }),
-        )?;
-    }
-    spawn(
-        "signals",
-        Box::new(move || {
-            for _ in signals.forever() {
-                let _ = sender.try_send("signal");
-            }
-        }),
-    )?;
-    if reasons.recv() == Ok("taken over") {
-        announce("waystage proxy is taken over: it serves the clients it has");
-    }
-    // A signal cuts it short.
-    running.linger(|| reasons.try_recv().is_ok());
-    Ok(())
-}
-
 /// Serves until SIGTERM or SIGINT or until a successor has taken over, or only checks or explains.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     if let Some(ProxyCommand::Route(arguments)) = &arguments.command {
@@ -134,7 +99,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
         }
         Ok(mut config) => {
             config.transport.take_over = arguments.transport.take_over.clone();
-            serve(config, activated)
+            serving::serve(source, config, activated, arguments.watch)
         }
         Err(line) => Ok(senseless(&line)),
     }
@@ -144,35 +109,6 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
 fn senseless(line: &str) -> ExitCode {
     eprintln!("waystage: {line}");
     ExitCode::from(2)
-}
-
-fn serve(mut config: Config, activated: Vec<Inherited>) -> Result<ExitCode, String> {
-    let signals = signals()?;
-    fit_into_descriptors(&mut config)?;
-    let mut running = proxy::start_with(config, activated, Clock::monotonic()).map_err(|error| error.to_string())?;
-    for warning in &running.warnings {
-        eprintln!("waystage: {warning}");
-    }
-    if let Some(address) = running.metrics_address {
-        announce(&format!("waystage proxy metrics on {address}"));
-    }
-    let config = running.config();
-    let listening: Vec<String> = running.listening.iter().map(ToString::to_string).collect();
-    announce(&format!(
-        "waystage proxy ready on {} ({} backends, {} replicas, {} loops, {})",
-        listening.join(" and "),
-        config.backends().count(),
-        config.pools[0].replicas,
-        config.loops,
-        discipline_text(config.discipline)
-    ));
-    wait_for_end(signals, &mut running)?;
-    let totals = running.stop().map_err(|error| error.to_string())?;
-    if let Some(records) = totals.records {
-        announce(&format!("waystage proxy records written {} dropped {}", records.written, records.dropped));
-    }
-    announce(&format!("waystage proxy stopped after {} requests, {} lost", totals.requests, totals.lost));
-    Ok(if totals.lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The discipline with its slots, as in "shared, 8 workers".

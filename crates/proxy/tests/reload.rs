@@ -1,0 +1,119 @@
+//! Another configuration in a proxy that serves: no client loses a request or its connection.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use clock::Clock;
+use common::{servers, until};
+use proxy::{Config, Discipline, PoolConfig, RouteConfig, Running, ServerConfig, start};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use testkit::{Client, Server};
+
+fn config(servers: &[Server], change: impl FnOnce(&mut Config)) -> Config {
+    let names: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+    let mut config = Config::new("127.0.0.1:0", &names[..1]);
+    config.pools.push(PoolConfig::new("other", &names[1..]));
+    config.loops = 1;
+    change(&mut config);
+    config
+}
+
+/// Puts another configuration in the place of the one that runs; returns the one before.
+fn replace(running: &mut Running, config: Config) -> Running {
+    let new = running.reload(config).expect("it can work");
+    assert_eq!(new.warnings, Vec::<String>::new());
+    std::mem::replace(running, new)
+}
+
+/// Tells clients to end, also when the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn clients_go_over_with_everything_they_have_asked() {
+    let servers = servers(2);
+    let to_other = |config: &mut Config| {
+        config.routes = vec![RouteConfig { prefix: "k".into(), pool: "other".into() }];
+        config.loops = 2;
+        config.discipline = Discipline::PerBackend { readers: 2, writers: 2 };
+    };
+    let mut running = start(config(&servers, |_| ()), Clock::monotonic()).unwrap();
+    let address = running.address().unwrap();
+    let mut idle = Client::connect(address);
+    idle.ask("set k 0 0 1\r\n1\r\nset page 0 0 1\r\np\r\n", "STORED\r\nSTORED\r\n");
+    let (is_over, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut requests = 0;
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (1..=4)
+            .map(|depth| {
+                let (is_over, asked) = (&is_over, &asked);
+                scope.spawn(move || {
+                    let mut client = Client::connect(address);
+                    // From one request at a time to many, which are cut anywhere when the clients go over.
+                    let count = depth * depth * depth;
+                    while !is_over.load(Ordering::Relaxed) {
+                        client.ask("get page\r\n".repeat(count), "VALUE page 0 1\r\np\r\nEND\r\n".repeat(count));
+                        asked.fetch_add(count, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        let _ends = Ends(&is_over);
+        let mut half = Client::connect(address);
+        half.send("set half 0 0 10\r\n12345");
+        for turn in 0..6 {
+            let before = asked.load(Ordering::Relaxed);
+            until("the clients go on", || {
+                assert!(!clients.iter().any(|client| client.is_finished()), "a client has failed");
+                asked.load(Ordering::Relaxed) > before + 1000
+            });
+            let change = if turn % 2 == 0 { to_other } else { |_: &mut Config| () };
+            let mut old = replace(&mut running, config(&servers, change));
+            assert_eq!(running.address(), Some(address));
+            old.linger(|| false);
+            let totals = old.stop().unwrap();
+            assert_eq!(totals.lost, 0);
+            requests += totals.requests;
+            // The keys of this prefix have another pool now.
+            let expected = if turn % 2 == 0 { "END\r\n" } else { "VALUE k 0 1\r\n1\r\nEND\r\n" };
+            idle.ask("get k\r\n", expected);
+        }
+        half.send("67890\r\nget half\r\n");
+        half.expect("STORED\r\nVALUE half 0 10\r\n1234567890\r\nEND\r\n");
+        is_over.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().expect("no client saw a failure"));
+    });
+    let totals = running.stop().unwrap();
+    requests += totals.requests;
+    // All that the clients asked, the six looks of the idle one, its two sets, and the two of the half one.
+    assert_eq!(requests, asked.load(Ordering::Relaxed) as u64 + 6 + 2 + 2);
+    assert_eq!(totals.lost, 0);
+}
+
+#[test]
+fn what_cannot_work_changes_nothing() {
+    let servers = servers(2);
+    let mut running = start(config(&servers, |_| ()), Clock::monotonic()).unwrap();
+    let mut client = Client::connect(running.address().unwrap());
+    client.ask("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let bad = [
+        config(&servers, |config| config.pools[0].replicas = 2),
+        config(&servers, |config| config.pools[0].servers.push(ServerConfig::new("no address"))),
+        config(&servers, |config| config.listen.push(taken.local_addr().unwrap().to_string())),
+        config(&servers, |config| config.metrics = Some(taken.local_addr().unwrap().to_string())),
+    ];
+    for config in bad {
+        let error = running.reload(config).err().expect("it cannot work").to_string();
+        assert!(!error.contains('\n'), "{error}");
+        client.ask("get k\r\n", "VALUE k 0 1\r\n1\r\nEND\r\n");
+        Client::connect(running.address().unwrap()).ask("get k\r\n", "VALUE k 0 1\r\n1\r\nEND\r\n");
+    }
+    assert_eq!(running.stop().unwrap().lost, 0);
+}
