@@ -92,7 +92,7 @@ def test_everything_is_kept(quick_spec, tmp_path):
         assert all(f",{name}," in telemetry for name in ("load", "proxy", "backend-0", "waylab"))
     finished = [step for step in steps if step.result]
     assert [step.done for step in finished] == [1, 2, 3, 4] and finished[-1].left_s == 0
-    assert max(step.left_s for step in steps) < 60
+    assert max(step.left_s for step in steps) < 120
 
 
 def test_a_stopped_run_goes_on_and_keeps_what_it_has(quick_spec, tmp_path):
