@@ -163,11 +163,11 @@ impl Backend {
             return false;
         };
         let is_lost = connection.flush().is_err();
+        // Also when the connection is lost: what the kernel has taken may be carried out.
+        let written = connection.outbox.written_total();
+        self.in_flight.mark_sent(written, finished.jobs, clock.now());
         if is_lost {
             self.fail(Outcome::BackendLost, finished, clock.now());
-        } else {
-            let written = connection.outbox.written_total();
-            self.in_flight.mark_sent(written, finished.jobs, clock.now());
         }
         is_lost
     }
@@ -312,6 +312,7 @@ impl Backend {
     /// Ends the connection, and with it everything that waits on it.
     pub(crate) fn close(&mut self, cause: Outcome, finished: &mut Finished<'_>, now: Nanos) {
         self.connection = None;
+        self.state = State::Closed { retry_at: Nanos::NEVER };
         self.is_dropping = false;
         for pending in self.in_flight.drain() {
             let outcome = match cause {

@@ -150,3 +150,9 @@ impl Core {
         Some(job.session)
     }
 }
+
+/// A list that has been worked off, with its memory, and with what was added to its successor meanwhile.
+pub(crate) fn give_back<T>(mut emptied: Vec<T>, filled: &mut Vec<T>) -> Vec<T> {
+    emptied.append(filled);
+    emptied
+}

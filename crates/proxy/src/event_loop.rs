@@ -6,7 +6,7 @@
 //! Everything that is readable is read before anything is written, so what is pending for one socket leaves in one call.
 
 use crate::accept::AcceptMessage;
-use crate::core::Core;
+use crate::core::{Core, give_back};
 use crate::histograms::StageHistograms;
 use crate::session::{Gone, Progress, Session};
 use clock::Nanos;
@@ -383,16 +383,16 @@ impl EventLoop {
         for slot in slots {
             self.remove(slot);
         }
-        let (dispatch, mut finished, time) = self.core.outward();
-        dispatch.close(&mut finished, time);
-        self.complete_jobs();
+        loop {
+            let (dispatch, mut finished, time) = self.core.outward();
+            dispatch.close(&mut finished, time);
+            // Those that could go on elsewhere do so in vain.
+            if self.core.finished.is_empty() {
+                break;
+            }
+            self.complete_jobs();
+        }
         self.publish();
         self.core.jobs.live() as u64
     }
-}
-
-/// A list that has been worked off, with its memory, and with what was added to its successor meanwhile.
-fn give_back<T>(mut emptied: Vec<T>, filled: &mut Vec<T>) -> Vec<T> {
-    emptied.append(filled);
-    emptied
 }

@@ -336,3 +336,37 @@ fn a_set_that_is_too_large_leaves_nothing_behind() {
         );
     }
 }
+
+#[test]
+fn a_long_key_of_any_bytes_can_be_owed_and_paid() {
+    let backends = held(2);
+    let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+    let proxy = proxy(&addresses, |pool| pool.writes = Writes::First);
+    let key = "\u{e4}".repeat(125);
+    assert_eq!(key.len(), 250);
+    let order = in_order(&backends, Held::address, &key);
+    let mut client = proxy.client();
+    client.send(format!("set {key} 0 0 1\r\nx\r\n"));
+    order[0].answer(&format!("set {key} 0 0 1"), "STORED\r\n");
+    client.expect("STORED\r\n");
+    order[1].answer(&format!("set {key} 0 0 1"), "SERVER_ERROR out of memory storing object\r\n");
+    order[1].answer(&format!("delete {key}"), "DELETED\r\n");
+    until("the debt is paid", || order[1].asked_so_far() == 2 && proxy.stats().contains("waystage_debts 0\r\n"));
+}
+
+#[test]
+fn what_could_go_on_elsewhere_ends_with_the_proxy() {
+    let backends = held(3);
+    let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+    let proxy = proxy(&addresses, |pool| {
+        (pool.failover, pool.timeouts) = (Failover::OnError, Timeouts::all(Duration::from_secs(60)));
+    });
+    let mut client = proxy.client();
+    client.send("version\r\nget k\r\nget j k i\r\n");
+    until("they are asked", || backends.iter().map(Held::asked_so_far).sum::<usize>() >= 2);
+    // A reply that nobody reads makes the end of the client a reset.
+    std::thread::sleep(Duration::from_millis(50));
+    drop(client);
+    until("it is gone", || proxy.stats().contains("curr_connections 1\r\n"));
+    assert_eq!(proxy.stop().lost, 0);
+}

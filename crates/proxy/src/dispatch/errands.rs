@@ -77,6 +77,8 @@ impl Dispatch {
     /// Lets the pool that shadows a key's pool see a request too.
     pub(crate) fn shadow(&mut self, request: &Request<'_>, finished: &mut Finished<'_>, time: Time<'_>) {
         match request {
+            // It has reached the pool that shadows already, if that may be flushed.
+            Request::FlushAll { .. } => {}
             Request::Get { verb, exptime, keys } => self.shadow_get(*verb, *exptime, *keys, finished, time),
             _ => {
                 let mut decoded = [0; wire::KEY_BYTES_MAXIMUM];
@@ -208,7 +210,8 @@ impl Dispatch {
 fn encode_payment(payment: &Payment, out: &mut Vec<u8>) {
     match payment {
         Payment::Everything => Request::FlushAll { delay: None, noreply: false }.encode(out),
-        Payment::Key(key) if key.iter().all(u8::is_ascii_graphic) => {
+        // What may stand on a line does: in base64 a long key would be too long. What may not has come in base64, and fits.
+        Payment::Key(key) if !key.iter().any(|byte| matches!(byte, b' ' | b'\n' | b'\r' | 0)) => {
             Request::Delete { key, noreply: false }.encode(out);
         }
         Payment::Key(key) => {

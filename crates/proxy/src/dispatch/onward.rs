@@ -31,7 +31,7 @@ impl Fork {
             // The answer has been chosen; what comes now is only seen to.
             if let Course::Copies { pool, .. } = job.course {
                 let was_degraded = has_settled(job);
-                self.settle(job, now);
+                self.settle(job, now, true);
                 self.count_degraded(job, pool.into(), was_degraded);
             }
             return Step::Wait;
@@ -44,12 +44,12 @@ impl Fork {
             Course::Primary { pool, quorum } => self.after_primary(job, pool, quorum, now),
             Course::StoodIn => {
                 // Its own backends may fail like any others.
-                self.settle(job, now);
+                self.settle(job, now, true);
                 choose_write(job, 1)
             }
         };
         if step == Step::Done && job.join == Join::Chosen(0) && job.legs().iter().any(|leg| leg.ask == Ask::Touch) {
-            self.settle(job, now);
+            self.settle(job, now, true);
         }
         if step == Step::Done && job.verb == Verb::FlushAll {
             self.settle_flush(job, now);
@@ -157,13 +157,14 @@ impl Fork {
         let taken = counted(job).filter(|(_, leg)| is_answered(leg)).count();
         let waits_aside = job.legs().iter().any(|leg| leg.is_aside && !leg.answered.is_set());
         if job.is_waiting() && (taken < quorum.into() || waits_aside) {
+            self.settle(job, now, false);
             return Step::Wait;
         }
         let stand_in = self.copies.policies[pool].stand_in.filter(|_| taken == 0 && !is_said_by_server(job));
         match stand_in {
             Some(stand_in) => self.stand_in(job, pool, stand_in, u8::MAX, now),
             None => {
-                self.settle(job, now);
+                self.settle(job, now, true);
                 let step = choose_write(job, quorum);
                 self.count_degraded(job, pool, false);
                 step
@@ -207,7 +208,7 @@ impl Fork {
             return self.stand_in(job, pool.into(), stand_in, 1, now);
         }
         if !is_answered(leg) || !has_changed(&leg.reply) {
-            self.settle(job, now);
+            self.settle(job, now, true);
             job.join = Join::Chosen(0);
             return Step::Done;
         }
@@ -221,7 +222,7 @@ impl Fork {
     }
 
     /// Sees to it that no backend which a write did not reach tells what was there before.
-    fn settle(&self, job: &mut Job, now: Nanos) {
+    fn settle(&self, job: &mut Job, now: Nanos, is_decided: bool) {
         // What nobody can have carried out leaves nothing behind.
         if !job.legs().iter().any(|leg| leg.sent.is_set() || is_answered(leg)) {
             return;
@@ -233,11 +234,13 @@ impl Fork {
             // What a gat asks of the primary is for its client to know.
             let may_change = leg.ask != Ask::Client || !only_touches_copies;
             let has_failed = leg.answered.is_set() && leg.outcome != Outcome::Answered && may_change;
-            if !has_failed || std::mem::replace(&mut leg.is_settled, true) {
+            let is_refused = matches!(leg.outcome, Outcome::ServerError | Outcome::ClientError);
+            // Whether all refuse it is known only at the end.
+            if !has_failed || (is_refused && !is_decided) || std::mem::replace(&mut leg.is_settled, true) {
                 continue;
             }
             // A server that refuses a value removes the one before it by itself.
-            if matches!(leg.outcome, Outcome::ServerError | Outcome::ClientError) && is_refused_by_all {
+            if is_refused && is_refused_by_all {
                 continue;
             }
             self.owe(&job.legs()[usize::from(index)], &job.key_bytes, now);
