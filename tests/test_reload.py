@@ -19,13 +19,15 @@ class Lines:
     def __init__(self, stream):
         self.lines = []
         self.changed = threading.Condition()
-        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+        self.reader = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self.reader.start()
 
     def _read(self, stream):
-        for line in stream:
-            with self.changed:
-                self.lines.append(line.rstrip("\n"))
-                self.changed.notify_all()
+        with stream:
+            for line in stream:
+                with self.changed:
+                    self.lines.append(line.rstrip("\n"))
+                    self.changed.notify_all()
 
     def wait_for(self, text):
         """The next line with this text, which is then forgotten with those before it."""
@@ -117,3 +119,5 @@ def test_another_configuration_is_taken_and_clients_stay(servers, tmp_path, is_w
     finally:
         proxy.process.kill()
         proxy.process.wait()
+        proxy.said.reader.join()
+        proxy.complained.reader.join()
