@@ -9,7 +9,7 @@ use cache::{Config, ServiceTime};
 use std::net::SocketAddr;
 use std::time::Duration;
 use support::table::TRANSCRIPTS;
-use support::{Client, Memcached, cache, finish, say};
+use support::{Client, cache, finish, say};
 
 /// Answered at once and alone: shows that nothing unexpected came before.
 const MARK: (&str, &str) = ("verbosity 1\r\n", "OK\r\n");
@@ -158,13 +158,15 @@ fn the_cache_answers_as_expected() {
 /// Not a test of the cache: it shows that the expectations above are memcached's own.
 #[test]
 fn memcached_answers_the_same() {
-    let Some(memcached) = Memcached::start() else {
+    if !testkit::memcached_is_here() {
         return say("memcached is not installed: the transcripts were NOT compared with it");
-    };
-    run_all(memcached.address, "memcached", &[Cut::Polite, Cut::Pipelined]);
-    unique_numbers(memcached.address, "memcached");
-    long_keys(memcached.address, "memcached");
-    large_values(memcached.address, "memcached");
-    let version = Client::new(memcached.address).ask("version\r\n", "\r\n");
+    }
+    let memcached = testkit::Server::memcached();
+    let address = memcached.address();
+    run_all(address, "memcached", &[Cut::Polite, Cut::Pipelined]);
+    unique_numbers(address, "memcached");
+    long_keys(address, "memcached");
+    large_values(address, "memcached");
+    let version = Client::new(address).ask("version\r\n", "\r\n");
     say(&format!("{} transcripts were compared with memcached, {}", TRANSCRIPTS.len(), version.trim_end()));
 }

@@ -3,67 +3,33 @@
 mod support;
 
 use load::{Config, ThinkTime};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
 use std::time::Duration;
+use testkit::{Server, memcached_is_here};
 
-/// A memcached of our own; stopped when dropped.
-struct Memcached {
-    child: Child,
-    address: String,
-}
-
-impl Memcached {
-    /// None when it is not installed (or this host has no loopback).
-    fn start(arguments: &[&str]) -> Option<Memcached> {
-        let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
-        let child = Command::new("memcached")
-            .args(["-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", &port.to_string()])
-            .args(arguments)
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        let address = format!("127.0.0.1:{port}");
-        let memcached = Memcached { child, address };
-        for _ in 0..200 {
-            if TcpStream::connect(&memcached.address).is_ok() {
-                return Some(memcached);
-            }
-            sleep(Duration::from_millis(10));
-        }
-        panic!("memcached does not listen on {}", memcached.address);
-    }
-
-    fn config(&self) -> Config {
-        Config {
-            servers: vec![self.address.clone()],
-            clients: 20,
-            threads: 2,
-            key_maximum: 999,
-            warm_up: Duration::from_millis(100),
-            test_time: Duration::from_millis(500),
-            ..Config::default()
-        }
-    }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+fn config(server: &Server) -> Config {
+    Config {
+        servers: vec![server.address().to_string()],
+        clients: 20,
+        threads: 2,
+        key_maximum: 999,
+        warm_up: Duration::from_millis(100),
+        test_time: Duration::from_millis(500),
+        ..Config::default()
     }
 }
 
 #[test]
 fn memcached_is_found_to_be_right() {
-    let Some(memcached) = Memcached::start(&[]) else { return };
+    if !memcached_is_here() {
+        return;
+    }
+    let server = Server::memcached();
     let exponential = ThinkTime::Exponential(Duration::from_millis(1));
     let runs = [
-        Config { ratio_get: 1, ..memcached.config() },
-        Config { pipeline: 16, multi_key_get: 12, ..memcached.config() },
-        Config { data_size_bytes: 200_000, key_maximum: 49, ratio_get: 2, ..memcached.config() },
-        Config { think_time: exponential, key_maximum: 9, ratio_get: 1, ..memcached.config() },
+        Config { ratio_get: 1, ..config(&server) },
+        Config { pipeline: 16, multi_key_get: 12, ..config(&server) },
+        Config { data_size_bytes: 200_000, key_maximum: 49, ratio_get: 2, ..config(&server) },
+        Config { think_time: exponential, key_maximum: 9, ratio_get: 1, ..config(&server) },
     ];
     for config in runs {
         let summary = support::run(&config);
@@ -79,8 +45,11 @@ fn memcached_is_found_to_be_right() {
 
 #[test]
 fn values_that_memcached_refuses_are_its_words() {
-    let Some(memcached) = Memcached::start(&[]) else { return };
-    let config = Config { data_size_bytes: 2 << 20, ..memcached.config() };
+    if !memcached_is_here() {
+        return;
+    }
+    let server = Server::memcached();
+    let config = Config { data_size_bytes: 2 << 20, ..config(&server) };
     let line = support::try_run(&config).unwrap_err().to_string();
     assert!(line.contains("SERVER_ERROR object too large for cache"), "{line}");
     let summary = support::run(&Config { prefill: false, ratio_set: 1, ratio_get: 9, key_maximum: 99_999, ..config });

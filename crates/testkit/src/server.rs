@@ -2,9 +2,14 @@
 
 use clock::Clock;
 use rustix::process::{Pid, Signal, kill_process};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+/// A server that is not there after so many looks with this pause between them will not come.
+const TRIES: usize = 3000;
+const PAUSE: Duration = Duration::from_millis(10);
+const ON_PATH: &str = "memcached is on the PATH";
 
 /// What answers.
 enum Kind {
@@ -33,14 +38,30 @@ impl Server {
 
     /// A real memcached on a free port.
     pub fn memcached() -> Server {
-        for _ in 0..20 {
-            let port = free_port();
-            let mut server = Server { address: ([127, 0, 0, 1], port).into(), kind: Kind::Memcached(spawn(port)) };
-            if server.is_ready() {
+        Server::memcached_with(&[])
+    }
+
+    /// A real memcached on a free port, with more arguments. It chooses the port itself and writes it into a file:
+    /// a port that we had found free may be somebody else's by the time it listens.
+    pub fn memcached_with(arguments: &[&str]) -> Server {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("port");
+        let mut child = command("-1").args(arguments).env("MEMCACHED_PORT_FILENAME", &path).spawn().expect(ON_PATH);
+        for _ in 0..TRIES {
+            // It is renamed to this name when it is whole.
+            if let Ok(text) = std::fs::read_to_string(&path) {
+                let port =
+                    text.trim().strip_prefix("TCP INET: ").expect("the port file names one port").parse().unwrap();
+                let mut server = Server { address: ([127, 0, 0, 1], port).into(), kind: Kind::Memcached(child) };
+                assert!(server.is_ready(), "memcached does not listen on {}", server.address);
                 return server;
             }
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("memcached ended at once: {status}");
+            }
+            std::thread::sleep(PAUSE);
         }
-        panic!("memcached did not start");
+        panic!("memcached did not say where it listens");
     }
 
     /// The embedded cache, in this process.
@@ -64,7 +85,8 @@ impl Server {
 
     /// Starts a killed server again on its port, empty.
     pub fn restart(&mut self) {
-        *self.child() = spawn(self.address.port());
+        let port = self.address.port().to_string();
+        *self.child() = command(&port).spawn().expect(ON_PATH);
         assert!(self.is_ready(), "memcached did not come back on {}", self.address);
     }
 
@@ -100,14 +122,14 @@ impl Server {
     }
 
     fn is_ready(&mut self) -> bool {
-        for _ in 0..500 {
+        for _ in 0..TRIES {
             if TcpStream::connect(self.address).is_ok() {
                 return true;
             }
             if self.child().try_wait().unwrap().is_some() {
                 return false;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(PAUSE);
         }
         false
     }
@@ -131,17 +153,11 @@ impl Drop for Server {
     }
 }
 
-fn spawn(port: u16) -> Child {
+/// A memcached on this port of the loopback.
+fn command(port: &str) -> Command {
+    let mut command = Command::new("memcached");
     // Root may not run memcached unless it says so; for others the flag changes nothing.
-    Command::new("memcached")
-        .args(["-u", "root", "-U", "0", "-l", "127.0.0.1", "-t", "1", "-m", "64", "-p", &port.to_string()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("memcached is on the PATH")
-}
-
-/// A port that was free a moment ago; whoever uses it must be ready to try again.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    command.args(["-u", "root", "-U", "0", "-l", "127.0.0.1", "-t", "1", "-m", "64", "-p", port]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }

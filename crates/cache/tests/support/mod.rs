@@ -1,4 +1,4 @@
-//! A cache, or memcached itself, for one test, and a client that says what it sends and expects.
+//! A cache for one test, and a client that says what it sends and expects.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -8,8 +8,7 @@ pub(crate) mod table;
 use cache::{Config, Running, Totals};
 use clock::Clock;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Longer than anything here takes; what takes longer has failed.
@@ -18,12 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A blocking client.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
-}
-
-/// memcached on a free port, ended when dropped.
-pub(crate) struct Memcached {
-    child: Child,
-    pub(crate) address: SocketAddr,
 }
 
 /// A cache on a free port with this configuration and the real clock.
@@ -103,32 +96,6 @@ impl Client {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).unwrap();
         assert!(rest.is_empty(), "{context}: {:?} before the end", shown(&rest));
-    }
-}
-
-impl Memcached {
-    /// Starts it, if it is installed.
-    pub(crate) fn start() -> Option<Memcached> {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let port = address.port().to_string();
-        let mut command = Command::new("memcached");
-        command.args(["-u", "root", "-U", "0", "-l", "127.0.0.1", "-p", &port, "-t", "1"]);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
-        let memcached = Memcached { child, address };
-        for _ in 0..500 {
-            if TcpStream::connect(address).is_ok() {
-                return Some(memcached);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("memcached is installed and does not come up");
-    }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
