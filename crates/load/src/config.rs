@@ -32,11 +32,61 @@ pub enum ThinkTime {
     Exponential(Duration),
 }
 
+/// When requests are intended to be sent. Rates are totals over all clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// Closed loop: when a client is done thinking about its last reply.
+    Closed,
+    /// Open loop: one request after the other, evenly.
+    Constant {
+        /// Requests per second.
+        per_s: f64,
+    },
+    /// Open loop: with exponential gaps, as from very many clients that know nothing of each other.
+    Poisson {
+        /// Requests per second.
+        per_s: f64,
+    },
+    /// Open loop: exponential gaps while it is on, and nothing while it is off.
+    Bursty {
+        /// Requests per second, on average over both.
+        per_s: f64,
+        /// How long requests come ...
+        on: Duration,
+        /// ... and how long none come.
+        off: Duration,
+    },
+}
+
+/// The dialect that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// get and set.
+    Text,
+    /// mg and ms.
+    Meta,
+}
+
+/// Which server a request goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// The server that owns the key, as libketama has it: every client has a connection to every server.
+    Ketama,
+    /// Any: all servers are doors to the same data, and every client has one of them, in turn.
+    Doors,
+}
+
 /// A run. Clients, requests and times are totals over all threads.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// HOST:PORT each. Several are several doors to the same data: clients take them in turn, versions of keys are shared.
+    /// HOST:PORT each.
     pub servers: Vec<String>,
+    /// What several servers are.
+    pub distribution: Distribution,
+    /// The dialect.
+    pub protocol: Protocol,
+    /// The loop, open or closed, and the rate.
+    pub arrivals: Arrivals,
     /// Connections, over all threads.
     pub clients: usize,
     /// Event loops, each with its share of the clients.
@@ -83,6 +133,9 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             servers: Vec::new(),
+            distribution: Distribution::Doors,
+            protocol: Protocol::Text,
+            arrivals: Arrivals::Closed,
             clients: 1,
             threads: 1,
             ratio_set: 1,
@@ -103,6 +156,16 @@ impl Default for Config {
             records: None,
             sample: 100,
             arguments: Vec::new(),
+        }
+    }
+}
+
+impl Arrivals {
+    /// Requests per second that are offered; none in a closed loop.
+    pub fn per_s(self) -> Option<f64> {
+        match self {
+            Arrivals::Closed => None,
+            Arrivals::Constant { per_s } | Arrivals::Poisson { per_s } | Arrivals::Bursty { per_s, .. } => Some(per_s),
         }
     }
 }

@@ -30,7 +30,7 @@ mod print;
 mod summary;
 
 pub use conduct::{Progress, run};
-pub use config::{Config, ThinkTime};
+pub use config::{Arrivals, Config, Distribution, Protocol, ThinkTime};
 pub use print::{render, render_second};
 pub use seconds::Second;
 pub use summary::{Cpu, FORMAT, OperationSummary, Operations, Settings, Summary, Times, Totals, Verification};

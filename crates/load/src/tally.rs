@@ -62,6 +62,8 @@ pub(crate) struct Tally {
     pub(crate) get: OperationTally,
     pub(crate) set: OperationTally,
     pub(crate) second: SecondTally,
+    /// Requests whose intended time lies within the window, sent or not; counted in an open loop only.
+    pub(crate) intended: u64,
     pub(crate) keys: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
@@ -140,6 +142,7 @@ impl Tally {
             get: OperationTally::new(),
             set: OperationTally::new(),
             second: SecondTally::new(0),
+            intended: 0,
             keys: 0,
             sent_bytes: 0,
             received_bytes: 0,
@@ -179,6 +182,7 @@ impl Tally {
     pub(crate) fn merge(&mut self, other: &Tally) {
         self.get.merge(&other.get);
         self.set.merge(&other.set);
+        self.intended += other.intended;
         self.keys += other.keys;
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;

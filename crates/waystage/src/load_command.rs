@@ -1,131 +1,19 @@
 //! `waystage load`: arguments to configuration, a run, its summary on the terminal and in a file.
 
-use clap::Args;
+mod arguments;
+
+pub(crate) use arguments::LoadArguments;
+
 use clock::Clock;
-use load::{Config, LoadError, Progress, Summary, ThinkTime};
-use quantity::{bytes, duration};
+use load::{LoadError, Progress, Summary};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
-
-/// Arguments of `waystage load`.
-#[derive(Debug, Args)]
-#[command(
-    about = "Load a memcached server with a closed loop of clients, measure latency and verify every value",
-    after_help = "Traps:
-  --clients is the total over all threads, not per thread as in memtier and mutilate.
-  --ratio is set:get, as in memtier: 1:10 is one set to ten gets.
-  The loop is closed: clients wait for replies, so a slow server is asked less often.
-  Latency counts from the end of thinking to the last byte of the reply.
-  --warm-up comes before --test-time, it is not part of it.
-  Latency and counts are of requests answered other than by an error; errors are apart.
-  Keys of one get are drawn independently: with few keys one may be named twice.
-  With --think-time, while a client is due within a millisecond, the generator polls:
-  exact, but it costs processor time.
-  Two generators must not write the same keys: give each its own --key-prefix.
-
-Exit codes: 0 the run is valid, 1 it is not or could not begin, 2 the arguments make no sense."
-)]
-pub(crate) struct LoadArguments {
-    /// The server; several must be doors to the same data, such as proxies: clients take them in turn.
-    #[arg(long = "server", value_name = "HOST:PORT", required = true)]
-    servers: Vec<String>,
-    /// Clients, one connection each: the total over all threads.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    clients: usize,
-    /// Threads that the clients are shared among.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    threads: usize,
-    /// Shares of sets and gets, in this order; drawn for each request.
-    #[arg(long, value_name = "SET:GET", default_value = "1:10", value_parser = ratio)]
-    ratio: (u32, u32),
-    /// Bytes of each value; from 16 on it holds its key and version, from 24 on any damage is found.
-    #[arg(long, value_name = "SIZE", default_value = "128", value_parser = bytes)]
-    data_size: usize,
-    /// The smallest key number.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    key_minimum: u64,
-    /// The largest key number.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    key_maximum: u64,
-    /// What stands before the number in each key.
-    #[arg(long, value_name = "TEXT", default_value = "key-")]
-    key_prefix: String,
-    /// Keys named by each get.
-    #[arg(long, value_name = "K", default_value_t = 1)]
-    multi_key_get: usize,
-    /// Requests that each client keeps in flight.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pipeline: usize,
-    /// Length of the measured window, which begins after the warm-up.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, conflicts_with = "requests")]
-    test_time: Duration,
-    /// Time before the measured window [default: 1s, or 0s with --requests].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    warm_up: Option<Duration>,
-    /// Measure this many requests, issued after the warm-up, instead of a time.
-    #[arg(long, value_name = "N")]
-    requests: Option<u64>,
-    /// Time between a reply and the client's next request: none, fixed:1ms, or exp:1ms (exponential with this mean).
-    #[arg(long, value_name = "none|fixed:TIME|exp:TIME", default_value = "none", value_parser = think_time)]
-    think_time: ThinkTime,
-    /// Decides everything that is drawn.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Do not set every key before the run; a key is judged for freshness from its first acknowledged set on.
-    #[arg(long)]
-    no_prefill: bool,
-    /// Give up a connection whose oldest request has no reply for so long.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
-    reply_timeout: Duration,
-    /// Write the summary as JSON to this file.
-    #[arg(long, value_name = "FILE")]
-    json_out_file: Option<PathBuf>,
-    /// Write a record of one request in --sample to a file in this directory.
-    #[arg(long, value_name = "DIR")]
-    records: Option<PathBuf>,
-    /// Keep the record of one request in N.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    sample: u32,
-    /// No line per second, and no progress of the prefill.
-    #[arg(long)]
-    quiet: bool,
-}
-
-impl LoadArguments {
-    fn config(self) -> Config {
-        let warm_up = if self.requests.is_some() { Duration::ZERO } else { Duration::from_secs(1) };
-        Config {
-            servers: self.servers,
-            clients: self.clients,
-            threads: self.threads,
-            ratio_set: self.ratio.0,
-            ratio_get: self.ratio.1,
-            data_size_bytes: self.data_size,
-            key_minimum: self.key_minimum,
-            key_maximum: self.key_maximum,
-            key_prefix: self.key_prefix,
-            multi_key_get: self.multi_key_get,
-            pipeline: self.pipeline,
-            test_time: self.test_time,
-            warm_up: self.warm_up.unwrap_or(warm_up),
-            requests: self.requests,
-            think_time: self.think_time,
-            seed: self.seed,
-            prefill: !self.no_prefill,
-            reply_timeout: self.reply_timeout,
-            records: self.records,
-            sample: self.sample,
-            arguments: std::env::args().collect(),
-        }
-    }
-}
 
 /// Runs the load; the exit code says whether the run is valid.
 pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
@@ -188,37 +76,4 @@ fn create(path: &Path) -> Result<File, String> {
 
 fn write_json(summary: &Summary, mut file: File) -> io::Result<()> {
     file.write_all(summary.to_json()?.as_bytes())
-}
-
-fn ratio(text: &str) -> Result<(u32, u32), String> {
-    let parts = text.split_once(':').and_then(|(set, get)| Some((set.parse().ok()?, get.parse().ok()?)));
-    parts.ok_or_else(|| format!("{text:?} is not set:get such as 1:10"))
-}
-
-fn think_time(text: &str) -> Result<ThinkTime, String> {
-    match text.split_once(':') {
-        None if text == "none" => Ok(ThinkTime::None),
-        Some(("fixed", time)) => duration(time).map(ThinkTime::Fixed),
-        Some(("exp", mean)) => duration(mean).map(ThinkTime::Exponential),
-        _ => Err(format!("{text:?} is not none, fixed:1ms or exp:1ms")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ratios_and_think_times_are_read() {
-        assert_eq!(ratio("1:10"), Ok((1, 10)));
-        assert_eq!(think_time("none"), Ok(ThinkTime::None));
-        assert_eq!(think_time("fixed:1ms"), Ok(ThinkTime::Fixed(Duration::from_millis(1))));
-        assert_eq!(think_time("exp:1.5ms"), Ok(ThinkTime::Exponential(Duration::from_micros(1500))));
-        for text in ["", "1", "1:", "-1:1", "1:2:3"] {
-            assert!(ratio(text).is_err(), "{text}");
-        }
-        for text in ["", "1ms", "fixed", "exp:", "none:1ms", "exp:1"] {
-            assert!(think_time(text).is_err(), "{text}");
-        }
-    }
 }
