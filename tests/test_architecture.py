@@ -26,7 +26,7 @@ CRATES = {
     "waystage": {"clock", "wire", "net", "records", "proxy", "load", "cache", "simulate", "quantity", "placement"},
     "testkit": {"clock", "cache"},
 }
-DEVELOPMENT = {"testkit", "records", "wire"}
+DEVELOPMENT = {"testkit", "records", "wire", "cache"}
 
 # What each Python package may import of ours, besides `errors` and `folder`, which hold no logic of any step.
 PACKAGES = {
