@@ -18,11 +18,12 @@ CRATES = {
     "net": set(),
     "records": {"clock"},
     "quantity": set(),
+    "draw": {"quantity"},
     "proxy": {"clock", "wire", "net", "records", "quantity"},
-    "load": {"clock", "wire", "net", "records"},
+    "load": {"clock", "wire", "net", "records", "draw"},
     "cache": {"clock", "wire", "net", "records"},
     "simulate": {"clock", "records"},
-    "waystage": {"clock", "wire", "net", "records", "proxy", "load", "cache", "simulate", "quantity"},
+    "waystage": {"clock", "wire", "net", "records", "proxy", "load", "cache", "simulate", "quantity", "draw"},
     "testkit": {"clock", "cache"},
 }
 DEVELOPMENT = {"testkit", "records", "wire"}
