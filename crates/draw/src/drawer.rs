@@ -1,6 +1,6 @@
 //! Draws key numbers for one part of a run, such as one thread. Allocates nothing.
 
-use crate::popularity::Popularity;
+use crate::popularity::{Popularity, hot_keys};
 use crate::scatter::Scatter;
 use crate::zipf::Zipf;
 use rand::Rng;
@@ -55,8 +55,7 @@ impl Drawer {
                 State::Gaussian { centre: centre + 0.5, deviation }
             }
             Popularity::Hot { keys_share, requests_share } => {
-                let hot_keys = (keys as f64 * keys_share).round() as u64;
-                State::Hot { hot_keys: hot_keys.clamp(1, keys), requests_share }
+                State::Hot { hot_keys: hot_keys(keys, keys_share), requests_share }
             }
         };
         Drawer { keys, scatter: Scatter::new(keys), state }

@@ -3,6 +3,7 @@
 use crate::drawer::Drawer;
 use crate::error::DrawError;
 use crate::unit::number;
+use crate::zipf::Zipf;
 use std::fmt;
 use std::str::FromStr;
 
@@ -46,7 +47,8 @@ impl Popularity {
     pub fn check(&self, keys: u64) -> Result<(), DrawError> {
         let refuse = |problem: String| Err(DrawError::new(&self.to_string(), problem, self.example(keys)));
         if keys == 0 || keys > KEYS_MAX {
-            return refuse(format!("{keys} keys are not 1 to 2^48"));
+            let problem = format!("cannot be drawn from {keys} keys, only from 1 to 2^48");
+            return Err(DrawError::new(&self.to_string(), problem, "10000 keys"));
         }
         if let Popularity::Gaussian { centre_and_deviation: Some((centre, _)) } = self
             && *centre > (keys - 1) as f64
@@ -75,6 +77,41 @@ impl Popularity {
     /// Whether keys have ranks, scattered over their numbers, as in `zipf` and `hot`.
     pub fn has_ranks(&self) -> bool {
         matches!(self, Popularity::Zipf { .. } | Popularity::Hot { .. })
+    }
+
+    /// The share of requests that go to the `top` most popular of so many keys, both at least 1; what a cache of
+    /// that many keys could hit at best. None where it has no simple formula: `gaussian`.
+    pub fn top_share(&self, keys: u64, top: u64) -> Option<f64> {
+        let top = top.min(keys);
+        match *self {
+            Popularity::Uniform | Popularity::Sequential => Some(top as f64 / keys as f64),
+            Popularity::Zipf { exponent } => {
+                let zipf = Zipf::new(keys, exponent);
+                Some(zipf.weight(top) / zipf.weight(keys))
+            }
+            Popularity::Gaussian { .. } => None,
+            Popularity::Hot { keys_share, requests_share } => {
+                let hot_keys = hot_keys(keys, keys_share);
+                let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
+                let requests_share = if hot_keys == keys { 1.0 } else { requests_share };
+                let (hot, cold) =
+                    (share(top.min(hot_keys), hot_keys), share(top.saturating_sub(hot_keys), keys - hot_keys));
+                Some(requests_share * hot + (1.0 - requests_share) * cold)
+            }
+        }
+    }
+
+    /// What a person calls it, with the formula.
+    pub fn formula(&self) -> &'static str {
+        match self {
+            Popularity::Uniform => "every key is equally likely",
+            Popularity::Sequential => "one key after the other, from the first again after the last",
+            Popularity::Zipf { .. } => "Zipf's law: rank k = 1, 2, ... has a share in proportion to k^-EXPONENT",
+            Popularity::Gaussian { .. } => {
+                "normal around CENTRE with DEVIATION (default: the middle, a sixth of the keys), cut off at both ends"
+            }
+            Popularity::Hot { .. } => "KEYS_SHARE of the keys get REQUESTS_SHARE of the requests, each group uniformly",
+        }
     }
 
     /// What is out of its range, if anything.
@@ -113,6 +150,11 @@ impl Popularity {
             Popularity::Hot { .. } => "hot:0.1:0.9".into(),
         }
     }
+}
+
+/// How many keys are hot: at least one.
+pub(crate) fn hot_keys(keys: u64, keys_share: f64) -> u64 {
+    ((keys as f64 * keys_share).round() as u64).clamp(1, keys)
 }
 
 /// Reads a pattern by its name, or by memtier's letters R, S, G and Z.

@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn the_mean_is_the_integral_of_the_quantile() {
-        let steps = 2_000_000;
+        let steps = 200_000;
         let sum: f64 = (0..steps).map(|step| value_quantile((f64::from(step) + 0.5) / f64::from(steps))).sum();
-        assert!((sum / f64::from(steps) / value_mean() - 1.0).abs() < 1e-3);
+        assert!((sum / f64::from(steps) / value_mean() - 1.0).abs() < 2e-3);
     }
 }

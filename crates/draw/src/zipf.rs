@@ -41,6 +41,20 @@ impl Zipf {
         }
     }
 
+    /// The sum of k^-exponent over the first `ranks` ranks: added up at the beginning, and from there on by the formula
+    /// of Euler and Maclaurin, whose next term is below the precision of the numbers.
+    pub(crate) fn weight(&self, ranks: u64) -> f64 {
+        const ADDED: u64 = 1000;
+        let added: f64 = (1..=ranks.min(ADDED)).rev().map(|rank| self.share(rank as f64)).sum();
+        if ranks <= ADDED {
+            return added;
+        }
+        let (from, to) = (ADDED as f64, ranks as f64);
+        let [(share_from, slope_from), (share_to, slope_to)] =
+            [from, to].map(|rank| (self.share(rank), -self.exponent * self.share(rank) / rank));
+        added + self.area(to) - self.area(from) + (share_to - share_from) / 2.0 + (slope_to - slope_from) / 12.0
+    }
+
     /// The integral of the hat x^-exponent from 1 to `point`.
     fn area(&self, point: f64) -> f64 {
         let logarithm = point.ln();
@@ -126,6 +140,17 @@ mod tests {
             (0..60_000).for_each(|_| counts[zipf.sample(&mut random) as usize - 1] += 1);
             let (sum, freedom) = chi_square(&counts, exponent);
             assert!(sum <= limit(freedom), "{exponent}: {sum} of {freedom}");
+        }
+    }
+
+    #[test]
+    fn weights_are_sums() {
+        for exponent in EXPONENTS {
+            let zipf = Zipf::new(1, exponent);
+            for ranks in [1u32, 999, 1000, 1001, 100_000] {
+                let sum: f64 = (1..=ranks).rev().map(|rank| f64::from(rank).powf(-exponent)).sum();
+                assert!((zipf.weight(u64::from(ranks)) / sum - 1.0).abs() < 1e-12, "{exponent}: {ranks}");
+            }
         }
     }
 
