@@ -15,6 +15,7 @@ mod keys;
 mod plan;
 mod schedule;
 mod sizes;
+mod think_time;
 mod value;
 mod versions;
 
@@ -34,10 +35,11 @@ mod print;
 mod summary;
 
 pub use conduct::{Progress, run};
-pub use config::{Arrivals, Config, Distribution, Protocol, ThinkTime};
+pub use config::{Arrivals, Config, Distribution, Protocol, fixed_bytes};
 pub use print::{render, render_second};
 pub use seconds::Second;
 pub use summary::{Cpu, FORMAT, OperationSummary, Operations, Settings, Summary, Times, Totals, Verification};
+pub use think_time::ThinkTime;
 
 use std::io;
 

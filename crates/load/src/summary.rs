@@ -221,7 +221,7 @@ impl Settings {
             threads: config.threads,
             ratio_set: config.ratio_set,
             ratio_get: config.ratio_get,
-            data_size_bytes: config.data_size_bytes,
+            data_size_bytes: config.value_sizes().largest(),
             key_minimum: config.key_minimum,
             key_maximum: config.key_maximum,
             multi_key_get: config.multi_key_get,
