@@ -39,7 +39,7 @@ CRATES = {
     },
     "testkit": {"clock", "cache"},
 }
-DEVELOPMENT = {"testkit", "records", "wire"}
+DEVELOPMENT = {"testkit", "records", "wire", "cache"}
 
 # What each Python package may import of ours, besides `errors` and `folder`, which hold no logic of any step.
 PACKAGES = {
