@@ -5,8 +5,9 @@ use crate::LoadError;
 use crate::client::Client;
 use crate::config::Config;
 use crate::event_loop::{EventLoop, Finished};
+use crate::part::Part;
 use crate::plan::Plan;
-use crate::seconds::{Handover, Second, SecondTally, SecondsCollector};
+use crate::seconds::{Handover, Second, SecondsCollector};
 use crate::summary::{Measured, Summary};
 use crate::tally::Tally;
 use crate::versions::Versions;
@@ -39,6 +40,8 @@ pub enum Progress<'a> {
         /// All keys.
         of: u64,
     },
+    /// What one thread has counted and handed over.
+    Part(&'a Part),
     /// A second that is over.
     Second(&'a Second),
 }
@@ -53,6 +56,8 @@ struct Conductor<'a> {
     /// Since when no client has been connected.
     dead_since: Option<Nanos>,
     gave_up: bool,
+    /// The run was ended by the stop flag.
+    stopped: bool,
 }
 
 /// Loads the servers as configured. Ends early, with what was measured so far, when `stop` is set.
@@ -85,7 +90,7 @@ pub fn run(
     let shared = Shared { config, clock, plan: &plan, versions: &versions };
     let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
     let mut conductor = Conductor::new(&plan, clock, stop);
-    let (finished, mut seconds) = conductor.conduct(shared, clients, senders, watch)?;
+    let (finished, seconds) = conductor.conduct(shared, clients, senders, watch)?;
 
     let mut tally = Tally::new();
     finished.iter().for_each(|thread| tally.merge(&thread.tally));
@@ -93,16 +98,14 @@ pub fn run(
     if let Some(writer) = writer {
         writer.close(lost).map_err(LoadError::Records)?;
     }
-    seconds.1.extend(finished.into_iter().map(|thread| thread.tally.second));
+    let (window, seconds) = seconds.close(finished.into_iter().map(|thread| thread.tally.into_part()));
     let measured = conductor.measured(started_unix_ns, tally.last_completed, versions.uncertain());
-    Ok(Summary::new(config, &measured, &tally, seconds.0.close(seconds.1)))
+    Ok(Summary::new(config, &measured, &tally, &window, seconds))
 }
-
-type Seconds = (SecondsCollector, Vec<SecondTally>);
 
 impl<'a> Conductor<'a> {
     fn new(plan: &'a Plan, clock: &'a Clock, stop: &'a AtomicBool) -> Conductor<'a> {
-        Conductor { plan, clock, stop, cpu_from: None, cpu_to: None, dead_since: None, gave_up: false }
+        Conductor { plan, clock, stop, cpu_from: None, cpu_to: None, dead_since: None, gave_up: false, stopped: false }
     }
 
     /// Starts the threads and waits until all have ended.
@@ -112,7 +115,7 @@ impl<'a> Conductor<'a> {
         clients: Vec<Vec<Client>>,
         records: Vec<Option<RowSender>>,
         watch: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(Vec<Finished>, Seconds), LoadError> {
+    ) -> Result<(Vec<Finished>, SecondsCollector), LoadError> {
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let mut threads: Vec<ScopedJoinHandle<'_, Result<Finished, LoadError>>> = Vec::new();
@@ -126,10 +129,11 @@ impl<'a> Conductor<'a> {
                 })?);
             }
             drop(sender);
-            let seconds = self.wait(&receiver, SecondsCollector::new(threads.len()), watch);
+            let is_open_loop = shared.config.arrivals.per_s().is_some();
+            let seconds = self.wait(&receiver, SecondsCollector::new(threads.len(), is_open_loop), watch);
             let finished: Result<Vec<Finished>, LoadError> =
                 threads.into_iter().map(|thread| thread.join().map_err(|_| LoadError::Panicked)?).collect();
-            finished.map(|finished| (finished, (seconds, Vec::new())))
+            finished.map(|finished| (finished, seconds))
         })
     }
 
@@ -143,6 +147,7 @@ impl<'a> Conductor<'a> {
         loop {
             match receiver.recv_timeout(self.look()) {
                 Ok(handover) => {
+                    watch(Progress::Part(&handover.past));
                     let over = seconds.take(handover);
                     over.iter().for_each(|second| watch(Progress::Second(second)));
                 }
@@ -156,6 +161,7 @@ impl<'a> Conductor<'a> {
     fn look(&mut self) -> Duration {
         let now = self.clock.now();
         if self.stop.load(Ordering::Relaxed) {
+            self.stopped |= !self.plan.is_over(now);
             self.plan.stop_at(now + STOP_NOTICE);
         }
         self.watch_connections(now);
@@ -200,6 +206,7 @@ impl<'a> Conductor<'a> {
             cpu_from: self.cpu_from.unwrap_or(cpu_to),
             cpu_to,
             keys_uncertain,
+            stopped: self.stopped,
             broken: self.broken(to),
         }
     }

@@ -115,7 +115,7 @@ impl<'a> Worker<'a> {
             failed: outcome != Outcome::Answered,
         };
         self.roll(completed);
-        self.tally.record(&ended, self.shared.plan.in_window(completed));
+        self.tally.record(&ended);
         if let Some(records) = &mut self.records
             && is_sampled(line.port, pending.sequence, records.sample())
         {
@@ -124,10 +124,10 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Hands over the seconds that are past.
+    /// Hands over the part of the run that is past.
     pub(crate) fn roll(&mut self, now: Nanos) {
         let now_in = self.shared.plan.second(now);
-        if let Some(past) = self.tally.second.roll(now_in) {
+        if let Some(past) = self.tally.roll(now_in, self.shared.plan.in_window(now)) {
             // The collector outlives the threads.
             let _ = self.seconds.send(Handover { thread: self.thread, now_in, past });
         }

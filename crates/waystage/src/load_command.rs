@@ -66,6 +66,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
 fn show(progress: Progress<'_>) {
     match progress {
         Progress::Prefill { keys, of } => eprintln!("prefill: {keys} of {of} keys"),
+        Progress::Part(_) => {}
         Progress::Second(second) => eprintln!("{}", load::render_second(second)),
     }
 }

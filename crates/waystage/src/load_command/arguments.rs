@@ -118,6 +118,8 @@ impl LoadArguments {
             reply_timeout: self.reply_timeout,
             records: self.records,
             sample: self.sample,
+            percentiles: Vec::new(),
+            expect_hit_ratio: None,
             arguments: std::env::args().collect(),
         }
     }
