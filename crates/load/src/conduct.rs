@@ -2,9 +2,10 @@
 //! The conducting thread sleeps but for the edges, the passing of seconds and a look at the stop flag.
 
 use crate::LoadError;
-use crate::client::Client;
 use crate::config::Config;
+use crate::encoder::Encoder;
 use crate::event_loop::{EventLoop, Finished};
+use crate::lane::Lane;
 use crate::part::Part;
 use crate::plan::Plan;
 use crate::seconds::{Handover, Second, SecondsCollector};
@@ -75,10 +76,10 @@ pub fn run(
     let addresses = connect::resolve(config)?;
     if config.prefill {
         let mut report = |keys, of| watch(Progress::Prefill { keys, of });
-        prefill::prefill(config, addresses[0], clock, stop, &mut report)?;
+        prefill::prefill(config, &addresses, clock, stop, &mut report)?;
     }
     let versions = Versions::new(config.key_minimum, config.keys(), config.prefill);
-    let clients = connect::clients(config, &addresses)?;
+    let lanes = connect::lanes(config, &addresses)?;
     let writer = match &config.records {
         Some(directory) => {
             Some(Writer::create(directory, Program::Load, config.sample, clock).map_err(LoadError::Records)?)
@@ -87,10 +88,12 @@ pub fn run(
     };
     let started_unix_ns = unix_now();
     let plan = Plan::new(config, clock.now());
-    let shared = Shared { config, clock, plan: &plan, versions: &versions };
+    let (encoder, placement) = (Encoder::new(config), config.placement());
+    let shared =
+        Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, placement: placement.as_ref() };
     let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
     let mut conductor = Conductor::new(&plan, clock, stop);
-    let (finished, seconds) = conductor.conduct(shared, clients, senders, watch)?;
+    let (finished, seconds) = conductor.conduct(shared, lanes, senders, watch)?;
 
     let mut tally = Tally::new();
     finished.iter().for_each(|thread| tally.merge(&thread.tally));
@@ -98,7 +101,8 @@ pub fn run(
     if let Some(writer) = writer {
         writer.close(lost).map_err(LoadError::Records)?;
     }
-    let (window, seconds) = seconds.close(finished.into_iter().map(|thread| thread.tally.into_part()));
+    let parts = finished.into_iter().map(|thread| thread.tally.into_part());
+    let (window, seconds) = seconds.close(parts, tally.intended_in.len() as u64);
     let measured = conductor.measured(started_unix_ns, tally.last_completed, versions.uncertain());
     Ok(Summary::new(config, &measured, &tally, &window, seconds))
 }
@@ -112,16 +116,16 @@ impl<'a> Conductor<'a> {
     fn conduct(
         &mut self,
         shared: Shared<'_>,
-        clients: Vec<Vec<Client>>,
+        lanes: Vec<Vec<Lane>>,
         records: Vec<Option<RowSender>>,
         watch: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(Vec<Finished>, SecondsCollector), LoadError> {
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let mut threads: Vec<ScopedJoinHandle<'_, Result<Finished, LoadError>>> = Vec::new();
-            for (number, (clients, records)) in clients.into_iter().zip(records).enumerate() {
+            for (number, (lanes, records)) in lanes.into_iter().zip(records).enumerate() {
                 let sender = sender.clone();
-                let body = move || EventLoop::new(Worker::new(shared, number, sender, records), clients)?.run();
+                let body = move || EventLoop::new(Worker::new(shared, number, sender, records), lanes)?.run();
                 let spawned = thread::Builder::new().name(format!("load-{number}")).spawn_scoped(scope, body);
                 threads.push(spawned.map_err(|error| {
                     self.plan.stop_at(Nanos::UNSET);
@@ -129,8 +133,7 @@ impl<'a> Conductor<'a> {
                 })?);
             }
             drop(sender);
-            let is_open_loop = shared.config.arrivals.per_s().is_some();
-            let seconds = self.wait(&receiver, SecondsCollector::new(threads.len(), is_open_loop), watch);
+            let seconds = self.wait(&receiver, SecondsCollector::new(threads.len()), watch);
             let finished: Result<Vec<Finished>, LoadError> =
                 threads.into_iter().map(|thread| thread.join().map_err(|_| LoadError::Panicked)?).collect();
             finished.map(|finished| (finished, seconds))

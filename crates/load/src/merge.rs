@@ -89,7 +89,7 @@ pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
         measure_to_clock_ns: clock_of(first, window.to_unix_ns),
         measured_s,
         partial: parts.iter().any(|(_, part)| part.partial),
-        throughput_per_s: per_second(totals.requests, measured_s),
+        throughput_per_s: per_second(totals.completed, measured_s),
         totals,
         operations: Operations {
             get: OperationSummary::new(&get, percentiles),
@@ -224,6 +224,7 @@ fn totals(parts: &[Named<'_>]) -> Totals {
     };
     Totals {
         requests: sum(|totals| totals.requests),
+        completed: sum(|totals| totals.completed),
         keys: sum(|totals| totals.keys),
         hits: sum(|totals| totals.hits),
         misses: sum(|totals| totals.misses),

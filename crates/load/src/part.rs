@@ -1,16 +1,16 @@
-//! What one thread has counted in one second, in or out of the measured window: the smallest share of a run that is handed over.
-//! Parts add up exactly, to seconds and to the window.
+//! What one thread has counted in one second, in and out of the measured window apart: the smallest share of a run that is
+//! handed over. Parts add up exactly, to seconds and to the window.
 
 use crate::distribution::Distribution;
 use crate::tally::{Ended, Operation};
 use std::sync::mpsc::Sender;
 
-/// One thread's part of one second. Where the window begins or ends within a second, that second has two parts.
+/// One thread's part of one second: of the requests that ended in it, those that count and those that do not.
 #[derive(Debug)]
 pub struct Part {
     pub(crate) second: u64,
-    pub(crate) in_window: bool,
-    pub(crate) counts: Counts,
+    pub(crate) inside: Counts,
+    pub(crate) outside: Counts,
     home: Sender<Box<Part>>,
 }
 
@@ -19,8 +19,6 @@ pub struct Part {
 pub(crate) struct Counts {
     pub(crate) get: OperationTally,
     pub(crate) set: OperationTally,
-    /// Arrivals that a thread has turned to; in an open loop only.
-    pub(crate) intended: u64,
     /// Keys of requests that were answered other than by an error.
     pub(crate) keys: u64,
     pub(crate) sent_bytes: u64,
@@ -41,12 +39,18 @@ pub(crate) struct OperationTally {
 impl Part {
     /// An empty part that can be given back to `home`.
     pub(crate) fn new(home: Sender<Box<Part>>) -> Part {
-        Part { second: 0, in_window: false, counts: Counts::new(), home }
+        Part { second: 0, inside: Counts::new(), outside: Counts::new(), home }
+    }
+
+    /// Whether nothing has ended in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inside.is_empty() && self.outside.is_empty()
     }
 
     /// Empties the part and gives it back to its thread, which may have ended.
     pub(crate) fn go_home(mut self: Box<Part>) {
-        self.counts.clear();
+        self.inside.clear();
+        self.outside.clear();
         let home = self.home.clone();
         let _ = home.send(self);
     }
@@ -54,14 +58,7 @@ impl Part {
 
 impl Counts {
     pub(crate) fn new() -> Counts {
-        Counts {
-            get: OperationTally::new(),
-            set: OperationTally::new(),
-            intended: 0,
-            keys: 0,
-            sent_bytes: 0,
-            received_bytes: 0,
-        }
+        Counts { get: OperationTally::new(), set: OperationTally::new(), keys: 0, sent_bytes: 0, received_bytes: 0 }
     }
 
     /// Counts a request. One that failed is counted as an error and nowhere else.
@@ -80,7 +77,6 @@ impl Counts {
     pub(crate) fn merge(&mut self, other: &Counts) {
         self.get.merge(&other.get);
         self.set.merge(&other.set);
-        self.intended += other.intended;
         self.keys += other.keys;
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;
@@ -96,13 +92,13 @@ impl Counts {
     /// Whether nothing has happened.
     pub(crate) fn is_empty(&self) -> bool {
         let operations = [&self.get, &self.set];
-        self.intended == 0 && operations.iter().all(|operation| operation.count() + operation.errors == 0)
+        operations.iter().all(|operation| operation.count() + operation.errors == 0)
     }
 
     fn clear(&mut self) {
         self.get.clear();
         self.set.clear();
-        (self.intended, self.keys, self.sent_bytes, self.received_bytes) = (0, 0, 0, 0);
+        (self.keys, self.sent_bytes, self.received_bytes) = (0, 0, 0);
     }
 }
 

@@ -39,7 +39,7 @@ pub struct SecondHistograms {
     pub set: String,
 }
 
-/// What a thread hands over: all it has counted up to (and without) second `now_in`, or an edge of the window within it.
+/// What a thread hands over: all it has counted up to (and without) second `now_in`.
 #[derive(Debug)]
 pub(crate) struct Handover {
     pub(crate) thread: usize,
@@ -50,7 +50,6 @@ pub(crate) struct Handover {
 /// Merges what the threads hand over.
 #[derive(Debug)]
 pub(crate) struct SecondsCollector {
-    is_open_loop: bool,
     /// Per thread, the second it is in.
     threads: Vec<u64>,
     open: BTreeMap<u64, Counts>,
@@ -60,9 +59,8 @@ pub(crate) struct SecondsCollector {
 
 impl SecondsCollector {
     /// For so many threads.
-    pub(crate) fn new(threads: usize, is_open_loop: bool) -> SecondsCollector {
+    pub(crate) fn new(threads: usize) -> SecondsCollector {
         SecondsCollector {
-            is_open_loop,
             threads: vec![0; threads],
             open: BTreeMap::new(),
             finished: Vec::new(),
@@ -78,23 +76,28 @@ impl SecondsCollector {
         self.finish_up_to(first_open)
     }
 
-    /// Takes the parts that threads were in when they ended; returns what was counted in the window, and all seconds.
-    pub(crate) fn close(mut self, last: impl IntoIterator<Item = Box<Part>>) -> (Counts, Vec<Second>) {
+    /// Takes the parts that threads were in when they ended; returns what was counted in the window, and all seconds,
+    /// `seconds_min` or more.
+    pub(crate) fn close(
+        mut self,
+        last: impl IntoIterator<Item = Box<Part>>,
+        seconds_min: u64,
+    ) -> (Counts, Vec<Second>) {
         for part in last {
-            if !part.counts.is_empty() {
+            if !part.is_empty() {
                 self.add(part);
             }
         }
         let end = self.open.keys().last().map_or(0, |last| last + 1);
-        self.finish_up_to(end);
+        self.finish_up_to(end.max(seconds_min));
         (self.window, self.finished)
     }
 
     fn add(&mut self, part: Box<Part>) {
-        if part.in_window {
-            self.window.merge(&part.counts);
-        }
-        self.open.entry(part.second).or_insert_with(Counts::new).merge(&part.counts);
+        self.window.merge(&part.inside);
+        let second = self.open.entry(part.second).or_insert_with(Counts::new);
+        second.merge(&part.inside);
+        second.merge(&part.outside);
         part.go_home();
     }
 
@@ -103,22 +106,22 @@ impl SecondsCollector {
         let before = self.finished.len();
         for index in before as u64..end {
             let counts = self.open.remove(&index).unwrap_or_else(Counts::new);
-            self.finished.push(Second::new(index, &counts, self.is_open_loop));
+            self.finished.push(Second::new(index, &counts));
         }
         &self.finished[before..]
     }
 }
 
 impl Second {
-    /// Second number `index`; whether it was measured is not known yet.
-    fn new(index: u64, counts: &Counts, is_open_loop: bool) -> Second {
+    /// Second number `index`. Whether it was measured, and what was intended in it, is known at the end.
+    fn new(index: u64, counts: &Counts) -> Second {
         let all = counts.all();
         let response = &all.response;
         let text = |of: &Distribution| if of.count() == 0 { String::new() } else { encode(&of.histogram) };
         Second {
             second: index,
             measured: false,
-            intended: is_open_loop.then_some(counts.intended),
+            intended: None,
             requests: all.count(),
             errors: all.errors,
             hits: all.hits,
@@ -193,9 +196,10 @@ mod tests {
 
     fn with(index: u64, in_window: bool, responses_ns: &[u64]) -> Box<Part> {
         let mut part = Box::new(Part::new(channel().0));
-        (part.second, part.in_window) = (index, in_window);
+        part.second = index;
         for &response_ns in responses_ns {
-            part.counts.record(&Ended {
+            let counts = if in_window { &mut part.inside } else { &mut part.outside };
+            counts.record(&Ended {
                 operation: if response_ns % 2 == 0 { Operation::Get } else { Operation::Set },
                 intended: Nanos(1),
                 sent: Nanos(1),
@@ -212,28 +216,30 @@ mod tests {
 
     #[test]
     fn a_second_is_finished_when_every_thread_is_past_it() {
-        let mut seconds = SecondsCollector::new(2, false);
+        let mut seconds = SecondsCollector::new(2);
         assert!(seconds.take(Handover { thread: 0, now_in: 2, past: with(0, false, &[10, 30]) }).is_empty());
         let finished = seconds.take(Handover { thread: 1, now_in: 1, past: with(0, true, &[80]) });
         assert_eq!(finished.len(), 1);
         let first = &finished[0];
         assert_eq!((first.requests, first.mean_ns, first.p50_ns, first.max_ns), (3, 40.0, 30, 80));
         assert_eq!((first.sum_ns, first.intended, first.histograms.set.as_str()), (120, None, ""));
-        let (window, all) = seconds.close([with(2, true, &[5]), with(1, true, &[])]);
+        let (window, all) = seconds.close([with(2, true, &[5]), with(1, true, &[])], 4);
         assert_eq!(
             all.iter().map(|second| (second.second, second.requests)).collect::<Vec<_>>(),
-            [(0, 3), (1, 0), (2, 1)]
+            [(0, 3), (1, 0), (2, 1), (3, 0)]
         );
         assert_eq!((window.get.count(), window.set.count(), window.all().response.sum_ns()), (1, 1, 85));
     }
 
     #[test]
     fn merged_seconds_equal_one() {
-        let of = |times: &[u64]| SecondsCollector::new(1, true).close([with(0, true, times)]).1.remove(0);
+        let of = |times: &[u64]| SecondsCollector::new(1).close([with(0, true, times)], 1).1.remove(0);
         let mut merged = of(&[10, 11, 5_000_000]);
         merged.merge(&of(&[20, 90, 1 << 40])).unwrap();
         assert_eq!(merged, of(&[10, 11, 20, 90, 5_000_000, 1 << 40]));
-        assert_eq!(merged.intended, Some(0));
+        merged.merge(&Second { intended: Some(3), ..of(&[]) }).unwrap();
+        merged.merge(&Second { intended: Some(4), ..of(&[1]) }).unwrap();
+        assert_eq!(merged.intended, Some(7));
         merged.histograms.get = "?".into();
         assert!(merged.merge(&of(&[10])).unwrap_err().contains("base64"));
     }

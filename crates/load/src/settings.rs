@@ -12,6 +12,7 @@ pub struct Settings {
     pub servers: Vec<String>,
     pub distribution: String,
     pub protocol: String,
+    pub noreply: bool,
     pub r#loop: String,
     pub arrivals: Option<String>,
     pub offered_per_s: Option<f64>,
@@ -44,6 +45,7 @@ impl Settings {
             servers: config.servers.clone(),
             distribution: distribution(config.distribution).into(),
             protocol: protocol(config.protocol).into(),
+            noreply: config.noreply,
             r#loop: if is_open { OPEN } else { CLOSED }.into(),
             arrivals: arrivals(config.arrivals),
             offered_per_s: config.arrivals.per_s(),
@@ -135,7 +137,7 @@ mod tests {
     fn a_closed_loop_offers_no_rate() {
         let settings = Settings::new(&Config::default());
         assert_eq!((settings.r#loop.as_str(), settings.arrivals, settings.offered_per_s), ("closed", None, None));
-        assert_eq!((settings.protocol.as_str(), settings.distribution.as_str()), ("text", "doors"));
+        assert_eq!((settings.protocol.as_str(), settings.distribution.as_str()), ("text", "ketama"));
         let json = serde_json::to_value(Settings::new(&Config::default())).unwrap();
         assert_eq!(json["loop"], "closed");
     }

@@ -48,6 +48,7 @@ pub struct Summary {
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Totals {
     pub requests: u64,
+    pub completed: u64,
     pub keys: u64,
     pub hits: u64,
     pub misses: u64,
@@ -147,13 +148,15 @@ impl Summary {
         window: &Counts,
         mut seconds: Vec<Second>,
     ) -> Summary {
+        let settings = Settings::new(config);
         let measured_ns = measured.to.since(measured.from);
         let measured_s = measured_ns as f64 / 1e9;
         for second in &mut seconds {
             let begins = measured.start.0 + second.second * 1_000_000_000;
             second.measured = begins >= measured.from.0 && begins + 1_000_000_000 <= measured.to.0;
+            let intended = tally.intended_in.get(second.second as usize).copied();
+            second.intended = settings.is_open().then_some(intended.unwrap_or(0));
         }
-        let settings = Settings::new(config);
         let all = window.all();
         let operation = |tally: &OperationTally| OperationSummary::new(tally, &settings.percentiles);
         let mut summary = Summary {
@@ -167,7 +170,7 @@ impl Summary {
             measured_s,
             partial: measured.stopped || measured.broken.is_some(),
             totals: Totals::new(tally, window, &all, settings.is_open()).rates(measured_s),
-            throughput_per_s: per_second(all.count(), measured_s),
+            throughput_per_s: per_second(tally.completed, measured_s),
             operations: Operations { get: operation(&window.get), set: operation(&window.set), all: operation(&all) },
             lateness: settings.is_open().then(|| Times::new(&tally.lateness, &settings.percentiles)),
             seconds,
@@ -184,6 +187,23 @@ impl Summary {
         summary.notes = verdict::notes(&summary);
         summary.valid = summary.reasons.is_empty();
         summary
+    }
+
+    /// Reads what [`Summary::to_json`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub fn from_json(text: &str) -> Result<Summary, String> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: String,
+        }
+        let not_ours = |error| format!("is not a summary of `waystage load`: {error}");
+        let head: Head = serde_json::from_str(text).map_err(not_ours)?;
+        if head.format != FORMAT {
+            return Err(format!("the format is {:?}, not {FORMAT:?}", head.format));
+        }
+        serde_json::from_str(text).map_err(|error| format!("is damaged, or of another version of waystage: {error}"))
     }
 
     /// The summary as one JSON object.
@@ -204,6 +224,7 @@ impl Totals {
     fn new(tally: &Tally, window: &Counts, all: &OperationTally, is_open: bool) -> Totals {
         Totals {
             requests: all.count(),
+            completed: tally.completed,
             keys: window.keys,
             hits: all.hits,
             misses: all.misses,
@@ -213,7 +234,7 @@ impl Totals {
             requests_sent: tally.requests_sent,
             requests_answered: tally.requests_answered,
             intended: is_open.then_some(tally.intended),
-            unsent: is_open.then_some(tally.arrived.saturating_sub(tally.requests_sent)),
+            unsent: is_open.then_some(tally.unsent),
             offered_per_s: None,
             achieved_share: None,
         }
@@ -221,7 +242,7 @@ impl Totals {
 
     /// Works out what is offered and achieved, from the counts.
     pub(crate) fn rates(self, measured_s: f64) -> Totals {
-        let achieved = |intended| if intended == 0 { 0.0 } else { self.requests as f64 / intended as f64 };
+        let achieved = |intended| if intended == 0 { 0.0 } else { self.completed as f64 / intended as f64 };
         Totals {
             offered_per_s: self.intended.map(|intended| per_second(intended, measured_s)),
             achieved_share: self.intended.map(achieved),

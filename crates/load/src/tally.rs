@@ -49,7 +49,7 @@ pub(crate) struct Verified {
 /// Everything that one thread counts.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// What has ended in the current second, in or out of the window.
+    /// What has ended in the current second.
     part: Box<Part>,
     /// Parts that were handed over and are empty again ...
     spares: Receiver<Box<Part>>,
@@ -57,10 +57,15 @@ pub(crate) struct Tally {
     home: Sender<Box<Part>>,
     /// Requests whose intended time lies within the window, sent or not; counted in an open loop only.
     pub(crate) intended: u64,
-    /// Of those, how much later than intended the thread turned to them.
+    /// Of those, how many were never sent.
+    pub(crate) unsent: u64,
+    /// Of those that were, how much later than it could have been the thread turned to them: not counting the wait for a client.
     pub(crate) lateness: Distribution,
-    /// Of the whole run; arrivals in an open loop only.
-    pub(crate) arrived: u64,
+    /// Requests intended in each second of the run, sent or not; in an open loop only.
+    pub(crate) intended_in: Vec<u64>,
+    /// Requests answered other than by an error within the window, whenever they were intended.
+    pub(crate) completed: u64,
+    /// Of the whole run.
     pub(crate) requests_sent: u64,
     pub(crate) requests_answered: u64,
     pub(crate) verified: Verified,
@@ -97,8 +102,10 @@ impl Tally {
             spares,
             home,
             intended: 0,
+            unsent: 0,
             lateness: Distribution::new(),
-            arrived: 0,
+            intended_in: Vec::new(),
+            completed: 0,
             requests_sent: 0,
             requests_answered: 0,
             verified: Verified::default(),
@@ -107,33 +114,46 @@ impl Tally {
         }
     }
 
-    /// Counts a request that has ended, in the part that was rolled to.
-    /// A request that failed is counted as an error and nowhere else: a fast refusal is not a fast answer.
-    pub(crate) fn record(&mut self, ended: &Ended) {
+    /// Counts a request that has ended, in or out of the window. One that failed is counted as an error and nowhere else:
+    /// a fast refusal is not a fast answer.
+    pub(crate) fn record(&mut self, ended: &Ended, in_window: bool) {
         self.last_completed = self.last_completed.max(ended.completed);
-        self.part.counts.record(ended);
+        let part = &mut self.part;
+        if in_window { &mut part.inside } else { &mut part.outside }.record(ended);
     }
 
-    /// Counts an arrival of an open loop, sent or not, that the thread turned to `lateness_ns` after it was intended.
-    pub(crate) fn arrive(&mut self, lateness_ns: u64, in_window: bool) {
-        self.arrived += 1;
-        self.part.counts.intended += 1;
+    /// Counts a request of an open loop that was intended in this second of the run, and is sent `lateness_ns` later than it
+    /// could have been.
+    pub(crate) fn arrive(&mut self, second: u64, in_window: bool, lateness_ns: u64) {
+        self.intend(second, in_window);
         if in_window {
-            self.intended += 1;
             self.lateness.record(lateness_ns);
         }
     }
 
-    /// Begins another part when the second has passed or the window has begun or ended; the past part is to be handed over.
-    pub(crate) fn roll(&mut self, second: u64, in_window: bool) -> Option<Box<Part>> {
-        // What is a little late belongs to the second that has begun.
-        let second = second.max(self.part.second);
-        if second == self.part.second && in_window == self.part.in_window {
+    /// Counts a request of an open loop that was intended and never sent.
+    pub(crate) fn miss(&mut self, second: u64, in_window: bool) {
+        self.intend(second, in_window);
+        self.unsent += u64::from(in_window);
+    }
+
+    fn intend(&mut self, second: u64, in_window: bool) {
+        let second = second as usize;
+        if second >= self.intended_in.len() {
+            self.intended_in.resize(second + 1, 0);
+        }
+        self.intended_in[second] += 1;
+        self.intended += u64::from(in_window);
+    }
+
+    /// Begins another part when second `now_in` has begun; the past part is to be handed over.
+    pub(crate) fn roll(&mut self, now_in: u64) -> Option<Box<Part>> {
+        if now_in <= self.part.second {
             return None;
         }
         // A part that comes back costs no memory to be zeroed on the path of a request.
         let mut next = self.spares.try_recv().unwrap_or_else(|_| Box::new(Part::new(self.home.clone())));
-        (next.second, next.in_window) = (second, in_window);
+        next.second = now_in;
         Some(std::mem::replace(&mut self.part, next))
     }
 
@@ -150,8 +170,11 @@ impl Tally {
     /// Takes in what another thread has counted of the whole run; its parts are added up elsewhere.
     pub(crate) fn merge(&mut self, other: &Tally) {
         self.intended += other.intended;
+        self.unsent += other.unsent;
         self.lateness.merge(&other.lateness);
-        self.arrived += other.arrived;
+        self.intended_in.resize(self.intended_in.len().max(other.intended_in.len()), 0);
+        self.intended_in.iter_mut().zip(&other.intended_in).for_each(|(own, other)| *own += other);
+        self.completed += other.completed;
         self.requests_sent += other.requests_sent;
         self.requests_answered += other.requests_answered;
         self.verified.merge(other.verified);
@@ -202,45 +225,44 @@ mod tests {
     }
 
     #[test]
-    fn a_part_ends_with_its_second_and_with_the_window() {
+    fn a_part_ends_with_its_second_and_tells_the_window_apart() {
         let mut tally = Tally::new();
-        assert!(tally.roll(0, false).is_none());
-        tally.record(&ended(Operation::Get, 1000, false));
-        let past = tally.roll(0, true).unwrap();
-        assert_eq!((past.second, past.in_window, past.counts.get.count()), (0, false, 1));
-        tally.record(&ended(Operation::Get, 9000, false));
-        assert!(tally.roll(0, true).is_none());
-        let past = tally.roll(2, true).unwrap();
-        assert_eq!((past.second, past.in_window, past.counts.get.count()), (0, true, 1));
+        assert!(tally.roll(0).is_none());
+        tally.record(&ended(Operation::Get, 1000, false), false);
+        tally.record(&ended(Operation::Get, 9000, false), true);
+        let past = tally.roll(2).unwrap();
+        assert_eq!((past.second, past.inside.get.count(), past.outside.get.count()), (0, 1, 1));
+        assert_eq!((past.inside.get.response.max_ns(), past.outside.get.response.max_ns()), (9000, 1000));
         // Late by a second that is past: it cannot be put back there.
-        assert!(tally.roll(1, true).is_none());
-        assert_eq!((tally.into_part().second, past.counts.get.response.max_ns()), (2, 9000));
+        assert!(tally.roll(1).is_none());
+        assert_eq!(tally.last_completed, Nanos(9100));
+        assert_eq!(tally.into_part().second, 2);
     }
 
     #[test]
     fn parts_come_back_empty() {
         let mut tally = Tally::new();
-        tally.record(&ended(Operation::Set, 1000, false));
-        tally.arrive(5, true);
-        let past = tally.roll(1, false).unwrap();
+        tally.record(&ended(Operation::Set, 1000, false), true);
+        let past = tally.roll(1).unwrap();
         let address: *const Part = &raw const *past;
         past.go_home();
-        let past = tally.roll(2, false).unwrap();
-        assert_eq!((past.second, past.counts.intended), (1, 0));
+        assert_eq!(tally.roll(2).unwrap().second, 1);
         let part = tally.into_part();
-        assert_eq!((&raw const *part, part.counts.set.count(), part.counts.intended), (address, 0, 0));
+        assert_eq!((&raw const *part, part.second, part.is_empty()), (address, 2, true));
     }
 
     #[test]
     fn arrivals_are_counted_whether_they_are_sent_or_not() {
         let mut tally = Tally::new();
-        tally.arrive(10, false);
-        tally.arrive(30, true);
+        tally.arrive(0, false, 10);
+        tally.arrive(2, true, 30);
         let mut sum = Tally::new();
         sum.merge(&tally);
+        tally.miss(2, true);
+        tally.miss(3, false);
         sum.merge(&tally);
-        assert_eq!((sum.arrived, sum.intended, sum.lateness.count(), sum.lateness.max_ns()), (4, 2, 2, 30));
-        assert_eq!(tally.into_part().counts.intended, 2);
+        assert_eq!((sum.intended, sum.unsent, sum.lateness.count(), sum.lateness.max_ns()), (3, 1, 2, 30));
+        assert_eq!(sum.intended_in, [2, 0, 3, 1]);
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn config(part: u64, generators: usize) -> Config {
 
 /// The summary of requests in the order of their completion.
 fn summary(config: &Config, cpu_s: f64, requests: &[Request]) -> Summary {
-    let (mut tally, mut seconds) = (Tally::new(), SecondsCollector::new(1, true));
+    let (mut tally, mut seconds) = (Tally::new(), SecondsCollector::new(1));
     let measured = measured(cpu_s);
     let mut requests = requests.to_vec();
     requests.sort_by_key(|request| request.completed_after_ns);
@@ -69,11 +69,15 @@ fn summary(config: &Config, cpu_s: f64, requests: &[Request]) -> Summary {
         let ended = request.ended();
         let second = request.completed_after_ns / SECOND;
         let in_window = ended.completed >= measured.from && ended.completed < measured.to;
-        if let Some(past) = tally.roll(second, in_window) {
+        if let Some(past) = tally.roll(second) {
             seconds.take(Handover { thread: 0, now_in: second, past });
         }
-        tally.arrive(request.slip_ns, in_window);
-        tally.record(&ended);
+        if request.slip_ns % 9 == 0 {
+            tally.miss(second, in_window);
+        }
+        tally.arrive(second, in_window, request.slip_ns);
+        tally.record(&ended, in_window);
+        tally.completed += u64::from(in_window && !request.failed);
         if request.failed {
             tally.error("ERROR");
         }
@@ -82,7 +86,7 @@ fn summary(config: &Config, cpu_s: f64, requests: &[Request]) -> Summary {
     }
     let mut whole = Tally::new();
     whole.merge(&tally);
-    let (window, seconds) = seconds.close([tally.into_part()]);
+    let (window, seconds) = seconds.close([tally.into_part()], 0);
     Summary::new(config, &measured, &whole, &window, seconds)
 }
 

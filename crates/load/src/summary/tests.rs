@@ -53,10 +53,10 @@ fn nothing_measured_is_not_valid() {
 
 #[test]
 fn a_second_is_measured_when_all_of_it_is() {
-    let mut seconds = SecondsCollector::new(1, false);
+    let mut seconds = SecondsCollector::new(1);
     let past = Box::new(Part::new(channel().0));
     seconds.take(Handover { thread: 0, now_in: 4, past });
-    let (window, seconds) = seconds.close(Vec::new());
+    let (window, seconds) = seconds.close(Vec::new(), 0);
     let summary = Summary::new(&Config::default(), &measured(), &Tally::new(), &window, seconds);
     assert_eq!(summary.seconds.iter().map(|second| second.measured).collect::<Vec<_>>(), [false, true, false, false]);
     assert_eq!((summary.measured_s, summary.cpu.share), (2.0, 0.5));
@@ -91,27 +91,32 @@ fn an_open_loop_says_what_was_offered_and_what_became_of_it() {
     let arrivals = crate::config::Arrivals::Poisson { per_s: 500.0 };
     let config = Config { arrivals, clients: 4, ..Config::default() };
     let mut tally = Tally::new();
-    (0..1000).for_each(|_| tally.arrive(7, true));
-    (0..50).for_each(|_| tally.arrive(7, false));
-    tally.requests_sent = 1040;
-    let summary = Summary::new(&config, &measured(), &tally, &gets(1..=999), Vec::new());
+    (0..990).for_each(|_| tally.arrive(1, true, 7));
+    (0..10).for_each(|_| tally.miss(2, true));
+    (0..50).for_each(|_| tally.arrive(0, false, 9));
+    tally.completed = 980;
+    let summary = Summary::new(&config, &measured(), &tally, &gets(1..=990), SecondsCollector::new(1).close(None, 3).1);
     let totals = &summary.totals;
     assert_eq!((totals.intended, totals.unsent, totals.offered_per_s), (Some(1000), Some(10), Some(500.0)));
-    assert_eq!((totals.achieved_share, summary.throughput_per_s), (Some(0.999), 499.5));
-    assert_eq!(summary.lateness.as_ref().map(|times| (times.max_ns, times.percentiles["99"])), Some((7, 7)));
-    assert!(summary.valid, "{:?}", summary.reasons);
+    assert_eq!((totals.requests, totals.achieved_share, summary.throughput_per_s), (990, Some(0.98), 490.0));
+    assert_eq!(summary.seconds.iter().map(|second| second.intended).collect::<Vec<_>>(), [50, 990, 10].map(Some));
+    assert_eq!(summary.lateness.as_ref().map(|times| (times.max_ns, times.percentiles["50"])), Some((7, 7)));
     let closed = super::tests::summary(&Tally::new(), &gets([1]));
     assert_eq!((closed.totals.intended, closed.totals.achieved_share, closed.lateness), (None, None, None));
 }
 
 #[test]
 fn the_json_is_read_back_exactly() {
-    let mut seconds = SecondsCollector::new(1, false);
+    let mut seconds = SecondsCollector::new(1);
     let mut part = Part::new(channel().0);
-    part.counts.merge(&gets(1..=100));
+    part.inside.merge(&gets(1..=100));
     seconds.take(Handover { thread: 0, now_in: 1, past: Box::new(part) });
-    let (_, seconds) = seconds.close(Vec::new());
+    let (_, seconds) = seconds.close(Vec::new(), 0);
     let written = Summary::new(&Config::default(), &measured(), &Tally::new(), &gets(1..=100), seconds);
-    let read: Summary = serde_json::from_str(&written.to_json().unwrap()).unwrap();
-    assert_eq!(read, written);
+    let json = written.to_json().unwrap();
+    assert_eq!(Summary::from_json(&json).unwrap(), written);
+    let refused = |text: &str| Summary::from_json(text).unwrap_err();
+    assert!(refused("{").contains("is not a summary") && refused("{}").contains("missing field `format`"));
+    assert!(refused(&json.replace(FORMAT, "waystage-load/9")).contains("the format is \"waystage-load/9\""));
+    assert!(refused(&json.replace("sum_ns", "sum")).contains("another version of waystage: missing field"));
 }
