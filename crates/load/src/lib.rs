@@ -25,6 +25,8 @@ mod distribution;
 mod seconds;
 mod tally;
 
+pub mod trace;
+
 mod conduct;
 mod print;
 mod summary;
