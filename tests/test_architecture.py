@@ -18,11 +18,12 @@ CRATES = {
     "net": set(),
     "records": {"clock"},
     "quantity": set(),
-    "proxy": {"clock", "wire", "net", "records", "quantity"},
-    "load": {"clock", "wire", "net", "records"},
+    "placement": set(),
+    "proxy": {"clock", "wire", "net", "records", "quantity", "placement"},
+    "load": {"clock", "wire", "net", "records", "placement"},
     "cache": {"clock", "wire", "net", "records"},
     "simulate": {"clock", "records"},
-    "waystage": {"clock", "wire", "net", "records", "proxy", "load", "cache", "simulate", "quantity"},
+    "waystage": {"clock", "wire", "net", "records", "proxy", "load", "cache", "simulate", "quantity", "placement"},
     "testkit": {"clock", "cache"},
 }
 DEVELOPMENT = {"testkit", "records", "wire"}
@@ -79,7 +80,6 @@ PROXY_NEVER = {
     "finished": {"session", "event_loop", "core", "journal", "dispatch", "backend"},
     "job": {"session", "event_loop", "core", "journal", "dispatch", "backend", "finished"},
     "join": {"session", "event_loop", "core", "journal", "dispatch", "backend"},
-    "route/spread": {"session", "event_loop", "core", "journal", "dispatch", "backend", "job"},
     "route": {"session", "event_loop", "core", "journal", "dispatch", "backend", "job"},
     "dispatch": {"session", "event_loop", "core", "journal"},
     "journal": {"session", "event_loop", "core", "dispatch", "backend"},

@@ -2,9 +2,10 @@
 //! The conducting thread sleeps but for the edges, the passing of seconds and a look at the stop flag.
 
 use crate::LoadError;
-use crate::client::Client;
 use crate::config::Config;
+use crate::encoder::Encoder;
 use crate::event_loop::{EventLoop, Finished};
+use crate::lane::Lane;
 use crate::plan::Plan;
 use crate::seconds::{Handover, Second, SecondTally, SecondsCollector};
 use crate::summary::{Measured, Summary};
@@ -70,10 +71,10 @@ pub fn run(
     let addresses = connect::resolve(config)?;
     if config.prefill {
         let mut report = |keys, of| watch(Progress::Prefill { keys, of });
-        prefill::prefill(config, addresses[0], clock, stop, &mut report)?;
+        prefill::prefill(config, &addresses, clock, stop, &mut report)?;
     }
     let versions = Versions::new(config.key_minimum, config.keys(), config.prefill);
-    let clients = connect::clients(config, &addresses)?;
+    let lanes = connect::lanes(config, &addresses)?;
     let writer = match &config.records {
         Some(directory) => {
             Some(Writer::create(directory, Program::Load, config.sample, clock).map_err(LoadError::Records)?)
@@ -82,10 +83,12 @@ pub fn run(
     };
     let started_unix_ns = unix_now();
     let plan = Plan::new(config, clock.now());
-    let shared = Shared { config, clock, plan: &plan, versions: &versions };
+    let (encoder, placement) = (Encoder::new(config), config.placement());
+    let shared =
+        Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, placement: placement.as_ref() };
     let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
     let mut conductor = Conductor::new(&plan, clock, stop);
-    let (finished, mut seconds) = conductor.conduct(shared, clients, senders, watch)?;
+    let (finished, mut seconds) = conductor.conduct(shared, lanes, senders, watch)?;
 
     let mut tally = Tally::new();
     finished.iter().for_each(|thread| tally.merge(&thread.tally));
@@ -109,16 +112,16 @@ impl<'a> Conductor<'a> {
     fn conduct(
         &mut self,
         shared: Shared<'_>,
-        clients: Vec<Vec<Client>>,
+        lanes: Vec<Vec<Lane>>,
         records: Vec<Option<RowSender>>,
         watch: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(Vec<Finished>, Seconds), LoadError> {
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let mut threads: Vec<ScopedJoinHandle<'_, Result<Finished, LoadError>>> = Vec::new();
-            for (number, (clients, records)) in clients.into_iter().zip(records).enumerate() {
+            for (number, (lanes, records)) in lanes.into_iter().zip(records).enumerate() {
                 let sender = sender.clone();
-                let body = move || EventLoop::new(Worker::new(shared, number, sender, records), clients)?.run();
+                let body = move || EventLoop::new(Worker::new(shared, number, sender, records), lanes)?.run();
                 let spawned = thread::Builder::new().name(format!("load-{number}")).spawn_scoped(scope, body);
                 threads.push(spawned.map_err(|error| {
                     self.plan.stop_at(Nanos::UNSET);

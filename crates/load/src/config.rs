@@ -1,6 +1,9 @@
 //! Everything that can be chosen about a run, and the check that the choices make sense together.
 //! Knows no flags and no files of flags: the program `waystage` fills it in.
 
+use crate::keys::KeySpace;
+use crate::sizes::ValueSizes;
+use placement::Placement;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +21,8 @@ const VALUE_BYTES_MAX: usize = 1 << 30;
 /// Limits that only keep mistakes from taking all memory.
 const CLIENTS_MAX: usize = 60_000;
 const THREADS_MAX: usize = 255;
+const RATE_MIN_PER_S: f64 = 0.001;
+const RATE_MAX_PER_S: f64 = 1e8;
 const PIPELINE_MAX: usize = 65_536;
 const MULTI_KEY_GET_MAX: usize = 10_000;
 
@@ -81,6 +86,8 @@ pub enum Distribution {
 pub struct Config {
     /// HOST:PORT each.
     pub servers: Vec<String>,
+    /// Sets ask for no reply: they count as answered when they are written, and what became of them is not known.
+    pub noreply: bool,
     /// What several servers are.
     pub distribution: Distribution,
     /// The dialect.
@@ -133,7 +140,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             servers: Vec::new(),
-            distribution: Distribution::Doors,
+            noreply: false,
+            distribution: Distribution::Ketama,
             protocol: Protocol::Text,
             arrivals: Arrivals::Closed,
             clients: 1,
@@ -176,6 +184,36 @@ impl Config {
         (self.key_maximum - self.key_minimum).saturating_add(1)
     }
 
+    /// Connections of each client.
+    pub(crate) fn lanes_per_client(&self) -> usize {
+        match self.distribution {
+            Distribution::Ketama => self.servers.len(),
+            Distribution::Doors => 1,
+        }
+    }
+
+    /// Connections in all.
+    pub(crate) fn connections(&self) -> usize {
+        self.clients * self.lanes_per_client()
+    }
+
+    /// How keys are written.
+    pub(crate) fn key_space(&self) -> KeySpace {
+        KeySpace::new(&self.key_prefix)
+    }
+
+    /// How large values are.
+    pub(crate) fn value_sizes(&self) -> ValueSizes {
+        ValueSizes::fixed(self.data_size_bytes)
+    }
+
+    /// Which server owns which key; none where every connection is good for all keys.
+    pub(crate) fn placement(&self) -> Option<Placement> {
+        let ketama = placement::Distribution::Ketama;
+        let servers: Vec<_> = self.servers.iter().map(|server| (ketama.name_of(server), 1)).collect();
+        (self.lanes_per_client() > 1).then(|| Placement::new(ketama, ketama.usual_hash(), &servers))
+    }
+
     /// Refuses what cannot be run, in one line that says what to change.
     ///
     /// # Errors
@@ -216,6 +254,26 @@ impl Config {
             (window_is_empty, "--test-time 0 leaves nothing to measure".to_owned()),
             (self.requests == Some(0), "--requests 0 leaves nothing to measure".to_owned()),
             (self.reply_timeout.is_zero(), "--reply-timeout must be more than 0".to_owned()),
+            (
+                self.arrivals.per_s().is_some_and(|per_s| !(RATE_MIN_PER_S..=RATE_MAX_PER_S).contains(&per_s)),
+                format!("--rate must be {RATE_MIN_PER_S} to {RATE_MAX_PER_S} requests per second"),
+            ),
+            (
+                self.arrivals.per_s().is_some() && self.think_time != ThinkTime::None,
+                "--rate and --think-time contradict each other: an open loop does not wait for replies".to_owned(),
+            ),
+            (
+                matches!(self.arrivals, Arrivals::Bursty { on, off, .. } if on.is_zero() || off.is_zero()),
+                "--arrivals bursty needs times above 0: bursty:200ms:800ms".to_owned(),
+            ),
+            (
+                self.connections() > CLIENTS_MAX,
+                format!(
+                    "--clients {} with a connection to each of {} servers are too many; at most {CLIENTS_MAX} in all",
+                    self.clients,
+                    self.servers.len()
+                ),
+            ),
         ];
         if let Some((_, line)) = checks.into_iter().find(|(refused, _)| *refused) {
             return Err(line);
@@ -296,6 +354,20 @@ mod tests {
         assert!(refusal(|config| config.key_maximum = u64::MAX).contains("too many"));
         assert!(refusal(|config| config.test_time = Duration::ZERO).contains("--test-time"));
         assert!(refusal(|config| config.requests = Some(0)).contains("--requests"));
+    }
+
+    #[test]
+    fn an_open_loop_needs_a_rate_that_can_be_and_no_thinking() {
+        let open = |arrivals| refusal(move |config| config.arrivals = arrivals);
+        assert!(open(Arrivals::Constant { per_s: 0.0 }).contains("--rate"));
+        assert!(open(Arrivals::Poisson { per_s: f64::NAN }).contains("--rate"));
+        let (on, off) = (Duration::ZERO, Duration::from_secs(1));
+        assert!(open(Arrivals::Bursty { per_s: 1.0, on, off }).contains("bursty"));
+        let thinking = refusal(|config| {
+            config.arrivals = Arrivals::Poisson { per_s: 1.0 };
+            config.think_time = ThinkTime::Fixed(Duration::from_secs(1));
+        });
+        assert!(thinking.contains("contradict"), "{thinking}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! A closed-loop load generator for memcached that tells the truth about latency and verifies every value.
+//! A load generator for memcached, open or closed loop, that tells the truth about latency and verifies every value.
 //!
 //! ```text
-//! prefill -> connect -> threads: [ schedule -> client (window) -> tally ] -> conduct (seconds, CPU) -> summary
+//! prefill -> connect -> threads: [ arrivals, schedule -> client -> lane (window) -> tally ] -> conduct (seconds, CPU) -> summary
 //! ```
 //!
 //! It speaks to any server of the protocol and knows none of them.
@@ -10,14 +10,18 @@ mod config;
 mod connect;
 mod prefill;
 
+mod arrivals;
+mod keys;
 mod plan;
 mod schedule;
+mod sizes;
 mod value;
 mod versions;
 
 mod client;
 mod encoder;
 mod event_loop;
+mod lane;
 mod window;
 mod worker;
 

@@ -64,6 +64,8 @@ pub(crate) struct Tally {
     pub(crate) second: SecondTally,
     /// Requests whose intended time lies within the window, sent or not; counted in an open loop only.
     pub(crate) intended: u64,
+    /// Requests answered other than by an error within the window, whenever they were intended.
+    pub(crate) completed: u64,
     pub(crate) keys: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
@@ -143,6 +145,7 @@ impl Tally {
             set: OperationTally::new(),
             second: SecondTally::new(0),
             intended: 0,
+            completed: 0,
             keys: 0,
             sent_bytes: 0,
             received_bytes: 0,
@@ -183,6 +186,7 @@ impl Tally {
         self.get.merge(&other.get);
         self.set.merge(&other.set);
         self.intended += other.intended;
+        self.completed += other.completed;
         self.keys += other.keys;
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;

@@ -1,7 +1,7 @@
 //! The arguments of `waystage load`, and the configuration that follows from them.
 
 use clap::Args;
-use load::{Config, ThinkTime};
+use load::{Arrivals, Config, Distribution, Protocol, ThinkTime};
 use quantity::{bytes, duration};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,8 +13,10 @@ use std::time::Duration;
     after_help = "Traps:
   --clients is the total over all threads, not per thread as in memtier and mutilate.
   --ratio is set:get, as in memtier: 1:10 is one set to ten gets.
-  The loop is closed: clients wait for replies, so a slow server is asked less often.
-  Latency counts from the end of thinking to the last byte of the reply.
+  Without --rate the loop is closed: clients wait for replies, so a slow server is asked less often, and its
+  worst moments are hardly seen. With --rate it is open: requests are due whether replies come or not.
+  Latency counts from when a request was due (closed loop: from the end of thinking) to the last byte of the reply.
+  --rate is the total over all clients, not per connection; --clients and --pipeline bound what is in flight.
   --warm-up comes before --test-time, it is not part of it.
   Latency and counts are of requests answered other than by an error; errors are apart.
   Keys of one get are drawn independently: with few keys one may be named twice.
@@ -25,9 +27,22 @@ use std::time::Duration;
 Exit codes: 0 the run is valid, 1 it is not or could not begin, 2 the arguments make no sense."
 )]
 pub(crate) struct LoadArguments {
-    /// The server; several must be doors to the same data, such as proxies: clients take them in turn.
+    /// A server; may be given several times, see --distribution.
     #[arg(long = "server", value_name = "HOST:PORT", required = true)]
     servers: Vec<String>,
+    /// What several servers are: each owns the keys that libketama gives it, and every client is connected to all
+    /// (ketama), or all are doors to the same data, such as proxies, and clients take them in turn (doors).
+    #[arg(long, value_name = "ketama|doors", default_value = "ketama", value_parser = distribution)]
+    distribution: Distribution,
+    /// The dialect: get and set (text), or mg and ms (meta).
+    #[arg(long, value_name = "text|meta", default_value = "text", value_parser = protocol)]
+    protocol: Protocol,
+    /// Open loop: intend so many requests per second, in total, whether replies come or not.
+    #[arg(long, value_name = "N", value_parser = rate, conflicts_with = "think_time")]
+    rate: Option<f64>,
+    /// How they come [default: poisson]. Bursty: poisson for ON, then nothing for OFF; --rate is the mean over both.
+    #[arg(long, value_name = "constant|poisson|bursty:ON:OFF", value_parser = shape, requires = "rate")]
+    arrivals: Option<Shape>,
     /// Clients, one connection each: the total over all threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     clients: usize,
@@ -67,6 +82,9 @@ pub(crate) struct LoadArguments {
     /// Time between a reply and the client's next request: none, fixed:1ms, or exp:1ms (exponential with this mean).
     #[arg(long, value_name = "none|fixed:TIME|exp:TIME", default_value = "none", value_parser = think_time)]
     think_time: ThinkTime,
+    /// Ask for no reply to sets: they count as answered when written, and what became of them is not known.
+    #[arg(long)]
+    noreply: bool,
     /// Decides everything that is drawn.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -96,9 +114,10 @@ impl LoadArguments {
         let warm_up = if self.requests.is_some() { Duration::ZERO } else { Duration::from_secs(1) };
         Config {
             servers: self.servers,
-            distribution: load::Distribution::Doors,
-            protocol: load::Protocol::Text,
-            arrivals: load::Arrivals::Closed,
+            noreply: self.noreply,
+            distribution: self.distribution,
+            protocol: self.protocol,
+            arrivals: self.rate.map_or(Arrivals::Closed, |per_s| self.arrivals.unwrap_or(Shape::Poisson).at(per_s)),
             clients: self.clients,
             threads: self.threads,
             ratio_set: self.ratio.0,
@@ -128,6 +147,60 @@ fn ratio(text: &str) -> Result<(u32, u32), String> {
     parts.ok_or_else(|| format!("{text:?} is not set:get such as 1:10"))
 }
 
+/// How the requests of an open loop come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shape {
+    Constant,
+    Poisson,
+    Bursty { on: Duration, off: Duration },
+}
+
+impl Shape {
+    fn at(self, per_s: f64) -> Arrivals {
+        match self {
+            Shape::Constant => Arrivals::Constant { per_s },
+            Shape::Poisson => Arrivals::Poisson { per_s },
+            Shape::Bursty { on, off } => Arrivals::Bursty { per_s, on, off },
+        }
+    }
+}
+
+fn shape(text: &str) -> Result<Shape, String> {
+    let mut parts = text.split(':');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some("constant"), None, ..) => Ok(Shape::Constant),
+        (Some("poisson"), None, ..) => Ok(Shape::Poisson),
+        (Some("bursty"), Some(on), Some(off), None) => Ok(Shape::Bursty { on: duration(on)?, off: duration(off)? }),
+        _ => Err(format!("{text:?} is not constant, poisson or bursty:200ms:800ms")),
+    }
+}
+
+/// Requests per second; `k` and `m` are thousands and millions.
+fn rate(text: &str) -> Result<f64, String> {
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1e3),
+        None => text.strip_suffix(['m', 'M']).map_or((text, 1.0), |digits| (digits, 1e6)),
+    };
+    let per_s = digits.parse::<f64>().ok().map(|number| number * factor).filter(|per_s| per_s.is_finite());
+    per_s.ok_or_else(|| format!("{text:?} is not a number of requests per second such as 5000 or 5k"))
+}
+
+fn distribution(text: &str) -> Result<Distribution, String> {
+    match text {
+        "ketama" => Ok(Distribution::Ketama),
+        "doors" => Ok(Distribution::Doors),
+        _ => Err(format!("{text:?} is not ketama or doors")),
+    }
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    match text {
+        "text" => Ok(Protocol::Text),
+        "meta" => Ok(Protocol::Meta),
+        _ => Err(format!("{text:?} is not text or meta")),
+    }
+}
+
 fn think_time(text: &str) -> Result<ThinkTime, String> {
     match text.split_once(':') {
         None if text == "none" => Ok(ThinkTime::None),
@@ -140,6 +213,21 @@ fn think_time(text: &str) -> Result<ThinkTime, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loops_and_dialects_are_read() {
+        assert_eq!((rate("5000"), rate("2.5k"), rate("1m")), (Ok(5000.0), Ok(2500.0), Ok(1e6)));
+        let (on, off) = (Duration::from_millis(200), Duration::from_secs(1));
+        assert_eq!(shape("bursty:200ms:1s"), Ok(Shape::Bursty { on, off }));
+        assert_eq!((shape("constant"), shape("poisson")), (Ok(Shape::Constant), Ok(Shape::Poisson)));
+        assert_eq!((protocol("meta"), distribution("doors")), (Ok(Protocol::Meta), Ok(Distribution::Doors)));
+        for text in ["", "k", "5 k", "nan", "inf", "fast"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+        for text in ["", "bursty", "bursty:1s", "bursty:1s:1s:1s", "poisson:1s", "bursty:1:1"] {
+            assert!(shape(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn ratios_and_think_times_are_read() {
