@@ -29,6 +29,7 @@ mod distribution;
 mod seconds;
 mod tally;
 
+pub mod saturate;
 pub mod trace;
 
 mod conduct;
