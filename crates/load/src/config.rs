@@ -132,6 +132,10 @@ pub struct Config {
     pub records: Option<PathBuf>,
     /// One request in so many is recorded.
     pub sample: u32,
+    /// Percentiles that are shown; the usual ones when empty.
+    pub percentiles: Vec<f64>,
+    /// A run with fewer hits than this share of the keys read is not valid.
+    pub expect_hit_ratio: Option<f64>,
     /// The command line, for the summary.
     pub arguments: Vec<String>,
 }
@@ -163,6 +167,8 @@ impl Default for Config {
             reply_timeout: Duration::from_secs(10),
             records: None,
             sample: 100,
+            percentiles: Vec::new(),
+            expect_hit_ratio: None,
             arguments: Vec::new(),
         }
     }

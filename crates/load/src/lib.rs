@@ -26,6 +26,7 @@ mod window;
 mod worker;
 
 mod distribution;
+mod part;
 mod seconds;
 mod tally;
 
@@ -33,14 +34,22 @@ pub mod saturate;
 pub mod trace;
 
 mod conduct;
+mod merge;
 mod print;
+mod settings;
 mod summary;
+mod times;
+mod verdict;
 
 pub use conduct::{Progress, run};
 pub use config::{Arrivals, Config, Distribution, Protocol, ThinkTime};
+pub use merge::{MergeError, merge, merge_named};
+pub use part::Part;
 pub use print::{render, render_second};
-pub use seconds::Second;
-pub use summary::{Cpu, FORMAT, OperationSummary, Operations, Settings, Summary, Times, Totals, Verification};
+pub use seconds::{Second, SecondHistograms};
+pub use settings::Settings;
+pub use summary::{Cpu, FORMAT, MergedPart, OperationSummary, Operations, Summary, Totals, Verification};
+pub use times::{PERCENTILES, Times};
 
 use std::io;
 

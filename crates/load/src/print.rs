@@ -2,7 +2,8 @@
 //! Computes nothing that the summary does not hold.
 
 use crate::seconds::Second;
-use crate::summary::{OperationSummary, Settings, Summary};
+use crate::settings::Settings;
+use crate::summary::{OperationSummary, Summary};
 use std::fmt::Write;
 
 /// Columns of the table. A percentile that too few values support is a dash.

@@ -61,8 +61,8 @@ pub(crate) struct Worker<'a> {
 #[derive(Debug)]
 struct OpenLoop {
     clock: ArrivalClock,
-    /// Clients that may take an arrival, as often as they may take one; the one that has been free longest first.
-    free: VecDeque<usize>,
+    /// Clients that may take an arrival, as often as they may take one, and since when; the one that has been free longest first.
+    free: VecDeque<(usize, Nanos)>,
 }
 
 impl<'a> Worker<'a> {
@@ -136,10 +136,10 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Hands over the seconds that are past.
+    /// Hands over the second that is past.
     pub(crate) fn roll(&mut self, now: Nanos) {
         let now_in = self.shared.plan.second(now);
-        if let Some(past) = self.tally.second.roll(now_in) {
+        if let Some(past) = self.tally.roll(now_in) {
             // The collector outlives the threads.
             let _ = self.seconds.send(Handover { thread: self.thread, now_in, past });
         }
@@ -156,7 +156,7 @@ impl<'a> Worker<'a> {
     /// One of the requests that a client may have in flight at the beginning: free for an arrival, or to be thought about.
     pub(crate) fn begin(&mut self, client: usize, ready: &mut VecDeque<Nanos>, now: Nanos) {
         match &mut self.open {
-            Some(open) => open.free.push_back(client),
+            Some(open) => open.free.push_back((client, now)),
             None => {
                 let think_ns = self.schedule.first_think_ns();
                 self.think(client, ready, now, think_ns);
@@ -167,7 +167,7 @@ impl<'a> Worker<'a> {
     /// What follows a request that has ended: its client thinks about the next, or is free for the next arrival.
     pub(crate) fn next(&mut self, client: usize, ready: &mut VecDeque<Nanos>, completed: Nanos, outcome: Outcome) {
         if let Some(open) = &mut self.open {
-            return open.free.push_back(client);
+            return open.free.push_back((client, completed));
         }
         let mut think_ns = self.schedule.think_ns();
         if outcome == Outcome::BackendDown {
@@ -201,10 +201,11 @@ impl<'a> Worker<'a> {
         if due > now || due >= self.shared.plan.measure_to() {
             return None;
         }
-        let at = open.free.iter().position(|&client| can_issue(client))?;
-        let client = open.free.remove(at)?;
+        let at = open.free.iter().position(|&(client, _)| can_issue(client))?;
+        let (client, free_since) = open.free.remove(at)?;
         open.clock.advance();
-        self.tally.intended += u64::from(self.shared.plan.in_window(due));
+        let plan = self.shared.plan;
+        self.tally.arrive(plan.second(due), plan.in_window(due), now.since(due.max(free_since)));
         Some((due, client))
     }
 
@@ -236,8 +237,9 @@ impl<'a> Worker<'a> {
     pub(crate) fn close(mut self) -> (Tally, u64) {
         // What an open loop intended and never sent. A number of requests is issued to the last.
         if let (Some(open), false) = (&mut self.open, self.shared.config.requests.is_some()) {
-            while open.clock.next() < self.shared.plan.measure_to() {
-                self.tally.intended += u64::from(self.shared.plan.in_window(open.clock.next()));
+            let plan = self.shared.plan;
+            while open.clock.next() < plan.measure_to() {
+                self.tally.miss(plan.second(open.clock.next()), plan.in_window(open.clock.next()));
                 open.clock.advance();
             }
         }

@@ -28,7 +28,7 @@ enum Command {
     /// Forward requests to memcached servers, and time every stage of every request.
     Proxy(Box<proxy_command::ProxyArguments>),
     /// Load a memcached server with a closed loop of clients, measure latency and verify every value.
-    Load(load_command::LoadArguments),
+    Load(Box<load_command::LoadArguments>),
     /// Serve memcached's protocol from memory, with a service time that can be dictated.
     Cache(cache_command::CacheArguments),
     /// Print draws of a distribution or of a pattern of keys, or describe it.
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     };
     let outcome = match arguments.command {
         Command::Proxy(arguments) => proxy_command::run(*arguments),
-        Command::Load(arguments) => load_command::run(arguments),
+        Command::Load(arguments) => load_command::run(*arguments),
         Command::Cache(arguments) => cache_command::run(&arguments),
         Command::Draw(arguments) => draw_command::run(&arguments),
         Command::Records(arguments) => records_command::run(&arguments),

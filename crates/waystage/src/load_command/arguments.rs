@@ -1,6 +1,8 @@
 //! The arguments of `waystage load`, and the configuration that follows from them.
 
-use clap::Args;
+use crate::load_command::merge::MergeArguments;
+use crate::load_command::output::OutputArguments;
+use clap::{Args, Subcommand};
 use load::{Arrivals, Config, Distribution, Protocol, ThinkTime};
 use quantity::{bytes, duration};
 use std::path::PathBuf;
@@ -9,6 +11,8 @@ use std::time::Duration;
 /// Arguments of `waystage load`.
 #[derive(Debug, Args)]
 #[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
     about = "Load a memcached server with a closed loop of clients, measure latency and verify every value",
     after_help = "Traps:
   --clients is the total over all threads, not per thread as in memtier and mutilate.
@@ -27,6 +31,8 @@ use std::time::Duration;
 Exit codes: 0 the run is valid, 1 it is not or could not begin, 2 the arguments make no sense."
 )]
 pub(crate) struct LoadArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<LoadCommand>,
     /// A server; may be given several times, see --distribution.
     #[arg(long = "server", value_name = "HOST:PORT", required = true)]
     servers: Vec<String>,
@@ -94,9 +100,8 @@ pub(crate) struct LoadArguments {
     /// Give up a connection whose oldest request has no reply for so long.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     reply_timeout: Duration,
-    /// Write the summary as JSON to this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json_out_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
     /// Write a record of one request in --sample to a file in this directory.
     #[arg(long, value_name = "DIR")]
     records: Option<PathBuf>,
@@ -106,6 +111,13 @@ pub(crate) struct LoadArguments {
     /// No line per second, and no progress of the prefill.
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+/// What else there is to do with a load.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LoadCommand {
+    /// Put together the summaries of several generators that ran at the same time.
+    Merge(MergeArguments),
 }
 
 impl LoadArguments {
@@ -137,6 +149,8 @@ impl LoadArguments {
             reply_timeout: self.reply_timeout,
             records: self.records,
             sample: self.sample,
+            percentiles: self.output.print_percentiles,
+            expect_hit_ratio: None,
             arguments: std::env::args().collect(),
         }
     }
