@@ -31,6 +31,9 @@ mod part;
 mod seconds;
 mod tally;
 
+pub mod saturate;
+pub mod trace;
+
 mod conduct;
 mod merge;
 mod print;
