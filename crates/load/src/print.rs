@@ -135,7 +135,7 @@ pub fn render_second(second: &Second) -> String {
 }
 
 /// A time in a unit that leaves one to four digits before the point.
-fn time(time_ns: f64) -> String {
+pub(crate) fn time(time_ns: f64) -> String {
     match time_ns {
         time_ns if time_ns < 1e3 => format!("{time_ns:.0}ns"),
         time_ns if time_ns < 1e6 => format!("{:.1}us", time_ns / 1e3),
