@@ -43,14 +43,17 @@ pub struct Settings {
 
 impl Settings {
     pub(crate) fn new(config: &Config) -> Settings {
-        let is_open = config.arrivals.per_s().is_some();
+        let is_open = config.is_open();
         Settings {
             servers: config.servers.clone(),
             distribution: distribution(config.distribution).into(),
             protocol: protocol(config.protocol).into(),
             noreply: config.noreply,
             r#loop: if is_open { OPEN } else { CLOSED }.into(),
-            arrivals: arrivals(&config.arrivals),
+            arrivals: match &config.trace {
+                Some(trace) => Some(format!("trace {}, timing {}", trace.path.display(), trace.timing)),
+                None => arrivals(&config.arrivals),
+            },
             offered_per_s: config.arrivals.per_s(),
             clients: config.clients,
             threads: config.threads,

@@ -3,6 +3,8 @@
 mod arguments;
 mod merge;
 mod output;
+mod trace;
+mod values;
 
 pub(crate) use arguments::LoadArguments;
 
@@ -34,10 +36,10 @@ pub(crate) fn run(mut arguments: LoadArguments) -> Result<ExitCode, String> {
     }
     let files = OutputFiles::create(&output)?;
     let stop = stop_flag()?;
-    let mut watch = |progress: Progress<'_>| {
-        if shows_progress {
-            show(progress);
-        }
+    let mut watch = |progress: Progress<'_>| match progress {
+        Progress::Note(line) => eprintln!("waystage: note: {line}"),
+        progress if shows_progress => show(progress),
+        _ => {}
     };
     match load::run(&config, &Clock::monotonic(), &stop, &mut watch) {
         Ok(summary) => tell(&summary, files),
@@ -73,7 +75,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
 fn show(progress: Progress<'_>) {
     match progress {
         Progress::Prefill { keys, of } => eprintln!("prefill: {keys} of {of} keys"),
-        Progress::Part(_) => {}
+        Progress::Part(_) | Progress::Note(_) => {}
         Progress::Second(second) => eprintln!("{}", load::render_second(second)),
     }
 }
