@@ -108,6 +108,12 @@ pub(crate) struct LoadArguments {
     /// Keep the record of one request in N.
     #[arg(long, value_name = "N", default_value_t = 100)]
     sample: u32,
+    /// Serve metrics for Prometheus on this address while the run goes on.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) metrics: Option<String>,
+    /// Call the run invalid when fewer of the keys read are found than this share.
+    #[arg(long, value_name = "0..1", value_parser = hit_ratio)]
+    expect_hit_ratio: Option<f64>,
     /// No line per second, and no progress of the prefill.
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -150,10 +156,15 @@ impl LoadArguments {
             records: self.records,
             sample: self.sample,
             percentiles: self.output.print_percentiles,
-            expect_hit_ratio: None,
+            expect_hit_ratio: self.expect_hit_ratio,
             arguments: std::env::args().collect(),
         }
     }
+}
+
+fn hit_ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or_else(|| format!("{text:?} is not a share such as 0.99, from 0 to 1"))
 }
 
 fn ratio(text: &str) -> Result<(u32, u32), String> {
