@@ -15,6 +15,7 @@ mod keys;
 mod plan;
 mod schedule;
 mod sizes;
+mod think_time;
 mod value;
 mod versions;
 
@@ -29,6 +30,9 @@ mod distribution;
 mod part;
 mod seconds;
 mod tally;
+
+pub mod saturate;
+pub mod trace;
 
 mod conduct;
 mod metrics;
@@ -45,7 +49,7 @@ mod percentile_text;
 mod print;
 
 pub use conduct::{Progress, run};
-pub use config::{Arrivals, Config, Distribution, Protocol, ThinkTime};
+pub use config::{Arrivals, Config, Distribution, Protocol, fixed_bytes};
 pub use interval_log::interval_log;
 pub use memtier::memtier_json;
 pub use merge::{MergeError, merge, merge_named};
@@ -56,6 +60,7 @@ pub use print::{render, render_second};
 pub use seconds::{Second, SecondHistograms};
 pub use settings::Settings;
 pub use summary::{Cpu, FORMAT, MergedPart, OperationSummary, Operations, Summary, Totals, Verification};
+pub use think_time::ThinkTime;
 pub use times::{PERCENTILES, Times};
 
 use std::io;

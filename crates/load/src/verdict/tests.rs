@@ -1,11 +1,12 @@
 //! Every reason and every note: when it is given, and when it is not.
 
 use super::*;
-use crate::config::{Arrivals, Config, ThinkTime};
+use crate::config::{Arrivals, Config};
 use crate::part::Counts;
 use crate::seconds::SecondsCollector;
 use crate::summary::Measured;
 use crate::tally::{Ended, Operation, Tally};
+use crate::think_time::ThinkTime;
 use clock::{CpuTime, Nanos};
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ fn run(config: &Config, tally: &Tally) -> Summary {
 
 /// In a closed loop whose one client is busy with 2000 requests of 2 ms for four seconds of ten, thinking in the others.
 fn closed() -> Summary {
-    let think_time = ThinkTime::Fixed(Duration::from_millis(3));
+    let think_time = ThinkTime::fixed(Duration::from_millis(3));
     let mut tally = Tally::new();
     tally.completed = 2_000;
     run(&Config { think_time, ..Config::default() }, &tally)

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct OutputArguments {
     /// Write the summary as JSON to this file.
     #[arg(long, value_name = "FILE")]
-    json_out_file: Option<PathBuf>,
+    pub(crate) json_out_file: Option<PathBuf>,
     /// In which shape: memtier_benchmark's, for scripts that read that [default: waystage's own, which has more].
     #[arg(long, value_name = "memtier", value_parser = shape, requires = "json_out_file")]
     json_compat: Option<Memtier>,
