@@ -37,17 +37,27 @@ pub mod saturate;
 pub mod trace;
 
 mod conduct;
+mod metrics;
+
 mod merge;
-mod print;
 mod settings;
 mod summary;
 mod times;
 mod verdict;
 
+mod interval_log;
+mod memtier;
+mod percentile_text;
+mod print;
+
 pub use conduct::{Progress, run};
 pub use config::{Arrivals, Config, Distribution, Protocol, fixed_bytes};
+pub use interval_log::interval_log;
+pub use memtier::memtier_json;
 pub use merge::{MergeError, merge, merge_named};
+pub use metrics::Metrics;
 pub use part::Part;
+pub use percentile_text::percentile_text;
 pub use print::{render, render_second};
 pub use seconds::{Second, SecondHistograms};
 pub use settings::Settings;

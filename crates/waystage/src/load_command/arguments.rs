@@ -3,7 +3,7 @@
 use crate::load_command::merge::MergeArguments;
 use crate::load_command::output::OutputArguments;
 use crate::load_command::trace::TraceArguments;
-use crate::load_command::values::{Shape, distribution, protocol, rate, ratio, shape, sizes, think_time};
+use crate::load_command::values::{Shape, distribution, hit_ratio, protocol, rate, ratio, shape, sizes, think_time};
 use clap::{Args, Subcommand};
 use draw::Popularity;
 use load::{Arrivals, Config, Distribution, Protocol, ThinkTime};
@@ -120,6 +120,12 @@ pub(crate) struct LoadArguments {
     /// Keep the record of one request in N.
     #[arg(long, value_name = "N", default_value_t = 100)]
     sample: u32,
+    /// Serve metrics for Prometheus on this address while the run goes on.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) metrics: Option<String>,
+    /// Call the run invalid when fewer of the keys read are found than this share.
+    #[arg(long, value_name = "0..1", value_parser = hit_ratio)]
+    expect_hit_ratio: Option<f64>,
     /// No line per second, and no progress of the prefill.
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -169,7 +175,7 @@ impl LoadArguments {
             records: self.records,
             sample: self.sample,
             percentiles: self.output.print_percentiles,
-            expect_hit_ratio: None,
+            expect_hit_ratio: self.expect_hit_ratio,
             arguments: std::env::args().collect(),
         }
     }

@@ -5,6 +5,12 @@ use load::{Arrivals, Distribution, Protocol, ThinkTime};
 use quantity::duration;
 use std::time::Duration;
 
+/// A share of the keys asked for.
+pub(crate) fn hit_ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or_else(|| format!("{text:?} is not a share such as 0.99, from 0 to 1"))
+}
+
 /// Sets and gets, in this order.
 pub(crate) fn ratio(text: &str) -> Result<(u32, u32), String> {
     let parts = text.split_once(':').and_then(|(set, get)| Some((set.parse().ok()?, get.parse().ok()?)));
