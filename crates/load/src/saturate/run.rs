@@ -46,11 +46,8 @@ impl<'a> LoadProbe<'a> {
 
 impl Probe for LoadProbe<'_> {
     fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, Ended> {
-        let config = Config {
-            arrivals: at_rate(self.config.arrivals, rate_per_s),
-            test_time: length,
-            ..self.config.clone()
-        };
+        let config =
+            Config { arrivals: at_rate(self.config.arrivals, rate_per_s), test_time: length, ..self.config.clone() };
         let outcome = run(&config, self.clock, self.stop, &mut |_: Progress<'_>| ());
         if self.stop.load(Ordering::Relaxed) {
             return Err(Ended::Stopped);

@@ -1,18 +1,15 @@
 //! The arguments of `waystage load`, and the configuration that follows from them.
 
-use crate::load_command::merge::MergeArguments;
 use crate::load_command::output::OutputArguments;
-use clap::{Args, Subcommand};
+use clap::Args;
 use load::{Arrivals, Config, Distribution, Protocol, ThinkTime};
 use quantity::{bytes, duration};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Arguments of `waystage load`.
+/// Arguments of one run, and of the runs of a search.
 #[derive(Debug, Args)]
 #[command(
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
     about = "Load a memcached server with a closed loop of clients, measure latency and verify every value",
     after_help = "Traps:
   --clients is the total over all threads, not per thread as in memtier and mutilate.
@@ -30,9 +27,7 @@ use std::time::Duration;
 
 Exit codes: 0 the run is valid, 1 it is not or could not begin, 2 the arguments make no sense."
 )]
-pub(crate) struct LoadArguments {
-    #[command(subcommand)]
-    pub(crate) command: Option<LoadCommand>,
+pub(crate) struct RunArguments {
     /// A server; may be given several times, see --distribution.
     #[arg(long = "server", value_name = "HOST:PORT", required = true)]
     servers: Vec<String>,
@@ -45,7 +40,7 @@ pub(crate) struct LoadArguments {
     protocol: Protocol,
     /// Open loop: intend so many requests per second, in total, whether replies come or not.
     #[arg(long, value_name = "N", value_parser = rate, conflicts_with = "think_time")]
-    rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
     /// How they come [default: poisson]. Bursty: poisson for ON, then nothing for OFF; --rate is the mean over both.
     #[arg(long, value_name = "constant|poisson|bursty:ON:OFF", value_parser = shape, requires = "rate")]
     arrivals: Option<Shape>,
@@ -113,14 +108,7 @@ pub(crate) struct LoadArguments {
     pub(crate) quiet: bool,
 }
 
-/// What else there is to do with a load.
-#[derive(Debug, Subcommand)]
-pub(crate) enum LoadCommand {
-    /// Put together the summaries of several generators that ran at the same time.
-    Merge(MergeArguments),
-}
-
-impl LoadArguments {
+impl RunArguments {
     /// The configuration of a run.
     pub(crate) fn config(self) -> Config {
         let warm_up = if self.requests.is_some() { Duration::ZERO } else { Duration::from_secs(1) };
@@ -190,7 +178,7 @@ fn shape(text: &str) -> Result<Shape, String> {
 }
 
 /// Requests per second; `k` and `m` are thousands and millions.
-fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1e3),
         None => text.strip_suffix(['m', 'M']).map_or((text, 1.0), |digits| (digits, 1e6)),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct OutputArguments {
     /// Write the summary as JSON to this file.
     #[arg(long, value_name = "FILE")]
-    json_out_file: Option<PathBuf>,
+    pub(crate) json_out_file: Option<PathBuf>,
     /// Show these percentiles, in the table and in the JSON, as far as ten values lie above them [default: the usual ones].
     #[arg(long, value_name = "P,P,...", value_delimiter = ',', value_parser = percentile)]
     pub(crate) print_percentiles: Vec<f64>,
@@ -38,11 +38,11 @@ impl OutputFiles {
     pub(crate) fn create(arguments: &OutputArguments) -> Result<OutputFiles, String> {
         let mut files = OutputFiles(Vec::new());
         for (path, content) in wanted(arguments) {
-            match File::create(&path) {
+            match create(&path) {
                 Ok(file) => files.0.push(OutputFile { path, file, content }),
-                Err(error) => {
+                Err(line) => {
                     files.discard();
-                    return Err(failed(&path, &error));
+                    return Err(line);
                 }
             }
         }
@@ -69,6 +69,11 @@ impl OutputFiles {
 
 fn wanted(arguments: &OutputArguments) -> Vec<(PathBuf, Content)> {
     arguments.json_out_file.iter().map(|path| (path.clone(), Content::Summary)).collect()
+}
+
+/// Creates a file, or says why not.
+pub(crate) fn create(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| failed(path, &error))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> String {
