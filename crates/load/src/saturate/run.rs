@@ -46,11 +46,8 @@ impl<'a> LoadProbe<'a> {
 
 impl Probe for LoadProbe<'_> {
     fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, Ended> {
-        let config = Config {
-            arrivals: at_rate(self.config.arrivals, rate_per_s),
-            test_time: length,
-            ..self.config.clone()
-        };
+        let config =
+            Config { arrivals: at_rate(&self.config.arrivals, rate_per_s), test_time: length, ..self.config.clone() };
         let outcome = run(&config, self.clock, self.stop, &mut |_: Progress<'_>| ());
         if self.stop.load(Ordering::Relaxed) {
             return Err(Ended::Stopped);
@@ -64,11 +61,12 @@ impl Probe for LoadProbe<'_> {
 }
 
 /// The same kind of arrivals at another rate.
-fn at_rate(arrivals: Arrivals, per_s: f64) -> Arrivals {
+fn at_rate(arrivals: &Arrivals, per_s: f64) -> Arrivals {
     match arrivals {
         Arrivals::Closed | Arrivals::Poisson { .. } => Arrivals::Poisson { per_s },
         Arrivals::Constant { .. } => Arrivals::Constant { per_s },
-        Arrivals::Bursty { on, off, .. } => Arrivals::Bursty { per_s, on, off },
+        Arrivals::Gaps { shape, .. } => Arrivals::Gaps { per_s, shape: shape.clone() },
+        Arrivals::Bursty { on, off, .. } => Arrivals::Bursty { per_s, on: *on, off: *off },
     }
 }
 

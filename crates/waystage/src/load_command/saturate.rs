@@ -1,12 +1,12 @@
 //! `waystage load saturate`: arguments to a search, its table as it grows, the answer on the terminal and in a file.
 
-use super::arguments::LoadArguments;
-use super::{create, stop_flag};
+use crate::load_command::arguments::RunArguments;
+use crate::load_command::output::create;
+use crate::load_command::stop_flag;
+use crate::load_command::values::rate;
 use clap::Args;
 use clock::Clock;
-use load::saturate::{
-    LoadProbe, Objective, Saturation, SearchConfig, render, render_heading, render_probe, search,
-};
+use load::saturate::{LoadProbe, Objective, Saturation, SearchConfig, render, render_heading, render_probe, search};
 use quantity::duration;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -37,15 +37,15 @@ pub(crate) struct SaturateArguments {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=6))]
     extensions: u32,
     /// Try no higher rate.
-    #[arg(long, value_name = "N", default_value = "10m", value_parser = super::arguments::rate)]
+    #[arg(long, value_name = "N", default_value = "10m", value_parser = rate)]
     rate_max: f64,
     #[command(flatten)]
-    load: LoadArguments,
+    load: RunArguments,
 }
 
 /// Searches; the exit code says whether the answer is confirmed.
 pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> {
-    let (quiet, json_path) = (arguments.load.quiet, arguments.load.json_out_file.clone());
+    let (quiet, json_path) = (arguments.load.quiet, arguments.load.output.json_out_file.clone());
     let start_per_s = *arguments.load.rate.get_or_insert(START_PER_S);
     let config = arguments.load.config();
     if let Err(line) = LoadProbe::check(&config) {
