@@ -133,25 +133,30 @@ fn delays(summary: &Summary) -> String {
     {
         let _ = writeln!(
             text,
-            "offered {offered_per_s:.1} per second, achieved {:.1} ({:.2} %); {unsent} requests were due and never sent",
-            summary.throughput_per_s,
+            "offered {} per second, achieved {} ({:.2} %); {unsent} requests were due and never sent",
+            rate(offered_per_s),
+            rate(summary.throughput_per_s),
             100.0 * share
         );
     }
     let line = |name: &str, what: &str, times: &Times| {
-        format!(
-            "{name:<8} ({what}) mean {}, p99 {}, max {}\n",
-            time(times.mean_ns),
-            percentile(times, 99.0),
-            time(times.max_ns as f64)
-        )
+        let p99 = times.percentiles.get("99").map(|&p99_ns| format!(", p99 {}", time(p99_ns as f64)));
+        let (mean, max) = (time(times.mean_ns), time(times.max_ns as f64));
+        format!("{name:<8} ({what}) mean {mean}{}, max {max}\n", p99.unwrap_or_default())
     };
-    text += &line("service", "sent to completed", &all.service);
-    text += &line("slip", "intended to sent", &all.slip);
-    if let Some(lateness) = &summary.lateness {
+    if all.count > 0 {
+        text += &line("service", "sent to completed", &all.service);
+        text += &line("slip", "intended to sent", &all.slip);
+    }
+    if let Some(lateness) = summary.lateness.as_ref().filter(|lateness| lateness.max_ns > 0) {
         text += &line("lateness", "of the generator, part of slip", lateness);
     }
     text
+}
+
+/// Requests per second, with a fraction where it says something.
+fn rate(per_s: f64) -> String {
+    if per_s < 1_000.0 { format!("{per_s:.1}") } else { format!("{per_s:.0}") }
 }
 
 /// What is of the whole run: requests, errors, verification and cost.

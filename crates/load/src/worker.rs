@@ -209,6 +209,13 @@ impl<'a> Worker<'a> {
         Some((due, client))
     }
 
+    /// A client has a connection again: until now it was not free, whatever it waits for.
+    pub(crate) fn is_back(&mut self, client: usize) {
+        let now = self.now();
+        let free = self.open.iter_mut().flat_map(|open| &mut open.free);
+        free.filter(|(free, _)| *free == client).for_each(|(_, since)| *since = now);
+    }
+
     /// When something is due next. Arrivals that no client is free for are overdue, and wait for a reply.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         match &self.open {
