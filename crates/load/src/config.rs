@@ -4,6 +4,7 @@
 use crate::keys::KeySpace;
 use crate::sizes::{KeySizes, ValueSizes};
 use crate::think_time::ThinkTime;
+use crate::trace::{Timing, TraceConfig};
 use draw::{Popularity, Unit};
 use placement::Placement;
 use std::fmt;
@@ -105,6 +106,8 @@ pub struct Config {
     pub ratio_set: u32,
     /// ... and parts that are gets.
     pub ratio_get: u32,
+    /// A trace to replay, instead of drawn requests. Nothing is prefilled then.
+    pub trace: Option<TraceConfig>,
     /// Bytes of values.
     pub data_size: draw::Distribution,
     /// Bytes of keys, their prefix included; without, as short as their numbers.
@@ -159,6 +162,7 @@ impl Default for Config {
             threads: 1,
             ratio_set: 1,
             ratio_get: 10,
+            trace: None,
             data_size: fixed_bytes(128),
             key_size: None,
             key_pattern: Popularity::Uniform,
@@ -212,6 +216,11 @@ impl Config {
     /// How many keys there are.
     pub fn keys(&self) -> u64 {
         (self.key_maximum - self.key_minimum).saturating_add(1)
+    }
+
+    /// Whether requests are due at times of their own, whether replies come or not.
+    pub fn is_open(&self) -> bool {
+        self.trace.as_ref().map_or(self.arrivals.per_s().is_some(), |trace| trace.timing != Timing::Max)
     }
 
     /// Connections of each client.
@@ -309,6 +318,16 @@ impl Config {
                 ),
             ),
         ];
+        if let Some(trace) = &self.trace {
+            trace.check().map_err(|error| format!("--trace: {error}"))?;
+            if self.arrivals != Arrivals::Closed || self.requests.is_some() || self.multi_key_get > 1 {
+                return Err(
+                    "--trace says itself what is asked and when: without --rate, --requests (see --trace-rows) \
+                    and --multi-key-get"
+                        .to_owned(),
+                );
+            }
+        }
         if let Some((_, line)) = checks.into_iter().find(|(refused, _)| *refused) {
             return Err(line);
         }

@@ -12,7 +12,9 @@ mod prefill;
 
 mod arrivals;
 mod keys;
+mod pace;
 mod plan;
+mod replay;
 mod schedule;
 mod sizes;
 mod think_time;
@@ -81,6 +83,10 @@ pub enum LoadError {
     Stopped,
     #[error("records: {0}")]
     Records(io::Error),
+    #[error(transparent)]
+    Trace(#[from] trace::TraceError),
+    #[error("{0}")]
+    BrokenTrace(String),
     #[error("the kernel refuses to wait for connections: {0}")]
     Poller(io::Error),
     #[error("cannot start a thread: {0}")]

@@ -55,19 +55,18 @@ fn heading(settings: &Settings) -> String {
     let what = match (settings.is_open(), settings.r#loop == MIXED) {
         (true, _) => format!("open loop, {arrivals}, {clients}"),
         (_, true) => format!("open and closed loops, {arrivals}, {clients}, Z={}", settings.think_time),
+        (false, false) if settings.trace.is_some() => format!("closed loop, {arrivals}, {clients}"),
         (false, false) => format!("closed loop, {clients}, Z={}", settings.think_time),
     };
+    let at = format!("{} protocol, {}", settings.protocol, settings.servers.join(" "));
+    if settings.trace.is_some() {
+        return format!("{what}\n{at}\n");
+    }
     let keys_per_get =
         if settings.multi_key_get > 1 { format!(", {} keys per get", settings.multi_key_get) } else { String::new() };
     format!(
-        "{what}\nset:get {}:{}{keys_per_get}, values of {}, keys {} to {}, {} protocol, {}\n",
-        settings.ratio_set,
-        settings.ratio_get,
-        settings.data_size,
-        settings.key_minimum,
-        settings.key_maximum,
-        settings.protocol,
-        settings.servers.join(" ")
+        "{what}\nset:get {}:{}{keys_per_get}, values of {}, keys {} to {}, {at}\n",
+        settings.ratio_set, settings.ratio_get, settings.data_size, settings.key_minimum, settings.key_maximum
     )
 }
 

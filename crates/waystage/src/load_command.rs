@@ -3,6 +3,8 @@
 mod arguments;
 mod merge;
 mod output;
+mod trace;
+mod values;
 
 pub(crate) use arguments::LoadArguments;
 
@@ -45,8 +47,10 @@ pub(crate) fn run(mut arguments: LoadArguments) -> Result<ExitCode, String> {
             (Some(metrics), Progress::Second(second)) => metrics.second(second),
             _ => {}
         }
-        if shows_progress {
-            show(progress, offered_per_s);
+        match progress {
+            Progress::Note(line) => eprintln!("waystage: note: {line}"),
+            progress if shows_progress => show(progress, offered_per_s),
+            _ => {}
         }
     };
     match load::run(&config, &Clock::monotonic(), &stop, &mut watch) {
@@ -84,7 +88,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
 fn show(progress: Progress<'_>, offered_per_s: Option<f64>) {
     match progress {
         Progress::Prefill { keys, of } => eprintln!("prefill: {keys} of {of} keys"),
-        Progress::Part(_) => {}
+        Progress::Part(_) | Progress::Note(_) => {}
         Progress::Second(second) => eprintln!("{}", load::render_second(second, offered_per_s)),
     }
 }
