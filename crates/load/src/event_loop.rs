@@ -159,6 +159,7 @@ impl<'a> EventLoop<'a> {
                         self.lose(number, Lost::Closed);
                     } else if event.writable && connection.peer_address().is_some() {
                         self.lanes[number].is_connected(&self.worker);
+                        self.worker.is_back(self.lanes[number].line.client);
                     }
                 }
                 Link::Down(_) => {}

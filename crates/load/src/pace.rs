@@ -101,8 +101,32 @@ impl Open {
         Some(Arrival { client, due, free_since })
     }
 
+    /// A client has a connection again: until now it was not free, whatever it waits for.
+    pub(crate) fn is_back(&mut self, client: usize, now: Nanos) {
+        self.free.iter_mut().filter(|(free, _)| *free == client).for_each(|(_, since)| *since = now);
+    }
+
     /// When the next request is due. Those that no client is free for are overdue, and wait for a reply.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         (!self.free.is_empty()).then(|| self.clock.next())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Arrivals, Config};
+
+    #[test]
+    fn a_client_is_free_from_its_reply_or_from_when_it_is_back() {
+        let config = Config { arrivals: Arrivals::Constant { per_s: 1e9 }, ..Config::default() };
+        let clock = ArrivalClock::new(&config, 0, Nanos(100)).unwrap();
+        let mut open = Open { clock, free: [(0, Nanos(40)), (1, Nanos(50)), (0, Nanos(60))].into() };
+        let first = open.next_arrival(Nanos(1_000), Nanos::NEVER, |client| client == 1).unwrap();
+        assert_eq!((first.client, first.due, first.free_since), (1, Nanos(100), Nanos(50)));
+        open.is_back(0, Nanos(900));
+        let later = [Nanos(101), Nanos(102)].map(|_| open.next_arrival(Nanos(1_000), Nanos::NEVER, |_| true).unwrap());
+        assert_eq!(later.map(|arrival| (arrival.client, arrival.free_since)), [(0, Nanos(900)); 2]);
+        assert_eq!(open.next_due(), None);
     }
 }

@@ -55,19 +55,18 @@ fn heading(settings: &Settings) -> String {
     let what = match (settings.is_open(), settings.r#loop == MIXED) {
         (true, _) => format!("open loop, {arrivals}, {clients}"),
         (_, true) => format!("open and closed loops, {arrivals}, {clients}, Z={}", settings.think_time),
+        (false, false) if settings.trace.is_some() => format!("closed loop, {arrivals}, {clients}"),
         (false, false) => format!("closed loop, {clients}, Z={}", settings.think_time),
     };
+    let at = format!("{} protocol, {}", settings.protocol, settings.servers.join(" "));
+    if settings.trace.is_some() {
+        return format!("{what}\n{at}\n");
+    }
     let keys_per_get =
         if settings.multi_key_get > 1 { format!(", {} keys per get", settings.multi_key_get) } else { String::new() };
     format!(
-        "{what}\nset:get {}:{}{keys_per_get}, values of {}, keys {} to {}, {} protocol, {}\n",
-        settings.ratio_set,
-        settings.ratio_get,
-        settings.data_size,
-        settings.key_minimum,
-        settings.key_maximum,
-        settings.protocol,
-        settings.servers.join(" ")
+        "{what}\nset:get {}:{}{keys_per_get}, values of {}, keys {} to {}, {at}\n",
+        settings.ratio_set, settings.ratio_get, settings.data_size, settings.key_minimum, settings.key_maximum
     )
 }
 
@@ -133,25 +132,30 @@ fn delays(summary: &Summary) -> String {
     {
         let _ = writeln!(
             text,
-            "offered {offered_per_s:.1} per second, achieved {:.1} ({:.2} %); {unsent} requests were due and never sent",
-            summary.throughput_per_s,
+            "offered {} per second, achieved {} ({:.2} %); {unsent} requests were due and never sent",
+            rate(offered_per_s),
+            rate(summary.throughput_per_s),
             100.0 * share
         );
     }
     let line = |name: &str, what: &str, times: &Times| {
-        format!(
-            "{name:<8} ({what}) mean {}, p99 {}, max {}\n",
-            time(times.mean_ns),
-            percentile(times, 99.0),
-            time(times.max_ns as f64)
-        )
+        let p99 = times.percentiles.get("99").map(|&p99_ns| format!(", p99 {}", time(p99_ns as f64)));
+        let (mean, max) = (time(times.mean_ns), time(times.max_ns as f64));
+        format!("{name:<8} ({what}) mean {mean}{}, max {max}\n", p99.unwrap_or_default())
     };
-    text += &line("service", "sent to completed", &all.service);
-    text += &line("slip", "intended to sent", &all.slip);
-    if let Some(lateness) = &summary.lateness {
+    if all.count > 0 {
+        text += &line("service", "sent to completed", &all.service);
+        text += &line("slip", "intended to sent", &all.slip);
+    }
+    if let Some(lateness) = summary.lateness.as_ref().filter(|lateness| lateness.max_ns > 0) {
         text += &line("lateness", "of the generator, part of slip", lateness);
     }
     text
+}
+
+/// Requests per second, with a fraction where it says something.
+fn rate(per_s: f64) -> String {
+    if per_s < 1_000.0 { format!("{per_s:.1}") } else { format!("{per_s:.0}") }
 }
 
 /// What is of the whole run: requests, errors, verification and cost.

@@ -239,6 +239,14 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// A client has a connection again: until now it was not free, whatever it waits for.
+    pub(crate) fn is_back(&mut self, client: usize) {
+        let now = self.now();
+        if let Pace::Open(open) = &mut self.pace {
+            open.is_back(client, now);
+        }
+    }
+
     /// So many rows of a trace are no longer held.
     pub(crate) fn released(&mut self, rows: usize) {
         if let Pace::Replay(replay) = &mut self.pace {

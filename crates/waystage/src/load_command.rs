@@ -92,7 +92,8 @@ fn tell(summary: &Summary, files: OutputFiles) -> Result<ExitCode, String> {
     // Whoever reads our output may stop early; the files are written all the same.
     let _ = io::stdout().write_all(load::render(summary).as_bytes());
     files.write(summary)?;
-    if !summary.valid {
+    // On a terminal the verdict has just been read.
+    if !summary.valid && !io::stdout().is_terminal() {
         eprintln!("waystage: the run is not valid: {}", summary.reasons.join("; "));
     }
     Ok(if summary.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
