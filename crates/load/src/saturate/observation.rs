@@ -30,7 +30,7 @@ pub struct Observation {
     pub seconds: Vec<Batch>,
     /// All requests that were due in the window, to their end.
     pub total: Batch,
-    /// The same with times counted from when a request was sent: what the generator does not add to.
+    /// Those of them that were sent, with times counted from then: what the generator does not add to.
     pub service: Batch,
     /// Processor time of the generator's threads, as a share of the time they had.
     pub cpu_share: f64,

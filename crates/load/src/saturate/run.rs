@@ -73,8 +73,7 @@ fn at_rate(arrivals: Arrivals, per_s: f64) -> Arrivals {
 fn observe(summary: &Summary, objectives: &[Objective]) -> Result<Observation, String> {
     let all = &summary.operations.all;
     let totals = &summary.totals;
-    let failed = totals.errors + totals.unsent.unwrap_or_default();
-    let whole = |histogram: &str| -> Result<Batch, String> {
+    let whole = |histogram: &str, failed| -> Result<Batch, String> {
         Ok(Batch { failed, ..batch([histogram].into_iter(), objectives)? })
     };
     let measured = summary.seconds.iter().filter(|second| second.measured);
@@ -87,8 +86,8 @@ fn observe(summary: &Summary, objectives: &[Objective]) -> Result<Observation, S
         intended: totals.intended.unwrap_or_default(),
         answered_in_window: totals.completed,
         seconds: seconds.collect::<Result<_, String>>()?,
-        total: whole(&all.response.histogram)?,
-        service: whole(&all.service.histogram)?,
+        total: whole(&all.response.histogram, totals.errors + totals.unsent.unwrap_or_default())?,
+        service: whole(&all.service.histogram, totals.errors)?,
         cpu_share: summary.cpu.share,
         broken: broken(summary),
     })

@@ -7,6 +7,7 @@ use clap::Args;
 use clock::Clock;
 use load::saturate::{LoadProbe, Objective, Saturation, SearchConfig, render, render_heading, render_probe, search};
 use quantity::duration;
+use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -70,14 +71,20 @@ pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> 
     let mut probe = LoadProbe::new(config, &search_config.objectives, &clock, &stop);
     // Whoever reads our output may stop early; the file is written all the same.
     let tell = |text: String| drop(io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()));
-    if !quiet {
-        tell(render_heading());
-    }
+    let mut is_first = true;
     let found = search(&search_config, &mut probe, &mut |probe| {
         if !quiet {
-            tell(render_probe(probe));
+            let heading = if std::mem::take(&mut is_first) { render_heading() } else { String::new() };
+            tell(heading + &render_probe(probe));
         }
     });
+    if found.1.is_empty() {
+        if let Some(path) = &json_path {
+            // An empty file would look like a result.
+            let _ = fs::remove_file(path);
+        }
+        return Err(found.0.reasons.join("; "));
+    }
     let saturation = Saturation::new(&search_config, command_line, found);
     tell(render(&saturation));
     if let (Some(mut file), Some(path)) = (json_file, &json_path) {
