@@ -41,14 +41,33 @@ impl Distribution {
     #[inline]
     pub fn draw_size<R: Rng + ?Sized>(&self, random: &mut R, minimum: usize, maximum: usize) -> usize {
         assert!(minimum <= maximum, "the smallest size is at most the largest");
-        if let Kind::Uniform { low, high } = self.kind {
-            let (low, high) = (low.ceil() as usize, high.floor() as usize);
-            if low <= high {
-                return random.random_range(low..=high).clamp(minimum, maximum);
-            }
+        if let Some((low, high)) = self.whole_ends() {
+            return random.random_range(low..=high).clamp(minimum, maximum);
         }
-        // The conversion turns what is below 0 into 0 and what is too large into the largest.
-        (self.kind.draw(random).round() as usize).clamp(minimum, maximum)
+        whole(self.kind.draw(random)).clamp(minimum, maximum)
+    }
+
+    /// The size at quantile `u`, rounded and moved to the limits as by [`Distribution::draw_size`]: for a size that must
+    /// follow from something known, such as a hash of the key taken as a number from 0 up to, not including, 1.
+    ///
+    /// # Panics
+    /// If `minimum` is above `maximum`.
+    #[inline]
+    pub fn size_at(&self, u: f64, minimum: usize, maximum: usize) -> usize {
+        assert!(minimum <= maximum, "the smallest size is at most the largest");
+        if let Some((low, high)) = self.whole_ends() {
+            let above = (u.clamp(0.0, 1.0) * (high - low + 1) as f64) as usize;
+            return low.saturating_add(above).min(high).clamp(minimum, maximum);
+        }
+        whole(self.quantile(u)).clamp(minimum, maximum)
+    }
+
+    /// The first and the last whole number of a uniform distribution that has one.
+    #[inline]
+    fn whole_ends(&self) -> Option<(usize, usize)> {
+        let Kind::Uniform { low, high } = self.kind else { return None };
+        let (low, high) = (low.ceil(), high.floor());
+        (0.0 <= low && low <= high && high < 2f64.powi(53)).then_some((low as usize, high as usize))
     }
 
     /// One value as a time in whole nanoseconds: rounded, and 0 for what is below 0.
@@ -77,12 +96,8 @@ impl Distribution {
         if mean.is_finite() {
             return Ok(mean);
         }
-        let example = self.unit.examples().1;
-        Err(DrawError::new(
-            &self.to_string(),
-            "the mean is not finite, but one is needed here; take a shape below 1",
-            format!("pareto:0:{example}:0.5"),
-        ))
+        let problem = "the mean is not finite, but one is needed here; the tail is too heavy";
+        Err(DrawError::new(&self.to_string(), problem, format!("exp:{}", self.unit.examples().1)))
     }
 
     /// The value that is always drawn, if there is only one.
@@ -100,6 +115,12 @@ impl Distribution {
     pub fn formula(&self) -> &'static str {
         self.kind.formula()
     }
+}
+
+/// The nearest whole number; 0 for what is below 0, and the largest for what is too large.
+#[inline]
+fn whole(value: f64) -> usize {
+    value.round() as usize
 }
 
 #[cfg(test)]
@@ -201,6 +222,15 @@ mod tests {
     }
 
     #[test]
+    fn sizes_at_a_quantile_are_as_those_drawn() {
+        let size = |text| move |u| Distribution::parse(text, Unit::Bytes).unwrap().size_at(u, 1, 1000);
+        assert_eq!([0.0, 0.333, 0.334, 0.667, 0.999, 1.0].map(size("uniform:1:3")), [1, 1, 2, 3, 3, 3]);
+        assert_eq!([0.0, 0.005, 0.1, 0.999_999].map(size("fb_value")), [1, 1, 2, 1000]);
+        assert_eq!([0.0, 0.5, 1.0].map(size("normal:100:5")), [1, 100, 1000]);
+        assert_eq!([0.2, 0.7].map(size("list:10:0.5,20:0.5")), [10, 20]);
+    }
+
+    #[test]
     fn times_are_nanoseconds_from_zero_on() {
         let mut random = random();
         let time = |text| Distribution::parse(text, Unit::Time).unwrap();
@@ -214,7 +244,8 @@ mod tests {
     fn a_mean_that_is_needed_must_be_finite() {
         assert_eq!(plain("exp:3").finite_mean(), Ok(3.0));
         let line = plain("pareto:0:1:1").finite_mean().unwrap_err().to_string();
-        assert!(line.contains("pareto:0:1:1") && line.contains("shape below 1"), "{line}");
+        assert!(line.contains("pareto:0:1:1") && line.contains("the mean is not finite"), "{line}");
+        assert!(plain("gev:0:1:-1000").finite_mean().is_err());
         assert_eq!(plain("exp:0").fixed_value(), Some(0.0));
         assert_eq!(plain("list:4:1,4:1").fixed_value(), Some(4.0));
         assert_eq!(plain("exp:1").fixed_value(), None);

@@ -48,7 +48,7 @@ impl Drawer {
             }
             Popularity::Zipf { exponent } => State::Zipf(Zipf::new(keys, exponent)),
             Popularity::Gaussian { centre_and_deviation: None } => {
-                State::Gaussian { centre: keys as f64 / 2.0, deviation: keys as f64 / 6.0 }
+                State::Gaussian { centre: keys as f64 / 2.0, deviation: (keys - 1) as f64 / 6.0 }
             }
             // A key is as wide as 1: its middle is where it is most likely.
             Popularity::Gaussian { centre_and_deviation: Some((centre, deviation)) } => {

@@ -42,7 +42,7 @@ impl Kind {
     pub(crate) fn draw<R: Rng + ?Sized>(&self, random: &mut R) -> f64 {
         match self {
             Kind::Fixed(value) => *value,
-            Kind::Uniform { low, high } => low + (high - low) * random.random::<f64>(),
+            Kind::Uniform { low, high } => between(*low, *high, random.random()),
             Kind::Normal { mean, deviation } => mean + deviation * normal(random),
             Kind::Lognormal { median, sigma } => median * (sigma * normal(random)).exp(),
             Kind::Exponential { mean } => mean * exponential(random),
@@ -58,7 +58,7 @@ impl Kind {
     pub(crate) fn quantile(&self, u: f64) -> f64 {
         match self {
             Kind::Fixed(value) => *value,
-            Kind::Uniform { low, high } => low + (high - low) * u,
+            Kind::Uniform { low, high } => between(*low, *high, u),
             Kind::Normal { mean, deviation } if *deviation > 0.0 => mean + deviation * normal_quantile(u),
             Kind::Normal { mean, .. } => *mean,
             Kind::Lognormal { median, sigma } if *median > 0.0 && *sigma > 0.0 => {
@@ -79,7 +79,7 @@ impl Kind {
     pub(crate) fn mean(&self) -> f64 {
         match self {
             Kind::Fixed(value) => *value,
-            Kind::Uniform { low, high } => low + (high - low) / 2.0,
+            Kind::Uniform { low, high } => between(*low, *high, 0.5),
             Kind::Normal { mean, .. } | Kind::Exponential { mean } => *mean,
             Kind::Lognormal { median, .. } if *median == 0.0 => 0.0,
             Kind::Lognormal { median, sigma } => median * (sigma * sigma / 2.0).exp(),
@@ -112,6 +112,11 @@ impl Kind {
             Kind::FbIa { .. } => "gaps of Atikoglu et al., SIGMETRICS 2012: pareto:0:16.0292:0.154971, microseconds",
         }
     }
+}
+
+/// Without their difference, which may be infinite.
+fn between(low: f64, high: f64, u: f64) -> f64 {
+    low * (1.0 - u) + high * u
 }
 
 fn normal<R: Rng + ?Sized>(random: &mut R) -> f64 {

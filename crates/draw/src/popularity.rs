@@ -27,7 +27,8 @@ pub enum Popularity {
     },
     /// Normal around one key, cut off at the first and the last.
     Gaussian {
-        /// The most likely key and the standard deviation in keys; without them the middle and a sixth of all keys.
+        /// The most likely key and the standard deviation in keys; without them the middle, and a sixth of the
+        /// distance between the first and the last key, as in memtier.
         centre_and_deviation: Option<(f64, f64)>,
     },
     /// A few keys get most of the requests; within both groups every key is equally likely.

@@ -78,7 +78,7 @@ fn zipf_keys_are_the_same_for_every_part_and_have_the_shares_of_their_ranks() {
 #[test]
 fn gaussian_keys_are_a_truncated_normal() {
     let cases = [
-        ("gaussian", 100, 50.0, 100.0 / 6.0),
+        ("gaussian", 100, 50.0, 99.0 / 6.0),
         ("gaussian:20:5", 100, 20.5, 5.0),
         ("gaussian:0:30", 100, 0.5, 30.0),
         ("gaussian:99:300", 100, 99.5, 300.0),

@@ -3,6 +3,7 @@
 
 use crate::distribution::Distribution;
 use crate::part::Part;
+use crate::trace::TraceOperation;
 use clock::Nanos;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -72,6 +73,16 @@ pub(crate) struct Tally {
     pub(crate) errors: BTreeMap<String, u64>,
     /// When the last request ended, however it ended.
     pub(crate) last_completed: Nanos,
+}
+
+impl Operation {
+    /// Under which a row of a trace is counted: what reads, and everything else.
+    pub(crate) fn of(operation: TraceOperation) -> Operation {
+        match operation {
+            TraceOperation::Get | TraceOperation::Gets => Operation::Get,
+            _ => Operation::Set,
+        }
+    }
 }
 
 impl Ended {

@@ -1,5 +1,7 @@
 //! The instrument against arithmetic: an open loop sees what a closed one hides, and keeps to its schedule.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod support;
 
 use cache::Stall;
@@ -58,7 +60,7 @@ fn what_was_due_is_sent_once_and_the_rate_is_kept() {
     for arrivals in [Arrivals::Constant { per_s: 1000.0 }, Arrivals::Poisson { per_s: 1000.0 }] {
         let config = Config {
             servers: vec![server.address().to_string()],
-            arrivals,
+            arrivals: arrivals.clone(),
             clients: 20,
             threads: 2,
             warm_up: Duration::from_millis(100),
@@ -122,6 +124,32 @@ fn keys_are_found_where_they_were_put() {
             assert_eq!(summary.operations.get.hits, summary.operations.get.count * multi_key_get as u64);
             assert_eq!(summary.verification.checked, summary.operations.get.hits);
             assert_eq!(noreply, summary.verification.keys_uncertain > 0);
+        }
+    }
+}
+
+/// Values and keys of drawn sizes are verified to the byte, in both dialects.
+#[test]
+fn sizes_and_patterns_are_drawn_and_verified() {
+    let server = Server::start();
+    let sizes = |text| draw::Distribution::parse(text, draw::Unit::Bytes).unwrap();
+    let base = Config {
+        servers: vec![server.address().to_string()],
+        clients: 8,
+        key_maximum: 999,
+        key_pattern: "zipf:0.99".parse().unwrap(),
+        ratio_get: 2,
+        pipeline: 4,
+        warm_up: Duration::ZERO,
+        requests: Some(3000),
+        ..Config::default()
+    };
+    for protocol in [Protocol::Text, Protocol::Meta] {
+        for (data_size, key_size) in [("fb_value", "fb_key"), ("uniform:0:40", "40"), ("list:20:0.5,100k:0.1", "250")] {
+            let (data_size, key_size) = (sizes(data_size), Some(sizes(key_size)));
+            let summary = support::run(&Config { protocol, data_size, key_size, ..base.clone() });
+            assert!(summary.valid && summary.errors.is_empty(), "{:?} {:?}", summary.reasons, summary.errors);
+            assert_eq!((summary.totals.requests, summary.totals.misses), (3000, 0));
         }
     }
 }

@@ -4,11 +4,13 @@ mod arguments;
 mod merge;
 mod output;
 mod saturate;
+mod trace;
+mod values;
 
 use arguments::RunArguments;
 use clap::{Args, Subcommand};
 use clock::Clock;
-use load::{Progress, Summary};
+use load::{Metrics, Progress, Summary};
 use output::OutputFiles;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -46,9 +48,9 @@ pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
 }
 
 /// Runs the load; the exit code says whether the run is valid.
-fn run_once(arguments: RunArguments) -> Result<ExitCode, String> {
+fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
-    let output = arguments.output.clone();
+    let (output, metrics_address) = (arguments.output.clone(), arguments.metrics.take());
     let config = arguments.config();
     if let Err(line) = config.check() {
         eprintln!("waystage: {line}");
@@ -57,11 +59,23 @@ fn run_once(arguments: RunArguments) -> Result<ExitCode, String> {
     for line in config.warnings() {
         eprintln!("waystage: note: {line}");
     }
+    let metrics = metrics_address.map(|address| Metrics::start(&address, &config)).transpose()?;
+    if let Some(address) = metrics.as_ref().and_then(Metrics::address) {
+        eprintln!("waystage: metrics at http://{address}/metrics");
+    }
     let files = OutputFiles::create(&output)?;
     let stop = stop_flag()?;
+    let offered_per_s = config.arrivals.per_s();
     let mut watch = |progress: Progress<'_>| {
-        if shows_progress {
-            show(progress);
+        match (&metrics, progress) {
+            (Some(metrics), Progress::Part(part)) => metrics.add(part),
+            (Some(metrics), Progress::Second(second)) => metrics.second(second),
+            _ => {}
+        }
+        match progress {
+            Progress::Note(line) => eprintln!("waystage: note: {line}"),
+            progress if shows_progress => show(progress, offered_per_s),
+            _ => {}
         }
     };
     match load::run(&config, &Clock::monotonic(), &stop, &mut watch) {
@@ -95,10 +109,10 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
     Ok(stop)
 }
 
-fn show(progress: Progress<'_>) {
+fn show(progress: Progress<'_>, offered_per_s: Option<f64>) {
     match progress {
         Progress::Prefill { keys, of } => eprintln!("prefill: {keys} of {of} keys"),
-        Progress::Part(_) => {}
-        Progress::Second(second) => eprintln!("{}", load::render_second(second)),
+        Progress::Part(_) | Progress::Note(_) => {}
+        Progress::Second(second) => eprintln!("{}", load::render_second(second, offered_per_s)),
     }
 }

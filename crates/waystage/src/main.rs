@@ -27,7 +27,7 @@ struct Arguments {
 enum Command {
     /// Forward requests to memcached servers, and time every stage of every request.
     Proxy(Box<proxy_command::ProxyArguments>),
-    /// Load a memcached server with a closed loop of clients, measure latency and verify every value.
+    /// Load memcached servers in an open or a closed loop, measure latency and verify every value.
     Load(Box<load_command::LoadArguments>),
     /// Serve memcached's protocol from memory, with a service time that can be dictated.
     Cache(cache_command::CacheArguments),

@@ -1,8 +1,9 @@
 //! `waystage load saturate`: arguments to a search, its table as it grows, the answer on the terminal and in a file.
 
-use crate::load_command::arguments::{RunArguments, rate};
+use crate::load_command::arguments::RunArguments;
 use crate::load_command::output::create;
 use crate::load_command::stop_flag;
+use crate::load_command::values::rate;
 use clap::Args;
 use clock::Clock;
 use load::saturate::{LoadProbe, Objective, Saturation, SearchConfig, render, render_heading, render_probe, search};
@@ -28,7 +29,8 @@ Exit codes: 0 the answer is confirmed, 1 it is not or the search could not go on
 )]
 pub(crate) struct SaturateArguments {
     /// What must hold, of the response time: p99=2ms, p99.9=5ms, mean=500us; may be given several times.
-    #[arg(long = "objective", value_name = "pQ=TIME|mean=TIME", required = true, value_parser = objective)]
+    #[arg(long = "objective", value_name = "pQ=TIME|mean=TIME", required = true, value_parser = objective,
+        conflicts_with_all = ["requests", "think_time", "trace", "records", "metrics", "json_compat", "hdr_file_prefix"])]
     objectives: Vec<Objective>,
     /// Stop when the answer is known so closely: 0.5% to 10%.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = precision)]
