@@ -7,6 +7,7 @@ import pytest
 from waylab.plan import make_plan
 from waylab.spec import read_spec
 from waylab.spec.factors import setting_keys
+from waylab.spec.hosts import HostSettings, Placement, TestbedSettings
 from waylab.spec.schema import Design, Gates, Load, System
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -27,4 +28,6 @@ def test_the_experiment_is_valid_and_not_too_long(path):
 def test_the_demonstration_shows_every_key():
     text = (EXPERIMENTS / "demo.toml").read_text()
     keys = setting_keys(("system", System), ("load", Load), ("design", Design), ("gates", Gates))
+    keys += setting_keys(("testbed", TestbedSettings), ("hosts", HostSettings), ("placement", Placement))
+    keys.remove("testbed.hosts")
     assert [key for key in keys if f"{key.rsplit('.', 1)[1]} = " not in text] == []

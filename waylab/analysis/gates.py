@@ -3,6 +3,10 @@
 from typing import Any
 
 from waylab.analysis.artifacts import Artifacts
+from waylab.analysis.links import worst_check
+
+# For runs of earlier versions, whose specification does not have this gate.
+LINK_ERROR_MAX = 0.05
 
 Gate = dict[str, Any]
 
@@ -35,6 +39,7 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
         _hit_ratio(numbers["hit_ratio"], gates["hit_ratio_min"]),
         _law(numbers["interactive_law_error"], gates["interactive_law_max"]),
         _records(artifacts, gates["dropped_records_max"]),
+        _links(artifacts, gates.get("link_error_max", LINK_ERROR_MAX)),
         _errors(load, gates["errors_max"]),
         _verification(load, gates["verification"]),
     ]
@@ -91,6 +96,21 @@ def _records(artifacts: Artifacts, limit: int) -> Gate:
     spoiled = sum((records.dropped or 0) + (records.lost or 0) for records in artifacts.records.values())
     text = f"{spoiled} records dropped or lost, at most {limit}"
     return _gate("dropped_records", spoiled <= limit, text, spoiled, limit)
+
+
+def _links(artifacts: Artifacts, limit: float) -> Gate:
+    worst = worst_check(artifacts.testbed, artifacts.plan)
+    if worst is None:
+        return _gate(
+            "links", None, "does not apply: no link has a rate or a delay that was asked for", None, limit
+        )
+    host, check = worst
+    unit = "ms there and back" if check["name"] == "delay_ms" else "Mbit/s of payload"
+    text = (
+        f"{host}.{check['name']} = {check['asked']:g}: {check['measured']:.4g} {unit} measured, "
+        f"{check['expected']:.4g} expected, {100 * check['error']:+.2f} %, limit {100 * limit:g} %"
+    )
+    return _gate("links", abs(check["error"]) <= limit, text, check["error"], limit)
 
 
 def _errors(load: dict[str, Any], limit: int) -> Gate:
