@@ -75,7 +75,7 @@ class CpuGroups:
         return {host: _throttled_s(group / "cpu.stat") for host, group in self._hosts.items()}
 
     def remove(self) -> None:
-        """Remove all groups; they are empty once their processes have ended."""
+        """Remove all groups."""
         _remove(self._group)
         self._hosts.clear()
 
@@ -90,27 +90,24 @@ class CpuGroups:
 
 
 def sweep(hierarchy: Hierarchy) -> list[str]:
-    """Remove the groups of runs that were killed, and what still runs in them; return their names."""
+    """Remove the groups of runs that were killed; return their names."""
     swept = []
     for group in hierarchy.groups():
         owner = owner_of(group.name)
         if owner and owner.gone():
-            for procs in group.glob("**/cgroup.procs"):
-                for pid in _words(procs):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(pid), signal.SIGKILL)
             _remove(group)
             swept.append(group.name)
     return swept
 
 
 def _remove(group: Path) -> None:
-    """Remove a group with those below it; the kernel may take a moment to forget its processes."""
+    """Remove a group with those below it, and what still runs in them; the kernel may take a moment to forget it."""
     deadline = time.monotonic() + _REMOVED_WITHIN_S
     while group.is_dir():
         try:
             for child in group.iterdir():
                 if child.is_dir():
+                    _kill_members(child)
                     child.rmdir()
             group.rmdir()
         except FileNotFoundError:
@@ -119,6 +116,12 @@ def _remove(group: Path) -> None:
             if time.monotonic() > deadline:
                 raise TestbedError(f"control group {group}: cannot be removed: {error.strerror}") from None
             time.sleep(0.02)
+
+
+def _kill_members(group: Path) -> None:
+    for pid in _words(group / "cgroup.procs"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def _throttled_s(statistics: Path) -> float:

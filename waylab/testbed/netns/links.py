@@ -16,6 +16,7 @@ from waylab.testbed.netns import meter
 from waylab.testbed.netns.network import FRAME_BYTES
 from waylab.testbed.processes import TestbedError
 
+# Each way, at the first attempt; every further one takes twice as long.
 SECONDS = 0.5
 ATTEMPTS = 3
 # An unlimited direction is measured, too: it shows what the machine could carry at most.
@@ -49,7 +50,9 @@ class Check:
         )
 
 
-def measure_links(hosts: dict[str, Host], far: Host, logs: Path) -> dict[str, dict[str, float]]:
+def measure_links(
+    hosts: dict[str, Host], far: Host, logs: Path, seconds: float
+) -> dict[str, dict[str, float]]:
     """Measure the link of every host against a host whose own link has no limits."""
     logs.mkdir(parents=True, exist_ok=True)
     program = [sys.executable, "-I", meter.__file__]
@@ -58,7 +61,7 @@ def measure_links(hosts: dict[str, Host], far: Host, logs: Path) -> dict[str, di
         address = server.wait_until_ready()
         found = {}
         for name, host in hosts.items():
-            client = host.start(f"meter-{name}", [*program, "measure", address, str(SECONDS)], logs)
+            client = host.start(f"meter-{name}", [*program, "measure", address, str(seconds)], logs)
             try:
                 if not client.wait(_ENDS_WITHIN_S) or client.exit_code != 0:
                     raise TestbedError(f"link of {name}: cannot be measured{client.last_words()}")

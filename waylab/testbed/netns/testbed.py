@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from waylab.spec import TestbedSettings
 from waylab.testbed.hosts import Host, Testbed
-from waylab.testbed.netns import cgroups, namespaces
-from waylab.testbed.netns.links import ATTEMPTS, Check, checks, measure_links
+from waylab.testbed.netns import cgroups, links, namespaces
 from waylab.testbed.netns.network import METER, Network
 from waylab.testbed.netns.owner import this_process
 from waylab.testbed.processes import Process, TestbedError
@@ -126,9 +125,10 @@ class NetnsTestbed(Testbed):
         """Measure all links until they are as described; some attempts, since the machine may have been busy."""
         hosts = {name: self._hosts[name] for name in self._described}
         wrong: list[str] = []
-        for attempt in range(1, ATTEMPTS + 1):
-            measured = measure_links(hosts, self._hosts[METER], self._logs)
-            results = {name: checks(self._described[name], measured[name]) for name in hosts}
+        for attempt in range(1, links.ATTEMPTS + 1):
+            seconds = links.SECONDS * 2 ** (attempt - 1)
+            measured = links.measure_links(hosts, self._hosts[METER], self._logs, seconds)
+            results = {name: links.checks(self._described[name], measured[name]) for name in hosts}
             self._links = {
                 name: {**asdict(self._described[name]), **measured[name], "checks": _as_dicts(results[name])}
                 | {"attempt": attempt, "measured_unix_s": round(time.time(), 3)}
@@ -143,7 +143,7 @@ class NetnsTestbed(Testbed):
             if not wrong:
                 return
         raise TestbedError(
-            f"testbed.hosts: a link is not what was described, {ATTEMPTS} times measured: {'; '.join(wrong)}; "
+            f"testbed.hosts: a link is not what was described, {links.ATTEMPTS} times measured: {'; '.join(wrong)}; "
             f"let the machine do nothing else, ask for less, or set gates.link_error_max"
         )
 
@@ -165,5 +165,5 @@ def _apart(cores: dict[str, float]) -> dict[str, list[int]]:
     return given
 
 
-def _as_dicts(found: list[Check]) -> list[dict[str, Any]]:
+def _as_dicts(found: list[links.Check]) -> list[dict[str, Any]]:
     return [{**asdict(check), "error": check.error} for check in found]
