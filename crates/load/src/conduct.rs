@@ -2,11 +2,13 @@
 //! The conducting thread sleeps but for the edges, the passing of seconds and a look at the stop flag.
 
 use crate::LoadError;
-use crate::client::Client;
 use crate::config::Config;
+use crate::encoder::Encoder;
 use crate::event_loop::{EventLoop, Finished};
+use crate::lane::Lane;
+use crate::part::Part;
 use crate::plan::Plan;
-use crate::seconds::{Handover, Second, SecondTally, SecondsCollector};
+use crate::seconds::{Handover, Second, SecondsCollector};
 use crate::summary::{Measured, Summary};
 use crate::tally::Tally;
 use crate::versions::Versions;
@@ -39,6 +41,8 @@ pub enum Progress<'a> {
         /// All keys.
         of: u64,
     },
+    /// What one thread has counted and handed over.
+    Part(&'a Part),
     /// A second that is over.
     Second(&'a Second),
 }
@@ -53,6 +57,8 @@ struct Conductor<'a> {
     /// Since when no client has been connected.
     dead_since: Option<Nanos>,
     gave_up: bool,
+    /// The run was ended by the stop flag.
+    stopped: bool,
 }
 
 /// Loads the servers as configured. Ends early, with what was measured so far, when `stop` is set.
@@ -70,10 +76,10 @@ pub fn run(
     let addresses = connect::resolve(config)?;
     if config.prefill {
         let mut report = |keys, of| watch(Progress::Prefill { keys, of });
-        prefill::prefill(config, addresses[0], clock, stop, &mut report)?;
+        prefill::prefill(config, &addresses, clock, stop, &mut report)?;
     }
     let versions = Versions::new(config.key_minimum, config.keys(), config.prefill);
-    let clients = connect::clients(config, &addresses)?;
+    let lanes = connect::lanes(config, &addresses)?;
     let writer = match &config.records {
         Some(directory) => {
             Some(Writer::create(directory, Program::Load, config.sample, clock).map_err(LoadError::Records)?)
@@ -82,10 +88,12 @@ pub fn run(
     };
     let started_unix_ns = unix_now();
     let plan = Plan::new(config, clock.now());
-    let shared = Shared { config, clock, plan: &plan, versions: &versions };
+    let (encoder, placement) = (Encoder::new(config), config.placement());
+    let shared =
+        Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, placement: placement.as_ref() };
     let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
     let mut conductor = Conductor::new(&plan, clock, stop);
-    let (finished, mut seconds) = conductor.conduct(shared, clients, senders, watch)?;
+    let (finished, seconds) = conductor.conduct(shared, lanes, senders, watch)?;
 
     let mut tally = Tally::new();
     finished.iter().for_each(|thread| tally.merge(&thread.tally));
@@ -93,32 +101,31 @@ pub fn run(
     if let Some(writer) = writer {
         writer.close(lost).map_err(LoadError::Records)?;
     }
-    seconds.1.extend(finished.into_iter().map(|thread| thread.tally.second));
+    let parts = finished.into_iter().map(|thread| thread.tally.into_part());
+    let (window, seconds) = seconds.close(parts, tally.intended_in.len() as u64);
     let measured = conductor.measured(started_unix_ns, tally.last_completed, versions.uncertain());
-    Ok(Summary::new(config, &measured, &tally, seconds.0.close(seconds.1)))
+    Ok(Summary::new(config, &measured, &tally, &window, seconds))
 }
-
-type Seconds = (SecondsCollector, Vec<SecondTally>);
 
 impl<'a> Conductor<'a> {
     fn new(plan: &'a Plan, clock: &'a Clock, stop: &'a AtomicBool) -> Conductor<'a> {
-        Conductor { plan, clock, stop, cpu_from: None, cpu_to: None, dead_since: None, gave_up: false }
+        Conductor { plan, clock, stop, cpu_from: None, cpu_to: None, dead_since: None, gave_up: false, stopped: false }
     }
 
     /// Starts the threads and waits until all have ended.
     fn conduct(
         &mut self,
         shared: Shared<'_>,
-        clients: Vec<Vec<Client>>,
+        lanes: Vec<Vec<Lane>>,
         records: Vec<Option<RowSender>>,
         watch: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(Vec<Finished>, Seconds), LoadError> {
+    ) -> Result<(Vec<Finished>, SecondsCollector), LoadError> {
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let mut threads: Vec<ScopedJoinHandle<'_, Result<Finished, LoadError>>> = Vec::new();
-            for (number, (clients, records)) in clients.into_iter().zip(records).enumerate() {
+            for (number, (lanes, records)) in lanes.into_iter().zip(records).enumerate() {
                 let sender = sender.clone();
-                let body = move || EventLoop::new(Worker::new(shared, number, sender, records), clients)?.run();
+                let body = move || EventLoop::new(Worker::new(shared, number, sender, records), lanes)?.run();
                 let spawned = thread::Builder::new().name(format!("load-{number}")).spawn_scoped(scope, body);
                 threads.push(spawned.map_err(|error| {
                     self.plan.stop_at(Nanos::UNSET);
@@ -129,7 +136,7 @@ impl<'a> Conductor<'a> {
             let seconds = self.wait(&receiver, SecondsCollector::new(threads.len()), watch);
             let finished: Result<Vec<Finished>, LoadError> =
                 threads.into_iter().map(|thread| thread.join().map_err(|_| LoadError::Panicked)?).collect();
-            finished.map(|finished| (finished, (seconds, Vec::new())))
+            finished.map(|finished| (finished, seconds))
         })
     }
 
@@ -143,6 +150,7 @@ impl<'a> Conductor<'a> {
         loop {
             match receiver.recv_timeout(self.look()) {
                 Ok(handover) => {
+                    watch(Progress::Part(&handover.past));
                     let over = seconds.take(handover);
                     over.iter().for_each(|second| watch(Progress::Second(second)));
                 }
@@ -156,6 +164,7 @@ impl<'a> Conductor<'a> {
     fn look(&mut self) -> Duration {
         let now = self.clock.now();
         if self.stop.load(Ordering::Relaxed) {
+            self.stopped |= !self.plan.is_over(now);
             self.plan.stop_at(now + STOP_NOTICE);
         }
         self.watch_connections(now);
@@ -200,6 +209,7 @@ impl<'a> Conductor<'a> {
             cpu_from: self.cpu_from.unwrap_or(cpu_to),
             cpu_to,
             keys_uncertain,
+            stopped: self.stopped,
             broken: self.broken(to),
         }
     }

@@ -55,6 +55,11 @@ impl Versions {
         self.unlock(key, |word| word & UNCERTAIN);
     }
 
+    /// The set in flight of `key` was never sent.
+    pub(crate) fn release(&self, key: u64) {
+        self.word(key).fetch_and(!LOCKED, Ordering::Release);
+    }
+
     /// The set in flight of `key` failed, or nobody knows.
     pub(crate) fn fail(&self, key: u64) {
         self.unlock(key, |word| word & UNKNOWN | UNCERTAIN);
