@@ -1,22 +1,21 @@
-"""Several load generators: each client and key once, and their summaries added up exactly."""
+"""Several load generators: each client and key once, started together, and judged by the one that is worst off."""
 
 import dataclasses
+import json
 
-import numpy as np
 import pytest
-from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import WINDOW_S, Truth, histogram_text, summary
+from synthetic import Truth, write_trial
 
-from waylab.errors import LabError
+from waylab.analysis import analyse
+from waylab.folder import read_run
 from waylab.plan import make_plan
-from waylab.run.merging import merged_summary
 from waylab.spec import Load, Placement, Spec
 from waylab.testbed import RunningSystem, Testbed, find_programs
 from waylab.testbed.generators import generators
 
-NAMES = ["load-0.json", "load-1.json", "load-2.json"]
+SUMMARIES = ["load-0.json", "load-1.json"]
 
 
 def a_trial(count, **load):
@@ -40,7 +39,7 @@ def test_every_client_and_every_key_is_given_out_once(count, minimum, keys, clie
 def test_a_single_generator_is_named_and_kept_as_ever():
     (alone,) = generators(a_trial(0))
     assert (alone.name, alone.summary) == ("load", "load.json")
-    assert [share.summary for share in generators(a_trial(2))] == NAMES[:2]
+    assert [share.summary for share in generators(a_trial(2))] == SUMMARIES
 
 
 def test_generators_go_to_backends_in_turn_and_start_together(fake, tmp_path):
@@ -69,54 +68,28 @@ def test_no_more_backends_than_generators_are_started_without_a_proxy(fake, tmp_
         assert len(system.bring_up()) == 1
 
 
-def parts(*throughputs):
-    planned = {"load": {"clients": 4, "think_mean_s": 0.0}}
-    return [summary(planned, Truth(throughput_per_s=rate, share=0.1 * rate / 1000)) for rate in throughputs]
+def gate_of(empty_run, name, overlap, shares):
+    """Analyse a run of two generators, and return one gate of its first trial."""
+    for planned in read_run(empty_run)["plan"]:
+        trial = write_trial(empty_run, planned, Truth(share=0.3))
+        result = json.loads((trial / "trial.json").read_text()) | {"generators_overlap": overlap}
+        (trial / "trial.json").write_text(json.dumps(result))
+        load = json.loads((trial / "load.json").read_text())
+        (trial / "load.json").write_text(
+            json.dumps(load | {"parts": [{"cpu": {"share": s}} for s in shares]})
+        )
+    first = analyse(empty_run)["trials"][0]
+    return next(gate for gate in first["gates"] if gate["name"] == name)
 
 
-def test_the_merged_summary_is_that_of_all_requests_together():
-    generator = np.random.default_rng(1)
-    samples = [generator.exponential(scale, 500).astype(np.int64) + 1 for scale in (1e6, 3e6, 9e6)]
-    content = parts(1000.0, 2000.0, 3000.0)
-    for part, values in zip(content, samples, strict=True):
-        times = part["operations"]["all"]["response"]
-        times |= {"mean_ns": float(values.mean()), "std_ns": float(values.std())}
-        times |= {"min_ns": int(values.min()), "max_ns": int(values.max()), "percentiles": {"99": 0}}
-        times["histogram"] = histogram_text(values)
-        part["operations"]["all"]["count"] = len(values)
-    merged = merged_summary(content, NAMES)
-    every = np.concatenate(samples)
-    times = merged["operations"]["all"]["response"]
-    assert times["mean_ns"] == pytest.approx(every.mean()) and times["std_ns"] == pytest.approx(every.std())
-    assert (times["min_ns"], times["max_ns"]) == (every.min(), every.max())
-    together = HdrHistogram.decode(histogram_text(every))
-    assert times["percentiles"]["99"] == together.get_value_at_percentile(99)
-    assert HdrHistogram.decode(times["histogram"]).get_total_count() == len(every)
-    assert merged["throughput_per_s"] == 6000.0 and merged["totals"]["requests"] == 6000 * WINDOW_S
-    assert merged["cpu"]["share"] == pytest.approx(0.3), (
-        "the busiest generator is the first to be a bottleneck"
-    )
-    assert merged["cpu"]["user_s"] == pytest.approx(1.2) and merged["valid"] and merged["reasons"] == []
-    assert [second["requests"] for second in merged["seconds"]][1:] == [6600, 5400]
-    assert merged["seconds"][1]["p99_ns"] is None, "percentiles are never averaged"
+@pytest.mark.parametrize(("overlap", "passed"), [(None, None), (0.95, True), (0.85, False)])
+def test_generators_must_measure_at_the_same_time(empty_run, overlap, passed):
+    gate = gate_of(empty_run, "generators", overlap, [])
+    assert gate["passed"] is passed
+    assert overlap is None or f"at the same time for {100 * overlap:.1f} % of their windows" in gate["text"]
 
 
-def test_generators_that_did_not_measure_together_make_the_trial_invalid():
-    late = parts(1000.0, 1000.0)
-    for key in ("measure_from_clock_ns", "measure_to_clock_ns"):
-        late[1][key] += round(0.15 * WINDOW_S * 1e9)
-    merged = merged_summary(late, NAMES[:2])
-    assert not merged["valid"] and "at the same time for 85.0 % of their windows only" in merged["reasons"][0]
-    late[1]["measure_from_clock_ns"] += round(WINDOW_S * 1e9)
-    with pytest.raises(LabError, match="did not measure at the same time at all"):
-        merged_summary(late, NAMES[:2])
-
-
-def test_one_invalid_generator_makes_all_invalid_and_is_named():
-    content = parts(1000.0, 1000.0)
-    content[1] |= {"valid": False, "reasons": ["3 values were wrong"]}
-    content[1]["verification"]["wrong"] = 3
-    content[1]["errors"] = {"SERVER_ERROR": 2}
-    merged = merged_summary(content, NAMES[:2])
-    assert not merged["valid"] and merged["reasons"] == ["load-1.json: 3 values were wrong"]
-    assert merged["verification"]["wrong"] == 3 and merged["errors"] == {"SERVER_ERROR": 2}
+def test_the_busiest_generator_is_the_one_that_is_judged(empty_run):
+    gate = gate_of(empty_run, "generator_cpu", 1.0, [0.1, 0.9])
+    assert gate["passed"] is False and gate["value"] == 0.9
+    assert gate_of(empty_run, "generator_cpu", 1.0, [0.1, 0.2])["value"] == 0.3

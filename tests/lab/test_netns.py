@@ -231,13 +231,17 @@ def test_a_run_on_emulated_hosts_keeps_where_everything_was(fake, tmp_path, monk
     assert where == {
         **{"backend-0": "server", "backend-1": "server", "proxy": "client"},
         **{"fill-0": "client", "fill-1": "client", "load-0": "client", "load-1": "client"},
+        "load-merge": "here",
     }
     assert set(result["testbed"]["links"]) == {"client", "server"} and result["testbed"]["cores_usable"] >= 1
     listened = {process["name"]: process["command"] for process in result["processes"]}["backend-0"]
     assert re.fullmatch(r"10\.77\.0\.\d+:0", listened[listened.index("--listen") + 1])
     assert (trial / "hosts.csv").read_text().startswith("clock_ns,host,sent_bytes")
     merged = read_json(trial / "load.json", "waystage-load/1", "")
-    assert [part["summary"] for part in merged["generators"]] == ["load-0.json", "load-1.json"]
+    assert [part["name"] for part in merged["parts"]] == [
+        str(trial / name) for name in ("load-0.json", "load-1.json")
+    ]
+    assert 0 < result["generators_overlap"] <= 1
 
 
 def test_without_the_right_the_refusal_is_one_line_and_comes_after_the_plan(tmp_path):

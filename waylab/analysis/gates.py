@@ -8,6 +8,9 @@ from waylab.analysis.links import worst_check
 # For runs of earlier versions, whose specification does not have this gate.
 LINK_ERROR_MAX = 0.05
 
+# Outside of what several generators measured together the load was another one.
+OVERLAP_MIN = 0.9
+
 Gate = dict[str, Any]
 
 
@@ -19,7 +22,8 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
         _programs(artifacts),
         _below(
             "generator_cpu",
-            load["cpu"]["share"],
+            # Of several generators the busiest is the first to be a bottleneck.
+            max([load["cpu"]["share"], *(part["cpu"]["share"] for part in load.get("parts", []))]),
             gates["generator_cpu_max"],
             "of one core for each thread of the load",
         ),
@@ -36,6 +40,7 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
             "of the machine taken by its neighbours",
         ),
         _offered(),
+        _together(artifacts.result.get("generators_overlap") if artifacts.result else None),
         _hit_ratio(numbers["hit_ratio"], gates["hit_ratio_min"]),
         _law(numbers["interactive_law_error"], gates["interactive_law_max"]),
         _records(artifacts, gates["dropped_records_max"]),
@@ -71,6 +76,19 @@ def _programs(artifacts: Artifacts) -> Gate:
 
 def _offered() -> Gate:
     return _gate("achieved_offered", None, "does not apply to a closed loop, which offers what is answered")
+
+
+def _together(overlap: float | None) -> Gate:
+    if overlap is None:
+        return _gate("generators", None, "does not apply to a single load generator", None, OVERLAP_MIN)
+    text = f"the load generators measured at the same time for {100 * overlap:.1f} % of their windows"
+    return _gate(
+        "generators",
+        overlap >= OVERLAP_MIN,
+        f"{text}, at least {100 * OVERLAP_MIN:g} %",
+        overlap,
+        OVERLAP_MIN,
+    )
 
 
 def _hit_ratio(value: float | None, limit: float) -> Gate:

@@ -13,7 +13,6 @@ from waylab import folder
 from waylab.errors import LabError
 from waylab.plan import Trial
 from waylab.run.environment import machine_now
-from waylab.run.merging import merge_summaries
 from waylab.run.telemetry import INTERVAL_S, Telemetry
 from waylab.testbed import Process, Programs, RunningSystem, Testbed
 
@@ -34,6 +33,7 @@ def run_trial(
     started_s = time.monotonic()
     before = machine_now()
     failure: str | None = None
+    overlap: float | None = None
     system = RunningSystem(trial, programs, directory, testbed)
     try:
         with system:
@@ -41,8 +41,9 @@ def run_trial(
             system.fill(addresses)
             loads = system.start_load(addresses)
             _watch(trial, system, loads, testbed, directory, lambda: tick(time.monotonic() - started_s))
-        if len(loads) > 1:
-            merge_summaries(directory, [generator.summary for generator in system.generators])
+            if len(loads) > 1:
+                overlap = _overlap(directory, system)
+                system.merge()
     except LabError as error:
         failure = str(error)
     failure = failure or _failure_of(system.processes)
@@ -54,6 +55,7 @@ def run_trial(
         "reason": failure,
         "server": system.server,
         "testbed": testbed.facts(),
+        "generators_overlap": overlap,
         "started_unix_s": round(started_unix_s, 3),
         "took_s": round(time.monotonic() - started_s, 3),
         "before": before,
@@ -100,6 +102,17 @@ def _watch(
             raise LabError(
                 f"{load.name}: ended with {load.exit_code} and wrote no summary{load.last_words()}"
             )
+
+
+def _overlap(directory: Path, system: RunningSystem) -> float:
+    """Return the share of all windows together in which every load generator measured."""
+    parts = [
+        folder.read_json(directory / generator.summary, folder.LOAD_FORMAT, "the load wrote no summary")
+        for generator in system.generators
+    ]
+    starts_ns = [int(part["measure_from_clock_ns"]) for part in parts]
+    ends_ns = [int(part["measure_to_clock_ns"]) for part in parts]
+    return max(0, min(ends_ns) - max(starts_ns)) / max(1, max(ends_ns) - min(starts_ns))
 
 
 def _failure_of(processes: list[Process]) -> str | None:

@@ -17,6 +17,7 @@ from waylab.testbed.programs import Programs
 
 _PORT_ATTEMPTS = 5
 _FILLED_WITHIN_S = 60.0
+_MERGED_WITHIN_S = 60.0
 
 
 class RunningSystem:
@@ -82,6 +83,16 @@ class RunningSystem:
             for load in loads:
                 load.go_on()
         return loads
+
+    def merge(self) -> None:
+        """Put the summaries of several generators together into the one of the trial."""
+        parts = [str(self._directory / generator.summary) for generator in self.generators]
+        command = [str(self._programs.waystage), "load", "merge", *parts]
+        command += ["--json-out-file", str(self._directory / "load.json")]
+        merging = self._start(Host(), "load-merge", command)
+        # Its exit code is that of the load: it may say that a run was not valid, which the gates judge.
+        if not merging.wait(_MERGED_WITHIN_S) or not (self._directory / "load.json").is_file():
+            raise TestbedError(f"{merging.name}: the summaries cannot be merged{merging.last_words()}")
 
     def stop(self) -> None:
         """Stop everything, the last started first; each has time to write its records."""
