@@ -16,6 +16,7 @@ import psutil
 import pytest
 from test_run import processes_of, wait_for
 
+from waylab.cli import main
 from waylab.errors import LabError
 from waylab.folder import read_json, read_run
 from waylab.run import create_run
@@ -75,7 +76,7 @@ def can_emulate(settings: TestbedSettings) -> bool:
     try:
         check_fits(settings, (ATrial(*settings.hosts),), Machine())
     except LabError as error:
-        assert NEITHER in str(error) and 'testbed.kind = "netns": ' in str(error) and "\n" not in str(error)
+        assert NEITHER in str(error) and str(error).startswith("testbed.") and "\n" not in str(error)
         return False
     return True
 
@@ -89,7 +90,7 @@ def left() -> set[str]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(monkeypatch):
-    monkeypatch.setattr(links, "SECONDS", 0.25)
+    monkeypatch.setattr(links, "SECONDS", 0.1)
     before = left()
     interfaces = set(psutil.net_if_addrs())
     yield
@@ -100,7 +101,8 @@ def emulated(settings, tmp_path):
     return open_testbed(settings, (ATrial(*settings.hosts),), tmp_path / "links", LIMIT)
 
 
-def test_links_are_as_described_and_the_measurement_is_kept(tmp_path):
+def test_links_are_as_described_and_the_measurement_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(links, "SECONDS", 0.25)
     settings = hosts(client=HostSettings(up_mbit=40.0), server=HostSettings(up_mbit=20.0, down_mbit=30.0))
     if not can_emulate(settings):
         return
@@ -129,7 +131,7 @@ def test_a_host_has_its_own_network_and_no_more_processors_than_its_share(tmp_pa
         return
     with emulated(settings, tmp_path) as testbed:
         burn = (
-            "import time\nend = time.time() + 0.8\nwhile time.time() < end: pass\nprint(time.process_time())"
+            "import time\nend = time.time() + 0.5\nwhile time.time() < end: pass\nprint(time.process_time())"
         )
         start = time.monotonic()
         process = testbed.host("one").start("burn", [sys.executable, "-IS", "-c", burn], tmp_path)
@@ -145,6 +147,20 @@ def test_a_host_has_its_own_network_and_no_more_processors_than_its_share(tmp_pa
         # How often it stood still depends on how much of a busy machine it got at all.
         assert throttled_s["one"] >= 0.0 and throttled_s["two"] == 0.0
         process.stop()
+
+
+def test_hosts_apart_share_no_processor(tmp_path):
+    described = {"one": HostSettings(cores=0.5), "two": HostSettings(cores=1.0)}
+    settings = TestbedSettings(kind="netns", pinning="apart", oversubscribe=True, hosts=described)
+    if not can_emulate(settings):
+        return
+    with emulated(settings, tmp_path) as testbed:
+        given = []
+        for name in described:
+            process = testbed.host(name).start(name, ["sleep", "60"], tmp_path)
+            given.append(os.sched_getaffinity(process.pid))
+            process.stop()
+    assert [len(processors) for processors in given] == [1, 1] and not given[0] & given[1]
 
 
 def test_a_delay_is_there_or_refused(tmp_path):
@@ -170,18 +186,30 @@ def test_a_link_that_is_not_what_was_asked_for_ends_the_run(tmp_path, monkeypatc
         pass
 
 
+# Imports as little as it can: what is tested is how it ends.
 HOLD = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
-from test_netns import emulated, hosts
-from waylab.spec import HostSettings
-from waylab.testbed.netns import links
+from waylab.spec import HostSettings, TestbedSettings
+from waylab.testbed.netns import NetnsTestbed, links
 links.SECONDS = 0.05
-with emulated(hosts(a=HostSettings(cores=1.0), b=HostSettings()), Path(sys.argv[1])) as testbed:
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+settings = TestbedSettings(kind="netns", hosts={"a": HostSettings(cores=1.0), "b": HostSettings()})
+with NetnsTestbed(settings, ["a", "b"], Path(sys.argv[1]), 0.3) as testbed:
     testbed.host("a").start("sleeper", ["sleep", "600"], Path(sys.argv[1]))
     print("up", flush=True)
     time.sleep(600)
 """
+
+
+def holding(tmp_path):
+    """A process that has made hosts, says `up`, and would keep them."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=with_our_path())
+
+
+def with_our_path():
+    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def test_what_a_killed_run_leaves_is_swept_and_what_a_living_one_has_is_not(tmp_path):
@@ -189,11 +217,9 @@ def test_what_a_killed_run_leaves_is_swept_and_what_a_living_one_has_is_not(tmp_
     if not can_emulate(settings):
         return
     before = left()
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with emulated(settings, tmp_path / "living") as living:
         mine = left() - before
-        command = [sys.executable, "-c", HOLD, str(tmp_path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        with holding(tmp_path) as process:
             assert process.stdout.readline() == "up\n"
             theirs = left() - before - mine
             assert {owner_of(name).pid for name in theirs} == {process.pid}
@@ -244,9 +270,22 @@ def test_a_run_on_emulated_hosts_keeps_where_everything_was(fake, tmp_path, monk
     assert 0 < result["generators_overlap"] <= 1
 
 
-def test_without_the_right_the_refusal_is_one_line_and_comes_after_the_plan(tmp_path):
-    path = tmp_path / "emulated.toml"
-    path.write_text(SPEC)
+REFUSAL = (
+    r'testbed\.kind = "netns": needs root; this is user \d+ without CAP_NET_ADMIN, CAP_SYS_ADMIN; '
+    r'set testbed\.kind = "local", which runs everything on this machine without limits\n'
+)
+REFUSED = """
+from waylab.spec import HostSettings, TestbedSettings
+from waylab.testbed import Machine
+from waylab.testbed.fitting import check_kernel
+try:
+    check_kernel({"a": HostSettings()}, Machine())
+except Exception as error:
+    print(error)
+"""
+
+
+def test_without_the_right_the_refusal_is_one_line():
     libc = ctypes.CDLL(None)
 
     def drop():
@@ -254,36 +293,31 @@ def test_without_the_right_the_refusal_is_one_line_and_comes_after_the_plan(tmp_
         for capability in (12, 21):
             libc.prctl(24, capability, 0, 0, 0)
 
-    command = [sys.executable, "-m", "waylab", "plan", str(path)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", REFUSED]
     done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=environment,
-        preexec_fn=drop,
-        check=False,
+        command, capture_output=True, text=True, env=with_our_path(), preexec_fn=drop, check=False
     )
-    assert done.returncode == 2 and "1 trials" in done.stdout
-    assert re.fullmatch(
-        r'waylab: testbed\.kind = "netns": needs root; this is user \d+ without CAP_NET_ADMIN, CAP_SYS_ADMIN; '
-        r'set testbed\.kind = "local", which runs everything on this machine without limits\n',
-        done.stderr,
-    ), done.stderr
+    assert re.fullmatch(REFUSAL, done.stdout), done.stdout + done.stderr
+
+
+def test_the_plan_is_shown_before_it_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Machine, "missing_capabilities", ["CAP_NET_ADMIN", "CAP_SYS_ADMIN"])
+    path = tmp_path / "emulated.toml"
+    path.write_text(SPEC)
+    assert main(["plan", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert "1 trials" in out and re.fullmatch(f"waylab: {REFUSAL}", err), err
+    assert main(["run", str(path), "--results", str(tmp_path / "results")]) == 2
+    assert re.fullmatch(f"waylab: {REFUSAL}", capsys.readouterr().err) and not (tmp_path / "results").exists()
 
 
 def test_a_run_that_is_asked_to_stop_cleans_up_itself(tmp_path):
-    if not can_emulate(hosts(a=HostSettings(), b=HostSettings())):
+    if not can_emulate(hosts(a=HostSettings(cores=1.0), b=HostSettings())):
         return
-    script = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n" + HOLD
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    ) as process:
+    with holding(tmp_path) as process:
         assert process.stdout.readline() == "up\n"
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        assert process.wait(30) == 3
     # Nobody stopped the sleeper: it went with its host.
     wait_for(lambda: not processes_of(tmp_path))
 

@@ -32,7 +32,7 @@ def check_fits(settings: TestbedSettings, trials: tuple[Trial, ...], machine: Ma
         raise LabError(
             "testbed.hosts: `meter` and `switch` are names of the testbed itself; call the host otherwise"
         )
-    _check_kernel(used, machine)
+    check_kernel(used, machine)
     most = max(cores_described(settings, trial) for trial in trials)
     if settings.pinning == "apart":
         _check_apart(used, machine)
@@ -52,7 +52,8 @@ def open_testbed(
     return NetnsTestbed(settings, used_hosts(trials), logs, link_error_max)
 
 
-def _check_kernel(used: dict[str, HostSettings], machine: Machine) -> None:
+def check_kernel(used: dict[str, HostSettings], machine: Machine) -> None:
+    """Refuse hosts that this process has no right to make, or that the kernel lacks something for."""
     needed = [machine.privileged]
     needed += [machine.network[name] for name in ("namespaces", "veth", "bridge")]
     if any(host.up_mbit or host.down_mbit for host in used.values()):
