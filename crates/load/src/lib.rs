@@ -7,6 +7,7 @@
 //! It speaks to any server of the protocol and knows none of them.
 
 mod config;
+mod config_check;
 mod connect;
 mod prefill;
 
