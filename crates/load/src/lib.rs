@@ -32,13 +32,17 @@ mod tally;
 
 mod conduct;
 mod merge;
+
+mod agents;
+
 mod print;
 mod settings;
 mod summary;
 mod times;
 mod verdict;
 
-pub use conduct::{Progress, run};
+pub use agents::{Agent, AgentReport, Coordination, PROTOCOL, Share, Shares, Task, Tasks, coordinate, split};
+pub use conduct::{Prepared, Progress, prepare, run};
 pub use config::{Arrivals, Config, Distribution, Protocol, ThinkTime};
 pub use merge::{MergeError, merge, merge_named};
 pub use part::Part;
@@ -70,6 +74,12 @@ pub enum LoadError {
     Poller(io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    #[error("--listen {listen}: {reason}")]
+    Listen { listen: String, reason: String },
+    #[error("agent {agent}: {line}")]
+    Agent { agent: String, line: String },
+    #[error("the agents' results: {0}")]
+    Merge(#[from] MergeError),
     #[error("a thread of the load generator panicked; this is a bug")]
     Panicked,
 }

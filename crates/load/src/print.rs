@@ -1,6 +1,7 @@
 //! The summary as a person reads it: what was done, a table, and what is wrong with it.
 //! Computes nothing that the summary does not hold.
 
+use crate::agents::coordination;
 use crate::seconds::Second;
 use crate::settings::Settings;
 use crate::summary::{OperationSummary, Summary};
@@ -27,6 +28,9 @@ pub fn render(summary: &Summary) -> String {
         if operation.count + operation.errors > 0 || name == "all" {
             text += &row(cells(name, operation, summary.measured_s));
         }
+    }
+    if let Some(coordination) = &summary.coordination {
+        text += &coordination::render(coordination);
     }
     let all = &operations.all;
     let _ = writeln!(
@@ -86,7 +90,7 @@ fn heading(settings: &Settings) -> String {
     )
 }
 
-fn cells(name: &str, operation: &OperationSummary, measured_s: f64) -> [String; 12] {
+pub(crate) fn cells(name: &str, operation: &OperationSummary, measured_s: f64) -> [String; 12] {
     let response = &operation.response;
     let percentile = |name: &str| response.percentiles.get(name).map_or("-".into(), |&time_ns| time(time_ns as f64));
     let per_second = if measured_s > 0.0 { operation.count as f64 / measured_s } else { 0.0 };
@@ -112,7 +116,7 @@ fn cells(name: &str, operation: &OperationSummary, measured_s: f64) -> [String; 
 }
 
 /// One line of the table: the first column to the left, the others to the right.
-fn row(cells: [String; 12]) -> String {
+pub(crate) fn row(cells: [String; 12]) -> String {
     let mut line = String::new();
     for (index, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
         let _ = if index == 0 { write!(line, "{cell:<width$}") } else { write!(line, " {cell:>width$}") };
@@ -135,7 +139,7 @@ pub fn render_second(second: &Second) -> String {
 }
 
 /// A time in a unit that leaves one to four digits before the point.
-fn time(time_ns: f64) -> String {
+pub(crate) fn time(time_ns: f64) -> String {
     match time_ns {
         time_ns if time_ns < 1e3 => format!("{time_ns:.0}ns"),
         time_ns if time_ns < 1e6 => format!("{:.1}us", time_ns / 1e3),
