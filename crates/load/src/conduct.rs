@@ -128,8 +128,14 @@ impl Prepared<'_> {
         let started_unix_ns = unix_now().saturating_sub(clock.now().since(start));
         let plan = Plan::new(config, start);
         let (encoder, placement) = (Encoder::new(config), config.placement());
-        let shared =
-            Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, placement: placement.as_ref() };
+        let shared = Shared {
+            config,
+            clock,
+            plan: &plan,
+            versions: &versions,
+            encoder: &encoder,
+            placement: placement.as_ref(),
+        };
         let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
         let mut conductor = Conductor::new(&plan, clock, stop);
         let (finished, seconds) = conductor.conduct(shared, lanes, senders, watch)?;

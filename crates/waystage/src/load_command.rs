@@ -1,6 +1,9 @@
 //! `waystage load`: arguments to configuration, a run, its summary on the terminal and in a file.
 
+mod agent;
 mod arguments;
+mod control_arguments;
+mod controller;
 mod merge;
 mod output;
 
@@ -19,8 +22,13 @@ use std::sync::atomic::AtomicBool;
 
 /// Runs the load; the exit code says whether the run is valid.
 pub(crate) fn run(mut arguments: LoadArguments) -> Result<ExitCode, String> {
-    if let Some(LoadCommand::Merge(arguments)) = arguments.command.take() {
-        return merge::run(arguments);
+    match arguments.command.take() {
+        Some(LoadCommand::Merge(arguments)) => return merge::run(arguments),
+        Some(LoadCommand::Agent(arguments)) => return agent::run(&arguments),
+        None => {}
+    }
+    if arguments.control.is_given() {
+        return controller::run(arguments);
     }
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
     let output = arguments.output.clone();

@@ -109,9 +109,9 @@ pub(crate) fn gather(
     };
     let mut merged = merge_named(&named).map_err(|error| nothing_left(&reports).unwrap_or(LoadError::Merge(error)))?;
     let measuring = match measuring.transpose() {
-        Ok(measuring) => measuring.map(|summary| {
-            Box::new(on_our_clock(*summary, Offset::NONE, start, &tasks.percentiles))
-        }),
+        Ok(measuring) => {
+            measuring.map(|summary| Box::new(on_our_clock(*summary, Offset::NONE, start, &tasks.percentiles)))
+        }
         Err(line) => {
             reasons.push(format!("measuring client: {line}; the others were stopped"));
             None

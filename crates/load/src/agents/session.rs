@@ -3,7 +3,9 @@
 
 use crate::LoadError;
 use crate::agents::agent::Agent;
-use crate::agents::message::{AgentHello, FromAgent, Lines, NoLine, PROTOCOL, TO_AGENT_BYTES_MAX, ToAgent, parse, write};
+use crate::agents::message::{
+    AgentHello, FromAgent, Lines, NoLine, PROTOCOL, TO_AGENT_BYTES_MAX, ToAgent, parse, write,
+};
 use crate::conduct::{Progress, prepare};
 use clock::{Nanos, duration_ns};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -103,7 +105,12 @@ impl Session<'_> {
     }
 
     /// Takes one message; says whether another may come.
-    fn take(&self, message: Result<ToAgent, String>, now: Nanos, messages: &SyncSender<Result<ToAgent, String>>) -> bool {
+    fn take(
+        &self,
+        message: Result<ToAgent, String>,
+        now: Nanos,
+        messages: &SyncSender<Result<ToAgent, String>>,
+    ) -> bool {
         match message {
             Ok(ToAgent::Clock { number }) => self.say(&FromAgent::Clock { number, clock_ns: now.0 }).is_ok(),
             Ok(ToAgent::Stop {}) => {

@@ -96,11 +96,16 @@ fn check(config: &Config, agents: usize, measuring_per_s: Option<f64>) -> Result
         return Err(format!("--requests is the total over {agents} agents: each needs at least one"));
     }
     if measuring_per_s.is_some() && config.requests.is_some() {
-        return Err("--measure-locally needs --test-time: with --requests it is not known how long it is to measure".into());
+        return Err(
+            "--measure-locally needs --test-time: with --requests it is not known how long it is to measure".into()
+        );
     }
     let writers = if config.ratio_set > 0 { agents } else { 1 } + usize::from(measuring_per_s.is_some());
     if config.keys() < writers as u64 {
-        return Err(format!("{} keys cannot be shared by {writers} generators that each need their own", config.keys()));
+        return Err(format!(
+            "{} keys cannot be shared by {writers} generators that each need their own",
+            config.keys()
+        ));
     }
     Ok(())
 }

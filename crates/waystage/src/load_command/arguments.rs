@@ -1,5 +1,7 @@
 //! The arguments of `waystage load`, and the configuration that follows from them.
 
+use crate::load_command::agent::AgentArguments;
+use crate::load_command::control_arguments::ControlArguments;
 use crate::load_command::merge::MergeArguments;
 use crate::load_command::output::OutputArguments;
 use clap::{Args, Subcommand};
@@ -102,6 +104,8 @@ pub(crate) struct LoadArguments {
     reply_timeout: Duration,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
+    #[command(flatten)]
+    pub(crate) control: ControlArguments,
     /// Write a record of one request in --sample to a file in this directory.
     #[arg(long, value_name = "DIR")]
     records: Option<PathBuf>,
@@ -118,6 +122,8 @@ pub(crate) struct LoadArguments {
 pub(crate) enum LoadCommand {
     /// Put together the summaries of several generators that ran at the same time.
     Merge(MergeArguments),
+    /// Wait for work from a controller (a load with --agent), one run after another.
+    Agent(AgentArguments),
 }
 
 impl LoadArguments {
@@ -190,7 +196,7 @@ fn shape(text: &str) -> Result<Shape, String> {
 }
 
 /// Requests per second; `k` and `m` are thousands and millions.
-fn rate(text: &str) -> Result<f64, String> {
+pub(super) fn rate(text: &str) -> Result<f64, String> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1e3),
         None => text.strip_suffix(['m', 'M']).map_or((text, 1.0), |digits| (digits, 1e6)),
