@@ -18,15 +18,28 @@ CRATES = {
     "net": set(),
     "records": {"clock"},
     "quantity": set(),
+    "draw": {"quantity"},
     "placement": set(),
     "proxy": {"clock", "wire", "net", "records", "quantity", "placement"},
-    "load": {"clock", "wire", "net", "records", "placement"},
+    "load": {"clock", "wire", "net", "records", "placement", "draw"},
     "cache": {"clock", "wire", "net", "records"},
     "simulate": {"clock", "records"},
-    "waystage": {"clock", "wire", "net", "records", "proxy", "load", "cache", "simulate", "quantity", "placement"},
+    "waystage": {
+        "clock",
+        "wire",
+        "net",
+        "records",
+        "proxy",
+        "load",
+        "cache",
+        "simulate",
+        "quantity",
+        "placement",
+        "draw",
+    },
     "testkit": {"clock", "cache"},
 }
-DEVELOPMENT = {"testkit", "records", "wire"}
+DEVELOPMENT = {"testkit", "records", "wire", "cache"}
 
 # What each Python package may import of ours, besides `errors` and `folder`, which hold no logic of any step.
 PACKAGES = {

@@ -38,7 +38,7 @@ impl ArrivalClock {
         }
         let mut clock = ArrivalClock {
             start,
-            arrivals: config.arrivals,
+            arrivals: config.arrivals.clone(),
             random,
             part_per_s,
             phase: thread as f64 / config.threads as f64,
@@ -57,7 +57,7 @@ impl ArrivalClock {
 
     /// Goes on to the one after it.
     pub(crate) fn advance(&mut self) {
-        let from_start_ns = match self.arrivals {
+        let from_start_ns = match &self.arrivals {
             // Computed and not summed, so that no error gathers.
             Arrivals::Closed | Arrivals::Constant { .. } => {
                 (self.taken as f64 + self.phase) / self.part_per_s * NANOS_PER_SECOND
@@ -66,8 +66,14 @@ impl ArrivalClock {
                 self.running_ns += self.exponential_ns(self.part_per_s);
                 self.running_ns
             }
+            Arrivals::Gaps { shape, .. } => {
+                // A gap below 0, as some formulas have it, is none.
+                let gap = shape.draw(&mut self.random).max(0.0);
+                self.running_ns += gap / shape.mean() / self.part_per_s * NANOS_PER_SECOND;
+                self.running_ns
+            }
             Arrivals::Bursty { on, off, .. } => {
-                let (on_ns, off_ns) = (duration_ns(on) as f64, duration_ns(off) as f64);
+                let (on_ns, off_ns) = (duration_ns(*on) as f64, duration_ns(*off) as f64);
                 self.running_ns += self.exponential_ns(self.part_per_s * (on_ns + off_ns) / on_ns);
                 // All threads are on at the same times.
                 self.running_ns + (self.running_ns / on_ns).floor() * off_ns
@@ -90,8 +96,8 @@ mod tests {
     use std::time::Duration;
 
     /// Times from the start in seconds.
-    fn times_s(arrivals: Arrivals, thread: usize, threads: usize, count: usize) -> Vec<f64> {
-        let config = Config { arrivals, threads, ..Config::default() };
+    fn times_s(arrivals: &Arrivals, thread: usize, threads: usize, count: usize) -> Vec<f64> {
+        let config = Config { arrivals: arrivals.clone(), threads, ..Config::default() };
         let start = Nanos(5_000_000_000);
         let mut clock = ArrivalClock::new(&config, thread, start).unwrap();
         let take = |_| {
@@ -110,7 +116,7 @@ mod tests {
     #[test]
     fn even_arrivals_are_even_over_all_threads_and_do_not_drift() {
         let arrivals = Arrivals::Constant { per_s: 3000.0 };
-        let mut all: Vec<f64> = (0..3).flat_map(|thread| times_s(arrivals, thread, 3, 100_000)).collect();
+        let mut all: Vec<f64> = (0..3).flat_map(|thread| times_s(&arrivals, thread, 3, 100_000)).collect();
         all.sort_by(f64::total_cmp);
         for (number, time_s) in all.iter().enumerate() {
             assert!((time_s - number as f64 / 3000.0).abs() < 2e-9, "{number}: {time_s}");
@@ -133,7 +139,7 @@ mod tests {
         for (threads, per_s) in [(1, 1000.0), (2, 50_000.0)] {
             let arrivals = Arrivals::Poisson { per_s };
             let mut times: Vec<f64> =
-                (0..threads).flat_map(|thread| times_s(arrivals, thread, threads, 100_000)).collect();
+                (0..threads).flat_map(|thread| times_s(&arrivals, thread, threads, 100_000)).collect();
             times.sort_by(f64::total_cmp);
             // Where one thread's part ends before the other's, the sum is no longer whole.
             let gaps: Vec<f64> = times.windows(2).take(150_000).map(|pair| pair[1] - pair[0]).collect();
@@ -153,7 +159,7 @@ mod tests {
     fn bursts_have_the_mean_rate_and_nothing_comes_between() {
         let (on, off) = (Duration::from_millis(200), Duration::from_millis(800));
         for thread in 0..2 {
-            let times = times_s(Arrivals::Bursty { per_s: 1000.0, on, off }, thread, 2, 50_000);
+            let times = times_s(&Arrivals::Bursty { per_s: 1000.0, on, off }, thread, 2, 50_000);
             assert!(times.iter().all(|time_s| time_s % 1.0 < 0.2 + 1e-9), "a request while it is off");
             let per_s = times.len() as f64 / times.last().unwrap();
             assert!((per_s - 500.0).abs() < 10.0, "{per_s}");
@@ -163,9 +169,25 @@ mod tests {
     }
 
     #[test]
+    fn gaps_of_any_shape_are_stretched_to_the_rate() {
+        let shape = draw::Distribution::parse("fb_ia", draw::Unit::Time).unwrap();
+        let times = times_s(&Arrivals::Gaps { per_s: 2000.0, shape: shape.clone() }, 0, 1, 200_000);
+        let per_s = times.len() as f64 / times.last().unwrap();
+        assert!((per_s - 2000.0).abs() < 20.0, "{per_s}");
+        let stretch = 1.0 / 2000.0 / shape.mean();
+        let mut gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) / stretch).collect();
+        gaps.sort_by(f64::total_cmp);
+        for share in [0.1, 0.5, 0.9, 0.99] {
+            let gap = gaps[(share * gaps.len() as f64) as usize];
+            let expected = shape.quantile(share);
+            assert!((gap / expected - 1.0).abs() < 0.05, "{share}: {gap}, and not {expected}");
+        }
+    }
+
+    #[test]
     fn a_seed_gives_the_same_schedule_and_threads_differ() {
         let arrivals = Arrivals::Poisson { per_s: 1000.0 };
-        assert_eq!(times_s(arrivals, 0, 2, 100), times_s(arrivals, 0, 2, 100));
-        assert_ne!(times_s(arrivals, 0, 2, 100), times_s(arrivals, 1, 2, 100));
+        assert_eq!(times_s(&arrivals, 0, 2, 100), times_s(&arrivals, 0, 2, 100));
+        assert_ne!(times_s(&arrivals, 0, 2, 100), times_s(&arrivals, 1, 2, 100));
     }
 }

@@ -2,7 +2,9 @@
 //! Knows no flags and no files of flags: the program `waystage` fills it in.
 
 use crate::keys::KeySpace;
-use crate::sizes::ValueSizes;
+use crate::sizes::{KeySizes, ValueSizes};
+use crate::think_time::ThinkTime;
+use draw::{Popularity, Unit};
 use placement::Placement;
 use std::fmt;
 use std::path::PathBuf;
@@ -16,6 +18,7 @@ const KEY_BYTES_MAX: usize = 250;
 const DIGITS_MAX: usize = 20;
 /// memcached's usual limit on a value.
 const USUAL_VALUE_BYTES_MAX: usize = 1 << 20;
+const VALUE_SIZES_SEED: u64 = 1;
 /// A larger value is surely a mistake.
 const VALUE_BYTES_MAX: usize = 1 << 30;
 /// Limits that only keep mistakes from taking all memory.
@@ -26,19 +29,8 @@ const RATE_MAX_PER_S: f64 = 1e8;
 const PIPELINE_MAX: usize = 65_536;
 const MULTI_KEY_GET_MAX: usize = 10_000;
 
-/// How long a client thinks between a reply and its next request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ThinkTime {
-    /// Not at all.
-    None,
-    /// Always as long.
-    Fixed(Duration),
-    /// Exponentially distributed with this mean.
-    Exponential(Duration),
-}
-
 /// When requests are intended to be sent. Rates are totals over all clients.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
     /// Closed loop: when a client is done thinking about its last reply.
     Closed,
@@ -51,6 +43,13 @@ pub enum Arrivals {
     Poisson {
         /// Requests per second.
         per_s: f64,
+    },
+    /// Open loop: with gaps that have this shape, stretched to the rate. Each thread draws its own.
+    Gaps {
+        /// Requests per second.
+        per_s: f64,
+        /// The gaps; only the ratios between them count.
+        shape: draw::Distribution,
     },
     /// Open loop: exponential gaps while it is on, and nothing while it is off.
     Bursty {
@@ -81,6 +80,11 @@ pub enum Distribution {
     Doors,
 }
 
+/// Values, or keys, of always this size.
+pub fn fixed_bytes(bytes: usize) -> draw::Distribution {
+    draw::Distribution::fixed(bytes as f64, Unit::Bytes)
+}
+
 /// A run. Clients, requests and times are totals over all threads.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -102,8 +106,12 @@ pub struct Config {
     pub ratio_set: u32,
     /// ... and parts that are gets.
     pub ratio_get: u32,
-    /// Bytes of every value.
-    pub data_size_bytes: usize,
+    /// Bytes of values.
+    pub data_size: draw::Distribution,
+    /// Bytes of keys, their prefix included; without, as short as their numbers.
+    pub key_size: Option<draw::Distribution>,
+    /// Which keys are asked for more often.
+    pub key_pattern: Popularity,
     /// The smallest key number.
     pub key_minimum: u64,
     /// The largest key number, itself included.
@@ -152,7 +160,9 @@ impl Default for Config {
             threads: 1,
             ratio_set: 1,
             ratio_get: 10,
-            data_size_bytes: 128,
+            data_size: fixed_bytes(128),
+            key_size: None,
+            key_pattern: Popularity::Uniform,
             key_minimum: 0,
             key_maximum: 10_000,
             key_prefix: "key-".into(),
@@ -161,7 +171,7 @@ impl Default for Config {
             test_time: Duration::from_secs(10),
             warm_up: Duration::from_secs(1),
             requests: None,
-            think_time: ThinkTime::None,
+            think_time: ThinkTime::NONE,
             seed: 1,
             prefill: true,
             reply_timeout: Duration::from_secs(10),
@@ -174,12 +184,27 @@ impl Default for Config {
     }
 }
 
+impl fmt::Display for Arrivals {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Arrivals::Closed => formatter.write_str("closed"),
+            Arrivals::Constant { .. } => formatter.write_str("constant"),
+            Arrivals::Poisson { .. } => formatter.write_str("poisson"),
+            Arrivals::Gaps { shape, .. } => write!(formatter, "gaps:{shape}"),
+            Arrivals::Bursty { on, off, .. } => write!(formatter, "bursty:{}us:{}us", on.as_micros(), off.as_micros()),
+        }
+    }
+}
+
 impl Arrivals {
     /// Requests per second that are offered; none in a closed loop.
-    pub fn per_s(self) -> Option<f64> {
+    pub fn per_s(&self) -> Option<f64> {
         match self {
             Arrivals::Closed => None,
-            Arrivals::Constant { per_s } | Arrivals::Poisson { per_s } | Arrivals::Bursty { per_s, .. } => Some(per_s),
+            Arrivals::Constant { per_s }
+            | Arrivals::Poisson { per_s }
+            | Arrivals::Gaps { per_s, .. }
+            | Arrivals::Bursty { per_s, .. } => Some(*per_s),
         }
     }
 }
@@ -205,12 +230,13 @@ impl Config {
 
     /// How keys are written.
     pub(crate) fn key_space(&self) -> KeySpace {
-        KeySpace::new(&self.key_prefix)
+        let sizes = self.key_size.as_ref().map(|sizes| KeySizes::new(sizes, KEY_BYTES_MAX));
+        KeySpace::new(&self.key_prefix, sizes)
     }
 
-    /// How large values are.
+    /// How large values are. The seed has no part in it: other generators, and later runs, know what was set.
     pub(crate) fn value_sizes(&self) -> ValueSizes {
-        ValueSizes::fixed(self.data_size_bytes)
+        ValueSizes::new(&self.data_size, VALUE_SIZES_SEED)
     }
 
     /// Which server owns which key; none where every connection is good for all keys.
@@ -248,7 +274,10 @@ impl Config {
                 self.key_prefix.len() > KEY_BYTES_MAX - DIGITS_MAX,
                 format!("--key-prefix must be at most {} bytes", KEY_BYTES_MAX - DIGITS_MAX),
             ),
-            (self.data_size_bytes > VALUE_BYTES_MAX, format!("--data-size must be at most {VALUE_BYTES_MAX} bytes")),
+            (
+                self.value_sizes().largest() > VALUE_BYTES_MAX,
+                format!("--data-size must be at most {VALUE_BYTES_MAX} bytes"),
+            ),
             (
                 self.multi_key_get == 0 || self.multi_key_get > MULTI_KEY_GET_MAX,
                 format!("--multi-key-get must be 1 to {MULTI_KEY_GET_MAX}"),
@@ -265,11 +294,11 @@ impl Config {
                 format!("--rate must be {RATE_MIN_PER_S} to {RATE_MAX_PER_S} requests per second"),
             ),
             (
-                self.arrivals.per_s().is_some() && self.think_time != ThinkTime::None,
+                self.arrivals.per_s().is_some() && self.think_time != ThinkTime::NONE,
                 "--rate and --think-time contradict each other: an open loop does not wait for replies".to_owned(),
             ),
             (
-                matches!(self.arrivals, Arrivals::Bursty { on, off, .. } if on.is_zero() || off.is_zero()),
+                matches!(&self.arrivals, Arrivals::Bursty { on, off, .. } if on.is_zero() || off.is_zero()),
                 "--arrivals bursty needs times above 0: bursty:200ms:800ms".to_owned(),
             ),
             (
@@ -284,23 +313,29 @@ impl Config {
         if let Some((_, line)) = checks.into_iter().find(|(refused, _)| *refused) {
             return Err(line);
         }
+        if let Arrivals::Gaps { shape, .. } = &self.arrivals
+            && shape.finite_mean().is_ok_and(|mean| mean <= 0.0)
+        {
+            return Err(format!("--arrivals gaps:{shape}: their mean must be above 0"));
+        }
         if self.keys() > KEYS_MAX {
             return Err(format!("{} keys are too many to verify; at most {KEYS_MAX}", self.keys()));
         }
+        self.key_pattern.check(self.keys()).map_err(|error| format!("--key-pattern: {error}"))?;
         Ok(())
     }
 
     /// What can be run but may surprise, one line each.
     pub fn warnings(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        if self.data_size_bytes > USUAL_VALUE_BYTES_MAX {
+        if self.value_sizes().largest() > USUAL_VALUE_BYTES_MAX {
             lines.push("--data-size is above 1 MiB, which memcached refuses unless started with -I".to_owned());
         }
-        if self.data_size_bytes < 16 {
+        let smallest = self.data_size.quantile(0.0);
+        if smallest < 16.0 {
             lines.push(format!(
-                "a value of {} bytes cannot hold its key and version (16): {} cannot be told",
-                self.data_size_bytes,
-                if self.data_size_bytes > 8 { "some old versions" } else { "old versions and some foreign values" }
+                "a value of {smallest:.0} bytes cannot hold its key and version (16): {} cannot be told",
+                if smallest > 8.0 { "some old versions" } else { "old versions and some foreign values" }
             ));
         }
         if self.ratio_set > 0 && self.keys() < (self.clients * self.pipeline) as u64 {
@@ -308,24 +343,6 @@ impl Config {
         }
         lines
     }
-}
-
-impl fmt::Display for ThinkTime {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ThinkTime::None => formatter.write_str("none"),
-            ThinkTime::Fixed(time) => write!(formatter, "fixed:{}", whole_units(*time)),
-            ThinkTime::Exponential(mean) => write!(formatter, "exp:{}", whole_units(*mean)),
-        }
-    }
-}
-
-/// A duration in the largest unit that needs no fraction.
-fn whole_units(time: Duration) -> String {
-    let ns = time.as_nanos();
-    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
-    let (unit_ns, name) = units.into_iter().find(|(unit_ns, _)| ns.is_multiple_of(*unit_ns)).unwrap_or((1, "ns"));
-    format!("{}{name}", ns / unit_ns)
 }
 
 #[cfg(test)]
@@ -371,7 +388,7 @@ mod tests {
         assert!(open(Arrivals::Bursty { per_s: 1.0, on, off }).contains("bursty"));
         let thinking = refusal(|config| {
             config.arrivals = Arrivals::Poisson { per_s: 1.0 };
-            config.think_time = ThinkTime::Fixed(Duration::from_secs(1));
+            config.think_time = ThinkTime::fixed(Duration::from_secs(1));
         });
         assert!(thinking.contains("contradict"), "{thinking}");
     }
@@ -384,16 +401,9 @@ mod tests {
             assert_eq!(config.check(), Ok(()));
             config.warnings().join("\n")
         };
-        assert!(warned(|config| config.data_size_bytes = 2 << 20).contains("1 MiB"));
-        assert!(warned(|config| config.data_size_bytes = 10).contains("some old versions"));
+        assert!(warned(|config| config.data_size = fixed_bytes(2 << 20)).contains("1 MiB"));
+        assert!(warned(|config| config.data_size = fixed_bytes(10)).contains("some old versions"));
         assert!(warned(|config| config.key_maximum = 0).is_empty());
         assert!(warned(|config| (config.key_maximum, config.clients) = (0, 2)).contains("fewer keys"));
-    }
-
-    #[test]
-    fn think_times_read_as_they_were_typed() {
-        assert_eq!(ThinkTime::None.to_string(), "none");
-        assert_eq!(ThinkTime::Fixed(Duration::from_micros(1500)).to_string(), "fixed:1500us");
-        assert_eq!(ThinkTime::Exponential(Duration::from_secs(2)).to_string(), "exp:2s");
     }
 }

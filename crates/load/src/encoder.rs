@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn both_dialects_say_the_same() {
-        let text = Config { data_size_bytes: 0, ..Config::default() };
+        let text = Config { data_size: crate::config::fixed_bytes(0), ..Config::default() };
         let meta = Config { protocol: Protocol::Meta, ..text.clone() };
         let keys = || [3, 14].into_iter();
         assert_eq!(encoded(text.clone(), |encoder, out| encoder.get(keys(), out)), "get key-3 key-14\r\n");

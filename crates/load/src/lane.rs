@@ -120,7 +120,7 @@ impl Lane {
         }
         let flushed = connection.flush().map_err(|_| Lost::Closed)?;
         let now = worker.now();
-        worker.tally.requests_sent += self.window.mark_sent(connection.outbox.written_total(), now);
+        self.window.mark_sent(connection.outbox.written_total(), now);
         debug_assert!(flushed == Flushed::Blocked || !self.window.has_unsent(), "what is written is sent");
         while let Some(pending) = self.window.next_without_reply(worker.shared.versions) {
             client.end(worker, pending, self.line, now, Outcome::Answered);

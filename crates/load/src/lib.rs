@@ -15,6 +15,7 @@ mod keys;
 mod plan;
 mod schedule;
 mod sizes;
+mod think_time;
 mod value;
 mod versions;
 
@@ -30,6 +31,9 @@ mod part;
 mod seconds;
 mod tally;
 
+pub mod saturate;
+pub mod trace;
+
 mod conduct;
 mod merge;
 
@@ -43,13 +47,14 @@ mod verdict;
 
 pub use agents::{Agent, AgentReport, Coordination, PROTOCOL, Share, Shares, Task, Tasks, coordinate, split};
 pub use conduct::{Prepared, Progress, prepare, run};
-pub use config::{Arrivals, Config, Distribution, Protocol, ThinkTime};
+pub use config::{Arrivals, Config, Distribution, Protocol, fixed_bytes};
 pub use merge::{MergeError, merge, merge_named};
 pub use part::Part;
 pub use print::{render, render_second};
 pub use seconds::{Second, SecondHistograms};
 pub use settings::Settings;
 pub use summary::{Cpu, FORMAT, MergedPart, OperationSummary, Operations, Summary, Totals, Verification};
+pub use think_time::ThinkTime;
 pub use times::{PERCENTILES, Times};
 
 use std::io;

@@ -77,13 +77,13 @@ fn heading(settings: &Settings) -> String {
     let keys_per_get =
         if settings.multi_key_get > 1 { format!(", {} keys per get", settings.multi_key_get) } else { String::new() };
     format!(
-        "closed loop, N={} clients on {} thread(s){pipeline}, Z={}, set:get {}:{}{keys_per_get}, {} byte values, keys {} to {}, {}\n",
+        "closed loop, N={} clients on {} thread(s){pipeline}, Z={}, set:get {}:{}{keys_per_get}, values of {}, keys {} to {}, {}\n",
         settings.clients,
         settings.threads,
         settings.think_time,
         settings.ratio_set,
         settings.ratio_get,
-        settings.data_size_bytes,
+        settings.data_size,
         settings.key_minimum,
         settings.key_maximum,
         settings.servers.join(" ")

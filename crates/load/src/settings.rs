@@ -1,6 +1,6 @@
 //! The settings of a run as used, as the summary shows them.
 
-use crate::config::{Arrivals, Config, Distribution, Protocol, ThinkTime};
+use crate::config::{Arrivals, Config, Distribution, Protocol};
 use crate::times::PERCENTILES;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -20,7 +20,10 @@ pub struct Settings {
     pub threads: usize,
     pub ratio_set: u32,
     pub ratio_get: u32,
-    pub data_size_bytes: usize,
+    pub data_size: String,
+    pub data_size_bytes: Option<usize>,
+    pub key_size: Option<String>,
+    pub key_pattern: String,
     pub key_minimum: u64,
     pub key_maximum: u64,
     pub key_prefix: String,
@@ -47,13 +50,16 @@ impl Settings {
             protocol: protocol(config.protocol).into(),
             noreply: config.noreply,
             r#loop: if is_open { OPEN } else { CLOSED }.into(),
-            arrivals: arrivals(config.arrivals),
+            arrivals: arrivals(&config.arrivals),
             offered_per_s: config.arrivals.per_s(),
             clients: config.clients,
             threads: config.threads,
             ratio_set: config.ratio_set,
             ratio_get: config.ratio_get,
-            data_size_bytes: config.data_size_bytes,
+            data_size: config.data_size.to_string(),
+            data_size_bytes: config.data_size.fixed_value().map(|bytes| bytes as usize),
+            key_size: config.key_size.as_ref().map(ToString::to_string),
+            key_pattern: config.key_pattern.to_string(),
             key_minimum: config.key_minimum,
             key_maximum: config.key_maximum,
             key_prefix: config.key_prefix.clone(),
@@ -63,7 +69,7 @@ impl Settings {
             requests: config.requests,
             warm_up_s: config.warm_up.as_secs_f64(),
             think_time: config.think_time.to_string(),
-            think_mean_s: think_mean(config.think_time).as_secs_f64(),
+            think_mean_s: config.think_time.mean_s(),
             prefill: config.prefill,
             expect_hit_ratio: config.expect_hit_ratio,
             seed: config.seed,
@@ -86,20 +92,16 @@ pub(crate) const CLOSED: &str = "closed";
 pub(crate) const MIXED: &str = "mixed";
 
 /// "poisson 5000/s"; nothing in a closed loop.
-fn arrivals(arrivals: Arrivals) -> Option<String> {
+fn arrivals(arrivals: &Arrivals) -> Option<String> {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     match arrivals {
         Arrivals::Closed => None,
         Arrivals::Constant { per_s } => Some(format!("constant {per_s}/s")),
         Arrivals::Poisson { per_s } => Some(format!("poisson {per_s}/s")),
-        Arrivals::Bursty { per_s, on, off } => Some(format!("bursty {per_s}/s, {} ms on, {} ms off", ms(on), ms(off))),
-    }
-}
-
-fn think_mean(think_time: ThinkTime) -> Duration {
-    match think_time {
-        ThinkTime::None => Duration::ZERO,
-        ThinkTime::Fixed(time) | ThinkTime::Exponential(time) => time,
+        Arrivals::Gaps { per_s, shape } => Some(format!("gaps {shape} at {per_s}/s")),
+        Arrivals::Bursty { per_s, on, off } => {
+            Some(format!("bursty {per_s}/s, {} ms on, {} ms off", ms(*on), ms(*off)))
+        }
     }
 }
 
@@ -124,7 +126,8 @@ mod tests {
     #[test]
     fn arrivals_are_told_in_words() {
         let (on, off) = (Duration::from_millis(50), Duration::from_millis(150));
-        let told = [Arrivals::Poisson { per_s: 5000.0 }, Arrivals::Bursty { per_s: 12.5, on, off }].map(arrivals);
+        let told =
+            [Arrivals::Poisson { per_s: 5000.0 }, Arrivals::Bursty { per_s: 12.5, on, off }].map(|one| arrivals(&one));
         assert_eq!(told[0].as_deref(), Some("poisson 5000/s"));
         assert_eq!(told[1].as_deref(), Some("bursty 12.5/s, 50 ms on, 150 ms off"));
         let arrivals = Arrivals::Constant { per_s: 1e6 };

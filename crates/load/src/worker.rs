@@ -107,7 +107,9 @@ impl<'a> Worker<'a> {
         let sent = if pending.sent.is_set() { pending.sent } else { pending.issued };
         if matches!(outcome, Outcome::Answered | Outcome::ClientError | Outcome::ServerError) {
             self.tally.requests_answered += 1;
-            self.tally.requests_sent += u64::from(!pending.sent.is_set());
+            self.tally.requests_sent += 1;
+        } else {
+            self.tally.requests_sent += u64::from(pending.sent.is_set());
         }
         let ended = Ended {
             operation: pending.operation,
@@ -218,7 +220,9 @@ impl<'a> Worker<'a> {
     /// Whether nothing more is to be issued.
     pub(crate) fn is_over(&self, now: Nanos) -> bool {
         let plan = self.shared.plan;
-        let is_behind = self.open.as_ref().is_some_and(|open| open.clock.next() < plan.measure_to());
+        // Where a number of requests decides, there is nothing to catch up with when the last has been issued.
+        let has_end = self.shared.config.requests.is_none();
+        let is_behind = self.open.as_ref().is_some_and(|open| has_end && open.clock.next() < plan.measure_to());
         plan.is_over(now) && (!is_behind || now >= plan.issue_until())
     }
 

@@ -31,7 +31,7 @@ impl Request {
             sent: Nanos(completed - self.service_ns),
             completed: Nanos(completed),
             keys: 2,
-            hits: u32::from(self.service_ns % 2 == 0),
+            hits: u32::from(self.service_ns.is_multiple_of(2)),
             request_bytes: self.slip_ns % 100,
             reply_bytes: self.service_ns % 100,
             failed: self.failed,
@@ -148,7 +148,7 @@ fn some(part: u64) -> Summary {
         service_ns: 1000 + part,
         slip_ns: 0,
     };
-    summary(&config(part, 1), 0.1, &[request])
+    Summary { notes: Vec::new(), ..summary(&config(part, 1), 0.1, &[request]) }
 }
 
 #[test]

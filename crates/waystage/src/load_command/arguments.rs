@@ -5,8 +5,9 @@ use crate::load_command::control_arguments::ControlArguments;
 use crate::load_command::merge::MergeArguments;
 use crate::load_command::output::OutputArguments;
 use clap::{Args, Subcommand};
+use draw::{Popularity, Unit};
 use load::{Arrivals, Config, Distribution, Protocol, ThinkTime};
-use quantity::{bytes, duration};
+use quantity::duration;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use std::time::Duration;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    about = "Load a memcached server with a closed loop of clients, measure latency and verify every value",
+    about = "Load memcached servers in an open or a closed loop, measure latency and verify every value",
     after_help = "Traps:
   --clients is the total over all threads, not per thread as in memtier and mutilate.
   --ratio is set:get, as in memtier: 1:10 is one set to ten gets.
@@ -26,8 +27,6 @@ use std::time::Duration;
   --warm-up comes before --test-time, it is not part of it.
   Latency and counts are of requests answered other than by an error; errors are apart.
   Keys of one get are drawn independently: with few keys one may be named twice.
-  With --think-time, while a client is due within a millisecond, the generator polls:
-  exact, but it costs processor time.
   Two generators must not write the same keys: give each its own --key-prefix.
 
 Exit codes: 0 the run is valid, 1 it is not or could not begin, 2 the arguments make no sense."
@@ -49,7 +48,8 @@ pub(crate) struct LoadArguments {
     #[arg(long, value_name = "N", value_parser = rate, conflicts_with = "think_time")]
     rate: Option<f64>,
     /// How they come [default: poisson]. Bursty: poisson for ON, then nothing for OFF; --rate is the mean over both.
-    #[arg(long, value_name = "constant|poisson|bursty:ON:OFF", value_parser = shape, requires = "rate")]
+    /// Gaps: of any distribution of times, such as gaps:fb_ia, stretched to the rate.
+    #[arg(long, value_name = "constant|poisson|bursty:ON:OFF|gaps:TIMES", value_parser = shape, requires = "rate")]
     arrivals: Option<Shape>,
     /// Clients, one connection each: the total over all threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -60,9 +60,16 @@ pub(crate) struct LoadArguments {
     /// Shares of sets and gets, in this order; drawn for each request.
     #[arg(long, value_name = "SET:GET", default_value = "1:10", value_parser = ratio)]
     ratio: (u32, u32),
-    /// Bytes of each value; from 16 on it holds its key and version, from 24 on any damage is found.
-    #[arg(long, value_name = "SIZE", default_value = "128", value_parser = bytes)]
-    data_size: usize,
+    /// Bytes of values, such as 128, uniform:100:2k or fb_value (docs/distributions.md); from 16 on a value holds its
+    /// key and version, from 24 on any damage is found.
+    #[arg(long, value_name = "SIZES", default_value = "128", value_parser = sizes)]
+    data_size: draw::Distribution,
+    /// Bytes of keys, such as 30 or fb_key: zeros before their numbers make it up [default: as short as can be].
+    #[arg(long, value_name = "SIZES", value_parser = sizes)]
+    key_size: Option<draw::Distribution>,
+    /// Which keys are asked for: uniform, sequential, zipf:0.99, gaussian or hot:0.1:0.9 (docs/distributions.md).
+    #[arg(long, value_name = "PATTERN", default_value = "uniform")]
+    key_pattern: Popularity,
     /// The smallest key number.
     #[arg(long, value_name = "N", default_value_t = 0)]
     key_minimum: u64,
@@ -87,8 +94,9 @@ pub(crate) struct LoadArguments {
     /// Measure this many requests, issued after the warm-up, instead of a time.
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// Time between a reply and the client's next request: none, fixed:1ms, or exp:1ms (exponential with this mean).
-    #[arg(long, value_name = "none|fixed:TIME|exp:TIME", default_value = "none", value_parser = think_time)]
+    /// Time between a reply and the client's next request: none, fixed:1ms, exp:1ms (exponential with this mean) or any
+    /// other distribution of times (docs/distributions.md).
+    #[arg(long, value_name = "none|TIMES", default_value = "none", value_parser = think_time)]
     think_time: ThinkTime,
     /// Ask for no reply to sets: they count as answered when written, and what became of them is not known.
     #[arg(long)]
@@ -135,12 +143,16 @@ impl LoadArguments {
             noreply: self.noreply,
             distribution: self.distribution,
             protocol: self.protocol,
-            arrivals: self.rate.map_or(Arrivals::Closed, |per_s| self.arrivals.unwrap_or(Shape::Poisson).at(per_s)),
+            arrivals: self
+                .rate
+                .map_or(Arrivals::Closed, |per_s| self.arrivals.clone().unwrap_or(Shape::Poisson).at(per_s)),
             clients: self.clients,
             threads: self.threads,
             ratio_set: self.ratio.0,
             ratio_get: self.ratio.1,
-            data_size_bytes: self.data_size,
+            data_size: self.data_size,
+            key_size: self.key_size,
+            key_pattern: self.key_pattern,
             key_minimum: self.key_minimum,
             key_maximum: self.key_maximum,
             key_prefix: self.key_prefix,
@@ -168,10 +180,11 @@ fn ratio(text: &str) -> Result<(u32, u32), String> {
 }
 
 /// How the requests of an open loop come.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Shape {
     Constant,
     Poisson,
+    Gaps(draw::Distribution),
     Bursty { on: Duration, off: Duration },
 }
 
@@ -180,18 +193,24 @@ impl Shape {
         match self {
             Shape::Constant => Arrivals::Constant { per_s },
             Shape::Poisson => Arrivals::Poisson { per_s },
+            Shape::Gaps(shape) => Arrivals::Gaps { per_s, shape },
             Shape::Bursty { on, off } => Arrivals::Bursty { per_s, on, off },
         }
     }
 }
 
 fn shape(text: &str) -> Result<Shape, String> {
+    if let Some(gaps) = text.strip_prefix("gaps:") {
+        let gaps = draw::Distribution::parse(gaps, Unit::Time).map_err(|error| error.to_string())?;
+        gaps.finite_mean().map_err(|error| error.to_string())?;
+        return Ok(Shape::Gaps(gaps));
+    }
     let mut parts = text.split(':');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some("constant"), None, ..) => Ok(Shape::Constant),
         (Some("poisson"), None, ..) => Ok(Shape::Poisson),
         (Some("bursty"), Some(on), Some(off), None) => Ok(Shape::Bursty { on: duration(on)?, off: duration(off)? }),
-        _ => Err(format!("{text:?} is not constant, poisson or bursty:200ms:800ms")),
+        _ => Err(format!("{text:?} is not constant, poisson, bursty:200ms:800ms or gaps:fb_ia")),
     }
 }
 
@@ -222,12 +241,16 @@ fn protocol(text: &str) -> Result<Protocol, String> {
 }
 
 fn think_time(text: &str) -> Result<ThinkTime, String> {
-    match text.split_once(':') {
-        None if text == "none" => Ok(ThinkTime::None),
-        Some(("fixed", time)) => duration(time).map(ThinkTime::Fixed),
-        Some(("exp", mean)) => duration(mean).map(ThinkTime::Exponential),
-        _ => Err(format!("{text:?} is not none, fixed:1ms or exp:1ms")),
+    if text == "none" {
+        return Ok(ThinkTime::NONE);
     }
+    let times = draw::Distribution::parse(text, Unit::Time).map_err(|error| format!("none, or {error}"))?;
+    times.finite_mean().map_err(|error| error.to_string())?;
+    Ok(ThinkTime::drawn(times))
+}
+
+fn sizes(text: &str) -> Result<draw::Distribution, String> {
+    draw::Distribution::parse(text, Unit::Bytes).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -252,9 +275,9 @@ mod tests {
     #[test]
     fn ratios_and_think_times_are_read() {
         assert_eq!(ratio("1:10"), Ok((1, 10)));
-        assert_eq!(think_time("none"), Ok(ThinkTime::None));
-        assert_eq!(think_time("fixed:1ms"), Ok(ThinkTime::Fixed(Duration::from_millis(1))));
-        assert_eq!(think_time("exp:1.5ms"), Ok(ThinkTime::Exponential(Duration::from_micros(1500))));
+        assert_eq!(think_time("none"), Ok(ThinkTime::NONE));
+        assert_eq!(think_time("fixed:1ms"), Ok(ThinkTime::fixed(Duration::from_millis(1))));
+        assert_eq!(think_time("exp:1.5ms"), Ok(ThinkTime::exponential(Duration::from_micros(1500))));
         for text in ["", "1", "1:", "-1:1", "1:2:3"] {
             assert!(ratio(text).is_err(), "{text}");
         }

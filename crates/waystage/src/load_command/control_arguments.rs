@@ -20,7 +20,7 @@ pub(crate) struct ControlArguments {
 }
 
 /// What an agent is given as it is.
-const AS_THEY_ARE: [&str; 17] = [
+const AS_THEY_ARE: [&str; 18] = [
     "servers",
     "distribution",
     "protocol",
@@ -38,6 +38,7 @@ const AS_THEY_ARE: [&str; 17] = [
     "think_time",
     "noreply",
     "reply_timeout",
+    "expect_hit_ratio",
 ];
 /// What each agent is given its share of.
 const SHARED_OUT: [&str; 7] = ["rate", "clients", "requests", "seed", "key_minimum", "key_maximum", "no_prefill"];
@@ -132,8 +133,8 @@ fn output_names() -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Refused with --agent: their files would be on the agents' machines.
-    const REFUSED: [&str; 2] = ["records", "sample"];
+    /// Refused with --agent: each agent would have its own.
+    const REFUSED: [&str; 3] = ["records", "sample", "metrics"];
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(String::from).collect()

@@ -49,7 +49,7 @@ fn tasks(arguments: LoadArguments) -> Result<Tasks, String> {
     let words: Vec<String> = env::args().skip_while(|word| word != "load").skip(1).collect();
     let (matches, _) = parse(&words)?;
     if let Some(flag) = not_for_agents(&matches) {
-        return Err(format!("{flag} cannot be used with --agent: its files would be on the agents' machines"));
+        return Err(format!("{flag} cannot be used with --agent: each agent would have its own, on its machine"));
     }
     let percentiles = arguments.output.print_percentiles.clone();
     let config = arguments.config();
