@@ -79,8 +79,7 @@ pub(crate) fn gather(
     let mut lost = false;
     for (task, mut outcome) in tasks.agents.iter().zip(outcomes) {
         let result = outcome.result.take().map(|(late_ns, summary)| {
-            let share = &mut reasons;
-            lateness(&task.agent, late_ns, &summary, share, &mut notes);
+            lateness(&task.agent, late_ns, &summary, &mut reasons, &mut notes);
             (late_ns, on_our_clock(summary, outcome.offset, start, &tasks.percentiles))
         });
         if let Some(why) = &outcome.lost {
@@ -174,3 +173,6 @@ fn spread_ns(reports: &[AgentReport], results: &[(&str, Summary)]) -> u64 {
     errors.sort_unstable_by(|one, other| other.cmp(one));
     told_ns + errors.iter().take(2).sum::<u64>()
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,7 +87,7 @@ fn read(agent: usize, stream: &TcpStream, clock: &Clock, events: &Sender<Event>)
                         return;
                     }
                 }
-                Err(line) => break line,
+                Err(line) => break format!("{line}; is it `waystage load agent`?"),
             },
             Err(NoLine::Silence) if at.since(heard) < duration_ns(SILENCE) => {}
             Err(NoLine::Silence) => break format!("it has said nothing for {SILENCE:?}"),

@@ -37,6 +37,7 @@ enum End {
 /// What the two threads of a session share.
 struct Session<'a> {
     agent: &'a Agent<'a>,
+    peer: SocketAddr,
     out: Mutex<TcpStream>,
     /// Ends the run of this session.
     stop: AtomicBool,
@@ -50,7 +51,7 @@ pub(crate) fn talk(agent: &Agent<'_>, stream: TcpStream, peer: SocketAddr) {
     let can_wait = stream.set_read_timeout(Some(LOOK_EVERY)).and(stream.set_write_timeout(Some(WRITE_TIMEOUT)));
     let (Ok(()), Ok(out)) = (can_wait, stream.try_clone()) else { return };
     let session =
-        Session { agent, out: Mutex::new(out), stop: AtomicBool::new(false), is_over: AtomicBool::new(false) };
+        Session { agent, peer, out: Mutex::new(out), stop: AtomicBool::new(false), is_over: AtomicBool::new(false) };
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(MESSAGES_MAX);
         let reading = &session;
@@ -60,8 +61,8 @@ pub(crate) fn talk(agent: &Agent<'_>, stream: TcpStream, peer: SocketAddr) {
         if spawned.is_err() {
             return;
         }
-        if let Err(End::Refused(line)) = session.converse(peer, &receiver) {
-            (agent.tell)(&format!("{peer}: {line}"));
+        if let Err(End::Refused(line)) = session.converse(&receiver) {
+            session.tell(&line);
             let _ = session.say(&FromAgent::Error { line });
         }
         session.is_over.store(true, Ordering::Relaxed);
@@ -134,7 +135,7 @@ impl Session<'_> {
     }
 
     /// One run, from hello to result.
-    fn converse(&self, peer: SocketAddr, messages: &Receiver<Result<ToAgent, String>>) -> Result<(), End> {
+    fn converse(&self, messages: &Receiver<Result<ToAgent, String>>) -> Result<(), End> {
         let next = || match messages.recv() {
             Ok(Ok(message)) => Ok(message),
             Ok(Err(line)) => Err(End::Refused(line)),
@@ -143,14 +144,14 @@ impl Session<'_> {
         };
         let unexpected = |message| End::Refused(format!("{message:?} is not what comes next"));
         let claim = match next()? {
-            ToAgent::Hello { protocol, version } => self.greet(peer, protocol, &version)?,
+            ToAgent::Hello { protocol, version } => self.greet(protocol, &version)?,
             other => return Err(unexpected(other)),
         };
         let arguments = match next()? {
             ToAgent::Prepare { arguments } => arguments,
             other => return Err(unexpected(other)),
         };
-        (self.agent.tell)(&format!("{peer}: prepares: {}", arguments.join(" ")));
+        self.tell(&format!("prepares: {}", arguments.join(" ")));
         let config = (self.agent.parse)(&arguments).map_err(End::Refused)?;
         let prepared = prepare(&config, self.agent.clock, &self.stop, &mut |progress| self.watch(progress));
         let prepared = prepared.map_err(|error| self.failed(&error))?;
@@ -167,13 +168,12 @@ impl Session<'_> {
         }
         // Whoever has the result may send another controller at once.
         drop(claim);
-        let told = format!("{peer}: done, {} requests answered", summary.totals.requests_answered);
-        (self.agent.tell)(&told);
+        self.tell(&format!("done, {} requests answered", summary.totals.requests_answered));
         self.say(&FromAgent::Result { late_ns, summary: Box::new(summary) })
     }
 
     /// Answers a hello; nothing else is done for a controller that is not like us, or not the only one.
-    fn greet(&self, peer: SocketAddr, protocol: u32, version: &str) -> Result<impl Drop + '_, End> {
+    fn greet(&self, protocol: u32, version: &str) -> Result<impl Drop + '_, End> {
         let own = env!("CARGO_PKG_VERSION");
         if (protocol, version) != (PROTOCOL, own) {
             return Err(End::Refused(format!(
@@ -181,17 +181,27 @@ impl Session<'_> {
                  use the same version on both sides"
             )));
         }
-        let claim = self.agent.claim(peer).map_err(End::Refused)?;
+        let claim = self.agent.claim(self.peer).map_err(End::Refused)?;
         let hello = AgentHello { protocol, version: own.into(), host: host(), cores: cores() };
         self.say(&FromAgent::Hello(hello))?;
         Ok(claim)
+    }
+
+    /// Says here what is done for this controller.
+    fn tell(&self, line: &str) {
+        (self.agent.tell)(&format!("{}: {line}", self.peer));
     }
 
     /// Passes on what happens; a controller that does not take it is gone.
     fn watch(&self, progress: Progress<'_>) {
         let said = match progress {
             Progress::Prefill { keys, of } => self.say(&FromAgent::Prefill { keys, of }),
-            Progress::Second(second) => self.say(&FromAgent::Second(Box::new(second.clone()))),
+            Progress::Second(second) => {
+                if second.second == 0 {
+                    self.tell("runs");
+                }
+                self.say(&FromAgent::Second(Box::new(second.clone())))
+            }
             Progress::Part(_) => Ok(()),
         };
         if said.is_err() {
