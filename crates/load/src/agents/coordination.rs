@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// How a run was shared out. Times on a clock are on the controller's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
+#[allow(missing_docs, reason = "docs/load-agents.md describes every key")]
 pub struct Coordination {
     pub start_clock_ns: u64,
     pub start_spread_ns: u64,
@@ -19,7 +19,7 @@ pub struct Coordination {
 
 /// One agent: what it was told, and what it did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
+#[allow(missing_docs, reason = "docs/load-agents.md describes every key")]
 pub struct AgentReport {
     pub agent: String,
     pub host: String,

@@ -14,7 +14,7 @@ const SEED_SHIFT: u32 = 11;
 
 /// One generator's part of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
+#[allow(missing_docs, reason = "docs/load-agents.md describes every key")]
 pub struct Share {
     pub clients: usize,
     pub rate_per_s: Option<f64>,
