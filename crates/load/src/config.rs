@@ -4,6 +4,7 @@
 use crate::keys::KeySpace;
 use crate::sizes::{KeySizes, ValueSizes};
 use crate::think_time::ThinkTime;
+use crate::trace::{Timing, TraceConfig};
 use draw::{Popularity, Unit};
 use placement::Placement;
 use std::fmt;
@@ -18,7 +19,6 @@ const KEY_BYTES_MAX: usize = 250;
 const DIGITS_MAX: usize = 20;
 /// memcached's usual limit on a value.
 const USUAL_VALUE_BYTES_MAX: usize = 1 << 20;
-const VALUE_SIZES_SEED: u64 = 1;
 /// A larger value is surely a mistake.
 const VALUE_BYTES_MAX: usize = 1 << 30;
 /// Limits that only keep mistakes from taking all memory.
@@ -106,6 +106,8 @@ pub struct Config {
     pub ratio_set: u32,
     /// ... and parts that are gets.
     pub ratio_get: u32,
+    /// A trace to replay, instead of drawn requests. Nothing is prefilled then.
+    pub trace: Option<TraceConfig>,
     /// Bytes of values.
     pub data_size: draw::Distribution,
     /// Bytes of keys, their prefix included; without, as short as their numbers.
@@ -160,6 +162,7 @@ impl Default for Config {
             threads: 1,
             ratio_set: 1,
             ratio_get: 10,
+            trace: None,
             data_size: fixed_bytes(128),
             key_size: None,
             key_pattern: Popularity::Uniform,
@@ -215,6 +218,11 @@ impl Config {
         (self.key_maximum - self.key_minimum).saturating_add(1)
     }
 
+    /// Whether requests are due at times of their own, whether replies come or not.
+    pub fn is_open(&self) -> bool {
+        self.trace.as_ref().map_or(self.arrivals.per_s().is_some(), |trace| trace.timing != Timing::Max)
+    }
+
     /// Connections of each client.
     pub(crate) fn lanes_per_client(&self) -> usize {
         match self.distribution {
@@ -234,9 +242,9 @@ impl Config {
         KeySpace::new(&self.key_prefix, sizes)
     }
 
-    /// How large values are. The seed has no part in it: other generators, and later runs, know what was set.
+    /// How large values are.
     pub(crate) fn value_sizes(&self) -> ValueSizes {
-        ValueSizes::new(&self.data_size, VALUE_SIZES_SEED)
+        ValueSizes::new(&self.data_size)
     }
 
     /// Which server owns which key; none where every connection is good for all keys.
@@ -310,6 +318,16 @@ impl Config {
                 ),
             ),
         ];
+        if let Some(trace) = &self.trace {
+            trace.check().map_err(|error| format!("--trace: {error}"))?;
+            if self.arrivals != Arrivals::Closed || self.requests.is_some() || self.multi_key_get > 1 {
+                return Err(
+                    "--trace says itself what is asked and when: without --rate, --requests (see --trace-rows) \
+                    and --multi-key-get"
+                        .to_owned(),
+                );
+            }
+        }
         if let Some((_, line)) = checks.into_iter().find(|(refused, _)| *refused) {
             return Err(line);
         }

@@ -34,7 +34,9 @@ pub(crate) fn reasons(summary: &Summary, broken: Option<&str>) -> Vec<String> {
     reasons.extend(
         broken.map(|broken| format!("{broken}; look at the server's log, what was measured until then is kept")),
     );
-    if summary.totals.requests == 0 {
+    let behind = behind(summary);
+    // What is only behind its schedule by more than the window has that reason, and not this one.
+    if summary.totals.requests == 0 && (summary.totals.completed == 0 || behind.is_none()) {
         reasons.push(
             "nothing was measured: no request was answered within the window other than by an error; \
              look at the errors, or measure for longer"
@@ -42,7 +44,7 @@ pub(crate) fn reasons(summary: &Summary, broken: Option<&str>) -> Vec<String> {
         );
     }
     reasons.extend(late(summary));
-    reasons.extend(behind(summary));
+    reasons.extend(behind);
     reasons.extend(unexpected_misses(summary));
     reasons
 }
@@ -81,14 +83,17 @@ fn verification(summary: &Summary) -> Vec<String> {
 fn late(summary: &Summary) -> Option<String> {
     let lateness = read(summary.lateness.as_ref()?)?;
     let (p99_ns, limit_ns) = (p99_ns(&lateness)?, delay_limit_ns(summary)?);
+    let advice = if summary.cpu.share > BUSY_SHARE {
+        "it was busy all the time: offer less, or use more --threads or generators"
+    } else {
+        "it was not busy itself, so other work kept it from running: leave it a core of its own"
+    };
     (p99_ns > limit_ns).then(|| {
         format!(
-            "the generator was late: 99 % of requests could have been sent up to {} earlier (more than {}), so its own delay is in \
-             the responses ({:.0} % of its {} thread(s) were busy); offer less, or use more --threads or generators",
+            "the generator was late: 1 % of requests could have been sent {} earlier or more ({} is tolerated), so its own delay is \
+             in the responses; {advice}",
             time(p99_ns),
-            time(limit_ns),
-            summary.cpu.share * 100.0,
-            summary.settings.threads
+            time(limit_ns)
         )
     })
 }
@@ -192,7 +197,9 @@ fn law(summary: &Summary) -> Option<String> {
     let (settings, response) = (&summary.settings, &summary.operations.all.response);
     let longest_s = response.max_ns as f64 / 1e9 + settings.think_mean_s;
     let thoughts = if settings.think_mean_s > 0.0 { LAW_THOUGHTS } else { 0.0 };
+    // How many requests a replay has in flight depends on who asks in the trace.
     let can_be_judged = !settings.is_open()
+        && settings.trace.is_none()
         && summary.errors.is_empty()
         && summary.measured_s >= LAW_CYCLES * longest_s
         && summary.totals.requests as f64 >= thoughts.max(1.0);

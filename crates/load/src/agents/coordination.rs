@@ -2,7 +2,7 @@
 //! Computes nothing.
 
 use crate::agents::shares::Share;
-use crate::print::{cells, row, time};
+use crate::print::time;
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -33,13 +33,11 @@ pub struct AgentReport {
     pub lost: Option<String>,
 }
 
-/// What follows the table of a run that was shared out: many lines.
+/// What is said below the table of a run that was shared out: many lines.
 pub(crate) fn render(coordination: &Coordination) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail, here and below.
     if let Some(measuring) = &coordination.measuring {
-        let all = &measuring.operations.all;
-        text += &row(cells("measuring", all, measuring.measured_s));
         let _ = writeln!(
             text,
             "measuring: the same servers as a lightly loaded client sees them, {} requests per second from the controller; not in \

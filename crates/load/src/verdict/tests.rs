@@ -1,11 +1,12 @@
 //! Every reason and every note: when it is given, and when it is not.
 
 use super::*;
-use crate::config::{Arrivals, Config, ThinkTime};
+use crate::config::{Arrivals, Config};
 use crate::part::Counts;
 use crate::seconds::SecondsCollector;
 use crate::summary::Measured;
 use crate::tally::{Ended, Operation, Tally};
+use crate::think_time::ThinkTime;
 use clock::{CpuTime, Nanos};
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ fn run(config: &Config, tally: &Tally) -> Summary {
 
 /// In a closed loop whose one client is busy with 2000 requests of 2 ms for four seconds of ten, thinking in the others.
 fn closed() -> Summary {
-    let think_time = ThinkTime::Fixed(Duration::from_millis(3));
+    let think_time = ThinkTime::fixed(Duration::from_millis(3));
     let mut tally = Tally::new();
     tally.completed = 2_000;
     run(&Config { think_time, ..Config::default() }, &tally)
@@ -113,7 +114,10 @@ fn a_late_generator_spoils_an_open_loop_and_a_wait_for_clients_does_not() {
     assert!(reasons.is_empty() && notes[0].contains("waited 5.00ms or longer for a free client, all 4"), "{notes:?}");
     summary.lateness = Some(times(2 * MS, 2_000));
     let (reasons, notes) = said(&summary);
-    assert!(reasons[0].contains("up to 2.00ms earlier (more than 1.00ms)"), "{reasons:?}");
+    assert!(reasons[0].contains("sent 2.00ms earlier or more (1.00ms is tolerated)"), "{reasons:?}");
+    assert!(reasons[0].ends_with("other work kept it from running: leave it a core of its own"), "{reasons:?}");
+    summary.cpu.share = 0.95;
+    assert!(said(&summary).0[0].ends_with("use more --threads or generators"));
     assert!(notes.is_empty(), "{notes:?}");
     // A tenth of the median response is no more than that.
     summary.operations.all.response = times(21 * MS, 2_000);
@@ -135,6 +139,10 @@ fn a_rate_that_is_not_reached_spoils_an_open_loop() {
         reasons[0].contains("150/s of 200/s") && reasons[0].contains("400 of 2000 requests were never"),
         "{reasons:?}"
     );
+    // Being behind by more than the window explains why nothing that was due in it was answered.
+    summary.totals.requests = 0;
+    assert_eq!(said(&summary).0.len(), 1);
+    summary.totals.requests = 2_000;
     // In few seconds nobody can tell, and what was lost is enough.
     summary.seconds.truncate(2);
     summary.seconds.iter_mut().for_each(|second| second.requests = 200);

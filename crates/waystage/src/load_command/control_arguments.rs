@@ -1,7 +1,8 @@
 //! The arguments of a load that is shared out to agents, and which of the others an agent is given.
 
-use crate::load_command::arguments::{LoadArguments, rate};
+use crate::load_command::arguments::RunArguments;
 use crate::load_command::output::OutputArguments;
+use crate::load_command::values::rate;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use load::Share;
@@ -54,16 +55,14 @@ impl ControlArguments {
 
 /// The arguments of a load, as a controller and its agents read them.
 pub(crate) fn parser() -> Command {
-    LoadArguments::augment_args(Command::new("waystage load").no_binary_name(true).disable_help_flag(true))
+    let command = Command::new("waystage load").no_binary_name(true).disable_help_flag(true);
+    ControlArguments::augment_args(RunArguments::augment_args(command))
 }
 
 /// Reads the arguments of a load; what is wrong with them is one line.
-pub(crate) fn parse(arguments: &[String]) -> Result<(ArgMatches, LoadArguments), String> {
+pub(crate) fn parse(arguments: &[String]) -> Result<(ArgMatches, RunArguments), String> {
     let matches = parser().try_get_matches_from(arguments).map_err(|error| crate::one_line(&error))?;
-    let parsed = LoadArguments::from_arg_matches(&matches).map_err(|error| crate::one_line(&error))?;
-    if parsed.command.is_some() {
-        return Err("a command such as `merge` is no load".into());
-    }
+    let parsed = RunArguments::from_arg_matches(&matches).map_err(|error| crate::one_line(&error))?;
     Ok((matches, parsed))
 }
 
@@ -134,7 +133,8 @@ mod tests {
     use super::*;
 
     /// Refused with --agent: each agent would have its own.
-    const REFUSED: [&str; 3] = ["records", "sample", "metrics"];
+    const REFUSED: [&str; 8] =
+        ["records", "sample", "metrics", "trace", "trace_timing", "trace_bunched", "trace_errors_max", "trace_rows"];
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(String::from).collect()

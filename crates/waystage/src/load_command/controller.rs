@@ -1,7 +1,7 @@
 //! `waystage load --agent`: shares a run out to agents, and shows and writes what they have measured together.
 
-use crate::load_command::arguments::LoadArguments;
-use crate::load_command::control_arguments::{not_for_agents, parse, remote};
+use crate::load_command::arguments::RunArguments;
+use crate::load_command::control_arguments::{ControlArguments, not_for_agents, parse, remote};
 use crate::load_command::output::OutputFiles;
 use crate::load_command::{show, stop_flag, tell};
 use clock::Clock;
@@ -11,10 +11,11 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 /// Runs the load on all agents; the exit code says whether the run is valid.
-pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
+pub(super) fn run(arguments: RunArguments, control: ControlArguments) -> Result<ExitCode, String> {
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
     let output = arguments.output.clone();
-    let tasks = match tasks(arguments) {
+    let offered_per_s = arguments.rate;
+    let tasks = match tasks(arguments, control) {
         Ok(tasks) => tasks,
         Err(line) => {
             eprintln!("waystage: {line}");
@@ -25,7 +26,7 @@ pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
     let stop = stop_flag()?;
     let mut watch = |progress: Progress<'_>| {
         if shows_progress {
-            show(progress);
+            show(progress, offered_per_s);
         }
     };
     match load::coordinate(&tasks, &Clock::monotonic(), &stop, &mut watch) {
@@ -38,8 +39,7 @@ pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
 }
 
 /// Who does what.
-fn tasks(arguments: LoadArguments) -> Result<Tasks, String> {
-    let control = arguments.control.clone();
+fn tasks(arguments: RunArguments, control: ControlArguments) -> Result<Tasks, String> {
     for (number, agent) in control.agents.iter().enumerate() {
         if control.agents[..number].contains(agent) {
             return Err(format!("--agent {agent} is given twice: an agent does one run at a time"));
