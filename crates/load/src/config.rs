@@ -244,7 +244,7 @@ impl Config {
 
     /// How large values are.
     pub(crate) fn value_sizes(&self) -> ValueSizes {
-        ValueSizes::new(&self.data_size, self.seed)
+        ValueSizes::new(&self.data_size)
     }
 
     /// Which server owns which key; none where every connection is good for all keys.

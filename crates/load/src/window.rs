@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn replies_belong_to_the_oldest_and_settle_its_set() {
         let versions = Versions::new(0, 2, true);
-        let (keys, sizes) = (KeySpace::new("key-", None), ValueSizes::new(&crate::config::fixed_bytes(32), 1));
+        let (keys, sizes) = (KeySpace::new("key-", None), ValueSizes::new(&crate::config::fixed_bytes(32)));
         let judge = Judge { versions: &versions, keys: &keys, sizes: &sizes, is_replay: false };
         let mut verified = Verified::default();
         let mut window = Window::default();

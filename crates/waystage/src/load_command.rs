@@ -3,12 +3,12 @@
 mod arguments;
 mod merge;
 mod output;
+mod saturate;
 mod trace;
 mod values;
 
-pub(crate) use arguments::LoadArguments;
-
-use arguments::LoadCommand;
+use arguments::RunArguments;
+use clap::{Args, Subcommand};
 use clock::Clock;
 use load::{Metrics, Progress, Summary};
 use output::OutputFiles;
@@ -19,11 +19,36 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Runs the load; the exit code says whether the run is valid.
-pub(crate) fn run(mut arguments: LoadArguments) -> Result<ExitCode, String> {
-    if let Some(LoadCommand::Merge(arguments)) = arguments.command.take() {
-        return merge::run(arguments);
+/// Arguments of `waystage load`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct LoadArguments {
+    #[command(subcommand)]
+    command: Option<LoadCommand>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// What else there is to do with a load.
+#[derive(Debug, Subcommand)]
+enum LoadCommand {
+    /// Put together the summaries of several generators that ran at the same time.
+    Merge(merge::MergeArguments),
+    /// Search for the highest rate at which the servers keep latency objectives.
+    Saturate(Box<saturate::SaturateArguments>),
+}
+
+/// Runs the load, or does what else there is to do.
+pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
+    match arguments.command {
+        None => run_once(arguments.run),
+        Some(LoadCommand::Merge(arguments)) => merge::run(arguments),
+        Some(LoadCommand::Saturate(arguments)) => saturate::run(*arguments),
     }
+}
+
+/// Runs the load; the exit code says whether the run is valid.
+fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
     let (output, metrics_address) = (arguments.output.clone(), arguments.metrics.take());
     let config = arguments.config();

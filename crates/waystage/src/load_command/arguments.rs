@@ -1,21 +1,18 @@
 //! The arguments of `waystage load`, and the configuration that follows from them.
 
-use crate::load_command::merge::MergeArguments;
 use crate::load_command::output::OutputArguments;
 use crate::load_command::trace::TraceArguments;
 use crate::load_command::values::{Shape, distribution, hit_ratio, protocol, rate, ratio, shape, sizes, think_time};
-use clap::{Args, Subcommand};
+use clap::Args;
 use draw::Popularity;
 use load::{Arrivals, Config, Distribution, Protocol, ThinkTime};
 use quantity::duration;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Arguments of `waystage load`.
+/// Arguments of one run, and of the runs of a search.
 #[derive(Debug, Args)]
 #[command(
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
     about = "Load memcached servers in an open or a closed loop, measure latency and verify every value",
     after_help = "Traps:
   --clients is the total over all threads, not per thread as in memtier and mutilate.
@@ -31,9 +28,7 @@ use std::time::Duration;
 
 Exit codes: 0 the run is valid, 1 it is not or could not begin, 2 the arguments make no sense."
 )]
-pub(crate) struct LoadArguments {
-    #[command(subcommand)]
-    pub(crate) command: Option<LoadCommand>,
+pub(crate) struct RunArguments {
     /// A server; may be given several times, see --distribution.
     #[arg(long = "server", value_name = "HOST:PORT", required = true)]
     servers: Vec<String>,
@@ -46,7 +41,7 @@ pub(crate) struct LoadArguments {
     protocol: Protocol,
     /// Open loop: intend so many requests per second, in total, whether replies come or not.
     #[arg(long, value_name = "N", value_parser = rate, conflicts_with = "think_time")]
-    rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
     /// How they come [default: poisson]. Bursty: poisson for ON, then nothing for OFF; --rate is the mean over both.
     /// Gaps: of any distribution of times, such as gaps:fb_ia, stretched to the rate.
     #[arg(long, value_name = "constant|poisson|bursty:ON:OFF|gaps:TIMES", value_parser = shape, requires = "rate")]
@@ -131,14 +126,7 @@ pub(crate) struct LoadArguments {
     pub(crate) quiet: bool,
 }
 
-/// What else there is to do with a load.
-#[derive(Debug, Subcommand)]
-pub(crate) enum LoadCommand {
-    /// Put together the summaries of several generators that ran at the same time.
-    Merge(MergeArguments),
-}
-
-impl LoadArguments {
+impl RunArguments {
     /// The configuration of a run.
     pub(crate) fn config(self) -> Config {
         let trace = self.trace.config();

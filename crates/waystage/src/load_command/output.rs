@@ -52,11 +52,11 @@ impl OutputFiles {
     pub(crate) fn create(arguments: &OutputArguments) -> Result<OutputFiles, String> {
         let mut files = OutputFiles(Vec::new());
         for (path, content) in wanted(arguments) {
-            match File::create(&path) {
+            match create(&path) {
                 Ok(file) => files.0.push(OutputFile { path, file, content }),
-                Err(error) => {
+                Err(line) => {
                     files.discard();
-                    return Err(failed(&path, &error));
+                    return Err(line);
                 }
             }
         }
@@ -95,6 +95,11 @@ fn wanted(arguments: &OutputArguments) -> Vec<(PathBuf, Content)> {
         contents.map(|(ending, content)| (PathBuf::from(format!("{prefix}{ending}")), content))
     });
     json.chain(histograms).collect()
+}
+
+/// Creates a file, or says why not.
+pub(crate) fn create(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| failed(path, &error))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> String {
