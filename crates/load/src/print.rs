@@ -36,14 +36,15 @@ pub fn render(summary: &Summary) -> String {
     text += &summary.coordination.as_ref().map(coordination::render).unwrap_or_default();
     text += &whole_run(summary);
     text.push('\n');
+    for note in &summary.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    // The last line is the one that is read.
     if summary.valid {
         text += "VALID\n";
     }
     for reason in &summary.reasons {
         let _ = writeln!(text, "NOT VALID: {reason}");
-    }
-    for note in &summary.notes {
-        let _ = writeln!(text, "note: {note}");
     }
     text
 }
