@@ -2,8 +2,10 @@
 //! to say. Decides, and adds legs; does not send.
 
 use crate::config::Failover;
+use crate::debts::LINGER;
 use crate::dispatch::copies::Choice;
 use crate::dispatch::fork::{Fork, part_for};
+use crate::dispatch::legs::cap_meta;
 use crate::job::{Course, Job, Join};
 use crate::leg::{Ask, Candidate, Leg};
 use clock::Nanos;
@@ -189,6 +191,7 @@ impl Fork {
                 self.owe(&job.legs()[usize::from(index)], &job.key_bytes, now);
             }
         }
+        cap_meta(&mut job.kept, seconds);
         job.first_error = None;
         job.lead = job.legs().len() as u8;
         job.course = Course::StoodIn;
@@ -205,6 +208,7 @@ impl Fork {
         let leg = &job.legs()[0];
         let stand_in = self.copies.policies[usize::from(pool)].stand_in;
         if let Some(stand_in) = stand_in.filter(|_| is_refused_unsent(leg)) {
+            self.owe_unheard(pool.into(), leg.backend, &job.key_bytes, now);
             return self.stand_in(job, pool.into(), stand_in, 1, now);
         }
         if !is_answered(leg) || !has_changed(&leg.reply) {
@@ -255,13 +259,33 @@ impl Fork {
         for leg in job.legs().iter().filter(|leg| leg.outcome != Outcome::Answered) {
             let pool = self.copies.router.pool_of_backend(leg.backend);
             if self.copies.policies[pool].has_copies() {
-                self.copies.debts[usize::from(leg.backend)].owe_everything(may_linger(leg), now);
+                self.copies.debts[usize::from(leg.backend)].owe_everything(may_linger(leg).then_some(LINGER), now);
             }
         }
     }
 
+    /// What ran elsewhere than on the primary has been heard of neither by the copies nor by the pool that missing values come
+    /// from.
+    fn owe_unheard(&self, pool: usize, primary: u16, key: &[u8], now: Nanos) {
+        let (place, policy) = (self.copies.router.pool(pool), &self.copies.policies[pool]);
+        let linger = policy.has_late_copies().then_some(policy.write_timeout.max(LINGER));
+        let copies = (1..policy.replicas).map(|step| place.copy(primary, step.into()));
+        let source = policy.warm_up.map(|(other, _)| (self.copies.router.pool(other), &self.copies.policies[other]));
+        let sources = source.into_iter().flat_map(|(place, policy)| {
+            (0..policy.replicas).map(move |step| place.copy(place.primary(key), step.into()))
+        });
+        copies.chain(sources).for_each(|backend| self.copies.debts[usize::from(backend)].owe(key, linger, now));
+    }
+
     fn owe(&self, leg: &Leg, key: &[u8], now: Nanos) {
-        self.copies.debts[usize::from(leg.backend)].owe(key, may_linger(leg), now);
+        let policy = &self.copies.policies[self.copies.router.pool_of_backend(leg.backend)];
+        let linger = match leg.outcome {
+            _ if may_linger(leg) => Some(LINGER),
+            // Its connection goes on, and the deletion may take another one: what was sent before it must have arrived.
+            Outcome::Overloaded if policy.has_late_copies() => Some(policy.write_timeout.max(LINGER)),
+            _ => None,
+        };
+        self.copies.debts[usize::from(leg.backend)].owe(key, linger, now);
     }
 }
 
@@ -316,7 +340,7 @@ fn is_said_by_server(job: &Job) -> bool {
 }
 
 /// Whether the request may still lie in the server's buffers, and be carried out after its connection was given up.
-fn may_linger(leg: &Leg) -> bool {
+pub(crate) fn may_linger(leg: &Leg) -> bool {
     leg.sent.is_set() && matches!(leg.outcome, Outcome::Timeout | Outcome::BackendLost)
 }
 
