@@ -188,7 +188,7 @@ impl Fork {
             let leg = job.leg(index);
             if leg.outcome != Outcome::Answered {
                 leg.is_settled = true;
-                self.owe(&job.legs()[usize::from(index)], &job.key_bytes, now);
+                self.owe(&job.legs()[usize::from(index)], &job.key_bytes, true, now);
             }
         }
         cap_meta(&mut job.kept, seconds);
@@ -233,6 +233,7 @@ impl Fork {
         }
         let is_refused_by_all = is_said_by_server(job);
         let only_touches_copies = matches!(job.verb, Verb::Gat | Verb::Gats);
+        let is_done_elsewhere = job.course == Course::StoodIn;
         for index in 0..job.legs().len() as u8 {
             let leg = job.leg(index);
             // What a gat asks of the primary is for its client to know.
@@ -247,7 +248,7 @@ impl Fork {
             if is_refused && is_refused_by_all {
                 continue;
             }
-            self.owe(&job.legs()[usize::from(index)], &job.key_bytes, now);
+            self.owe(&job.legs()[usize::from(index)], &job.key_bytes, is_done_elsewhere, now);
         }
     }
 
@@ -268,7 +269,7 @@ impl Fork {
     /// from.
     fn owe_unheard(&self, pool: usize, primary: u16, key: &[u8], now: Nanos) {
         let (place, policy) = (self.copies.router.pool(pool), &self.copies.policies[pool]);
-        let linger = policy.has_late_copies().then_some(policy.write_timeout.max(LINGER));
+        let linger = Some(policy.write_timeout.max(LINGER));
         let copies = (1..policy.replicas).map(|step| place.copy(primary, step.into()));
         let source = policy.warm_up.map(|(other, _)| (self.copies.router.pool(other), &self.copies.policies[other]));
         let sources = source.into_iter().flat_map(|(place, policy)| {
@@ -277,13 +278,15 @@ impl Fork {
         copies.chain(sources).for_each(|backend| self.copies.debts[usize::from(backend)].owe(key, linger, now));
     }
 
-    fn owe(&self, leg: &Leg, key: &[u8], now: Nanos) {
+    fn owe(&self, leg: &Leg, key: &[u8], is_done_elsewhere: bool, now: Nanos) {
         let policy = &self.copies.policies[self.copies.router.pool_of_backend(leg.backend)];
-        let linger = match leg.outcome {
-            _ if may_linger(leg) => Some(LINGER),
-            // Its connection goes on, and the deletion may take another one: what was sent before it must have arrived.
-            Outcome::Overloaded if policy.has_late_copies() => Some(policy.write_timeout.max(LINGER)),
-            _ => None,
+        // The deletion may take another connection than the write that was refused. What its client has sent before, and may
+        // have been told to be done, must have arrived when it is paid for the last time.
+        let overtakes = is_done_elsewhere || (leg.outcome == Outcome::Overloaded && policy.has_late_copies());
+        let linger = match () {
+            () if overtakes => Some(policy.write_timeout.max(LINGER)),
+            () if may_linger(leg) => Some(LINGER),
+            () => None,
         };
         self.copies.debts[usize::from(leg.backend)].owe(key, linger, now);
     }

@@ -3,9 +3,8 @@
 use super::random::Random;
 use super::simulated_judge::{Asked, Judge};
 use super::simulated_requests::{Ask, next, own_keys, shared_keys};
-use clock::Clock;
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -61,16 +60,19 @@ pub(crate) struct SimulatedClient {
     tally: Tally,
 }
 
-/// Nothing takes longer: a reply that has not come by then never will.
 const TRAIL: usize = 60;
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A reply that has not come after so many waits never will. They are counted and not timed, as a machine may stand still.
+const WAITS_MAX: usize = 300;
+const WAIT: Duration = Duration::from_millis(100);
+/// How often something is asked until it does not fail any more.
+const TRIES_MAX: usize = 1000;
 
 impl SimulatedClient {
     pub(crate) fn new(address: SocketAddr, plan: Plan, judge: Judge, seed: u64) -> SimulatedClient {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        stream.set_write_timeout(Some(WAIT * WAITS_MAX as u32)).unwrap();
         SimulatedClient {
             stream,
             random: Random(seed),
@@ -133,23 +135,19 @@ impl SimulatedClient {
 
     /// Asks until it is answered.
     fn insist(&mut self, ask: impl Fn(u64) -> Ask) -> Result<(), String> {
-        let clock = Clock::monotonic();
-        let until = clock.now() + PATIENCE;
-        loop {
+        for _ in 0..TRIES_MAX {
             let failed = self.tally.failed;
             let ask = ask(self.judge.next_number());
             let mut bytes = Vec::new();
-            self.ask(ask.clone(), &mut bytes);
+            self.ask(ask, &mut bytes);
             self.stream.write_all(&bytes).map_err(|error| format!("{error} while sending"))?;
             self.read_until(0)?;
             if self.tally.failed == failed {
                 return Ok(());
             }
-            if clock.now() > until {
-                return Err(format!("client {}: {ask:?} still fails though every backend behaves", self.plan.number));
-            }
             std::thread::sleep(Duration::from_millis(20));
         }
+        Err(format!("client {}: {:?} still fails though every backend behaves", self.plan.number, self.trail.back()))
     }
 
     fn leave(&mut self) -> Result<(), String> {
@@ -169,8 +167,11 @@ impl SimulatedClient {
         self.read_until(0)?;
         if self.plan.leaving != Leaving::Closed {
             let mut rest = self.got.clone();
+            let mut buffer = vec![0; 1 << 12];
             // Whoever closes may have left something unread.
-            let _ = self.stream.read_to_end(&mut rest);
+            while let Ok(count @ 1..) = read_some(&mut self.stream, &mut buffer) {
+                rest.extend_from_slice(&buffer[..count]);
+            }
             if !rest.is_empty() {
                 return Err(format!("{:?} behind the last reply", String::from_utf8_lossy(&rest)));
             }
@@ -213,7 +214,7 @@ impl SimulatedClient {
             }
             let waiting =
                 || format!("{} replies missing, first that to {:?}", self.under_way.len(), self.under_way[0].ask);
-            match self.stream.read(&mut buffer) {
+            match read_some(&mut self.stream, &mut buffer) {
                 Ok(0) => return Err(format!("closed with {}", waiting())),
                 Ok(count) => self.got.extend_from_slice(&buffer[..count]),
                 Err(error) => return Err(format!("{error} with {}", waiting())),
@@ -243,4 +244,20 @@ impl SimulatedClient {
         self.got.drain(..used);
         Ok(())
     }
+}
+
+/// Reads what has come, and waits for it if need be.
+fn read_some(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut waits = 0;
+    loop {
+        match stream.read(buffer) {
+            Err(error) if waits < WAITS_MAX && is_worth_waiting(&error) => waits += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether nothing has come yet, or a machine that stood still has interrupted the wait.
+fn is_worth_waiting(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }

@@ -199,7 +199,7 @@ fn what_a_late_copy_owes_is_deleted_again_when_the_write_before_must_have_come()
     let pays_twice = |play: &Play, backend: u16| {
         let debts = &play.fork.copies.debts[usize::from(backend)];
         let key = Payment::Key(b"k".as_slice().into());
-        assert_eq!(debts.take(9, Nanos(2)), [key.clone()]);
+        assert_eq!(debts.take(9, Nanos(2)), std::slice::from_ref(&key));
         debts.settle(&key, true, Nanos(3));
         let write_timeout = play.fork.copies.policies[0].write_timeout;
         assert_eq!(debts.take(9, Nanos(3) + (write_timeout - Duration::from_nanos(1))), [], "it is too early");
@@ -214,12 +214,14 @@ fn what_a_late_copy_owes_is_deleted_again_when_the_write_before_must_have_come()
         (0..3).for_each(|leg| _ = play.answer(leg, [FULL, STORED, STORED][leg]));
         let full = play.job().legs()[0].backend;
         assert_eq!(pays_twice(&play, full), expected, "{writes:?}");
-        // A copy that is not asked at all because the primary is down.
+        // Done elsewhere, as the primary may not be asked: what its client has set before may be on its way to all copies.
         let mut play = Play::new(change, INCR);
         assert_eq!(play.answer(0, DOWN), Step::Again);
         let primary = play.job().legs()[0].backend;
-        let copy = play.fork.copies.router.pool(0).copy(primary, 1);
-        assert_eq!(pays_twice(&play, copy), expected, "{writes:?}");
+        for step in 0..3 {
+            let copy = play.fork.copies.router.pool(0).copy(primary, step);
+            assert!(pays_twice(&play, copy), "{writes:?}");
+        }
     }
 }
 
