@@ -18,14 +18,28 @@ CRATES = {
     "net": set(),
     "records": {"clock"},
     "quantity": set(),
-    "proxy": {"clock", "wire", "net", "records", "quantity"},
-    "load": {"clock", "wire", "net", "records"},
+    "draw": {"quantity"},
+    "placement": set(),
+    "proxy": {"clock", "wire", "net", "records", "quantity", "placement"},
+    "load": {"clock", "wire", "net", "records", "placement", "draw"},
     "cache": {"clock", "wire", "net", "records"},
     "simulate": {"clock", "records"},
-    "waystage": {"clock", "wire", "net", "records", "proxy", "load", "cache", "simulate", "quantity"},
+    "waystage": {
+        "clock",
+        "wire",
+        "net",
+        "records",
+        "proxy",
+        "load",
+        "cache",
+        "simulate",
+        "quantity",
+        "placement",
+        "draw",
+    },
     "testkit": {"clock", "cache"},
 }
-DEVELOPMENT = {"testkit", "records", "wire"}
+DEVELOPMENT = {"testkit", "records", "wire", "cache"}
 
 # What each Python package may import of ours, besides `errors` and `folder`, which hold no logic of any step.
 PACKAGES = {
@@ -82,7 +96,6 @@ PROXY_NEVER = {
     "finished": {"session", "event_loop", "core", "journal", "dispatch", "backend"},
     "job": {"session", "event_loop", "core", "journal", "dispatch", "backend", "finished"},
     "join": {"session", "event_loop", "core", "journal", "dispatch", "backend"},
-    "route/spread": {"session", "event_loop", "core", "journal", "dispatch", "backend", "job"},
     "route": {"session", "event_loop", "core", "journal", "dispatch", "backend", "job"},
     "dispatch": {"session", "event_loop", "core", "journal"},
     "journal": {"session", "event_loop", "core", "dispatch", "backend"},

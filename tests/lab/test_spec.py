@@ -5,7 +5,15 @@ import dataclasses
 import pytest
 
 from waylab.errors import LabError
-from waylab.spec import mean_of_distribution_s, read_spec, resolve_key, size_bytes
+from waylab.plan import make_plan
+from waylab.spec import (
+    PROFILES,
+    mean_of_distribution_s,
+    read_spec,
+    resolve_key,
+    size_bytes,
+    spec_as_dict,
+)
 
 HEAD = 'name = "x"\nquestion = "q"\nhypothesis = "h"\nrefuted_by = "r"\n'
 
@@ -90,6 +98,43 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
         ("[load]\nthreads = 20", "load.threads = 20: more than the 16 clients"),
         ("[load]\ntest_time_s = 0", "load.test_time_s = 0: should be above 0"),
         ("load = 3", "load: should be a table"),
+        ('[testbed]\nkind = "remote"', "testbed.kind = 'remote': should be one of local, netns"),
+        ("[testbed]\npin = true", "testbed.pin is not a key; did you mean testbed.pinning?"),
+        ("[testbed]\nhosts = 3", "testbed.hosts: should be a table with a table for each host"),
+        ("[testbed.host.a]\ncores = 1", "testbed.host is not a key; did you mean testbed.hosts?"),
+        ("[testbed.hosts]\na = 3", "testbed.hosts.a: should be a table"),
+        (
+            "[testbed.hosts]\na = { up_mbits = 3 }",
+            "testbed.hosts.a.up_mbits is not a key; did you mean testbed.hosts.a.up_mbit?",
+        ),
+        ("[testbed.hosts]\na = { up_mbit = 0 }", "testbed.hosts.a.up_mbit = 0: should be from 1 up to 30000"),
+        ("[testbed.hosts]\na = { cores = true }", "testbed.hosts.a.cores = True: should be a number"),
+        (
+            '[testbed.hosts]\na = { profile = "x" }',
+            "should be one of asl18-client, asl18-middleware, asl18-server",
+        ),
+        ("[testbed.hosts]\n'A b' = {}", "testbed.hosts: 'A b' should be small letters, digits and dashes"),
+        ('[placement]\nload = "a"', "placement.load = 'a': should be a list of texts"),
+        (
+            '[testbed.hosts]\na = {}\n[placement]\nload = ["b"]',
+            "placement.load: 'b' is not one of testbed.hosts; known: a",
+        ),
+        (
+            '[testbed]\nkind = "netns"\nhosts.a = {}\n[placement]\nload = ["a"]\nbackends = ["a"]',
+            'placement.proxy: is missing; testbed.kind = "netns" runs every role on a host of its own',
+        ),
+        (
+            '[testbed.hosts]\na = {}\n[placement]\nproxy = ["a", "a"]',
+            "placement.proxy: names 2 hosts, but there is one proxy",
+        ),
+        (
+            '[testbed.hosts]\na = {}\n[placement]\nload = ["a", "a", "a"]\n[load]\nclients = 2',
+            "load.clients = 2: fewer than one for each of 1 threads on 3 load generators",
+        ),
+        (
+            '[testbed.hosts]\na = {}\n[placement]\nload = ["a", "a"]\n[load]\nkey_maximum = 0',
+            "load.key_maximum = 0: fewer keys than 2 load generators",
+        ),
         ("a = [", "not TOML"),
     ],
 )
@@ -148,3 +193,29 @@ def test_quantities():
     assert mean_of_distribution_s("uniform:100us:300us") == pytest.approx(2e-4)
     assert size_bytes("64m") == 64 << 20
     assert resolve_key("load.clients", ["load.clients"]) == "load.clients"
+
+
+def test_hosts_take_what_they_do_not_say_from_their_profile(tmp_path):
+    spec = read(
+        tmp_path,
+        '[testbed]\nkind = "netns"\n[testbed.hosts]\nc = { profile = "asl18-client", cores = 1, delay_ms = 2 }\n'
+        's = {}\n[placement]\nload = ["c", "c"]\nproxy = ["s"]\nbackends = ["s"]\n'
+        '[factors.machines]\none = { "placement.load" = ["c"] }\ntwo = { "placement.load" = ["c", "s"] }\n',
+    )
+    client, server = spec.testbed.hosts["c"], spec.testbed.hosts["s"]
+    assert (client.cores, client.up_mbit, client.down_mbit, client.delay_ms) == (1.0, 200.0, None, 2.0)
+    assert (server.cores, server.up_mbit, server.profile) == (None, None, "")
+    assert spec.placement.generators == 2 and spec.placement.hosts("proxy") == ["c", "s"]
+    assert spec_as_dict(spec)["testbed"]["hosts"]["c"]["profile"] == "asl18-client"
+    placed = {trial.levels: trial.placement for trial in make_plan(spec).trials}
+    assert (
+        placed[(("machines", "two"),)].load == ("c", "s") and placed[(("machines", "one"),)].generators == 1
+    )
+    assert all(placement.proxy == ("s",) for placement in placed.values())
+
+
+def test_the_profiles_are_the_machines_of_the_study():
+    machines = {
+        name.removeprefix("asl18-"): (values["cores"], values["up_mbit"]) for name, values in PROFILES.items()
+    }
+    assert machines == {"client": (2, 200), "middleware": (4, 800), "server": (1, 100)}

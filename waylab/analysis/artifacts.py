@@ -6,7 +6,7 @@ from typing import Any
 
 from waylab import folder
 from waylab.errors import LabError
-from waylab.records import Records, RecordsError, read_records
+from waylab.records import Records, RecordsError, joined_records, read_records
 
 
 @dataclass
@@ -20,6 +20,11 @@ class Artifacts:
     load: dict[str, Any] | None = None
     records: dict[str, Records] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def testbed(self) -> dict[str, Any]:
+        """Where it ran; runs of earlier versions knew this machine only."""
+        return (self.result or {}).get("testbed", {"kind": "local"})
 
     @property
     def window_ns(self) -> tuple[int, int]:
@@ -46,19 +51,27 @@ def read_artifacts(directory: Path, plan: dict[str, Any]) -> Artifacts:
     except LabError as error:
         found.problems.append(str(error))
         return found
+    generators = _generators(found)
     for path in sorted((found.directory / folder.RECORDS).glob("*.way")):
         try:
             records = read_records(path)
         except RecordsError as error:
             found.problems.append(str(error))
             continue
-        if records.program in found.records:
+        if records.program not in found.records:
+            found.records[records.program] = records
+        elif records.program == "load" and generators > 1:
+            found.records["load"] = joined_records(found.records["load"], records)
+        else:
             found.problems.append(f"{path}: a second record file of {records.program}")
-        found.records[records.program] = records
     if not found.problems:
         missing = sorted(_expected(found) - set(found.records))
         found.problems += [f"{program}: left no records" for program in missing]
     return found
+
+
+def _generators(found: Artifacts) -> int:
+    return max(1, len(found.plan.get("placement", {}).get("load", [])))
 
 
 def _expected(found: Artifacts) -> set[str]:
@@ -66,5 +79,7 @@ def _expected(found: Artifacts) -> set[str]:
     assert found.result is not None
     system = found.plan["system"]
     if system["kind"] == "direct":
-        return {"load", "cache"} if found.result["server"] == "embedded" else {"load"}
+        # Of several servers none leaves records: a generator's ports are told apart, its servers are not.
+        alone = min(system["backends"]["count"], _generators(found)) == 1
+        return {"load", "cache"} if alone and found.result["server"] == "embedded" else {"load"}
     return {"load"} if system["proxy"]["stamps"] == "off" else {"load", "proxy"}

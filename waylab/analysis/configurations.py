@@ -53,6 +53,7 @@ def _configuration(
         "operations": {name: _operation(name, histogram, contents) for name, histogram in merged.items()},
         "distribution": histograms.curve(merged["all"]) if "all" in merged else [],
         "cpu_per_request_ns": _by_key(contents, lambda content: content["processor"]["cpu_per_request_ns"]),
+        "link_utilisation": _by_key(contents, lambda content: content["links"]["utilisation"]),
         "stages": _stages(used),
         "proxy_view": _by_key(contents, lambda content: content.get("proxy_view") or {}),
         "server_view": _by_key(contents, lambda content: content.get("server_view") or {}),

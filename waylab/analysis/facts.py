@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from waylab.analysis.links import link_facts
+
 
 def facts(content: dict[str, Any]) -> list[str]:
     """Return the sentences for the section `answer`."""
@@ -11,6 +13,7 @@ def facts(content: dict[str, Any]) -> list[str]:
         f"{used} of {len(trials)} trials passed every gate and are used; the others are shown and left out."
     ]
     sentences += _peaks(content)
+    sentences += link_facts(content["configurations"])
     sentences += _last_steps(content)
     for comparison in content["comparisons"]:
         sentences.append(_comparison(comparison))

@@ -3,6 +3,13 @@
 from typing import Any
 
 from waylab.analysis.artifacts import Artifacts
+from waylab.analysis.links import worst_check
+
+# For runs of earlier versions, whose specification does not have this gate.
+LINK_ERROR_MAX = 0.05
+
+# Outside of what several generators measured together the load was another one.
+OVERLAP_MIN = 0.9
 
 Gate = dict[str, Any]
 
@@ -15,7 +22,8 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
         _programs(artifacts),
         _below(
             "generator_cpu",
-            load["cpu"]["share"],
+            # Of several generators the busiest is the first to be a bottleneck.
+            max([load["cpu"]["share"], *(part["cpu"]["share"] for part in load.get("parts", []))]),
             gates["generator_cpu_max"],
             "of one core for each thread of the load",
         ),
@@ -32,9 +40,11 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
             "of the machine taken by its neighbours",
         ),
         _offered(),
+        _together(artifacts.result.get("generators_overlap") if artifacts.result else None),
         _hit_ratio(numbers["hit_ratio"], gates["hit_ratio_min"]),
         _law(numbers["interactive_law_error"], gates["interactive_law_max"]),
         _records(artifacts, gates["dropped_records_max"]),
+        _links(artifacts, gates.get("link_error_max", LINK_ERROR_MAX)),
         _errors(load, gates["errors_max"]),
         _verification(load, gates["verification"]),
     ]
@@ -68,6 +78,19 @@ def _offered() -> Gate:
     return _gate("achieved_offered", None, "does not apply to a closed loop, which offers what is answered")
 
 
+def _together(overlap: float | None) -> Gate:
+    if overlap is None:
+        return _gate("generators", None, "does not apply to a single load generator", None, OVERLAP_MIN)
+    text = f"the load generators measured at the same time for {100 * overlap:.1f} % of their windows"
+    return _gate(
+        "generators",
+        overlap >= OVERLAP_MIN,
+        f"{text}, at least {100 * OVERLAP_MIN:g} %",
+        overlap,
+        OVERLAP_MIN,
+    )
+
+
 def _hit_ratio(value: float | None, limit: float) -> Gate:
     if value is None:
         return _gate("hit_ratio", None, "no key was read", None, limit)
@@ -91,6 +114,21 @@ def _records(artifacts: Artifacts, limit: int) -> Gate:
     spoiled = sum((records.dropped or 0) + (records.lost or 0) for records in artifacts.records.values())
     text = f"{spoiled} records dropped or lost, at most {limit}"
     return _gate("dropped_records", spoiled <= limit, text, spoiled, limit)
+
+
+def _links(artifacts: Artifacts, limit: float) -> Gate:
+    worst = worst_check(artifacts.testbed, artifacts.plan)
+    if worst is None:
+        return _gate(
+            "links", None, "does not apply: no link has a rate or a delay that was asked for", None, limit
+        )
+    host, check = worst
+    unit = "ms there and back" if check["name"] == "delay_ms" else "Mbit/s of payload"
+    text = (
+        f"{host}.{check['name']} = {check['asked']:g}: {check['measured']:.4g} {unit} measured, "
+        f"{check['expected']:.4g} expected, {100 * check['error']:+.2f} %, limit {100 * limit:g} %"
+    )
+    return _gate("links", abs(check["error"]) <= limit, text, check["error"], limit)
 
 
 def _errors(load: dict[str, Any], limit: int) -> Gate:

@@ -17,7 +17,7 @@ def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]
     """Processor seconds within the window of `proxy`, `backends` (summed) and `waylab` itself."""
     series: dict[str, list[tuple[int, float]]] = {}
     for row in _rows(directory / folder.PROCESSES):
-        if row["process"] == "load":
+        if row["process"].startswith("load"):
             # It ends with the window, so its last sample lies well before the end; and it measures itself.
             continue
         spent_s = float(row["user_s"]) + float(row["system_s"])
@@ -25,7 +25,7 @@ def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]
     spent: dict[str, float] = {}
     for process, points in series.items():
         role = "backends" if process.startswith("backend") else process
-        spent[role] = spent.get(role, 0.0) + _within(points, window_ns, directory)
+        spent[role] = spent.get(role, 0.0) + increase_within(points, window_ns, directory)
     return spent
 
 
@@ -38,7 +38,7 @@ def machine(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]:
             columns.setdefault(name, []).append((clock_ns, float(row[name])))
     if not columns:
         raise LabError(f"{directory / folder.MACHINE}: is empty")
-    return {name: _within(points, window_ns, directory) for name, points in columns.items()}
+    return {name: increase_within(points, window_ns, directory) for name, points in columns.items()}
 
 
 def processor_use(
@@ -74,8 +74,8 @@ def _rows(path: Path) -> list[dict[str, str]]:
         raise LabError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _within(points: list[tuple[int, float]], window_ns: tuple[int, int], directory: Path) -> float:
-    """Return the increase of a counter within the window, by linear interpolation."""
+def increase_within(points: list[tuple[int, float]], window_ns: tuple[int, int], directory: Path) -> float:
+    """Return the increase of a counter, given as (clock in ns, value), within the window; linear in between."""
     clocks, values = np.array([point[0] for point in points]), np.array([point[1] for point in points])
     start, end = window_ns
     covered = min(end, clocks[-1]) - max(start, clocks[0])

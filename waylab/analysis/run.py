@@ -9,6 +9,7 @@ from waylab.analysis.axes import axes
 from waylab.analysis.comparisons import comparison_results
 from waylab.analysis.configurations import configuration_results
 from waylab.analysis.facts import facts
+from waylab.analysis.links import testbed_summary
 from waylab.analysis.trial import TrialResult, trial_result
 
 
@@ -16,7 +17,12 @@ def analyse(directory: Path) -> dict[str, Any]:
     """Analyse a run folder and write the result into it."""
     run = folder.read_run(directory)
     spec = run["spec"]
-    trials = [trial_result(read_artifacts(directory, planned), spec["gates"]) for planned in run["plan"]]
+    trials, places = [], []
+    for planned in run["plan"]:
+        found = read_artifacts(directory, planned)
+        trials.append(trial_result(found, spec["gates"]))
+        if found.result:
+            places.append((found.plan, found.testbed))
     chosen = axes(spec)
     content: dict[str, Any] = {
         "format": folder.ANALYSIS_FORMAT,
@@ -24,6 +30,7 @@ def analyse(directory: Path) -> dict[str, Any]:
         "name": run["name"],
         "complete": all(trial.content["run"] for trial in trials),
         "axes": chosen,
+        "testbed": testbed_summary(places),
         "trials": [trial.content for trial in trials],
         "trials_used": sum(trial.used for trial in trials),
         "trials_total": len(trials),

@@ -11,6 +11,7 @@ from waylab import folder
 from waylab.analysis import histograms, stages, views
 from waylab.analysis.artifacts import Artifacts
 from waylab.analysis.gates import failed_reasons, judge
+from waylab.analysis.links import link_use
 from waylab.analysis.processor import processor_use
 from waylab.errors import LabError
 
@@ -114,7 +115,15 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram]) -> dict[str
         )
     except (LabError, KeyError, ValueError) as error:
         artifacts.problems.append(f"telemetry: {error}")
-        numbers["processor"] = {"cpu_s": {}, "cpu_per_request_ns": {}, "foreign_share": None}
+        numbers["processor"] = {"cpu_s": {}, "cpu_per_request_ns": {}}
+        numbers["processor"] |= {"foreign_share": None, "steal_share": None}
+    try:
+        numbers["links"] = link_use(
+            artifacts.directory, artifacts.testbed, artifacts.plan, artifacts.window_ns
+        )
+    except (LabError, KeyError, ValueError) as error:
+        artifacts.problems.append(f"{folder.HOSTS}: {error}")
+        numbers["links"] = {"utilisation": {}, "throttled_share": {}, "dropped_packets": None}
     return numbers
 
 

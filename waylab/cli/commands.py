@@ -17,6 +17,7 @@ from waylab.predict import predict
 from waylab.report import show_run, write_report
 from waylab.run import Step, create_run, resume_run, unfinished_runs
 from waylab.spec import read_spec
+from waylab.testbed import Machine, check_fits
 
 EXIT_NOTHING_USABLE = 1
 
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     waiting = [trial for trial in campaign.plan.trials if not campaign.finished(trial)]
     left = _minutes(sum(trial.expected_s for trial in waiting))
     console.print(f"run folder: {campaign.directory} ({len(waiting)} trials, about {left})", soft_wrap=True)
-    for line in campaign.servers():
+    for line in [*campaign.servers(), *campaign.hosts()]:
         console.print(line, soft_wrap=True)
     console.print(f"[dim]if it is stopped: waylab run --resume {campaign.directory}[/dim]", soft_wrap=True)
 
@@ -81,6 +82,21 @@ def plan(arguments: argparse.Namespace) -> int:
         )
     console.print(table)
     console.print(f"{len(planned.trials)} trials, about {_minutes(planned.expected_s)}")
+    # After the plan, which is of use also to those who will run it elsewhere.
+    check_fits(spec.testbed, planned.trials, Machine())
+    return 0
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Say what this machine can and cannot do."""
+    console = Console(highlight=False)
+    marks = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "[dim]–[/dim]"}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("what", "able", "says"):
+        table.add_column(heading)
+    for finding in Machine().findings():
+        table.add_row(finding.name, marks[finding.able], escape(finding.text))
+    console.print(table)
     return 0
 
 

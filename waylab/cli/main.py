@@ -73,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--quick", action="store_true", help="as for run")
     plan.set_defaults(command=commands.plan)
 
+    doctor = parts.add_parser("doctor", help="what this machine can and cannot do; changes nothing")
+    doctor.set_defaults(command=commands.doctor)
+
     for name, command, text in (
         ("analyse", commands.analyse, "analyse a run folder again: analysis.json and predictions.json"),
         ("report", commands.report, "write the report of a run folder again, from its JSON files"),

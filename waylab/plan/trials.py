@@ -4,10 +4,10 @@ import dataclasses
 import hashlib
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from waylab.spec import Factor, Load, Spec, System, apply_level, mean_of_distribution_s
+from waylab.spec import Factor, Load, Placement, Spec, System, apply_level, mean_of_distribution_s
 
 # What a trial takes besides warm-up and measurement: processes up and away, prefill.
 OVERHEAD_S = 0.6
@@ -27,6 +27,7 @@ class Trial:
     system: System
     load: Load
     seed: int
+    placement: Placement = field(default_factory=Placement)
 
     @property
     def expected_s(self) -> float:
@@ -56,7 +57,9 @@ def make_plan(spec: Spec, quick: bool = False) -> Plan:
             test_time_s=min(load.test_time_s, QUICK_TEST_TIME_S),
             warm_up_s=min(load.warm_up_s, QUICK_WARM_UP_S),
         )
-    configurations = _configurations(spec.factors, system, load)
+    configurations = _configurations(
+        spec.factors, {"system": system, "load": load, "placement": spec.placement}
+    )
     trials: list[Trial] = []
     order: list[int] = []
     for block in range(1, blocks + 1):
@@ -79,6 +82,7 @@ def make_plan(spec: Spec, quick: bool = False) -> Plan:
                     system=roots["system"],
                     load=roots["load"],
                     seed=_seed(spec.design.seed, identity),
+                    placement=roots["placement"],
                 )
             )
     return Plan(tuple(trials))
@@ -103,12 +107,10 @@ def trial_as_dict(trial: Trial) -> dict[str, Any]:
 
 
 def _configurations(
-    factors: tuple[Factor, ...], system: System, load: Load
+    factors: tuple[Factor, ...], settings: dict[str, Any]
 ) -> list[tuple[tuple[tuple[str, str], ...], dict[str, Any]]]:
     """Cross all factors fully, the last one varying fastest."""
-    crossed: list[tuple[tuple[tuple[str, str], ...], dict[str, Any]]] = [
-        ((), {"system": system, "load": load})
-    ]
+    crossed: list[tuple[tuple[tuple[str, str], ...], dict[str, Any]]] = [((), settings)]
     for factor in factors:
         crossed = [
             ((*levels, (factor.name, level.label)), apply_level(roots, level))

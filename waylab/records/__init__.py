@@ -7,7 +7,17 @@ from waylab.records.reader import (
     Records,
     RecordsError,
     interval_names,
+    joined_records,
     read_records,
 )
 
-__all__ = ["OPERATIONS", "OUTCOMES", "PARENT", "Records", "RecordsError", "interval_names", "read_records"]
+__all__ = [
+    "OPERATIONS",
+    "OUTCOMES",
+    "PARENT",
+    "Records",
+    "RecordsError",
+    "interval_names",
+    "joined_records",
+    "read_records",
+]

@@ -117,6 +117,21 @@ def read_records(path: Path, partial: bool = False) -> Records:
     return records
 
 
+def joined_records(first: Records, second: Records) -> Records:
+    """Put the rows of two processes of the same program together; their ports must be different ones."""
+    if first.rows.dtype != second.rows.dtype:
+        raise RecordsError(f"{second.path}: has other fields than {first.path}")
+    counts = [
+        None if one is None or other is None else one + other
+        for one, other in zip(
+            (first.written, first.dropped, first.lost),
+            (second.written, second.dropped, second.lost),
+            strict=True,
+        )
+    ]
+    return Records(first.path, first.header, np.concatenate([first.rows, second.rows]), *counts)
+
+
 def _header(path: Path, content: bytes) -> tuple[dict[str, Any], int]:
     """Return the header and where the rows begin."""
     if len(content) < _PREFIX.size or not content.startswith(_MAGIC_STEM):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
+from waylab.report import hosts
 from waylab.report.content import Content
 from waylab.report.numbers import shown
 from waylab.report.table import definitions, table
@@ -56,6 +57,7 @@ def setup(content: Content) -> str:
     return (
         quick
         + definitions(pairs)
+        + hosts.hosts_table(content)
         + table(["factor", "levels"], factors, "What is varied; all levels are crossed.")
     )
 
@@ -85,9 +87,7 @@ def threats(content: Content) -> str:
     spec = content.spec
     gates = spec["gates"]
     known = [
-        f"Everything ran on one host with {shown(content.environment['cores_usable'])} cores and over the loopback: "
-        "load, proxy and backends compete for the processor, and there is no network to speak of. "
-        "Only ratios carry over to other machines.",
+        *hosts.threats(content),
         "The load is a closed loop: when the system is slow, less is asked of it. "
         "Response times are those of this population, not of independent arrivals.",
         f"The interval of a mean rests on {shown(spec['design']['blocks'])} blocks; "

@@ -17,7 +17,7 @@ from waylab.plan import Plan, Trial, make_plan, trial_as_dict
 from waylab.run.environment import environment
 from waylab.run.trial import run_trial
 from waylab.spec import Spec, read_spec, spec_as_dict
-from waylab.testbed import Programs, find_programs
+from waylab.testbed import Machine, Programs, Testbed, check_fits, find_programs, open_testbed, used_hosts
 
 # A system that fails so often in a row is broken; going on would only waste time.
 _FAILURES_IN_A_ROW = 3
@@ -41,8 +41,9 @@ class Step:
 class Campaign:
     """A run folder and the plan it follows."""
 
-    def __init__(self, directory: Path, plan: Plan, programs: Programs) -> None:
+    def __init__(self, directory: Path, spec: Spec, plan: Plan, programs: Programs) -> None:
         self.directory = directory
+        self.spec = spec
         self.plan = plan
         self._programs = programs
 
@@ -60,11 +61,23 @@ class Campaign:
                 lines.append("servers: embedded (waystage cache), as the specification asks")
         return lines
 
+    def hosts(self) -> list[str]:
+        """Say where the programs run, in one line; nothing when it is this machine as it is."""
+        if self.spec.testbed.kind == "local":
+            return []
+        names = ", ".join(used_hosts(self.plan.trials))
+        return [f"testbed {self.spec.testbed.kind}: {names}; their links are measured before the first trial"]
+
     def run(self, tell: Callable[[Step], None]) -> None:
         """Run the trials that are not yet finished; `tell` hears of every tick and every finished trial."""
         with _Lock(self.directory):
             try:
-                self._run(tell)
+                if all(self.finished(trial) for trial in self.plan.trials):
+                    return
+                limit = self.spec.gates.link_error_max
+                logs = self.directory / folder.LINKS
+                with open_testbed(self.spec.testbed, self.plan.trials, logs, limit) as testbed:
+                    self._run(testbed, tell)
             except KeyboardInterrupt:
                 raise InterruptedRunError(
                     f"stopped; go on with: waylab run --resume {self.directory}"
@@ -77,7 +90,7 @@ class Campaign:
             return False
         return folder.read_json(path, folder.TRIAL_FORMAT, "")["status"] == "measured"
 
-    def _run(self, tell: Callable[[Step], None]) -> None:
+    def _run(self, testbed: Testbed, tell: Callable[[Step], None]) -> None:
         waiting = [trial for trial in self.plan.trials if not self.finished(trial)]
         total = len(self.plan.trials)
         failures = 0
@@ -90,7 +103,8 @@ class Campaign:
                 tell(Step(done, total, trial, max(0.0, rest_s * pace.factor - spent_s)))
 
             tick(0.0)
-            result = run_trial(trial, self._programs, folder.trial_directory(self.directory, trial.id), tick)
+            directory = folder.trial_directory(self.directory, trial.id)
+            result = run_trial(trial, self._programs, directory, testbed, tick)
             pace.learn(trial.expected_s, result["took_s"])
             tell(Step(done + 1, total, trial, max(0.0, (rest_s - trial.expected_s) * pace.factor), result))
             failures = failures + 1 if result["status"] == "failed" else 0
@@ -143,21 +157,24 @@ def create_run(spec_path: Path, results: Path, quick: bool) -> Campaign:
     """Make the run folder of a specification: everything but the trials."""
     spec = read_spec(spec_path)
     plan = make_plan(spec, quick)
+    check_fits(spec.testbed, plan.trials, Machine())
     programs = _programs(plan)
     now = datetime.now(UTC)
     directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
     shutil.copyfile(spec_path, directory / folder.SPEC)
     folder.write_json(directory / folder.ENVIRONMENT, environment(programs))
     folder.write_json(directory / folder.RUN, _run_content(spec, plan, spec_path, directory, now, quick))
-    return Campaign(directory, plan, programs)
+    return Campaign(directory, spec, plan, programs)
 
 
 def resume_run(directory: Path) -> Campaign:
     """Take up a run where it stopped, with the specification that it was started with."""
     run = folder.read_run(directory)
-    plan = make_plan(read_spec(directory / folder.SPEC), run["quick"])
+    spec = read_spec(directory / folder.SPEC)
+    plan = make_plan(spec, run["quick"])
     if [trial.id for trial in plan.trials] != [trial["id"] for trial in run["plan"]]:
         raise LabError(f"{directory / folder.SPEC}: gives another plan than {folder.RUN}; start a new run")
+    check_fits(spec.testbed, plan.trials, Machine())
     programs = _programs(plan)
     started_with = folder.read_json(directory / folder.ENVIRONMENT, folder.ENVIRONMENT_FORMAT, "")
     now = environment(programs)
@@ -165,7 +182,7 @@ def resume_run(directory: Path) -> Campaign:
         raise LabError(
             f"{directory}: {programs.waystage} is not the program it was started with; start a new run"
         )
-    return Campaign(directory, plan, programs)
+    return Campaign(directory, spec, plan, programs)
 
 
 def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Processor time, memory and threads of every process, and of the machine, in two CSV files.
+"""Processor time, memory and threads of every process, and of the machine, in CSV files; of hosts their links.
 
 Sampled by the thread that waits for the load generator; there is no second thread. Interprets nothing.
 """
@@ -8,13 +8,16 @@ import os
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import psutil
 
 from waylab import folder
-from waylab.testbed import Process
+from waylab.testbed import Process, Testbed
 
 INTERVAL_S = 0.25
+# Asking the kernel about every link takes milliseconds; once a second it does not disturb what is measured.
+_HOSTS_INTERVAL_S = 1.0
 PROCESS_COLUMNS = ["clock_ns", "process", "pid", "user_s", "system_s", "resident_bytes", "threads"]
 MACHINE_COLUMNS = [
     "clock_ns",
@@ -30,9 +33,13 @@ MACHINE_COLUMNS = [
 
 
 class Telemetry:
-    """The two files of one trial, open while it runs."""
+    """The files of one trial, open while it runs."""
 
-    def __init__(self, directory: Path, processes: list[Process]) -> None:
+    def __init__(self, directory: Path, processes: list[Process], testbed: Testbed) -> None:
+        self._testbed = testbed
+        self._hosts_path = directory / folder.HOSTS
+        self._hosts_file: IO[str] | None = None
+        self._hosts_written_s = -_HOSTS_INTERVAL_S
         self._watched = [("waylab", psutil.Process(os.getpid()))]
         for process in processes:
             try:
@@ -53,6 +60,10 @@ class Telemetry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._hosts_written_s = -_HOSTS_INTERVAL_S
+        self._sample_hosts()
+        if self._hosts_file:
+            self._hosts_file.close()
         self._process_file.close()
         self._machine_file.close()
 
@@ -69,6 +80,7 @@ class Telemetry:
             self._process_rows.writerow(
                 [clock_ns, name, process.pid, times.user, times.system, memory, threads]
             )
+        self._sample_hosts()
         machine = psutil.cpu_times()
         clock_ns = time.monotonic_ns()
         network = psutil.net_io_counters(nowrap=False)
@@ -85,3 +97,19 @@ class Telemetry:
                 network.bytes_sent if network else 0,
             ]
         )
+
+    def _sample_hosts(self) -> None:
+        """Write one row for each host that has a link of its own."""
+        if time.monotonic() - self._hosts_written_s < _HOSTS_INTERVAL_S:
+            return
+        counted = self._testbed.counters()
+        clock_ns = time.monotonic_ns()
+        self._hosts_written_s = time.monotonic()
+        if not counted:
+            return
+        columns = ["clock_ns", *counted[0]]
+        if self._hosts_file is None:
+            self._hosts_file = self._hosts_path.open("w", newline="", encoding="utf-8")
+            csv.writer(self._hosts_file).writerow(columns)
+        rows = csv.DictWriter(self._hosts_file, columns)
+        rows.writerows({"clock_ns": clock_ns, **row} for row in counted)

@@ -14,14 +14,14 @@ from waylab.errors import LabError
 from waylab.plan import Trial
 from waylab.run.environment import machine_now
 from waylab.run.telemetry import INTERVAL_S, Telemetry
-from waylab.testbed import LocalTestbed, Process, Programs
+from waylab.testbed import Process, Programs, RunningSystem, Testbed
 
 # Prefill and connecting come on top of warm-up and test time.
 _LOAD_GRACE_S = 60.0
 
 
 def run_trial(
-    trial: Trial, programs: Programs, directory: Path, tick: Callable[[float], None]
+    trial: Trial, programs: Programs, directory: Path, testbed: Testbed, tick: Callable[[float], None]
 ) -> dict[str, Any]:
     """Run one trial into its (emptied) folder; `tick` is called with the seconds spent, several times a second.
 
@@ -33,22 +33,29 @@ def run_trial(
     started_s = time.monotonic()
     before = machine_now()
     failure: str | None = None
-    testbed = LocalTestbed(trial, programs, directory)
+    overlap: float | None = None
+    system = RunningSystem(trial, programs, directory, testbed)
     try:
-        with testbed:
-            address = testbed.bring_up()
-            load = testbed.start_load(address)
-            _watch(trial, testbed, load, directory, lambda: tick(time.monotonic() - started_s))
+        with system:
+            addresses = system.bring_up()
+            system.fill(addresses)
+            loads = system.start_load(addresses)
+            _watch(trial, system, loads, testbed, directory, lambda: tick(time.monotonic() - started_s))
+            if len(loads) > 1:
+                overlap = _overlap(directory, system)
+                system.merge()
     except LabError as error:
         failure = str(error)
-    failure = failure or _failure_of(testbed.processes)
+    failure = failure or _failure_of(system.processes)
     result = {
         "format": folder.TRIAL_FORMAT,
         "id": trial.id,
         "order": trial.order,
         "status": "failed" if failure else "measured",
         "reason": failure,
-        "server": testbed.server,
+        "server": system.server,
+        "testbed": testbed.facts(),
+        "generators_overlap": overlap,
         "started_unix_s": round(started_unix_s, 3),
         "took_s": round(time.monotonic() - started_s, 3),
         "before": before,
@@ -56,12 +63,13 @@ def run_trial(
         "processes": [
             {
                 "name": process.name,
+                "host": process.host,
                 "command": process.command,
                 "pid": process.pid,
                 "exit_code": process.exit_code,
                 "killed": process.killed,
             }
-            for process in testbed.processes
+            for process in system.processes
         ],
     }
     folder.write_json(directory / folder.TRIAL, result)
@@ -69,29 +77,48 @@ def run_trial(
 
 
 def _watch(
-    trial: Trial, testbed: LocalTestbed, load: Process, directory: Path, tick: Callable[[], None]
+    trial: Trial,
+    system: RunningSystem,
+    loads: list[Process],
+    testbed: Testbed,
+    directory: Path,
+    tick: Callable[[], None],
 ) -> None:
-    """Sample until the load generator has ended; fail when another process ends before it."""
+    """Sample until the load generators have ended; fail when another process ends before them."""
     deadline = time.monotonic() + trial.load.warm_up_s + trial.load.test_time_s + _LOAD_GRACE_S
-    with Telemetry(directory, testbed.processes) as telemetry:
-        while not load.wait(INTERVAL_S):
+    with Telemetry(directory, system.processes, testbed) as telemetry:
+        while not all([load.wait(INTERVAL_S / len(loads)) for load in loads]):
             telemetry.sample()
             tick()
-            for process in testbed.processes:
-                if process is not load and not process.running():
+            for process in system.processes:
+                if process not in loads and not process.name.startswith("fill") and not process.running():
                     message = f"{process.name}: ended with {process.exit_code} during the load{process.last_words()}"
                     raise LabError(message)
             if time.monotonic() > deadline:
                 raise LabError(f"load: did not end within {_LOAD_GRACE_S:g} s after its test time")
         telemetry.sample()
-    if load.exit_code != 0 and not (directory / folder.LOAD).is_file():
-        raise LabError(f"load: ended with {load.exit_code} and wrote no summary{load.last_words()}")
+    for load, generator in zip(loads, system.generators, strict=True):
+        if load.exit_code != 0 and not (directory / generator.summary).is_file():
+            raise LabError(
+                f"{load.name}: ended with {load.exit_code} and wrote no summary{load.last_words()}"
+            )
+
+
+def _overlap(directory: Path, system: RunningSystem) -> float:
+    """Return the share of all windows together in which every load generator measured."""
+    parts = [
+        folder.read_json(directory / generator.summary, folder.LOAD_FORMAT, "the load wrote no summary")
+        for generator in system.generators
+    ]
+    starts_ns = [int(part["measure_from_clock_ns"]) for part in parts]
+    ends_ns = [int(part["measure_to_clock_ns"]) for part in parts]
+    return max(0, min(ends_ns) - max(starts_ns)) / max(1, max(ends_ns) - min(starts_ns))
 
 
 def _failure_of(processes: list[Process]) -> str | None:
     """Say which server did not stop in order; the load's exit code speaks of validity, which the gates judge."""
     for process in processes:
-        if process.name == "load":
+        if process.name.startswith("load"):
             continue
         if process.killed:
             return f"{process.name}: did not stop when asked and was killed"

@@ -4,22 +4,27 @@ First station of an experiment. Knows nothing of processes or results.
 """
 
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
+from waylab.spec.hosts import PROFILES, HostSettings, Placement, TestbedSettings
 from waylab.spec.quantities import mean_of_distribution_s, size_bytes
 from waylab.spec.read import read_spec, spec_as_dict
 from waylab.spec.schema import Backends, Compare, Design, Gates, Load, Proxy, ReportOptions, Spec, System
 
 __all__ = [
+    "PROFILES",
     "Backends",
     "Compare",
     "Design",
     "Factor",
     "Gates",
+    "HostSettings",
     "Level",
     "Load",
+    "Placement",
     "Proxy",
     "ReportOptions",
     "Spec",
     "System",
+    "TestbedSettings",
     "apply_level",
     "mean_of_distribution_s",
     "read_spec",

@@ -9,10 +9,13 @@ from typing import Any
 
 from waylab.errors import LabError
 from waylab.spec.factors import Factor, Level, apply_level, check_of, resolve_key, setting_keys
+from waylab.spec.hosts import HostSettings, Placement, check_placement, with_profile
 from waylab.spec.schema import Compare, Load, Spec, System
 
-_ROOTS = {"system": System, "load": Load}
-_KEYS = setting_keys(("system", System), ("load", Load))
+_ROOTS = {"system": System, "load": Load, "placement": Placement}
+_KEYS = setting_keys(("system", System), ("load", Load), ("placement", Placement))
+# Read by functions of their own: the names in them are the user's.
+_NAMED = ("factors", "compare", "hosts")
 _METRICS = re.compile(
     r"throughput_per_s|response_mean_ns|response_p(50|90|95|99)_ns|cpu_per_request_ns\.(total|load|proxy|backends|interrupts)"
 )
@@ -53,7 +56,9 @@ def _spec(content: dict[str, Any], path: Path) -> Spec:
     content = dict(content)
     factors = _factors(content.pop("factors", {}))
     compare = _compares(content.pop("compare", []), factors)
+    hosts = _hosts(content)
     spec = dataclasses.replace(_section(Spec, content, ""), factors=factors, compare=compare)
+    spec = dataclasses.replace(spec, testbed=dataclasses.replace(spec.testbed, hosts=hosts))
     if not spec.name:
         spec = dataclasses.replace(spec, name=path.stem)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", spec.name):
@@ -69,14 +74,12 @@ def _section(kind: type, content: Any, prefix: str) -> Any:
     """Fill one dataclass from one table."""
     if not isinstance(content, dict):
         raise ValueError(f"{prefix}: should be a table")
-    parts = {part.name: part for part in dataclasses.fields(kind) if part.name not in ("factors", "compare")}
+    parts = {part.name: part for part in dataclasses.fields(kind) if part.name not in _NAMED}
     values = {}
     for name, value in content.items():
         key = f"{prefix}.{name}" if prefix else name
         if name not in parts:
-            raise ValueError(
-                f"{key} is not a key; {_nearest(name, [*parts, *([] if prefix else ['factors', 'compare'])], prefix)}"
-            )
+            raise ValueError(f"{key} is not a key; {_nearest(name, [*parts, *_named_in(kind)], prefix)}")
         if "check" in parts[name].metadata:
             values[name] = _checked(parts[name].metadata["check"], value, key)
         else:
@@ -84,9 +87,29 @@ def _section(kind: type, content: Any, prefix: str) -> Any:
     return kind(**values)
 
 
+def _named_in(kind: type) -> list[str]:
+    return [part.name for part in dataclasses.fields(kind) if part.name in _NAMED]
+
+
+def _hosts(content: dict[str, Any]) -> dict[str, HostSettings]:
+    """Take the table of hosts out of the specification's content and read it."""
+    testbed = content.get("testbed")
+    if not isinstance(testbed, dict) or "hosts" not in testbed:
+        return {}
+    content["testbed"] = {name: value for name, value in testbed.items() if name != "hosts"}
+    if not isinstance(testbed["hosts"], dict):
+        raise ValueError("testbed.hosts: should be a table with a table for each host")
+    hosts = {}
+    for name, described in testbed["hosts"].items():
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", name):
+            raise ValueError(f"testbed.hosts: {name!r} should be small letters, digits and dashes")
+        hosts[name] = with_profile(_section(HostSettings, described, f"testbed.hosts.{name}"))
+    return hosts
+
+
 def _nearest(name: str, known: list[str], prefix: str) -> str:
     """Say what was perhaps meant: the same name in another place, or a similar one in this."""
-    places = [*_KEYS, *dict.fromkeys(key.rpartition(".")[0] for key in _KEYS)]
+    places = [*dict.fromkeys(key.rpartition(".")[0] for key in _KEYS), *_KEYS]
     elsewhere = [key for key in places if key.rpartition(".")[2] == name]
     if elsewhere:
         return f"did you mean {elsewhere[0]}?"
@@ -206,13 +229,16 @@ def _check_whole(spec: Spec) -> None:
         )
     if spec.report.x and spec.report.x not in [factor.name for factor in spec.factors]:
         raise ValueError(f"report.x = {spec.report.x!r}: is not a factor")
-    combinations: list[dict[str, Any]] = [{"system": spec.system, "load": spec.load}]
+    roots_of_spec = {"system": spec.system, "load": spec.load, "placement": spec.placement}
+    combinations: list[dict[str, Any]] = [roots_of_spec]
     for factor in spec.factors:
         combinations = [apply_level(roots, level) for roots in combinations for level in factor.levels]
         if len(combinations) * spec.design.blocks > 100_000:
             raise ValueError("factors: more than 100000 trials")
     for roots in combinations:
         _check_combination(roots["system"], roots["load"])
+        check_placement(spec.testbed, roots["placement"], roots["system"].kind)
+        _check_generators(roots["load"], roots["placement"].generators)
 
 
 def _check_combination(system: System, load: Load) -> None:
@@ -231,6 +257,18 @@ def _check_combination(system: System, load: Load) -> None:
     if system.backends.service_time != "none" and system.backends.server == "memcached":
         raise ValueError(
             'system.backends.service_time: only server = "embedded" can be told how long to take'
+        )
+
+
+def _check_generators(load: Load, generators: int) -> None:
+    if load.clients < generators * load.threads:
+        raise ValueError(
+            f"load.clients = {load.clients}: fewer than one for each of {load.threads} threads "
+            f"on {generators} load generators"
+        )
+    if load.key_maximum - load.key_minimum + 1 < generators:
+        raise ValueError(
+            f"load.key_maximum = {load.key_maximum}: fewer keys than {generators} load generators"
         )
 
 

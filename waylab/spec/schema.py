@@ -8,6 +8,7 @@ from typing import Any
 
 from waylab.spec import checks
 from waylab.spec.factors import Factor
+from waylab.spec.hosts import Placement, TestbedSettings
 
 
 def setting(check: checks.Check, default: Any) -> Any:
@@ -95,6 +96,7 @@ class Gates:
     hit_ratio_min: float = setting(checks.number(0, 1), 0.999)
     interactive_law_max: float = setting(checks.number(0, 10, above=True), 0.03)
     dropped_records_max: int = setting(checks.whole(0), 0)
+    link_error_max: float = setting(checks.number(0, 1, above=True), 0.05)
     errors_max: int = setting(checks.whole(0), 0)
     verification: bool = setting(checks.flag, True)
     reason: str = setting(checks.text, "")
@@ -110,6 +112,7 @@ class Gates:
                 "steal_max",
                 "interactive_law_max",
                 "dropped_records_max",
+                "link_error_max",
             )
             if getattr(self, name) > getattr(default, name)
         ]
@@ -148,6 +151,8 @@ class Spec:
     refuted_by: str = setting(checks.text, "")
     system: System = field(default_factory=System)
     load: Load = field(default_factory=Load)
+    testbed: TestbedSettings = field(default_factory=TestbedSettings)
+    placement: Placement = field(default_factory=Placement)
     factors: tuple[Factor, ...] = ()
     design: Design = field(default_factory=Design)
     gates: Gates = field(default_factory=Gates)

@@ -1,7 +1,27 @@
-"""Processes that come up, are ready, and go away again whatever happens. Knows nothing of results."""
+"""Hosts, and processes that come up on them, are ready, and go away again whatever happens.
 
-from waylab.testbed.local import LocalTestbed
+Knows nothing of results. Which role runs on which host is the placement; a testbed knows no roles.
+"""
+
+from waylab.testbed.fitting import check_fits, cores_described, open_testbed, used_hosts
+from waylab.testbed.hosts import Host, Testbed
+from waylab.testbed.machine import Finding, Machine
 from waylab.testbed.processes import Process, TestbedError
 from waylab.testbed.programs import Programs, find_programs
+from waylab.testbed.system import RunningSystem
 
-__all__ = ["LocalTestbed", "Process", "Programs", "TestbedError", "find_programs"]
+__all__ = [
+    "Finding",
+    "Host",
+    "Machine",
+    "Process",
+    "Programs",
+    "RunningSystem",
+    "Testbed",
+    "TestbedError",
+    "check_fits",
+    "cores_described",
+    "find_programs",
+    "open_testbed",
+    "used_hosts",
+]

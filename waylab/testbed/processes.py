@@ -8,12 +8,13 @@ import ctypes
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import psutil
 
 from waylab.errors import LabError
 
@@ -21,6 +22,8 @@ READY_WITHIN_S = 15.0
 STOP_WITHIN_S = 10.0
 _POLL_S = 0.01
 _SET_PARENT_DEATH_SIGNAL = 1
+# Becomes the program when it is told to go on; what it was started as is never seen.
+_PAUSED = ["/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "paused"]
 _READY = re.compile(r"ready on (\S+)")
 
 # Loaded before any fork: the child must not load libraries.
@@ -34,11 +37,23 @@ class TestbedError(LabError):
 
 
 class Process:
-    """A running program, with its output kept in `logs`."""
+    """A running program, with its output kept in `logs`; the new process calls `enter` before it is the program.
 
-    def __init__(self, name: str, command: list[str], logs: Path) -> None:
+    One that is `paused` becomes the program only when it is told to go on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        logs: Path,
+        enter: Callable[[], None] | None = None,
+        host: str | None = None,
+        paused: bool = False,
+    ) -> None:
         self.name = name
         self.command = command
+        self.host = host
         self.stdout = logs / f"{name}.stdout"
         self.stderr = logs / f"{name}.stderr"
         self.exit_code: int | None = None
@@ -52,18 +67,20 @@ class Process:
                 warnings.catch_warnings(),
                 _signals_wait(),
             ):
-                # Newer Pythons warn of forking beside the idle threads of numpy; the child calls only prctl.
+                # Newer Pythons warn of forking beside the idle threads of numpy; the child makes only system calls.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self._child = subprocess.Popen(
-                    command,
+                    [*_PAUSED, *command] if paused else command,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
-                    preexec_fn=lambda: _die_with_parent(parent),  # noqa: PLW1509
+                    preexec_fn=lambda: _become_child(parent, enter),  # noqa: PLW1509
                 )
         except OSError as error:
             raise TestbedError(f"{name}: {command[0]} cannot be started: {error.strerror}") from None
+        except subprocess.SubprocessError:
+            raise TestbedError(f"{name}: the new process cannot enter its host {host}") from None
         except BaseException:
             # A signal came meanwhile: whoever asked for this process will never hear of it.
             if hasattr(self, "_child"):
@@ -98,9 +115,19 @@ class Process:
 
         return self._wait_for(address)
 
-    def wait_until_serving(self, port: int) -> str:
-        """Wait until a memcached server answers `version` on a port of this host."""
-        return self._wait_for(lambda: f"127.0.0.1:{port}" if _answers(port) else None)
+    def wait_until_paused(self) -> None:
+        """Wait until a process that was started paused can be told to go on."""
+        self._wait_for(
+            lambda: "paused" if psutil.Process(self.pid).status() == psutil.STATUS_STOPPED else None
+        )
+
+    def go_on(self) -> None:
+        """Let a paused process become its program."""
+        self._signal(signal.SIGCONT)
+
+    def wait_until_serving(self, address: str, answers: Callable[[], bool]) -> str:
+        """Wait until what listens on an address answers, and return the address."""
+        return self._wait_for(lambda: address if answers() else None)
 
     def _wait_for(self, probe: Callable[[], str | None]) -> str:
         deadline = time.monotonic() + READY_WITHIN_S
@@ -128,6 +155,7 @@ class Process:
         if self.running() and not self._asked_to_stop:
             self._asked_to_stop = True
             self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """Make sure that it has ended, with SIGKILL if it must be."""
@@ -145,22 +173,6 @@ class Process:
             os.killpg(self._child.pid, number)
 
 
-def free_port() -> int:
-    """Let the kernel name a port that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _answers(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=0.2) as connection:
-            connection.sendall(b"version\r\n")
-            return connection.recv(64).startswith(b"VERSION")
-    except OSError:
-        return False
-
-
 @contextlib.contextmanager
 def _signals_wait() -> Iterator[None]:
     """Keep signals until a fork is over: Python drops an exception that is raised in a hook of `fork`."""
@@ -176,8 +188,10 @@ def _signals_wait() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def _die_with_parent(parent: int) -> None:
-    """Run in the child: be killed by the kernel when the lab dies, even by SIGKILL."""
+def _become_child(parent: int, enter: Callable[[], None] | None) -> None:
+    """Run in the child: be killed by the kernel when the lab dies, even by SIGKILL; then go to the host."""
     _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+    if enter:
+        enter()

@@ -1,5 +1,6 @@
 //! What a cache is asked to be, checked before anything is opened.
 
+use crate::stall::Stall;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct Config {
     pub service_time: ServiceTime,
     /// Virtual workers that serve the one queue; of no effect without a service time.
     pub workers: usize,
+    /// When nothing is done at all.
+    pub stall: Option<Stall>,
     /// Seed of the service times.
     pub seed: u64,
     /// Client connections beyond which nobody is accepted until one leaves.
@@ -67,6 +70,10 @@ pub enum ConfigError {
     NoMean(ServiceTime),
     #[error("service time {0}: the lower bound must not be above the upper one")]
     Reversed(ServiceTime),
+    #[error(
+        "a stall of {0:?} every {1:?}: both must be above 0, the first below the second, and neither above {SERVICE_TIME_MAXIMUM:?}"
+    )]
+    Stall(Duration, Duration),
     #[error("the sample must be above 0: 1 keeps every request, 100 one in a hundred")]
     NoSample,
 }
@@ -78,6 +85,7 @@ impl Default for Config {
             memory_limit_bytes: 64 * 1024 * 1024,
             service_time: ServiceTime::None,
             workers: 1,
+            stall: None,
             seed: 1,
             connections_maximum: 10_000,
             records: None,
@@ -99,6 +107,11 @@ impl Config {
         }
         if self.records.as_ref().is_some_and(|records| records.sample == 0) {
             return Err(ConfigError::NoSample);
+        }
+        if let Some(Stall { length, period }) = self.stall
+            && (length.is_zero() || length >= period || period > SERVICE_TIME_MAXIMUM)
+        {
+            return Err(ConfigError::Stall(length, period));
         }
         self.service_time.check()
     }

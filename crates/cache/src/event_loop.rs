@@ -6,6 +6,7 @@
 
 use crate::desk::Desk;
 use crate::session::{Next, Session};
+use crate::stall::Stall;
 use clock::Nanos;
 use mio::net::TcpListener;
 use net::{Connection, Mailbox, Poller, Ready, Token};
@@ -49,11 +50,22 @@ pub(crate) struct EventLoop {
     accept_at: Nanos,
     /// When the last session is closed, read or unread.
     drained_by: Option<Nanos>,
+    /// When nothing is done, counted from the start.
+    stall: Option<Stall>,
+    start: Nanos,
 }
 
 impl EventLoop {
-    pub(crate) fn new(poller: Poller, listener: TcpListener, mailbox: Mailbox<Stop>, desk: Desk) -> EventLoop {
+    pub(crate) fn new(
+        poller: Poller,
+        listener: TcpListener,
+        mailbox: Mailbox<Stop>,
+        desk: Desk,
+        stall: Option<Stall>,
+    ) -> EventLoop {
         EventLoop {
+            start: desk.clock.now(),
+            stall,
             poller,
             listener: Some(listener),
             mailbox,
@@ -71,6 +83,9 @@ impl EventLoop {
         let mut ready = Vec::new();
         while !self.is_done() {
             self.poller.wait(self.timeout(), &mut ready)?;
+            if let Some(stall) = self.stall {
+                std::thread::sleep(stall.left(self.start, self.desk.clock.now()));
+            }
             self.deliver_served();
             for event in &ready {
                 self.note(event);

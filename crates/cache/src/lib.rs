@@ -23,10 +23,12 @@ mod meta;
 mod recency;
 mod service;
 mod session;
+mod stall;
 mod statistics;
 mod store;
 
 pub use config::{Config, ConfigError, RecordsConfig, SERVICE_TIME_MAXIMUM, ServiceTime, WORKERS_MAXIMUM};
+pub use stall::Stall;
 pub use statistics::Counters;
 
 use clock::Clock;
@@ -95,7 +97,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, CacheError> {
     };
     let journal = Journal::new(writer.as_ref().map(Writer::sender), clock.clone());
     let desk = Desk::new(config, journal, clock);
-    let event_loop = EventLoop::new(poller, listener, mailbox, desk);
+    let event_loop = EventLoop::new(poller, listener, mailbox, desk, config.stall);
     let thread = std::thread::Builder::new().name("cache".into()).spawn(move || event_loop.run())?;
     Ok(Running { address, post, thread, writer })
 }

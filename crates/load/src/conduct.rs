@@ -2,13 +2,17 @@
 //! The conducting thread sleeps but for the edges, the passing of seconds and a look at the stop flag.
 
 use crate::LoadError;
-use crate::client::Client;
 use crate::config::Config;
+use crate::encoder::Encoder;
 use crate::event_loop::{EventLoop, Finished};
+use crate::lane::Lane;
+use crate::part::Part;
 use crate::plan::Plan;
-use crate::seconds::{Handover, Second, SecondTally, SecondsCollector};
+use crate::replay::Replay;
+use crate::seconds::{Handover, Second, SecondsCollector};
 use crate::summary::{Measured, Summary};
 use crate::tally::Tally;
+use crate::trace::{TraceReader, TraceRows};
 use crate::versions::Versions;
 use crate::worker::{Shared, Worker};
 use crate::{connect, prefill};
@@ -39,6 +43,10 @@ pub enum Progress<'a> {
         /// All keys.
         of: u64,
     },
+    /// What one thread has counted and handed over.
+    Part(&'a Part),
+    /// Something that may surprise, in one line.
+    Note(&'a str),
     /// A second that is over.
     Second(&'a Second),
 }
@@ -53,6 +61,8 @@ struct Conductor<'a> {
     /// Since when no client has been connected.
     dead_since: Option<Nanos>,
     gave_up: bool,
+    /// The run was ended by the stop flag.
+    stopped: bool,
 }
 
 /// Loads the servers as configured. Ends early, with what was measured so far, when `stop` is set.
@@ -68,12 +78,20 @@ pub fn run(
 ) -> Result<Summary, LoadError> {
     config.check().map_err(LoadError::Config)?;
     let addresses = connect::resolve(config)?;
-    if config.prefill {
+    let (reader, replays) = match &config.trace {
+        Some(trace) => {
+            let (reader, rows) = TraceReader::start(trace, config.threads)?;
+            (Some(reader), rows.into_iter().map(Some).collect())
+        }
+        None => (None, (0..config.threads).map(|_| None).collect::<Vec<_>>()),
+    };
+    if config.prefill && config.trace.is_none() {
         let mut report = |keys, of| watch(Progress::Prefill { keys, of });
-        prefill::prefill(config, addresses[0], clock, stop, &mut report)?;
+        prefill::prefill(config, &addresses, clock, stop, &mut report)?;
     }
-    let versions = Versions::new(config.key_minimum, config.keys(), config.prefill);
-    let clients = connect::clients(config, &addresses)?;
+    let keys = if config.trace.is_some() { 0 } else { config.keys() };
+    let versions = Versions::new(config.key_minimum, keys, config.prefill);
+    let lanes = connect::lanes(config, &addresses)?;
     let writer = match &config.records {
         Some(directory) => {
             Some(Writer::create(directory, Program::Load, config.sample, clock).map_err(LoadError::Records)?)
@@ -82,10 +100,12 @@ pub fn run(
     };
     let started_unix_ns = unix_now();
     let plan = Plan::new(config, clock.now());
-    let shared = Shared { config, clock, plan: &plan, versions: &versions };
+    let (encoder, placement) = (Encoder::new(config), config.placement());
+    let shared =
+        Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, placement: placement.as_ref() };
     let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
     let mut conductor = Conductor::new(&plan, clock, stop);
-    let (finished, mut seconds) = conductor.conduct(shared, clients, senders, watch)?;
+    let (finished, seconds) = conductor.conduct(shared, lanes, senders, replays, watch)?;
 
     let mut tally = Tally::new();
     finished.iter().for_each(|thread| tally.merge(&thread.tally));
@@ -93,32 +113,42 @@ pub fn run(
     if let Some(writer) = writer {
         writer.close(lost).map_err(LoadError::Records)?;
     }
-    seconds.1.extend(finished.into_iter().map(|thread| thread.tally.second));
-    let measured = conductor.measured(started_unix_ns, tally.last_completed, versions.uncertain());
-    Ok(Summary::new(config, &measured, &tally, seconds.0.close(seconds.1)))
+    let parts = finished.into_iter().map(|thread| thread.tally.into_part());
+    let (window, seconds) = seconds.close(parts, tally.intended_in.len() as u64);
+    let mut measured = conductor.measured(started_unix_ns, tally.last_completed, versions.uncertain());
+    if let Some(reader) = reader {
+        match reader.error() {
+            Some(line) if tally.requests_sent == 0 => return Err(LoadError::BrokenTrace(line)),
+            broken => measured.broken = measured.broken.or(broken),
+        }
+        reader.counts().first_broken.iter().for_each(|line| watch(Progress::Note(line)));
+    }
+    Ok(Summary::new(config, &measured, &tally, &window, seconds))
 }
-
-type Seconds = (SecondsCollector, Vec<SecondTally>);
 
 impl<'a> Conductor<'a> {
     fn new(plan: &'a Plan, clock: &'a Clock, stop: &'a AtomicBool) -> Conductor<'a> {
-        Conductor { plan, clock, stop, cpu_from: None, cpu_to: None, dead_since: None, gave_up: false }
+        Conductor { plan, clock, stop, cpu_from: None, cpu_to: None, dead_since: None, gave_up: false, stopped: false }
     }
 
     /// Starts the threads and waits until all have ended.
     fn conduct(
         &mut self,
         shared: Shared<'_>,
-        clients: Vec<Vec<Client>>,
+        lanes: Vec<Vec<Lane>>,
         records: Vec<Option<RowSender>>,
+        replays: Vec<Option<TraceRows>>,
         watch: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(Vec<Finished>, Seconds), LoadError> {
+    ) -> Result<(Vec<Finished>, SecondsCollector), LoadError> {
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let mut threads: Vec<ScopedJoinHandle<'_, Result<Finished, LoadError>>> = Vec::new();
-            for (number, (clients, records)) in clients.into_iter().zip(records).enumerate() {
+            for (number, ((lanes, records), rows)) in lanes.into_iter().zip(records).zip(replays).enumerate() {
                 let sender = sender.clone();
-                let body = move || EventLoop::new(Worker::new(shared, number, sender, records), clients)?.run();
+                let is_unpaced = !shared.config.is_open();
+                let clients = lanes.len() / shared.config.lanes_per_client();
+                let replay = rows.map(|rows| Replay::new(rows, shared.plan.start, is_unpaced, clients));
+                let body = move || EventLoop::new(Worker::new(shared, number, sender, records, replay), lanes)?.run();
                 let spawned = thread::Builder::new().name(format!("load-{number}")).spawn_scoped(scope, body);
                 threads.push(spawned.map_err(|error| {
                     self.plan.stop_at(Nanos::UNSET);
@@ -129,7 +159,7 @@ impl<'a> Conductor<'a> {
             let seconds = self.wait(&receiver, SecondsCollector::new(threads.len()), watch);
             let finished: Result<Vec<Finished>, LoadError> =
                 threads.into_iter().map(|thread| thread.join().map_err(|_| LoadError::Panicked)?).collect();
-            finished.map(|finished| (finished, (seconds, Vec::new())))
+            finished.map(|finished| (finished, seconds))
         })
     }
 
@@ -143,6 +173,7 @@ impl<'a> Conductor<'a> {
         loop {
             match receiver.recv_timeout(self.look()) {
                 Ok(handover) => {
+                    watch(Progress::Part(&handover.past));
                     let over = seconds.take(handover);
                     over.iter().for_each(|second| watch(Progress::Second(second)));
                 }
@@ -156,6 +187,7 @@ impl<'a> Conductor<'a> {
     fn look(&mut self) -> Duration {
         let now = self.clock.now();
         if self.stop.load(Ordering::Relaxed) {
+            self.stopped |= !self.plan.is_over(now);
             self.plan.stop_at(now + STOP_NOTICE);
         }
         self.watch_connections(now);
@@ -200,6 +232,7 @@ impl<'a> Conductor<'a> {
             cpu_from: self.cpu_from.unwrap_or(cpu_to),
             cpu_to,
             keys_uncertain,
+            stopped: self.stopped,
             broken: self.broken(to),
         }
     }

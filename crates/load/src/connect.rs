@@ -2,9 +2,8 @@
 //! and its backlog is never flooded. Connections that are lost later are made again by the event loop.
 
 use crate::LoadError;
-use crate::client::{CONNECT_TIMEOUT, Client};
 use crate::config::Config;
-use crate::worker::Line;
+use crate::lane::{CONNECT_TIMEOUT, Lane, Line};
 use mio::net::TcpStream;
 use net::Connection;
 use std::io;
@@ -36,15 +35,17 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// All clients, shared out to the threads in turn; servers are taken in turn as well.
-pub(crate) fn clients(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Vec<Client>>, LoadError> {
-    let mut threads: Vec<Vec<Client>> = (0..config.threads).map(|_| Vec::new()).collect();
-    for number in 0..config.clients {
+/// The connections of all clients, shared out to the threads in turn. A client has a connection to every server,
+/// or to the next in turn where all are doors to the same data.
+pub(crate) fn lanes(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Vec<Lane>>, LoadError> {
+    let mut threads: Vec<Vec<Lane>> = (0..config.threads).map(|_| Vec::new()).collect();
+    for number in 0..config.connections() {
         let server = number % addresses.len();
+        let client = number / config.lanes_per_client();
         let connection = connect(&config.servers[server], addresses[server])?;
         let port = connection.local_address().map_or(0, |address| address.port());
         let line = Line { client: 0, connection: number as u32, port, server: server as u16 };
-        threads[number % config.threads].push(Client::new(connection, line, addresses[server]));
+        threads[client % config.threads].push(Lane::new(connection, line, addresses[server]));
     }
     Ok(threads)
 }

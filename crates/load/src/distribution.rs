@@ -37,8 +37,36 @@ impl Distribution {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
+    /// What was written down of a distribution, read back.
+    pub(crate) fn from_parts(
+        histogram: Histogram<u64>,
+        sum_ns: u128,
+        squares_ns: u128,
+        min_max_ns: (u64, u64),
+    ) -> Self {
+        let min_ns = if histogram.is_empty() { u64::MAX } else { min_max_ns.0 };
+        Distribution { histogram, sum_ns, squares_ns, min_ns, max_ns: min_max_ns.1 }
+    }
+
+    /// Forgets everything and keeps its memory.
+    pub(crate) fn clear(&mut self) {
+        if self.count() > 0 {
+            self.histogram.reset();
+            (self.sum_ns, self.squares_ns, self.min_ns, self.max_ns) = (0, 0, u64::MAX, 0);
+        }
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.histogram.len()
+    }
+
+    pub(crate) fn sum_ns(&self) -> u128 {
+        self.sum_ns
+    }
+
+    /// The sum of the squares, in square nanoseconds.
+    pub(crate) fn squares_ns(&self) -> u128 {
+        self.squares_ns
     }
 
     pub(crate) fn mean_ns(&self) -> f64 {
@@ -71,8 +99,13 @@ impl Distribution {
 
     /// Whether at least ten values lie above this percentile, so that it says something.
     pub(crate) fn supports(&self, percent: f64) -> bool {
-        self.count() as f64 * (1.0 - percent / 100.0) >= 10.0 - 1e-6
+        supports(self.count(), percent)
     }
+}
+
+/// Whether ten of so many values lie above this percentile.
+pub(crate) fn supports(count: u64, percent: f64) -> bool {
+    count as f64 * (1.0 - percent / 100.0) >= 10.0 - 1e-6
 }
 
 /// An empty histogram of times: three significant digits from one nanosecond.

@@ -1,32 +1,38 @@
-//! One thread: waits for replies and for clients that are done thinking, and lets each client do its part.
+//! One thread: waits for replies, for clients that are done thinking and for arrivals, and lets each client do its part.
 //!
-//! epoll waits in whole milliseconds. While the next client is done thinking within about a millisecond the loop
-//! therefore polls without waiting, which is exact and costs processor time; the summary's `cpu.share` shows it.
+//! What is due within [`SPIN`] is waited for without sleeping: going to sleep and waking up would take as long.
 
 use crate::LoadError;
-use crate::client::{CONNECT_TIMEOUT, Client, Link, Lost};
+use crate::client::Client;
+use crate::lane::{CONNECT_TIMEOUT, Lane, Link, Lost};
 use crate::tally::Tally;
 use crate::worker::Worker;
 use clock::Nanos;
-use net::{Connection, Poller, Ready, Token};
+use net::{Connection, Flushed, Poller, Ready, Timer, Token};
 use std::time::Duration;
 
 /// How often the loop looks after time limits, lost connections and the passing of seconds.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
-/// The kernel wakes a sleeper up to this much late; a wait ends so much before the next client is done thinking.
-const WAKE_UP_LATENESS: Duration = Duration::from_micros(100);
+/// The timer is for what is further away than this.
+const SPIN: Duration = Duration::from_micros(20);
+/// The timer's token; connections are numbered from 0.
+const TIMER: Token = Token(usize::MAX);
 
 /// The clients of one thread.
 #[derive(Debug)]
 pub(crate) struct EventLoop<'a> {
     worker: Worker<'a>,
     clients: Vec<Client>,
+    lanes: Vec<Lane>,
     poller: Poller,
-    /// Clients whose last turn ended before everything was read.
+    timer: Timer,
+    /// Lanes whose last turn ended before everything was read.
     unfinished: Vec<usize>,
-    /// Clients that were done thinking in this turn; kept for its memory.
+    /// Clients that have something to issue; kept for its memory.
     woken: Vec<usize>,
     next_housekeeping: Nanos,
+    /// When something is due, as far as is known.
+    next_due: Option<Nanos>,
 }
 
 /// What a thread hands back.
@@ -38,22 +44,29 @@ pub(crate) struct Finished {
 }
 
 impl<'a> EventLoop<'a> {
-    /// A loop over connected clients.
-    pub(crate) fn new(worker: Worker<'a>, mut clients: Vec<Client>) -> Result<EventLoop<'a>, LoadError> {
+    /// A loop over connected clients: `lanes` are the connections of the first, then those of the second, ...
+    pub(crate) fn new(worker: Worker<'a>, mut lanes: Vec<Lane>) -> Result<EventLoop<'a>, LoadError> {
         let poller = Poller::new().map_err(LoadError::Poller)?;
-        for (number, client) in clients.iter_mut().enumerate() {
-            client.line.client = number;
-            if let Link::Up(connection) = &mut client.link {
-                poller.add(connection, Token(number)).map_err(LoadError::Poller)?;
+        let timer = Timer::new().map_err(LoadError::Poller)?;
+        poller.add_timer(&timer, TIMER).map_err(LoadError::Poller)?;
+        let each = worker.shared.config.lanes_per_client();
+        for (number, lane) in lanes.iter_mut().enumerate() {
+            lane.line.client = number / each;
+            if let Link::Up(connection) = &mut lane.link {
+                poller.add_reading(connection, Token(number)).map_err(LoadError::Poller)?;
             }
         }
+        let clients = (0..lanes.len() / each).map(|number| Client::new(number, number * each..(number + 1) * each));
         Ok(EventLoop {
             worker,
-            clients,
+            clients: clients.collect(),
+            lanes,
             poller,
+            timer,
             unfinished: Vec::new(),
             woken: Vec::new(),
             next_housekeeping: Nanos::UNSET,
+            next_due: None,
         })
     }
 
@@ -63,17 +76,18 @@ impl<'a> EventLoop<'a> {
         self.begin();
         loop {
             let now = self.worker.now();
-            let is_over = self.worker.shared.plan.is_over(now);
+            let is_over = self.worker.is_over(now);
             if now >= self.next_housekeeping {
                 self.keep_house(now, is_over)?;
             }
-            if is_over && self.clients.iter().all(Client::is_idle) {
+            if is_over && self.lanes.iter().all(|lane| lane.window.is_empty()) {
                 break;
             }
             if !is_over {
-                self.wake_thinkers(now);
+                self.take_due(now);
             }
-            let timeout = self.timeout(is_over);
+            self.pump_woken();
+            let timeout = self.timeout(is_over)?;
             self.poller.wait(Some(timeout), &mut ready).map_err(LoadError::Poller)?;
             self.serve(&ready);
         }
@@ -81,44 +95,52 @@ impl<'a> EventLoop<'a> {
         Ok(Finished { tally, lost })
     }
 
-    /// Every client fills its window; with a think time it thinks first.
+    /// In a closed loop every client fills its window, after thinking if it thinks. In an open one all are free.
     fn begin(&mut self) {
         let now = self.worker.now();
-        for number in 0..self.clients.len() {
-            for _ in 0..self.worker.shared.config.pipeline {
-                match self.worker.schedule.first_think_ns() {
-                    0 => self.clients[number].ready.push_back(now),
-                    think_ns => self.worker.think_until(now + Duration::from_nanos(think_ns), number),
-                }
+        for _ in 0..self.worker.shared.config.pipeline {
+            for number in 0..self.clients.len() {
+                self.worker.begin(number, &mut self.clients[number].ready, now);
             }
-            self.pump(number);
         }
+        self.woken.extend(0..self.clients.len());
     }
 
-    /// Lets every client that is done thinking issue its requests, those of one client in one write.
-    fn wake_thinkers(&mut self, now: Nanos) {
+    /// Hands what is due to the clients that shall issue it.
+    fn take_due(&mut self, now: Nanos) {
+        let each = self.worker.shared.config.lanes_per_client();
+        let lanes = &self.lanes;
+        // With several servers a client goes on with those that are there.
+        let can_issue = |number: usize| each > 1 || lanes[number].is_up();
+        self.next_due = self.worker.take_due(now, &mut self.clients, can_issue, &mut self.woken);
+    }
+
+    /// Lets every client that has something to issue do so, what is ready of one client in one write.
+    fn pump_woken(&mut self) {
         let mut woken = std::mem::take(&mut self.woken);
-        while let Some((due, number)) = self.worker.next_awake(now) {
-            self.clients[number].ready.push_back(due);
-            woken.push(number);
-        }
         // A client that was woken twice has nothing left to write the second time.
         woken.drain(..).for_each(|number| self.pump(number));
+        // What they need no reply for lets them go on at once: those are woken already.
+        woken.append(&mut self.woken);
         self.woken = woken;
     }
 
-    /// How long the loop may wait.
-    fn timeout(&self, is_over: bool) -> Duration {
-        if !self.unfinished.is_empty() {
-            return Duration::ZERO;
+    /// How long the loop may wait. Sets the timer if that is less than the kernel's coarse limit can tell.
+    fn timeout(&mut self, is_over: bool) -> Result<Duration, LoadError> {
+        if !self.unfinished.is_empty() || !self.woken.is_empty() {
+            return Ok(Duration::ZERO);
         }
-        match self.worker.next_due().filter(|_| !is_over) {
-            None => HOUSEKEEPING,
-            Some(due) => {
-                let left = due.after(self.worker.now()).saturating_sub(WAKE_UP_LATENESS).min(HOUSEKEEPING);
-                Duration::from_millis(left.as_millis() as u64)
-            }
+        let Some(due) = self.next_due.filter(|_| !is_over) else {
+            return Ok(HOUSEKEEPING);
+        };
+        let left = due.after(self.worker.now());
+        if left <= SPIN {
+            return Ok(Duration::ZERO);
         }
+        if left < HOUSEKEEPING {
+            self.timer.set(due.0).map_err(LoadError::Poller)?;
+        }
+        Ok(HOUSEKEEPING)
     }
 
     /// Reads what has come, refills the windows, writes.
@@ -127,16 +149,17 @@ impl<'a> EventLoop<'a> {
         for number in again.drain(..) {
             self.turn(number);
         }
-        for event in ready {
+        for event in ready.iter().filter(|event| event.token != TIMER) {
             let number = event.token.0;
-            match &mut self.clients[number].link {
+            match &mut self.lanes[number].link {
                 Link::Up(connection) => connection.on_ready(event.readable, event.writable, event.closing),
                 Link::Connecting(connection, _) => {
                     connection.on_ready(event.readable, event.writable, event.closing);
                     if connection.connect_error().is_some() {
                         self.lose(number, Lost::Closed);
                     } else if event.writable && connection.peer_address().is_some() {
-                        self.clients[number].is_connected(&self.worker);
+                        self.lanes[number].is_connected(&self.worker);
+                        self.worker.is_back(self.lanes[number].line.client);
                     }
                 }
                 Link::Down(_) => {}
@@ -147,25 +170,57 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// One client's turn: its replies, then its next requests.
+    /// One lane's turn: its replies, then its client's next requests.
     fn turn(&mut self, number: usize) {
-        match self.clients[number].receive(&mut self.worker) {
+        let lane = &mut self.lanes[number];
+        let client = lane.line.client;
+        match lane.receive(&mut self.worker, &mut self.clients[client]) {
             Ok(false) => {}
             Ok(true) => self.unfinished.push(number),
             Err(lost) => return self.lose(number, lost),
         }
-        self.pump(number);
+        self.pump(client);
     }
 
+    /// Lets a client issue what is ready, and writes it.
     fn pump(&mut self, number: usize) {
-        if let Err(lost) = self.clients[number].pump(&mut self.worker) {
-            self.lose(number, lost);
+        let client = &mut self.clients[number];
+        let lanes = client.lanes.clone();
+        client.issue(&mut self.worker, &mut self.lanes[lanes.clone()]);
+        let mut is_written = true;
+        for at in lanes {
+            let lane = &mut self.lanes[at];
+            match lane.flush(&mut self.worker, &mut self.clients[number]) {
+                Ok(Flushed::All) => is_written &= lane.is_up(),
+                Ok(Flushed::Blocked) => {
+                    is_written = false;
+                    self.wait_for_room(at);
+                }
+                Err(lost) => self.lose(at, lost),
+            }
+        }
+        if is_written && !self.clients[number].ready.is_empty() {
+            self.woken.push(number);
+        }
+    }
+
+    /// From now on the poller tells when the lane has room to write.
+    fn wait_for_room(&mut self, number: usize) {
+        let lane = &mut self.lanes[number];
+        if let Link::Up(connection) = &mut lane.link
+            && !lane.waits_for_room
+        {
+            lane.waits_for_room = true;
+            if self.poller.rename(connection, Token(number)).is_err() {
+                self.lose(number, Lost::Closed);
+            }
         }
     }
 
     fn lose(&mut self, number: usize, lost: Lost) {
         let now = self.worker.now();
-        self.clients[number].lose(&mut self.worker, lost, now);
+        let lane = &mut self.lanes[number];
+        lane.lose(&mut self.worker, &mut self.clients[lane.line.client], lost, now);
     }
 
     /// Gives up replies that do not come, makes lost connections again, hands over what has gathered.
@@ -174,10 +229,10 @@ impl<'a> EventLoop<'a> {
         self.worker.roll(now);
         self.worker.flush_records();
         let patience = self.worker.shared.config.reply_timeout;
-        for number in 0..self.clients.len() {
-            let client = &self.clients[number];
-            match client.link {
-                Link::Up(_) if client.oldest_issued().is_some_and(|issued| issued + patience <= now) => {
+        for number in 0..self.lanes.len() {
+            let lane = &self.lanes[number];
+            match lane.link {
+                Link::Up(_) if lane.window.oldest_issued().is_some_and(|issued| issued + patience <= now) => {
                     self.lose(number, Lost::Timeout);
                 }
                 Link::Connecting(_, give_up_at) if give_up_at <= now => self.lose(number, Lost::Closed),
@@ -189,10 +244,10 @@ impl<'a> EventLoop<'a> {
     }
 
     fn reconnect(&mut self, number: usize, now: Nanos) -> Result<(), LoadError> {
-        match Connection::connect(self.clients[number].address) {
+        match Connection::connect(self.lanes[number].address) {
             Ok(mut connection) => {
                 self.poller.add(&mut connection, Token(number)).map_err(LoadError::Poller)?;
-                self.clients[number].link = Link::Connecting(connection, now + CONNECT_TIMEOUT);
+                self.lanes[number].link = Link::Connecting(connection, now + CONNECT_TIMEOUT);
             }
             Err(_) => self.lose(number, Lost::Closed),
         }

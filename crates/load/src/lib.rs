@@ -1,7 +1,7 @@
-//! A closed-loop load generator for memcached that tells the truth about latency and verifies every value.
+//! A load generator for memcached, open or closed loop, that tells the truth about latency and verifies every value.
 //!
 //! ```text
-//! prefill -> connect -> threads: [ schedule -> client (window) -> tally ] -> conduct (seconds, CPU) -> summary
+//! prefill -> connect -> threads: [ arrivals, schedule -> client -> lane (window) -> tally ] -> conduct (seconds, CPU) -> summary
 //! ```
 //!
 //! It speaks to any server of the protocol and knows none of them.
@@ -10,30 +10,60 @@ mod config;
 mod connect;
 mod prefill;
 
+mod arrivals;
+mod keys;
+mod pace;
 mod plan;
+mod replay;
 mod schedule;
+mod sizes;
+mod think_time;
 mod value;
 mod versions;
 
 mod client;
 mod encoder;
 mod event_loop;
+mod lane;
 mod window;
 mod worker;
 
 mod distribution;
+mod part;
 mod seconds;
 mod tally;
 
+pub mod saturate;
+pub mod trace;
+
 mod conduct;
-mod print;
+mod metrics;
+
+mod merge;
+mod settings;
 mod summary;
+mod times;
+mod verdict;
+
+mod interval_log;
+mod memtier;
+mod percentile_text;
+mod print;
 
 pub use conduct::{Progress, run};
-pub use config::{Arrivals, Config, Distribution, Protocol, ThinkTime};
+pub use config::{Arrivals, Config, Distribution, Protocol, fixed_bytes};
+pub use interval_log::interval_log;
+pub use memtier::memtier_json;
+pub use merge::{MergeError, merge, merge_named};
+pub use metrics::Metrics;
+pub use part::Part;
+pub use percentile_text::percentile_text;
 pub use print::{render, render_second};
-pub use seconds::Second;
-pub use summary::{Cpu, FORMAT, OperationSummary, Operations, Settings, Summary, Times, Totals, Verification};
+pub use seconds::{Second, SecondHistograms};
+pub use settings::Settings;
+pub use summary::{Cpu, FORMAT, MergedPart, OperationSummary, Operations, Summary, Totals, Verification};
+pub use think_time::ThinkTime;
+pub use times::{PERCENTILES, Times};
 
 use std::io;
 
@@ -53,6 +83,10 @@ pub enum LoadError {
     Stopped,
     #[error("records: {0}")]
     Records(io::Error),
+    #[error(transparent)]
+    Trace(#[from] trace::TraceError),
+    #[error("{0}")]
+    BrokenTrace(String),
     #[error("the kernel refuses to wait for connections: {0}")]
     Poller(io::Error),
     #[error("cannot start a thread: {0}")]

@@ -3,6 +3,11 @@
 use crate::config::Config;
 use clock::Nanos;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// An open loop that is behind its schedule at the end of the window goes on for so long: what was intended within the
+/// window is followed to its end, and what is not sent by then is counted as never sent.
+const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// The timeline of a run.
 #[derive(Debug)]
@@ -13,9 +18,11 @@ pub(crate) struct Plan {
     pub(crate) measure_from: Nanos,
     /// Nothing is issued or measured from here on. Moves forward when the run is stopped early.
     measure_to: AtomicU64,
+    /// Whether the loop is open: what is behind its schedule at the end is issued for a while.
+    is_open: bool,
     /// Requests that may still be issued after the warm-up; none when time alone decides.
     budget: Option<AtomicU64>,
-    /// Clients that are connected.
+    /// Connections that are up.
     connected: AtomicUsize,
     /// The number of the next connection that replaces a lost one.
     next_connection: AtomicUsize,
@@ -25,14 +32,17 @@ impl Plan {
     /// A run that starts at `start` with all clients connected.
     pub(crate) fn new(config: &Config, start: Nanos) -> Plan {
         let measure_from = start + config.warm_up;
-        let measure_to = if config.requests.is_some() { Nanos::NEVER } else { measure_from + config.test_time };
+        // The whole of a trace takes as long as it takes.
+        let has_no_end = config.requests.is_some() || config.test_time == Duration::MAX;
+        let measure_to = if has_no_end { Nanos::NEVER } else { measure_from + config.test_time };
         Plan {
             start,
             measure_from,
             measure_to: AtomicU64::new(measure_to.0),
             budget: config.requests.map(AtomicU64::new),
-            connected: AtomicUsize::new(config.clients),
-            next_connection: AtomicUsize::new(config.clients),
+            is_open: config.is_open(),
+            connected: AtomicUsize::new(config.connections()),
+            next_connection: AtomicUsize::new(config.connections()),
         }
     }
 
@@ -46,9 +56,18 @@ impl Plan {
         self.measure_to.fetch_min(end.0, Ordering::Relaxed);
     }
 
-    /// Whether what completed at this time counts.
-    pub(crate) fn in_window(&self, completed: Nanos) -> bool {
-        completed >= self.measure_from && completed < self.measure_to()
+    /// Whether what completed (in an open loop: was intended) at this time counts.
+    pub(crate) fn in_window(&self, at: Nanos) -> bool {
+        at >= self.measure_from && at < self.measure_to()
+    }
+
+    /// Nothing is issued from here on.
+    pub(crate) fn issue_until(&self) -> Nanos {
+        if self.is_open {
+            Nanos(self.measure_to().0.saturating_add(clock::duration_ns(CATCH_UP)))
+        } else {
+            self.measure_to()
+        }
     }
 
     /// Whether nothing more is to be issued.
@@ -57,8 +76,8 @@ impl Plan {
     }
 
     /// Whether a request may be issued now; takes it from the budget if there is one. The warm-up is free.
-    pub(crate) fn may_issue(&self, now: Nanos) -> bool {
-        if now >= self.measure_to() {
+    pub(crate) fn may_issue(&self, intended: Nanos, now: Nanos) -> bool {
+        if now >= self.issue_until() || intended >= self.measure_to() {
             return false;
         }
         match &self.budget {
@@ -85,7 +104,7 @@ impl Plan {
         self.next_connection.fetch_add(1, Ordering::Relaxed) as u32
     }
 
-    /// How many clients are connected.
+    /// How many connections are up.
     pub(crate) fn connected(&self) -> usize {
         self.connected.load(Ordering::Relaxed)
     }
@@ -94,7 +113,6 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn plan(requests: Option<u64>) -> Plan {
         let config = Config {
@@ -111,7 +129,11 @@ mod tests {
         let plan = plan(None);
         let counted: Vec<u64> = [1009, 1010, 1109, 1110].into_iter().filter(|&at| plan.in_window(Nanos(at))).collect();
         assert_eq!(counted, [1010, 1109]);
-        assert!(plan.may_issue(Nanos(1000)) && plan.may_issue(Nanos(1109)) && !plan.may_issue(Nanos(1110)));
+        assert!(
+            plan.may_issue(Nanos(1000), Nanos(1000))
+                && plan.may_issue(Nanos(1109), Nanos(1109))
+                && !plan.may_issue(Nanos(1110), Nanos(1110))
+        );
         assert!(!plan.is_over(Nanos(1109)) && plan.is_over(Nanos(1110)));
         plan.stop_at(Nanos(1050));
         plan.stop_at(Nanos(1070));
@@ -121,8 +143,12 @@ mod tests {
     #[test]
     fn a_budget_is_for_what_follows_the_warm_up() {
         let plan = plan(Some(2));
-        assert!((0..50).all(|_| plan.may_issue(Nanos(1005))));
-        assert!(plan.may_issue(Nanos(1010)) && plan.may_issue(Nanos(1011)) && !plan.may_issue(Nanos(1012)));
+        assert!((0..50).all(|_| plan.may_issue(Nanos(1005), Nanos(1005))));
+        assert!(
+            plan.may_issue(Nanos(1010), Nanos(1010))
+                && plan.may_issue(Nanos(1011), Nanos(1011))
+                && !plan.may_issue(Nanos(1012), Nanos(1012))
+        );
         assert!(plan.is_over(Nanos(1012)));
         assert!(plan.in_window(Nanos(9999)));
     }

@@ -9,11 +9,12 @@ use crate::versions::PREFILL_VERSION;
 use crate::worker::reply_limits;
 use clock::{Clock, Nanos};
 use net::{Buffers, Connection, Filled, Poller, Token};
+use placement::Placement;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use wire::{Limits, ParsedReply, Reply, parse_reply};
+use wire::{Limits, MetaCode, ParsedReply, Reply, parse_reply};
 
 /// Connections used.
 const CONNECTIONS: usize = 4;
@@ -29,6 +30,7 @@ const WAIT: Duration = Duration::from_millis(50);
 struct Prefill {
     lines: Vec<Line>,
     encoder: Encoder,
+    placement: Option<Placement>,
     limits: Limits,
     buffers: Buffers,
     window: u64,
@@ -38,6 +40,8 @@ struct Prefill {
 /// One connection and the keys that it still has to set.
 struct Line {
     connection: Connection,
+    /// Number of its server, which owns only some of these keys.
+    server: usize,
     keys: RangeInclusive<u64>,
     in_flight: u64,
 }
@@ -45,15 +49,14 @@ struct Line {
 /// Sets every key to its first version. `report` is told (keys set, keys in all) every two seconds.
 pub(crate) fn prefill(
     config: &Config,
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     clock: &Clock,
     stop: &AtomicBool,
     report: &mut dyn FnMut(u64, u64),
 ) -> Result<(), LoadError> {
-    let server = &config.servers[0];
-    let failed = |reason: String| LoadError::Prefill { server: server.clone(), reason };
+    let failed = |reason: String| LoadError::Prefill { server: config.servers.join(" "), reason };
     let mut poller = Poller::new().map_err(LoadError::Poller)?;
-    let mut prefill = Prefill::new(config, address)?;
+    let mut prefill = Prefill::new(config, addresses)?;
     for (number, line) in prefill.lines.iter_mut().enumerate() {
         poller.add(&mut line.connection, Token(number)).map_err(LoadError::Poller)?;
     }
@@ -91,17 +94,20 @@ fn progress(last: (Nanos, u64), now: (Nanos, u64), patience: Duration) -> Option
 }
 
 impl Prefill {
-    fn new(config: &Config, address: SocketAddr) -> Result<Prefill, LoadError> {
-        let lines = shares(config.key_minimum, config.key_maximum).into_iter().map(|keys| {
-            let connection = connect(&config.servers[0], address)?;
-            Ok(Line { connection, keys, in_flight: 0 })
+    fn new(config: &Config, addresses: &[SocketAddr]) -> Result<Prefill, LoadError> {
+        let shares = shares(config.key_minimum, config.key_maximum);
+        let each = shares.iter().flat_map(|keys| (0..config.lanes_per_client()).map(move |server| (server, keys)));
+        let lines = each.map(|(server, keys)| {
+            let connection = connect(&config.servers[server], addresses[server])?;
+            Ok(Line { connection, server, keys: keys.clone(), in_flight: 0 })
         });
         Ok(Prefill {
             lines: lines.collect::<Result<_, LoadError>>()?,
-            encoder: Encoder::new(&config.key_prefix, config.data_size_bytes),
+            encoder: Encoder::with_replies(config),
+            placement: config.placement(),
             limits: reply_limits(config),
             buffers: Buffers::default(),
-            window: (WINDOW_BYTES / (config.data_size_bytes as u64 + 1)).clamp(1, WINDOW_REQUESTS),
+            window: (WINDOW_BYTES / (config.value_sizes().largest() as u64 + 1)).clamp(1, WINDOW_REQUESTS),
             stored: 0,
         })
     }
@@ -110,7 +116,13 @@ impl Prefill {
     fn pump_all(&mut self) -> Result<(), String> {
         for line in &mut self.lines {
             if line.in_flight <= self.window / 2 {
-                for key in line.keys.by_ref().take((self.window - line.in_flight) as usize) {
+                let (encoder, server) = (&mut self.encoder, line.server);
+                let is_its = |key: &u64| {
+                    self.placement.as_ref().is_none_or(|placement| placement.owner(encoder.key(*key)) == server)
+                };
+                let room = (self.window - line.in_flight) as usize;
+                let keys: Vec<u64> = line.keys.by_ref().filter(is_its).take(room).collect();
+                for key in keys {
                     line.connection.outbox.append(|out| self.encoder.set(key, PREFILL_VERSION, out));
                     line.in_flight += 1;
                 }
@@ -120,7 +132,7 @@ impl Prefill {
         Ok(())
     }
 
-    /// Reads what has come; anything but STORED is a failure.
+    /// Reads what has come; anything but stored is a failure.
     fn receive_all(&mut self) -> Result<(), String> {
         for line in &mut self.lines {
             while line.connection.is_readable() {
@@ -143,7 +155,7 @@ impl Line {
         loop {
             let consumed = match parse_reply(self.connection.inbox.filled(), limits) {
                 ParsedReply::Incomplete => return Ok(stored),
-                ParsedReply::Reply { reply: Reply::Stored, consumed } if self.in_flight > 0 => consumed,
+                ParsedReply::Reply { reply, consumed } if is_stored(&reply) && self.in_flight > 0 => consumed,
                 _ => return Err(format!("it answered {:?}", first_line(self.connection.inbox.filled()))),
             };
             self.connection.inbox.consume(consumed);
@@ -151,6 +163,10 @@ impl Line {
             stored += 1;
         }
     }
+}
+
+fn is_stored(reply: &Reply<'_>) -> bool {
+    matches!(reply, Reply::Stored | Reply::Meta { code: MetaCode::Header, .. })
 }
 
 /// The keys in as many contiguous parts as there are connections.

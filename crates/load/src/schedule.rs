@@ -2,9 +2,10 @@
 //! Everything is drawn from one generator per thread, and all of these from the run's one seed.
 //! Which requests meet which replies depends on timing; what is drawn does not.
 
-use crate::config::{Config, ThinkTime};
+use crate::config::Config;
+use crate::think_time::ThinkTime;
 use crate::versions::Versions;
-use clock::duration_ns;
+use draw::Drawer;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -32,7 +33,7 @@ pub(crate) struct Schedule {
     ratio_set: u32,
     ratio_total: u32,
     key_minimum: u64,
-    key_maximum: u64,
+    keys: Drawer,
     think_time: ThinkTime,
 }
 
@@ -48,8 +49,8 @@ impl Schedule {
             ratio_set: config.ratio_set,
             ratio_total: config.ratio_set.saturating_add(config.ratio_get),
             key_minimum: config.key_minimum,
-            key_maximum: config.key_maximum,
-            think_time: config.think_time,
+            keys: config.key_pattern.drawer(config.keys(), thread, config.threads),
+            think_time: config.think_time.clone(),
         }
     }
 
@@ -68,31 +69,19 @@ impl Schedule {
         Choice::Get
     }
 
-    /// Draws a key, each equally likely.
+    /// Draws a key.
     pub(crate) fn key(&mut self) -> u64 {
-        self.random.random_range(self.key_minimum..=self.key_maximum)
+        self.key_minimum + self.keys.draw(&mut self.random)
     }
 
     /// Draws a think time in nanoseconds.
     pub(crate) fn think_ns(&mut self) -> u64 {
-        match self.think_time {
-            ThinkTime::None => 0,
-            ThinkTime::Fixed(time) => duration_ns(time),
-            // 1 - u is never 0, so its logarithm is finite.
-            ThinkTime::Exponential(mean) => {
-                let uniform: f64 = self.random.random();
-                (-(1.0 - uniform).ln() * duration_ns(mean) as f64) as u64
-            }
-        }
+        self.think_time.draw_ns(&mut self.random)
     }
 
-    /// Draws how long a client thinks before its first request: anywhere within a think time,
-    /// so that clients with a fixed one do not march in step.
+    /// Draws how long a client thinks before its first request, in nanoseconds.
     pub(crate) fn first_think_ns(&mut self) -> u64 {
-        match self.think_time {
-            ThinkTime::Fixed(time) => self.random.random_range(0..=duration_ns(time)),
-            _ => self.think_ns(),
-        }
+        self.think_time.draw_first_ns(&mut self.random)
     }
 }
 
@@ -153,10 +142,10 @@ mod tests {
 
     #[test]
     fn think_times_have_their_mean() {
-        let mut exponential = schedule(|config| config.think_time = ThinkTime::Exponential(Duration::from_millis(1)));
+        let mut exponential = schedule(|config| config.think_time = ThinkTime::exponential(Duration::from_millis(1)));
         let mean = (0..100_000).map(|_| exponential.think_ns() as f64).sum::<f64>() / 1e5;
         assert!((980_000.0..1_020_000.0).contains(&mean), "{mean}");
-        let mut fixed = schedule(|config| config.think_time = ThinkTime::Fixed(Duration::from_millis(1)));
+        let mut fixed = schedule(|config| config.think_time = ThinkTime::fixed(Duration::from_millis(1)));
         assert_eq!(fixed.think_ns(), 1_000_000);
         assert!((0..100).all(|_| fixed.first_think_ns() <= 1_000_000));
         assert_eq!(schedule(|_| ()).think_ns(), 0);
@@ -164,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_draws_and_threads_differ() {
-        let config = Config::default();
+        let config = Config { threads: 2, ..Config::default() };
         let draws = |thread| {
             let mut schedule = Schedule::new(&config, thread);
             (0..50).map(|_| schedule.key()).collect::<Vec<_>>()

@@ -1,72 +1,54 @@
-//! What a run has shown: the JSON of docs/load-summary.md, and whether it is to be believed.
-//! Knows what the threads have counted, not how.
+//! What a run has shown: the JSON of docs/load-summary.md. Knows what the threads have counted, not how;
+//! whether it is to be believed is for the verdict to say.
 
 use crate::config::Config;
-use crate::distribution::Distribution;
+use crate::part::{Counts, OperationTally};
 use crate::seconds::Second;
-use crate::tally::{OperationTally, Tally, Verified};
-use base64::Engine;
+use crate::settings::Settings;
+use crate::tally::{Tally, Verified};
+use crate::times::Times;
+use crate::verdict;
 use clock::{CpuTime, Nanos};
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Name and version of the format.
 pub const FORMAT: &str = "waystage-load/1";
-/// Percentiles that are shown whenever there is a value ...
-const PERCENTILES: [(&str, f64); 5] = [("50", 50.0), ("75", 75.0), ("90", 90.0), ("95", 95.0), ("99", 99.0)];
-/// ... and those that are shown only when at least ten values lie above them.
-const RARE_PERCENTILES: [(&str, f64); 2] = [("99.9", 99.9), ("99.99", 99.99)];
 
-/// Everything that is known of a run. docs/load-summary.md describes every key.
-#[derive(Clone, Debug, Serialize)]
+/// Everything that is known of a run, or of several that were merged. docs/load-summary.md describes every key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Summary {
-    pub format: &'static str,
-    pub version: &'static str,
+    pub format: String,
+    pub version: String,
     pub arguments: Vec<String>,
     pub settings: Settings,
     pub started_unix_ns: u64,
+    pub started_clock_ns: u64,
     pub measure_from_clock_ns: u64,
     pub measure_to_clock_ns: u64,
     pub measured_s: f64,
+    pub partial: bool,
     pub totals: Totals,
     pub throughput_per_s: f64,
     pub operations: Operations,
+    pub lateness: Option<Times>,
     pub seconds: Vec<Second>,
     pub cpu: Cpu,
     pub verification: Verification,
     pub errors: BTreeMap<String, u64>,
     pub valid: bool,
     pub reasons: Vec<String>,
-}
-
-/// The settings as used. Without a test time a number of requests decided; without records nothing is sampled.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
-pub struct Settings {
-    pub servers: Vec<String>,
-    pub clients: usize,
-    pub threads: usize,
-    pub ratio_set: u32,
-    pub ratio_get: u32,
-    pub data_size_bytes: usize,
-    pub key_minimum: u64,
-    pub key_maximum: u64,
-    pub multi_key_get: usize,
-    pub pipeline: usize,
-    pub test_time_s: Option<f64>,
-    pub warm_up_s: f64,
-    pub think_time: String,
-    pub seed: u64,
-    pub sample: u32,
+    pub notes: Vec<String>,
+    pub parts: Vec<MergedPart>,
 }
 
 /// Sums over the window, and over the run where the name says so.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Totals {
     pub requests: u64,
+    pub completed: u64,
     pub keys: u64,
     pub hits: u64,
     pub misses: u64,
@@ -75,10 +57,14 @@ pub struct Totals {
     pub received_bytes: u64,
     pub requests_sent: u64,
     pub requests_answered: u64,
+    pub intended: Option<u64>,
+    pub unsent: Option<u64>,
+    pub offered_per_s: Option<f64>,
+    pub achieved_share: Option<f64>,
 }
 
 /// Per operation, and all together.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Operations {
     pub get: OperationSummary,
@@ -87,32 +73,22 @@ pub struct Operations {
 }
 
 /// One operation within the window. Requests answered by an error are in `errors` and nowhere else.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct OperationSummary {
     pub count: u64,
     pub hits: u64,
     pub misses: u64,
     pub errors: u64,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
     pub response: Times,
     pub service: Times,
     pub slip: Times,
 }
 
-/// A distribution of times. A percentile with fewer than ten values above it is left out beyond the 99th.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
-pub struct Times {
-    pub mean_ns: f64,
-    pub std_ns: f64,
-    pub min_ns: u64,
-    pub max_ns: u64,
-    pub percentiles: BTreeMap<&'static str, u64>,
-    pub histogram: String,
-}
-
 /// Processor time of the load generator over the window.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Cpu {
     pub user_s: f64,
@@ -121,7 +97,7 @@ pub struct Cpu {
 }
 
 /// What became of every value that was returned, over the whole run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Verification {
     pub checked: u64,
@@ -130,6 +106,23 @@ pub struct Verification {
     pub stale: u64,
     pub unexpected_reply: u64,
     pub keys_uncertain: u64,
+}
+
+/// One of the runs that a merged summary was made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
+pub struct MergedPart {
+    pub name: String,
+    pub version: String,
+    pub arguments: Vec<String>,
+    pub settings: Settings,
+    pub started_unix_ns: u64,
+    pub measured_s: f64,
+    pub requests: u64,
+    pub throughput_per_s: f64,
+    pub response_mean_ns: f64,
+    pub cpu: Cpu,
+    pub valid: bool,
 }
 
 /// When a run was measured, and what it cost.
@@ -142,45 +135,77 @@ pub(crate) struct Measured {
     pub(crate) cpu_to: CpuTime,
     pub(crate) start: Nanos,
     pub(crate) keys_uncertain: u64,
-    /// Why the run ended before its time, if it did for a reason that spoils it.
+    /// Whether somebody ended the run before its time.
+    pub(crate) stopped: bool,
+    /// What went wrong with the servers, if it spoils the run.
     pub(crate) broken: Option<String>,
 }
 
 impl Summary {
-    /// Puts together what all threads have counted.
-    pub(crate) fn new(config: &Config, measured: &Measured, tally: &Tally, mut seconds: Vec<Second>) -> Summary {
+    /// Puts together what all threads have counted: `tally` of the whole run, `window` of the measured part of it.
+    pub(crate) fn new(
+        config: &Config,
+        measured: &Measured,
+        tally: &Tally,
+        window: &Counts,
+        mut seconds: Vec<Second>,
+    ) -> Summary {
+        let settings = Settings::new(config);
         let measured_ns = measured.to.since(measured.from);
         let measured_s = measured_ns as f64 / 1e9;
         for second in &mut seconds {
             let begins = measured.start.0 + second.second * 1_000_000_000;
             second.measured = begins >= measured.from.0 && begins + 1_000_000_000 <= measured.to.0;
+            let intended = tally.intended_in.get(second.second as usize).copied();
+            second.intended = settings.is_open().then_some(intended.unwrap_or(0));
         }
-        let mut all = tally.get.clone();
-        all.merge(&tally.set);
-        let reasons = reasons(tally, all.count(), measured);
-        Summary {
-            format: FORMAT,
-            version: env!("CARGO_PKG_VERSION"),
+        let all = window.all();
+        let operation = |tally: &OperationTally| OperationSummary::new(tally, &settings.percentiles);
+        let mut summary = Summary {
+            format: FORMAT.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
             arguments: config.arguments.clone(),
-            settings: Settings::new(config),
             started_unix_ns: measured.started_unix_ns,
+            started_clock_ns: measured.start.0,
             measure_from_clock_ns: measured.from.0,
             measure_to_clock_ns: measured.to.0,
             measured_s,
-            totals: Totals::new(tally, &all),
-            throughput_per_s: if measured_ns == 0 { 0.0 } else { all.count() as f64 / measured_s },
-            operations: Operations {
-                get: OperationSummary::new(&tally.get),
-                set: OperationSummary::new(&tally.set),
-                all: OperationSummary::new(&all),
-            },
+            partial: measured.stopped || measured.broken.is_some(),
+            totals: Totals::new(tally, window, &all, &settings).rates(measured_s),
+            throughput_per_s: per_second(tally.completed, measured_s),
+            operations: Operations { get: operation(&window.get), set: operation(&window.set), all: operation(&all) },
+            lateness: settings.is_open().then(|| Times::new(&tally.lateness, &settings.percentiles)),
             seconds,
             cpu: Cpu::new(measured, measured_s * config.threads as f64),
             verification: Verification::new(tally.verified, measured.keys_uncertain),
             errors: tally.errors.clone(),
-            valid: reasons.is_empty(),
-            reasons,
+            settings,
+            valid: false,
+            reasons: Vec::new(),
+            notes: Vec::new(),
+            parts: Vec::new(),
+        };
+        summary.reasons = verdict::reasons(&summary, measured.broken.as_deref());
+        summary.notes = verdict::notes(&summary);
+        summary.valid = summary.reasons.is_empty();
+        summary
+    }
+
+    /// Reads what [`Summary::to_json`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub fn from_json(text: &str) -> Result<Summary, String> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: String,
         }
+        let not_ours = |error| format!("is not a summary of `waystage load`: {error}");
+        let head: Head = serde_json::from_str(text).map_err(not_ours)?;
+        if head.format != FORMAT {
+            return Err(format!("the format is {:?}, not {FORMAT:?}", head.format));
+        }
+        serde_json::from_str(text).map_err(|error| format!("is damaged, or of another version of waystage: {error}"))
     }
 
     /// The summary as one JSON object.
@@ -192,112 +217,73 @@ impl Summary {
     }
 }
 
-/// Everything that spoils the run.
-fn reasons(tally: &Tally, count: u64, measured: &Measured) -> Vec<String> {
-    let verified = tally.verified;
-    let found = [
-        (verified.wrong, "belong to another key"),
-        (verified.torn, "are torn (not as any one set wrote them)"),
-        (verified.stale, "are stale (older than the last acknowledged set, or not of this run)"),
-    ];
-    let found = found.into_iter().filter(|(values, _)| *values > 0);
-    let mut reasons: Vec<String> =
-        found.map(|(values, what)| format!("{values} of {} values {what}", verified.checked)).collect();
-    if verified.unexpected_reply > 0 {
-        reasons.push(format!("{} replies were not replies to what was asked", verified.unexpected_reply));
-    }
-    reasons.extend(measured.broken.clone());
-    if count == 0 {
-        reasons.push("nothing was measured: no request was answered within the window other than by an error".into());
-    }
-    reasons
-}
-
-impl Settings {
-    fn new(config: &Config) -> Settings {
-        Settings {
-            servers: config.servers.clone(),
-            clients: config.clients,
-            threads: config.threads,
-            ratio_set: config.ratio_set,
-            ratio_get: config.ratio_get,
-            data_size_bytes: config.data_size_bytes,
-            key_minimum: config.key_minimum,
-            key_maximum: config.key_maximum,
-            multi_key_get: config.multi_key_get,
-            pipeline: config.pipeline,
-            test_time_s: config.requests.is_none().then_some(config.test_time.as_secs_f64()),
-            warm_up_s: config.warm_up.as_secs_f64(),
-            think_time: config.think_time.to_string(),
-            seed: config.seed,
-            sample: if config.records.is_some() { config.sample } else { 0 },
-        }
-    }
+/// A rate; nothing per second when no time has passed.
+pub(crate) fn per_second(count: u64, measured_s: f64) -> f64 {
+    if measured_s > 0.0 { count as f64 / measured_s } else { 0.0 }
 }
 
 impl Totals {
-    fn new(tally: &Tally, all: &OperationTally) -> Totals {
+    fn new(tally: &Tally, window: &Counts, all: &OperationTally, settings: &Settings) -> Totals {
+        // Every request that is issued ends, so what has not ended was never sent. A number of requests is issued to the last.
+        let ended = all.count() + all.errors;
+        let intended = if settings.requests.is_some() { ended } else { tally.intended };
+        let is_open = settings.is_open();
         Totals {
             requests: all.count(),
-            keys: tally.keys,
+            completed: tally.completed,
+            keys: window.keys,
             hits: all.hits,
             misses: all.misses,
             errors: all.errors,
-            sent_bytes: tally.sent_bytes,
-            received_bytes: tally.received_bytes,
+            sent_bytes: all.sent_bytes,
+            received_bytes: all.received_bytes,
             requests_sent: tally.requests_sent,
             requests_answered: tally.requests_answered,
+            intended: is_open.then_some(intended),
+            unsent: is_open.then(|| intended.saturating_sub(ended)),
+            offered_per_s: None,
+            achieved_share: None,
+        }
+    }
+
+    /// Works out what is offered and achieved, from the counts.
+    pub(crate) fn rates(self, measured_s: f64) -> Totals {
+        let achieved = |intended| if intended == 0 { 0.0 } else { self.completed as f64 / intended as f64 };
+        Totals {
+            offered_per_s: self.intended.map(|intended| per_second(intended, measured_s)),
+            achieved_share: self.intended.map(achieved),
+            ..self
         }
     }
 }
 
 impl OperationSummary {
-    fn new(tally: &OperationTally) -> OperationSummary {
+    pub(crate) fn new(tally: &OperationTally, percentiles: &[f64]) -> OperationSummary {
         OperationSummary {
             count: tally.count(),
             hits: tally.hits,
             misses: tally.misses,
             errors: tally.errors,
-            response: Times::new(&tally.response),
-            service: Times::new(&tally.service),
-            slip: Times::new(&tally.slip),
+            sent_bytes: tally.sent_bytes,
+            received_bytes: tally.received_bytes,
+            response: Times::new(&tally.response, percentiles),
+            service: Times::new(&tally.service, percentiles),
+            slip: Times::new(&tally.slip, percentiles),
         }
     }
-}
-
-impl Times {
-    fn new(distribution: &Distribution) -> Times {
-        let mut percentiles = BTreeMap::new();
-        if distribution.count() > 0 {
-            let rare = RARE_PERCENTILES.into_iter().filter(|(_, percent)| distribution.supports(*percent));
-            percentiles.extend(
-                PERCENTILES.into_iter().chain(rare).map(|(name, percent)| (name, distribution.percentile_ns(percent))),
-            );
-        }
-        Times {
-            mean_ns: distribution.mean_ns(),
-            std_ns: distribution.std_ns(),
-            min_ns: distribution.min_ns(),
-            max_ns: distribution.max_ns(),
-            percentiles,
-            histogram: encode(distribution),
-        }
-    }
-}
-
-fn encode(distribution: &Distribution) -> String {
-    let mut bytes = Vec::new();
-    // Writing to memory cannot fail; an empty text would be noticed by every reader.
-    let _ = V2DeflateSerializer::new().serialize(&distribution.histogram, &mut bytes);
-    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 impl Cpu {
     fn new(measured: &Measured, thread_seconds: f64) -> Cpu {
         let user_s = (measured.cpu_to.user_s - measured.cpu_from.user_s).max(0.0);
         let system_s = (measured.cpu_to.system_s - measured.cpu_from.system_s).max(0.0);
-        let share = if thread_seconds > 0.0 { (user_s + system_s) / thread_seconds } else { 0.0 };
-        Cpu { user_s, system_s, share }
+        Cpu { user_s, system_s, share: 0.0 }.of(thread_seconds)
+    }
+
+    /// The same processor time as a share of what its threads could have used.
+    pub(crate) fn of(self, thread_seconds: f64) -> Cpu {
+        let share = if thread_seconds > 0.0 { (self.user_s + self.system_s) / thread_seconds } else { 0.0 };
+        Cpu { share, ..self }
     }
 }
 
@@ -309,87 +295,4 @@ impl Verification {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::seconds::{SecondTally, SecondsCollector};
-    use crate::tally::{Ended, Operation};
-
-    fn measured() -> Measured {
-        Measured {
-            started_unix_ns: 7,
-            start: Nanos(1_000_000_000),
-            from: Nanos(1_500_000_000),
-            to: Nanos(3_500_000_000),
-            cpu_from: CpuTime::default(),
-            cpu_to: CpuTime { user_s: 0.5, system_s: 0.5 },
-            keys_uncertain: 3,
-            broken: None,
-        }
-    }
-
-    fn get(tally: &mut Tally, response_ns: u64) {
-        let ended = Ended {
-            operation: Operation::Get,
-            intended: Nanos(10),
-            sent: Nanos(10),
-            completed: Nanos(10 + response_ns),
-            keys: 1,
-            hits: 1,
-            request_bytes: 10,
-            reply_bytes: 20,
-            failed: false,
-        };
-        tally.record(&ended, true);
-    }
-
-    #[test]
-    fn nothing_measured_is_not_valid() {
-        let summary = Summary::new(&Config::default(), &measured(), &Tally::new(), Vec::new());
-        assert!(!summary.valid && summary.reasons[0].contains("nothing was measured"), "{:?}", summary.reasons);
-        assert_eq!(summary.operations.all.response.min_ns, 0);
-        assert!(summary.operations.all.response.percentiles.is_empty());
-    }
-
-    #[test]
-    fn errors_alone_do_not_spoil_a_run_but_verification_does() {
-        let mut tally = Tally::new();
-        get(&mut tally, 100);
-        tally.error("SERVER_ERROR out of memory");
-        assert!(Summary::new(&Config::default(), &measured(), &tally, Vec::new()).valid);
-        (tally.verified.checked, tally.verified.stale) = (9, 2);
-        tally.verified.unexpected_reply = 1;
-        let summary = Summary::new(&Config::default(), &measured(), &tally, Vec::new());
-        assert_eq!((summary.valid, summary.reasons.len()), (false, 2));
-        assert!(summary.reasons[0].starts_with("2 of 9 values are stale"), "{:?}", summary.reasons);
-    }
-
-    #[test]
-    fn a_second_is_measured_when_all_of_it_is() {
-        let mut seconds = SecondsCollector::new(1);
-        seconds.take(crate::seconds::Handover { thread: 0, now_in: 4, past: SecondTally::new(0) });
-        let summary = Summary::new(&Config::default(), &measured(), &Tally::new(), seconds.close(Vec::new()));
-        assert_eq!(
-            summary.seconds.iter().map(|second| second.measured).collect::<Vec<_>>(),
-            [false, true, false, false]
-        );
-        assert_eq!((summary.measured_s, summary.cpu.share), (2.0, 0.5));
-    }
-
-    #[test]
-    fn the_histogram_can_be_read_back() {
-        let mut tally = Tally::new();
-        (1..=1000).for_each(|time| get(&mut tally, time * 1000));
-        let summary = Summary::new(&Config::default(), &measured(), &tally, Vec::new());
-        let bytes =
-            base64::engine::general_purpose::STANDARD.decode(&summary.operations.get.response.histogram).unwrap();
-        let read: hdrhistogram::Histogram<u64> =
-            hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
-        assert_eq!(read.len(), 1000);
-        assert_eq!(summary.operations.get.response.percentiles["50"], read.value_at_quantile(0.5));
-        assert!(!summary.operations.get.response.percentiles.contains_key("99.9"));
-        let json: serde_json::Value = serde_json::from_str(&summary.to_json().unwrap()).unwrap();
-        assert_eq!(json["format"], FORMAT);
-        assert_eq!(json["operations"]["all"]["count"], 1000);
-        assert_eq!(json["settings"]["test_time_s"], 10.0);
-    }
-}
+mod tests;

@@ -1,10 +1,12 @@
-//! What one thread has counted: totals of the measured window, distributions, errors and what verification found.
+//! What one thread counts: each request once, into the part of the run that it ended in, and what is of the whole run.
 //! Tallies of several threads merge exactly: counts and histograms add up.
 
 use crate::distribution::Distribution;
-use crate::seconds::SecondTally;
+use crate::part::Part;
+use crate::trace::TraceOperation;
 use clock::Nanos;
 use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Kinds of errors told apart.
 const ERROR_KINDS_MAX: usize = 20;
@@ -35,17 +37,6 @@ pub(crate) struct Ended {
     pub(crate) failed: bool,
 }
 
-/// What was counted of one operation within the window.
-#[derive(Clone, Debug)]
-pub(crate) struct OperationTally {
-    pub(crate) hits: u64,
-    pub(crate) misses: u64,
-    pub(crate) errors: u64,
-    pub(crate) response: Distribution,
-    pub(crate) service: Distribution,
-    pub(crate) slip: Distribution,
-}
-
 /// What verification found, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verified {
@@ -59,14 +50,20 @@ pub(crate) struct Verified {
 /// Everything that one thread counts.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    pub(crate) get: OperationTally,
-    pub(crate) set: OperationTally,
-    pub(crate) second: SecondTally,
+    /// What has ended in the current second.
+    part: Box<Part>,
+    /// Parts that were handed over and are empty again ...
+    spares: Receiver<Box<Part>>,
+    /// ... and the way back, which each part takes along.
+    home: Sender<Box<Part>>,
     /// Requests whose intended time lies within the window, sent or not; counted in an open loop only.
     pub(crate) intended: u64,
-    pub(crate) keys: u64,
-    pub(crate) sent_bytes: u64,
-    pub(crate) received_bytes: u64,
+    /// Of those that were sent, how much later than it could have been the thread turned to them: not counting the wait for a client.
+    pub(crate) lateness: Distribution,
+    /// Requests intended in each second of the run, sent or not; in an open loop only.
+    pub(crate) intended_in: Vec<u64>,
+    /// Requests answered other than by an error within the window, whenever they were intended.
+    pub(crate) completed: u64,
     /// Of the whole run.
     pub(crate) requests_sent: u64,
     pub(crate) requests_answered: u64,
@@ -76,43 +73,13 @@ pub(crate) struct Tally {
     pub(crate) last_completed: Nanos,
 }
 
-impl OperationTally {
-    /// Without requests.
-    pub(crate) fn new() -> OperationTally {
-        OperationTally {
-            hits: 0,
-            misses: 0,
-            errors: 0,
-            response: Distribution::new(),
-            service: Distribution::new(),
-            slip: Distribution::new(),
+impl Operation {
+    /// Under which a row of a trace is counted: what reads, and everything else.
+    pub(crate) fn of(operation: TraceOperation) -> Operation {
+        match operation {
+            TraceOperation::Get | TraceOperation::Gets => Operation::Get,
+            _ => Operation::Set,
         }
-    }
-
-    pub(crate) fn merge(&mut self, other: &OperationTally) {
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.errors += other.errors;
-        self.response.merge(&other.response);
-        self.service.merge(&other.service);
-        self.slip.merge(&other.slip);
-    }
-
-    /// Requests that were answered other than by an error.
-    pub(crate) fn count(&self) -> u64 {
-        self.response.count()
-    }
-
-    fn record(&mut self, ended: &Ended) {
-        if ended.failed {
-            self.errors += 1;
-            return;
-        }
-        self.hits += ended.hits();
-        self.misses += ended.misses();
-        self.response.record(ended.response_ns());
-        self.service.record(ended.completed.since(ended.sent));
-        self.slip.record(ended.sent.since(ended.intended));
     }
 }
 
@@ -138,14 +105,15 @@ impl Ended {
 impl Tally {
     /// Of a thread that has done nothing yet.
     pub(crate) fn new() -> Tally {
+        let (home, spares) = channel();
         Tally {
-            get: OperationTally::new(),
-            set: OperationTally::new(),
-            second: SecondTally::new(0),
+            part: Box::new(Part::new(home.clone())),
+            spares,
+            home,
             intended: 0,
-            keys: 0,
-            sent_bytes: 0,
-            received_bytes: 0,
+            lateness: Distribution::new(),
+            intended_in: Vec::new(),
+            completed: 0,
             requests_sent: 0,
             requests_answered: 0,
             verified: Verified::default(),
@@ -154,23 +122,51 @@ impl Tally {
         }
     }
 
-    /// Counts a request that has ended; in the totals only when it did so within the window.
-    /// A request that failed is counted as an error and nowhere else: a fast refusal is not a fast answer.
+    /// Counts a request that has ended, in or out of the window. One that failed is counted as an error and nowhere else:
+    /// a fast refusal is not a fast answer.
     pub(crate) fn record(&mut self, ended: &Ended, in_window: bool) {
         self.last_completed = self.last_completed.max(ended.completed);
-        self.second.record(ended);
-        if !in_window {
-            return;
+        let part = &mut self.part;
+        if in_window { &mut part.inside } else { &mut part.outside }.record(ended);
+    }
+
+    /// Counts a request of an open loop that was intended in this second of the run, and is sent `lateness_ns` later than it
+    /// could have been.
+    pub(crate) fn arrive(&mut self, second: u64, in_window: bool, lateness_ns: u64) {
+        self.intend(second, in_window);
+        if in_window {
+            self.lateness.record(lateness_ns);
         }
-        self.sent_bytes += ended.request_bytes;
-        self.received_bytes += ended.reply_bytes;
-        if !ended.failed {
-            self.keys += u64::from(ended.keys);
+    }
+
+    /// Counts a request of an open loop that was intended and never sent.
+    pub(crate) fn miss(&mut self, second: u64, in_window: bool) {
+        self.intend(second, in_window);
+    }
+
+    fn intend(&mut self, second: u64, in_window: bool) {
+        let second = second as usize;
+        if second >= self.intended_in.len() {
+            self.intended_in.resize(second + 1, 0);
         }
-        match ended.operation {
-            Operation::Get => self.get.record(ended),
-            Operation::Set => self.set.record(ended),
+        self.intended_in[second] += 1;
+        self.intended += u64::from(in_window);
+    }
+
+    /// Begins another part when second `now_in` has begun; the past part is to be handed over.
+    pub(crate) fn roll(&mut self, now_in: u64) -> Option<Box<Part>> {
+        if now_in <= self.part.second {
+            return None;
         }
+        // A part that comes back costs no memory to be zeroed on the path of a request.
+        let mut next = self.spares.try_recv().unwrap_or_else(|_| Box::new(Part::new(self.home.clone())));
+        next.second = now_in;
+        Some(std::mem::replace(&mut self.part, next))
+    }
+
+    /// The part that the thread was in when it ended.
+    pub(crate) fn into_part(self) -> Box<Part> {
+        self.part
     }
 
     /// Counts an error under its first line.
@@ -178,14 +174,13 @@ impl Tally {
         count_error(&mut self.errors, line, 1);
     }
 
-    /// Takes in what another thread has counted, its current second excepted.
+    /// Takes in what another thread has counted of the whole run; its parts are added up elsewhere.
     pub(crate) fn merge(&mut self, other: &Tally) {
-        self.get.merge(&other.get);
-        self.set.merge(&other.set);
         self.intended += other.intended;
-        self.keys += other.keys;
-        self.sent_bytes += other.sent_bytes;
-        self.received_bytes += other.received_bytes;
+        self.lateness.merge(&other.lateness);
+        self.intended_in.resize(self.intended_in.len().max(other.intended_in.len()), 0);
+        self.intended_in.iter_mut().zip(&other.intended_in).for_each(|(own, other)| *own += other);
+        self.completed += other.completed;
         self.requests_sent += other.requests_sent;
         self.requests_answered += other.requests_answered;
         self.verified.merge(other.verified);
@@ -196,7 +191,8 @@ impl Tally {
     }
 }
 
-fn count_error(errors: &mut BTreeMap<String, u64>, line: &str, count: u64) {
+/// Adds to the errors of one line; further kinds than fit are counted together.
+pub(crate) fn count_error(errors: &mut BTreeMap<String, u64>, line: &str, count: u64) {
     if let Some(known) = errors.get_mut(line) {
         *known += count;
     } else if errors.len() < ERROR_KINDS_MAX - 1 {
@@ -207,7 +203,7 @@ fn count_error(errors: &mut BTreeMap<String, u64>, line: &str, count: u64) {
 }
 
 impl Verified {
-    fn merge(&mut self, other: Verified) {
+    pub(crate) fn merge(&mut self, other: Verified) {
         self.checked += other.checked;
         self.wrong += other.wrong;
         self.torn += other.torn;
@@ -219,7 +215,6 @@ impl Verified {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn ended(operation: Operation, response_ns: u64, failed: bool) -> Ended {
         Ended {
@@ -236,17 +231,44 @@ mod tests {
     }
 
     #[test]
-    fn only_the_window_counts_and_errors_have_no_latency() {
+    fn a_part_ends_with_its_second_and_tells_the_window_apart() {
         let mut tally = Tally::new();
-        tally.record(&ended(Operation::Get, 1000, false), true);
-        tally.record(&ended(Operation::Get, 5, true), true);
-        tally.record(&ended(Operation::Get, 9000, false), false);
-        assert_eq!((tally.get.count(), tally.get.errors, tally.get.hits, tally.get.misses), (1, 1, 2, 1));
-        assert_eq!((tally.keys, tally.sent_bytes, tally.received_bytes), (3, 20, 40));
-        assert_eq!((tally.get.response.min_ns(), tally.get.response.max_ns()), (1000, 1000));
-        assert_eq!((tally.get.slip.max_ns(), tally.get.service.max_ns()), (250, 750));
-        assert_eq!(tally.second.requests, 2);
+        assert!(tally.roll(0).is_none());
+        tally.record(&ended(Operation::Get, 1000, false), false);
+        tally.record(&ended(Operation::Get, 9000, false), true);
+        let past = tally.roll(2).unwrap();
+        assert_eq!((past.second, past.inside.get.count(), past.outside.get.count()), (0, 1, 1));
+        assert_eq!((past.inside.get.response.max_ns(), past.outside.get.response.max_ns()), (9000, 1000));
+        // Late by a second that is past: it cannot be put back there.
+        assert!(tally.roll(1).is_none());
         assert_eq!(tally.last_completed, Nanos(9100));
+        assert_eq!(tally.into_part().second, 2);
+    }
+
+    #[test]
+    fn parts_come_back_empty() {
+        let mut tally = Tally::new();
+        tally.record(&ended(Operation::Set, 1000, false), true);
+        let past = tally.roll(1).unwrap();
+        let address: *const Part = &raw const *past;
+        past.go_home();
+        assert_eq!(tally.roll(2).unwrap().second, 1);
+        let part = tally.into_part();
+        assert_eq!((&raw const *part, part.second, part.is_empty()), (address, 2, true));
+    }
+
+    #[test]
+    fn arrivals_are_counted_whether_they_are_sent_or_not() {
+        let mut tally = Tally::new();
+        tally.arrive(0, false, 10);
+        tally.arrive(2, true, 30);
+        let mut sum = Tally::new();
+        sum.merge(&tally);
+        tally.miss(2, true);
+        tally.miss(3, false);
+        sum.merge(&tally);
+        assert_eq!((sum.intended, sum.lateness.count(), sum.lateness.max_ns()), (3, 2, 30));
+        assert_eq!(sum.intended_in, [2, 0, 3, 1]);
     }
 
     #[test]
@@ -259,27 +281,5 @@ mod tests {
         assert_eq!(tally.errors.len(), ERROR_KINDS_MAX);
         assert_eq!(tally.errors["SERVER_ERROR 000"], 101);
         assert_eq!(tally.errors.values().sum::<u64>(), 200);
-    }
-
-    proptest! {
-        #[test]
-        fn merged_threads_equal_one(times in proptest::collection::vec((0u64..100_000_000_000, any::<bool>(), 0usize..3), 0..300)) {
-            let mut parts = [Tally::new(), Tally::new(), Tally::new()];
-            let mut whole = Tally::new();
-            for (response_ns, is_get, part) in times {
-                let ended = ended(if is_get { Operation::Get } else { Operation::Set }, response_ns, response_ns % 7 == 0);
-                parts[part].record(&ended, true);
-                whole.record(&ended, true);
-            }
-            let mut merged = Tally::new();
-            parts.iter().for_each(|part| merged.merge(part));
-            for (merged, whole) in [(&merged.get, &whole.get), (&merged.set, &whole.set)] {
-                prop_assert_eq!(&merged.response.histogram, &whole.response.histogram);
-                prop_assert_eq!(merged.response.mean_ns(), whole.response.mean_ns());
-                prop_assert_eq!(merged.service.std_ns(), whole.service.std_ns());
-                prop_assert_eq!(merged.slip.max_ns(), whole.slip.max_ns());
-                prop_assert_eq!(merged.errors, whole.errors);
-            }
-        }
     }
 }

@@ -28,6 +28,11 @@ pub(crate) struct Versions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known(u64);
 
+impl Known {
+    /// Nothing: any version is fresh.
+    pub(crate) const NOTHING: Known = Known(UNKNOWN);
+}
+
 impl Versions {
     /// All keys from `key_minimum`, `keys` of them; prefilled, or with whatever was there before.
     pub(crate) fn new(key_minimum: u64, keys: u64, prefilled: bool) -> Versions {
@@ -53,6 +58,11 @@ impl Versions {
     /// The set in flight of `key` was acknowledged.
     pub(crate) fn acknowledge(&self, key: u64) {
         self.unlock(key, |word| word & UNCERTAIN);
+    }
+
+    /// The set in flight of `key` was never sent.
+    pub(crate) fn release(&self, key: u64) {
+        self.word(key).fetch_and(!LOCKED, Ordering::Release);
     }
 
     /// The set in flight of `key` failed, or nobody knows.

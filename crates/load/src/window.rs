@@ -1,12 +1,16 @@
 //! The requests of one connection that are in flight, oldest first, and what each reply says about them.
 //! Every value that comes back is verified here. Knows no sockets and no clock.
 
+use crate::keys::KeySpace;
+use crate::replay;
+use crate::sizes::ValueSizes;
 use crate::tally::{Operation, Verified};
 use crate::value::{Content, inspect};
 use crate::versions::{Known, Versions};
 use clock::Nanos;
 use std::collections::VecDeque;
-use wire::{Reply, Value};
+use wire::{MetaCode, MetaFlags, Reply, Value, Verb};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +27,18 @@ pub(crate) struct Pending {
     pub(crate) reply_bytes: u64,
     pub(crate) keys: u32,
     pub(crate) hits: u32,
+    /// The command, for its record.
+    pub(crate) verb: Verb,
+    /// It is a row of a trace.
+    pub(crate) is_row: bool,
+    /// Its write is not answered.
+    pub(crate) is_quiet: bool,
+    /// It has ended and waits for those before it, so that it can be forgotten.
+    has_ended: bool,
+    /// The request that it is a part of.
+    pub(crate) join: Option<usize>,
+    /// How many parts it has been put together from.
+    pub(crate) parts: u8,
     /// Among its keys, where the next value is looked for first.
     cursor: u32,
 }
@@ -32,6 +48,8 @@ pub(crate) struct Pending {
 struct Expected {
     key: u64,
     known: Known,
+    /// Whether its value can be held against anything.
+    is_checked: bool,
     returned: bool,
 }
 
@@ -42,14 +60,18 @@ pub(crate) struct Window {
     expected: VecDeque<Expected>,
     /// How many of `pending`, from the oldest, have been written to the last byte.
     sent: usize,
+    /// Requests that will not be answered and have not ended.
+    quiet: usize,
 }
 
 /// What a reply must be held against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judge<'a> {
     pub(crate) versions: &'a Versions,
-    pub(crate) key_prefix: &'a [u8],
-    pub(crate) data_size_bytes: usize,
+    pub(crate) keys: &'a KeySpace,
+    pub(crate) sizes: &'a ValueSizes,
+    /// Whether values are those of a trace.
+    pub(crate) is_replay: bool,
 }
 
 /// What a reply meant.
@@ -67,36 +89,65 @@ pub(crate) enum Matched {
 
 impl Pending {
     /// A request that begins to be encoded.
-    pub(crate) fn new(operation: Operation, intended: Nanos, issued: Nanos, sequence: u32) -> Pending {
+    pub(crate) fn new(operation: Operation, intended: Nanos, issued: Nanos) -> Pending {
         Pending {
             operation,
             intended,
             issued,
             sent: Nanos::UNSET,
             ends_at: 0,
-            sequence,
+            sequence: 0,
             request_bytes: 0,
             reply_bytes: 0,
             keys: 0,
             hits: 0,
+            verb: if operation == Operation::Get { Verb::Get } else { Verb::Set },
+            is_row: false,
+            is_quiet: false,
+            has_ended: false,
+            join: None,
+            parts: 1,
             cursor: 0,
         }
+    }
+
+    /// The part of it that names so many of its keys.
+    pub(crate) fn part(&self, keys: usize, join: Option<usize>) -> Pending {
+        Pending { keys: keys as u32, join, ..*self }
+    }
+
+    /// Takes a part that has ended into the whole.
+    pub(crate) fn absorb(&mut self, part: &Pending) {
+        // The whole has been sent when its last part has.
+        let is_first = self.request_bytes == 0 && self.reply_bytes == 0;
+        self.sent = self.sent.max(part.sent);
+        self.sequence = if is_first { part.sequence } else { self.sequence };
+        self.parts = if is_first { 1 } else { self.parts.saturating_add(1) };
+        self.request_bytes += part.request_bytes;
+        self.reply_bytes += part.reply_bytes;
+        self.hits += part.hits;
     }
 }
 
 impl Window {
     /// Adds a key to the request that is being issued.
     pub(crate) fn expect(&mut self, key: u64, known: Known) {
-        self.expected.push_back(Expected { key, known, returned: false });
+        self.expected.push_back(Expected { key, known, is_checked: true, returned: false });
+    }
+
+    /// Adds the key of a row of a trace, by its name.
+    pub(crate) fn expect_row(&mut self, name: u64, is_checked: bool) {
+        self.expected.push_back(Expected { key: name, known: Known::NOTHING, is_checked, returned: false });
     }
 
     /// The keys added for a request that is being issued, the last `count`.
-    pub(crate) fn last_keys(&self, count: usize) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn last_keys(&self, count: usize) -> impl ExactSizeIterator<Item = u64> + '_ {
         self.expected.range(self.expected.len() - count..).map(|expected| expected.key)
     }
 
     /// Adds a request whose keys have been added.
     pub(crate) fn push(&mut self, pending: Pending) {
+        self.quiet += usize::from(pending.is_quiet);
         self.pending.push_back(pending);
     }
 
@@ -110,14 +161,12 @@ impl Window {
         self.pending.front().map(|pending| pending.issued)
     }
 
-    /// Stamps what has been written up to `written_total`; returns how many requests that completed.
-    pub(crate) fn mark_sent(&mut self, written_total: u64, now: Nanos) -> u64 {
-        let before = self.sent;
+    /// Stamps what has been written up to `written_total`.
+    pub(crate) fn mark_sent(&mut self, written_total: u64, now: Nanos) {
         while let Some(pending) = self.pending.get_mut(self.sent).filter(|pending| pending.ends_at <= written_total) {
             pending.sent = now;
             self.sent += 1;
         }
-        (self.sent - before) as u64
     }
 
     /// Whether a request waits to be written.
@@ -133,18 +182,33 @@ impl Window {
         judge: &Judge<'_>,
         verified: &mut Verified,
     ) -> Matched {
+        self.forget_ended();
         let Some(oldest) = self.pending.front_mut() else {
             return Matched::Unexpected;
         };
         oldest.reply_bytes += reply_bytes as u64;
+        let is_one = oldest.keys == 1;
         match (oldest.operation, reply) {
             (Operation::Get, Reply::Value(value)) => match self.take_value(value, judge, verified) {
                 Some(()) => Matched::More,
                 None => Matched::Unexpected,
             },
-            (Operation::Get, Reply::End) => self.finish(|_| ()).map_or(Matched::Unexpected, Matched::Answered),
-            (Operation::Set, Reply::Stored) => {
-                self.finish(|key| judge.versions.acknowledge(key)).map_or(Matched::Unexpected, Matched::Answered)
+            (Operation::Get, Reply::MetaValue { flags, data }) => match value_of(flags, data) {
+                Some(value) if self.take_value(&value, judge, verified).is_some() => {
+                    if is_one {
+                        self.answered(|_| ())
+                    } else {
+                        Matched::More
+                    }
+                }
+                _ => Matched::Unexpected,
+            },
+            (Operation::Get, Reply::End) => self.answered(|_| ()),
+            (Operation::Get, Reply::Meta { code: MetaCode::Miss, .. }) if is_one => self.answered(|_| ()),
+            (Operation::Get, Reply::Meta { code: MetaCode::Noop, .. }) if !is_one => self.answered(|_| ()),
+            (Operation::Set, reply) if oldest.is_row && ends_row(reply) => self.answered(|_| ()),
+            (Operation::Set, Reply::Stored | Reply::Meta { code: MetaCode::Header, .. }) => {
+                self.answered(|key| judge.versions.acknowledge(key))
             }
             (_, reply) if reply.is_error() => {
                 self.finish(|key| judge.versions.fail(key)).map_or(Matched::Unexpected, Matched::Failed)
@@ -153,16 +217,50 @@ impl Window {
         }
     }
 
+    fn answered(&mut self, settle: impl FnOnce(u64)) -> Matched {
+        self.finish(settle).map_or(Matched::Unexpected, Matched::Answered)
+    }
+
+    /// A request that has been written and is not answered: it has ended, and what became of its set is not known.
+    pub(crate) fn next_without_reply(&mut self, versions: &Versions) -> Option<Pending> {
+        if self.quiet == 0 {
+            return None;
+        }
+        let mut first_key = 0;
+        for pending in self.pending.iter_mut().take(self.sent) {
+            if pending.is_quiet && !pending.has_ended {
+                versions.fail(self.expected[first_key].key);
+                pending.has_ended = true;
+                self.quiet -= 1;
+                let ended = *pending;
+                self.forget_ended();
+                return Some(ended);
+            }
+            first_key += pending.keys as usize;
+        }
+        None
+    }
+
+    /// Forgets requests that have ended without a reply, as far as none before them waits for one.
+    fn forget_ended(&mut self) {
+        while self.pending.front().is_some_and(|pending| pending.has_ended) {
+            self.finish(|_| ());
+        }
+    }
+
     /// Gives up the oldest request; what became of its set is not known.
     pub(crate) fn give_up(&mut self, versions: &Versions) -> Option<Pending> {
+        self.forget_ended();
         self.finish(|key| versions.fail(key))
     }
 
     /// Removes the oldest request and its keys, and passes on the key of a set.
     fn finish(&mut self, settle: impl FnOnce(u64)) -> Option<Pending> {
         let pending = self.pending.pop_front()?;
+        self.quiet -= usize::from(pending.is_quiet && !pending.has_ended);
         self.sent = self.sent.saturating_sub(1);
         if pending.operation == Operation::Set
+            && !pending.is_row
             && let Some(expected) = self.expected.front()
         {
             settle(expected.key);
@@ -174,7 +272,7 @@ impl Window {
     /// Verifies a value of the oldest request; none when its key was not asked for, or not again.
     fn take_value(&mut self, value: &Value<'_>, judge: &Judge<'_>, verified: &mut Verified) -> Option<()> {
         let oldest = self.pending.front_mut()?;
-        let key = key_number(value.key, judge.key_prefix)?;
+        let key = if judge.is_replay { xxh3_64(value.key) } else { judge.keys.number(value.key)? };
         let keys = oldest.keys as usize;
         let is_it = |at: &usize| !self.expected[*at].returned && self.expected[*at].key == key;
         // Values come in the order of the keys, unless a proxy has put several servers' answers together.
@@ -182,8 +280,13 @@ impl Window {
         oldest.cursor = at as u32 + 1;
         oldest.hits += 1;
         self.expected[at].returned = true;
+        if judge.is_replay && !(self.expected[at].is_checked && replay::is_verified(value.data)) {
+            return Some(());
+        }
         verified.checked += 1;
-        match inspect(value.data, key, judge.data_size_bytes) {
+        let fits = if judge.is_replay { replay::fits(value.data) } else { judge.sizes.fits(key, value.data) };
+        match inspect(value.data, key, value.data.len()) {
+            _ if !fits => verified.torn += 1,
             Content::Wrong => verified.wrong += 1,
             Content::Torn => verified.torn += 1,
             Content::Whole(_) if value.flags != 0 => verified.torn += 1,
@@ -194,44 +297,40 @@ impl Window {
     }
 }
 
-/// The number in a key; none when it is not one of ours.
-fn key_number(key: &[u8], prefix: &[u8]) -> Option<u64> {
-    let digits = key.strip_prefix(prefix)?;
-    if digits.is_empty() || (digits[0] == b'0' && digits.len() > 1) {
-        return None;
+/// Whether this answers a row of a trace that is no get: as wanted, or because of what the server holds.
+fn ends_row(reply: &Reply<'_>) -> bool {
+    use MetaCode::{Exists, Header, NotFound, NotStored};
+    match reply {
+        Reply::Meta { code, .. } => matches!(code, Header | NotFound | NotStored | Exists),
+        Reply::Stored | Reply::NotStored | Reply::Exists | Reply::NotFound | Reply::Deleted | Reply::Number(_) => true,
+        _ => false,
     }
-    digits.iter().try_fold(0u64, |number, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
+}
+
+/// The value that a meta reply brings, if it names its key.
+fn value_of<'a>(flags: &'a [u8], data: &'a [u8]) -> Option<Value<'a>> {
+    let flags = MetaFlags::new(flags);
+    let stored = std::str::from_utf8(flags.argument(b'f')?).ok()?.parse().ok()?;
+    Some(Value { key: flags.argument(b'k')?, flags: stored, cas: None, data })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_keys_as_we_write_them_are_ours() {
-        let number = |key: &str| key_number(key.as_bytes(), b"key-");
-        assert_eq!(number("key-0"), Some(0));
-        assert_eq!(number("key-18446744073709551615"), Some(u64::MAX));
-        for other in ["key-", "key-01", "key-1x", "kez-1", "1", "key-18446744073709551616", "key--1"] {
-            assert_eq!(number(other), None, "{other}");
-        }
-    }
-
     fn pending(operation: Operation, keys: u32, ends_at: u64) -> Pending {
-        Pending { keys, ends_at, ..Pending::new(operation, Nanos(1), Nanos(2), 0) }
+        Pending { keys, ends_at, ..Pending::new(operation, Nanos(1), Nanos(2)) }
     }
 
     #[test]
     fn requests_are_sent_when_their_last_byte_is() {
         let mut window = Window::default();
         [10, 20, 30].into_iter().for_each(|ends_at| window.push(pending(Operation::Get, 0, ends_at)));
-        assert_eq!(window.mark_sent(9, Nanos(5)), 0);
-        assert_eq!(window.mark_sent(25, Nanos(6)), 2);
+        window.mark_sent(9, Nanos(5));
+        assert_eq!(window.sent, 0);
+        window.mark_sent(25, Nanos(6));
         assert!(window.has_unsent());
-        assert_eq!(window.mark_sent(30, Nanos(7)), 1);
+        window.mark_sent(30, Nanos(7));
         assert!(!window.has_unsent());
         let sent: Vec<u64> = window.pending.iter().map(|pending| pending.sent.0).collect();
         assert_eq!(sent, [6, 6, 7]);
@@ -240,7 +339,8 @@ mod tests {
     #[test]
     fn replies_belong_to_the_oldest_and_settle_its_set() {
         let versions = Versions::new(0, 2, true);
-        let judge = Judge { versions: &versions, key_prefix: b"key-", data_size_bytes: 32 };
+        let (keys, sizes) = (KeySpace::new("key-", None), ValueSizes::new(&crate::config::fixed_bytes(32)));
+        let judge = Judge { versions: &versions, keys: &keys, sizes: &sizes, is_replay: false };
         let mut verified = Verified::default();
         let mut window = Window::default();
         for key in 0..2 {

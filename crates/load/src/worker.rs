@@ -1,21 +1,27 @@
-//! What the clients of one thread share: clock, draws, counts, records, and who is thinking until when.
+//! What the clients of one thread share: clock, draws, counts, records, who is thinking until when, and who is free.
 //! Every request ends here, once, answered or not.
 
+use crate::arrivals::ArrivalClock;
+use crate::client::Client;
 use crate::config::Config;
 use crate::encoder::Encoder;
+use crate::lane::{Line, RETRY_FIRST};
+use crate::pace::{Closed, Open, Pace};
 use crate::plan::Plan;
+use crate::replay::{Due, Replay};
 use crate::schedule::Schedule;
 use crate::seconds::Handover;
-use crate::tally::{Ended, Operation, Tally};
+use crate::tally::{Ended, Tally};
 use crate::versions::Versions;
 use crate::window::{Judge, Pending};
-use clock::{Clock, Nanos};
+use clock::{Clock, Nanos, duration_ns};
 use net::Buffers;
+use placement::Placement;
 use records::{Outcome, PARENT, Row, RowSender, is_sampled};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
-use wire::{Limits, Verb};
+use std::time::Duration;
+use wire::Limits;
 
 /// What all threads share.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +30,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) clock: &'a Clock,
     pub(crate) plan: &'a Plan,
     pub(crate) versions: &'a Versions,
+    pub(crate) encoder: &'a Encoder,
+    pub(crate) placement: Option<&'a Placement>,
 }
 
 /// One thread's tools and books.
@@ -37,26 +45,16 @@ pub(crate) struct Worker<'a> {
     pub(crate) limits: Limits,
     pub(crate) buffers: Buffers,
     pub(crate) tally: Tally,
-    /// Clients that think, and when they are done, the earliest first.
-    thinkers: BinaryHeap<Reverse<(Nanos, usize)>>,
+    /// Several servers, and which keys are whose.
+    placement: Option<&'a Placement>,
+    /// Keys of a request and their servers; kept for its memory.
+    pub(crate) keys: Vec<(usize, u64)>,
+    pace: Pace,
     seconds: Sender<Handover>,
     records: Option<RowSender>,
     /// Requests issued and requests ended: equal when the thread ends.
     pub(crate) issued: u64,
     ended: u64,
-}
-
-/// Which connection a request was on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Line {
-    /// Number of the client within its thread.
-    pub(crate) client: usize,
-    /// Number of the connection within the run.
-    pub(crate) connection: u32,
-    /// Our port.
-    pub(crate) port: u16,
-    /// Number of the server in the order of the flags.
-    pub(crate) server: u16,
 }
 
 impl<'a> Worker<'a> {
@@ -66,22 +64,32 @@ impl<'a> Worker<'a> {
         thread: usize,
         seconds: Sender<Handover>,
         records: Option<RowSender>,
+        replay: Option<Replay>,
     ) -> Worker<'a> {
         let config = shared.config;
+        let clock = ArrivalClock::new(config, thread, shared.plan.start);
+        let pace = match (replay, clock) {
+            (Some(replay), _) => Pace::Replay(replay),
+            (None, Some(clock)) => Pace::Open(Open { clock, free: VecDeque::new() }),
+            (None, None) => Pace::Closed(Closed::default()),
+        };
         Worker {
             shared,
             thread,
             schedule: Schedule::new(config, thread),
-            encoder: Encoder::new(&config.key_prefix, config.data_size_bytes),
+            encoder: shared.encoder.clone(),
             judge: Judge {
                 versions: shared.versions,
-                key_prefix: config.key_prefix.as_bytes(),
-                data_size_bytes: config.data_size_bytes,
+                keys: &shared.encoder.keys,
+                sizes: &shared.encoder.sizes,
+                is_replay: config.trace.is_some(),
             },
             limits: reply_limits(config),
             buffers: Buffers::default(),
             tally: Tally::new(),
-            thinkers: BinaryHeap::new(),
+            placement: shared.placement,
+            keys: Vec::new(),
+            pace,
             seconds,
             records,
             issued: 0,
@@ -101,7 +109,9 @@ impl<'a> Worker<'a> {
         let sent = if pending.sent.is_set() { pending.sent } else { pending.issued };
         if matches!(outcome, Outcome::Answered | Outcome::ClientError | Outcome::ServerError) {
             self.tally.requests_answered += 1;
-            self.tally.requests_sent += u64::from(!pending.sent.is_set());
+            self.tally.requests_sent += 1;
+        } else {
+            self.tally.requests_sent += u64::from(pending.sent.is_set());
         }
         let ended = Ended {
             operation: pending.operation,
@@ -115,7 +125,11 @@ impl<'a> Worker<'a> {
             failed: outcome != Outcome::Answered,
         };
         self.roll(completed);
-        self.tally.record(&ended, self.shared.plan.in_window(completed));
+        // An open loop follows to its end what was intended in the window: the slowest must not be left out.
+        let counted_at = if self.pace.is_open() { pending.intended } else { completed };
+        let plan = self.shared.plan;
+        self.tally.completed += u64::from(outcome == Outcome::Answered && plan.in_window(completed));
+        self.tally.record(&ended, plan.in_window(counted_at));
         if let Some(records) = &mut self.records
             && is_sampled(line.port, pending.sequence, records.sample())
         {
@@ -124,33 +138,131 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Hands over the seconds that are past.
+    /// Hands over the second that is past.
     pub(crate) fn roll(&mut self, now: Nanos) {
         let now_in = self.shared.plan.second(now);
-        if let Some(past) = self.tally.second.roll(now_in) {
+        if let Some(past) = self.tally.roll(now_in) {
             // The collector outlives the threads.
             let _ = self.seconds.send(Handover { thread: self.thread, now_in, past });
         }
     }
 
-    /// Lets a client think until `due`.
-    pub(crate) fn think_until(&mut self, due: Nanos, client: usize) {
-        self.thinkers.push(Reverse((due, client)));
-    }
-
-    /// A client that is done thinking, and since when.
-    pub(crate) fn next_awake(&mut self, now: Nanos) -> Option<(Nanos, usize)> {
-        let Reverse((due, client)) = *self.thinkers.peek()?;
-        if due > now {
-            return None;
+    /// Which of a client's connections a key goes to.
+    pub(crate) fn owner(&mut self, key: u64) -> usize {
+        match self.placement {
+            Some(placement) => placement.owner(self.encoder.key(key)),
+            None => 0,
         }
-        self.thinkers.pop();
-        Some((due, client))
     }
 
-    /// When the next client is done thinking.
-    pub(crate) fn next_due(&self) -> Option<Nanos> {
-        self.thinkers.peek().map(|Reverse((due, _))| *due)
+    /// The same for the text of a key.
+    pub(crate) fn owner_of(&self, key: &[u8]) -> usize {
+        self.placement.map_or(0, |placement| placement.owner(key))
+    }
+
+    /// One of the requests that a client may have in flight at the beginning: free for an arrival, or to be thought about.
+    pub(crate) fn begin(&mut self, client: usize, ready: &mut VecDeque<Nanos>, now: Nanos) {
+        match &mut self.pace {
+            Pace::Open(open) => open.free.push_back((client, now)),
+            Pace::Replay(_) => {}
+            Pace::Closed(_) => {
+                let think_ns = self.schedule.first_think_ns();
+                self.think(client, ready, now, think_ns);
+            }
+        }
+    }
+
+    /// What follows a request that has ended: its client thinks about the next, or is free for the next arrival.
+    pub(crate) fn next(&mut self, client: usize, ready: &mut VecDeque<Nanos>, completed: Nanos, outcome: Outcome) {
+        match &mut self.pace {
+            Pace::Open(open) => return open.free.push_back((client, completed)),
+            Pace::Replay(_) => return,
+            Pace::Closed(_) => {}
+        }
+        let mut think_ns = self.schedule.think_ns();
+        if outcome == Outcome::BackendDown {
+            // What is refused at once must not be asked for again at once.
+            think_ns = think_ns.max(duration_ns(RETRY_FIRST));
+        }
+        self.think(client, ready, completed, think_ns);
+    }
+
+    fn think(&mut self, client: usize, ready: &mut VecDeque<Nanos>, from: Nanos, think_ns: u64) {
+        match &mut self.pace {
+            Pace::Closed(closed) if think_ns > 0 => {
+                closed.think_until(from + Duration::from_nanos(think_ns), client);
+            }
+            _ => ready.push_back(from),
+        }
+    }
+
+    /// Hands what is due to the clients that shall issue it; returns when something will be due, if that is known.
+    /// `woken` is told which clients have something to issue.
+    pub(crate) fn take_due(
+        &mut self,
+        now: Nanos,
+        clients: &mut [Client],
+        can_issue: impl Fn(usize) -> bool,
+        woken: &mut Vec<usize>,
+    ) -> Option<Nanos> {
+        let plan = self.shared.plan;
+        match &mut self.pace {
+            Pace::Closed(closed) => {
+                while let Some((due, client)) = closed.next_awake(now) {
+                    clients[client].ready.push_back(due);
+                    woken.push(client);
+                }
+                closed.next_due()
+            }
+            Pace::Open(open) => {
+                while let Some(arrival) = open.next_arrival(now, plan.measure_to(), &can_issue) {
+                    let late_ns = now.since(arrival.due.max(arrival.free_since));
+                    self.tally.arrive(plan.second(arrival.due), plan.in_window(arrival.due), late_ns);
+                    clients[arrival.client].ready.push_back(arrival.due);
+                    woken.push(arrival.client);
+                }
+                open.next_due()
+            }
+            Pace::Replay(replay) => loop {
+                match replay.next(now) {
+                    Due::Row(client, due, held) => {
+                        if replay.is_paced() {
+                            self.tally.arrive(plan.second(due), plan.in_window(due), now.since(due));
+                        }
+                        clients[client].hold(due, held);
+                        woken.push(client);
+                    }
+                    Due::At(due) => break Some(due),
+                    Due::Full | Due::Over => break None,
+                }
+            },
+        }
+    }
+
+    /// A client has a connection again: until now it was not free, whatever it waits for.
+    pub(crate) fn is_back(&mut self, client: usize) {
+        let now = self.now();
+        if let Pace::Open(open) = &mut self.pace {
+            open.is_back(client, now);
+        }
+    }
+
+    /// So many rows of a trace are no longer held.
+    pub(crate) fn released(&mut self, rows: usize) {
+        if let Pace::Replay(replay) = &mut self.pace {
+            replay.released(rows);
+        }
+    }
+
+    /// Whether rows of a trace are sent as fast as can be: each is intended when it is issued.
+    pub(crate) fn is_unpaced(&self) -> bool {
+        matches!(&self.pace, Pace::Replay(replay) if !replay.is_paced())
+    }
+
+    /// Whether nothing more is to be issued.
+    pub(crate) fn is_over(&self, now: Nanos) -> bool {
+        let plan = self.shared.plan;
+        self.pace.is_over() || (plan.is_over(now) && (!self.pace.is_behind(plan) || now >= plan.issue_until()))
     }
 
     /// Hands over the records that have gathered.
@@ -161,7 +273,16 @@ impl<'a> Worker<'a> {
     }
 
     /// The counts, and how many requests were issued and never ended (a bug if any).
-    pub(crate) fn close(self) -> (Tally, u64) {
+    pub(crate) fn close(mut self) -> (Tally, u64) {
+        // What an open loop intended and never sent.
+        let plan = self.shared.plan;
+        while let Pace::Open(open) = &mut self.pace
+            && plan.measure_to() != Nanos::NEVER
+            && open.clock.next() < plan.measure_to()
+        {
+            self.tally.miss(plan.second(open.clock.next()), plan.in_window(open.clock.next()));
+            open.clock.advance();
+        }
         (self.tally, self.issued - self.ended)
     }
 }
@@ -169,15 +290,11 @@ impl<'a> Worker<'a> {
 /// Replies may be as large as our values, and as memcached's usual ones.
 pub(crate) fn reply_limits(config: &Config) -> Limits {
     let usual = Limits::default();
-    Limits { value_bytes: usual.value_bytes.max(config.data_size_bytes), ..usual }
+    Limits { value_bytes: usual.value_bytes.max(config.value_sizes().largest()), ..usual }
 }
 
 /// The record of a request.
 fn row(pending: &Pending, line: Line, thread: usize, outcome: Outcome) -> Row {
-    let verb = match pending.operation {
-        Operation::Get => Verb::Get,
-        Operation::Set => Verb::Set,
-    };
     Row {
         connection: line.connection,
         sequence: pending.sequence,
@@ -188,10 +305,10 @@ fn row(pending: &Pending, line: Line, thread: usize, outcome: Outcome) -> Row {
         keys: u16::try_from(pending.keys).unwrap_or(u16::MAX),
         hits: u16::try_from(pending.hits).unwrap_or(u16::MAX),
         r#loop: thread as u8,
-        operation: verb as u8,
+        operation: pending.verb as u8,
         outcome: outcome as u8,
         leg: PARENT,
-        legs: 1,
+        legs: pending.parts,
         ..Row::default()
     }
 }

@@ -23,17 +23,23 @@ fn a_budget_is_kept_exactly() {
 fn the_interactive_law_holds() {
     let server = TinyServer::healthy();
     for (think_time, think_s) in [
-        (ThinkTime::None, 0.0),
-        (ThinkTime::Fixed(Duration::from_millis(5)), 0.005),
-        (ThinkTime::Exponential(Duration::from_millis(5)), 0.005),
+        (ThinkTime::NONE, 0.0),
+        (ThinkTime::fixed(Duration::from_millis(5)), 0.005),
+        (ThinkTime::exponential(Duration::from_millis(5)), 0.005),
     ] {
         let test_time = Duration::from_millis(1_000);
         let warm_up = Duration::from_millis(100);
-        let summary = run(&Config { think_time, test_time, warm_up, pipeline: 2, ..config(&server) });
+        let summary =
+            run(&Config { think_time: think_time.clone(), test_time, warm_up, pipeline: 2, ..config(&server) });
         assert!(summary.valid, "{:?}", summary.reasons);
         let response_s = summary.operations.all.response.mean_ns / 1e9;
         let in_loop = summary.throughput_per_s * (response_s + think_s);
-        assert!((in_loop - 8.0).abs() < 0.8, "{think_time}: N = 4 clients with 2 each, X(R+Z) = {in_loop}");
+        // What is in flight at an edge of the window is counted in one of X and R only: on a slow machine that is much.
+        let at_the_edges = 8.0 * summary.operations.all.response.max_ns as f64 / 1e9 / summary.measured_s;
+        assert!(
+            (in_loop - 8.0).abs() < 0.8 + at_the_edges,
+            "{think_time}: N = 4 clients with 2 each, X(R+Z) = {in_loop}"
+        );
     }
 }
 

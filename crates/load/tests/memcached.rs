@@ -2,7 +2,7 @@
 
 mod support;
 
-use load::{Config, ThinkTime};
+use load::{Config, ThinkTime, fixed_bytes};
 use std::time::Duration;
 use testkit::{Server, memcached_is_here};
 
@@ -24,11 +24,11 @@ fn memcached_is_found_to_be_right() {
         return;
     }
     let server = Server::memcached();
-    let exponential = ThinkTime::Exponential(Duration::from_millis(1));
+    let exponential = ThinkTime::exponential(Duration::from_millis(1));
     let runs = [
         Config { ratio_get: 1, ..config(&server) },
         Config { pipeline: 16, multi_key_get: 12, ..config(&server) },
-        Config { data_size_bytes: 200_000, key_maximum: 49, ratio_get: 2, ..config(&server) },
+        Config { data_size: fixed_bytes(200_000), key_maximum: 49, ratio_get: 2, ..config(&server) },
         Config { think_time: exponential, key_maximum: 9, ratio_get: 1, ..config(&server) },
     ];
     for config in runs {
@@ -49,7 +49,7 @@ fn values_that_memcached_refuses_are_its_words() {
         return;
     }
     let server = Server::memcached();
-    let config = Config { data_size_bytes: 2 << 20, ..config(&server) };
+    let config = Config { data_size: fixed_bytes(2 << 20), ..config(&server) };
     let line = support::try_run(&config).unwrap_err().to_string();
     assert!(line.contains("SERVER_ERROR object too large for cache"), "{line}");
     let summary = support::run(&Config { prefill: false, ratio_set: 1, ratio_get: 9, key_maximum: 99_999, ..config });

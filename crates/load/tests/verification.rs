@@ -83,7 +83,7 @@ fn values_in_any_order_and_of_repeated_keys_are_matched() {
 fn values_too_short_for_their_name_are_verified_as_far_as_they_go() {
     for data_size_bytes in [0, 1, 8, 9, 15, 16, 17] {
         let server = TinyServer::healthy();
-        let summary = run(&Config { data_size_bytes, ..config(&server) });
+        let summary = run(&Config { data_size: load::fixed_bytes(data_size_bytes), ..config(&server) });
         assert!(summary.valid, "{data_size_bytes}: {:?}", summary.reasons);
         assert!(summary.verification.checked > 0);
     }

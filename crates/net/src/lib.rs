@@ -14,6 +14,7 @@ mod outbox;
 mod poller;
 mod socket_file;
 mod stream;
+mod timer;
 mod tls;
 mod tls_stream;
 
@@ -29,4 +30,5 @@ pub use mailbox::{Mailbox, Post, mailbox};
 pub use outbox::Outbox;
 pub use poller::{Poller, Ready, Token};
 pub use stream::Endpoint;
+pub use timer::Timer;
 pub use tls::{ClientTls, IdentityFiles, ServerTls, TlsError, TlsTo, is_tls_failure};

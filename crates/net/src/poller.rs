@@ -4,6 +4,7 @@
 use crate::connection::Connection;
 use crate::control::ControlSocket;
 use crate::listening::Listening;
+use crate::timer::Timer;
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll};
@@ -50,6 +51,23 @@ impl Poller {
     /// When the kernel refuses.
     pub fn add(&self, connection: &mut Connection, token: Token) -> io::Result<()> {
         self.poll.registry().register(connection.source(), token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Adds a connection of which only what is to be read is of interest: its outbox is never expected to fill up.
+    /// Where it does, [`Poller::rename`] adds the rest. Readiness to write that nobody waits for wakes the poller less often.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn add_reading(&self, connection: &mut Connection, token: Token) -> io::Result<()> {
+        self.poll.registry().register(connection.source(), token, Interest::READABLE)
+    }
+
+    /// Adds a timer.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn add_timer(&self, timer: &Timer, token: Token) -> io::Result<()> {
+        self.poll.registry().register(&mut SourceFd(&timer.raw()), token, Interest::READABLE)
     }
 
     /// Reports a connection's readiness no longer: it goes to another poller.

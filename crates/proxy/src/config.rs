@@ -11,9 +11,9 @@ mod text;
 
 pub use document::{Document, FileError};
 pub use error::ConfigError;
+pub use placement::{Distribution, Hash};
 pub use pool::{
-    Distribution, Failover, FailoverPool, Hash, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts,
-    WarmUp, Writes,
+    Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp, Writes,
 };
 pub use settings::{Dispatch, PoolSettings, Settings};
 

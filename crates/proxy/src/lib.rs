@@ -66,7 +66,7 @@ pub use config::{
 };
 pub use local::VERSION_LINE;
 pub use operations::Operations;
-pub use route::{Placement, Router};
+pub use route::{Explanation, Router};
 pub use running::{ProxyError, Running, Totals};
 pub use starting::{start, start_with};
 pub use transport::{Lookup, TlsConfig, TlsConfigError, TransportConfig};

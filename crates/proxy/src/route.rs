@@ -1,18 +1,11 @@
 //! Station 4. Maps a key to its pool and its backends: the primary by hashing, then those that follow it in the pool's list.
 
 mod explain;
-mod hash;
-mod jump;
-mod ketama;
-mod modulo;
-mod rendezvous;
-mod spread;
 
-use crate::config::{Config, PoolConfig};
-use spread::Spread;
+use crate::config::{Config, PoolConfig, ServerConfig};
+use placement::Placement;
 
-pub use explain::Placement;
-pub(crate) use ketama::digests;
+pub use explain::Explanation;
 
 /// Where keys live: which pool, and which of its backends.
 #[derive(Clone, Debug)]
@@ -30,8 +23,7 @@ pub(crate) struct Pool {
     first: u16,
     servers: u16,
     replicas: u16,
-    hash_tag: Option<[u8; 2]>,
-    spread: Spread,
+    placement: Placement,
 }
 
 impl Router {
@@ -89,18 +81,19 @@ impl Router {
 
 impl Pool {
     fn new(config: &PoolConfig, first: u16) -> Pool {
+        let server = |server| (ServerConfig::hashed_name(server, config.distribution), server.weight);
+        let servers: Vec<(&str, u32)> = config.servers.iter().map(server).collect();
         Pool {
             first,
             servers: config.servers.len() as u16,
             replicas: config.replicas as u16,
-            hash_tag: config.hash_tag,
-            spread: Spread::new(config),
+            placement: Placement::new(config.distribution, config.hash(), &servers).tagged(config.hash_tag),
         }
     }
 
     /// The backend that a key belongs to.
     pub(crate) fn primary(&self, key: &[u8]) -> u16 {
-        self.first + self.spread.server(self.hashed_part(key))
+        self.first + self.placement.owner(key) as u16
     }
 
     /// The backend that is so many steps behind another in the pool's list, which is a ring.
@@ -118,14 +111,9 @@ impl Pool {
         self.servers
     }
 
-    /// What is hashed: what stands between the hash tag's two characters when both are there and not neighbours.
-    fn hashed_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        let Some([open, close]) = self.hash_tag else { return key };
-        let Some(start) = key.iter().position(|&byte| byte == open).map(|at| at + 1) else { return key };
-        match key[start..].iter().position(|&byte| byte == close) {
-            Some(length) if length > 0 => &key[start..start + length],
-            _ => key,
-        }
+    /// What of a key is hashed.
+    pub(crate) fn hashed_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        self.placement.hashed_part(key)
     }
 }
 
@@ -135,94 +123,26 @@ mod tests {
     use crate::config::{Distribution, Hash};
     use proptest::prelude::*;
 
-    fn weigh(config: &mut Config, weights: &[u32]) {
-        for (server, &weight) in config.pools[0].servers.iter_mut().zip(weights) {
-            server.weight = weight;
-        }
-    }
-
-    fn router(servers: &[String], replicas: usize, hash_tag: Option<[u8; 2]>) -> Router {
+    fn router(servers: &[String], replicas: usize) -> Router {
         let mut config = Config::new("127.0.0.1:0", servers);
-        (config.pools[0].replicas, config.pools[0].hash_tag) = (replicas, hash_tag);
+        config.pools[0].replicas = replicas;
         Router::new(&config)
     }
 
-    /// Placements that twemproxy 0.5.0 (`hash: md5`, `distribution: ketama`) chose, read back from the servers it had written to.
+    /// Of everything that the configuration says about servers and keys.
     #[test]
-    fn placements_are_twemproxys() {
-        let servers = |ports: &[u16]| ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>();
-        let three = router(&servers(&[11411, 11412, 11413]), 1, None);
-        let five = router(&servers(&[11411, 11412, 11413, 11414, 11211]), 1, Some(*b"{}"));
-        let mut config = Config::new("127.0.0.1:0", &servers(&[11411, 11412, 11413]));
-        weigh(&mut config, &[1, 2, 5]);
-        let weighted = Router::new(&config);
-        let mut checked = 0;
-        for line in include_str!("../tests/ketama-twemproxy.csv").lines().skip(1) {
-            let mut fields = line.split(',');
-            let (pool, key) = (fields.next().unwrap(), fields.next().unwrap().as_bytes());
-            let server: u16 = fields.next().unwrap().parse().unwrap();
-            let ours = match pool {
-                "three" => three.primary(key),
-                "five" => five.primary(key),
-                _ => weighted.primary(key),
-            };
-            assert_eq!(ours, server, "{line}");
-            checked += 1;
-        }
-        assert_eq!(checked, 1227);
-    }
-
-    /// One of the pools that were recorded, by its name in the file.
-    fn recorded(distribution: &str, hash: &str, servers: &str) -> Router {
-        let ports = match servers {
-            "three" => 31311..31314,
-            "named" => 31311..31315,
-            _ => 31311..31316,
-        };
-        let addresses: Vec<String> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
-        let mut config = Config::new("127.0.0.1:0", &addresses);
-        if servers == "weighted" {
-            weigh(&mut config, &[1, 2, 5, 1, 3]);
-        }
+    fn keys_are_placed_as_the_pool_says() {
+        let mut config = Config::new("127.0.0.1:0", &["a:11211".into(), "b:11211".into(), "c:1".into()]);
         let pool = &mut config.pools[0];
-        for (index, server) in pool.servers.iter_mut().enumerate() {
-            server.name = (servers == "named").then(|| format!("cache-{index}"));
+        (pool.distribution, pool.hash, pool.hash_tag) = (Distribution::Ketama, Some(Hash::Crc32), Some(*b"<>"));
+        (pool.servers[1].weight, pool.servers[2].name) = (3, Some("third".into()));
+        let router = Router::new(&config);
+        let servers = [("a", 1), ("b", 3), ("third", 1)];
+        let placement = Placement::new(Distribution::Ketama, Hash::Crc32, &servers).tagged(Some(*b"<>"));
+        for number in 0..500 {
+            let key = format!("x{}<{number}>", number % 7);
+            assert_eq!(usize::from(router.primary(key.as_bytes())), placement.owner(key.as_bytes()), "{key}");
         }
-        pool.distribution = if distribution == "modula" { Distribution::Modulo } else { Distribution::Ketama };
-        pool.hash = Some(match hash {
-            "md5" => Hash::Md5,
-            "crc32" => Hash::Crc32,
-            _ => Hash::Fnv1a64,
-        });
-        Router::new(&config)
-    }
-
-    /// The same for its other distribution and hashes, for weights, for names, and for keys beyond ASCII.
-    #[test]
-    fn placements_by_every_hash_are_twemproxys() {
-        let mut routers = std::collections::BTreeMap::new();
-        let mut checked = 0;
-        for line in include_str!("../tests/hashes-twemproxy.csv").lines().skip(1) {
-            let fields: Vec<&str> = line.split(',').collect();
-            let [distribution, hash, servers, key, server] = fields[..] else { panic!("{line}") };
-            let pool = (distribution, hash, servers);
-            let router = routers.entry(pool).or_insert_with(|| recorded(distribution, hash, servers));
-            let digits = key.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
-            let key: Vec<u8> = digits.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
-            assert_eq!(router.primary(&key), server.parse::<u16>().unwrap(), "{line}");
-            checked += 1;
-        }
-        assert_eq!((checked, routers.len()), (2268, 18));
-    }
-
-    #[test]
-    fn hash_tags_keep_keys_together() {
-        let servers: Vec<String> = (0..7).map(|index| format!("10.0.0.{index}:11211")).collect();
-        let router = router(&servers, 1, Some(*b"{}"));
-        assert_eq!(router.primary(b"{user}name"), router.primary(b"age{user}"));
-        assert_eq!(router.pool(0).hashed_part(b"{}x"), b"{}x");
-        assert_eq!(router.pool(0).hashed_part(b"a{b"), b"a{b");
-        assert_eq!(router.pool(0).hashed_part(b"a}{b}"), b"b");
     }
 
     proptest! {
@@ -230,7 +150,7 @@ mod tests {
         fn replicas_are_distinct_and_begin_with_the_primary(key in "[a-z]{1,20}", servers in 1usize..9, replicas in 1usize..9) {
             prop_assume!(replicas <= servers);
             let names: Vec<String> = (0..servers).map(|index| format!("host{index}:11311")).collect();
-            let router = router(&names, replicas, None);
+            let router = router(&names, replicas);
             let mut chosen: Vec<u16> = router.replicas(key.as_bytes()).collect();
             prop_assert_eq!(chosen[0], router.primary(key.as_bytes()));
             prop_assert_eq!(chosen.len(), replicas);

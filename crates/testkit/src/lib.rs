@@ -7,11 +7,13 @@ mod client;
 mod held;
 mod scripted;
 mod server;
+mod traces;
 
 pub use client::Client;
 pub use held::Held;
 pub use scripted::{Peer, Scripted};
 pub use server::{Server, memcached_is_here};
+pub use traces::{SyntheticRow, SyntheticTrace};
 
 /// Resident memory of this process, servers and proxies that run in it included.
 pub fn memory_bytes() -> usize {

@@ -1,7 +1,7 @@
 //! `waystage cache`: a memcached-compatible server whose service time can be dictated.
 
 use crate::ready;
-use cache::{Config, RecordsConfig, ServiceTime};
+use cache::{Config, RecordsConfig, ServiceTime, Stall};
 use clap::Args;
 use clock::Clock;
 use std::path::PathBuf;
@@ -22,6 +22,9 @@ pub(crate) struct CacheArguments {
     /// Virtual workers that serve the one queue.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     workers: usize,
+    /// Do nothing at all for LENGTH at the end of every PERIOD, as while garbage is collected: 200ms:1s.
+    #[arg(long, value_name = "LENGTH:PERIOD", value_parser = stall)]
+    stall: Option<Stall>,
     /// Seed of the service times.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -41,6 +44,7 @@ pub(crate) fn run(arguments: &CacheArguments) -> Result<ExitCode, String> {
         memory_limit_bytes: arguments.memory_limit,
         service_time: arguments.service_time,
         workers: arguments.workers,
+        stall: arguments.stall,
         seed: arguments.seed,
         records: arguments.records.clone().map(|directory| RecordsConfig { directory, sample: arguments.sample }),
         ..Config::default()
@@ -60,6 +64,12 @@ pub(crate) fn run(arguments: &CacheArguments) -> Result<ExitCode, String> {
         eprintln!("waystage: {} records were dropped because the disk did not keep up", totals.records_dropped);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads how long nothing is done, and how often.
+fn stall(text: &str) -> Result<Stall, String> {
+    let (length, period) = text.split_once(':').ok_or("expected LENGTH:PERIOD such as 200ms:1s")?;
+    Ok(Stall { length: quantity::duration(length)?, period: quantity::duration(period)? })
 }
 
 /// Reads the distribution of the service time.

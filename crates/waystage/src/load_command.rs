@@ -1,24 +1,56 @@
 //! `waystage load`: arguments to configuration, a run, its summary on the terminal and in a file.
 
 mod arguments;
+mod merge;
+mod output;
+mod saturate;
+mod trace;
+mod values;
 
-pub(crate) use arguments::LoadArguments;
-
+use arguments::RunArguments;
+use clap::{Args, Subcommand};
 use clock::Clock;
-use load::{LoadError, Progress, Summary};
+use load::{Metrics, Progress, Summary};
+use output::OutputFiles;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Runs the load; the exit code says whether the run is valid.
+/// Arguments of `waystage load`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct LoadArguments {
+    #[command(subcommand)]
+    command: Option<LoadCommand>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// What else there is to do with a load.
+#[derive(Debug, Subcommand)]
+enum LoadCommand {
+    /// Put together the summaries of several generators that ran at the same time.
+    Merge(merge::MergeArguments),
+    /// Search for the highest rate at which the servers keep latency objectives.
+    Saturate(Box<saturate::SaturateArguments>),
+}
+
+/// Runs the load, or does what else there is to do.
 pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
-    let json_path = arguments.json_out_file.clone();
+    match arguments.command {
+        None => run_once(arguments.run),
+        Some(LoadCommand::Merge(arguments)) => merge::run(arguments),
+        Some(LoadCommand::Saturate(arguments)) => saturate::run(*arguments),
+    }
+}
+
+/// Runs the load; the exit code says whether the run is valid.
+fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
+    let (output, metrics_address) = (arguments.output.clone(), arguments.metrics.take());
     let config = arguments.config();
     if let Err(line) = config.check() {
         eprintln!("waystage: {line}");
@@ -27,26 +59,41 @@ pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
     for line in config.warnings() {
         eprintln!("waystage: note: {line}");
     }
-    // Before the run, so that a mistyped path does not cost a run.
-    let json_file = json_path.as_deref().map(create).transpose()?;
+    let metrics = metrics_address.map(|address| Metrics::start(&address, &config)).transpose()?;
+    if let Some(address) = metrics.as_ref().and_then(Metrics::address) {
+        eprintln!("waystage: metrics at http://{address}/metrics");
+    }
+    let files = OutputFiles::create(&output)?;
     let stop = stop_flag()?;
+    let offered_per_s = config.arrivals.per_s();
     let mut watch = |progress: Progress<'_>| {
-        if shows_progress {
-            show(progress);
+        match (&metrics, progress) {
+            (Some(metrics), Progress::Part(part)) => metrics.add(part),
+            (Some(metrics), Progress::Second(second)) => metrics.second(second),
+            _ => {}
+        }
+        match progress {
+            Progress::Note(line) => eprintln!("waystage: note: {line}"),
+            progress if shows_progress => show(progress, offered_per_s),
+            _ => {}
         }
     };
-    let outcome = load::run(&config, &Clock::monotonic(), &stop, &mut watch);
-    if let (Err(_), Some(path)) = (&outcome, &json_path) {
-        // An empty file would look like a summary.
-        let _ = fs::remove_file(path);
+    match load::run(&config, &Clock::monotonic(), &stop, &mut watch) {
+        Ok(summary) => tell(&summary, files),
+        Err(error) => {
+            files.discard();
+            Err(error.to_string())
+        }
     }
-    let summary = outcome.map_err(|error: LoadError| error.to_string())?;
-    // Whoever reads our output may stop early; the file is written all the same.
-    let _ = io::stdout().write_all(load::render(&summary).as_bytes());
-    if let (Some(file), Some(path)) = (json_file, &json_path) {
-        write_json(&summary, file).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    if !summary.valid {
+}
+
+/// Prints and writes a summary; the exit code says whether it is valid.
+fn tell(summary: &Summary, files: OutputFiles) -> Result<ExitCode, String> {
+    // Whoever reads our output may stop early; the files are written all the same.
+    let _ = io::stdout().write_all(load::render(summary).as_bytes());
+    files.write(summary)?;
+    // On a terminal the verdict has just been read.
+    if !summary.valid && !io::stdout().is_terminal() {
         eprintln!("waystage: the run is not valid: {}", summary.reasons.join("; "));
     }
     Ok(if summary.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -63,17 +110,10 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
     Ok(stop)
 }
 
-fn show(progress: Progress<'_>) {
+fn show(progress: Progress<'_>, offered_per_s: Option<f64>) {
     match progress {
         Progress::Prefill { keys, of } => eprintln!("prefill: {keys} of {of} keys"),
-        Progress::Second(second) => eprintln!("{}", load::render_second(second)),
+        Progress::Part(_) | Progress::Note(_) => {}
+        Progress::Second(second) => eprintln!("{}", load::render_second(second, offered_per_s)),
     }
-}
-
-fn create(path: &Path) -> Result<File, String> {
-    File::create(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn write_json(summary: &Summary, mut file: File) -> io::Result<()> {
-    file.write_all(summary.to_json()?.as_bytes())
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a program speaks on standard output; the libraries do not")]
 
 mod cache_command;
+mod draw_command;
 mod load_command;
 mod proxy_command;
 mod ready;
@@ -26,10 +27,12 @@ struct Arguments {
 enum Command {
     /// Forward requests to memcached servers, and time every stage of every request.
     Proxy(Box<proxy_command::ProxyArguments>),
-    /// Load a memcached server with a closed loop of clients, measure latency and verify every value.
-    Load(load_command::LoadArguments),
+    /// Load memcached servers in an open or a closed loop, measure latency and verify every value.
+    Load(Box<load_command::LoadArguments>),
     /// Serve memcached's protocol from memory, with a service time that can be dictated.
     Cache(cache_command::CacheArguments),
+    /// Print draws of a distribution or of a pattern of keys, or describe it.
+    Draw(draw_command::DrawArguments),
     /// Read record files.
     Records(records_command::RecordsArguments),
     /// Simulate a queueing network described in a file, with confidence intervals.
@@ -43,8 +46,9 @@ fn main() -> ExitCode {
     };
     let outcome = match arguments.command {
         Command::Proxy(arguments) => proxy_command::run(*arguments),
-        Command::Load(arguments) => load_command::run(arguments),
+        Command::Load(arguments) => load_command::run(*arguments),
         Command::Cache(arguments) => cache_command::run(&arguments),
+        Command::Draw(arguments) => draw_command::run(&arguments),
         Command::Records(arguments) => records_command::run(&arguments),
         Command::Simulate(arguments) => simulate_command::run(&arguments),
     };

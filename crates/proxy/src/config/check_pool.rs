@@ -1,8 +1,7 @@
 //! Finds what cannot work in one pool.
 
 use crate::config::check::{address, quoted};
-use crate::config::{ConfigError, Distribution, Failover, Hash, PoolConfig, Reads, Timeouts};
-use crate::route::digests;
+use crate::config::{ConfigError, Failover, PoolConfig, Reads, Timeouts};
 use std::time::Duration;
 
 const NAME_BYTES_MAX: usize = 64;
@@ -71,13 +70,12 @@ impl PoolConfig {
     }
 
     fn check_distribution(&self) -> Result<(), ConfigError> {
-        if matches!(self.distribution, Distribution::Jump | Distribution::Rendezvous) && self.hash() != Hash::Xxh3 {
+        if !self.distribution.can_use(self.hash()) {
             let problem = format!("{} needs a hash of 64 bits: \"xxh3_64\", or none given", self.distribution.name());
             return Err(ConfigError::value("hash", quoted(self.hash().name()), problem));
         }
         let weights: Vec<u32> = self.servers.iter().map(|server| server.weight).collect();
-        let is_ketama = self.distribution == Distribution::Ketama;
-        if let Some(index) = digests(&weights).position(|digests| digests == 0).filter(|_| is_ketama) {
+        if let Some(index) = self.distribution.server_without_keys(&weights) {
             let problem = "below a fortieth of the average weight, ketama gives a server no keys; \
                            give more, or distribution \"rendezvous\"";
             return Err(ConfigError::value(format!("servers.{index}.weight"), weights[index], problem));

@@ -2,35 +2,9 @@
 
 use crate::config::named::named;
 use crate::config::text::time;
+use placement::{Distribution, Hash};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-
-/// How keys are spread over the backends of a pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Distribution {
-    /// A circle of points, as libmemcached and twemproxy have it.
-    #[default]
-    Ketama,
-    /// Jump consistent hash.
-    Jump,
-    /// Highest random weight.
-    Rendezvous,
-    /// The hash modulo the number of backends.
-    Modulo,
-}
-
-/// What keys are hashed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hash {
-    /// The first word of the MD5 digest, as in libmemcached and twemproxy.
-    Md5,
-    /// The low half of FNV-1a, as in libmemcached and twemproxy.
-    Fnv1a64,
-    /// 15 bits of the CRC-32, as in libmemcached and twemproxy.
-    Crc32,
-    /// XXH3 with 64 bits.
-    Xxh3,
-}
 
 /// How many copies must have taken a write before it is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,8 +155,6 @@ pub struct PoolConfig {
     pub timeouts: Timeouts,
 }
 
-named!(Distribution { Ketama = "ketama", Jump = "jump", Rendezvous = "rendezvous", Modulo = "modulo" });
-named!(Hash { Md5 = "md5", Fnv1a64 = "fnv1a_64", Crc32 = "crc32", Xxh3 = "xxh3_64" });
 named!(Writes { All = "all", Majority = "majority", First = "first" });
 named!(Reads { Primary = "primary", Any = "any", LeastOutstanding = "least-outstanding" });
 named!(Failover { Never = "never", OnError = "on-error", OnMiss = "on-miss" });
@@ -206,14 +178,9 @@ impl ServerConfig {
         ServerConfig { address: address.into(), name: None, weight: 1 }
     }
 
-    /// What the distribution calls it. Ketama knows servers on memcached's own port by their host alone, as libmemcached
-    /// always did.
+    /// What the distribution calls it.
     pub(crate) fn hashed_name(&self, distribution: Distribution) -> &str {
-        match (&self.name, distribution) {
-            (Some(name), _) => name,
-            (None, Distribution::Ketama) => self.address.strip_suffix(":11211").unwrap_or(&self.address),
-            (None, _) => &self.address,
-        }
+        self.name.as_deref().unwrap_or_else(|| distribution.name_of(&self.address))
     }
 }
 
@@ -241,10 +208,7 @@ impl PoolConfig {
 
     /// What keys are hashed with.
     pub fn hash(&self) -> Hash {
-        self.hash.unwrap_or(match self.distribution {
-            Distribution::Ketama => Hash::Md5,
-            Distribution::Jump | Distribution::Rendezvous | Distribution::Modulo => Hash::Xxh3,
-        })
+        self.hash.unwrap_or(self.distribution.usual_hash())
     }
 
     /// Other pools that this one names: at which key, and which.

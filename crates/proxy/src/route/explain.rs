@@ -4,7 +4,7 @@ use crate::route::Router;
 
 /// Where a key lives, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placement<'a> {
+pub struct Explanation<'a> {
     /// The place of its pool in the configuration.
     pub pool: usize,
     /// What the route begins with that took it; without one, the first pool took it.
@@ -17,17 +17,17 @@ pub struct Placement<'a> {
 
 impl Router {
     /// Where a key lives, and why.
-    pub fn explain<'a>(&'a self, key: &'a [u8]) -> Placement<'a> {
+    pub fn explain<'a>(&'a self, key: &'a [u8]) -> Explanation<'a> {
         let prefix = self.prefixes.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(prefix, _)| &**prefix);
         self.explain_in(self.pool_of(key), prefix, key)
     }
 
     /// Where a key lives in the pool at this place, if it is sent there.
-    pub fn explain_in<'a>(&'a self, pool: usize, prefix: Option<&'a [u8]>, key: &'a [u8]) -> Placement<'a> {
+    pub fn explain_in<'a>(&'a self, pool: usize, prefix: Option<&'a [u8]>, key: &'a [u8]) -> Explanation<'a> {
         let own = self.pool(pool);
         let primary = own.primary(key);
         let backends = (0..own.replicas).map(|step| own.copy(primary, step)).collect();
-        Placement { pool, prefix, hashed: own.hashed_part(key), backends }
+        Explanation { pool, prefix, hashed: own.hashed_part(key), backends }
     }
 }
 
@@ -47,10 +47,10 @@ mod tests {
         for (key, pool, prefix, hashed, copies) in
             [("a{b}", 0, None, "a{b}", 1), ("x{b}", 1, Some("x"), "b", 2), ("xyz", 0, Some("xy"), "xyz", 1)]
         {
-            let placement = router.explain(key.as_bytes());
-            assert_eq!((placement.pool, placement.prefix), (pool, prefix.map(str::as_bytes)), "{key}");
-            assert_eq!((placement.hashed, placement.backends.len()), (hashed.as_bytes(), copies), "{key}");
-            assert_eq!(placement.backends, router.replicas(key.as_bytes()).collect::<Vec<_>>(), "{key}");
+            let explanation = router.explain(key.as_bytes());
+            assert_eq!((explanation.pool, explanation.prefix), (pool, prefix.map(str::as_bytes)), "{key}");
+            assert_eq!((explanation.hashed, explanation.backends.len()), (hashed.as_bytes(), copies), "{key}");
+            assert_eq!(explanation.backends, router.replicas(key.as_bytes()).collect::<Vec<_>>(), "{key}");
         }
     }
 }

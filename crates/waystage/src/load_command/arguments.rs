@@ -1,33 +1,51 @@
 //! The arguments of `waystage load`, and the configuration that follows from them.
 
+use crate::load_command::output::OutputArguments;
+use crate::load_command::trace::TraceArguments;
+use crate::load_command::values::{Shape, distribution, hit_ratio, protocol, rate, ratio, shape, sizes, think_time};
 use clap::Args;
-use load::{Config, ThinkTime};
-use quantity::{bytes, duration};
+use draw::Popularity;
+use load::{Arrivals, Config, Distribution, Protocol, ThinkTime};
+use quantity::duration;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Arguments of `waystage load`.
+/// Arguments of one run, and of the runs of a search.
 #[derive(Debug, Args)]
 #[command(
-    about = "Load a memcached server with a closed loop of clients, measure latency and verify every value",
+    about = "Load memcached servers in an open or a closed loop, measure latency and verify every value",
     after_help = "Traps:
   --clients is the total over all threads, not per thread as in memtier and mutilate.
   --ratio is set:get, as in memtier: 1:10 is one set to ten gets.
-  The loop is closed: clients wait for replies, so a slow server is asked less often.
-  Latency counts from the end of thinking to the last byte of the reply.
+  Without --rate the loop is closed: clients wait for replies, so a slow server is asked less often, and its
+  worst moments are hardly seen. With --rate it is open: requests are due whether replies come or not.
+  Latency counts from when a request was due (closed loop: from the end of thinking) to the last byte of the reply.
+  --rate is the total over all clients, not per connection; --clients and --pipeline bound what is in flight.
   --warm-up comes before --test-time, it is not part of it.
   Latency and counts are of requests answered other than by an error; errors are apart.
   Keys of one get are drawn independently: with few keys one may be named twice.
-  With --think-time, while a client is due within a millisecond, the generator polls:
-  exact, but it costs processor time.
   Two generators must not write the same keys: give each its own --key-prefix.
 
 Exit codes: 0 the run is valid, 1 it is not or could not begin, 2 the arguments make no sense."
 )]
-pub(crate) struct LoadArguments {
-    /// The server; several must be doors to the same data, such as proxies: clients take them in turn.
+pub(crate) struct RunArguments {
+    /// A server; may be given several times, see --distribution.
     #[arg(long = "server", value_name = "HOST:PORT", required = true)]
     servers: Vec<String>,
+    /// What several servers are: each owns the keys that libketama gives it, and every client is connected to all
+    /// (ketama), or all are doors to the same data, such as proxies, and clients take them in turn (doors).
+    #[arg(long, value_name = "ketama|doors", default_value = "ketama", value_parser = distribution)]
+    distribution: Distribution,
+    /// The dialect: get and set (text), or mg and ms (meta).
+    #[arg(long, value_name = "text|meta", default_value = "text", value_parser = protocol)]
+    protocol: Protocol,
+    /// Open loop: intend so many requests per second, in total, whether replies come or not.
+    #[arg(long, value_name = "N", value_parser = rate, conflicts_with = "think_time")]
+    pub(crate) rate: Option<f64>,
+    /// How they come [default: poisson]. Bursty: poisson for ON, then nothing for OFF; --rate is the mean over both.
+    /// Gaps: of any distribution of times, such as gaps:fb_ia, stretched to the rate.
+    #[arg(long, value_name = "constant|poisson|bursty:ON:OFF|gaps:TIMES", value_parser = shape, requires = "rate")]
+    arrivals: Option<Shape>,
     /// Clients, one connection each: the total over all threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     clients: usize,
@@ -37,9 +55,16 @@ pub(crate) struct LoadArguments {
     /// Shares of sets and gets, in this order; drawn for each request.
     #[arg(long, value_name = "SET:GET", default_value = "1:10", value_parser = ratio)]
     ratio: (u32, u32),
-    /// Bytes of each value; from 16 on it holds its key and version, from 24 on any damage is found.
-    #[arg(long, value_name = "SIZE", default_value = "128", value_parser = bytes)]
-    data_size: usize,
+    /// Bytes of values, such as 128, uniform:100:2k or fb_value (docs/distributions.md); from 16 on a value holds its
+    /// key and version, from 24 on any damage is found.
+    #[arg(long, value_name = "SIZES", default_value = "128", value_parser = sizes)]
+    data_size: draw::Distribution,
+    /// Bytes of keys, such as 30 or fb_key: zeros before their numbers make it up [default: as short as can be].
+    #[arg(long, value_name = "SIZES", value_parser = sizes)]
+    key_size: Option<draw::Distribution>,
+    /// Which keys are asked for: uniform, sequential, zipf:0.99, gaussian or hot:0.1:0.9 (docs/distributions.md).
+    #[arg(long, value_name = "PATTERN", default_value = "uniform")]
+    key_pattern: Popularity,
     /// The smallest key number.
     #[arg(long, value_name = "N", default_value_t = 0)]
     key_minimum: u64,
@@ -55,18 +80,22 @@ pub(crate) struct LoadArguments {
     /// Requests that each client keeps in flight.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pipeline: usize,
-    /// Length of the measured window, which begins after the warm-up.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, conflicts_with = "requests")]
-    test_time: Duration,
-    /// Time before the measured window [default: 1s, or 0s with --requests].
+    /// Length of the measured window, which begins after the warm-up [default: 10s, or the whole of --trace].
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "requests")]
+    test_time: Option<Duration>,
+    /// Time before the measured window [default: 1s, or 0s with --requests or --trace].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     warm_up: Option<Duration>,
     /// Measure this many requests, issued after the warm-up, instead of a time.
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// Time between a reply and the client's next request: none, fixed:1ms, or exp:1ms (exponential with this mean).
-    #[arg(long, value_name = "none|fixed:TIME|exp:TIME", default_value = "none", value_parser = think_time)]
+    /// Time between a reply and the client's next request: none, fixed:1ms, exp:1ms (exponential with this mean) or any
+    /// other distribution of times (docs/distributions.md).
+    #[arg(long, value_name = "none|TIMES", default_value = "none", value_parser = think_time)]
     think_time: ThinkTime,
+    /// Ask for no reply to sets: they count as answered when written, and what became of them is not known.
+    #[arg(long)]
+    noreply: bool,
     /// Decides everything that is drawn.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -76,40 +105,55 @@ pub(crate) struct LoadArguments {
     /// Give up a connection whose oldest request has no reply for so long.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     reply_timeout: Duration,
-    /// Write the summary as JSON to this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json_out_file: Option<PathBuf>,
+    #[command(flatten)]
+    trace: TraceArguments,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
     /// Write a record of one request in --sample to a file in this directory.
     #[arg(long, value_name = "DIR")]
     records: Option<PathBuf>,
     /// Keep the record of one request in N.
     #[arg(long, value_name = "N", default_value_t = 100)]
     sample: u32,
+    /// Serve metrics for Prometheus on this address while the run goes on.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) metrics: Option<String>,
+    /// Call the run invalid when fewer of the keys read are found than this share.
+    #[arg(long, value_name = "0..1", value_parser = hit_ratio)]
+    expect_hit_ratio: Option<f64>,
     /// No line per second, and no progress of the prefill.
     #[arg(long)]
     pub(crate) quiet: bool,
 }
 
-impl LoadArguments {
+impl RunArguments {
     /// The configuration of a run.
     pub(crate) fn config(self) -> Config {
-        let warm_up = if self.requests.is_some() { Duration::ZERO } else { Duration::from_secs(1) };
+        let trace = self.trace.config();
+        let warm_up = if self.requests.is_some() || trace.is_some() { Duration::ZERO } else { Duration::from_secs(1) };
+        let test_time = if trace.is_some() { Duration::MAX } else { Duration::from_secs(10) };
         Config {
             servers: self.servers,
-            distribution: load::Distribution::Doors,
-            protocol: load::Protocol::Text,
-            arrivals: load::Arrivals::Closed,
+            noreply: self.noreply,
+            distribution: self.distribution,
+            protocol: self.protocol,
+            arrivals: self
+                .rate
+                .map_or(Arrivals::Closed, |per_s| self.arrivals.clone().unwrap_or(Shape::Poisson).at(per_s)),
             clients: self.clients,
             threads: self.threads,
             ratio_set: self.ratio.0,
             ratio_get: self.ratio.1,
-            data_size_bytes: self.data_size,
+            trace,
+            data_size: self.data_size,
+            key_size: self.key_size,
+            key_pattern: self.key_pattern,
             key_minimum: self.key_minimum,
             key_maximum: self.key_maximum,
             key_prefix: self.key_prefix,
             multi_key_get: self.multi_key_get,
             pipeline: self.pipeline,
-            test_time: self.test_time,
+            test_time: self.test_time.unwrap_or(test_time),
             warm_up: self.warm_up.unwrap_or(warm_up),
             requests: self.requests,
             think_time: self.think_time,
@@ -118,40 +162,9 @@ impl LoadArguments {
             reply_timeout: self.reply_timeout,
             records: self.records,
             sample: self.sample,
+            percentiles: self.output.print_percentiles,
+            expect_hit_ratio: self.expect_hit_ratio,
             arguments: std::env::args().collect(),
-        }
-    }
-}
-
-fn ratio(text: &str) -> Result<(u32, u32), String> {
-    let parts = text.split_once(':').and_then(|(set, get)| Some((set.parse().ok()?, get.parse().ok()?)));
-    parts.ok_or_else(|| format!("{text:?} is not set:get such as 1:10"))
-}
-
-fn think_time(text: &str) -> Result<ThinkTime, String> {
-    match text.split_once(':') {
-        None if text == "none" => Ok(ThinkTime::None),
-        Some(("fixed", time)) => duration(time).map(ThinkTime::Fixed),
-        Some(("exp", mean)) => duration(mean).map(ThinkTime::Exponential),
-        _ => Err(format!("{text:?} is not none, fixed:1ms or exp:1ms")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ratios_and_think_times_are_read() {
-        assert_eq!(ratio("1:10"), Ok((1, 10)));
-        assert_eq!(think_time("none"), Ok(ThinkTime::None));
-        assert_eq!(think_time("fixed:1ms"), Ok(ThinkTime::Fixed(Duration::from_millis(1))));
-        assert_eq!(think_time("exp:1.5ms"), Ok(ThinkTime::Exponential(Duration::from_micros(1500))));
-        for text in ["", "1", "1:", "-1:1", "1:2:3"] {
-            assert!(ratio(text).is_err(), "{text}");
-        }
-        for text in ["", "1ms", "fixed", "exp:", "none:1ms", "exp:1"] {
-            assert!(think_time(text).is_err(), "{text}");
         }
     }
 }

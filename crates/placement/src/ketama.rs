@@ -1,7 +1,7 @@
 //! Consistent hashing as libmemcached and twemproxy do it, so that a cache keeps its content when the proxy is exchanged.
 //!
 //! Source: R. Jones, "libketama: a consistent hashing algorithm for memcache clients", 2007; weights as libmemcached's
-//! KETAMA_WEIGHTED. Checked against placements recorded from twemproxy (tests/ketama-twemproxy.csv).
+//! KETAMA_WEIGHTED. Checked against placements recorded from twemproxy (tests/twemproxy.rs).
 
 use md5::{Digest, Md5};
 

@@ -1,7 +1,7 @@
 //! What a key is hashed with. Every function here is somebody else's, bit for bit, because a cache whose proxy hashes
 //! differently is empty; none may ever change. Knows no servers.
 
-use crate::config::Hash;
+use crate::Hash;
 use md5::{Digest, Md5};
 use xxhash_rust::xxh3::xxh3_64;
 

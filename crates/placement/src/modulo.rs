@@ -2,7 +2,7 @@
 //! Also the list that weights become where servers are numbered: each server stands in it as often as it weighs.
 //!
 //! Source: twemproxy's `modula`, libmemcached's MEMCACHED_DISTRIBUTION_MODULA. Checked against placements recorded from
-//! twemproxy (tests/hashes-twemproxy.csv).
+//! twemproxy (tests/twemproxy.rs).
 
 /// Each server as often as it weighs, in the order of the list: as twemproxy does it, so that placements agree.
 pub(crate) fn expand(weights: impl Iterator<Item = u32>) -> Box<[u16]> {

@@ -1,0 +1,86 @@
+//! Which key has which rank: a bijection that spreads neighbouring ranks over all keys.
+//! A fixed function of the number of keys, so that every thread and every process agrees without a table.
+
+/// Odd multipliers and what is added to them: the first digits of the roots of 2 and 3, and of pi, in binary.
+const ROUNDS: [(u64, u64); 3] = [
+    (0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b),
+    (0xbb67_ae85_84ca_a73b, 0x243f_6a88_85a3_08d3),
+    (0x243f_6a88_85a3_08d3, 0x6a09_e667_f3bc_c909),
+];
+
+/// The bijection for a number of keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scatter {
+    keys: u64,
+    /// One below the power of two that holds the keys.
+    mask: u64,
+    /// Half of its binary digits.
+    shift: u32,
+}
+
+impl Scatter {
+    /// At least one key.
+    pub(crate) fn new(keys: u64) -> Scatter {
+        let mask = keys.next_power_of_two() - 1;
+        Scatter { keys, mask, shift: mask.count_ones().div_ceil(2).max(1) }
+    }
+
+    /// The key of a rank, both from 0 and below the number of keys.
+    #[inline]
+    pub(crate) fn key(&self, rank: u64) -> u64 {
+        let mut key = self.mix(rank);
+        // Walking on inside the power of two until a key is met is a bijection of the keys; below two steps on average.
+        while key >= self.keys {
+            key = self.mix(key);
+        }
+        key
+    }
+
+    /// A bijection of the power of two: each step can be undone.
+    #[inline]
+    fn mix(&self, mut value: u64) -> u64 {
+        for (factor, term) in ROUNDS {
+            value = value.wrapping_mul(factor).wrapping_add(term) & self.mask;
+            value ^= value >> self.shift;
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_one_rank() {
+        for keys in (1..130).chain([1000, 1024, 4097, 100_000]) {
+            let scatter = Scatter::new(keys);
+            let mut seen = vec![false; keys as usize];
+            (0..keys).for_each(|rank| seen[scatter.key(rank) as usize] = true);
+            assert!(seen.iter().all(|seen| *seen), "{keys}");
+        }
+    }
+
+    #[test]
+    fn popular_keys_are_spread() {
+        for keys in [10_000, 65_536, 1 << 27] {
+            let scatter = Scatter::new(keys);
+            let mut popular: Vec<u64> = (0..100).map(|rank| scatter.key(rank)).collect();
+            let halves = popular.iter().filter(|key| **key < keys / 2).count();
+            assert!((30..=70).contains(&halves), "{keys}: {halves} of 100 in the lower half");
+            let steps = popular.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < keys / 1000).count();
+            assert!(steps <= 3, "{keys}: {steps} neighbouring ranks are neighbouring keys");
+            popular.sort_unstable();
+            let differences: std::collections::HashSet<u64> =
+                popular.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            assert!(differences.len() > 50, "{keys}: they lie on a grid of {} steps", differences.len());
+        }
+    }
+
+    #[test]
+    fn the_mapping_never_changes() {
+        let keys = |keys| (0..5).map(|rank| Scatter::new(keys).key(rank)).collect::<Vec<_>>();
+        assert_eq!(keys(1), [0].repeat(5));
+        assert_eq!(keys(10_000), [2225, 1909, 2544, 7910, 3088]);
+    }
+}

@@ -1,0 +1,234 @@
+//! One connection of a client, with the requests that are in flight on it.
+//!
+//! The stamps of a request: intended, when it was to be sent; issued, read right before it is encoded; sent, when the write
+//! that took its last byte returned; completed, when the read that completed its reply returned.
+//! Knows no other connection, and not why the run begins or ends.
+
+use crate::client::Client;
+use crate::window::{Matched, Pending, Window};
+use crate::worker::Worker;
+use clock::Nanos;
+use net::{Connection, Filled, Flushed};
+use records::Outcome;
+use std::net::SocketAddr;
+use std::time::Duration;
+use wire::{ParsedReply, Reply, parse_reply};
+
+/// Reads of one connection before the others get their turn.
+const READS_PER_TURN: usize = 16;
+/// The wait before a lost connection is made again; doubled with every failure in a row ...
+pub(crate) const RETRY_FIRST: Duration = Duration::from_millis(10);
+/// ... so many times.
+const RETRY_DOUBLINGS_MAX: u32 = 7;
+/// An attempt to connect may take so long.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of an error line that are kept.
+const ERROR_LINE_BYTES_MAX: usize = 120;
+
+/// One connection of a client.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) line: Line,
+    pub(crate) address: SocketAddr,
+    pub(crate) link: Link,
+    pub(crate) window: Window,
+    /// Whether the poller tells when there is room to write.
+    pub(crate) waits_for_room: bool,
+    /// Number of the next request on this connection.
+    sequence: u32,
+    /// Connections lost in a row without a reply between.
+    failures: u32,
+}
+
+/// Which connection a request was on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Line {
+    /// Number of the client within its thread.
+    pub(crate) client: usize,
+    /// Number of the connection within the run.
+    pub(crate) connection: u32,
+    /// Our port.
+    pub(crate) port: u16,
+    /// Number of the server in the order of the flags.
+    pub(crate) server: u16,
+}
+
+/// The state of a connection.
+#[derive(Debug)]
+pub(crate) enum Link {
+    /// Connected.
+    Up(Connection),
+    /// Being connected; given up at this time.
+    Connecting(Connection, Nanos),
+    /// Lost; to be made again at this time.
+    Down(Nanos),
+}
+
+/// Why a connection is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It was closed or broke.
+    Closed,
+    /// A reply did not come in time.
+    Timeout,
+    /// A reply that belongs to nothing came, or bytes that are no reply.
+    OutOfStep,
+}
+
+impl Lane {
+    /// A lane that is connected.
+    pub(crate) fn new(connection: Connection, line: Line, address: SocketAddr) -> Lane {
+        Lane {
+            line,
+            address,
+            link: Link::Up(connection),
+            window: Window::default(),
+            waits_for_room: false,
+            sequence: 0,
+            failures: 0,
+        }
+    }
+
+    /// Whether requests can be written.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.link, Link::Up(_))
+    }
+
+    /// Puts a request whose keys the window expects behind those in flight; `encode` appends its bytes.
+    /// Only when the lane is up.
+    pub(crate) fn push(&mut self, mut pending: Pending, encode: impl FnOnce(&Window, &mut Vec<u8>)) {
+        let Link::Up(connection) = &mut self.link else {
+            debug_assert!(false, "only a lane that is up takes requests");
+            return;
+        };
+        let before = connection.outbox.queued_total();
+        connection.outbox.append(|out| encode(&self.window, out));
+        pending.ends_at = connection.outbox.queued_total();
+        pending.request_bytes = pending.ends_at - before;
+        pending.sequence = self.sequence;
+        self.sequence = self.sequence.wrapping_add(1);
+        self.window.push(pending);
+    }
+
+    /// Writes what waits, in one go. What needs no reply has ended then.
+    pub(crate) fn flush(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<Flushed, Lost> {
+        let Link::Up(connection) = &mut self.link else {
+            return Ok(Flushed::All);
+        };
+        if !self.window.has_unsent() {
+            return Ok(Flushed::All);
+        }
+        let flushed = connection.flush().map_err(|_| Lost::Closed)?;
+        let now = worker.now();
+        self.window.mark_sent(connection.outbox.written_total(), now);
+        debug_assert!(flushed == Flushed::Blocked || !self.window.has_unsent(), "what is written is sent");
+        while let Some(pending) = self.window.next_without_reply(worker.shared.versions) {
+            client.end(worker, pending, self.line, now, Outcome::Answered);
+        }
+        Ok(flushed)
+    }
+
+    /// Reads and matches replies; true when there may be more to read, in a later turn.
+    pub(crate) fn receive(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<bool, Lost> {
+        for _ in 0..READS_PER_TURN {
+            let Link::Up(connection) = &mut self.link else {
+                return Ok(false);
+            };
+            if !connection.is_readable() {
+                connection.inbox.release(&mut worker.buffers);
+                return Ok(false);
+            }
+            // A budget of one byte is one read, so that each read has its own stamp.
+            let filled = connection.fill(&mut worker.buffers, 1).map_err(|_| Lost::Closed)?;
+            let completed = worker.now();
+            self.match_replies(worker, client, completed)?;
+            if filled == Filled::Closed {
+                return Err(Lost::Closed);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Matches every complete reply that has been read.
+    fn match_replies(&mut self, worker: &mut Worker<'_>, client: &mut Client, completed: Nanos) -> Result<(), Lost> {
+        let Link::Up(connection) = &mut self.link else {
+            return Ok(());
+        };
+        loop {
+            let (reply, consumed) = match parse_reply(connection.inbox.filled(), &worker.limits) {
+                ParsedReply::Incomplete => return Ok(()),
+                ParsedReply::Broken(_) => return Err(Lost::OutOfStep),
+                ParsedReply::Reply { reply, consumed } => (reply, consumed),
+            };
+            let ended = match self.window.accept(&reply, consumed, &worker.judge, &mut worker.tally.verified) {
+                Matched::More => None,
+                Matched::Answered(pending) => Some((pending, Outcome::Answered)),
+                Matched::Failed(pending) => Some((pending, note_error(worker, &reply))),
+                Matched::Unexpected => return Err(Lost::OutOfStep),
+            };
+            connection.inbox.consume(consumed);
+            if let Some((pending, outcome)) = ended {
+                self.failures = 0;
+                client.end(worker, pending, self.line, completed, outcome);
+            }
+        }
+    }
+
+    /// Gives up the connection and everything in flight on it; it is to be made again after a while.
+    pub(crate) fn lose(&mut self, worker: &mut Worker<'_>, client: &mut Client, lost: Lost, now: Nanos) {
+        let wait = RETRY_FIRST * (1 << self.failures.min(RETRY_DOUBLINGS_MAX));
+        self.failures = self.failures.saturating_add(1);
+        if let Link::Up(_) = std::mem::replace(&mut self.link, Link::Down(now + wait)) {
+            worker.shared.plan.connection_lost();
+        }
+        if lost == Lost::OutOfStep {
+            worker.tally.verified.unexpected_reply += 1;
+        }
+        let mut reason = lost;
+        while let Some(pending) = self.window.give_up(worker.shared.versions) {
+            let outcome = if reason == Lost::Timeout { Outcome::Timeout } else { Outcome::BackendLost };
+            worker.tally.error(reason.error_line());
+            client.end(worker, pending, self.line, now, outcome);
+            // Only the oldest request is why; those behind it went down with the connection.
+            reason = Lost::Closed;
+        }
+    }
+
+    /// Takes over a connection that replaces a lost one.
+    pub(crate) fn is_connected(&mut self, worker: &Worker<'_>) {
+        self.link = match std::mem::replace(&mut self.link, Link::Down(Nanos::NEVER)) {
+            Link::Connecting(connection, _) => {
+                self.line.port = connection.local_address().map_or(0, |address| address.port());
+                self.line.connection = worker.shared.plan.connection_made();
+                self.sequence = 0;
+                // It was added for writing, too, to be told that it is connected.
+                self.waits_for_room = true;
+                Link::Up(connection)
+            }
+            other => other,
+        };
+    }
+}
+
+/// Counts an error reply under its line, and says what it is in a record.
+fn note_error(worker: &mut Worker<'_>, reply: &Reply<'_>) -> Outcome {
+    let (word, text, outcome): (&str, &[u8], Outcome) = match reply {
+        Reply::ClientError(text) => ("CLIENT_ERROR ", text, Outcome::ClientError),
+        Reply::ServerError(text) => ("SERVER_ERROR ", text, Outcome::ServerError),
+        _ => ("ERROR", b"", Outcome::ClientError),
+    };
+    let text = String::from_utf8_lossy(&text[..text.len().min(ERROR_LINE_BYTES_MAX)]);
+    worker.tally.error(format!("{word}{text}").trim_end());
+    outcome
+}
+
+impl Lost {
+    /// Under which line the oldest request in flight is counted.
+    fn error_line(self) -> &'static str {
+        match self {
+            Lost::Closed => "connection lost",
+            Lost::Timeout => "no reply in time",
+            Lost::OutOfStep => "connection out of step",
+        }
+    }
+}

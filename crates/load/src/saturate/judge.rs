@@ -1,0 +1,177 @@
+//! Whether a rate keeps an objective, judged by an interval: met or missed only when all of it lies on one side of the bound.
+//! Knows no rates and no search.
+//!
+//! Requests that follow each other wait behind the same others, so that their times are correlated, and a formula for
+//! independent ones would believe in far too short intervals. What is compared are therefore sums over whole seconds: batch
+//! means (R. Jain, "The Art of Computer Systems Performance Analysis", 1991, section 25.5.2; A. M. Law, J. S. Carson, "A
+//! sequential procedure for determining the length of a steady-state simulation", Operations Research 27(5), 1979).
+
+use super::objective::Objective;
+use super::observation::{Batch, Observation};
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Batches are made twice as long while neighbours are more alike than this ...
+const CORRELATION_MAX: f64 = 0.1;
+/// ... and so many are left.
+const BATCHES_MIN: usize = 20;
+/// The correlation of fewer batches is not looked at.
+const CORRELATED_BATCHES_MIN: usize = 8;
+/// With fewer seconds nothing is known of how they differ.
+const SECONDS_MIN: usize = 3;
+/// However alike they are, so many batches are worth one.
+const CORRELATION_COUNTED_MAX: f64 = 0.9;
+/// A mean says nothing about requests without an answer: more than this share of them misses it.
+const FAILED_SHARE_MAX: f64 = 0.01;
+
+/// What is known about an objective at a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The whole interval is at or below the bound.
+    Met,
+    /// The whole interval is above the bound.
+    Missed,
+    /// The bound lies inside.
+    Undecided,
+    /// The generator and not the server kept the rate from being served in time.
+    GeneratorLimited,
+}
+
+/// What a run says about one objective. For a percentile the share of slower requests is judged, which has an interval
+/// of its own without any assumption about the distribution of times; for a mean, the mean.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// What was asked.
+    pub objective: Objective,
+    /// The share of requests slower than the bound, or the mean in nanoseconds.
+    pub estimate: f64,
+    /// The interval that holds it.
+    pub low: f64,
+    /// See `low`.
+    pub high: f64,
+    /// The share of slower requests that is allowed, or the bound in nanoseconds.
+    pub bound: f64,
+    /// How many independent batches the interval is worth.
+    pub batches_effective: f64,
+    /// What follows.
+    pub outcome: Outcome,
+}
+
+/// Judges objective number `at` of a run, with intervals that hold the truth with this probability, such as 0.95.
+pub(super) fn judge(objective: Objective, at: usize, seen: &Observation, confidence: f64) -> Judgement {
+    let requests = match objective.slow_share_max() {
+        Some(_) => seen.total.requests(),
+        None => seen.total.answered,
+    } as f64;
+    let bound = objective.slow_share_max().unwrap_or(objective.time_ns as f64);
+    let estimate = if requests > 0.0 { excess_free(objective, at, &seen.total) / requests } else { f64::NAN };
+    let excesses: Vec<f64> = seen.seconds.iter().map(|second| excess(objective, at, second)).collect();
+    let (deviation, batches_effective) = deviation(&excesses);
+    let seconds_share = seen.seconds.iter().map(Batch::requests).sum::<u64>() as f64 / requests.max(1.0);
+    let mut judgement = Judgement {
+        objective,
+        estimate,
+        low: 0.0,
+        high: f64::INFINITY,
+        bound,
+        batches_effective,
+        outcome: Outcome::Undecided,
+    };
+    if excesses.len() < SECONDS_MIN || seconds_share < 0.5 || requests == 0.0 {
+        return judgement;
+    }
+    // The deviation is of the sum over the seconds; it grows with the root of the requests.
+    let mut spread = deviation * seconds_share.max(1e-9).recip().sqrt() / requests;
+    if let Some(share) = objective.slow_share_max() {
+        // Slow requests come in bursts, and a run may have seen none of the bursts: its seconds then hardly differ.
+        // They say no more than so many independent requests would.
+        spread = spread.max((share * (1.0 - share) / requests_effective(seen)).sqrt());
+    }
+    let half = quantile(confidence, batches_effective) * spread;
+    (judgement.low, judgement.high) = ((estimate - half).max(0.0), estimate + half);
+    let loses_many = seen.total.failed as f64 > FAILED_SHARE_MAX * seen.total.requests() as f64;
+    judgement.outcome = match objective.slow_share_max() {
+        None if loses_many => Outcome::Missed,
+        _ if judgement.high <= bound => Outcome::Met,
+        _ if judgement.low > bound => Outcome::Missed,
+        _ => Outcome::Undecided,
+    };
+    judgement
+}
+
+/// How many independent requests the correlated ones are worth: as many as would know their mean time as well.
+fn requests_effective(seen: &Observation) -> f64 {
+    let answered = seen.seconds.iter().map(|second| second.answered).sum::<u64>() as f64;
+    let sum: f64 = seen.seconds.iter().map(|second| second.sum_ns).sum();
+    let squares: f64 = seen.seconds.iter().map(|second| second.squares_ns).sum();
+    let mean = sum / answered;
+    let excesses: Vec<f64> = seen.seconds.iter().map(|second| second.sum_ns - mean * second.answered as f64).collect();
+    let variance_of_sum = deviation(&excesses).0.powi(2);
+    let variance_if_independent = squares - sum * mean;
+    let requests = seen.total.requests() as f64;
+    requests * (variance_if_independent / variance_of_sum).min(1.0)
+}
+
+/// Whether the whole run, taken as a point, keeps the objective when times are those of `batch`.
+pub(super) fn is_met_on_the_whole(objective: Objective, at: usize, batch: &Batch) -> bool {
+    excess(objective, at, batch) <= 0.0
+}
+
+/// By how much a batch is above the bound: slow requests beyond those allowed, or nanoseconds beyond the bound times
+/// the requests. Linear in the requests, so that batches of different sizes add up, which shares and means do not.
+fn excess(objective: Objective, at: usize, batch: &Batch) -> f64 {
+    let allowed = match objective.slow_share_max() {
+        Some(share) => share * batch.requests() as f64,
+        None => objective.time_ns as f64 * batch.answered as f64,
+    };
+    excess_free(objective, at, batch) - allowed
+}
+
+/// Slow requests, those without an answer among them; or the sum of times.
+fn excess_free(objective: Objective, at: usize, batch: &Batch) -> f64 {
+    match objective.slow_share_max() {
+        Some(_) => (batch.slow.get(at).copied().unwrap_or_default() + batch.failed) as f64,
+        None => batch.sum_ns,
+    }
+}
+
+/// The standard deviation of the sum of a correlated series, and the number of independent batches that it is worth.
+fn deviation(series: &[f64]) -> (f64, f64) {
+    let mut batches = series.to_vec();
+    let mut correlation = lag_one(&batches);
+    while correlation > CORRELATION_MAX && batches.len() >= 2 * BATCHES_MIN {
+        batches = batches.chunks_exact(2).map(|pair| pair[0] + pair[1]).collect();
+        correlation = lag_one(&batches);
+    }
+    let count = batches.len() as f64;
+    if count < 2.0 {
+        return (f64::INFINITY, count);
+    }
+    // What correlation is left is that of a first-order autoregression, in which so many values are worth one. The estimate
+    // is too low by about 1/n. That of a few values is chance, and Student's quantile is wide for them anyhow.
+    let is_known = batches.len() >= CORRELATED_BATCHES_MIN;
+    let correlation = if is_known { (correlation + 1.0 / count).clamp(0.0, CORRELATION_COUNTED_MAX) } else { 0.0 };
+    let effective = (count * (1.0 - correlation) / (1.0 + correlation)).max(2.0);
+    let mean = batches.iter().sum::<f64>() / count;
+    let variance = batches.iter().map(|batch| (batch - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    // An odd second that no pair took is missing from the batches.
+    let whole = series.len() as f64 / (count * (series.len() / batches.len()) as f64);
+    (count * (variance * whole / effective).sqrt(), effective)
+}
+
+/// The correlation of neighbours; 0 for a series that does not vary.
+fn lag_one(series: &[f64]) -> f64 {
+    let mean = series.iter().sum::<f64>() / series.len().max(1) as f64;
+    let square: f64 = series.iter().map(|value| (value - mean).powi(2)).sum();
+    let product: f64 = series.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
+    // What differs by rounding alone does not vary.
+    let rounding = 1e-20 * series.iter().map(|value| value * value).sum::<f64>();
+    if square > rounding { product / square } else { 0.0 }
+}
+
+/// Student's quantile for an interval with this probability.
+fn quantile(confidence: f64, batches: f64) -> f64 {
+    let degrees = (batches - 1.0).max(1.0);
+    StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |student| student.inverse_cdf((1.0 + confidence) / 2.0))
+}

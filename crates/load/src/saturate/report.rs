@@ -1,0 +1,196 @@
+//! What a search tells: a line for each run as it ends, the answer, and all of it as JSON (docs/saturation.md).
+//! Computes nothing.
+
+use super::judge::{Judgement, Outcome};
+use super::objective::Objective;
+use super::search::SearchConfig;
+use serde::Serialize;
+use std::fmt::{self, Write};
+
+/// Name and version of the format.
+pub const FORMAT: &str = "waystage-saturation/1";
+
+/// Why a rate was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// On the way up, until an objective is missed.
+    Climb,
+    /// On the way down, until all are met.
+    Descend,
+    /// Between the two.
+    Bisect,
+    /// So many times the answer, afresh.
+    Verify(f64),
+}
+
+/// One run, put together with those before it at the same rate when they left it undecided.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "docs/saturation.md describes every key")]
+pub struct ProbeReport {
+    pub step: Step,
+    pub rate_per_s: f64,
+    pub achieved_per_s: f64,
+    pub measured_s: f64,
+    pub requests: u64,
+    pub failed: u64,
+    pub cpu_share: f64,
+    pub judgements: Vec<Judgement>,
+    pub outcome: Outcome,
+    pub note: Option<String>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "docs/saturation.md describes every key")]
+pub struct Finding {
+    pub rate_per_s: Option<f64>,
+    pub met_at_per_s: Option<f64>,
+    pub missed_at_per_s: Option<f64>,
+    pub generator_limit_per_s: Option<f64>,
+    pub confirmed: bool,
+    pub reasons: Vec<String>,
+}
+
+/// A whole search.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "docs/saturation.md describes every key")]
+pub struct Saturation {
+    pub format: &'static str,
+    pub version: &'static str,
+    pub arguments: Vec<String>,
+    pub objectives: Vec<Objective>,
+    pub precision: f64,
+    pub confidence: f64,
+    pub finding: Finding,
+    pub probes: Vec<ProbeReport>,
+}
+
+impl Saturation {
+    /// Puts a search together.
+    pub fn new(
+        config: &SearchConfig,
+        arguments: Vec<String>,
+        (finding, probes): (Finding, Vec<ProbeReport>),
+    ) -> Saturation {
+        Saturation {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION"),
+            arguments,
+            objectives: config.objectives.clone(),
+            precision: config.precision,
+            confidence: config.confidence,
+            finding,
+            probes,
+        }
+    }
+
+    /// The search as one JSON object.
+    ///
+    /// # Errors
+    /// Never with the types used here.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|json| json + "\n")
+    }
+}
+
+impl ProbeReport {
+    /// Whether the best guess is that all objectives are met.
+    pub(super) fn leans_to_met(&self) -> bool {
+        match self.outcome {
+            Outcome::Met => true,
+            Outcome::Missed | Outcome::GeneratorLimited => false,
+            // Not so when nothing is known of it.
+            Outcome::Undecided => self.judgements.iter().all(|judgement| judgement.estimate <= judgement.bound),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Climb => formatter.pad("climb"),
+            Step::Descend => formatter.pad("descend"),
+            Step::Bisect => formatter.pad("bisect"),
+            Step::Verify(factor) => formatter.pad(&format!("verify {factor:.1}")),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Outcome::Met => "met",
+            Outcome::Missed => "missed",
+            Outcome::Undecided => "undecided",
+            Outcome::GeneratorLimited => "generator",
+        })
+    }
+}
+
+/// The line above the lines of the runs.
+pub fn render_heading() -> String {
+    format!("{:<10} {:>12} {:>12} {:>8}  {:<9}  why\n", "step", "rate/s", "achieved/s", "seconds", "outcome")
+}
+
+/// A run, on one line.
+pub fn render_probe(probe: &ProbeReport) -> String {
+    let mut line = format!(
+        "{:<10} {:>12.0} {:>12.0} {:>8.0}  {:<9} ",
+        probe.step, probe.rate_per_s, probe.achieved_per_s, probe.measured_s, probe.outcome
+    );
+    // Writing to a String cannot fail, here and below.
+    for judgement in &probe.judgements {
+        let _ = write!(line, " {};", evidence(judgement));
+    }
+    if let Some(note) = &probe.note {
+        let _ = write!(line, " {note};");
+    }
+    line.trim_end_matches(';').to_owned() + "\n"
+}
+
+/// What a run has shown about an objective.
+fn evidence(judgement: &Judgement) -> String {
+    let Judgement { objective, estimate, low, high, bound, .. } = judgement;
+    if estimate.is_nan() {
+        return format!("{objective}: nothing was answered");
+    }
+    match objective.slow_share_max() {
+        Some(_) => {
+            let [estimate, low, high, bound] = [estimate, low, high, bound].map(|share| percent(*share));
+            format!("{objective}: {estimate} % [{low}, {high}] slower, {bound} % may be")
+        }
+        None => {
+            let [estimate, low, high] = [estimate, low, high].map(|time_ns| time_ns / 1e6);
+            format!("{objective}: {estimate:.3} ms [{low:.3}, {high:.3}]")
+        }
+    }
+}
+
+/// A share with the digits that small ones need; more than everything is not known.
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent > 100.0 => "100".into(),
+        percent if percent >= 10.0 => format!("{percent:.1}"),
+        percent => format!("{percent:.3}"),
+    }
+}
+
+/// The answer, several lines.
+pub fn render(saturation: &Saturation) -> String {
+    let Saturation { objectives, finding, .. } = saturation;
+    let objectives = objectives.iter().map(Objective::to_string).collect::<Vec<_>>().join(" and ");
+    let [met, missed] = [finding.met_at_per_s, finding.missed_at_per_s]
+        .map(|rate| rate.map_or_else(|| "none".to_owned(), |rate| format!("{rate:.0}/s")));
+    let mut text = match finding.rate_per_s {
+        Some(rate) => format!("{objectives}: up to {rate:.0}/s (surely met at {met}, surely missed at {missed})\n"),
+        None => format!("{objectives}: no rate is known to be met (surely missed at {missed})\n"),
+    };
+    if finding.confirmed {
+        text += "confirmed: fresh runs met it at 0.9 times this rate and missed it at 1.1 times\n";
+    }
+    for reason in &finding.reasons {
+        let _ = writeln!(text, "NOT CONFIRMED: {reason}");
+    }
+    text
+}

@@ -1,0 +1,307 @@
+//! The order of the probes: climb until an objective is missed, bisect, verify; and back, when a later probe contradicts an
+//! earlier one.
+
+use super::bracket::{Bracket, Known};
+use super::judge::{Judgement, Outcome, is_met_on_the_whole, judge};
+use super::objective::Objective;
+use super::observation::Observation;
+use super::report::{Finding, ProbeReport, Step};
+use std::time::Duration;
+
+/// Each step of the climb, and of the descent.
+const CLIMB: f64 = 2.0;
+/// The step after a contradiction, near to where the answer must be.
+const CLIMB_AGAIN: f64 = 1.25;
+/// No rate below this is tried.
+const RATE_MIN_PER_S: f64 = 1.0;
+/// What is verified.
+const BELOW: f64 = 0.9;
+const ABOVE: f64 = 1.1;
+/// How often a contradiction sends the search back before it gives up.
+const RESUMES_MAX: u32 = 2;
+/// More probes than any search needs that gets anywhere.
+const PROBES_MAX: usize = 100;
+/// A generator whose threads are as busy is the limit itself.
+const CPU_SHARE_MAX: f64 = 0.9;
+/// A backlog of more than this share of the requests is one that grows.
+const BACKLOG_SHARE_MAX: f64 = 0.05;
+
+/// Runs a load.
+pub trait Probe {
+    /// Loads the server at `rate_per_s` for `length` after a warm-up, and says what was seen.
+    ///
+    /// # Errors
+    /// When there is nothing to say, and no use in going on.
+    fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, Ended>;
+}
+
+/// Why a search ends before it has found anything out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to.
+    Stopped,
+    /// A run could not begin, or is not to be believed.
+    Failed(String),
+}
+
+/// What is searched for, and how closely.
+#[derive(Clone, Debug)]
+pub struct SearchConfig {
+    /// All of them must be met.
+    pub objectives: Vec<Objective>,
+    /// The rate of the first probe.
+    pub start_per_s: f64,
+    /// No higher rate is tried.
+    pub rate_max_per_s: f64,
+    /// The search ends when the bracket is so narrow, as a share: 0.05 is 5 %.
+    pub precision: f64,
+    /// Length of the measured window of the first run at a rate.
+    pub probe: Duration,
+    /// How many further runs there may be at a rate that is still undecided, each twice as long as the one before.
+    pub extensions_max: u32,
+    /// The probability with which each interval is to hold the truth.
+    pub confidence: f64,
+}
+
+/// What fresh runs say about an answer.
+enum Verified {
+    Yes,
+    /// They decide too little.
+    No(String),
+    /// It is wrong, and what it was built on has been forgotten.
+    Contradicted(String),
+}
+
+/// A search that goes on.
+struct Search<'a> {
+    config: &'a SearchConfig,
+    probe: &'a mut dyn Probe,
+    watch: &'a mut dyn FnMut(&ProbeReport),
+    bracket: Bracket,
+    probes: Vec<ProbeReport>,
+}
+
+/// Searches for the highest rate that meets all objectives. `watch` sees every run as it ends.
+///
+/// Never fails: what was found until it ended is in the finding, and why it ended.
+pub fn search(
+    config: &SearchConfig,
+    probe: &mut dyn Probe,
+    watch: &mut dyn FnMut(&ProbeReport),
+) -> (Finding, Vec<ProbeReport>) {
+    let mut search = Search { config, probe, watch, bracket: Bracket::default(), probes: Vec::new() };
+    let ended = search.whole();
+    let mut finding = search.finding();
+    match ended {
+        Ok(end) => finding.reasons.extend(end),
+        Err(Ended::Stopped) => finding.reasons.push("stopped before the end".into()),
+        Err(Ended::Failed(reason)) => finding.reasons.push(reason),
+    }
+    finding.confirmed = finding.reasons.is_empty();
+    (finding, search.probes)
+}
+
+impl Search<'_> {
+    /// Climbs, bisects and verifies, and does so again after a contradiction. Returns why the answer is not confirmed.
+    fn whole(&mut self) -> Result<Option<String>, Ended> {
+        let mut from = self.config.start_per_s.min(self.config.rate_max_per_s);
+        let mut factor = CLIMB;
+        for resumes_left in (0..=RESUMES_MAX).rev() {
+            if let Some(reason) = self.enclose(from, factor)? {
+                return Ok(Some(reason));
+            }
+            self.bisect()?;
+            let Some(answer) = self.bracket.lower() else {
+                return Ok(Some("no rate was met".into()));
+            };
+            match self.verify(answer)? {
+                Verified::Yes => return Ok(None),
+                Verified::No(reason) => return Ok(Some(reason)),
+                Verified::Contradicted(reason) if resumes_left == 0 => return Ok(Some(reason)),
+                Verified::Contradicted(_) => {}
+            }
+            factor = CLIMB_AGAIN;
+            from = self.bracket.lower().unwrap_or(answer) * factor;
+        }
+        Ok(None)
+    }
+
+    /// Goes up until a rate is not met, or down until one is. Returns why there are no such two rates.
+    fn enclose(&mut self, from: f64, factor: f64) -> Result<Option<String>, Ended> {
+        let mut rate = from;
+        while self.bracket.upper().is_none() {
+            self.examine(rate, Step::Climb)?;
+            if self.bracket.upper().is_none() && rate >= self.config.rate_max_per_s {
+                return Ok(Some(format!("met at {rate:.0}/s, and no higher rate was to be tried")));
+            }
+            rate = (rate * factor).min(self.config.rate_max_per_s);
+        }
+        while let (None, Some(upper)) = (self.bracket.lower(), self.bracket.upper()) {
+            if upper / factor < RATE_MIN_PER_S {
+                return Ok(Some(format!("not met at any rate down to {upper:.0}/s")));
+            }
+            self.examine(upper / factor, Step::Descend)?;
+        }
+        Ok(None)
+    }
+
+    /// Goes to the middle, on the scale of ratios, until the answer is known closely enough.
+    fn bisect(&mut self) -> Result<(), Ended> {
+        while let (Some(lower), Some(upper)) = (self.bracket.lower(), self.bracket.upper())
+            && upper > lower * (1.0 + self.config.precision)
+        {
+            self.examine((lower * upper).sqrt(), Step::Bisect)?;
+        }
+        Ok(())
+    }
+
+    /// Fresh runs around the answer.
+    fn verify(&mut self, answer: f64) -> Result<Verified, Ended> {
+        let below = self.examine(answer * BELOW, Step::Verify(BELOW))?;
+        if !below.is_below {
+            self.bracket.forget_met_from(answer * BELOW);
+            let reason = format!("the objective was met at {answer:.0}/s, but not again at {BELOW} times that");
+            return Ok(Verified::Contradicted(reason));
+        }
+        let same = self.examine(answer, Step::Verify(1.0))?;
+        if same.outcome == Outcome::Missed {
+            self.bracket.forget_met_from(answer);
+            return Ok(Verified::Contradicted(format!("the objective was met at {answer:.0}/s, but not again")));
+        }
+        if below.outcome != Outcome::Met {
+            let reason = format!(
+                "even the longest runs at {BELOW} times {answer:.0}/s are too short for a decision; give a longer --test-time"
+            );
+            return Ok(Verified::No(reason));
+        }
+        if self.bracket.generator_limit().is_some() {
+            // The finding says so.
+            return Ok(Verified::Yes);
+        }
+        let above = self.examine((answer * ABOVE).min(self.config.rate_max_per_s), Step::Verify(ABOVE))?;
+        if above.is_below {
+            self.bracket.forget_not_met_up_to(above.rate_per_s);
+            let reason = format!("the objective was missed above {answer:.0}/s, but met at {ABOVE} times that");
+            return Ok(Verified::Contradicted(reason));
+        }
+        Ok(match above.outcome {
+            Outcome::Missed => Verified::Yes,
+            _ => Verified::No(format!("the objective was not surely missed at {ABOVE} times {answer:.0}/s")),
+        })
+    }
+
+    /// Runs at a rate until it is decided, or has been tried long enough; what is found out moves the bracket.
+    fn examine(&mut self, rate_per_s: f64, step: Step) -> Result<Known, Ended> {
+        let mut together: Option<Observation> = None;
+        for extension in 0..=self.config.extensions_max {
+            if self.probes.len() == PROBES_MAX {
+                return Err(Ended::Failed(format!("no answer after {PROBES_MAX} runs")));
+            }
+            let seen = self.probe.run(rate_per_s, self.config.probe * (1 << extension))?;
+            let seen = match together.take() {
+                Some(mut before) => {
+                    before.join(seen);
+                    before
+                }
+                None => seen,
+            };
+            let report = self.judge(rate_per_s, step, &seen);
+            let is_below = report.leans_to_met();
+            let known = Known { rate_per_s, outcome: report.outcome, is_below };
+            (self.watch)(&report);
+            self.probes.push(report);
+            if let Some(reason) = seen.broken {
+                return Err(Ended::Failed(format!("the run at {rate_per_s:.0}/s is not valid: {reason}")));
+            }
+            // On the way up a good guess will do: higher rates have more requests, and verification is still to come.
+            let is_good_guess = step == Step::Climb && is_below;
+            let is_undecided = known.outcome == Outcome::Undecided && !is_good_guess;
+            if !is_undecided || extension == self.config.extensions_max {
+                self.bracket.add(known);
+                return Ok(known);
+            }
+            together = Some(seen);
+        }
+        Err(Ended::Failed("no run was to be made".into()))
+    }
+
+    fn judge(&self, rate_per_s: f64, step: Step, seen: &Observation) -> ProbeReport {
+        let config = self.config;
+        let each = config.objectives.iter().enumerate();
+        let judgements: Vec<Judgement> =
+            each.map(|(at, objective)| judge(*objective, at, seen, config.confidence)).collect();
+        let mut outcome = if judgements.iter().all(|judgement| judgement.outcome == Outcome::Met) {
+            Outcome::Met
+        } else if judgements.iter().any(|judgement| judgement.outcome == Outcome::Missed) {
+            Outcome::Missed
+        } else {
+            Outcome::Undecided
+        };
+        let mut note = None;
+        if self.has_growing_backlog(seen) {
+            outcome = Outcome::Missed;
+            note = Some("the backlog grows".to_owned());
+        }
+        if outcome == Outcome::Missed
+            && let Some(limit) = self.generator_limit(seen)
+        {
+            outcome = Outcome::GeneratorLimited;
+            note = Some(limit);
+        }
+        ProbeReport {
+            step,
+            rate_per_s,
+            achieved_per_s: seen.achieved_per_s(),
+            measured_s: seen.measured_s,
+            requests: seen.total.requests(),
+            failed: seen.total.failed,
+            cpu_share: seen.cpu_share,
+            judgements,
+            outcome,
+            note,
+        }
+    }
+
+    /// Whether requests were due faster than they were answered, by more than could be made up for in time.
+    fn has_growing_backlog(&self, seen: &Observation) -> bool {
+        let backlog = seen.intended.saturating_sub(seen.answered_in_window) as f64;
+        let patience_s =
+            self.config.objectives.iter().map(|objective| objective.time_ns as f64 / 1e9).fold(0.0, f64::max);
+        backlog > BACKLOG_SHARE_MAX * seen.intended as f64 && backlog > patience_s * seen.achieved_per_s()
+    }
+
+    /// Why a missed objective says nothing about the server, if it does not.
+    fn generator_limit(&self, seen: &Observation) -> Option<String> {
+        if seen.cpu_share > CPU_SHARE_MAX {
+            let percent = seen.cpu_share * 100.0;
+            return Some(format!(
+                "the generator's threads are busy {percent:.0} % of the time; give it more --threads"
+            ));
+        }
+        let mut each = self.config.objectives.iter().enumerate();
+        let waits_before_sending = seen.service.requests() > 0
+            && each.all(|(at, objective)| is_met_on_the_whole(*objective, at, &seen.service));
+        waits_before_sending.then(|| {
+            let (what, remedy) = match seen.lateness_mean_ns > seen.slip_mean_ns / 2.0 {
+                true => ("the generator comes to requests late", "more --threads or a machine of its own"),
+                false => ("requests wait for a free connection", "more --clients or --pipeline"),
+            };
+            format!("{what}, and they are answered in time once sent; give it {remedy}")
+        })
+    }
+
+    fn finding(&self) -> Finding {
+        let bracket = &self.bracket;
+        let generator_limit_per_s = bracket.generator_limit();
+        let limit =
+            generator_limit_per_s.map(|limit| format!("the generator, not the server, is the limit at {limit:.0}/s"));
+        Finding {
+            rate_per_s: bracket.lower(),
+            met_at_per_s: bracket.surely_met(),
+            missed_at_per_s: bracket.surely_missed(),
+            generator_limit_per_s,
+            confirmed: false,
+            reasons: limit.into_iter().collect(),
+        }
+    }
+}

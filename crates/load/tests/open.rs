@@ -1,0 +1,186 @@
+//! The instrument against arithmetic: an open loop sees what a closed one hides, and keeps to its schedule.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use cache::Stall;
+use clock::Clock;
+use load::{Arrivals, Config, Distribution, Progress, Protocol, Summary};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use testkit::Server;
+
+const STALL: Duration = Duration::from_millis(200);
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Loads a cache that does nothing for 200 ms in every second.
+fn stalling(change: impl FnOnce(&mut Config)) -> Summary {
+    let stall = Some(Stall { length: STALL, period: PERIOD });
+    let cache = cache::start(&cache::Config { stall, ..cache::Config::default() }, Clock::monotonic()).unwrap();
+    let mut config = Config {
+        servers: vec![cache.address().to_string()],
+        key_maximum: 99,
+        ratio_set: 0,
+        warm_up: Duration::from_millis(500),
+        test_time: Duration::from_secs(2),
+        ..Config::default()
+    };
+    change(&mut config);
+    let summary = support::run(&config);
+    cache.stop();
+    cache.join().unwrap();
+    summary
+}
+
+#[test]
+fn an_open_loop_shows_a_stall_that_a_closed_one_hides() {
+    let arrivals = Arrivals::Poisson { per_s: 1000.0 };
+    let open = stalling(|config| (config.arrivals, config.clients) = (arrivals, 10));
+    let response = &open.operations.all.response;
+    // Whoever is due at a time u before the end of a stall waits u: one request in five, evenly between 0 and 200 ms.
+    // So the 95th percentile is 150 ms and the 99th is 190 ms, on a machine that adds nothing.
+    let milliseconds = |percentile: &str| response.percentiles[percentile] as f64 / 1e6;
+    assert!(milliseconds("99") > 180.0 && milliseconds("95") > 140.0, "{:?}", response.percentiles);
+    assert!(response.mean_ns > 19e6, "the mean is 0.2 x 100 ms at least, and is {}", response.mean_ns);
+    // Ten clients with one request in flight each take the first ten; the rest waits in the generator, and is not hidden.
+    assert!(open.operations.all.slip.max_ns > 150_000_000);
+    // All of it is there: what was intended in the window was followed to its end.
+    assert_eq!(open.totals.requests_sent, open.totals.requests_answered);
+
+    let closed = stalling(|config| config.clients = 1);
+    let response = &closed.operations.all.response;
+    // One request is in each stall, of thousands: no percentile that is shown sees it, the maximum does. The 95th is held
+    // against it, and not the 99th, because on a machine that is slow enough one request in a hundred waits for the machine.
+    assert!(response.percentiles["95"] < 50_000_000, "{:?}", response.percentiles);
+    assert!(response.max_ns > 150_000_000, "{}", response.max_ns);
+}
+
+#[test]
+fn what_was_due_is_sent_once_and_the_rate_is_kept() {
+    let server = Server::embedded();
+    for arrivals in [Arrivals::Constant { per_s: 1000.0 }, Arrivals::Poisson { per_s: 1000.0 }] {
+        let config = Config {
+            servers: vec![server.address().to_string()],
+            arrivals: arrivals.clone(),
+            clients: 20,
+            threads: 2,
+            warm_up: Duration::from_millis(100),
+            test_time: Duration::from_secs(1),
+            ..Config::default()
+        };
+        let summary = support::run(&config);
+        let totals = &summary.totals;
+        // A thousand are due, however slow the machine is; Poisson's deviation is 32.
+        let intended = totals.intended.unwrap();
+        let tolerance = if matches!(arrivals, Arrivals::Constant { .. }) { 1 } else { 160 };
+        assert!(intended.abs_diff(1000) <= tolerance, "{arrivals:?}: {intended}");
+        assert_eq!(totals.requests + totals.unsent.unwrap(), intended, "every one is answered, or told as never sent");
+        assert_eq!(totals.requests_sent, totals.requests_answered);
+        assert!(summary.errors.is_empty(), "{:?}", summary.errors);
+    }
+}
+
+#[test]
+fn a_number_of_requests_is_issued_at_the_rate() {
+    let server = Server::embedded();
+    let config = Config {
+        servers: vec![server.address().to_string()],
+        arrivals: Arrivals::Constant { per_s: 1000.0 },
+        clients: 2,
+        requests: Some(300),
+        warm_up: Duration::ZERO,
+        ..Config::default()
+    };
+    let summary = support::run(&config);
+    assert_eq!(summary.totals.requests, 300);
+    assert!(summary.measured_s >= 0.299, "{}", summary.measured_s);
+}
+
+/// Every dialect and every way of asking, over several servers of which each owns some keys.
+#[test]
+fn keys_are_found_where_they_were_put() {
+    let servers = [Server::start(), Server::start(), Server::start()];
+    let base = Config {
+        servers: servers.iter().map(|server| server.address().to_string()).collect(),
+        distribution: Distribution::Ketama,
+        clients: 6,
+        threads: 2,
+        key_maximum: 499,
+        ratio_get: 2,
+        warm_up: Duration::ZERO,
+        requests: Some(3000),
+        ..Config::default()
+    };
+    for protocol in [Protocol::Text, Protocol::Meta] {
+        for (multi_key_get, pipeline, noreply) in [(1, 1, false), (20, 1, false), (7, 8, false), (3, 4, true)] {
+            let config = Config { protocol, multi_key_get, pipeline, noreply, ..base.clone() };
+            let summary = support::run(&config);
+            assert!(
+                summary.valid && summary.errors.is_empty(),
+                "{config:?}: {:?} {:?}",
+                summary.reasons,
+                summary.errors
+            );
+            let totals = &summary.totals;
+            assert_eq!((totals.requests, totals.misses), (3000, 0), "{config:?}");
+            assert_eq!((totals.requests_sent, totals.requests_answered), (3000, 3000), "{config:?}");
+            assert_eq!(summary.operations.get.hits, summary.operations.get.count * multi_key_get as u64);
+            assert_eq!(summary.verification.checked, summary.operations.get.hits);
+            assert_eq!(noreply, summary.verification.keys_uncertain > 0);
+        }
+    }
+}
+
+/// Values and keys of drawn sizes are verified to the byte, in both dialects.
+#[test]
+fn sizes_and_patterns_are_drawn_and_verified() {
+    let server = Server::start();
+    let sizes = |text| draw::Distribution::parse(text, draw::Unit::Bytes).unwrap();
+    let base = Config {
+        servers: vec![server.address().to_string()],
+        clients: 8,
+        key_maximum: 999,
+        key_pattern: "zipf:0.99".parse().unwrap(),
+        ratio_get: 2,
+        pipeline: 4,
+        warm_up: Duration::ZERO,
+        requests: Some(3000),
+        ..Config::default()
+    };
+    for protocol in [Protocol::Text, Protocol::Meta] {
+        for (data_size, key_size) in [("fb_value", "fb_key"), ("uniform:0:40", "40"), ("list:20:0.5,100k:0.1", "250")] {
+            let (data_size, key_size) = (sizes(data_size), Some(sizes(key_size)));
+            let summary = support::run(&Config { protocol, data_size, key_size, ..base.clone() });
+            assert!(summary.valid && summary.errors.is_empty(), "{:?} {:?}", summary.reasons, summary.errors);
+            assert_eq!((summary.totals.requests, summary.totals.misses), (3000, 0));
+        }
+    }
+}
+
+/// The keys of a server that is gone fail at once, and the others go on.
+#[test]
+fn one_server_of_several_may_go() {
+    if !testkit::memcached_is_here() {
+        return;
+    }
+    let (leaves, stays) = (Server::memcached(), Server::memcached());
+    let mut leaves = Some(leaves);
+    let config = Config {
+        servers: leaves.iter().chain([&stays]).map(|server| server.address().to_string()).collect(),
+        clients: 4,
+        warm_up: Duration::ZERO,
+        test_time: Duration::from_secs(4),
+        ratio_set: 0,
+        ..Config::default()
+    };
+    let mut watch = |progress: Progress<'_>| {
+        if matches!(progress, Progress::Second(_)) {
+            drop(leaves.take());
+        }
+    };
+    let summary = load::run(&config, &Clock::monotonic(), &AtomicBool::new(false), &mut watch).unwrap();
+    assert!(summary.errors["server not connected"] > 0, "{:?}", summary.errors);
+    let last = summary.seconds.iter().rfind(|second| second.measured).unwrap();
+    assert!(last.requests > 0 && last.errors > 0, "{last:?}");
+}

@@ -1,0 +1,96 @@
+//! A point in time that wakes a poller, exact to what the kernel's timers are; a poller's own time limit is in whole
+//! milliseconds. Knows no clock: it is told a number of nanoseconds of CLOCK_MONOTONIC.
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Wakes the poller that it was added to.
+#[derive(Debug)]
+pub struct Timer {
+    timer: OwnedFd,
+    /// What it is set to.
+    set_to_ns: Option<u64>,
+}
+
+impl Timer {
+    /// A timer that is not set.
+    ///
+    /// # Errors
+    /// When the process has too many open files.
+    pub fn new() -> io::Result<Timer> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Timer { timer: timerfd_create(TimerfdClockId::Monotonic, flags)?, set_to_ns: None })
+    }
+
+    /// Wakes the poller when CLOCK_MONOTONIC reaches `at_ns`, once; at once when it has. Forgets what it was set to before.
+    /// A time that it is set to already costs nothing.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set(&mut self, at_ns: u64) -> io::Result<()> {
+        if self.set_to_ns == Some(at_ns) {
+            return Ok(());
+        }
+        // All zero would switch it off.
+        let at_ns = at_ns.max(1);
+        let value = Timespec {
+            tv_sec: (at_ns / NANOS_PER_SECOND).try_into().unwrap_or(i64::MAX),
+            tv_nsec: (at_ns % NANOS_PER_SECOND) as _,
+        };
+        let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let when = Itimerspec { it_interval: once, it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &when)?;
+        self.set_to_ns = Some(at_ns);
+        Ok(())
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.timer.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poller::{Poller, Token};
+    use rustix::time::{ClockId, clock_gettime};
+    use std::time::Duration;
+
+    fn now_ns() -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        now.tv_sec as u64 * NANOS_PER_SECOND + now.tv_nsec as u64
+    }
+
+    #[test]
+    fn it_wakes_when_it_is_time_and_each_time_that_it_is_set() {
+        let mut poller = Poller::new().unwrap();
+        let mut timer = Timer::new().unwrap();
+        poller.add_timer(&timer, Token(7)).unwrap();
+        let mut ready = Vec::new();
+        for wait_ns in [1_500_000, 0, 700_000] {
+            let due_ns = now_ns() + wait_ns;
+            timer.set(due_ns).unwrap();
+            timer.set(due_ns).unwrap();
+            poller.wait(Some(Duration::from_secs(60)), &mut ready).unwrap();
+            assert_eq!(ready.iter().map(|event| event.token).collect::<Vec<_>>(), [Token(7)]);
+            assert!(now_ns() >= due_ns, "{wait_ns}");
+        }
+    }
+
+    #[test]
+    fn the_last_time_that_it_was_set_to_counts() {
+        let mut poller = Poller::new().unwrap();
+        let mut timer = Timer::new().unwrap();
+        poller.add_timer(&timer, Token(0)).unwrap();
+        timer.set(now_ns() + 1_000_000).unwrap();
+        timer.set(now_ns() + 3_600_000_000_000).unwrap();
+        let mut ready = Vec::new();
+        poller.wait(Some(Duration::from_millis(20)), &mut ready).unwrap();
+        assert!(ready.is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! Which server owns a key: a distribution over named servers with weights, and a hash function. Whatever sends keys to
+//! several servers asks here, so that all agree. Knows no addresses, no pools and no copies, and does no input or output.
+
+mod hash;
+mod jump;
+mod ketama;
+mod modulo;
+mod names;
+mod rendezvous;
+
+use crate::ketama::Ketama;
+use crate::rendezvous::Rendezvous;
+
+/// How keys are spread over servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Distribution {
+    /// A circle of points, as libmemcached and twemproxy have it.
+    #[default]
+    Ketama,
+    /// Jump consistent hash.
+    Jump,
+    /// Highest random weight.
+    Rendezvous,
+    /// The hash modulo the number of servers.
+    Modulo,
+}
+
+/// What keys are hashed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hash {
+    /// The first word of the MD5 digest, as in libmemcached and twemproxy.
+    Md5,
+    /// The low half of FNV-1a, as in libmemcached and twemproxy.
+    Fnv1a64,
+    /// 15 bits of the CRC-32, as in libmemcached and twemproxy.
+    Crc32,
+    /// XXH3 with 64 bits.
+    Xxh3,
+}
+
+/// From keys to servers, which are known by their place in the list.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    hash: Hash,
+    tag: Option<[u8; 2]>,
+    kind: Kind,
+}
+
+/// What each distribution looks up; lists hold each server as often as it weighs.
+#[derive(Clone, Debug)]
+enum Kind {
+    /// There is nothing to choose, and nothing to hash.
+    One,
+    Ketama(Ketama),
+    Jump(Box<[u16]>),
+    Rendezvous(Rendezvous),
+    Modulo(Box<[u16]>),
+}
+
+impl Placement {
+    /// Servers, given as name and weight. What they are called is what places keys: see [`Distribution::name_of`] for
+    /// those that have only an address.
+    ///
+    /// # Panics
+    /// When there is no server or one weighs nothing, when there are more than 65536, and when the distribution cannot
+    /// use the hash ([`Distribution::can_use`]): callers check what they were given.
+    pub fn new(distribution: Distribution, hash: Hash, servers: &[(&str, u32)]) -> Placement {
+        assert!((1..=1 << 16).contains(&servers.len()), "keys need a server, and a server a number of 16 bits");
+        assert!(servers.iter().all(|&(_, weight)| weight > 0), "a server needs a weight");
+        assert!(distribution.can_use(hash), "this distribution needs a hash of 64 bits");
+        let expanded = || modulo::expand(servers.iter().map(|&(_, weight)| weight));
+        let kind = match distribution {
+            _ if servers.len() == 1 => Kind::One,
+            Distribution::Ketama => Kind::Ketama(Ketama::new(servers)),
+            Distribution::Jump => Kind::Jump(expanded()),
+            Distribution::Rendezvous => Kind::Rendezvous(Rendezvous::new(servers)),
+            Distribution::Modulo => Kind::Modulo(expanded()),
+        };
+        Placement { hash, tag: None, kind }
+    }
+
+    /// The same, but of a key with both of these characters only what stands between them is hashed.
+    pub fn tagged(self, tag: Option<[u8; 2]>) -> Placement {
+        Placement { tag, ..self }
+    }
+
+    /// The place of the server that has this key.
+    pub fn owner(&self, key: &[u8]) -> usize {
+        let hash = || hash::hash(self.hash, self.hashed_part(key));
+        usize::from(match &self.kind {
+            Kind::One => 0,
+            Kind::Ketama(ketama) => ketama.server(hash() as u32),
+            Kind::Jump(list) => list[jump::bucket(hash(), list.len())],
+            Kind::Rendezvous(rendezvous) => rendezvous.server(hash()),
+            Kind::Modulo(list) => list[modulo::place(hash(), list.len())],
+        })
+    }
+
+    /// What is hashed: what stands between the hash tag's two characters when both are there and not neighbours.
+    pub fn hashed_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        let Some([open, close]) = self.tag else { return key };
+        let Some(start) = key.iter().position(|&byte| byte == open).map(|at| at + 1) else { return key };
+        match key[start..].iter().position(|&byte| byte == close) {
+            Some(length) if length > 0 => &key[start..start + length],
+            _ => key,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hash_tags_keep_keys_together() {
+        let servers: Vec<String> = (0..7).map(|index| format!("10.0.0.{index}")).collect();
+        let servers: Vec<(&str, u32)> = servers.iter().map(|name| (name.as_str(), 1)).collect();
+        let placement = Placement::new(Distribution::Ketama, Hash::Md5, &servers).tagged(Some(*b"{}"));
+        assert_eq!(placement.owner(b"{user}name"), placement.owner(b"age{user}"));
+        assert_eq!(placement.hashed_part(b"{}x"), b"{}x");
+        assert_eq!(placement.hashed_part(b"a{b"), b"a{b");
+        assert_eq!(placement.hashed_part(b"a}{b}"), b"b");
+    }
+}

@@ -1,0 +1,141 @@
+//! What the distributions and hashes are called in files and arguments, and which of them go together.
+
+use crate::{Distribution, Hash, ketama};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+/// The port that memcached has when nothing else is said.
+const OWN_PORT: &str = ":11211";
+
+impl Distribution {
+    /// What may be given.
+    pub const NAMES: &'static [&'static str] = &["ketama", "jump", "rendezvous", "modulo"];
+
+    /// As it is written in files and arguments.
+    pub fn name(self) -> &'static str {
+        match self {
+            Distribution::Ketama => "ketama",
+            Distribution::Jump => "jump",
+            Distribution::Rendezvous => "rendezvous",
+            Distribution::Modulo => "modulo",
+        }
+    }
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Distribution> {
+        let all = [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo];
+        all.into_iter().find(|distribution| distribution.name() == name)
+    }
+
+    /// What keys are hashed with when nothing else is said.
+    pub fn usual_hash(self) -> Hash {
+        match self {
+            Distribution::Ketama => Hash::Md5,
+            Distribution::Jump | Distribution::Rendezvous | Distribution::Modulo => Hash::Xxh3,
+        }
+    }
+
+    /// Whether it can work with this hash: some need all 64 bits.
+    pub fn can_use(self, hash: Hash) -> bool {
+        !matches!(self, Distribution::Jump | Distribution::Rendezvous) || hash == Hash::Xxh3
+    }
+
+    /// The first of these servers, given by their weights, that would have no keys because it weighs too little.
+    pub fn server_without_keys(self, weights: &[u32]) -> Option<usize> {
+        match self {
+            Distribution::Ketama => ketama::digests(weights).position(|digests| digests == 0),
+            Distribution::Jump | Distribution::Rendezvous | Distribution::Modulo => {
+                weights.iter().position(|&weight| weight == 0)
+            }
+        }
+    }
+
+    /// What a server without a name of its own is called. Ketama knows servers on memcached's own port by their host
+    /// alone, as libmemcached always did.
+    pub fn name_of(self, address: &str) -> &str {
+        match self {
+            Distribution::Ketama => address.strip_suffix(OWN_PORT).unwrap_or(address),
+            Distribution::Jump | Distribution::Rendezvous | Distribution::Modulo => address,
+        }
+    }
+}
+
+impl Hash {
+    /// What may be given.
+    pub const NAMES: &'static [&'static str] = &["md5", "fnv1a_64", "crc32", "xxh3_64"];
+
+    /// As it is written in files and arguments.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hash::Md5 => "md5",
+            Hash::Fnv1a64 => "fnv1a_64",
+            Hash::Crc32 => "crc32",
+            Hash::Xxh3 => "xxh3_64",
+        }
+    }
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Hash> {
+        [Hash::Md5, Hash::Fnv1a64, Hash::Crc32, Hash::Xxh3].into_iter().find(|hash| hash.name() == name)
+    }
+}
+
+impl Serialize for Distribution {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Distribution {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Distribution, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Distribution::named(&name).ok_or_else(|| Error::unknown_variant(&name, Distribution::NAMES))
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hash, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Hash::named(&name).ok_or_else(|| Error::unknown_variant(&name, Hash::NAMES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for &name in Distribution::NAMES {
+            assert_eq!(Distribution::named(name).unwrap().name(), name);
+            let read: Distribution = serde_json::from_str(&format!("{name:?}")).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), format!("{name:?}"));
+        }
+        for &name in Hash::NAMES {
+            assert_eq!(Hash::named(name).unwrap().name(), name);
+            let read: Hash = serde_json::from_str(&format!("{name:?}")).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), format!("{name:?}"));
+        }
+        let refused = serde_json::from_str::<Hash>("\"md6\"").unwrap_err().to_string();
+        assert!(refused.starts_with("unknown variant `md6`, expected one of `md5`, `fnv1a_64`"), "{refused}");
+    }
+
+    #[test]
+    fn a_server_that_weighs_too_little_is_found() {
+        assert_eq!(Distribution::Ketama.server_without_keys(&[1, 200, 200]), Some(0));
+        assert_eq!(Distribution::Rendezvous.server_without_keys(&[1, 200, 200]), None);
+        assert_eq!(Distribution::Jump.server_without_keys(&[1, 0]), Some(1));
+    }
+
+    #[test]
+    fn only_ketama_leaves_out_memcacheds_port() {
+        assert_eq!(Distribution::Ketama.name_of("a:11211"), "a");
+        assert_eq!(Distribution::Ketama.name_of("a:11212"), "a:11212");
+        assert_eq!(Distribution::Modulo.name_of("a:11211"), "a:11211");
+    }
+}

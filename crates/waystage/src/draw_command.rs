@@ -1,0 +1,193 @@
+//! `waystage draw`: prints what a distribution or a pattern of keys draws, or describes it.
+
+use clap::{Args, ValueEnum};
+use draw::{Distribution, DrawError, Popularity, Unit};
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+const PERCENTILES: [f64; 10] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
+/// As many of the most popular keys, in one column of a description.
+const TOPS: [u64; 7] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
+
+/// Arguments of `waystage draw`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Print draws of a distribution or of a pattern of keys, or describe it",
+    after_help = "Examples:
+  waystage draw --describe fb_value --unit bytes
+  waystage draw --count 1000 --unit time exp:1ms          nanoseconds, one a line
+  waystage draw --count 1000 --keys 10000 --pattern zipf:0.99
+  waystage draw --describe --keys 10000 --pattern zipf:0.99
+docs/distributions.md describes both languages.
+
+Exit codes: 0 done, 1 the output could not be written, 2 the arguments make no sense."
+)]
+pub(crate) struct DrawArguments {
+    /// A distribution, such as fb_value, uniform:10:20 or exp:1ms.
+    #[arg(value_name = "SPEC", required_unless_present = "keys", conflicts_with = "keys")]
+    spec: Option<String>,
+    /// What the numbers in SPEC are; sizes are drawn in bytes, times in nanoseconds.
+    #[arg(long, value_name = "UNIT", default_value = "plain", conflicts_with = "keys")]
+    unit: UnitName,
+    /// Draw numbers of so many keys, which count from 0.
+    #[arg(long, value_name = "N", requires = "pattern")]
+    keys: Option<u64>,
+    /// Which keys are asked for: uniform, sequential, zipf:0.99, gaussian, gaussian:500:20 or hot:0.1:0.9.
+    #[arg(long, value_name = "PATTERN", requires = "keys")]
+    pattern: Option<Popularity>,
+    /// Print the rank of each key, 0 for the most popular, instead of its number; of zipf and hot.
+    #[arg(long, requires = "keys")]
+    ranks: bool,
+    /// How many to draw.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    count: u64,
+    /// Decides everything that is drawn.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print the formula, the mean and quantiles, or the shares of the most popular keys, instead of draws.
+    #[arg(long, conflicts_with_all = ["count", "seed", "ranks"])]
+    describe: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum UnitName {
+    Bytes,
+    Time,
+    Plain,
+}
+
+/// What is drawn from.
+enum Source {
+    Values(Distribution),
+    Keys(Popularity, u64),
+}
+
+/// Draws or describes; arguments that make no sense are one line.
+pub(crate) fn run(arguments: &DrawArguments) -> Result<ExitCode, String> {
+    let source = match source(arguments) {
+        Ok(source) => source,
+        Err(line) => {
+            eprintln!("waystage: {line}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let out = BufWriter::new(io::stdout().lock());
+    let written = if arguments.describe { describe(&source, out) } else { draw(&source, arguments, out) };
+    match written {
+        // Whoever reads our output may stop early, as `head` does.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn source(arguments: &DrawArguments) -> Result<Source, String> {
+    let line = |error: DrawError| error.to_string();
+    if let (Some(keys), Some(pattern)) = (arguments.keys, arguments.pattern) {
+        pattern.check(keys).map_err(line)?;
+        if arguments.ranks && !pattern.has_ranks() {
+            return Err(format!("--ranks: keys have no ranks in {pattern}; they have in zipf and hot"));
+        }
+        return Ok(Source::Keys(pattern, keys));
+    }
+    let unit = match arguments.unit {
+        UnitName::Bytes => Unit::Bytes,
+        UnitName::Time => Unit::Time,
+        UnitName::Plain => Unit::Plain,
+    };
+    let spec = arguments.spec.as_deref().unwrap_or_default();
+    Distribution::parse(spec, unit).map(Source::Values).map_err(line)
+}
+
+fn draw(source: &Source, arguments: &DrawArguments, mut out: impl Write) -> io::Result<()> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(arguments.seed);
+    match source {
+        Source::Values(distribution) => {
+            for _ in 0..arguments.count {
+                writeln!(out, "{}", distribution.draw(&mut random))?;
+            }
+        }
+        Source::Keys(pattern, keys) => {
+            let mut drawer = pattern.drawer(*keys, 0, 1);
+            for _ in 0..arguments.count {
+                let drawn = if arguments.ranks { drawer.draw_rank(&mut random) } else { drawer.draw(&mut random) };
+                writeln!(out, "{drawn}")?;
+            }
+        }
+    }
+    out.flush()
+}
+
+fn describe(source: &Source, mut out: impl Write) -> io::Result<()> {
+    match source {
+        Source::Values(distribution) => {
+            writeln!(out, "{distribution}\n{}", distribution.formula())?;
+            let mut row = |name: &str, value: f64| writeln!(out, "{name:>9}  {}", readable(value, distribution.unit()));
+            row("mean", distribution.mean())?;
+            row("smallest", distribution.quantile(0.0))?;
+            for percent in PERCENTILES {
+                row(&format!("p{percent}"), distribution.quantile(percent / 100.0))?;
+            }
+            row("largest", distribution.quantile(1.0))?;
+        }
+        Source::Keys(pattern, keys) => {
+            writeln!(out, "{pattern}, {keys} keys\n{}", pattern.formula())?;
+            let drawer = pattern.drawer(*keys, 0, 1);
+            for top in TOPS.into_iter().filter(|top| top < keys).chain([*keys]) {
+                match pattern.top_share(*keys, top) {
+                    Some(share) => writeln!(out, "{top:>9} most popular keys: {:.6} of the requests", share)?,
+                    None => break,
+                }
+            }
+            if pattern.has_ranks() {
+                let popular: Vec<String> =
+                    (0..(*keys).min(10)).map(|rank| drawer.key_of_rank(rank).to_string()).collect();
+                writeln!(out, "the most popular first: {}", popular.join(" "))?;
+            }
+        }
+    }
+    out.flush()
+}
+
+/// Six digits, and a unit that suits the size.
+fn readable(value: f64, unit: Unit) -> String {
+    let (value, name) = match unit {
+        Unit::Plain => (value, ""),
+        Unit::Bytes => (value, " bytes"),
+        Unit::Time => {
+            let units = [(1e9, " s"), (1e6, " ms"), (1e3, " us")];
+            let found = units.into_iter().find(|(unit_ns, _)| value.is_finite() && value.abs() >= *unit_ns);
+            found.map_or((value, " ns"), |(unit_ns, name)| (value / unit_ns, name))
+        }
+    };
+    if !value.is_finite() {
+        return if value > 0.0 { "no limit".into() } else { "no limit below".into() };
+    }
+    let digits_before = if value == 0.0 { 1 } else { value.abs().log10().floor() as i32 + 1 };
+    let rounded = format!("{value:.*}", (6 - digits_before).clamp(0, 12) as usize);
+    let rounded = if rounded.contains('.') { rounded.trim_end_matches('0').trim_end_matches('.') } else { &rounded };
+    format!("{rounded}{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_six_digits_and_a_unit_that_suits() {
+        let cases = [
+            (0.0, Unit::Bytes, "0 bytes"),
+            (195.123_456, Unit::Bytes, "195.123 bytes"),
+            (12_345_678.9, Unit::Plain, "12345679"),
+            (-0.012_345_678, Unit::Plain, "-0.0123457"),
+            (1_500_000.0, Unit::Time, "1.5 ms"),
+            (999.0, Unit::Time, "999 ns"),
+            (f64::INFINITY, Unit::Time, "no limit"),
+            (f64::NEG_INFINITY, Unit::Plain, "no limit below"),
+        ];
+        for (value, unit, expected) in cases {
+            assert_eq!(readable(value, unit), expected);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+"""What a testbed needs of the machine, and what it tells the kernel: known without being root."""
+
+import dataclasses
+from functools import cached_property
+
+import pytest
+
+from waylab.cli import main
+from waylab.errors import LabError
+from waylab.spec import HostSettings, Placement, TestbedSettings
+from waylab.testbed import Finding, Testbed, check_fits, open_testbed
+from waylab.testbed.machine import Machine
+from waylab.testbed.netns import cgroups
+from waylab.testbed.netns.links import checks
+from waylab.testbed.netns.network import FRAME_BYTES, _shape, burst_bytes
+from waylab.testbed.netns.owner import this_process
+
+NEEDED = ("namespaces", "veth", "bridge", "tbf", "netem")
+
+
+class AMachine(Machine):
+    """A machine that can do everything, but for what is named."""
+
+    def __init__(self, cores=2, without=()):
+        self.__dict__["cores"] = cores
+        self._without = without
+
+    def _finding(self, name):
+        return Finding(name, name not in self._without, f"no {name}" if name in self._without else "yes")
+
+    @cached_property
+    def privileged(self):
+        return self._finding("root")
+
+    @cached_property
+    def network(self):
+        return {name: self._finding(name) for name in NEEDED}
+
+    @cached_property
+    def quotas(self):
+        return self._finding("quotas")
+
+
+class ATrial:
+    def __init__(self, load=("a",), proxy=(), backends=("b",), kind="direct"):
+        self.placement = Placement(load=load, proxy=proxy, backends=backends)
+        self.system = type("System", (), {"kind": kind})()
+
+
+def settings(a=None, b=None, **rest):
+    described = {"a": HostSettings(**(a or {})), "b": HostSettings(**(b or {}))}
+    return TestbedSettings(kind="netns", hosts=described, **rest)
+
+
+def refusal(testbed, machine, *trials):
+    with pytest.raises(LabError) as caught:
+        check_fits(testbed, trials or (ATrial(),), machine)
+    line = str(caught.value)
+    assert "\n" not in line and 'set testbed.kind = "local"' in line
+    return line
+
+
+def test_this_machine_as_it_is_needs_nothing(tmp_path):
+    local = TestbedSettings()
+    nothing = AMachine(1, ("root", "quotas", *NEEDED))
+    check_fits(local, (ATrial(),), nothing)
+    with open_testbed(local, (ATrial(),), tmp_path / "links", 0.05) as testbed:
+        assert type(testbed) is Testbed and testbed.facts() == {"kind": "local"} and testbed.counters() == []
+        assert testbed.host("anything").address == "127.0.0.1"
+    assert not (tmp_path / "links").exists()
+
+
+@pytest.mark.parametrize(
+    ("host", "needs"),
+    [
+        ({}, ("root", "namespaces", "veth", "bridge")),
+        ({"up_mbit": 100.0}, ("root", "tbf")),
+        ({"down_mbit": 100.0}, ("tbf",)),
+        ({"delay_ms": 1.0}, ("netem",)),
+        ({"cores": 1.0}, ("quotas",)),
+    ],
+)
+def test_only_what_is_described_is_needed(host, needs):
+    check_fits(settings(host), (ATrial(),), AMachine(without=set(("quotas", *NEEDED[3:])) - set(needs)))
+    for name in needs:
+        assert f"no {name};" in refusal(settings(host), AMachine(without=(name,)))
+
+
+def test_more_cores_than_there_are_need_a_key_that_says_so():
+    two = settings({"cores": 2.0}, {"cores": 1.0})
+    line = refusal(two, AMachine(2))
+    assert (
+        "the hosts of a trial have 3 cores together, this machine 2" in line
+        and "oversubscribe = true" in line
+    )
+    check_fits(dataclasses.replace(two, oversubscribe=True), (ATrial(),), AMachine(2))
+    check_fits(two, (ATrial(),), AMachine(3))
+    check_fits(two, (ATrial(load=("b",), backends=("b",)),), AMachine(1))
+
+
+def test_cores_are_counted_trial_by_trial():
+    described = settings({"cores": 2.0}, {"cores": 1.0})
+    apart = (ATrial(load=("a",), backends=("a",)), ATrial(load=("b",), backends=("b",)))
+    check_fits(described, apart, AMachine(2))
+    proxied = ATrial(load=("b",), proxy=("a",), backends=("b",), kind="proxy")
+    assert "3 cores together" in refusal(described, AMachine(2), proxied)
+
+
+def test_processors_of_their_own_must_be_there():
+    whole = settings({"cores": 1.0}, {"cores": 0.5}, pinning="apart", oversubscribe=True)
+    check_fits(whole, (ATrial(),), AMachine(2))
+    assert "need 2 processors of their own, this machine has 1" in refusal(whole, AMachine(1))
+    with pytest.raises(LabError, match="host b does not say how many cores it has"):
+        check_fits(settings({"cores": 1.0}, pinning="apart"), (ATrial(),), AMachine(2))
+
+
+def test_the_names_of_the_testbed_itself_are_not_for_hosts():
+    described = TestbedSettings(kind="netns", hosts={"meter": HostSettings()})
+    with pytest.raises(LabError, match="`meter` and `switch` are names of the testbed itself"):
+        check_fits(described, (ATrial(load=("meter",), backends=("meter",)),), AMachine())
+
+
+class ARoute:
+    """Takes down what the kernel would be told."""
+
+    def __init__(self):
+        self.told = []
+
+    def tc(self, command, kind, index, handle, **settings):
+        self.told.append((command, kind, index, handle, settings))
+
+
+def test_frames_wait_for_the_delay_and_then_for_the_rate():
+    route = ARoute()
+    _shape(route, 7, 100.0, 2.5)
+    (command, kind, index, handle, rate), (_, second, _, _, delay) = route.told
+    assert (command, kind, index, handle, second) == ("add", "tbf", 7, 0x10000, "netem")
+    assert rate["rate"] == 12_500_000 and rate["burst"] == burst_bytes(100.0) == 25_000
+    assert delay == {"delay": 2500, "limit": delay["limit"], "parent": 0x10001}
+    route = ARoute()
+    _shape(route, 7, None, None)
+    assert route.told == []
+    _shape(route, 7, None, 1.0)
+    assert [kind for _, kind, *_ in route.told] == ["netem"] and "parent" not in route.told[0][4]
+    assert burst_bytes(1.0) == 10 * FRAME_BYTES, "a frame must fit, and some more"
+
+
+def test_what_a_link_should_carry():
+    measured = {
+        "up_payload_mbit": 90.0,
+        "down_payload_mbit": 100.0,
+        "round_trip_median_ms": 4.6,
+        "segment_bytes": 1448,
+    }
+    up, delay = checks(HostSettings(up_mbit=100.0, delay_ms=2.0), measured)
+    assert up.expected == pytest.approx(95.640687, abs=1e-6) and up.error == pytest.approx(90 / 95.640687 - 1)
+    assert up.text(0.05) == (
+        "up_mbit = 100: measured 90 Mbit/s of payload, expected 95.64 (-5.9 %, limit 5 %)"
+    )
+    assert delay.expected == 4.0 and delay.error == pytest.approx(0.1 / 4.0), "half a millisecond is forgiven"
+    assert checks(HostSettings(), measured) == []
+
+
+def test_control_groups_of_version_2(tmp_path):
+    """A tree of plain files stands for the kernel's: what is written is what the kernel would be told."""
+    root = tmp_path / "unified"
+    root.mkdir()
+    (root / "cgroup.controllers").write_text("cpuset cpu io\n")
+    (root / "cgroup.subtree_control").write_text("")
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"proc /proc proc rw 0 0\ncgroup2 {root} cgroup2 rw,nosuid 0 0\n")
+    hierarchy = cgroups.find_hierarchy(mounts)
+    assert hierarchy == cgroups.Hierarchy(2, root)
+    me = this_process()
+    group = cgroups.CpuGroups(hierarchy, me)
+    procs = group.create("server", 0.5)
+    assert procs == root / str(me) / "server" / "cgroup.procs"
+    assert (procs.parent / "cpu.max").read_text() == "5000 10000"
+    assert (
+        (root / "cgroup.subtree_control").read_text()
+        == (root / str(me) / "cgroup.subtree_control").read_text()
+        == "+cpu"
+    )
+    (procs.parent / "cpu.stat").write_text("usage_usec 9\nnr_throttled 3\nthrottled_usec 250000\n")
+    assert group.throttled_s() == {"server": 0.25}
+    assert hierarchy.groups() == [root / str(me)]
+
+
+def test_control_groups_of_version_1_and_none_at_all(tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        f"cgroup {tmp_path} cgroup rw,cpuset 0 0\ncgroup {tmp_path} cgroup rw,cpuacct,cpu 0 0\n"
+        f"cgroup2 {tmp_path} cgroup2 rw 0 0\n"
+    )
+    hierarchy = cgroups.find_hierarchy(mounts)
+    assert hierarchy == cgroups.Hierarchy(1, tmp_path)
+    procs = cgroups.CpuGroups(hierarchy, this_process()).create("server", 1.5)
+    assert (procs.parent / "cpu.cfs_quota_us").read_text() == "15000"
+    assert (procs.parent / "cpu.cfs_period_us").read_text() == "10000"
+    (procs.parent / "cpu.stat").write_text("nr_periods 9\nthrottled_time 500000000\n")
+    mounts.write_text(f"cgroup2 {tmp_path} cgroup2 rw 0 0\n")
+    assert cgroups.find_hierarchy(mounts) is None, "without the controller cpu it is of no use"
+
+
+def test_the_doctor_looks_at_everything_and_changes_nothing(capsys):
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    for name in ("root", *NEEDED, "quotas", "cores", "governor", "steal"):
+        assert f" {name} " in out

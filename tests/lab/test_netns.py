@@ -1,0 +1,333 @@
+"""Emulated hosts, for real where this machine lets us: made, measured, gone, and swept after a SIGKILL.
+
+Where it does not (no root, no kernel feature), the refusal is what is tested: one line, with the way out.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from test_run import processes_of, wait_for
+
+from waylab.cli import main
+from waylab.errors import LabError
+from waylab.folder import read_json, read_run
+from waylab.run import create_run
+from waylab.spec import HostSettings, Placement, TestbedSettings
+from waylab.testbed import Machine, check_fits, open_testbed
+from waylab.testbed.netns import cgroups, links, namespaces
+from waylab.testbed.netns.owner import Owner, owner_of, this_process
+
+SPEC = """
+name = "emulated"
+question = "q"
+hypothesis = "h"
+refuted_by = "r"
+[system.backends]
+count = 2
+server = "embedded"
+[testbed]
+kind = "netns"
+oversubscribe = true
+[testbed.hosts]
+client = { up_mbit = 40, cores = 2 }
+server = { up_mbit = 20, down_mbit = 30, cores = 1 }
+[placement]
+load = ["client", "client"]
+proxy = ["client"]
+backends = ["server"]
+[load]
+test_time_s = 0.6
+warm_up_s = 0.1
+[design]
+blocks = 1
+[gates]
+foreign_cpu_max = 1.0
+steal_max = 1.0
+link_error_max = 0.3
+reason = "a test on a machine that may be busy"
+"""
+# Slow links and a loose limit: what is tested must hold on a machine that is busy.
+LIMIT = 0.3
+NEITHER = 'set testbed.kind = "local"'
+
+
+class ATrial:
+    """As much of a trial as the testbed looks at."""
+
+    def __init__(self, *hosts):
+        self.placement = Placement(load=hosts[:1], proxy=(), backends=hosts[1:])
+        self.system = type("System", (), {"kind": "direct"})()
+
+
+def hosts(**described) -> TestbedSettings:
+    return TestbedSettings(kind="netns", oversubscribe=True, hosts=described)
+
+
+def can_emulate(settings: TestbedSettings) -> bool:
+    """Whether this machine can; if it cannot, the refusal has been checked."""
+    try:
+        check_fits(settings, (ATrial(*settings.hosts),), Machine())
+    except LabError as error:
+        assert NEITHER in str(error) and str(error).startswith("testbed.") and "\n" not in str(error)
+        return False
+    return True
+
+
+def left() -> set[str]:
+    """Everything that carries the name of an owner of ours."""
+    hierarchy = cgroups.find_hierarchy()
+    groups = [group.name for group in hierarchy.groups()] if hierarchy else []
+    return {name for name in [*namespaces.names(), *groups] if owner_of(name)}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(monkeypatch):
+    monkeypatch.setattr(links, "SECONDS", 0.1)
+    before = left()
+    interfaces = set(psutil.net_if_addrs())
+    yield
+    assert left() - before == set() and set(psutil.net_if_addrs()) == interfaces
+
+
+def emulated(settings, tmp_path):
+    return open_testbed(settings, (ATrial(*settings.hosts),), tmp_path / "links", LIMIT)
+
+
+def test_links_are_as_described_and_the_measurement_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(links, "SECONDS", 0.25)
+    settings = hosts(client=HostSettings(up_mbit=40.0), server=HostSettings(up_mbit=20.0, down_mbit=30.0))
+    if not can_emulate(settings):
+        return
+    with emulated(settings, tmp_path) as testbed:
+        facts = testbed.facts()
+        assert facts["kind"] == "netns" and set(facts["links"]) == {"client", "server"}
+        counted = {row["host"]: row for row in testbed.counters()}
+        assert testbed.host("client").address != testbed.host("server").address
+    measured = {
+        (name, check["name"]): (check["asked"], check["expected"], check["measured"])
+        for name, link in facts["links"].items()
+        for check in link["checks"]
+    }
+    assert set(measured) == {("client", "up_mbit"), ("server", "up_mbit"), ("server", "down_mbit")}
+    for asked, expected, got in measured.values():
+        assert expected == pytest.approx(asked * 1448 / 1514) and abs(got / expected - 1) <= LIMIT
+    assert facts["links"]["client"]["round_trip_median_ms"] > 0
+    # Counted at the shaper: the payload that was measured has come this way, with its headers.
+    assert counted["server"]["sent_bytes"] > 20e6 / 8 * 0.2 * 0.5 and counted["server"]["sent_dropped"] == 0
+    assert counted["client"]["throttled_s"] == 0.0
+
+
+def test_a_host_has_its_own_network_and_no_more_processors_than_its_share(tmp_path):
+    settings = hosts(one=HostSettings(cores=0.3), two=HostSettings())
+    if not can_emulate(settings):
+        return
+    with emulated(settings, tmp_path) as testbed:
+        burn = (
+            "import time\nend = time.time() + 0.5\nwhile time.time() < end: pass\nprint(time.process_time())"
+        )
+        start = time.monotonic()
+        process = testbed.host("one").start("burn", [sys.executable, "-IS", "-c", burn], tmp_path)
+        inside = os.stat(f"/proc/{process.pid}/ns/net").st_ino
+        assert inside != os.stat("/proc/self/ns/net").st_ino
+        groups = Path(f"/proc/{process.pid}/cgroup").read_text()
+        assert re.search(r":/waylab-\d+-\d+-\d+-[0-9a-f]+/one$", groups, re.MULTILINE)
+        assert process.wait(30)
+        elapsed_s = time.monotonic() - start
+        # On top of its share it may keep what it was given last: some milliseconds for each processor.
+        assert float(process.stdout.read_text()) < 0.3 * elapsed_s + 0.1
+        throttled_s = {row["host"]: row["throttled_s"] for row in testbed.counters()}
+        # How often it stood still depends on how much of a busy machine it got at all.
+        assert throttled_s["one"] >= 0.0 and throttled_s["two"] == 0.0
+        process.stop()
+
+
+def test_hosts_apart_share_no_processor(tmp_path):
+    described = {"one": HostSettings(cores=0.5), "two": HostSettings(cores=1.0)}
+    settings = TestbedSettings(kind="netns", pinning="apart", oversubscribe=True, hosts=described)
+    if not can_emulate(settings):
+        return
+    with emulated(settings, tmp_path) as testbed:
+        given = []
+        for name in described:
+            process = testbed.host(name).start(name, ["sleep", "60"], tmp_path)
+            given.append(os.sched_getaffinity(process.pid))
+            process.stop()
+    assert [len(processors) for processors in given] == [1, 1] and not given[0] & given[1]
+
+
+def test_a_delay_is_there_or_refused(tmp_path):
+    settings = hosts(far=HostSettings(delay_ms=5.0, up_mbit=50.0), near=HostSettings())
+    if not can_emulate(settings):
+        with pytest.raises(LabError, match=r"needs root|netem for delays .*leave delay_ms out|pyroute2"):
+            check_fits(settings, (ATrial("far", "near"),), Machine())
+        return
+    with emulated(settings, tmp_path) as testbed:
+        assert 10.0 <= testbed.facts()["links"]["far"]["round_trip_median_ms"] < 20.0
+
+
+def test_a_link_that_is_not_what_was_asked_for_ends_the_run(tmp_path, monkeypatch):
+    settings = hosts(client=HostSettings(up_mbit=40.0), server=HostSettings())
+    if not can_emulate(settings):
+        return
+    monkeypatch.setattr(links, "FRAME_BYTES", 700)
+    monkeypatch.setattr(links, "ATTEMPTS", 2)
+    message = (
+        r"a link is not what was described, 2 times measured: client.up_mbit = 40: measured .* limit 30 %"
+    )
+    with pytest.raises(LabError, match=message), emulated(settings, tmp_path):
+        pass
+
+
+# Imports as little as it can: what is tested is how it ends.
+HOLD = """
+import signal, sys, time
+from pathlib import Path
+from waylab.spec import HostSettings, TestbedSettings
+from waylab.testbed.netns import NetnsTestbed, links
+links.SECONDS = 0.05
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+settings = TestbedSettings(kind="netns", hosts={"a": HostSettings(cores=1.0), "b": HostSettings()})
+with NetnsTestbed(settings, ["a", "b"], Path(sys.argv[1]), 0.3) as testbed:
+    testbed.host("a").start("sleeper", ["sleep", "600"], Path(sys.argv[1]))
+    print("up", flush=True)
+    time.sleep(600)
+"""
+
+
+def holding(tmp_path):
+    """A process that has made hosts, says `up`, and would keep them."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=with_our_path())
+
+
+def with_our_path():
+    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def test_what_a_killed_run_leaves_is_swept_and_what_a_living_one_has_is_not(tmp_path):
+    settings = hosts(a=HostSettings(cores=1.0), b=HostSettings())
+    if not can_emulate(settings):
+        return
+    before = left()
+    with emulated(settings, tmp_path / "living") as living:
+        mine = left() - before
+        with holding(tmp_path) as process:
+            assert process.stdout.readline() == "up\n"
+            theirs = left() - before - mine
+            assert {owner_of(name).pid for name in theirs} == {process.pid}
+            assert not {name for name in theirs if owner_of(name).gone()}
+            namespaces.sweep()
+            cgroups.sweep(cgroups.find_hierarchy())
+            assert left() - before == mine | theirs, "nobody's things are swept while he lives"
+            process.kill()
+        wait_for(lambda: not processes_of(tmp_path))
+        assert theirs <= left(), "a run that is killed cannot clean up"
+        with emulated(settings, tmp_path / "next"):
+            assert not theirs & left() and mine <= left()
+        assert (
+            living.host("a").inside(lambda: Path("/proc/thread-self/net/dev").read_text()).count("eth0") == 1
+        )
+
+
+def test_a_run_on_emulated_hosts_keeps_where_everything_was(fake, tmp_path, monkeypatch):
+    path = tmp_path / "emulated.toml"
+    path.write_text(SPEC)
+    if not can_emulate(
+        hosts(client=HostSettings(up_mbit=40.0, cores=2.0), server=HostSettings(down_mbit=1.0))
+    ):
+        with pytest.raises(LabError, match=NEITHER):
+            create_run(path, tmp_path / "results", quick=False)
+        assert not (tmp_path / "results").exists()
+        return
+    campaign = create_run(path, tmp_path / "results", quick=False)
+    campaign.run(lambda step: None)
+    (planned,) = read_run(campaign.directory)["plan"]
+    trial = campaign.directory / "trials" / planned["id"]
+    result = read_json(trial / "trial.json", "waylab-trial/1", "")
+    assert result["status"] == "measured", result["reason"]
+    where = {process["name"]: process["host"] for process in result["processes"]}
+    assert where == {
+        **{"backend-0": "server", "backend-1": "server", "proxy": "client"},
+        **{"fill-0": "client", "fill-1": "client", "load-0": "client", "load-1": "client"},
+        "load-merge": "here",
+    }
+    assert set(result["testbed"]["links"]) == {"client", "server"} and result["testbed"]["cores_usable"] >= 1
+    listened = {process["name"]: process["command"] for process in result["processes"]}["backend-0"]
+    assert re.fullmatch(r"10\.77\.0\.\d+:0", listened[listened.index("--listen") + 1])
+    assert (trial / "hosts.csv").read_text().startswith("clock_ns,host,sent_bytes")
+    merged = read_json(trial / "load.json", "waystage-load/1", "")
+    assert [part["name"] for part in merged["parts"]] == [
+        str(trial / name) for name in ("load-0.json", "load-1.json")
+    ]
+    assert 0 < result["generators_overlap"] <= 1
+
+
+REFUSAL = (
+    r'testbed\.kind = "netns": needs root; this is user \d+ without CAP_NET_ADMIN, CAP_SYS_ADMIN; '
+    r'set testbed\.kind = "local", which runs everything on this machine without limits\n'
+)
+REFUSED = """
+from waylab.spec import HostSettings, TestbedSettings
+from waylab.testbed import Machine
+from waylab.testbed.fitting import check_kernel
+try:
+    check_kernel({"a": HostSettings()}, Machine())
+except Exception as error:
+    print(error)
+"""
+
+
+def test_without_the_right_the_refusal_is_one_line():
+    libc = ctypes.CDLL(None)
+
+    def drop():
+        # PR_CAPBSET_DROP of CAP_NET_ADMIN and CAP_SYS_ADMIN: root without them, from the next program on.
+        for capability in (12, 21):
+            libc.prctl(24, capability, 0, 0, 0)
+
+    command = [sys.executable, "-c", REFUSED]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=with_our_path(), preexec_fn=drop, check=False
+    )
+    assert re.fullmatch(REFUSAL, done.stdout), done.stdout + done.stderr
+
+
+def test_the_plan_is_shown_before_it_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Machine, "missing_capabilities", ["CAP_NET_ADMIN", "CAP_SYS_ADMIN"])
+    path = tmp_path / "emulated.toml"
+    path.write_text(SPEC)
+    assert main(["plan", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert "1 trials" in out and re.fullmatch(f"waylab: {REFUSAL}", err), err
+    assert main(["run", str(path), "--results", str(tmp_path / "results")]) == 2
+    assert re.fullmatch(f"waylab: {REFUSAL}", capsys.readouterr().err) and not (tmp_path / "results").exists()
+
+
+def test_a_run_that_is_asked_to_stop_cleans_up_itself(tmp_path):
+    if not can_emulate(hosts(a=HostSettings(cores=1.0), b=HostSettings())):
+        return
+    with holding(tmp_path) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 3
+    # Nobody stopped the sleeper: it went with its host.
+    wait_for(lambda: not processes_of(tmp_path))
+
+
+def test_an_owner_is_a_process_and_not_only_its_number():
+    me = this_process()
+    assert owner_of(me.name("client-1")) == me and owner_of(str(me)) == me and not me.gone()
+    assert Owner(me.pid_namespace, me.pid, me.started_ticks - 1, "ab").gone(), "the number was given again"
+    assert Owner(me.pid_namespace, 2**22 + 1, me.started_ticks, "ab").gone()
+    assert not Owner(me.pid_namespace + 1, 2**22 + 1, 1, "ab").gone(), "it cannot be seen from here"
+    assert this_process() != me, "two testbeds of one process have different names"
+    for name in ("client", "waylab", "waylab-client", "waylab-1-2-x-ab-host", "xwaylab-1-2-3-ab-host"):
+        assert owner_of(name) is None

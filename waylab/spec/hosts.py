@@ -1,0 +1,94 @@
+"""The machines of an experiment and which role runs on which of them, apart from the roles themselves.
+
+Knows nothing of how a testbed makes them.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from waylab.spec import checks
+
+# The machines of the studies whose experiments are repeated here. Only what they send was limited.
+PROFILES: dict[str, dict[str, float]] = {
+    "asl18-client": {"cores": 2.0, "up_mbit": 200.0},
+    "asl18-middleware": {"cores": 4.0, "up_mbit": 800.0},
+    "asl18-server": {"cores": 1.0, "up_mbit": 100.0},
+}
+
+
+def _unlimited(check: checks.Check) -> Any:
+    """Make a field whose absence means that nothing limits it."""
+    return field(default=None, metadata={"check": check})
+
+
+def _setting(check: checks.Check, default: Any) -> Any:
+    return field(default=default, metadata={"check": check})
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """One machine: 10^6 bit/s of Ethernet frames each way, one-way delay, processors. None is without a limit."""
+
+    profile: str = _setting(checks.one_of(*PROFILES), "")
+    cores: float | None = _unlimited(checks.number(0.05, 1024))
+    up_mbit: float | None = _unlimited(checks.number(1, 30_000))
+    down_mbit: float | None = _unlimited(checks.number(1, 30_000))
+    delay_ms: float | None = _unlimited(checks.number(0, 10_000, above=True))
+
+
+@dataclass(frozen=True)
+class TestbedSettings:
+    """Where the programs run: on this machine as it is, or on emulated hosts."""
+
+    __test__ = False
+
+    kind: str = _setting(checks.one_of("local", "netns"), "local")
+    pinning: str = _setting(checks.one_of("shared", "apart"), "shared")
+    oversubscribe: bool = _setting(checks.flag, False)
+    hosts: dict[str, HostSettings] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which hosts the roles run on. A role with several programs takes its hosts in turn.
+
+    Every name in `load` is one load generator; named twice, a host runs two.
+    """
+
+    load: tuple[str, ...] = _setting(checks.texts, ())
+    proxy: tuple[str, ...] = _setting(checks.texts, ())
+    backends: tuple[str, ...] = _setting(checks.texts, ())
+
+    @property
+    def generators(self) -> int:
+        """How many load generators there are."""
+        return max(1, len(self.load))
+
+    def hosts(self, kind: str) -> list[str]:
+        """Name the hosts in use, each once; `kind` is that of the system."""
+        used = [*self.load, *(self.proxy if kind == "proxy" else ()), *self.backends]
+        return list(dict.fromkeys(used))
+
+
+def with_profile(settings: HostSettings) -> HostSettings:
+    """Put the profile's numbers where the host says none itself."""
+    profile = PROFILES.get(settings.profile, {})
+    own = {part.name: getattr(settings, part.name) for part in fields(settings)}
+    return HostSettings(**own | {name: value for name, value in profile.items() if own[name] is None})
+
+
+def check_placement(testbed: TestbedSettings, placement: Placement, kind: str) -> None:
+    """Check one combination: every role has a host that is described; ValueError says which has not."""
+    roles = {"load": placement.load, "backends": placement.backends}
+    roles |= {"proxy": placement.proxy} if kind == "proxy" else {}
+    for role, names in roles.items():
+        for name in names:
+            if name not in testbed.hosts:
+                known = ", ".join(testbed.hosts) or "none is described"
+                raise ValueError(f"placement.{role}: {name!r} is not one of testbed.hosts; known: {known}")
+        if testbed.kind != "local" and not names:
+            raise ValueError(
+                f'placement.{role}: is missing; testbed.kind = "{testbed.kind}" runs every role on a host of its own'
+            )
+    if len(placement.proxy) > 1:
+        raise ValueError(f"placement.proxy: names {len(placement.proxy)} hosts, but there is one proxy")

@@ -1,0 +1,43 @@
+"""How one load is shared out among several generators: clients and keys, each of them once. Starts nothing."""
+
+from dataclasses import dataclass
+
+from waylab.plan import Trial
+
+
+@dataclass(frozen=True)
+class Generator:
+    """The part of the load that one process makes."""
+
+    name: str
+    summary: str
+    clients: int
+    key_minimum: int
+    key_maximum: int
+    seed: int
+
+
+def generators(trial: Trial) -> list[Generator]:
+    """Share clients and keys out evenly; no two generators write the same key, so that each can verify its own."""
+    load, count = trial.load, trial.placement.generators
+    keys = _parts(load.key_maximum - load.key_minimum + 1, count)
+    clients = _parts(load.clients, count)
+    found = []
+    for index in range(count):
+        first = load.key_minimum + sum(keys[:index])
+        found.append(
+            Generator(
+                name="load" if count == 1 else f"load-{index}",
+                summary="load.json" if count == 1 else f"load-{index}.json",
+                clients=clients[index],
+                key_minimum=first,
+                key_maximum=first + keys[index] - 1,
+                seed=(trial.seed + 104_729 * index) % (1 << 31),
+            )
+        )
+    return found
+
+
+def _parts(total: int, count: int) -> list[int]:
+    """Cut a number into whole parts that differ by at most one."""
+    return [total // count + (index < total % count) for index in range(count)]

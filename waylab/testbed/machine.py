@@ -1,0 +1,176 @@
+"""What this machine can and cannot do: found by trying, and said in lines that people understand.
+
+The ground for every refusal of a testbed, and what `waylab doctor` prints.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from waylab.errors import LabError
+from waylab.testbed.netns import cgroups, namespaces
+from waylab.testbed.netns.owner import this_process
+
+_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
+_STEAL_WATCHED_S = 1.0
+_TC_H_ROOT = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that the machine can do or cannot; `able` is None for what is only a fact."""
+
+    name: str
+    able: bool | None
+    text: str
+
+
+class Machine:
+    """Everything is looked at when it is first asked for."""
+
+    @cached_property
+    def cores(self) -> int:
+        """How many processors this process may use."""
+        return len(os.sched_getaffinity(0))
+
+    @cached_property
+    def missing_capabilities(self) -> list[str]:
+        """Which rights are missing to make network namespaces."""
+        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("CapEff:"):
+                effective = int(line.split()[1], 16)
+                return [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
+        return list(_CAPABILITIES)
+
+    @cached_property
+    def privileged(self) -> Finding:
+        """Whether this process may make hosts."""
+        missing = self.missing_capabilities
+        if missing:
+            return Finding(
+                "root", False, f"needs root; this is user {os.geteuid()} without {', '.join(missing)}"
+            )
+        return Finding("root", True, "has the rights to make hosts")
+
+    @cached_property
+    def network(self) -> dict[str, Finding]:
+        """Try everything that links are made of, in a namespace that is gone afterwards."""
+        names = ("namespaces", "veth", "bridge", "tbf", "netem")
+        if not self.privileged.able:
+            return {name: Finding(name, False, self.privileged.text) for name in names}
+        name = this_process().name("probe")
+        try:
+            namespaces.create(name)
+            return {
+                "namespaces": Finding("namespaces", True, "network namespaces can be made"),
+                **_try_links(name),
+            }
+        except LabError as error:
+            return {name: Finding(name, False, str(error)) for name in names}
+        except OSError as error:
+            why = f"network namespaces cannot be made here: {error.strerror or error}"
+            return {name: Finding(name, False, why) for name in names}
+        finally:
+            _quietly(lambda: namespaces.remove(name))
+
+    @cached_property
+    def quotas(self) -> Finding:
+        """Whether processors can be rationed."""
+        hierarchy = cgroups.find_hierarchy()
+        if hierarchy is None:
+            return Finding("quotas", False, "no control groups with the controller `cpu` are mounted")
+        where = f"control groups version {hierarchy.version} at {hierarchy.root}"
+        if not self.privileged.able:
+            return Finding("quotas", False, f"{where}; {self.privileged.text}")
+        group = cgroups.CpuGroups(hierarchy, this_process())
+        try:
+            group.create("probe", 1.0)
+        except LabError as error:
+            return Finding("quotas", False, str(error))
+        finally:
+            _quietly(group.remove)
+        return Finding("quotas", True, where)
+
+    def findings(self) -> list[Finding]:
+        """Everything, in the order in which it is told."""
+        return [
+            self.privileged,
+            *self.network.values(),
+            self.quotas,
+            Finding("cores", None, f"{self.cores} usable of {psutil.cpu_count(logical=True)}"),
+            _governor(),
+            _steal(),
+        ]
+
+
+def _try_links(namespace: str) -> dict[str, Finding]:
+    descriptor = namespaces.open_namespace(namespace)
+    try:
+        return namespaces.with_netlink(descriptor, _try_all)
+    finally:
+        os.close(descriptor)
+
+
+def _try_all(route: Any) -> dict[str, Finding]:
+    def pair() -> None:
+        route.link("add", ifname="try0", kind="veth", peer="try1")
+
+    def shape(kind: str, **settings: int) -> None:
+        index = route.link_lookup(ifname="try0")[0]
+        route.tc("add", kind, index, 0x10000, **settings)
+        route.tc("del", index=index, parent=_TC_H_ROOT, handle=0)
+
+    return {
+        "veth": _tried("veth", pair, "links"),
+        "bridge": _tried("bridge", lambda: route.link("add", ifname="try2", kind="bridge"), "switches"),
+        "tbf": _tried("tbf", lambda: shape("tbf", rate=125_000, burst=15_140, limit=15_140), "rates"),
+        "netem": _tried("netem", lambda: shape("netem", delay=1000), "delays"),
+    }
+
+
+def _tried(name: str, attempt: Callable[[], None], what: str) -> Finding:
+    try:
+        attempt()
+    except Exception as error:  # the library has a class for every way in which netlink says no
+        return Finding(name, False, f"this kernel has no {name} for {what} ({error})")
+    return Finding(name, True, f"{what} can be made with {name}")
+
+
+def _quietly(undo: Callable[[], None]) -> None:
+    """Undo a probe; what could not be made need not be removed."""
+    try:
+        undo()
+    except (OSError, LabError):
+        return
+
+
+def _governor() -> Finding:
+    try:
+        governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").read_text().strip()
+    except OSError:
+        return Finding("governor", None, "unknown; the clock rate cannot be seen from here")
+    steady = governor == "performance"
+    advice = "" if steady else "; its clock rate follows the load, `performance` measures better"
+    return Finding("governor", steady, f"{governor}{advice}")
+
+
+def _steal() -> Finding:
+    """Watch for a second how much of the processors the neighbours of a virtual machine take."""
+    before = psutil.cpu_times()
+    time.sleep(_STEAL_WATCHED_S)
+    after = psutil.cpu_times()
+    spent_s = sum(after) - sum(before)
+    if not hasattr(after, "steal") or spent_s <= 0:
+        return Finding("steal", None, "steal time is not told by this kernel")
+    now, ever = (after.steal - before.steal) / spent_s, after.steal / sum(after)
+    text = (
+        f"{100 * now:.1f} % of the processors taken by neighbours in the last second, "
+        f"{100 * ever:.1f} % since the start"
+    )
+    return Finding("steal", now < 0.02, text)

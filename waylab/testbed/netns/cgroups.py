@@ -1,0 +1,146 @@
+"""Processor quotas by control groups, version 1 or 2, whichever has the controller `cpu` here.
+
+A group for the owner, below it one for each host. Touches no group that is not named after an owner of ours.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from waylab.testbed.netns.owner import Owner, owner_of
+from waylab.testbed.processes import TestbedError
+
+# Within a period a host that has used its quota stands still. Short, so that it stands still often and not for long.
+PERIOD_US = 10_000
+_REMOVED_WITHIN_S = 2.0
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """A mounted tree of control groups that has the controller `cpu`."""
+
+    version: int
+    root: Path
+
+    def groups(self) -> list[Path]:
+        """List the groups of owners, living or not."""
+        return sorted(path for path in self.root.glob("waylab-*") if path.is_dir() and owner_of(path.name))
+
+
+def find_hierarchy(mounts: Path = Path("/proc/self/mounts")) -> Hierarchy | None:
+    """Find where quotas can be set; None when there is no controller `cpu`."""
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
+        _, place, kind, options = line.split(" ")[:4]
+        root = Path(place)
+        if kind == "cgroup" and "cpu" in options.split(","):
+            return Hierarchy(1, root)
+        if kind == "cgroup2" and "cpu" in _words(root / "cgroup.controllers"):
+            return Hierarchy(2, root)
+    return None
+
+
+class CpuGroups:
+    """The groups of one run."""
+
+    def __init__(self, hierarchy: Hierarchy, owner: Owner) -> None:
+        self._hierarchy = hierarchy
+        self._group = hierarchy.root / str(owner)
+        self._hosts: dict[str, Path] = {}
+
+    def create(self, host: str, cores: float) -> Path:
+        """Make the group of a host that may use so many processors' time; return the file that lets a process in."""
+        group = self._group / host
+        self._hosts[host] = group
+        try:
+            if not self._group.is_dir():
+                self._make_parent()
+            group.mkdir()
+            quota_us = max(1000, round(cores * PERIOD_US))
+            if self._hierarchy.version == 1:
+                _write(group / "cpu.cfs_period_us", str(PERIOD_US))
+                _write(group / "cpu.cfs_quota_us", str(quota_us))
+            else:
+                _write(group / "cpu.max", f"{quota_us} {PERIOD_US}")
+        except OSError as error:
+            raise TestbedError(
+                f"control group {group}: {error.strerror}; leave `cores` out, or run where groups can be made"
+            ) from None
+        return group / "cgroup.procs"
+
+    def throttled_s(self) -> dict[str, float]:
+        """Return for how long every host stood still because its quota was used up."""
+        return {host: _throttled_s(group / "cpu.stat") for host, group in self._hosts.items()}
+
+    def remove(self) -> None:
+        """Remove all groups."""
+        _remove(self._group)
+        self._hosts.clear()
+
+    def _make_parent(self) -> None:
+        if self._hierarchy.version == 2 and "cpu" not in _words(
+            self._hierarchy.root / "cgroup.subtree_control"
+        ):
+            _write(self._hierarchy.root / "cgroup.subtree_control", "+cpu")
+        self._group.mkdir()
+        if self._hierarchy.version == 2:
+            _write(self._group / "cgroup.subtree_control", "+cpu")
+
+
+def sweep(hierarchy: Hierarchy) -> list[str]:
+    """Remove the groups of runs that were killed; return their names."""
+    swept = []
+    for group in hierarchy.groups():
+        owner = owner_of(group.name)
+        if owner and owner.gone():
+            _remove(group)
+            swept.append(group.name)
+    return swept
+
+
+def _remove(group: Path) -> None:
+    """Remove a group with those below it, and what still runs in them; the kernel may take a moment to forget it."""
+    deadline = time.monotonic() + _REMOVED_WITHIN_S
+    while group.is_dir():
+        try:
+            for child in group.iterdir():
+                if child.is_dir():
+                    _kill_members(child)
+                    child.rmdir()
+            group.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise TestbedError(f"control group {group}: cannot be removed: {error.strerror}") from None
+            time.sleep(0.02)
+
+
+def _kill_members(group: Path) -> None:
+    for pid in _words(group / "cgroup.procs"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+
+
+def _throttled_s(statistics: Path) -> float:
+    for line in statistics.read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(" ")
+        if name == "throttled_time":
+            return int(value) * 1e-9
+        if name == "throttled_usec":
+            return int(value) * 1e-6
+    return 0.0
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").split()
+    except OSError:
+        return []
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("w", encoding="ascii") as file:
+        file.write(text)

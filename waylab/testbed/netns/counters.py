@@ -1,0 +1,56 @@
+"""What went over the links: from the shapers, and for a direction without one from the bridge's end of the pair.
+
+A shaper counts every frame with its header. An interface counts what the kernel hands over in one piece, up to
+64 KiB of data with a single header, so its bytes are a little too few.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+_TC_H_ROOT = 0xFFFFFFFF
+
+
+@dataclass
+class LinkCounters:
+    """Of one host, since its link was made."""
+
+    sent_bytes: int = 0
+    sent_packets: int = 0
+    sent_dropped: int = 0
+    received_bytes: int = 0
+    received_packets: int = 0
+    received_dropped: int = 0
+
+    def put(self, direction: str, bytes_and_packets: tuple[int, int, int]) -> None:
+        """Set the three counters of a direction, `sent` or `received`."""
+        for name, value in zip(("bytes", "packets", "dropped"), bytes_and_packets, strict=True):
+            setattr(self, f"{direction}_{name}", value)
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the counters by name."""
+        return asdict(self)
+
+
+def interface_counters() -> dict[str, LinkCounters]:
+    """Read the interfaces of the namespace in which this is called; `sent` is what came in from the other end."""
+    found = {}
+    lines = Path("/proc/thread-self/net/dev").read_text(encoding="ascii").splitlines()[2:]
+    for line in lines:
+        name, _, numbers = line.partition(":")
+        values = [int(number) for number in numbers.split()]
+        counters = LinkCounters()
+        counters.put("sent", (values[0], values[1], values[3]))
+        counters.put("received", (values[8], values[9], values[11]))
+        found[name.strip()] = counters
+    return found
+
+
+def shaper_counters(route: Any) -> dict[int, tuple[int, int, int]]:
+    """Return bytes, packets and drops of the shapers of a namespace, by the number of their interface."""
+    found = {}
+    for shaper in route.get_qdiscs():
+        statistics = shaper.get_attr("TCA_STATS")
+        if shaper["parent"] == _TC_H_ROOT and shaper.get_attr("TCA_KIND") in ("tbf", "netem") and statistics:
+            found[int(shaper["index"])] = (statistics["bytes"], statistics["packets"], statistics["drop"])
+    return found

@@ -1,0 +1,146 @@
+"""Measures a link with TCP: rate each way and round trip. A program by itself, started inside a namespace.
+
+    meter.py serve ADDRESS                     until it is stopped
+    meter.py measure ADDRESS:PORT SECONDS      prints one JSON object
+
+Imports the standard library only and nothing of ours, so that it starts at once. Rates are of payload, counted
+where they arrive, and without the first fifth of the time.
+"""
+
+import json
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+SKIPPED_SHARE = 0.2
+# A queue before a slow link may hold many seconds of data; nobody waits for it to drain.
+LONGEST_SHARE = 1.5
+ROUND_TRIPS = 200
+# A link that is stuck must not stop the lab.
+TIMEOUT_S = 10.0
+_NICE = -15
+_CHUNK = bytes(1 << 14)
+_SECONDS = struct.Struct("!d")
+_PING, _UP, _DOWN = b"P", b"U", b"D"
+
+
+def serve(address: str) -> None:
+    """Serve measurements, each on a connection of its own, one after the other or at once."""
+    with socket.create_server((address, 0)) as server:
+        host, port = server.getsockname()
+        print(f"meter ready on {host}:{port}", flush=True)
+        while True:
+            connection, _ = server.accept()
+            threading.Thread(target=_serve_one, args=(connection,), daemon=True).start()
+
+
+def measure(address: str, seconds: float) -> dict[str, Any]:
+    """Measure the link between here and a meter that serves."""
+    host, _, port = address.rpartition(":")
+    server = (host, int(port))
+    with _connection(server, _PING, seconds) as connection:
+        trips_s = sorted(_round_trip_s(connection) for _ in range(ROUND_TRIPS))
+        segment_bytes = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+    with _connection(server, _UP, seconds) as connection:
+        _send(connection, seconds)
+        connection.shutdown(socket.SHUT_WR)
+        up_bytes_per_s = _SECONDS.unpack(_exactly(connection, _SECONDS.size))[0]
+    with _connection(server, _DOWN, seconds) as connection:
+        down_bytes_per_s = _receive(connection, seconds)
+    return {
+        "up_payload_mbit": up_bytes_per_s * 8e-6,
+        "down_payload_mbit": down_bytes_per_s * 8e-6,
+        "round_trip_min_ms": trips_s[0] * 1e3,
+        "round_trip_median_ms": trips_s[len(trips_s) // 2] * 1e3,
+        "segment_bytes": segment_bytes,
+    }
+
+
+def _serve_one(connection: socket.socket) -> None:
+    with connection:
+        connection.settimeout(TIMEOUT_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        wanted = connection.recv(1)
+        seconds = _SECONDS.unpack(_exactly(connection, _SECONDS.size))[0]
+        if wanted == _UP:
+            connection.sendall(_SECONDS.pack(_receive(connection, seconds)))
+            # Closed with data unread, the connection would be reset and the result lost.
+            while connection.recv(1 << 18):
+                pass
+        elif wanted == _DOWN:
+            _send(connection, seconds)
+        else:
+            while byte := connection.recv(1):
+                connection.sendall(byte)
+
+
+def _connection(server: tuple[str, int], wanted: bytes, seconds: float) -> socket.socket:
+    connection = socket.create_connection(server, timeout=TIMEOUT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.sendall(wanted + _SECONDS.pack(seconds))
+    return connection
+
+
+def _round_trip_s(connection: socket.socket) -> float:
+    start = time.perf_counter()
+    connection.sendall(b".")
+    _exactly(connection, 1)
+    return time.perf_counter() - start
+
+
+def _send(connection: socket.socket, seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        connection.sendall(_CHUNK)
+
+
+def _receive(connection: socket.socket, seconds: float) -> float:
+    """Return bytes per second after the first part, which holds TCP's start and the shaper's burst."""
+    buffer = bytearray(1 << 18)
+    first = last = start = time.perf_counter()
+    count = 0
+    try:
+        while (left := start + LONGEST_SHARE * seconds - time.perf_counter()) > 0:
+            connection.settimeout(left)
+            got = connection.recv_into(buffer)
+            if not got:
+                break
+            last = time.perf_counter()
+            if last - start < SKIPPED_SHARE * seconds:
+                first = last
+            else:
+                count += got
+    except TimeoutError:
+        pass
+    connection.settimeout(TIMEOUT_S)
+    return count / (last - first) if last > first else 0.0
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size:
+        part = connection.recv(size - len(content))
+        if not part:
+            raise ConnectionError("the other end of the measurement is gone")
+        content += part
+    return content
+
+
+def _come_first() -> None:
+    """Ask for a processor before others: the link is measured, not how busy the machine is."""
+    try:
+        os.nice(_NICE)
+    except OSError:
+        pass
+
+
+if __name__ == "__main__":
+    _come_first()
+    if sys.argv[1] == "serve":
+        serve(sys.argv[2])
+    else:
+        print(json.dumps(measure(sys.argv[2], float(sys.argv[3]))))

@@ -1,0 +1,155 @@
+"""The wires: every host a namespace, joined by veth pairs to a bridge in a namespace of its own, shaped both ways.
+
+What a host sends is shaped at its own end of the pair, what it receives at the bridge's end. Nothing is done to the
+namespace of the machine. Knows nothing of roles and processors.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from waylab.spec import HostSettings
+from waylab.testbed.netns import namespaces
+from waylab.testbed.netns.counters import LinkCounters, interface_counters, shaper_counters
+from waylab.testbed.netns.owner import Owner
+from waylab.testbed.processes import TestbedError
+
+MTU_BYTES = 1500
+# What the kernel counts for a full frame: the Ethernet header, but not preamble, checksum and gap.
+FRAME_BYTES = MTU_BYTES + 14
+# The host from which links are measured; nothing limits it.
+METER = "meter"
+_SWITCH = "switch"
+_INTERFACE = "eth0"
+# How much may leave at once after a pause. Shorter, and a timer that comes late costs rate.
+_BURST_S = 0.002
+_BURST_MIN_BYTES = 10 * FRAME_BYTES
+# The queue before the shaper. What does not fit is dropped, and counted.
+_QUEUE_BYTES = 4 << 20
+_DELAYED_FRAMES = 100_000
+_ROOT, _CHILD = 0x10000, 0x20000
+_PORTS_FIRST, _PORTS = 16384, 49152
+
+
+class Network:
+    """The namespaces of a run. Addresses are 10.77.0.1 and up, in the order of the hosts."""
+
+    def __init__(self, owner: Owner, hosts: dict[str, HostSettings]) -> None:
+        self._owner = owner
+        self._settings = {**hosts, METER: HostSettings()}
+        self._made: list[str] = []
+        self._ports: dict[str, int] = {}
+        self._bridge = 0
+        self.descriptors: dict[str, int] = {}
+        if len(self._settings) > 250:
+            raise TestbedError(
+                f"testbed.hosts: {len(hosts)} hosts, more than the 249 that there are addresses for"
+            )
+        self.addresses = {name: f"10.77.0.{index + 1}" for index, name in enumerate(self._settings)}
+
+    def build(self) -> None:
+        """Make everything; whoever calls this must call `remove`, also when it fails."""
+        switch = self._create(_SWITCH)
+        self._bridge = namespaces.with_netlink(switch, _add_bridge)
+        for index, name in enumerate(self._settings):
+            self._connect(index, name)
+
+    def remove(self) -> None:
+        """Remove everything that was made."""
+        while self.descriptors:
+            os.close(self.descriptors.popitem()[1])
+        while self._made:
+            namespaces.remove(self._made[-1])
+            self._made.pop()
+
+    def counters(self) -> dict[str, LinkCounters]:
+        """Return what went over the link of every host so far."""
+        ports = namespaces.inside(self.descriptors[_SWITCH], interface_counters)
+        received = namespaces.with_netlink(self.descriptors[_SWITCH], shaper_counters)
+        found = {}
+        for index, (name, settings) in enumerate(self._settings.items()):
+            if name == METER:
+                continue
+            counters = found[name] = ports[_port(index)]
+            if self._ports[name] in received:
+                counters.put("received", received[self._ports[name]])
+            if settings.up_mbit or settings.delay_ms:
+                sent = namespaces.with_netlink(self.descriptors[name], shaper_counters)
+                counters.put("sent", *sent.values())
+        return found
+
+    def _create(self, name: str) -> int:
+        """Make one namespace and return its descriptor."""
+        namespace = self._owner.name(name)
+        # Noted first: what is half made must be removed, too.
+        self._made.append(namespace)
+        namespaces.create(namespace)
+        self.descriptors[name] = namespaces.open_namespace(namespace)
+        return self.descriptors[name]
+
+    def _connect(self, index: int, name: str) -> None:
+        """Make one host and join it to the switch."""
+        settings, address = self._settings[name], self.addresses[name]
+        peer = {"ifname": _port(index), "net_ns_fd": self._owner.name(_SWITCH)}
+
+        def at_host(host: Any) -> None:
+            host.link("add", ifname=_INTERFACE, kind="veth", mtu=MTU_BYTES, peer=peer)
+            interface = _index(host, _INTERFACE)
+            host.addr("add", index=interface, address=address, prefixlen=24)
+            host.link("set", index=_index(host, "lo"), state="up")
+            host.link("set", index=interface, state="up")
+            _shape(host, interface, settings.up_mbit, settings.delay_ms)
+            _set_up(index, len(self._settings))
+
+        def at_switch(switch: Any) -> int:
+            port = _index(switch, _port(index))
+            switch.link("set", index=port, master=self._bridge, state="up")
+            _shape(switch, port, settings.down_mbit, settings.delay_ms)
+            return port
+
+        namespaces.with_netlink(self._create(name), at_host)
+        self._ports[name] = namespaces.with_netlink(self.descriptors[_SWITCH], at_switch)
+
+
+def _add_bridge(switch: Any) -> int:
+    switch.link("add", ifname="bridge", kind="bridge")
+    bridge = _index(switch, "bridge")
+    switch.link("set", index=bridge, state="up")
+    return bridge
+
+
+def burst_bytes(rate_mbit: float) -> int:
+    """Return how many bytes may leave at once."""
+    return max(_BURST_MIN_BYTES, round(rate_mbit * 1e6 / 8 * _BURST_S))
+
+
+def _shape(route: Any, interface: int, rate_mbit: float | None, delay_ms: float | None) -> None:
+    """Limit what leaves an interface: wait for the delay first, then for the rate."""
+    parent: dict[str, int] = {}
+    handle = _ROOT
+    if rate_mbit:
+        rate = round(rate_mbit * 1e6 / 8)
+        route.tc("add", "tbf", interface, handle, rate=rate, burst=burst_bytes(rate_mbit), limit=_QUEUE_BYTES)
+        parent, handle = {"parent": _ROOT | 1}, _CHILD
+    if delay_ms:
+        delay_us = round(delay_ms * 1000)
+        route.tc("add", "netem", interface, handle, delay=delay_us, limit=_DELAYED_FRAMES, **parent)
+
+
+def _set_up(index: int, hosts: int) -> None:
+    """Set what belongs to the namespace in which this is called."""
+    settings = Path("/proc/sys/net/ipv4")
+    # Clients of all hosts have different ports: records of both ends of a connection are joined by port.
+    width = _PORTS // hosts
+    first = _PORTS_FIRST + index * width
+    (settings / "ip_local_port_range").write_text(f"{first} {first + width - 1}", encoding="ascii")
+    # What TCP learnt in one trial must not help or hinder the next.
+    (settings / "tcp_no_metrics_save").write_text("1", encoding="ascii")
+
+
+def _port(index: int) -> str:
+    return f"port{index}"
+
+
+def _index(route: Any, name: str) -> int:
+    return int(route.link_lookup(ifname=name)[0])

@@ -1,0 +1,169 @@
+"""The emulated hosts of a run: made on entering, measured, and gone on leaving; leftovers of killed runs are swept.
+
+Knows nothing of roles. What it needs of the machine was checked before, by `waylab.testbed.fitting`.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from waylab.spec import TestbedSettings
+from waylab.testbed.hosts import Host, Testbed
+from waylab.testbed.netns import cgroups, links, namespaces
+from waylab.testbed.netns.network import METER, Network
+from waylab.testbed.netns.owner import this_process
+from waylab.testbed.processes import Process, TestbedError
+
+_Result = TypeVar("_Result")
+
+
+class EmulatedHost(Host):
+    """A network namespace, with a control group and processors of its own where the host has them."""
+
+    def __init__(self, name: str, address: str, namespace: int, group: Path | None, cpus: list[int]) -> None:
+        super().__init__(name, address)
+        self._namespace = namespace
+        self._group = group
+        self._cpus = cpus
+
+    def start(self, name: str, command: list[str], logs: Path, paused: bool = False) -> Process:
+        """Start a program on this host."""
+        return Process(name, command, logs, enter=self._enter, host=self.name, paused=paused)
+
+    def inside(self, function: Callable[[], _Result]) -> _Result:
+        """Call a function within the host's network."""
+        return namespaces.inside(self._namespace, function)
+
+    def _enter(self) -> None:
+        """Run in the new process: move into the group, to the processors, and into the namespace."""
+        if self._group:
+            group = os.open(self._group, os.O_WRONLY)
+            os.write(group, b"0")
+            os.close(group)
+        if self._cpus:
+            os.sched_setaffinity(0, self._cpus)
+        namespaces.enter(self._namespace)
+
+
+class NetnsTestbed(Testbed):
+    """The hosts `used` of those that are described; `logs` is where the measurement of the links is kept."""
+
+    kind = "netns"
+
+    def __init__(self, settings: TestbedSettings, used: list[str], logs: Path, link_error_max: float) -> None:
+        self._described = {name: settings.hosts[name] for name in used}
+        self._pinning = settings.pinning
+        self._logs = logs
+        self._link_error_max = link_error_max
+        self._owner = this_process()
+        self._network = Network(self._owner, self._described)
+        self._groups: cgroups.CpuGroups | None = None
+        self._hosts: dict[str, Host] = {}
+        self._links: dict[str, Any] = {}
+
+    def __enter__(self) -> "NetnsTestbed":
+        try:
+            self._sweep()
+            self._build()
+            self._measure()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    def host(self, name: str | None) -> Host:
+        """Return the host of that name."""
+        assert name is not None, "the specification's check gives every role a host"
+        return self._hosts[name]
+
+    def facts(self) -> dict[str, Any]:
+        """Say what was described, and what was measured of it before the first trial."""
+        return {
+            "kind": self.kind,
+            "pinning": self._pinning,
+            "cores_usable": len(os.sched_getaffinity(0)),
+            "links": self._links,
+        }
+
+    def counters(self) -> list[dict[str, Any]]:
+        """Return what every host has sent, received, dropped and been throttled so far."""
+        throttled_s = self._groups.throttled_s() if self._groups else {}
+        return [
+            {"host": name, **counted.as_dict(), "throttled_s": throttled_s.get(name, 0.0)}
+            for name, counted in self._network.counters().items()
+        ]
+
+    def _sweep(self) -> None:
+        namespaces.sweep()
+        hierarchy = cgroups.find_hierarchy()
+        if hierarchy:
+            cgroups.sweep(hierarchy)
+
+    def _build(self) -> None:
+        limited = {name: host.cores for name, host in self._described.items() if host.cores}
+        hierarchy = cgroups.find_hierarchy() if limited else None
+        if hierarchy:
+            self._groups = cgroups.CpuGroups(hierarchy, self._owner)
+        files = {name: self._groups.create(name, cores) for name, cores in limited.items() if self._groups}
+        cpus = _apart(limited) if self._pinning == "apart" else {}
+        self._network.build()
+        for name, address in self._network.addresses.items():
+            descriptor = self._network.descriptors[name]
+            self._hosts[name] = EmulatedHost(name, address, descriptor, files.get(name), cpus.get(name, []))
+
+    def _measure(self) -> None:
+        """Measure all links until they are as described; some attempts, since the machine may have been busy."""
+        hosts = {name: self._hosts[name] for name in self._described}
+        wrong: list[str] = []
+        for attempt in range(1, links.ATTEMPTS + 1):
+            seconds = links.SECONDS * 2 ** (attempt - 1)
+            measured = links.measure_links(hosts, self._hosts[METER], self._logs, seconds)
+            results = {name: links.checks(self._described[name], measured[name]) for name in hosts}
+            self._links = {
+                name: {**asdict(self._described[name]), **measured[name], "checks": _as_dicts(results[name])}
+                | {"attempt": attempt, "measured_unix_s": round(time.time(), 3)}
+                for name in hosts
+            }
+            wrong = [
+                f"{name}.{check.text(self._link_error_max)}"
+                for name, found in results.items()
+                for check in found
+                if abs(check.error) > self._link_error_max
+            ]
+            if not wrong:
+                return
+        raise TestbedError(
+            f"testbed.hosts: a link is not what was described, {links.ATTEMPTS} times measured: {'; '.join(wrong)}; "
+            f"let the machine do nothing else, ask for less, or set gates.link_error_max"
+        )
+
+    def _remove(self) -> None:
+        self._hosts.clear()
+        try:
+            self._network.remove()
+        finally:
+            if self._groups:
+                self._groups.remove()
+
+
+def _apart(cores: dict[str, float]) -> dict[str, list[int]]:
+    """Give every host processors of its own, in order."""
+    free = sorted(os.sched_getaffinity(0))
+    given = {}
+    for name, count in cores.items():
+        given[name], free = free[: math.ceil(count)], free[math.ceil(count) :]
+    return given
+
+
+def _as_dicts(found: list[links.Check]) -> list[dict[str, Any]]:
+    return [{**asdict(check), "error": check.error} for check in found]

@@ -1,0 +1,197 @@
+"""The system of one trial, wherever its roles are placed: backends, proxy, load generators.
+
+A context: whatever happens inside, on leaving no process is left behind. Knows hosts only by what they can do.
+"""
+
+import getpass
+import os
+from pathlib import Path
+from types import TracebackType
+
+from waylab.plan import Trial
+from waylab.spec import size_bytes
+from waylab.testbed.generators import Generator, generators
+from waylab.testbed.hosts import Host, Testbed
+from waylab.testbed.processes import Process, TestbedError
+from waylab.testbed.programs import Programs
+
+_PORT_ATTEMPTS = 5
+_FILLED_WITHIN_S = 60.0
+_MERGED_WITHIN_S = 60.0
+
+
+class RunningSystem:
+    """The processes of one trial, in the order in which they were started."""
+
+    def __init__(self, trial: Trial, programs: Programs, directory: Path, testbed: Testbed) -> None:
+        self._trial = trial
+        self._programs = programs
+        self._testbed = testbed
+        self._directory = directory
+        self._logs = directory / "logs"
+        self._records = directory / "records"
+        self.processes: list[Process] = []
+        self.generators = generators(trial)
+        self.server = programs.server_for(trial.system.backends.server, trial.system.backends.service_time)
+
+    def __enter__(self) -> "RunningSystem":
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._records.mkdir(exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def bring_up(self) -> list[str]:
+        """Start backends and proxy; return the addresses that the load generators go to, each to one in turn."""
+        system = self._trial.system
+        # Without a proxy a generator talks to one backend, so that more of them would have nothing to do.
+        count = system.backends.count
+        count = count if system.kind == "proxy" else min(count, len(self.generators))
+        addresses = [self._start_backend(index, alone=count == 1) for index in range(count)]
+        return [self._start_proxy(addresses)] if system.kind == "proxy" else addresses
+
+    def fill(self, addresses: list[str]) -> None:
+        """Set every key before several generators start; a single one does it itself.
+
+        To fill takes one of them longer than another, and so they would not measure at the same time.
+        """
+        if len(self.generators) == 1:
+            return
+        fillers = []
+        for index, generator in enumerate(self.generators):
+            command = self._load_command(generator, addresses[index % len(addresses)])
+            command += ["--clients", "1", "--ratio", "0:1", "--requests", "1"]
+            name = generator.name.replace("load", "fill")
+            fillers.append(self._start(self._load_host(index), name, command))
+        for filler in fillers:
+            if not filler.wait(_FILLED_WITHIN_S) or filler.exit_code != 0:
+                raise TestbedError(f"{filler.name}: did not set its keys{filler.last_words()}")
+
+    def start_load(self, addresses: list[str]) -> list[Process]:
+        """Start the load generators; several all at once."""
+        several = len(self.generators) > 1
+        loads = [
+            self._start_generator(index, generator, addresses[index % len(addresses)], paused=several)
+            for index, generator in enumerate(self.generators)
+        ]
+        if several:
+            for load in loads:
+                load.wait_until_paused()
+            for load in loads:
+                load.go_on()
+        return loads
+
+    def merge(self) -> None:
+        """Put the summaries of several generators together into the one of the trial."""
+        parts = [str(self._directory / generator.summary) for generator in self.generators]
+        command = [str(self._programs.waystage), "load", "merge", *parts]
+        command += ["--json-out-file", str(self._directory / "load.json")]
+        merging = self._start(Host(), "load-merge", command)
+        # Its exit code is that of the load: it may say that a run was not valid, which the gates judge.
+        if not merging.wait(_MERGED_WITHIN_S) or not (self._directory / "load.json").is_file():
+            raise TestbedError(f"{merging.name}: the summaries cannot be merged{merging.last_words()}")
+
+    def stop(self) -> None:
+        """Stop everything, the last started first; each has time to write its records."""
+        for process in reversed(self.processes):
+            process.ask_to_stop()
+            if process.name.startswith("proxy"):
+                # The backends stay until the proxy has finished what is in flight.
+                process.wait(2.0)
+        try:
+            for process in reversed(self.processes):
+                process.stop()
+        except BaseException:
+            for process in self.processes:
+                process.stop()
+            raise
+
+    def _host(self, names: tuple[str, ...], index: int = 0) -> Host:
+        return self._testbed.host(names[index % len(names)] if names else None)
+
+    def _start(self, host: Host, name: str, command: list[str], paused: bool = False) -> Process:
+        process = host.start(name, command, self._logs, paused)
+        self.processes.append(process)
+        return process
+
+    def _load_host(self, index: int) -> Host:
+        return self._host(self._trial.placement.load, index)
+
+    def _load_command(self, generator: Generator, address: str) -> list[str]:
+        """Return the part of the command that is the same for setting the keys and for the load."""
+        command = [str(self._programs.waystage), "load", "--server", address]
+        command += ["--data-size", str(self._trial.load.data_size), "--quiet"]
+        command += ["--key-minimum", str(generator.key_minimum), "--key-maximum", str(generator.key_maximum)]
+        return [*command, "--seed", str(generator.seed)]
+
+    def _start_generator(self, index: int, generator: Generator, address: str, paused: bool) -> Process:
+        load = self._trial.load
+        command = self._load_command(generator, address)
+        command += ["--clients", str(generator.clients), "--threads", str(load.threads)]
+        command += ["--ratio", load.ratio, "--multi-key-get", str(load.multi_key_get)]
+        command += ["--pipeline", str(load.pipeline), "--think-time", load.think_time]
+        command += ["--test-time", seconds_text(load.test_time_s), "--warm-up", seconds_text(load.warm_up_s)]
+        command += ["--sample", str(load.sample), "--records", str(self._records)]
+        command += ["--json-out-file", str(self._directory / generator.summary)]
+        command += ["--no-prefill"] if len(self.generators) > 1 else []
+        return self._start(self._load_host(index), generator.name, command, paused)
+
+    def _start_backend(self, index: int, alone: bool) -> str:
+        host = self._host(self._trial.placement.backends, index)
+        if self.server == "memcached":
+            return self._start_memcached(host, index)
+        return self._start_cache(host, index, alone)
+
+    def _start_cache(self, host: Host, index: int, alone: bool) -> str:
+        backends = self._trial.system.backends
+        command = [str(self._programs.waystage), "cache", "--listen", f"{host.address}:0"]
+        command += ["--memory-limit", backends.memory, "--service-time", backends.service_time]
+        command += ["--workers", str(backends.workers)]
+        command += ["--seed", str((self._trial.seed + 7919 * backends.seed + index) % (1 << 31))]
+        if self._trial.system.kind == "direct" and alone:
+            # Behind a proxy the sampled requests of both sides are not the same ones: nothing could be joined.
+            command += ["--records", str(self._records), "--sample", str(self._trial.load.sample)]
+        return self._start(host, f"backend-{index}", command).wait_until_ready()
+
+    def _start_memcached(self, host: Host, index: int) -> str:
+        backends = self._trial.system.backends
+        for attempt in range(_PORT_ATTEMPTS):
+            port = host.free_port()
+            command = [str(self._programs.memcached), "-l", host.address, "-p", str(port), "-U", "0"]
+            command += ["-m", str(max(1, size_bytes(backends.memory) >> 20)), "-t", str(backends.threads)]
+            command += ["-c", "16384"] + (["-u", getpass.getuser()] if os.geteuid() == 0 else [])
+            process = self._start(host, f"backend-{index}", command)
+            try:
+                return process.wait_until_serving(
+                    f"{host.address}:{port}", lambda port=port: host.answers(port)
+                )
+            except TestbedError:
+                # Somebody else may have taken the port in between.
+                if attempt == _PORT_ATTEMPTS - 1:
+                    raise
+                process.stop()
+                self.processes.remove(process)
+        raise AssertionError("unreachable")
+
+    def _start_proxy(self, servers: list[str]) -> str:
+        host, proxy = self._host(self._trial.placement.proxy), self._trial.system.proxy
+        command = [str(self._programs.waystage), "proxy", "--listen", f"{host.address}:0"]
+        for server in servers:
+            command += ["--server", server]
+        command += ["--replicas", str(proxy.replicas), "--loops", str(proxy.loops), "--stamps", proxy.stamps]
+        command += ["--backend-timeout", proxy.backend_timeout, "--dispatch", proxy.dispatch]
+        for name, slots in proxy.slots().items():
+            command += [f"--{name}", str(slots)]
+        if proxy.dispatch == "shared":
+            command += ["--multi-get", proxy.multi_get]
+        if proxy.stamps != "off":
+            command += ["--records", str(self._records), "--sample", str(proxy.sample)]
+        return self._start(host, "proxy", command).wait_until_ready()
+
+
+def seconds_text(time_s: float) -> str:
+    """Write seconds as the programs read them."""
+    return f"{round(time_s * 1000)}ms"
