@@ -128,7 +128,7 @@ impl Search<'_> {
     fn enclose(&mut self, from: f64, factor: f64) -> Result<Option<String>, Ended> {
         let mut rate = from;
         while self.bracket.upper().is_none() {
-            self.examine(rate, Step::Climb)?;
+            self.step(rate, Step::Climb)?;
             if self.bracket.upper().is_none() && rate >= self.config.rate_max_per_s {
                 return Ok(Some(format!("met at {rate:.0}/s, and no higher rate was to be tried")));
             }
@@ -138,7 +138,7 @@ impl Search<'_> {
             if upper / factor < RATE_MIN_PER_S {
                 return Ok(Some(format!("not met at any rate down to {upper:.0}/s")));
             }
-            self.examine(upper / factor, Step::Descend)?;
+            self.step(upper / factor, Step::Descend)?;
         }
         Ok(None)
     }
@@ -148,20 +148,24 @@ impl Search<'_> {
         while let (Some(lower), Some(upper)) = (self.bracket.lower(), self.bracket.upper())
             && upper > lower * (1.0 + self.config.precision)
         {
-            self.examine((lower * upper).sqrt(), Step::Bisect)?;
+            self.step((lower * upper).sqrt(), Step::Bisect)?;
         }
         Ok(())
     }
 
     /// Fresh runs around the answer.
     fn verify(&mut self, answer: f64) -> Result<Verified, Ended> {
-        let below = self.examine(answer * BELOW, Step::Verify(BELOW))?;
+        let below = self.step(answer * BELOW, Step::Verify(BELOW))?;
         if !below.is_below {
             self.bracket.forget_met_from(answer * BELOW);
             let reason = format!("the objective was met at {answer:.0}/s, but not again at {BELOW} times that");
             return Ok(Verified::Contradicted(reason));
         }
+        // At the answer itself the best guess is as often one as the other, and moves nothing.
         let same = self.examine(answer, Step::Verify(1.0))?;
+        if same.outcome != Outcome::Undecided {
+            self.bracket.add(same);
+        }
         if same.outcome == Outcome::Missed {
             self.bracket.forget_met_from(answer);
             return Ok(Verified::Contradicted(format!("the objective was met at {answer:.0}/s, but not again")));
@@ -176,7 +180,7 @@ impl Search<'_> {
             // The finding says so.
             return Ok(Verified::Yes);
         }
-        let above = self.examine((answer * ABOVE).min(self.config.rate_max_per_s), Step::Verify(ABOVE))?;
+        let above = self.step((answer * ABOVE).min(self.config.rate_max_per_s), Step::Verify(ABOVE))?;
         if above.is_below {
             self.bracket.forget_not_met_up_to(above.rate_per_s);
             let reason = format!("the objective was missed above {answer:.0}/s, but met at {ABOVE} times that");
@@ -188,7 +192,14 @@ impl Search<'_> {
         })
     }
 
-    /// Runs at a rate until it is decided, or has been tried long enough; what is found out moves the bracket.
+    /// Examines a rate, and moves the bracket by what is found out.
+    fn step(&mut self, rate_per_s: f64, step: Step) -> Result<Known, Ended> {
+        let known = self.examine(rate_per_s, step)?;
+        self.bracket.add(known);
+        Ok(known)
+    }
+
+    /// Runs at a rate until it is decided, or has been tried long enough.
     fn examine(&mut self, rate_per_s: f64, step: Step) -> Result<Known, Ended> {
         let mut together: Option<Observation> = None;
         for extension in 0..=self.config.extensions_max {
@@ -215,7 +226,6 @@ impl Search<'_> {
             let is_good_guess = step == Step::Climb && is_below;
             let is_undecided = known.outcome == Outcome::Undecided && !is_good_guess;
             if !is_undecided || extension == self.config.extensions_max {
-                self.bracket.add(known);
                 return Ok(known);
             }
             together = Some(seen);
