@@ -16,6 +16,10 @@ from waylab.testbed.processes import TestbedError
 # Within a period a host that has used its quota stands still. Short, so that it stands still often and not for long.
 PERIOD_US = 10_000
 _REMOVED_WITHIN_S = 2.0
+# What is measured comes before whatever else the machine does.
+_PRECEDENCE = 100.0
+# The file of each version, and in its numbers: one process, the least and the most.
+_WEIGHTS = {1: ("cpu.shares", 1024, 2, 262_144), 2: ("cpu.weight", 100, 1, 10_000)}
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class CpuGroups:
                 _write(group / "cpu.cfs_quota_us", str(quota_us))
             else:
                 _write(group / "cpu.max", f"{quota_us} {PERIOD_US}")
+            self._weigh(group, cores)
         except OSError as error:
             raise TestbedError(
                 f"control group {group}: {error.strerror}; leave `cores` out, or run where groups can be made"
@@ -87,6 +92,13 @@ class CpuGroups:
         self._group.mkdir()
         if self._hierarchy.version == 2:
             _write(self._group / "cgroup.subtree_control", "+cpu")
+        # By default all hosts together would weigh as much as one process that is in no group.
+        self._weigh(self._group, _PRECEDENCE)
+
+    def _weigh(self, group: Path, processes: float) -> None:
+        """Let a group that competes with others count as so many processes."""
+        name, default, least, most = _WEIGHTS[self._hierarchy.version]
+        _write(group / name, str(min(most, max(least, round(default * processes)))))
 
 
 def sweep(hierarchy: Hierarchy) -> list[str]:
