@@ -54,21 +54,17 @@ class CpuGroups:
         self._group = hierarchy.root / str(owner)
         self._hosts: dict[str, Path] = {}
 
-    def create(self, host: str, cores: float) -> Path:
-        """Make the group of a host that may use so many processors' time; return the file that lets a process in."""
+    def create(self, host: str, cores: float | None) -> Path:
+        """Make the group of a host and return the file that lets a process in; None is all processors, unrationed."""
         group = self._group / host
         self._hosts[host] = group
         try:
             if not self._group.is_dir():
                 self._make_parent()
             group.mkdir()
-            quota_us = max(1000, round(cores * PERIOD_US))
-            if self._hierarchy.version == 1:
-                _write(group / "cpu.cfs_period_us", str(PERIOD_US))
-                _write(group / "cpu.cfs_quota_us", str(quota_us))
-            else:
-                _write(group / "cpu.max", f"{quota_us} {PERIOD_US}")
-            self._weigh(group, cores)
+            if cores:
+                self._ration(group, max(1000, round(cores * PERIOD_US)))
+            self._weigh(group, cores or len(os.sched_getaffinity(0)))
         except OSError as error:
             raise TestbedError(
                 f"control group {group}: {error.strerror}; leave `cores` out, or run where groups can be made"
@@ -94,6 +90,13 @@ class CpuGroups:
             _write(self._group / "cgroup.subtree_control", "+cpu")
         # By default all hosts together would weigh as much as one process that is in no group.
         self._weigh(self._group, _PRECEDENCE)
+
+    def _ration(self, group: Path, quota_us: int) -> None:
+        if self._hierarchy.version == 1:
+            _write(group / "cpu.cfs_period_us", str(PERIOD_US))
+            _write(group / "cpu.cfs_quota_us", str(quota_us))
+        else:
+            _write(group / "cpu.max", f"{quota_us} {PERIOD_US}")
 
     def _weigh(self, group: Path, processes: float) -> None:
         """Let a group that competes with others count as so many processes."""
