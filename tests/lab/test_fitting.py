@@ -116,7 +116,7 @@ def test_processors_of_their_own_must_be_there():
 
 def test_the_names_of_the_testbed_itself_are_not_for_hosts():
     described = TestbedSettings(kind="netns", hosts={"meter": HostSettings()})
-    with pytest.raises(LabError, match="`meter` and `switch` are names of the testbed itself"):
+    with pytest.raises(LabError, match="`lab`, `meter` and `switch` are names of the testbed itself"):
         check_fits(described, (ATrial(load=("meter",), backends=("meter",)),), AMachine())
 
 

@@ -20,7 +20,6 @@ from waylab.testbed.netns.owner import this_process
 from waylab.testbed.processes import Process, TestbedError
 
 _Result = TypeVar("_Result")
-_PRIORITY = -20
 
 
 class EmulatedHost(Host):
@@ -48,8 +47,6 @@ class EmulatedHost(Host):
             os.close(group)
         if self._cpus:
             os.sched_setaffinity(0, self._cpus)
-        # The lab's own precedence is not for its programs, which have that of their group.
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
         namespaces.enter(self._namespace)
 
 
@@ -68,7 +65,6 @@ class NetnsTestbed(Testbed):
         self._groups: cgroups.CpuGroups | None = None
         self._hosts: dict[str, Host] = {}
         self._links: dict[str, Any] = {}
-        self._priority: int | None = None
 
     def __enter__(self) -> "NetnsTestbed":
         try:
@@ -120,21 +116,14 @@ class NetnsTestbed(Testbed):
         if hierarchy:
             # If one host is in a group, all are: those outside would compete with those inside on other terms.
             self._groups = cgroups.CpuGroups(hierarchy, self._owner)
-            self._come_first()
+            # The lab, which starts generators together and takes samples, must not wait behind what it measures.
+            self._groups.join()
             files = {name: self._groups.create(name, limited.get(name)) for name in self._network.addresses}
         cpus = _apart(limited) if self._pinning == "apart" else {}
         self._network.build()
         for name, address in self._network.addresses.items():
             descriptor = self._network.descriptors[name]
             self._hosts[name] = EmulatedHost(name, address, descriptor, files.get(name), cpus.get(name, []))
-
-    def _come_first(self) -> None:
-        """Let the lab, which starts generators together and takes samples, not wait behind what it measures."""
-        self._priority = os.getpriority(os.PRIO_PROCESS, 0)
-        try:
-            os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
-        except PermissionError:
-            self._priority = None
 
     def _measure(self) -> None:
         """Measure every link until it is as described; some attempts, since the machine may have been busy."""
@@ -168,9 +157,6 @@ class NetnsTestbed(Testbed):
 
     def _remove(self) -> None:
         self._hosts.clear()
-        if self._priority is not None:
-            os.setpriority(os.PRIO_PROCESS, 0, self._priority)
-            self._priority = None
         try:
             self._network.remove()
         finally:
