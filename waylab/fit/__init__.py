@@ -3,13 +3,16 @@
 from waylab.fit.black_box import fit_black_box
 from waylab.fit.parameters import Fit, NotApplicableError
 from waylab.fit.repairman import fit_repairman_delay, fit_repairman_raw
+from waylab.fit.scalability import Scalability, fit_scalability
 from waylab.fit.slots import fit_slots
 
 __all__ = [
     "Fit",
     "NotApplicableError",
+    "Scalability",
     "fit_black_box",
     "fit_repairman_delay",
     "fit_repairman_raw",
+    "fit_scalability",
     "fit_slots",
 ]

@@ -6,7 +6,9 @@
 //!
 //! Knows no sockets.
 
+use crate::encoder;
 use crate::lane::{Lane, Line};
+use crate::replay::Held;
 use crate::schedule::Choice;
 use crate::tally::Operation;
 use crate::versions::Known;
@@ -27,6 +29,10 @@ pub(crate) struct Client {
     pub(crate) lanes: Range<usize>,
     /// When each request that it may issue now was intended.
     pub(crate) ready: VecDeque<Nanos>,
+    /// Rows of a trace that it is to send, each behind its entry in `ready`.
+    rows: VecDeque<Held>,
+    /// Rows of a trace that are in flight.
+    in_flight: usize,
     /// Requests that went to several servers, and what has come back so far.
     joins: Slab<Join>,
 }
@@ -43,7 +49,7 @@ struct Join {
 impl Client {
     /// Client number `number` with these connections.
     pub(crate) fn new(number: usize, lanes: Range<usize>) -> Client {
-        Client { number, lanes, ready: VecDeque::new(), joins: Slab::new() }
+        Client { number, lanes, ready: VecDeque::new(), rows: VecDeque::new(), in_flight: 0, joins: Slab::new() }
     }
 
     /// Issues everything that is ready. `lanes` are its own.
@@ -51,14 +57,20 @@ impl Client {
         // With one connection a client waits until it is back. With several it goes on with the others.
         while let Some(&intended) = self.ready.front()
             && (lanes.len() > 1 || lanes[0].is_up())
+            && self.in_flight < worker.shared.config.pipeline
         {
             let issued = worker.now();
             if !worker.shared.plan.may_issue(intended, issued) {
                 self.ready.clear();
+                worker.released(std::mem::take(&mut self.rows).len());
                 return;
             }
             self.ready.pop_front();
             worker.issued += 1;
+            if let Some(row) = self.rows.pop_front() {
+                self.replay(worker, lanes, &row, if worker.is_unpaced() { issued } else { intended }, issued);
+                continue;
+            }
             match worker.schedule.choose(worker.shared.versions) {
                 Choice::Set { key, version } => self.set(worker, lanes, (key, version), intended, issued),
                 Choice::Get => self.get(worker, lanes, intended, issued),
@@ -84,6 +96,25 @@ impl Client {
         }
         lane.window.expect(key, Known::default());
         lane.push(pending, |_, out| worker.encoder.set(key, version, out));
+    }
+
+    /// Keeps a row of a trace until it can be sent.
+    pub(crate) fn hold(&mut self, due: Nanos, row: Held) {
+        self.ready.push_back(due);
+        self.rows.push_back(row);
+    }
+
+    fn replay(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], row: &Held, intended: Nanos, issued: Nanos) {
+        worker.released(1);
+        self.in_flight += 1;
+        let mut pending = Pending::new(Operation::of(row.operation), intended, issued);
+        (pending.keys, pending.verb, pending.is_row) = (1, encoder::verb(row.operation), true);
+        let lane = &mut lanes[worker.owner_of(&row.key)];
+        if !lane.is_up() {
+            return self.refuse(worker, pending, lane.line);
+        }
+        lane.window.expect_row(row.name, row.is_checked);
+        lane.push(pending, |_, out| worker.encoder.row(row, out));
     }
 
     fn get(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], intended: Nanos, issued: Nanos) {
@@ -145,6 +176,7 @@ impl Client {
         completed: Nanos,
         outcome: Outcome,
     ) {
+        self.in_flight -= usize::from(pending.is_row);
         let Some(number) = pending.join else {
             worker.end(&pending, line, completed, outcome);
             return worker.next(self.number, &mut self.ready, completed, outcome);

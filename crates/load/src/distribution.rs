@@ -99,8 +99,13 @@ impl Distribution {
 
     /// Whether at least ten values lie above this percentile, so that it says something.
     pub(crate) fn supports(&self, percent: f64) -> bool {
-        self.count() as f64 * (1.0 - percent / 100.0) >= 10.0 - 1e-6
+        supports(self.count(), percent)
     }
+}
+
+/// Whether ten of so many values lie above this percentile.
+pub(crate) fn supports(count: u64, percent: f64) -> bool {
+    count as f64 * (1.0 - percent / 100.0) >= 10.0 - 1e-6
 }
 
 /// An empty histogram of times: three significant digits from one nanosecond.

@@ -2,7 +2,9 @@
 
 use crate::config::{Config, Protocol};
 use crate::keys::KeySpace;
+use crate::replay::Held;
 use crate::sizes::ValueSizes;
+use crate::trace::TraceOperation;
 use crate::value;
 use wire::{Request, Verb, encode_get};
 
@@ -91,6 +93,18 @@ impl Encoder {
         encode_get(Verb::Get, 0, texts, out);
     }
 
+    /// Appends a row of a trace.
+    pub(crate) fn row(&mut self, row: &Held, out: &mut Vec<u8>) {
+        self.value.clear();
+        if row.operation.carries_value() {
+            row.append_value(&mut self.value);
+        }
+        match self.protocol {
+            Protocol::Text => text_row(row, &self.value, out),
+            Protocol::Meta => meta_row(row, &self.value, out),
+        }
+    }
+
     fn meta_get(&self, keys: impl ExactSizeIterator<Item = u64>, out: &mut Vec<u8>) {
         let is_one = keys.len() == 1;
         for key in keys {
@@ -101,6 +115,63 @@ impl Encoder {
         if !is_one {
             out.extend_from_slice(b"mn\r\n");
         }
+    }
+}
+
+/// The command that a row is sent as. What `cas` needs to know is in no trace: it is sent as a `set`.
+pub(crate) fn verb(operation: TraceOperation) -> Verb {
+    match operation {
+        TraceOperation::Get => Verb::Get,
+        TraceOperation::Gets => Verb::Gets,
+        TraceOperation::Set | TraceOperation::Cas => Verb::Set,
+        TraceOperation::Add => Verb::Add,
+        TraceOperation::Replace => Verb::Replace,
+        TraceOperation::Append => Verb::Append,
+        TraceOperation::Prepend => Verb::Prepend,
+        TraceOperation::Delete => Verb::Delete,
+        TraceOperation::Incr => Verb::Incr,
+        TraceOperation::Decr => Verb::Decr,
+    }
+}
+
+fn text_row(row: &Held, value: &[u8], out: &mut Vec<u8>) {
+    let (verb, key, noreply) = (verb(row.operation), row.key.as_slice(), false);
+    match row.operation {
+        TraceOperation::Get | TraceOperation::Gets => encode_get(verb, 0, std::iter::once(key), out),
+        TraceOperation::Delete => Request::Delete { key, noreply }.encode(out),
+        TraceOperation::Incr | TraceOperation::Decr => Request::Arithmetic { verb, key, delta: 1, noreply }.encode(out),
+        _ => {
+            let exptime = i64::from(row.expiry_s);
+            Request::Store { verb, key, flags: 0, exptime, value, cas: 0, noreply }.encode(out);
+        }
+    }
+}
+
+fn meta_row(row: &Held, value: &[u8], out: &mut Vec<u8>) {
+    let (name, flags): (&[u8], &[u8]) = match row.operation {
+        TraceOperation::Get | TraceOperation::Gets => (b"mg ", b" k f v"),
+        TraceOperation::Set | TraceOperation::Cas => (b"ms ", b""),
+        TraceOperation::Add => (b"ms ", b" ME"),
+        TraceOperation::Replace => (b"ms ", b" MR"),
+        TraceOperation::Append => (b"ms ", b" MA"),
+        TraceOperation::Prepend => (b"ms ", b" MP"),
+        TraceOperation::Delete => (b"md ", b""),
+        TraceOperation::Incr => (b"ma ", b""),
+        TraceOperation::Decr => (b"ma ", b" MD"),
+    };
+    out.extend_from_slice(name);
+    out.extend_from_slice(&row.key);
+    if row.operation.carries_value() {
+        out.push(b' ');
+        out.extend_from_slice(itoa::Buffer::new().format(value.len()).as_bytes());
+        out.extend_from_slice(b" T");
+        out.extend_from_slice(itoa::Buffer::new().format(row.expiry_s).as_bytes());
+    }
+    out.extend_from_slice(flags);
+    out.extend_from_slice(b"\r\n");
+    if row.operation.carries_value() {
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
     }
 }
 

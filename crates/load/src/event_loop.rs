@@ -31,6 +31,8 @@ pub(crate) struct EventLoop<'a> {
     /// Clients that have something to issue; kept for its memory.
     woken: Vec<usize>,
     next_housekeeping: Nanos,
+    /// When something is due, as far as is known.
+    next_due: Option<Nanos>,
 }
 
 /// What a thread hands back.
@@ -64,6 +66,7 @@ impl<'a> EventLoop<'a> {
             unfinished: Vec::new(),
             woken: Vec::new(),
             next_housekeeping: Nanos::UNSET,
+            next_due: None,
         })
     }
 
@@ -105,18 +108,11 @@ impl<'a> EventLoop<'a> {
 
     /// Hands what is due to the clients that shall issue it.
     fn take_due(&mut self, now: Nanos) {
-        while let Some((due, number)) = self.worker.next_awake(now) {
-            self.clients[number].ready.push_back(due);
-            self.woken.push(number);
-        }
         let each = self.worker.shared.config.lanes_per_client();
         let lanes = &self.lanes;
         // With several servers a client goes on with those that are there.
         let can_issue = |number: usize| each > 1 || lanes[number].is_up();
-        while let Some((due, number)) = self.worker.next_arrival(now, can_issue) {
-            self.clients[number].ready.push_back(due);
-            self.woken.push(number);
-        }
+        self.next_due = self.worker.take_due(now, &mut self.clients, can_issue, &mut self.woken);
     }
 
     /// Lets every client that has something to issue do so, what is ready of one client in one write.
@@ -134,7 +130,7 @@ impl<'a> EventLoop<'a> {
         if !self.unfinished.is_empty() || !self.woken.is_empty() {
             return Ok(Duration::ZERO);
         }
-        let Some(due) = self.worker.next_due().filter(|_| !is_over) else {
+        let Some(due) = self.next_due.filter(|_| !is_over) else {
             return Ok(HOUSEKEEPING);
         };
         let left = due.after(self.worker.now());
@@ -163,6 +159,7 @@ impl<'a> EventLoop<'a> {
                         self.lose(number, Lost::Closed);
                     } else if event.writable && connection.peer_address().is_some() {
                         self.lanes[number].is_connected(&self.worker);
+                        self.worker.is_back(self.lanes[number].line.client);
                     }
                 }
                 Link::Down(_) => {}

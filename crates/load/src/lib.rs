@@ -7,12 +7,15 @@
 //! It speaks to any server of the protocol and knows none of them.
 
 mod config;
+mod config_check;
 mod connect;
 mod prefill;
 
 mod arrivals;
 mod keys;
+mod pace;
 mod plan;
+mod replay;
 mod schedule;
 mod sizes;
 mod think_time;
@@ -35,17 +38,30 @@ pub mod saturate;
 pub mod trace;
 
 mod conduct;
+mod metrics;
+
 mod merge;
-mod print;
+
+mod agents;
 mod settings;
 mod summary;
 mod times;
 mod verdict;
 
-pub use conduct::{Progress, run};
+mod interval_log;
+mod memtier;
+mod percentile_text;
+mod print;
+
+pub use agents::{Agent, AgentReport, Coordination, PROTOCOL, Share, Shares, Task, Tasks, coordinate, split};
+pub use conduct::{Prepared, Progress, prepare, run};
 pub use config::{Arrivals, Config, Distribution, Protocol, fixed_bytes};
+pub use interval_log::interval_log;
+pub use memtier::memtier_json;
 pub use merge::{MergeError, merge, merge_named};
+pub use metrics::Metrics;
 pub use part::Part;
+pub use percentile_text::percentile_text;
 pub use print::{render, render_second};
 pub use seconds::{Second, SecondHistograms};
 pub use settings::Settings;
@@ -71,10 +87,20 @@ pub enum LoadError {
     Stopped,
     #[error("records: {0}")]
     Records(io::Error),
+    #[error(transparent)]
+    Trace(#[from] trace::TraceError),
+    #[error("{0}")]
+    BrokenTrace(String),
     #[error("the kernel refuses to wait for connections: {0}")]
     Poller(io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    #[error("--listen {listen}: {reason}")]
+    Listen { listen: String, reason: String },
+    #[error("agent {agent}: {line}")]
+    Agent { agent: String, line: String },
+    #[error("the agents' results: {0}")]
+    Merge(#[from] MergeError),
     #[error("a thread of the load generator panicked; this is a bug")]
     Panicked,
 }

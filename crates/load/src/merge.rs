@@ -106,6 +106,7 @@ pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
         notes,
         parts: parts.iter().flat_map(|part| remembered(*part)).collect(),
         settings,
+        coordination: None,
     })
 }
 
@@ -191,6 +192,8 @@ fn operation(parts: &[Named<'_>], which: fn(&Operations) -> &OperationSummary) -
             hits: shown.hits,
             misses: shown.misses,
             errors: shown.errors,
+            sent_bytes: shown.sent_bytes,
+            received_bytes: shown.received_bytes,
             response: shown.response.distribution().map_err(unreadable)?,
             service: shown.service.distribution().map_err(unreadable)?,
             slip: shown.slip.distribution().map_err(unreadable)?,

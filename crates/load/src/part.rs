@@ -21,8 +21,6 @@ pub(crate) struct Counts {
     pub(crate) set: OperationTally,
     /// Keys of requests that were answered other than by an error.
     pub(crate) keys: u64,
-    pub(crate) sent_bytes: u64,
-    pub(crate) received_bytes: u64,
 }
 
 /// What was counted of one operation.
@@ -31,6 +29,9 @@ pub(crate) struct OperationTally {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) errors: u64,
+    /// Of failed requests, too.
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
     pub(crate) response: Distribution,
     pub(crate) service: Distribution,
     pub(crate) slip: Distribution,
@@ -58,13 +59,11 @@ impl Part {
 
 impl Counts {
     pub(crate) fn new() -> Counts {
-        Counts { get: OperationTally::new(), set: OperationTally::new(), keys: 0, sent_bytes: 0, received_bytes: 0 }
+        Counts { get: OperationTally::new(), set: OperationTally::new(), keys: 0 }
     }
 
     /// Counts a request. One that failed is counted as an error and nowhere else.
     pub(crate) fn record(&mut self, ended: &Ended) {
-        self.sent_bytes += ended.request_bytes;
-        self.received_bytes += ended.reply_bytes;
         if !ended.failed {
             self.keys += u64::from(ended.keys);
         }
@@ -78,8 +77,6 @@ impl Counts {
         self.get.merge(&other.get);
         self.set.merge(&other.set);
         self.keys += other.keys;
-        self.sent_bytes += other.sent_bytes;
-        self.received_bytes += other.received_bytes;
     }
 
     /// Both operations together.
@@ -98,7 +95,7 @@ impl Counts {
     fn clear(&mut self) {
         self.get.clear();
         self.set.clear();
-        (self.keys, self.sent_bytes, self.received_bytes) = (0, 0, 0);
+        self.keys = 0;
     }
 }
 
@@ -109,6 +106,8 @@ impl OperationTally {
             hits: 0,
             misses: 0,
             errors: 0,
+            sent_bytes: 0,
+            received_bytes: 0,
             response: Distribution::new(),
             service: Distribution::new(),
             slip: Distribution::new(),
@@ -119,6 +118,8 @@ impl OperationTally {
         self.hits += other.hits;
         self.misses += other.misses;
         self.errors += other.errors;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         self.slip.merge(&other.slip);
@@ -130,6 +131,8 @@ impl OperationTally {
     }
 
     fn record(&mut self, ended: &Ended) {
+        self.sent_bytes += ended.request_bytes;
+        self.received_bytes += ended.reply_bytes;
         if ended.failed {
             self.errors += 1;
             return;
@@ -142,7 +145,7 @@ impl OperationTally {
     }
 
     fn clear(&mut self) {
-        (self.hits, self.misses, self.errors) = (0, 0, 0);
+        (self.hits, self.misses, self.errors, self.sent_bytes, self.received_bytes) = (0, 0, 0, 0, 0);
         self.response.clear();
         self.service.clear();
         self.slip.clear();
@@ -176,12 +179,12 @@ mod tests {
         counts.record(&ended(Operation::Get, 1000, false));
         counts.record(&ended(Operation::Get, 5, true));
         assert_eq!((counts.get.count(), counts.get.errors, counts.get.hits, counts.get.misses), (1, 1, 2, 1));
-        assert_eq!((counts.keys, counts.sent_bytes, counts.received_bytes), (3, 20, 40));
+        assert_eq!((counts.keys, counts.get.sent_bytes, counts.get.received_bytes), (3, 20, 40));
         assert_eq!((counts.get.response.min_ns(), counts.get.response.max_ns()), (1000, 1000));
         assert_eq!((counts.get.slip.max_ns(), counts.get.service.max_ns()), (250, 750));
         assert!(!counts.is_empty());
         counts.clear();
-        assert!(counts.is_empty() && counts.sent_bytes == 0 && counts.get.response.min_ns() == 0);
+        assert!(counts.is_empty() && counts.get.sent_bytes == 0 && counts.get.response.min_ns() == 0);
     }
 
     proptest! {

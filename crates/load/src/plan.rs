@@ -32,13 +32,15 @@ impl Plan {
     /// A run that starts at `start` with all clients connected.
     pub(crate) fn new(config: &Config, start: Nanos) -> Plan {
         let measure_from = start + config.warm_up;
-        let measure_to = if config.requests.is_some() { Nanos::NEVER } else { measure_from + config.test_time };
+        // The whole of a trace takes as long as it takes.
+        let has_no_end = config.requests.is_some() || config.test_time == Duration::MAX;
+        let measure_to = if has_no_end { Nanos::NEVER } else { measure_from + config.test_time };
         Plan {
             start,
             measure_from,
             measure_to: AtomicU64::new(measure_to.0),
             budget: config.requests.map(AtomicU64::new),
-            is_open: config.arrivals.per_s().is_some(),
+            is_open: config.is_open(),
             connected: AtomicUsize::new(config.connections()),
             next_connection: AtomicUsize::new(config.connections()),
         }
@@ -61,7 +63,11 @@ impl Plan {
 
     /// Nothing is issued from here on.
     pub(crate) fn issue_until(&self) -> Nanos {
-        if self.is_open { self.measure_to() + CATCH_UP } else { self.measure_to() }
+        if self.is_open {
+            Nanos(self.measure_to().0.saturating_add(clock::duration_ns(CATCH_UP)))
+        } else {
+            self.measure_to()
+        }
     }
 
     /// Whether nothing more is to be issued.

@@ -1,5 +1,5 @@
 //! The search for the highest rate at which a server keeps its latency objectives. Drives anything that can run a load at a
-//! rate and say what it saw, and knows neither sockets nor schedules: the program binds it to [`crate::run`].
+//! rate and say what it saw, and knows neither sockets nor schedules; `run` binds it to [`crate::run`].
 //!
 //! ```text
 //! climb (or descend) -> bisect -> verify at 0.9, 1.0 and 1.1 times the answer
@@ -16,6 +16,7 @@ mod judge;
 mod objective;
 mod observation;
 mod report;
+mod run;
 mod search;
 #[cfg(test)]
 mod synthetic;
@@ -26,4 +27,5 @@ pub use judge::{Judgement, Outcome};
 pub use objective::{Objective, Quantity};
 pub use observation::{Batch, Observation};
 pub use report::{FORMAT, Finding, ProbeReport, Saturation, Step, render, render_heading, render_probe};
+pub use run::LoadProbe;
 pub use search::{Ended, Probe, SearchConfig, search};

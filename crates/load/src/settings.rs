@@ -16,6 +16,7 @@ pub struct Settings {
     pub r#loop: String,
     pub arrivals: Option<String>,
     pub offered_per_s: Option<f64>,
+    pub trace: Option<String>,
     pub clients: usize,
     pub threads: usize,
     pub ratio_set: u32,
@@ -43,15 +44,19 @@ pub struct Settings {
 
 impl Settings {
     pub(crate) fn new(config: &Config) -> Settings {
-        let is_open = config.arrivals.per_s().is_some();
+        let is_open = config.is_open();
         Settings {
             servers: config.servers.clone(),
             distribution: distribution(config.distribution).into(),
             protocol: protocol(config.protocol).into(),
             noreply: config.noreply,
             r#loop: if is_open { OPEN } else { CLOSED }.into(),
-            arrivals: arrivals(&config.arrivals),
+            arrivals: match &config.trace {
+                Some(trace) => Some(format!("trace {}, timing {}", trace.path.display(), trace.timing)),
+                None => arrivals(&config.arrivals),
+            },
             offered_per_s: config.arrivals.per_s(),
+            trace: config.trace.as_ref().map(|trace| trace.path.display().to_string()),
             clients: config.clients,
             threads: config.threads,
             ratio_set: config.ratio_set,
@@ -70,7 +75,7 @@ impl Settings {
             warm_up_s: config.warm_up.as_secs_f64(),
             think_time: config.think_time.to_string(),
             think_mean_s: config.think_time.mean_s(),
-            prefill: config.prefill,
+            prefill: config.prefill && config.trace.is_none(),
             expect_hit_ratio: config.expect_hit_ratio,
             seed: config.seed,
             sample: if config.records.is_some() { config.sample } else { 0 },

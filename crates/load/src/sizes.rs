@@ -17,20 +17,20 @@ pub(crate) struct ValueSizes {
     /// Without one, sizes are drawn.
     fixed_bytes: Option<usize>,
     distribution: Distribution,
-    seed: u64,
 }
 
 impl ValueSizes {
-    /// Sizes as this distribution of bytes has them.
-    pub(crate) fn new(distribution: &Distribution, seed: u64) -> ValueSizes {
+    /// Sizes as this distribution of bytes has them. They do not depend on the seed of a run: what one run has set,
+    /// another can verify.
+    pub(crate) fn new(distribution: &Distribution) -> ValueSizes {
         let fixed_bytes = distribution.fixed_value().map(|bytes| bytes.max(0.0).round() as usize);
-        ValueSizes { fixed_bytes, distribution: distribution.clone(), seed }
+        ValueSizes { fixed_bytes, distribution: distribution.clone() }
     }
 
     /// The size of the value of `key` at `version`.
     pub(crate) fn of(&self, key: u64, version: u64) -> usize {
         self.fixed_bytes.unwrap_or_else(|| {
-            let mut random = SplitMix64::seed_from_u64(self.seed ^ key.rotate_left(32) ^ version);
+            let mut random = SplitMix64::seed_from_u64(key.rotate_left(32) ^ version);
             self.distribution.draw_size(&mut random, 0, DRAWN_BYTES_MAX)
         })
     }
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn sizes_are_known_from_the_value_and_have_their_distribution() {
         let distribution = Distribution::parse("uniform:10:1010", Unit::Bytes).unwrap();
-        let sizes = ValueSizes::new(&distribution, 7);
+        let sizes = ValueSizes::new(&distribution);
         let mut sum = 0;
         for key in 0..10_000 {
             let bytes = sizes.of(key, 3);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn one_size_may_be_any_and_drawn_ones_stay_below_the_usual_limit() {
-        let sizes = |text| ValueSizes::new(&Distribution::parse(text, Unit::Bytes).unwrap(), 1);
+        let sizes = |text| ValueSizes::new(&Distribution::parse(text, Unit::Bytes).unwrap());
         assert_eq!((sizes("4m").of(1, 1), sizes("4m").largest()), (4 << 20, 4 << 20));
         assert!((0..1000).all(|key| sizes("exp:4m").of(key, 1) <= DRAWN_BYTES_MAX));
         assert!(!sizes("8").fits(1, b"1234567") && sizes("8").fits(1, b"12345678"));

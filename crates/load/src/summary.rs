@@ -1,6 +1,7 @@
 //! What a run has shown: the JSON of docs/load-summary.md. Knows what the threads have counted, not how;
 //! whether it is to be believed is for the verdict to say.
 
+use crate::agents::Coordination;
 use crate::config::Config;
 use crate::part::{Counts, OperationTally};
 use crate::seconds::Second;
@@ -41,6 +42,8 @@ pub struct Summary {
     pub reasons: Vec<String>,
     pub notes: Vec<String>,
     pub parts: Vec<MergedPart>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<Coordination>,
 }
 
 /// Sums over the window, and over the run where the name says so.
@@ -80,6 +83,8 @@ pub struct OperationSummary {
     pub hits: u64,
     pub misses: u64,
     pub errors: u64,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
     pub response: Times,
     pub service: Times,
     pub slip: Times,
@@ -169,7 +174,7 @@ impl Summary {
             measure_to_clock_ns: measured.to.0,
             measured_s,
             partial: measured.stopped || measured.broken.is_some(),
-            totals: Totals::new(tally, window, &all, settings.is_open()).rates(measured_s),
+            totals: Totals::new(tally, window, &all, &settings).rates(measured_s),
             throughput_per_s: per_second(tally.completed, measured_s),
             operations: Operations { get: operation(&window.get), set: operation(&window.set), all: operation(&all) },
             lateness: settings.is_open().then(|| Times::new(&tally.lateness, &settings.percentiles)),
@@ -182,6 +187,7 @@ impl Summary {
             reasons: Vec::new(),
             notes: Vec::new(),
             parts: Vec::new(),
+            coordination: None,
         };
         summary.reasons = verdict::reasons(&summary, measured.broken.as_deref());
         summary.notes = verdict::notes(&summary);
@@ -221,7 +227,11 @@ pub(crate) fn per_second(count: u64, measured_s: f64) -> f64 {
 }
 
 impl Totals {
-    fn new(tally: &Tally, window: &Counts, all: &OperationTally, is_open: bool) -> Totals {
+    fn new(tally: &Tally, window: &Counts, all: &OperationTally, settings: &Settings) -> Totals {
+        // Every request that is issued ends, so what has not ended was never sent. A number of requests is issued to the last.
+        let ended = all.count() + all.errors;
+        let intended = if settings.requests.is_some() { ended } else { tally.intended };
+        let is_open = settings.is_open();
         Totals {
             requests: all.count(),
             completed: tally.completed,
@@ -229,12 +239,12 @@ impl Totals {
             hits: all.hits,
             misses: all.misses,
             errors: all.errors,
-            sent_bytes: window.sent_bytes,
-            received_bytes: window.received_bytes,
+            sent_bytes: all.sent_bytes,
+            received_bytes: all.received_bytes,
             requests_sent: tally.requests_sent,
             requests_answered: tally.requests_answered,
-            intended: is_open.then_some(tally.intended),
-            unsent: is_open.then_some(tally.unsent),
+            intended: is_open.then_some(intended),
+            unsent: is_open.then(|| intended.saturating_sub(ended)),
             offered_per_s: None,
             achieved_share: None,
         }
@@ -258,6 +268,8 @@ impl OperationSummary {
             hits: tally.hits,
             misses: tally.misses,
             errors: tally.errors,
+            sent_bytes: tally.sent_bytes,
+            received_bytes: tally.received_bytes,
             response: Times::new(&tally.response, percentiles),
             service: Times::new(&tally.service, percentiles),
             slip: Times::new(&tally.slip, percentiles),

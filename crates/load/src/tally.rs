@@ -3,6 +3,7 @@
 
 use crate::distribution::Distribution;
 use crate::part::Part;
+use crate::trace::TraceOperation;
 use clock::Nanos;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -57,9 +58,7 @@ pub(crate) struct Tally {
     home: Sender<Box<Part>>,
     /// Requests whose intended time lies within the window, sent or not; counted in an open loop only.
     pub(crate) intended: u64,
-    /// Of those, how many were never sent.
-    pub(crate) unsent: u64,
-    /// Of those that were, how much later than it could have been the thread turned to them: not counting the wait for a client.
+    /// Of those that were sent, how much later than it could have been the thread turned to them: not counting the wait for a client.
     pub(crate) lateness: Distribution,
     /// Requests intended in each second of the run, sent or not; in an open loop only.
     pub(crate) intended_in: Vec<u64>,
@@ -72,6 +71,16 @@ pub(crate) struct Tally {
     pub(crate) errors: BTreeMap<String, u64>,
     /// When the last request ended, however it ended.
     pub(crate) last_completed: Nanos,
+}
+
+impl Operation {
+    /// Under which a row of a trace is counted: what reads, and everything else.
+    pub(crate) fn of(operation: TraceOperation) -> Operation {
+        match operation {
+            TraceOperation::Get | TraceOperation::Gets => Operation::Get,
+            _ => Operation::Set,
+        }
+    }
 }
 
 impl Ended {
@@ -102,7 +111,6 @@ impl Tally {
             spares,
             home,
             intended: 0,
-            unsent: 0,
             lateness: Distribution::new(),
             intended_in: Vec::new(),
             completed: 0,
@@ -134,7 +142,6 @@ impl Tally {
     /// Counts a request of an open loop that was intended and never sent.
     pub(crate) fn miss(&mut self, second: u64, in_window: bool) {
         self.intend(second, in_window);
-        self.unsent += u64::from(in_window);
     }
 
     fn intend(&mut self, second: u64, in_window: bool) {
@@ -170,7 +177,6 @@ impl Tally {
     /// Takes in what another thread has counted of the whole run; its parts are added up elsewhere.
     pub(crate) fn merge(&mut self, other: &Tally) {
         self.intended += other.intended;
-        self.unsent += other.unsent;
         self.lateness.merge(&other.lateness);
         self.intended_in.resize(self.intended_in.len().max(other.intended_in.len()), 0);
         self.intended_in.iter_mut().zip(&other.intended_in).for_each(|(own, other)| *own += other);
@@ -261,7 +267,7 @@ mod tests {
         tally.miss(2, true);
         tally.miss(3, false);
         sum.merge(&tally);
-        assert_eq!((sum.intended, sum.unsent, sum.lateness.count(), sum.lateness.max_ns()), (3, 1, 2, 30));
+        assert_eq!((sum.intended, sum.lateness.count(), sum.lateness.max_ns()), (3, 2, 30));
         assert_eq!(sum.intended_in, [2, 0, 3, 1]);
     }
 

@@ -28,6 +28,11 @@ pub(crate) struct Versions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known(u64);
 
+impl Known {
+    /// Nothing: any version is fresh.
+    pub(crate) const NOTHING: Known = Known(UNKNOWN);
+}
+
 impl Versions {
     /// All keys from `key_minimum`, `keys` of them; prefilled, or with whatever was there before.
     pub(crate) fn new(key_minimum: u64, keys: u64, prefilled: bool) -> Versions {

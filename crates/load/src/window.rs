@@ -2,13 +2,15 @@
 //! Every value that comes back is verified here. Knows no sockets and no clock.
 
 use crate::keys::KeySpace;
+use crate::replay;
 use crate::sizes::ValueSizes;
 use crate::tally::{Operation, Verified};
 use crate::value::{Content, inspect};
 use crate::versions::{Known, Versions};
 use clock::Nanos;
 use std::collections::VecDeque;
-use wire::{MetaCode, MetaFlags, Reply, Value};
+use wire::{MetaCode, MetaFlags, Reply, Value, Verb};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,10 @@ pub(crate) struct Pending {
     pub(crate) reply_bytes: u64,
     pub(crate) keys: u32,
     pub(crate) hits: u32,
+    /// The command, for its record.
+    pub(crate) verb: Verb,
+    /// It is a row of a trace.
+    pub(crate) is_row: bool,
     /// Its write is not answered.
     pub(crate) is_quiet: bool,
     /// It has ended and waits for those before it, so that it can be forgotten.
@@ -42,6 +48,8 @@ pub(crate) struct Pending {
 struct Expected {
     key: u64,
     known: Known,
+    /// Whether its value can be held against anything.
+    is_checked: bool,
     returned: bool,
 }
 
@@ -62,6 +70,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) versions: &'a Versions,
     pub(crate) keys: &'a KeySpace,
     pub(crate) sizes: &'a ValueSizes,
+    /// Whether values are those of a trace.
+    pub(crate) is_replay: bool,
 }
 
 /// What a reply meant.
@@ -91,6 +101,8 @@ impl Pending {
             reply_bytes: 0,
             keys: 0,
             hits: 0,
+            verb: if operation == Operation::Get { Verb::Get } else { Verb::Set },
+            is_row: false,
             is_quiet: false,
             has_ended: false,
             join: None,
@@ -120,7 +132,12 @@ impl Pending {
 impl Window {
     /// Adds a key to the request that is being issued.
     pub(crate) fn expect(&mut self, key: u64, known: Known) {
-        self.expected.push_back(Expected { key, known, returned: false });
+        self.expected.push_back(Expected { key, known, is_checked: true, returned: false });
+    }
+
+    /// Adds the key of a row of a trace, by its name.
+    pub(crate) fn expect_row(&mut self, name: u64, is_checked: bool) {
+        self.expected.push_back(Expected { key: name, known: Known::NOTHING, is_checked, returned: false });
     }
 
     /// The keys added for a request that is being issued, the last `count`.
@@ -189,6 +206,7 @@ impl Window {
             (Operation::Get, Reply::End) => self.answered(|_| ()),
             (Operation::Get, Reply::Meta { code: MetaCode::Miss, .. }) if is_one => self.answered(|_| ()),
             (Operation::Get, Reply::Meta { code: MetaCode::Noop, .. }) if !is_one => self.answered(|_| ()),
+            (Operation::Set, reply) if oldest.is_row && ends_row(reply) => self.answered(|_| ()),
             (Operation::Set, Reply::Stored | Reply::Meta { code: MetaCode::Header, .. }) => {
                 self.answered(|key| judge.versions.acknowledge(key))
             }
@@ -242,6 +260,7 @@ impl Window {
         self.quiet -= usize::from(pending.is_quiet && !pending.has_ended);
         self.sent = self.sent.saturating_sub(1);
         if pending.operation == Operation::Set
+            && !pending.is_row
             && let Some(expected) = self.expected.front()
         {
             settle(expected.key);
@@ -253,7 +272,7 @@ impl Window {
     /// Verifies a value of the oldest request; none when its key was not asked for, or not again.
     fn take_value(&mut self, value: &Value<'_>, judge: &Judge<'_>, verified: &mut Verified) -> Option<()> {
         let oldest = self.pending.front_mut()?;
-        let key = judge.keys.number(value.key)?;
+        let key = if judge.is_replay { xxh3_64(value.key) } else { judge.keys.number(value.key)? };
         let keys = oldest.keys as usize;
         let is_it = |at: &usize| !self.expected[*at].returned && self.expected[*at].key == key;
         // Values come in the order of the keys, unless a proxy has put several servers' answers together.
@@ -261,9 +280,13 @@ impl Window {
         oldest.cursor = at as u32 + 1;
         oldest.hits += 1;
         self.expected[at].returned = true;
+        if judge.is_replay && !(self.expected[at].is_checked && replay::is_verified(value.data)) {
+            return Some(());
+        }
         verified.checked += 1;
+        let fits = if judge.is_replay { replay::fits(value.data) } else { judge.sizes.fits(key, value.data) };
         match inspect(value.data, key, value.data.len()) {
-            _ if !judge.sizes.fits(key, value.data) => verified.torn += 1,
+            _ if !fits => verified.torn += 1,
             Content::Wrong => verified.wrong += 1,
             Content::Torn => verified.torn += 1,
             Content::Whole(_) if value.flags != 0 => verified.torn += 1,
@@ -271,6 +294,16 @@ impl Window {
             Content::Whole(_) => verified.stale += 1,
         }
         Some(())
+    }
+}
+
+/// Whether this answers a row of a trace that is no get: as wanted, or because of what the server holds.
+fn ends_row(reply: &Reply<'_>) -> bool {
+    use MetaCode::{Exists, Header, NotFound, NotStored};
+    match reply {
+        Reply::Meta { code, .. } => matches!(code, Header | NotFound | NotStored | Exists),
+        Reply::Stored | Reply::NotStored | Reply::Exists | Reply::NotFound | Reply::Deleted | Reply::Number(_) => true,
+        _ => false,
     }
 }
 
@@ -306,8 +339,8 @@ mod tests {
     #[test]
     fn replies_belong_to_the_oldest_and_settle_its_set() {
         let versions = Versions::new(0, 2, true);
-        let (keys, sizes) = (KeySpace::new("key-", None), ValueSizes::new(&crate::config::fixed_bytes(32), 1));
-        let judge = Judge { versions: &versions, keys: &keys, sizes: &sizes };
+        let (keys, sizes) = (KeySpace::new("key-", None), ValueSizes::new(&crate::config::fixed_bytes(32)));
+        let judge = Judge { versions: &versions, keys: &keys, sizes: &sizes, is_replay: false };
         let mut verified = Verified::default();
         let mut window = Window::default();
         for key in 0..2 {

@@ -2,24 +2,26 @@
 //! Every request ends here, once, answered or not.
 
 use crate::arrivals::ArrivalClock;
+use crate::client::Client;
 use crate::config::Config;
 use crate::encoder::Encoder;
 use crate::lane::{Line, RETRY_FIRST};
+use crate::pace::{Closed, Open, Pace};
 use crate::plan::Plan;
+use crate::replay::{Due, Replay};
 use crate::schedule::Schedule;
 use crate::seconds::Handover;
-use crate::tally::{Ended, Operation, Tally};
+use crate::tally::{Ended, Tally};
 use crate::versions::Versions;
 use crate::window::{Judge, Pending};
 use clock::{Clock, Nanos, duration_ns};
 use net::Buffers;
 use placement::Placement;
 use records::{Outcome, PARENT, Row, RowSender, is_sampled};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use wire::{Limits, Verb};
+use wire::Limits;
 
 /// What all threads share.
 #[derive(Clone, Copy, Debug)]
@@ -47,22 +49,12 @@ pub(crate) struct Worker<'a> {
     placement: Option<&'a Placement>,
     /// Keys of a request and their servers; kept for its memory.
     pub(crate) keys: Vec<(usize, u64)>,
-    /// Clients that think, and when they are done, the earliest first.
-    thinkers: BinaryHeap<Reverse<(Nanos, usize)>>,
-    open: Option<OpenLoop>,
+    pace: Pace,
     seconds: Sender<Handover>,
     records: Option<RowSender>,
     /// Requests issued and requests ended: equal when the thread ends.
     pub(crate) issued: u64,
     ended: u64,
-}
-
-/// The open loop of one thread.
-#[derive(Debug)]
-struct OpenLoop {
-    clock: ArrivalClock,
-    /// Clients that may take an arrival, as often as they may take one, and since when; the one that has been free longest first.
-    free: VecDeque<(usize, Nanos)>,
 }
 
 impl<'a> Worker<'a> {
@@ -72,22 +64,32 @@ impl<'a> Worker<'a> {
         thread: usize,
         seconds: Sender<Handover>,
         records: Option<RowSender>,
+        replay: Option<Replay>,
     ) -> Worker<'a> {
         let config = shared.config;
         let clock = ArrivalClock::new(config, thread, shared.plan.start);
+        let pace = match (replay, clock) {
+            (Some(replay), _) => Pace::Replay(replay),
+            (None, Some(clock)) => Pace::Open(Open { clock, free: VecDeque::new() }),
+            (None, None) => Pace::Closed(Closed::default()),
+        };
         Worker {
             shared,
             thread,
             schedule: Schedule::new(config, thread),
             encoder: shared.encoder.clone(),
-            judge: Judge { versions: shared.versions, keys: &shared.encoder.keys, sizes: &shared.encoder.sizes },
+            judge: Judge {
+                versions: shared.versions,
+                keys: &shared.encoder.keys,
+                sizes: &shared.encoder.sizes,
+                is_replay: config.trace.is_some(),
+            },
             limits: reply_limits(config),
             buffers: Buffers::default(),
             tally: Tally::new(),
             placement: shared.placement,
             keys: Vec::new(),
-            thinkers: BinaryHeap::new(),
-            open: clock.map(|clock| OpenLoop { clock, free: VecDeque::new() }),
+            pace,
             seconds,
             records,
             issued: 0,
@@ -124,7 +126,7 @@ impl<'a> Worker<'a> {
         };
         self.roll(completed);
         // An open loop follows to its end what was intended in the window: the slowest must not be left out.
-        let counted_at = if self.open.is_some() { pending.intended } else { completed };
+        let counted_at = if self.pace.is_open() { pending.intended } else { completed };
         let plan = self.shared.plan;
         self.tally.completed += u64::from(outcome == Outcome::Answered && plan.in_window(completed));
         self.tally.record(&ended, plan.in_window(counted_at));
@@ -153,11 +155,17 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// The same for the text of a key.
+    pub(crate) fn owner_of(&self, key: &[u8]) -> usize {
+        self.placement.map_or(0, |placement| placement.owner(key))
+    }
+
     /// One of the requests that a client may have in flight at the beginning: free for an arrival, or to be thought about.
     pub(crate) fn begin(&mut self, client: usize, ready: &mut VecDeque<Nanos>, now: Nanos) {
-        match &mut self.open {
-            Some(open) => open.free.push_back((client, now)),
-            None => {
+        match &mut self.pace {
+            Pace::Open(open) => open.free.push_back((client, now)),
+            Pace::Replay(_) => {}
+            Pace::Closed(_) => {
                 let think_ns = self.schedule.first_think_ns();
                 self.think(client, ready, now, think_ns);
             }
@@ -166,8 +174,10 @@ impl<'a> Worker<'a> {
 
     /// What follows a request that has ended: its client thinks about the next, or is free for the next arrival.
     pub(crate) fn next(&mut self, client: usize, ready: &mut VecDeque<Nanos>, completed: Nanos, outcome: Outcome) {
-        if let Some(open) = &mut self.open {
-            return open.free.push_back((client, completed));
+        match &mut self.pace {
+            Pace::Open(open) => return open.free.push_back((client, completed)),
+            Pace::Replay(_) => return,
+            Pace::Closed(_) => {}
         }
         let mut think_ns = self.schedule.think_ns();
         if outcome == Outcome::BackendDown {
@@ -178,52 +188,81 @@ impl<'a> Worker<'a> {
     }
 
     fn think(&mut self, client: usize, ready: &mut VecDeque<Nanos>, from: Nanos, think_ns: u64) {
-        match think_ns {
-            0 => ready.push_back(from),
-            think_ns => self.thinkers.push(Reverse((from + Duration::from_nanos(think_ns), client))),
+        match &mut self.pace {
+            Pace::Closed(closed) if think_ns > 0 => {
+                closed.think_until(from + Duration::from_nanos(think_ns), client);
+            }
+            _ => ready.push_back(from),
         }
     }
 
-    /// A client that is done thinking, and since when.
-    pub(crate) fn next_awake(&mut self, now: Nanos) -> Option<(Nanos, usize)> {
-        let Reverse((due, client)) = *self.thinkers.peek()?;
-        if due > now {
-            return None;
-        }
-        self.thinkers.pop();
-        Some((due, client))
-    }
-
-    /// An arrival that is due, and the client that takes it; none while no client that is free is connected.
-    pub(crate) fn next_arrival(&mut self, now: Nanos, can_issue: impl Fn(usize) -> bool) -> Option<(Nanos, usize)> {
-        let open = self.open.as_mut()?;
-        let due = open.clock.next();
-        if due > now || due >= self.shared.plan.measure_to() {
-            return None;
-        }
-        let at = open.free.iter().position(|&(client, _)| can_issue(client))?;
-        let (client, free_since) = open.free.remove(at)?;
-        open.clock.advance();
+    /// Hands what is due to the clients that shall issue it; returns when something will be due, if that is known.
+    /// `woken` is told which clients have something to issue.
+    pub(crate) fn take_due(
+        &mut self,
+        now: Nanos,
+        clients: &mut [Client],
+        can_issue: impl Fn(usize) -> bool,
+        woken: &mut Vec<usize>,
+    ) -> Option<Nanos> {
         let plan = self.shared.plan;
-        self.tally.arrive(plan.second(due), plan.in_window(due), now.since(due.max(free_since)));
-        Some((due, client))
+        match &mut self.pace {
+            Pace::Closed(closed) => {
+                while let Some((due, client)) = closed.next_awake(now) {
+                    clients[client].ready.push_back(due);
+                    woken.push(client);
+                }
+                closed.next_due()
+            }
+            Pace::Open(open) => {
+                while let Some(arrival) = open.next_arrival(now, plan.measure_to(), &can_issue) {
+                    let late_ns = now.since(arrival.due.max(arrival.free_since));
+                    self.tally.arrive(plan.second(arrival.due), plan.in_window(arrival.due), late_ns);
+                    clients[arrival.client].ready.push_back(arrival.due);
+                    woken.push(arrival.client);
+                }
+                open.next_due()
+            }
+            Pace::Replay(replay) => loop {
+                match replay.next(now) {
+                    Due::Row(client, due, held) => {
+                        if replay.is_paced() {
+                            self.tally.arrive(plan.second(due), plan.in_window(due), now.since(due));
+                        }
+                        clients[client].hold(due, held);
+                        woken.push(client);
+                    }
+                    Due::At(due) => break Some(due),
+                    Due::Full | Due::Over => break None,
+                }
+            },
+        }
     }
 
-    /// When something is due next. Arrivals that no client is free for are overdue, and wait for a reply.
-    pub(crate) fn next_due(&self) -> Option<Nanos> {
-        match &self.open {
-            Some(open) => (!open.free.is_empty()).then(|| open.clock.next()),
-            None => self.thinkers.peek().map(|Reverse((due, _))| *due),
+    /// A client has a connection again: until now it was not free, whatever it waits for.
+    pub(crate) fn is_back(&mut self, client: usize) {
+        let now = self.now();
+        if let Pace::Open(open) = &mut self.pace {
+            open.is_back(client, now);
         }
+    }
+
+    /// So many rows of a trace are no longer held.
+    pub(crate) fn released(&mut self, rows: usize) {
+        if let Pace::Replay(replay) = &mut self.pace {
+            replay.released(rows);
+        }
+    }
+
+    /// Whether rows of a trace are sent as fast as can be: each is intended when it is issued.
+    pub(crate) fn is_unpaced(&self) -> bool {
+        matches!(&self.pace, Pace::Replay(replay) if !replay.is_paced())
     }
 
     /// Whether nothing more is to be issued.
     pub(crate) fn is_over(&self, now: Nanos) -> bool {
         let plan = self.shared.plan;
-        // Where a number of requests decides, there is nothing to catch up with when the last has been issued.
-        let has_end = self.shared.config.requests.is_none();
-        let is_behind = self.open.as_ref().is_some_and(|open| has_end && open.clock.next() < plan.measure_to());
-        plan.is_over(now) && (!is_behind || now >= plan.issue_until())
+        self.pace.is_over() || (plan.is_over(now) && (!self.pace.is_behind(plan) || now >= plan.issue_until()))
     }
 
     /// Hands over the records that have gathered.
@@ -235,13 +274,14 @@ impl<'a> Worker<'a> {
 
     /// The counts, and how many requests were issued and never ended (a bug if any).
     pub(crate) fn close(mut self) -> (Tally, u64) {
-        // What an open loop intended and never sent. A number of requests is issued to the last.
-        if let (Some(open), false) = (&mut self.open, self.shared.config.requests.is_some()) {
-            let plan = self.shared.plan;
-            while open.clock.next() < plan.measure_to() {
-                self.tally.miss(plan.second(open.clock.next()), plan.in_window(open.clock.next()));
-                open.clock.advance();
-            }
+        // What an open loop intended and never sent.
+        let plan = self.shared.plan;
+        while let Pace::Open(open) = &mut self.pace
+            && plan.measure_to() != Nanos::NEVER
+            && open.clock.next() < plan.measure_to()
+        {
+            self.tally.miss(plan.second(open.clock.next()), plan.in_window(open.clock.next()));
+            open.clock.advance();
         }
         (self.tally, self.issued - self.ended)
     }
@@ -255,10 +295,6 @@ pub(crate) fn reply_limits(config: &Config) -> Limits {
 
 /// The record of a request.
 fn row(pending: &Pending, line: Line, thread: usize, outcome: Outcome) -> Row {
-    let verb = match pending.operation {
-        Operation::Get => Verb::Get,
-        Operation::Set => Verb::Set,
-    };
     Row {
         connection: line.connection,
         sequence: pending.sequence,
@@ -269,7 +305,7 @@ fn row(pending: &Pending, line: Line, thread: usize, outcome: Outcome) -> Row {
         keys: u16::try_from(pending.keys).unwrap_or(u16::MAX),
         hits: u16::try_from(pending.hits).unwrap_or(u16::MAX),
         r#loop: thread as u8,
-        operation: verb as u8,
+        operation: pending.verb as u8,
         outcome: outcome as u8,
         leg: PARENT,
         legs: pending.parts,

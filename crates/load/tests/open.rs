@@ -6,7 +6,8 @@ mod support;
 
 use cache::Stall;
 use clock::Clock;
-use load::{Arrivals, Config, Distribution, Protocol, Summary};
+use load::{Arrivals, Config, Distribution, Progress, Protocol, Summary};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use testkit::Server;
 
@@ -34,7 +35,7 @@ fn stalling(change: impl FnOnce(&mut Config)) -> Summary {
 
 #[test]
 fn an_open_loop_shows_a_stall_that_a_closed_one_hides() {
-    let arrivals = Arrivals::Poisson { per_s: 500.0 };
+    let arrivals = Arrivals::Poisson { per_s: 1000.0 };
     let open = stalling(|config| (config.arrivals, config.clients) = (arrivals, 10));
     let response = &open.operations.all.response;
     // Whoever is due at a time u before the end of a stall waits u: one request in five, evenly between 0 and 200 ms.
@@ -49,8 +50,9 @@ fn an_open_loop_shows_a_stall_that_a_closed_one_hides() {
 
     let closed = stalling(|config| config.clients = 1);
     let response = &closed.operations.all.response;
-    // One request is in the stall, in thousands: the 99th percentile cannot see it, the maximum does.
-    assert!(response.percentiles["99"] < 50_000_000, "{:?}", response.percentiles);
+    // One request is in each stall, of thousands: no percentile that is shown sees it, the maximum does. The 95th is held
+    // against it, and not the 99th, because on a machine that is slow enough one request in a hundred waits for the machine.
+    assert!(response.percentiles["95"] < 50_000_000, "{:?}", response.percentiles);
     assert!(response.max_ns > 150_000_000, "{}", response.max_ns);
 }
 
@@ -68,11 +70,13 @@ fn what_was_due_is_sent_once_and_the_rate_is_kept() {
             ..Config::default()
         };
         let summary = support::run(&config);
-        let requests = summary.totals.requests as f64;
-        // A thousand are due; Poisson's deviation is 32.
-        let tolerance = if matches!(arrivals, Arrivals::Constant { .. }) { 1.0 } else { 160.0 };
-        assert!((requests - 1000.0).abs() <= tolerance, "{arrivals:?}: {requests}");
-        assert_eq!(summary.totals.requests_sent, summary.totals.requests_answered);
+        let totals = &summary.totals;
+        // A thousand are due, however slow the machine is; Poisson's deviation is 32.
+        let intended = totals.intended.unwrap();
+        let tolerance = if matches!(arrivals, Arrivals::Constant { .. }) { 1 } else { 160 };
+        assert!(intended.abs_diff(1000) <= tolerance, "{arrivals:?}: {intended}");
+        assert_eq!(totals.requests + totals.unsent.unwrap(), intended, "every one is answered, or told as never sent");
+        assert_eq!(totals.requests_sent, totals.requests_answered);
         assert!(summary.errors.is_empty(), "{:?}", summary.errors);
     }
 }
@@ -160,21 +164,22 @@ fn one_server_of_several_may_go() {
     if !testkit::memcached_is_here() {
         return;
     }
-    let (mut leaves, stays) = (Server::memcached(), Server::memcached());
+    let (leaves, stays) = (Server::memcached(), Server::memcached());
+    let mut leaves = Some(leaves);
     let config = Config {
-        servers: vec![leaves.address().to_string(), stays.address().to_string()],
+        servers: leaves.iter().chain([&stays]).map(|server| server.address().to_string()).collect(),
         clients: 4,
         warm_up: Duration::ZERO,
-        test_time: Duration::from_secs(2),
+        test_time: Duration::from_secs(4),
         ratio_set: 0,
         ..Config::default()
     };
-    let killer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(700));
-        leaves.kill();
-    });
-    let summary = support::run(&config);
-    killer.join().unwrap();
+    let mut watch = |progress: Progress<'_>| {
+        if matches!(progress, Progress::Second(_)) {
+            drop(leaves.take());
+        }
+    };
+    let summary = load::run(&config, &Clock::monotonic(), &AtomicBool::new(false), &mut watch).unwrap();
     assert!(summary.errors["server not connected"] > 0, "{:?}", summary.errors);
     let last = summary.seconds.iter().rfind(|second| second.measured).unwrap();
     assert!(last.requests > 0 && last.errors > 0, "{last:?}");

@@ -1,14 +1,20 @@
 //! `waystage load`: arguments to configuration, a run, its summary on the terminal and in a file.
 
+mod agent;
 mod arguments;
+mod control_arguments;
+mod controller;
 mod merge;
 mod output;
+mod saturate;
+mod trace;
+mod values;
 
-pub(crate) use arguments::LoadArguments;
-
-use arguments::LoadCommand;
+use arguments::RunArguments;
+use clap::{Args, Subcommand};
 use clock::Clock;
-use load::{Progress, Summary};
+use control_arguments::ControlArguments;
+use load::{Metrics, Progress, Summary};
 use output::OutputFiles;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -17,13 +23,44 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Runs the load; the exit code says whether the run is valid.
-pub(crate) fn run(mut arguments: LoadArguments) -> Result<ExitCode, String> {
-    if let Some(LoadCommand::Merge(arguments)) = arguments.command.take() {
-        return merge::run(arguments);
+/// Arguments of `waystage load`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct LoadArguments {
+    #[command(subcommand)]
+    command: Option<LoadCommand>,
+    #[command(flatten)]
+    run: RunArguments,
+    #[command(flatten)]
+    control: ControlArguments,
+}
+
+/// What else there is to do with a load.
+#[derive(Debug, Subcommand)]
+enum LoadCommand {
+    /// Put together the summaries of several generators that ran at the same time.
+    Merge(merge::MergeArguments),
+    /// Wait for work from a controller (a load with --agent), one run after another.
+    Agent(agent::AgentArguments),
+    /// Search for the highest rate at which the servers keep latency objectives.
+    Saturate(Box<saturate::SaturateArguments>),
+}
+
+/// Runs the load, or does what else there is to do.
+pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
+    match arguments.command {
+        None if arguments.control.is_given() => controller::run(arguments.run, arguments.control),
+        None => run_once(arguments.run),
+        Some(LoadCommand::Agent(arguments)) => agent::run(&arguments),
+        Some(LoadCommand::Merge(arguments)) => merge::run(arguments),
+        Some(LoadCommand::Saturate(arguments)) => saturate::run(*arguments),
     }
+}
+
+/// Runs the load; the exit code says whether the run is valid.
+fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
-    let output = arguments.output.clone();
+    let (output, metrics_address) = (arguments.output.clone(), arguments.metrics.take());
     let config = arguments.config();
     if let Err(line) = config.check() {
         eprintln!("waystage: {line}");
@@ -32,11 +69,23 @@ pub(crate) fn run(mut arguments: LoadArguments) -> Result<ExitCode, String> {
     for line in config.warnings() {
         eprintln!("waystage: note: {line}");
     }
+    let metrics = metrics_address.map(|address| Metrics::start(&address, &config)).transpose()?;
+    if let Some(address) = metrics.as_ref().and_then(Metrics::address) {
+        eprintln!("waystage: metrics at http://{address}/metrics");
+    }
     let files = OutputFiles::create(&output)?;
     let stop = stop_flag()?;
+    let offered_per_s = config.arrivals.per_s();
     let mut watch = |progress: Progress<'_>| {
-        if shows_progress {
-            show(progress);
+        match (&metrics, progress) {
+            (Some(metrics), Progress::Part(part)) => metrics.add(part),
+            (Some(metrics), Progress::Second(second)) => metrics.second(second),
+            _ => {}
+        }
+        match progress {
+            Progress::Note(line) => eprintln!("waystage: note: {line}"),
+            progress if shows_progress => show(progress, offered_per_s),
+            _ => {}
         }
     };
     match load::run(&config, &Clock::monotonic(), &stop, &mut watch) {
@@ -53,7 +102,8 @@ fn tell(summary: &Summary, files: OutputFiles) -> Result<ExitCode, String> {
     // Whoever reads our output may stop early; the files are written all the same.
     let _ = io::stdout().write_all(load::render(summary).as_bytes());
     files.write(summary)?;
-    if !summary.valid {
+    // On a terminal the verdict has just been read.
+    if !summary.valid && !io::stdout().is_terminal() {
         eprintln!("waystage: the run is not valid: {}", summary.reasons.join("; "));
     }
     Ok(if summary.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -70,10 +120,10 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
     Ok(stop)
 }
 
-fn show(progress: Progress<'_>) {
+fn show(progress: Progress<'_>, offered_per_s: Option<f64>) {
     match progress {
         Progress::Prefill { keys, of } => eprintln!("prefill: {keys} of {of} keys"),
-        Progress::Part(_) => {}
-        Progress::Second(second) => eprintln!("{}", load::render_second(second)),
+        Progress::Part(_) | Progress::Note(_) => {}
+        Progress::Second(second) => eprintln!("{}", load::render_second(second, offered_per_s)),
     }
 }

@@ -148,7 +148,7 @@ fn some(part: u64) -> Summary {
         service_ns: 1000 + part,
         slip_ns: 0,
     };
-    summary(&config(part, 1), 0.1, &[request])
+    Summary { notes: Vec::new(), ..summary(&config(part, 1), 0.1, &[request]) }
 }
 
 #[test]

@@ -15,6 +15,8 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 const CORRELATION_MAX: f64 = 0.1;
 /// ... and so many are left.
 const BATCHES_MIN: usize = 20;
+/// The correlation of fewer batches is not looked at.
+const CORRELATED_BATCHES_MIN: usize = 8;
 /// With fewer seconds nothing is known of how they differ.
 const SECONDS_MIN: usize = 3;
 /// However alike they are, so many batches are worth one.
@@ -146,8 +148,10 @@ fn deviation(series: &[f64]) -> (f64, f64) {
     if count < 2.0 {
         return (f64::INFINITY, count);
     }
-    // What correlation is left is that of a first-order autoregression, in which so many values are worth one.
-    let correlation = (correlation + 1.0 / count).clamp(0.0, CORRELATION_COUNTED_MAX);
+    // What correlation is left is that of a first-order autoregression, in which so many values are worth one. The estimate
+    // is too low by about 1/n. That of a few values is chance, and Student's quantile is wide for them anyhow.
+    let is_known = batches.len() >= CORRELATED_BATCHES_MIN;
+    let correlation = if is_known { (correlation + 1.0 / count).clamp(0.0, CORRELATION_COUNTED_MAX) } else { 0.0 };
     let effective = (count * (1.0 - correlation) / (1.0 + correlation)).max(2.0);
     let mean = batches.iter().sum::<f64>() / count;
     let variance = batches.iter().map(|batch| (batch - mean).powi(2)).sum::<f64>() / (count - 1.0);

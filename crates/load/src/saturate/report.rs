@@ -184,7 +184,7 @@ pub fn render(saturation: &Saturation) -> String {
         .map(|rate| rate.map_or_else(|| "none".to_owned(), |rate| format!("{rate:.0}/s")));
     let mut text = match finding.rate_per_s {
         Some(rate) => format!("{objectives}: up to {rate:.0}/s (surely met at {met}, surely missed at {missed})\n"),
-        None => format!("{objectives}: no rate was met (surely missed at {missed})\n"),
+        None => format!("{objectives}: no rate is known to be met (surely missed at {missed})\n"),
     };
     if finding.confirmed {
         text += "confirmed: fresh runs met it at 0.9 times this rate and missed it at 1.1 times\n";

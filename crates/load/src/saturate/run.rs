@@ -31,8 +31,10 @@ impl<'a> LoadProbe<'a> {
     /// # Errors
     /// The first contradiction found.
     pub fn check(config: &Config) -> Result<(), String> {
-        if config.requests.is_some() {
-            return Err("a search for saturation takes --test-time, the length of a run, and not --requests".into());
+        if config.requests.is_some() || config.trace.is_some() {
+            return Err(
+                "a search for saturation takes --test-time, the length of a run, not --requests or --trace".into()
+            );
         }
         if config.test_time < Duration::from_secs(3) {
             return Err("--test-time must be at least 3s: runs are judged by how their seconds differ".into());
@@ -46,11 +48,8 @@ impl<'a> LoadProbe<'a> {
 
 impl Probe for LoadProbe<'_> {
     fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, Ended> {
-        let config = Config {
-            arrivals: at_rate(self.config.arrivals, rate_per_s),
-            test_time: length,
-            ..self.config.clone()
-        };
+        let config =
+            Config { arrivals: at_rate(&self.config.arrivals, rate_per_s), test_time: length, ..self.config.clone() };
         let outcome = run(&config, self.clock, self.stop, &mut |_: Progress<'_>| ());
         if self.stop.load(Ordering::Relaxed) {
             return Err(Ended::Stopped);
@@ -64,11 +63,12 @@ impl Probe for LoadProbe<'_> {
 }
 
 /// The same kind of arrivals at another rate.
-fn at_rate(arrivals: Arrivals, per_s: f64) -> Arrivals {
+fn at_rate(arrivals: &Arrivals, per_s: f64) -> Arrivals {
     match arrivals {
         Arrivals::Closed | Arrivals::Poisson { .. } => Arrivals::Poisson { per_s },
         Arrivals::Constant { .. } => Arrivals::Constant { per_s },
-        Arrivals::Bursty { on, off, .. } => Arrivals::Bursty { per_s, on, off },
+        Arrivals::Gaps { shape, .. } => Arrivals::Gaps { per_s, shape: shape.clone() },
+        Arrivals::Bursty { on, off, .. } => Arrivals::Bursty { per_s, on: *on, off: *off },
     }
 }
 
@@ -76,8 +76,7 @@ fn at_rate(arrivals: Arrivals, per_s: f64) -> Arrivals {
 fn observe(summary: &Summary, objectives: &[Objective]) -> Result<Observation, String> {
     let all = &summary.operations.all;
     let totals = &summary.totals;
-    let failed = totals.errors + totals.unsent.unwrap_or_default();
-    let whole = |histogram: &str| -> Result<Batch, String> {
+    let whole = |histogram: &str, failed| -> Result<Batch, String> {
         Ok(Batch { failed, ..batch([histogram].into_iter(), objectives)? })
     };
     let measured = summary.seconds.iter().filter(|second| second.measured);
@@ -90,9 +89,11 @@ fn observe(summary: &Summary, objectives: &[Objective]) -> Result<Observation, S
         intended: totals.intended.unwrap_or_default(),
         answered_in_window: totals.completed,
         seconds: seconds.collect::<Result<_, String>>()?,
-        total: whole(&all.response.histogram)?,
-        service: whole(&all.service.histogram)?,
+        total: whole(&all.response.histogram, totals.errors + totals.unsent.unwrap_or_default())?,
+        service: whole(&all.service.histogram, totals.errors)?,
         cpu_share: summary.cpu.share,
+        slip_mean_ns: all.slip.mean_ns,
+        lateness_mean_ns: summary.lateness.as_ref().map_or(0.0, |lateness| lateness.mean_ns),
         broken: broken(summary),
     })
 }
@@ -116,5 +117,9 @@ fn broken(summary: &Summary) -> Option<String> {
         return Some(format!("{values} of {} values are not what was set", verification.checked));
     }
     let unexpected = verification.unexpected_reply;
-    (unexpected > 0).then(|| format!("{unexpected} replies were not replies to what was asked"))
+    if unexpected > 0 {
+        return Some(format!("{unexpected} replies were not replies to what was asked"));
+    }
+    // Nobody has stopped it, so the servers went away.
+    summary.partial.then(|| summary.reasons.join("; "))
 }

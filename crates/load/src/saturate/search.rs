@@ -282,7 +282,11 @@ impl Search<'_> {
         let waits_before_sending = seen.service.requests() > 0
             && each.all(|(at, objective)| is_met_on_the_whole(*objective, at, &seen.service));
         waits_before_sending.then(|| {
-            "requests wait for a free connection, and are answered in time once sent; give more --clients or --pipeline".into()
+            let (what, remedy) = match seen.lateness_mean_ns > seen.slip_mean_ns / 2.0 {
+                true => ("the generator comes to requests late", "more --threads or a machine of its own"),
+                false => ("requests wait for a free connection", "more --clients or --pipeline"),
+            };
+            format!("{what}, and they are answered in time once sent; give it {remedy}")
         })
     }
 

@@ -234,9 +234,7 @@ pub fn try_run(config: &Config) -> Result<Summary, LoadError> {
 }
 
 pub fn run(config: &Config) -> Summary {
-    let summary = try_run(config).unwrap();
-    assert!(load::render(&summary).contains("closed loop"));
-    summary
+    try_run(config).unwrap()
 }
 
 /// The one record file of a directory, whole.

@@ -1,7 +1,7 @@
 //! Where the summary of a run, or of several that are merged, is written, and in which shape.
 
 use clap::Args;
-use load::Summary;
+use load::{Summary, Times};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,22 @@ use std::path::{Path, PathBuf};
 pub(crate) struct OutputArguments {
     /// Write the summary as JSON to this file.
     #[arg(long, value_name = "FILE")]
-    json_out_file: Option<PathBuf>,
+    pub(crate) json_out_file: Option<PathBuf>,
+    /// In which shape: memtier_benchmark's, for scripts that read that [default: waystage's own, which has more].
+    #[arg(long, value_name = "memtier", value_parser = shape, requires = "json_out_file")]
+    json_compat: Option<Memtier>,
+    /// Write the response times to PREFIX_get.hgrm, _set.hgrm and _all.hgrm, the service times to PREFIX_service_all.hgrm
+    /// (HdrHistogram's percentiles), and every second to PREFIX.hlog (its interval log).
+    #[arg(long, value_name = "PREFIX")]
+    hdr_file_prefix: Option<String>,
     /// Show these percentiles, in the table and in the JSON, as far as ten values lie above them [default: the usual ones].
     #[arg(long, value_name = "P,P,...", value_delimiter = ',', value_parser = percentile)]
     pub(crate) print_percentiles: Vec<f64>,
 }
+
+/// The one shape of others.
+#[derive(Clone, Copy, Debug)]
+struct Memtier;
 
 /// The files to write, which exist already: a mistyped path must not cost a run.
 #[derive(Debug)]
@@ -32,17 +43,20 @@ struct OutputFile {
 #[derive(Clone, Copy, Debug)]
 enum Content {
     Summary,
+    Memtier,
+    Percentiles(fn(&Summary) -> &Times),
+    Intervals,
 }
 
 impl OutputFiles {
     pub(crate) fn create(arguments: &OutputArguments) -> Result<OutputFiles, String> {
         let mut files = OutputFiles(Vec::new());
         for (path, content) in wanted(arguments) {
-            match File::create(&path) {
+            match create(&path) {
                 Ok(file) => files.0.push(OutputFile { path, file, content }),
-                Err(error) => {
+                Err(line) => {
                     files.discard();
-                    return Err(failed(&path, &error));
+                    return Err(line);
                 }
             }
         }
@@ -68,7 +82,24 @@ impl OutputFiles {
 }
 
 fn wanted(arguments: &OutputArguments) -> Vec<(PathBuf, Content)> {
-    arguments.json_out_file.iter().map(|path| (path.clone(), Content::Summary)).collect()
+    let json = if arguments.json_compat.is_some() { Content::Memtier } else { Content::Summary };
+    let json = arguments.json_out_file.iter().map(|path| (path.clone(), json));
+    let histograms = arguments.hdr_file_prefix.iter().flat_map(|prefix| {
+        let contents = [
+            ("_get.hgrm", Content::Percentiles(|summary| &summary.operations.get.response)),
+            ("_set.hgrm", Content::Percentiles(|summary| &summary.operations.set.response)),
+            ("_all.hgrm", Content::Percentiles(|summary| &summary.operations.all.response)),
+            ("_service_all.hgrm", Content::Percentiles(|summary| &summary.operations.all.service)),
+            (".hlog", Content::Intervals),
+        ];
+        contents.map(|(ending, content)| (PathBuf::from(format!("{prefix}{ending}")), content))
+    });
+    json.chain(histograms).collect()
+}
+
+/// Creates a file, or says why not.
+pub(crate) fn create(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| failed(path, &error))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> String {
@@ -80,8 +111,15 @@ impl Content {
     fn of(self, summary: &Summary) -> Result<Option<String>, String> {
         match self {
             Content::Summary => summary.to_json().map(Some).map_err(|error| error.to_string()),
+            Content::Memtier => load::memtier_json(summary).map(Some),
+            Content::Percentiles(times) => load::percentile_text(times(summary)),
+            Content::Intervals => load::interval_log(summary).map(Some),
         }
     }
+}
+
+fn shape(text: &str) -> Result<Memtier, String> {
+    if text == "memtier" { Ok(Memtier) } else { Err(format!("{text:?} is not memtier, the only other shape")) }
 }
 
 fn percentile(text: &str) -> Result<f64, String> {

@@ -1,13 +1,14 @@
 //! `waystage load saturate`: arguments to a search, its table as it grows, the answer on the terminal and in a file.
 
-use super::arguments::LoadArguments;
-use super::{create, stop_flag};
+use crate::load_command::arguments::RunArguments;
+use crate::load_command::output::create;
+use crate::load_command::stop_flag;
+use crate::load_command::values::rate;
 use clap::Args;
 use clock::Clock;
-use load::saturate::{
-    LoadProbe, Objective, Saturation, SearchConfig, render, render_heading, render_probe, search,
-};
+use load::saturate::{LoadProbe, Objective, Saturation, SearchConfig, render, render_heading, render_probe, search};
 use quantity::duration;
+use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -28,7 +29,8 @@ Exit codes: 0 the answer is confirmed, 1 it is not or the search could not go on
 )]
 pub(crate) struct SaturateArguments {
     /// What must hold, of the response time: p99=2ms, p99.9=5ms, mean=500us; may be given several times.
-    #[arg(long = "objective", value_name = "pQ=TIME|mean=TIME", required = true, value_parser = objective)]
+    #[arg(long = "objective", value_name = "pQ=TIME|mean=TIME", required = true, value_parser = objective,
+        conflicts_with_all = ["requests", "think_time", "trace", "records", "metrics", "json_compat", "hdr_file_prefix"])]
     objectives: Vec<Objective>,
     /// Stop when the answer is known so closely: 0.5% to 10%.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = precision)]
@@ -37,15 +39,15 @@ pub(crate) struct SaturateArguments {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=6))]
     extensions: u32,
     /// Try no higher rate.
-    #[arg(long, value_name = "N", default_value = "10m", value_parser = super::arguments::rate)]
+    #[arg(long, value_name = "N", default_value = "10m", value_parser = rate)]
     rate_max: f64,
     #[command(flatten)]
-    load: LoadArguments,
+    load: RunArguments,
 }
 
 /// Searches; the exit code says whether the answer is confirmed.
 pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> {
-    let (quiet, json_path) = (arguments.load.quiet, arguments.load.json_out_file.clone());
+    let (quiet, json_path) = (arguments.load.quiet, arguments.load.output.json_out_file.clone());
     let start_per_s = *arguments.load.rate.get_or_insert(START_PER_S);
     let config = arguments.load.config();
     if let Err(line) = LoadProbe::check(&config) {
@@ -71,14 +73,20 @@ pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> 
     let mut probe = LoadProbe::new(config, &search_config.objectives, &clock, &stop);
     // Whoever reads our output may stop early; the file is written all the same.
     let tell = |text: String| drop(io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()));
-    if !quiet {
-        tell(render_heading());
-    }
+    let mut is_first = true;
     let found = search(&search_config, &mut probe, &mut |probe| {
         if !quiet {
-            tell(render_probe(probe));
+            let heading = if std::mem::take(&mut is_first) { render_heading() } else { String::new() };
+            tell(heading + &render_probe(probe));
         }
     });
+    if found.1.is_empty() {
+        if let Some(path) = &json_path {
+            // An empty file would look like a result.
+            let _ = fs::remove_file(path);
+        }
+        return Err(found.0.reasons.join("; "));
+    }
     let saturation = Saturation::new(&search_config, command_line, found);
     tell(render(&saturation));
     if let (Some(mut file), Some(path)) = (json_file, &json_path) {

@@ -1,0 +1,202 @@
+"""What a correlated series says about its mean: batch means, effective size, or in words why it is too short.
+
+A series is any numbers taken at equal distances; this file knows nothing of trials.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from waylab.errors import LabError
+
+Array = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+# The batch is doubled until neighbouring batches correlate less than this, while so many batches remain.
+LAG_1_WANTED = 0.1
+BATCHES_MIN = 20
+# The batch must be able to double once, or nothing is known about how correlation fades.
+VALUES_MIN = 2 * BATCHES_MIN
+# What is left at the largest batch is corrected for as if it were autoregressive; beyond this it is too much.
+LAG_1_MAX = 0.5
+EFFECTIVE_MIN = 10.0
+# A series that is long enough leaves about this many effective values; for telling how long it should have been.
+_EFFECTIVE_WANTED = 30.0
+
+
+@dataclass(frozen=True, eq=False)
+class Spreads:
+    """How far the means of several series can be trusted; every field has shape (series,).
+
+    `variance` is that of the mean, with `degrees` of freedom; `lag_1` belongs to the batches that were chosen, and
+    `skewness` is that of their mean; `effective` is the number of independent values that would say as much. `enough`
+    is False where the series is too short, and the other numbers are then not to be used.
+    """
+
+    variance: Array
+    degrees: Array
+    batch: NDArray[np.int64]
+    lag_1: Array
+    skewness: Array
+    effective: Array
+    enough: NDArray[np.bool_]
+
+    def distances(self, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
+        """How far each interval reaches below and above its mean, in the unit of the series.
+
+        Student's interval with Willink's correction for a skewed mean (2005, Communications in Statistics 34(4)),
+        as in Skart: with a = skewness / 6, t becomes ((1 + 6 a (t - a))^(1/3) - 1) / (2 a) on either side.
+        """
+        student = special.stdtrit(self.degrees, 0.5 + confidence / 2)
+        part = np.where(np.abs(self.skewness) < 1e-6, 1e-6, self.skewness) / 6
+        below, above = (
+            (np.cbrt(1 + 6 * part * (side * student - part)) - 1) / (2 * part) for side in (1, -1)
+        )
+        return below * np.sqrt(self.variance), -above * np.sqrt(self.variance)
+
+
+@dataclass(frozen=True)
+class BatchMeans:
+    """The mean of one series with its interval; `refused` says in words why there is none."""
+
+    values: int
+    mean: float
+    low: float | None
+    high: float | None
+    batch: int
+    batches: int
+    lag_1: float
+    effective: float
+    degrees: float
+    refused: str | None
+
+
+def batch_means(values: ArrayLike, confidence: float = CONFIDENCE) -> BatchMeans:
+    """Interval of the mean of a correlated series of shape (values,), in the series' own unit.
+
+    Batch means (Conway 1963; Law, Simulation Modeling and Analysis, 5th ed., 9.5.3): means of neighbouring values
+    are nearly independent when the batch is long. `spreads` says how the batch is chosen.
+
+    Raises:
+        LabError: unless the values are finite, at least one, and in one dimension.
+    """
+    series = np.asarray(values, dtype=float)
+    if series.ndim != 1 or not series.size or not np.isfinite(series).all():
+        raise LabError(
+            f"batch means: need finite values in one dimension, not an array of shape {series.shape}"
+        )
+    mean = float(series.mean())
+    if series.size < VALUES_MIN:
+        refused = too_few(series.size)
+        return BatchMeans(
+            series.size, mean, None, None, 1, series.size, math.nan, math.nan, math.nan, refused
+        )
+    found = spreads(series[None])
+    below, above = (float(distance[0]) for distance in found.distances(confidence))
+    refused = None if found.enough[0] else too_correlated(found, series.size)
+    batch = int(found.batch[0])
+    return BatchMeans(
+        series.size,
+        mean,
+        None if refused else mean - below,
+        None if refused else mean + above,
+        batch,
+        series.size // batch,
+        float(found.lag_1[0]),
+        float(found.effective[0]),
+        float(found.degrees[0]),
+        refused,
+    )
+
+
+def spreads(series: Array) -> Spreads:
+    """Variance of the mean of each series of shape (series, values), values >= VALUES_MIN.
+
+    The smallest batch m = 1, 2, 4 ... whose means have a lag-1 autocorrelation below 0.1, with 20 batches at least.
+    That alone covers too little: among series that are too short, those pass whose correlation happens to be
+    underestimated, and their variance is underestimated with it. So
+    - the autocorrelation is corrected for its bias, (b r + 1) / (b - 4) (Marriott and Pope 1954);
+    - what is left of it enters the variance as if the batch means were autoregressive, S^2 / b (1 + r) / (1 - r)
+      (as in Skart, Tafazzoli and Wilson 2011), and
+    - the degrees of freedom account for r being estimated: 1 / degrees = 1 / b + 2 / ((1 - r^2) b), from the
+      variances of log S^2 and of log (1 + r) / (1 - r) by the delta method, and 2 / b where r is not above 0 and
+      enters as 0;
+    - the interval follows the skewness of the batch means;
+    - where no batch has r below 0.1, the largest one serves if its r is below 0.5.
+    """
+    count, length = series.shape
+    raw = series.var(axis=1, ddof=1) / length
+    variance, degrees, lag_1, skewness, effective = (np.full(count, np.nan) for _ in range(5))
+    batch = np.ones(count, dtype=np.int64)
+    enough, open_ = np.zeros(count, dtype=bool), np.ones(count, dtype=bool)
+    size = 1
+    while open_.any():
+        batches = length // size
+        # What does not fill a batch is left out at the beginning, where the warm-up was.
+        means = series[:, length - batches * size :].reshape(count, batches, size).mean(axis=2)
+        correlation = (batches * lag_1_of(means) + 1) / (batches - 4)
+        positive = np.clip(correlation, 0.0, 0.95)
+        estimate = (
+            means.var(axis=1, ddof=1) / batches * (1 + positive) / (1 - positive) * batches * size / length
+        )
+        last = length // (2 * size) < BATCHES_MIN
+        chosen = open_ & (last | (correlation < LAG_1_WANTED))
+        variance[chosen], lag_1[chosen], batch[chosen] = estimate[chosen], correlation[chosen], size
+        degrees[chosen] = (batches / (1 + np.where(correlation > 0, 2, 1) / (1 - positive**2)))[chosen]
+        skewness[chosen] = (_skewness(means) / np.sqrt(batches * (1 - positive) / (1 + positive)))[chosen]
+        steady = estimate <= 0
+        shares = np.where(steady, 1.0, raw / np.where(steady, 1.0, estimate))
+        effective[chosen] = length * np.minimum(shares, 1.0)[chosen]
+        enough[chosen] = ((correlation < LAG_1_MAX) & (length * shares >= EFFECTIVE_MIN))[chosen]
+        open_ &= ~chosen
+        size *= 2
+    return Spreads(variance, degrees, batch, lag_1, skewness, effective, enough)
+
+
+def lag_1_of(series: Array) -> Array:
+    """Lag-1 autocorrelation of each series of shape (series, values); 0 for a constant one."""
+    deviations = series - series.mean(axis=1, keepdims=True)
+    own = np.einsum("ij,ij->i", deviations, deviations)
+    neighbours = np.einsum("ij,ij->i", deviations[:, 1:], deviations[:, :-1])
+    # Rounding leaves a constant series with deviations; they mean nothing.
+    constant = own <= 1e-24 * np.maximum(np.einsum("ij,ij->i", series, series), 1e-300)
+    return np.where(constant, 0.0, neighbours / np.where(constant, 1.0, own))
+
+
+def _skewness(series: Array) -> Array:
+    deviations = series - series.mean(axis=1, keepdims=True)
+    second, third = (deviations**2).mean(axis=1), (deviations**3).mean(axis=1)
+    return np.where(second > 0, third / np.maximum(second, 1e-300) ** 1.5, 0.0)
+
+
+def ratio_residuals(above: ArrayLike, below: ArrayLike) -> tuple[float, Array]:
+    """Ratio of two sums, and the series whose mean varies as the ratio does (Cochran, Sampling Techniques, 1977, 2.11).
+
+    Both of shape (values,): say, the requests of each second that were slow, and all requests of that second.
+
+    Raises:
+        LabError: unless both have the same length and the sum below is above zero.
+    """
+    upper, lower = np.asarray(above, dtype=float), np.asarray(below, dtype=float)
+    if upper.shape != lower.shape or upper.ndim != 1 or not lower.sum() > 0:
+        raise LabError("ratio: needs two series of the same length, the lower one with a sum above zero")
+    ratio = float(upper.sum() / lower.sum())
+    return ratio, (upper - ratio * lower) / lower.mean()
+
+
+def too_few(values: int) -> str:
+    """Say that a series is too short to be judged."""
+    return f"too short: {values} values, and it takes {VALUES_MIN} to see how they depend on each other"
+
+
+def too_correlated(found: Spreads, values: int, index: int = 0) -> str:
+    """Say why the batches of one series are not good enough, and about how long it should be."""
+    lag_1, effective = float(found.lag_1[index]), float(found.effective[index])
+    wanted = math.ceil(max(2 * values, values * _EFFECTIVE_WANTED / max(effective, 1e-9)) / 10) * 10
+    return (
+        f"too short: of {values} values about {effective:.0f} are independent, and means of {found.batch[index]} "
+        f"neighbours still correlate by {lag_1:.2f}; some {wanted} values are needed"
+    )

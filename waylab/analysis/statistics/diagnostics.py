@@ -1,0 +1,160 @@
+"""Do the residuals of a model look like independent noise of one spread? Tests, and the numbers that plots need."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+
+from waylab.errors import LabError
+
+Array = NDArray[np.float64]
+
+LEVEL = 0.05
+_RESIDUALS_MIN = 5
+# Fewer in a cell say nothing about its spread.
+_CELL_MIN = 3
+
+
+@dataclass(frozen=True)
+class Check:
+    """One assumption: `p` of the test, None where it cannot be made; `kept` is False when p is below 5 %."""
+
+    name: str
+    statistic: float | None
+    p: float | None
+    kept: bool | None
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """The checks, and for plots: residuals in the order of the runs, over fitted values, and over normal quantiles.
+
+    `order`, `fitted` and `residuals` have the shape (residuals,) and belong together; so do `normal` and `sorted_`.
+    """
+
+    checks: tuple[Check, ...]
+    order: Array
+    fitted: Array
+    residuals: Array
+    normal: Array
+    sorted_: Array
+
+    @property
+    def concerns(self) -> list[str]:
+        """What is against the model, in words."""
+        return [check.text for check in self.checks if check.kept is False]
+
+
+def diagnose(
+    residuals: ArrayLike, fitted: ArrayLike, order: ArrayLike, cells: Sequence[object] | None = None
+) -> Diagnostics:
+    """Check residuals, all of shape (residuals,): `order` is when each was measured, `cells` to which cell it belongs.
+
+    - independence: no correlation between neighbours in time (von Neumann 1941, in the normal approximation), and no
+      trend over it (Kendall's tau; Mann 1945);
+    - normality: Shapiro and Wilk 1965;
+    - spread: the same in every cell (Brown and Forsythe 1974), and no growth of the absolute residual with the fitted
+      value (Spearman).
+    A test that fails says that the model is wrong; one that does not, with few runs, says little.
+
+    Raises:
+        LabError: unless all have the same length, five at least, and are finite.
+    """
+    values, means, times = (np.asarray(given, dtype=float) for given in (residuals, fitted, order))
+    if not (values.shape == means.shape == times.shape) or values.ndim != 1 or values.size < _RESIDUALS_MIN:
+        raise LabError(
+            f"diagnostics: need {_RESIDUALS_MIN} residuals at least, each with its fitted value and order"
+        )
+    if not all(np.isfinite(given).all() for given in (values, means, times)):
+        raise LabError("diagnostics: residuals, fitted values and order must be finite")
+    if cells is not None and len(cells) != values.size:
+        raise LabError(f"diagnostics: {len(cells)} cells for {values.size} residuals")
+    sequence = np.argsort(times, kind="stable")
+    values, means, times = values[sequence], means[sequence], times[sequence]
+    labels = None if cells is None else np.array([str(cell) for cell in cells])[sequence]
+    if float(np.ptp(values)) <= 1e-12 * max(1.0, float(np.abs(means).max())):
+        checks: tuple[Check, ...] = (
+            Check("residuals", None, None, None, "the model fits exactly, nothing is left to check"),
+        )
+    else:
+        checks = (
+            _neighbours(values),
+            _trend(values, times),
+            _normality(values),
+            _cells(values, labels),
+            _growth(values, means),
+        )
+    ranks = (np.arange(1, values.size + 1) - 0.375) / (values.size + 0.25)
+    return Diagnostics(checks, times, means, values, np.asarray(special.ndtri(ranks)), np.sort(values))
+
+
+def _check(name: str, statistic: float, p: float, against: str, otherwise: str) -> Check:
+    kept = bool(p >= LEVEL)
+    return Check(name, float(statistic), float(p), kept, f"{otherwise if kept else against} (p = {p:.3g})")
+
+
+def _neighbours(values: Array) -> Check:
+    count = values.size
+    centred = values - values.mean()
+    ratio = float((np.diff(centred) ** 2).sum() / (centred**2).sum())
+    # Mean 2 and variance 4 (n - 2) / (n^2 - 1) for independent normal values.
+    score = (ratio - 2) / np.sqrt(4 * (count - 2) / (count**2 - 1))
+    p = 2 * float(special.ndtr(-abs(score)))
+    against = f"neighbouring runs are correlated, von Neumann ratio {ratio:.2f} instead of 2"
+    return _check(
+        "independence",
+        ratio,
+        p,
+        against,
+        f"no correlation of neighbouring runs, von Neumann ratio {ratio:.2f}",
+    )
+
+
+def _trend(values: Array, times: Array) -> Check:
+    tau, p = stats.kendalltau(times, values)
+    against = f"the residuals drift with the order of the runs, Kendall's tau {tau:+.2f}"
+    return _check("order", tau, p, against, f"no drift with the order of the runs, Kendall's tau {tau:+.2f}")
+
+
+def _normality(values: Array) -> Check:
+    found = stats.shapiro(values)
+    against = f"the residuals are not normal, Shapiro-Wilk W {found.statistic:.3f}"
+    return _check(
+        "normality",
+        found.statistic,
+        found.pvalue,
+        against,
+        f"nothing against normality, W {found.statistic:.3f}",
+    )
+
+
+def _cells(values: Array, labels: NDArray[np.str_] | None) -> Check:
+    groups = [] if labels is None else [values[labels == label] for label in np.unique(labels)]
+    groups = [group for group in groups if group.size >= _CELL_MIN and np.ptp(group) > 0]
+    if len(groups) < 2:
+        return Check(
+            "spread",
+            None,
+            None,
+            None,
+            f"too few repetitions to compare spreads: {_CELL_MIN} in a cell at least",
+        )
+    statistic, p = stats.levene(*groups, center="median")
+    against = f"the spread differs between cells, Brown-Forsythe F {statistic:.2f}"
+    return _check(
+        "spread", statistic, p, against, f"nothing against one spread, Brown-Forsythe F {statistic:.2f}"
+    )
+
+
+def _growth(values: Array, means: Array) -> Check:
+    if np.ptp(means) <= 1e-12 * max(1.0, float(np.abs(means).max())):
+        return Check(
+            "growth", None, None, None, "there is a single fitted value, so the spread cannot grow with it"
+        )
+    found = stats.spearmanr(means, np.abs(values))
+    against = f"the residuals grow with the fitted value, Spearman's rho {found.statistic:+.2f}"
+    text = f"no growth of the residuals with the fitted value, Spearman's rho {found.statistic:+.2f}"
+    return _check("growth", found.statistic, found.pvalue, against, text)

@@ -1,0 +1,233 @@
+"""Effects of factors with two levels: 2^k r designs by the sign table, additive or multiplicative.
+
+Source of method and notation: Jain, The Art of Computer Systems Performance Analysis, 1991, chapters 17 and 18.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+
+from waylab.analysis.statistics.repetitions import CONFIDENCE
+from waylab.errors import LabError
+
+Array = NDArray[np.float64]
+
+# When the largest response is so many times the smallest one, effects are products rather than sums (Jain 18.8).
+RANGE_LIMIT = 10.0
+# The spread of cells grows as their mean to this power; from here on a logarithm makes it more even (Box and Cox).
+SPREAD_SLOPE = 0.5
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One effect q: half of what the response changes between the levels, with its interval and share of variation.
+
+    In a multiplicative design it is of log10 of the response: 10^q is the factor. Without repetitions there is no
+    interval. `significant` is whether the interval excludes 0.
+    """
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    share: float
+    significant: bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class TwoLevelDesign:
+    """The model of a 2^k r design; `effects` begin with the mean, named `mean`, whose share is 0.
+
+    Shares are of the total variation around the mean, and with `share_blocks` and `share_error` add up to 1.
+    `residuals` and `fitted`, of shape (responses,), are in the order of the responses and on the scale of the model.
+    """
+
+    scale: str
+    effects: tuple[Effect, ...]
+    share_error: float
+    share_blocks: float
+    error_deviation: float | None
+    degrees: int
+    residuals: Array
+    fitted: Array
+
+    def effect(self, name: str) -> Effect:
+        """Return one effect by its name, say `servers x clients`.
+
+        Raises:
+            LabError: for a name that is none of them.
+        """
+        for effect in self.effects:
+            if effect.name == name:
+                return effect
+        raise LabError(f"effect {name!r}: is none of {', '.join(effect.name for effect in self.effects)}")
+
+    def predict(self, signs: dict[str, int]) -> float:
+        """Mean response predicted for levels -1 and +1 by factor, on the scale of the responses.
+
+        Effects that are not significant are left out, as far as that is known.
+        """
+        total = 0.0
+        for effect in self.effects:
+            if effect.significant is not False:
+                names = [] if effect.name == "mean" else effect.name.split(" x ")
+                total += effect.value * math.prod(signs[name] for name in names)
+        return 10**total if self.scale == "multiplicative" else total
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Whether effects add up or multiply, and why."""
+
+    scale: str
+    range_ratio: float
+    spread_slope: float | None
+    reason: str
+
+
+def choose_scale(cells: Sequence[Sequence[float]]) -> Scale:
+    """Choose `additive` or `multiplicative` for the responses of each cell.
+
+    Multiplicative when the range exceeds ten to one, or when the spread within cells grows with their mean: the slope
+    of log deviation over log mean is 0.5 at least, and above 0 at 5 % (one-sided; the power of Box and Cox 1964 is
+    one less the slope). Never for responses that are not all above zero.
+
+    Raises:
+        LabError: for fewer than two cells or an empty one.
+    """
+    if len(cells) < 2 or any(not len(cell) for cell in cells):
+        raise LabError("scale of the model: needs two cells at least, none of them empty")
+    smallest, largest = min(map(min, cells)), max(map(max, cells))
+    if not smallest > 0:
+        return Scale("additive", math.inf, None, f"a response of {smallest:g} has no logarithm")
+    ratio = largest / smallest
+    deviations = [float(np.std(cell, ddof=1)) if len(cell) > 1 else 0.0 for cell in cells]
+    usable = [
+        (math.log(float(np.mean(cell))), math.log(deviation))
+        for cell, deviation in zip(cells, deviations, strict=True)
+        if deviation > 0
+    ]
+    slope = None
+    if len(usable) >= 3 and len({mean for mean, _ in usable}) > 1:
+        line = stats.linregress(*zip(*usable, strict=True), alternative="greater")
+        slope = float(line.slope)
+        if slope >= SPREAD_SLOPE and line.pvalue < 0.05:
+            reason = f"the spread grows with the mean to the power {slope:.2f} (p = {line.pvalue:.3g})"
+            return Scale("multiplicative", ratio, slope, reason)
+    if ratio > RANGE_LIMIT:
+        return Scale(
+            "multiplicative", ratio, slope, f"the largest response is {ratio:.3g} times the smallest"
+        )
+    reason = (
+        f"the largest response is {ratio:.3g} times the smallest, and the spread does not grow with the mean"
+    )
+    return Scale("additive", ratio, slope, reason)
+
+
+def two_level_effects(
+    signs: ArrayLike,
+    responses: ArrayLike,
+    factors: Sequence[str],
+    blocks: Sequence[object] | None = None,
+    scale: str = "additive",
+    words: Sequence[Sequence[str]] | None = None,
+    confidence: float = CONFIDENCE,
+) -> TwoLevelDesign:
+    """Effects of a 2^k r design, or of a fraction of one; signs of shape (responses, factors), each -1 or +1.
+
+    With r repetitions: q = X^T y / (2^k r), s_e^2 = SSE / (2^k (r - 1)), s_q = s_e / sqrt(2^k r), intervals by t with
+    2^k (r - 1) degrees of freedom (Jain 18.2 to 18.4). `blocks` names the block of every response; complete blocks
+    take their variation, and one degree less than there are blocks, out of the error. `words` are the effects to
+    estimate, each the factors it is made of; all of them unless given, which a fraction does not allow.
+
+    Raises:
+        LabError: unless signs are +-1, every sign column and word is balanced and orthogonal to the others, blocks
+            are complete, and responses are finite (and above zero for a multiplicative model).
+    """
+    table, values = np.asarray(signs, dtype=float), np.asarray(responses, dtype=float)
+    wanted = [tuple(word) for word in words] if words is not None else _all_words(factors)
+    _check(table, values, factors, scale)
+    columns = np.stack(
+        [
+            np.ones(values.size),
+            *(table[:, [list(factors).index(name) for name in word]].prod(axis=1) for word in wanted),
+        ],
+        axis=1,
+    )
+    gram = columns.T @ columns
+    if np.abs(gram - np.diag(np.diag(gram))).max() > 0.5:
+        raise LabError(
+            "effects: these cannot be told apart, because the design is not balanced or confounds them"
+        )
+    logged = np.log10(values) if scale == "multiplicative" else values
+    count = values.size
+    effects = columns.T @ logged / count
+    fitted = columns @ effects
+    block_variation, block_degrees = _blocks(columns, logged, blocks, fitted)
+    residuals = logged - fitted
+    total = float(((logged - effects[0]) ** 2).sum())
+    error = max(0.0, float((residuals**2).sum()) - (0.0 if blocks is None else block_variation))
+    if blocks is not None:
+        residuals = residuals - _block_means(residuals, blocks)
+        fitted = logged - residuals
+    degrees = count - columns.shape[1] - block_degrees
+    deviation = math.sqrt(error / degrees) if degrees > 0 else None
+    half = None
+    if deviation is not None:
+        half = float(special.stdtrit(degrees, 0.5 + confidence / 2)) * deviation / math.sqrt(count)
+    found = []
+    for name, value in zip(["mean", *(" x ".join(word) for word in wanted)], effects.tolist(), strict=True):
+        share = 0.0 if name == "mean" or total == 0 else count * value**2 / total
+        low, high = (None, None) if half is None else (value - half, value + half)
+        found.append(Effect(name, value, low, high, share, None if half is None else abs(value) > half))
+    return TwoLevelDesign(
+        scale,
+        tuple(found),
+        error / total if total else 0.0,
+        block_variation / total if total else 0.0,
+        deviation,
+        degrees,
+        residuals,
+        fitted,
+    )
+
+
+def _all_words(factors: Sequence[str]) -> list[tuple[str, ...]]:
+    return [word for size in range(1, len(factors) + 1) for word in combinations(factors, size)]
+
+
+def _check(table: Array, values: Array, factors: Sequence[str], scale: str) -> None:
+    if scale not in ("additive", "multiplicative"):
+        raise LabError(f"effects: the scale is additive or multiplicative, not {scale!r}")
+    if table.shape != (values.size, len(factors)) or values.ndim != 1 or not len(factors):
+        raise LabError(f"effects: need a sign for each of {len(factors)} factors and {values.size} responses")
+    if not (np.abs(table) == 1).all():
+        raise LabError("effects: every sign must be -1 or +1")
+    if not np.isfinite(values).all() or (scale == "multiplicative" and not (values > 0).all()):
+        raise LabError("effects: responses must be finite, and above zero for a multiplicative model")
+
+
+def _blocks(
+    columns: Array, values: Array, blocks: Sequence[object] | None, fitted: Array
+) -> tuple[float, int]:
+    """Variation between blocks and its degrees of freedom."""
+    if blocks is None:
+        return 0.0, 0
+    if len(blocks) != values.size:
+        raise LabError(f"effects: {len(blocks)} blocks for {values.size} responses")
+    names = np.array([str(block) for block in blocks])
+    for name in np.unique(names):
+        if np.abs(columns[names == name, 1:].sum(axis=0)).max() > 0.5:
+            raise LabError(f"effects: block {name} does not have every level equally often")
+    return float((_block_means(values - fitted, blocks) ** 2).sum()), int(np.unique(names).size) - 1
+
+
+def _block_means(values: Array, blocks: Sequence[object]) -> Array:
+    names, places = np.unique([str(block) for block in blocks], return_inverse=True)
+    sums = np.bincount(places, weights=values, minlength=names.size)
+    return np.asarray((sums / np.bincount(places))[places])

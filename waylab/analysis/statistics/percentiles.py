@@ -1,0 +1,218 @@
+"""Percentiles of correlated samples with their intervals, from one histogram for each second.
+
+A histogram is a row of counts over common buckets; this file does not know where it came from.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from waylab.analysis.statistics.correlation import (
+    CONFIDENCE,
+    VALUES_MIN,
+    ratio_residuals,
+    spreads,
+    too_correlated,
+    too_few,
+)
+from waylab.errors import LabError
+
+Array = NDArray[np.float64]
+
+# A percentile with fewer effective values above it says more about luck than about the system.
+ABOVE_MIN = 10.0
+
+
+@dataclass(frozen=True)
+class PercentileInterval:
+    """One percentile in the unit of the buckets; `refused` says in words why it has no interval.
+
+    `effective` is how many independent values would say as much about this percentile, nan where that is not known.
+    `shown` is False when fewer than ten effective values lie above it: then not even the value may be printed.
+    """
+
+    percent: float
+    value: float
+    low: float | None
+    high: float | None
+    effective: float
+    shown: bool
+    refused: str | None
+
+
+@dataclass(frozen=True)
+class _Share:
+    """How well the share of values beyond a bucket is known, seen from the seconds."""
+
+    share: float
+    effective: float
+    degrees: float
+    batch: int
+    lag_1: float
+    refused: str | None
+
+
+def percentile_intervals(
+    counts: ArrayLike, values: ArrayLike, percents: Sequence[float], confidence: float = CONFIDENCE
+) -> list[PercentileInterval]:
+    """Intervals by order statistics with the effective sample size; counts of shape (seconds, buckets).
+
+    `values` of shape (buckets,) rise; each is what its bucket stands for. The interval of the p-quantile reaches
+    from the j-th to the k-th of n ordered values, with the limits j / n and k / n of the binomial share p (Le Boudec,
+    Performance Evaluation of Computer and Communication Systems, 2010, 2.2). Here n is the effective size: the share
+    beyond the quantile is a ratio of sums over seconds, whose variance `spreads` estimates, and n = p (1 - p) /
+    variance; it is lowered once more by (z / t)^2 for being estimated, and the binomial limits are the exact ones
+    (Korn and Graubard 1998, Survey Methodology 24; the inversion is Woodruff's, 1952).
+
+    Raises:
+        LabError: for counts without values, buckets that do not match, or percents outside of 0 to 100.
+    """
+    seconds, levels = _checked(counts, values, percents)
+    merged = np.cumsum(seconds.sum(axis=0))
+    found = []
+    for percent in percents:
+        place = _place(merged, percent / 100)
+        share = _share_above(seconds, place)
+        low = high = None
+        if share.refused is None:
+            size = share.effective
+            # Less than the effective size, since its variance is estimated; the normal quantile over Student's.
+            size *= (
+                float(
+                    special.ndtri(0.5 + confidence / 2) / special.stdtrit(share.degrees, 0.5 + confidence / 2)
+                )
+                ** 2
+            )
+            below, beyond = size * percent / 100, size * (1 - percent / 100)
+            shares = (
+                float(special.betaincinv(below, beyond + 1, 0.5 - confidence / 2)),
+                float(special.betaincinv(below + 1, beyond, 0.5 + confidence / 2)),
+            )
+            low, high = (float(levels[_place(merged, limit)]) for limit in shares)
+        found.append(_interval(percent, float(levels[place]), low, high, share))
+    return found
+
+
+def bootstrap_percentiles(
+    counts: ArrayLike,
+    values: ArrayLike,
+    percents: Sequence[float],
+    samples: int = 500,
+    seed: int = 1,
+    confidence: float = CONFIDENCE,
+) -> list[PercentileInterval]:
+    """The same by a block bootstrap: blocks of seconds drawn with replacement, their histograms merged.
+
+    Circular blocks (Politis and Romano 1992) as long as the batches of `spreads`. Percentiles of a bootstrap are
+    too narrow for few blocks (Hesterberg 2015, The American Statistician 69), and blocks still correlate a little.
+    So the distances from the percentile are stretched, as ratios, by (t / z) sqrt(b / (b - 1)) for b blocks and by
+    the correlation that is left between them. Shapes and errors as above; values must be above zero.
+
+    Raises:
+        LabError: as `percentile_intervals`, and for fewer than 100 samples.
+    """
+    seconds, levels = _checked(counts, values, percents)
+    if samples < 100:
+        raise LabError(f"bootstrap: {samples} samples cannot carry an interval, 100 at least")
+    merged = np.cumsum(seconds.sum(axis=0))
+    generator = np.random.default_rng(seed)
+    found = []
+    drawn: dict[int, Array] = {}
+    for percent in percents:
+        place = _place(merged, percent / 100)
+        share = _share_above(seconds, place)
+        low = high = None
+        if share.refused is None:
+            if share.batch not in drawn:
+                drawn[share.batch] = np.cumsum(_resampled(seconds, share.batch, samples, generator), axis=1)
+            cumulative = drawn[share.batch]
+            wanted = np.maximum(np.floor(cumulative[:, -1] * percent / 100 + 0.5), 1)
+            places = (cumulative < wanted[:, None]).sum(axis=1)
+            edges = np.quantile(levels[places], [0.5 - confidence / 2, 0.5 + confidence / 2]) / levels[place]
+            low, high = (
+                levels[place] * edges ** _stretch(share, len(seconds) / share.batch, confidence)
+            ).tolist()
+        found.append(_interval(percent, float(levels[place]), low, high, share))
+    return found
+
+
+def values_needed(percent: float, effective_share: float = 1.0) -> int:
+    """Number of values for ten effective ones above a percentile, when each is worth this share of one.
+
+    Raises:
+        LabError: for a percent outside of 0 to 100 or a share outside of 0 to 1.
+    """
+    if not 0 < percent < 100 or not 0 < effective_share <= 1:
+        raise LabError(
+            f"percentile {percent:g}: must lie between 0 and 100, the share {effective_share:g} within 0 to 1"
+        )
+    return math.ceil(round(ABOVE_MIN / (1 - percent / 100) / effective_share, 6))
+
+
+def _interval(
+    percent: float, value: float, low: float | None, high: float | None, share: _Share
+) -> PercentileInterval:
+    above = share.effective * (1 - percent / 100)
+    if share.refused is not None or math.isnan(above):
+        return PercentileInterval(percent, value, None, None, share.effective, True, share.refused)
+    if above < ABOVE_MIN:
+        refused = f"only {above:.1f} effective values lie above it, and it takes {ABOVE_MIN:g}"
+        return PercentileInterval(percent, value, None, None, share.effective, False, refused)
+    return PercentileInterval(percent, value, low, high, share.effective, True, None)
+
+
+def _checked(counts: ArrayLike, values: ArrayLike, percents: Sequence[float]) -> tuple[Array, Array]:
+    seconds, levels = np.asarray(counts, dtype=float), np.asarray(values, dtype=float)
+    if seconds.ndim != 2 or levels.shape != seconds.shape[1:] or not seconds.sum() > 0 or (seconds < 0).any():
+        raise LabError(
+            f"percentiles: need counts of shape (seconds, buckets) that are not all zero and one value for each "
+            f"bucket, not {seconds.shape} and {levels.shape}"
+        )
+    wrong = [percent for percent in percents if not 0 < percent < 100]
+    if wrong:
+        raise LabError(f"percentiles: {wrong[0]:g} does not lie between 0 and 100")
+    return seconds, levels
+
+
+def _place(cumulative: Array, share: float) -> int:
+    """Bucket of the quantile, the same that HdrHistogram takes."""
+    wanted = max(math.floor(share * cumulative[-1] + 0.5), 1)
+    return int(np.searchsorted(cumulative, wanted))
+
+
+def _share_above(seconds: Array, place: int) -> _Share:
+    share, residuals = ratio_residuals(seconds[:, place + 1 :].sum(axis=1), seconds.sum(axis=1))
+    total = float(seconds.sum())
+    if len(seconds) < VALUES_MIN:
+        return _Share(
+            share, math.nan, math.nan, 1, math.nan, too_few(len(seconds)).replace("values", "seconds", 1)
+        )
+    found = spreads(residuals[None])
+    variance = float(found.variance[0])
+    effective = min(share * (1 - share) / variance, total) if variance > 0 else total
+    refused = None if found.enough[0] else too_correlated(found, len(seconds)).replace("values", "seconds")
+    # The seconds that hold the values beyond the quantile: when these are few, the variance rests on few.
+    beyond = seconds[:, place + 1 :].sum(axis=1)
+    holding = float(beyond.sum() ** 2 / max((beyond**2).sum(), 1e-300))
+    degrees = min(float(found.degrees[0]), max(holding, 1.0))
+    return _Share(share, effective, degrees, int(found.batch[0]), float(found.lag_1[0]), refused)
+
+
+def _resampled(seconds: Array, block: int, samples: int, generator: np.random.Generator) -> Array:
+    """Merged histograms of resampled seconds, of shape (samples, buckets)."""
+    length = len(seconds)
+    starts = generator.integers(0, length, (samples, math.ceil(length / block)))
+    chosen = ((starts[:, :, None] + np.arange(block)) % length).reshape(samples, -1)[:, :length]
+    rows = np.repeat(np.arange(samples), length)
+    weights = np.bincount(rows * length + chosen.ravel(), minlength=samples * length).reshape(samples, length)
+    return np.asarray(weights @ seconds)
+
+
+def _stretch(share: _Share, blocks: float, confidence: float) -> float:
+    left = max(share.lag_1, 0.0)
+    student = special.stdtrit(share.degrees, 0.5 + confidence / 2) / special.ndtri(0.5 + confidence / 2)
+    return float(student) * math.sqrt(blocks / (blocks - 1) * (1 + left) / (1 - left))

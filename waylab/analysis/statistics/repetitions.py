@@ -1,0 +1,89 @@
+"""Means over repetitions: the run is the experimental unit, requests within it are only sub-samples."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from waylab.errors import LabError
+
+CONFIDENCE = 0.95
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> dict[str, Any]:
+    """Mean and two-sided t interval of independent values (Jain, The Art of Computer Systems Performance Analysis, 13).
+
+    Returns `count`, `mean`, `low` and `high` in the unit of the values; no interval for fewer than two.
+    """
+    count = len(values)
+    if not count:
+        return {"count": 0, "mean": None, "low": None, "high": None}
+    mean = math.fsum(values) / count
+    if count == 1:
+        return {"count": 1, "mean": mean, "low": None, "high": None}
+    half = half_width(values, confidence)
+    return {"count": count, "mean": mean, "low": mean - half, "high": mean + half}
+
+
+def geometric_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> dict[str, Any]:
+    """Geometric mean with the t interval of the logarithms: for times and rates, whose errors are proportions.
+
+    Returns the same as `mean_interval`.
+
+    Raises:
+        LabError: for a value that is not above zero.
+    """
+    if any(not value > 0 for value in values):
+        raise LabError(f"geometric mean: every value must be above zero, not {min(values)}")
+    found = mean_interval([math.log(value) for value in values], confidence)
+    return {
+        name: value if name == "count" or value is None else math.exp(value) for name, value in found.items()
+    }
+
+
+def half_width(values: Sequence[float], confidence: float = CONFIDENCE) -> float:
+    """Half of the t interval of the mean: t s / sqrt(r), for two values or more."""
+    student = float(special.stdtrit(len(values) - 1, 0.5 + confidence / 2))
+    return student * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+
+
+def relative_half_width(values: Sequence[float], confidence: float = CONFIDENCE) -> float | None:
+    """Half-width over the absolute mean; None for fewer than two values or a mean of zero."""
+    mean = math.fsum(values) / len(values) if values else 0.0
+    if len(values) < 2 or mean == 0:
+        return None
+    return half_width(values, confidence) / abs(mean)
+
+
+def corrected_precision(precision: float) -> float:
+    """What half-width of the *estimated* mean is enough for e of the true one: e / (1 + e).
+
+    Law, Simulation Modeling and Analysis, 5th ed., 9.4.1.
+
+    Raises:
+        LabError: unless the precision is above 0.
+    """
+    if not precision > 0:
+        raise LabError(f"precision: must be above 0, not {precision}")
+    return precision / (1 + precision)
+
+
+def repetitions_needed(
+    values: Sequence[float], precision: float, confidence: float = CONFIDENCE
+) -> int | None:
+    """Smallest r with t s / sqrt(r) <= e / (1 + e) |mean|, with s and mean of these values (Jain 13.9, with Law's e).
+
+    A forecast for telling how long it will take, not a promise. None for fewer than two values or a mean of zero.
+    """
+    wanted = corrected_precision(precision)
+    mean = math.fsum(values) / len(values) if values else 0.0
+    if len(values) < 2 or mean == 0:
+        return None
+    spread = float(np.std(values, ddof=1)) / abs(mean)
+    count = 2
+    while float(special.stdtrit(count - 1, 0.5 + confidence / 2)) * spread / math.sqrt(count) > wanted:
+        # Steps of a hundredth: exact where it is near, fast where it is far.
+        count += max(1, count // 100)
+    return count
