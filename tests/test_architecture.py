@@ -57,6 +57,8 @@ PACKAGES = {
 }
 SHARED = {"errors", "folder"}
 MODELS_MAY_USE = {"numpy", "scipy"}
+SLOW_TO_LOAD = {"statsmodels", "pandas", "pydoe"}
+STATISTICS_MAY_USE = MODELS_MAY_USE | SLOW_TO_LOAD
 STANDARD_LIBRARY = {
     "collections",
     "csv",
@@ -68,6 +70,7 @@ STANDARD_LIBRARY = {
     "math",
     "numbers",
     "pathlib",
+    "string",
     "typing",
     "__future__",
 }
@@ -193,6 +196,25 @@ def test_numbers_are_made_without_plots_and_processes(package):
         if path == ROOT / SIMULATE:
             used -= SIMULATE_MAY_USE
         assert not used & {"altair", "vl_convert", "subprocess", "psutil", "rich"}, path
+
+
+def test_the_statistics_know_nothing_of_the_lab():
+    for path in (ROOT / "waylab/analysis/statistics").rglob("*.py"):
+        names = imports(path)
+        lab = {name for name in names if name.startswith("waylab.")}
+        assert all(name.startswith(("waylab.errors.", "waylab.analysis.statistics.")) for name in lab), path
+        used = {name.split(".")[0] for name in names - lab}
+        assert used <= STATISTICS_MAY_USE | STANDARD_LIBRARY, f"{path}: {used - STATISTICS_MAY_USE}"
+        # They take a second to load: only the functions that need them may.
+        top = {
+            name.split(".")[0]
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+            )
+        }
+        assert not top & SLOW_TO_LOAD, path
 
 
 def test_the_report_computes_nothing():

@@ -96,7 +96,7 @@ def anova(
     table = _squares(fit, anova_lm)
     sources = [
         Source(names[row], squares, freedom, squares / total if total else 0.0, f, p)
-        for row, squares, freedom, f, p in table
+        for row, squares, freedom, f, p in sorted(table, key=lambda row: list(names).index(row[0]))
     ]
     deviation = float(np.sqrt(fit.ssr / degrees))
     effects = _level_effects(factors, logged, deviation, degrees, confidence)

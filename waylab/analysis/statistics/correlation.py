@@ -121,9 +121,8 @@ def spreads(series: Array) -> Spreads:
     - the autocorrelation is corrected for its bias, (b r + 1) / (b - 4) (Marriott and Pope 1954);
     - what is left of it enters the variance as if the batch means were autoregressive, S^2 / b (1 + r) / (1 - r)
       (as in Skart, Tafazzoli and Wilson 2011), and
-    - the degrees of freedom account for r being estimated: 1 / degrees = 1 / b + 2 / ((1 - r^2) b), from the
-      variances of log S^2 and of log (1 + r) / (1 - r) by the delta method, and 2 / b where r is not above 0 and
-      enters as 0;
+    - the degrees of freedom account for r being estimated, 1 / degrees = 1 / b + 1 / ((1 - r^2) b): the variance of
+      log S^2 and half of that of log (1 + r) / (1 - r), for r enters only where it is above 0;
     - the interval follows the skewness of the batch means;
     - where no batch has r below 0.1, the largest one serves if its r is below 0.5.
     """
@@ -145,7 +144,7 @@ def spreads(series: Array) -> Spreads:
         last = length // (2 * size) < BATCHES_MIN
         chosen = open_ & (last | (correlation < LAG_1_WANTED))
         variance[chosen], lag_1[chosen], batch[chosen] = estimate[chosen], correlation[chosen], size
-        degrees[chosen] = (batches / (1 + np.where(correlation > 0, 2, 1) / (1 - positive**2)))[chosen]
+        degrees[chosen] = (batches / (1 + 1 / (1 - positive**2)))[chosen]
         skewness[chosen] = (_skewness(means) / np.sqrt(batches * (1 - positive) / (1 + positive)))[chosen]
         steady = estimate <= 0
         shares = np.where(steady, 1.0, raw / np.where(steady, 1.0, estimate))
@@ -169,7 +168,8 @@ def lag_1_of(series: Array) -> Array:
 def _skewness(series: Array) -> Array:
     deviations = series - series.mean(axis=1, keepdims=True)
     second, third = (deviations**2).mean(axis=1), (deviations**3).mean(axis=1)
-    return np.where(second > 0, third / np.maximum(second, 1e-300) ** 1.5, 0.0)
+    constant = second <= 1e-24 * np.maximum((series**2).mean(axis=1), 1e-300)
+    return np.where(constant, 0.0, third / np.where(constant, 1.0, second) ** 1.5)
 
 
 def ratio_residuals(above: ArrayLike, below: ArrayLike) -> tuple[float, Array]:

@@ -112,17 +112,17 @@ def choose_scale(cells: Sequence[Sequence[float]]) -> Scale:
         for cell, deviation in zip(cells, deviations, strict=True)
         if deviation > 0
     ]
-    slope = None
+    slope, p = None, 1.0
     if len(usable) >= 3 and len({mean for mean, _ in usable}) > 1:
         line = stats.linregress(*zip(*usable, strict=True), alternative="greater")
-        slope = float(line.slope)
-        if slope >= SPREAD_SLOPE and line.pvalue < 0.05:
-            reason = f"the spread grows with the mean to the power {slope:.2f} (p = {line.pvalue:.3g})"
-            return Scale("multiplicative", ratio, slope, reason)
+        slope, p = float(line.slope), float(line.pvalue)
     if ratio > RANGE_LIMIT:
         return Scale(
             "multiplicative", ratio, slope, f"the largest response is {ratio:.3g} times the smallest"
         )
+    if slope is not None and slope >= SPREAD_SLOPE and p < 0.05:
+        reason = f"the spread grows with the mean to the power {slope:.2f} (p = {p:.3g})"
+        return Scale("multiplicative", ratio, slope, reason)
     reason = (
         f"the largest response is {ratio:.3g} times the smallest, and the spread does not grow with the mean"
     )

@@ -65,18 +65,17 @@ def percentile_intervals(
     from the j-th to the k-th of n ordered values, with the limits j / n and k / n of the binomial share p (Le Boudec,
     Performance Evaluation of Computer and Communication Systems, 2010, 2.2). Here n is the effective size: the share
     beyond the quantile is a ratio of sums over seconds, whose variance `spreads` estimates, and n = p (1 - p) /
-    variance; it is lowered once more by (z / t)^2 for being estimated, and the binomial limits are the exact ones
-    (Korn and Graubard 1998, Survey Methodology 24; the inversion is Woodruff's, 1952).
+    variance; it is lowered once more by (z / t)^2 for being estimated (Korn and Graubard 1998, Survey Methodology 24;
+    the inversion is Woodruff's, 1952). The binomial limits are Jeffreys' (Brown, Cai and DasGupta 2001).
 
     Raises:
         LabError: for counts without values, buckets that do not match, or percents outside of 0 to 100.
     """
     seconds, levels = _checked(counts, values, percents)
     merged = np.cumsum(seconds.sum(axis=0))
+    places = [_place(merged, percent / 100) for percent in percents]
     found = []
-    for percent in percents:
-        place = _place(merged, percent / 100)
-        share = _share_above(seconds, place)
+    for percent, place, share in zip(percents, places, _shares_above(seconds, places), strict=True):
         low = high = None
         if share.refused is None:
             size = share.effective
@@ -89,8 +88,8 @@ def percentile_intervals(
             )
             below, beyond = size * percent / 100, size * (1 - percent / 100)
             shares = (
-                float(special.betaincinv(below, beyond + 1, 0.5 - confidence / 2)),
-                float(special.betaincinv(below + 1, beyond, 0.5 + confidence / 2)),
+                float(special.betaincinv(below + 0.5, beyond + 0.5, 0.5 - confidence / 2)),
+                float(special.betaincinv(below + 0.5, beyond + 0.5, 0.5 + confidence / 2)),
             )
             low, high = (float(levels[_place(merged, limit)]) for limit in shares)
         found.append(_interval(percent, float(levels[place]), low, high, share))
@@ -120,19 +119,18 @@ def bootstrap_percentiles(
         raise LabError(f"bootstrap: {samples} samples cannot carry an interval, 100 at least")
     merged = np.cumsum(seconds.sum(axis=0))
     generator = np.random.default_rng(seed)
+    places = [_place(merged, percent / 100) for percent in percents]
     found = []
     drawn: dict[int, Array] = {}
-    for percent in percents:
-        place = _place(merged, percent / 100)
-        share = _share_above(seconds, place)
+    for percent, place, share in zip(percents, places, _shares_above(seconds, places), strict=True):
         low = high = None
         if share.refused is None:
             if share.batch not in drawn:
                 drawn[share.batch] = np.cumsum(_resampled(seconds, share.batch, samples, generator), axis=1)
             cumulative = drawn[share.batch]
             wanted = np.maximum(np.floor(cumulative[:, -1] * percent / 100 + 0.5), 1)
-            places = (cumulative < wanted[:, None]).sum(axis=1)
-            edges = np.quantile(levels[places], [0.5 - confidence / 2, 0.5 + confidence / 2]) / levels[place]
+            there = (cumulative < wanted[:, None]).sum(axis=1)
+            edges = np.quantile(levels[there], [0.5 - confidence / 2, 0.5 + confidence / 2]) / levels[place]
             low, high = (
                 levels[place] * edges ** _stretch(share, len(seconds) / share.batch, confidence)
             ).tolist()
@@ -184,22 +182,28 @@ def _place(cumulative: Array, share: float) -> int:
     return int(np.searchsorted(cumulative, wanted))
 
 
-def _share_above(seconds: Array, place: int) -> _Share:
-    share, residuals = ratio_residuals(seconds[:, place + 1 :].sum(axis=1), seconds.sum(axis=1))
-    total = float(seconds.sum())
+def _shares_above(seconds: Array, places: list[int]) -> list[_Share]:
+    everything = seconds.sum(axis=1)
+    beyond = [seconds[:, place + 1 :].sum(axis=1) for place in places]
+    ratios = [ratio_residuals(some, everything) for some in beyond]
     if len(seconds) < VALUES_MIN:
-        return _Share(
-            share, math.nan, math.nan, 1, math.nan, too_few(len(seconds)).replace("values", "seconds", 1)
+        refused = too_few(len(seconds)).replace("values", "seconds", 1)
+        return [_Share(share, math.nan, math.nan, 1, math.nan, refused) for share, _ in ratios]
+    found = spreads(np.stack([residuals for _, residuals in ratios]))
+    total, shares = float(everything.sum()), []
+    for index, (share, _) in enumerate(ratios):
+        variance = float(found.variance[index])
+        effective = min(share * (1 - share) / variance, total) if variance > 0 else total
+        refused = None
+        if not found.enough[index]:
+            refused = too_correlated(found, len(seconds), index).replace("values", "seconds")
+        # The seconds that hold the values beyond the quantile: when these are few, the variance rests on few.
+        holding = float(beyond[index].sum() ** 2 / max((beyond[index] ** 2).sum(), 1e-300))
+        degrees = min(float(found.degrees[index]), max(holding, 1.0))
+        shares.append(
+            _Share(share, effective, degrees, int(found.batch[index]), float(found.lag_1[index]), refused)
         )
-    found = spreads(residuals[None])
-    variance = float(found.variance[0])
-    effective = min(share * (1 - share) / variance, total) if variance > 0 else total
-    refused = None if found.enough[0] else too_correlated(found, len(seconds)).replace("values", "seconds")
-    # The seconds that hold the values beyond the quantile: when these are few, the variance rests on few.
-    beyond = seconds[:, place + 1 :].sum(axis=1)
-    holding = float(beyond.sum() ** 2 / max((beyond**2).sum(), 1e-300))
-    degrees = min(float(found.degrees[0]), max(holding, 1.0))
-    return _Share(share, effective, degrees, int(found.batch[0]), float(found.lag_1[0]), refused)
+    return shares
 
 
 def _resampled(seconds: Array, block: int, samples: int, generator: np.random.Generator) -> Array:

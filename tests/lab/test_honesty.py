@@ -1,0 +1,34 @@
+"""Do the intervals hold what they say? A thousand synthetic campaigns each, with a known truth and autocorrelation.
+
+`WAYSTAGE_HONESTY=10000 pytest tests/lab/test_honesty.py` takes ten times as many (some minutes).
+"""
+
+import pytest
+from honesty import CAMPAIGNS, SCENARIOS, table
+
+JUDGED = [scenario for scenario in SCENARIOS if (scenario.low, scenario.high) != (None, None)]
+SHOWN = {scenario.name: scenario for scenario in SCENARIOS if scenario not in JUDGED}
+
+
+@pytest.mark.parametrize("scenario", JUDGED, ids=lambda scenario: scenario.name)
+def test_it_holds_what_it_says(scenario):
+    found = scenario.outcome()
+    low, high = scenario.limits(found.campaigns)
+    assert found.given / found.campaigns >= scenario.given
+    assert low <= found.share <= high, f"{found.held} of {found.given}"
+
+
+def test_correlated_seconds_taken_as_independent_are_not_honest():
+    """What the corrections are for: without them the interval holds the truth half of the time."""
+    assert next(s for s in SHOWN.values() if "taken as independent" in s.name).outcome().share < 0.6
+
+
+def test_a_series_that_is_too_short_is_refused():
+    found = next(s for s in SHOWN.values() if "too short" in s.name).outcome()
+    assert found.given / found.campaigns < 0.2
+
+
+def test_the_table_has_a_line_for_everything(monkeypatch):
+    monkeypatch.setattr("honesty.CAMPAIGNS", 5)
+    monkeypatch.setattr("honesty.SLOW", 2)
+    assert len(table().splitlines()) == 2 + len(SCENARIOS) and CAMPAIGNS >= 1
