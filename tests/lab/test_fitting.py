@@ -116,7 +116,7 @@ def test_processors_of_their_own_must_be_there():
 
 def test_the_names_of_the_testbed_itself_are_not_for_hosts():
     described = TestbedSettings(kind="netns", hosts={"meter": HostSettings()})
-    with pytest.raises(LabError, match="`meter` and `switch` are names of the testbed itself"):
+    with pytest.raises(LabError, match="`lab`, `meter` and `switch` are names of the testbed itself"):
         check_fits(described, (ATrial(load=("meter",), backends=("meter",)),), AMachine())
 
 
@@ -176,6 +176,8 @@ def test_control_groups_of_version_2(tmp_path):
     procs = group.create("server", 0.5)
     assert procs == root / str(me) / "server" / "cgroup.procs"
     assert (procs.parent / "cpu.max").read_text() == "5000 10000"
+    weights = [(root / str(me) / part / "cpu.weight").read_text() for part in (".", "server")]
+    assert weights == ["10000", "50"], "all hosts before other programs, and each by its cores"
     assert (
         (root / "cgroup.subtree_control").read_text()
         == (root / str(me) / "cgroup.subtree_control").read_text()
@@ -197,6 +199,8 @@ def test_control_groups_of_version_1_and_none_at_all(tmp_path):
     procs = cgroups.CpuGroups(hierarchy, this_process()).create("server", 1.5)
     assert (procs.parent / "cpu.cfs_quota_us").read_text() == "15000"
     assert (procs.parent / "cpu.cfs_period_us").read_text() == "10000"
+    weights = [(place / "cpu.shares").read_text() for place in (procs.parents[1], procs.parent)]
+    assert weights == ["102400", "1536"]
     (procs.parent / "cpu.stat").write_text("nr_periods 9\nthrottled_time 500000000\n")
     mounts.write_text(f"cgroup2 {tmp_path} cgroup2 rw 0 0\n")
     assert cgroups.find_hierarchy(mounts) is None, "without the controller cpu it is of no use"

@@ -82,7 +82,7 @@ def gate_of(empty_run, name, overlap, shares):
     return next(gate for gate in first["gates"] if gate["name"] == name)
 
 
-@pytest.mark.parametrize(("overlap", "passed"), [(None, None), (0.95, True), (0.85, False)])
+@pytest.mark.parametrize(("overlap", "passed"), [(None, None), (0.97, True), (0.9, False)])
 def test_generators_must_measure_at_the_same_time(empty_run, overlap, passed):
     gate = gate_of(empty_run, "generators", overlap, [])
     assert gate["passed"] is passed

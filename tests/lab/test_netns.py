@@ -91,9 +91,10 @@ def left() -> set[str]:
 @pytest.fixture(autouse=True)
 def nothing_is_left(monkeypatch):
     monkeypatch.setattr(links, "SECONDS", 0.1)
-    before = left()
+    before, groups = left(), Path("/proc/self/cgroup").read_text()
     interfaces = set(psutil.net_if_addrs())
     yield
+    assert Path("/proc/self/cgroup").read_text() == groups
     assert left() - before == set() and set(psutil.net_if_addrs()) == interfaces
 
 
@@ -137,7 +138,8 @@ def test_a_host_has_its_own_network_and_no_more_processors_than_its_share(tmp_pa
         process = testbed.host("one").start("burn", [sys.executable, "-IS", "-c", burn], tmp_path)
         inside = os.stat(f"/proc/{process.pid}/ns/net").st_ino
         assert inside != os.stat("/proc/self/ns/net").st_ino
-        groups = Path(f"/proc/{process.pid}/cgroup").read_text()
+        groups, mine = (Path(f"/proc/{pid}/cgroup").read_text() for pid in (process.pid, "self"))
+        assert re.search(r":/waylab-\d+-\d+-\d+-[0-9a-f]+/lab$", mine, re.MULTILINE)
         assert re.search(r":/waylab-\d+-\d+-\d+-[0-9a-f]+/one$", groups, re.MULTILINE)
         assert process.wait(30)
         elapsed_s = time.monotonic() - start

@@ -15,7 +15,7 @@ import psutil
 from waylab import __version__, folder
 from waylab.testbed import Programs
 
-_PACKAGES = ["numpy", "scipy", "altair", "vl-convert-python", "hdrhistogram", "psutil", "rich"]
+_PACKAGES = ["numpy", "scipy", "altair", "vl-convert-python", "hdrhistogram", "psutil", "pyroute2", "rich"]
 
 
 def environment(programs: Programs) -> dict[str, Any]:

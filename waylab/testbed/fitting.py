@@ -28,9 +28,9 @@ def check_fits(settings: TestbedSettings, trials: tuple[Trial, ...], machine: Ma
     if settings.kind == "local":
         return
     used = {name: settings.hosts[name] for name in used_hosts(trials)}
-    if "meter" in used or "switch" in used:
+    if {"lab", "meter", "switch"} & set(used):
         raise LabError(
-            "testbed.hosts: `meter` and `switch` are names of the testbed itself; call the host otherwise"
+            "testbed.hosts: `lab`, `meter` and `switch` are names of the testbed itself; call the host otherwise"
         )
     check_kernel(used, machine)
     most = max(cores_described(settings, trial) for trial in trials)

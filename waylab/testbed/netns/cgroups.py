@@ -16,6 +16,12 @@ from waylab.testbed.processes import TestbedError
 # Within a period a host that has used its quota stands still. Short, so that it stands still often and not for long.
 PERIOD_US = 10_000
 _REMOVED_WITHIN_S = 2.0
+_PROCS = "cgroup.procs"
+_LAB = "lab"
+# What is measured comes before whatever else the machine does.
+_PRECEDENCE = 100.0
+# The file of each version, and in its numbers: one process, the least and the most.
+_WEIGHTS = {1: ("cpu.shares", 1024, 2, 262_144), 2: ("cpu.weight", 100, 1, 10_000)}
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,16 @@ class Hierarchy:
     def groups(self) -> list[Path]:
         """List the groups of owners, living or not."""
         return sorted(path for path in self.root.glob("waylab-*") if path.is_dir() and owner_of(path.name))
+
+    def group_of_this_process(self) -> Path:
+        """Return the group that this process is in."""
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "" if self.version == 2 else "cpu" in controllers.split(","):
+                group = self.root / path.lstrip("/")
+                # In a container the path may be one that is not mounted here.
+                return group if group.is_dir() else self.root
+        return self.root
 
 
 def find_hierarchy(mounts: Path = Path("/proc/self/mounts")) -> Hierarchy | None:
@@ -49,26 +65,31 @@ class CpuGroups:
         self._hierarchy = hierarchy
         self._group = hierarchy.root / str(owner)
         self._hosts: dict[str, Path] = {}
+        self._joined: Path | None = None
+        self._before: Path | None = None
 
-    def create(self, host: str, cores: float) -> Path:
-        """Make the group of a host that may use so many processors' time; return the file that lets a process in."""
+    def create(self, host: str, cores: float | None) -> Path:
+        """Make the group of a host and return the file that lets a process in; None is all processors, unrationed."""
         group = self._group / host
         self._hosts[host] = group
         try:
             if not self._group.is_dir():
                 self._make_parent()
             group.mkdir()
-            quota_us = max(1000, round(cores * PERIOD_US))
-            if self._hierarchy.version == 1:
-                _write(group / "cpu.cfs_period_us", str(PERIOD_US))
-                _write(group / "cpu.cfs_quota_us", str(quota_us))
-            else:
-                _write(group / "cpu.max", f"{quota_us} {PERIOD_US}")
+            if cores:
+                self._ration(group, max(1000, round(cores * PERIOD_US)))
+            self._weigh(group, cores or len(os.sched_getaffinity(0)))
         except OSError as error:
             raise TestbedError(
                 f"control group {group}: {error.strerror}; leave `cores` out, or run where groups can be made"
             ) from None
-        return group / "cgroup.procs"
+        return group / _PROCS
+
+    def join(self) -> None:
+        """Move this process into a group of its own beside the hosts; `remove` moves it back."""
+        self._before = self._hierarchy.group_of_this_process() / _PROCS
+        self._joined = self.create(_LAB, None)
+        _write(self._joined, str(os.getpid()))
 
     def throttled_s(self) -> dict[str, float]:
         """Return for how long every host stood still because its quota was used up."""
@@ -76,8 +97,17 @@ class CpuGroups:
 
     def remove(self) -> None:
         """Remove all groups."""
+        self._leave()
         _remove(self._group)
         self._hosts.clear()
+
+    def _leave(self) -> None:
+        """Move this process, and whatever it has started meanwhile, to where it was."""
+        if self._joined and self._before and self._joined.is_file():
+            for pid in _words(self._joined):
+                with contextlib.suppress(ProcessLookupError):
+                    _write(self._before, pid)
+        self._joined = None
 
     def _make_parent(self) -> None:
         if self._hierarchy.version == 2 and "cpu" not in _words(
@@ -87,6 +117,20 @@ class CpuGroups:
         self._group.mkdir()
         if self._hierarchy.version == 2:
             _write(self._group / "cgroup.subtree_control", "+cpu")
+        # By default all hosts together would weigh as much as one process that is in no group.
+        self._weigh(self._group, _PRECEDENCE)
+
+    def _ration(self, group: Path, quota_us: int) -> None:
+        if self._hierarchy.version == 1:
+            _write(group / "cpu.cfs_period_us", str(PERIOD_US))
+            _write(group / "cpu.cfs_quota_us", str(quota_us))
+        else:
+            _write(group / "cpu.max", f"{quota_us} {PERIOD_US}")
+
+    def _weigh(self, group: Path, processes: float) -> None:
+        """Let a group that competes with others count as so many processes."""
+        name, default, least, most = _WEIGHTS[self._hierarchy.version]
+        _write(group / name, str(min(most, max(least, round(default * processes)))))
 
 
 def sweep(hierarchy: Hierarchy) -> list[str]:
@@ -119,7 +163,7 @@ def _remove(group: Path) -> None:
 
 
 def _kill_members(group: Path) -> None:
-    for pid in _words(group / "cgroup.procs"):
+    for pid in _words(group / _PROCS):
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
 

@@ -8,7 +8,6 @@ where they arrive, and without the first fifth of the time.
 """
 
 import json
-import os
 import socket
 import struct
 import sys
@@ -22,7 +21,6 @@ LONGEST_SHARE = 1.5
 ROUND_TRIPS = 200
 # A link that is stuck must not stop the lab.
 TIMEOUT_S = 10.0
-_NICE = -15
 _CHUNK = bytes(1 << 14)
 _SECONDS = struct.Struct("!d")
 _PING, _UP, _DOWN = b"P", b"U", b"D"
@@ -130,16 +128,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     return content
 
 
-def _come_first() -> None:
-    """Ask for a processor before others: the link is measured, not how busy the machine is."""
-    try:
-        os.nice(_NICE)
-    except OSError:
-        pass
-
-
 if __name__ == "__main__":
-    _come_first()
     if sys.argv[1] == "serve":
         serve(sys.argv[2])
     else:
