@@ -65,6 +65,18 @@ struct Conductor<'a> {
     stopped: bool,
 }
 
+/// A run that can begin: every key is set, if it is to be, and every client is connected.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    config: &'a Config,
+    clock: &'a Clock,
+    versions: Versions,
+    lanes: Vec<Vec<Lane>>,
+    writer: Option<Writer>,
+    reader: Option<TraceReader>,
+    replays: Vec<Option<TraceRows>>,
+}
+
 /// Loads the servers as configured. Ends early, with what was measured so far, when `stop` is set.
 ///
 /// # Errors
@@ -76,6 +88,19 @@ pub fn run(
     stop: &AtomicBool,
     watch: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Summary, LoadError> {
+    prepare(config, clock, stop, watch)?.run_from(clock.now(), stop, watch)
+}
+
+/// Does everything that comes before a run.
+///
+/// # Errors
+/// When the run cannot begin.
+pub fn prepare<'a>(
+    config: &'a Config,
+    clock: &'a Clock,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(Progress<'_>),
+) -> Result<Prepared<'a>, LoadError> {
     config.check().map_err(LoadError::Config)?;
     let addresses = connect::resolve(config)?;
     let (reader, replays) = match &config.trace {
@@ -98,32 +123,63 @@ pub fn run(
         }
         None => None,
     };
-    let started_unix_ns = unix_now();
-    let plan = Plan::new(config, clock.now());
-    let (encoder, placement) = (Encoder::new(config), config.placement());
-    let shared =
-        Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, placement: placement.as_ref() };
-    let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
-    let mut conductor = Conductor::new(&plan, clock, stop);
-    let (finished, seconds) = conductor.conduct(shared, lanes, senders, replays, watch)?;
+    Ok(Prepared { config, clock, versions, lanes, writer, reader, replays })
+}
 
-    let mut tally = Tally::new();
-    finished.iter().for_each(|thread| tally.merge(&thread.tally));
-    let lost: u64 = finished.iter().map(|thread| thread.lost).sum();
-    if let Some(writer) = writer {
-        writer.close(lost).map_err(LoadError::Records)?;
-    }
-    let parts = finished.into_iter().map(|thread| thread.tally.into_part());
-    let (window, seconds) = seconds.close(parts, tally.intended_in.len() as u64);
-    let mut measured = conductor.measured(started_unix_ns, tally.last_completed, versions.uncertain());
-    if let Some(reader) = reader {
-        match reader.error() {
-            Some(line) if tally.requests_sent == 0 => return Err(LoadError::BrokenTrace(line)),
-            broken => measured.broken = measured.broken.or(broken),
+impl Prepared<'_> {
+    /// Runs, from `start` on, which may be yet to come: the warm-up and the measured window count from there.
+    ///
+    /// # Errors
+    /// When `stop` is set before it starts, or the records cannot be written.
+    pub fn run_from(
+        self,
+        start: Nanos,
+        stop: &AtomicBool,
+        watch: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Summary, LoadError> {
+        let Prepared { config, clock, versions, lanes, writer, reader, replays } = self;
+        wait_until(start, clock, stop)?;
+        let started_unix_ns = unix_now().saturating_sub(clock.now().since(start));
+        let plan = Plan::new(config, start);
+        let (encoder, placement) = (Encoder::new(config), config.placement());
+        let placement = placement.as_ref();
+        let shared = Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, placement };
+        let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
+        let mut conductor = Conductor::new(&plan, clock, stop);
+        let (finished, seconds) = conductor.conduct(shared, lanes, senders, replays, watch)?;
+
+        let mut tally = Tally::new();
+        finished.iter().for_each(|thread| tally.merge(&thread.tally));
+        let lost: u64 = finished.iter().map(|thread| thread.lost).sum();
+        if let Some(writer) = writer {
+            writer.close(lost).map_err(LoadError::Records)?;
         }
-        reader.counts().first_broken.iter().for_each(|line| watch(Progress::Note(line)));
+        let parts = finished.into_iter().map(|thread| thread.tally.into_part());
+        let (window, seconds) = seconds.close(parts, tally.intended_in.len() as u64);
+        let mut measured = conductor.measured(started_unix_ns, tally.last_completed, versions.uncertain());
+        if let Some(reader) = reader {
+            match reader.error() {
+                Some(line) if tally.requests_sent == 0 => return Err(LoadError::BrokenTrace(line)),
+                broken => measured.broken = measured.broken.or(broken),
+            }
+            reader.counts().first_broken.iter().for_each(|line| watch(Progress::Note(line)));
+        }
+        Ok(Summary::new(config, &measured, &tally, &window, seconds))
     }
-    Ok(Summary::new(config, &measured, &tally, &window, seconds))
+}
+
+/// Sleeps until `start`.
+fn wait_until(start: Nanos, clock: &Clock, stop: &AtomicBool) -> Result<(), LoadError> {
+    loop {
+        let left = start.after(clock.now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(LoadError::Stopped);
+        }
+        thread::sleep(left.min(LOOK_EVERY));
+    }
 }
 
 impl<'a> Conductor<'a> {

@@ -7,6 +7,7 @@
 //! It speaks to any server of the protocol and knows none of them.
 
 mod config;
+mod config_check;
 mod connect;
 mod prefill;
 
@@ -40,6 +41,8 @@ mod conduct;
 mod metrics;
 
 mod merge;
+
+mod agents;
 mod settings;
 mod summary;
 mod times;
@@ -50,7 +53,8 @@ mod memtier;
 mod percentile_text;
 mod print;
 
-pub use conduct::{Progress, run};
+pub use agents::{Agent, AgentReport, Coordination, PROTOCOL, Share, Shares, Task, Tasks, coordinate, split};
+pub use conduct::{Prepared, Progress, prepare, run};
 pub use config::{Arrivals, Config, Distribution, Protocol, fixed_bytes};
 pub use interval_log::interval_log;
 pub use memtier::memtier_json;
@@ -91,6 +95,12 @@ pub enum LoadError {
     Poller(io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    #[error("--listen {listen}: {reason}")]
+    Listen { listen: String, reason: String },
+    #[error("agent {agent}: {line}")]
+    Agent { agent: String, line: String },
+    #[error("the agents' results: {0}")]
+    Merge(#[from] MergeError),
     #[error("a thread of the load generator panicked; this is a bug")]
     Panicked,
 }

@@ -106,6 +106,7 @@ pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
         notes,
         parts: parts.iter().flat_map(|part| remembered(*part)).collect(),
         settings,
+        coordination: None,
     })
 }
 

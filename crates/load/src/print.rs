@@ -1,6 +1,7 @@
 //! The summary as a person reads it: what was done, a table, what it cost, and the verdict.
 //! Computes nothing that the summary does not hold.
 
+use crate::agents::coordination;
 use crate::seconds::Second;
 use crate::settings::{MIXED, Settings};
 use crate::summary::{OperationSummary, Summary};
@@ -32,16 +33,18 @@ pub fn render(summary: &Summary) -> String {
     );
     text += &table(summary);
     text += &delays(summary);
+    text += &summary.coordination.as_ref().map(coordination::render).unwrap_or_default();
     text += &whole_run(summary);
     text.push('\n');
+    for note in &summary.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    // The last line is the one that is read.
     if summary.valid {
         text += "VALID\n";
     }
     for reason in &summary.reasons {
         let _ = writeln!(text, "NOT VALID: {reason}");
-    }
-    for note in &summary.notes {
-        let _ = writeln!(text, "note: {note}");
     }
     text
 }
@@ -86,6 +89,10 @@ fn table(summary: &Summary) -> String {
                 times(&operation.response, operation.count, percentiles),
             );
         }
+    }
+    if let Some(measuring) = summary.coordination.as_ref().and_then(|coordination| coordination.measuring.as_ref()) {
+        let all = &measuring.operations.all;
+        text += &row("measuring", counts(all, measuring.measured_s), times(&all.response, all.count, percentiles));
     }
     text
 }

@@ -1,6 +1,7 @@
 //! What a run has shown: the JSON of docs/load-summary.md. Knows what the threads have counted, not how;
 //! whether it is to be believed is for the verdict to say.
 
+use crate::agents::Coordination;
 use crate::config::Config;
 use crate::part::{Counts, OperationTally};
 use crate::seconds::Second;
@@ -41,6 +42,8 @@ pub struct Summary {
     pub reasons: Vec<String>,
     pub notes: Vec<String>,
     pub parts: Vec<MergedPart>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<Coordination>,
 }
 
 /// Sums over the window, and over the run where the name says so.
@@ -184,6 +187,7 @@ impl Summary {
             reasons: Vec::new(),
             notes: Vec::new(),
             parts: Vec::new(),
+            coordination: None,
         };
         summary.reasons = verdict::reasons(&summary, measured.broken.as_deref());
         summary.notes = verdict::notes(&summary);

@@ -37,12 +37,12 @@ pub enum TraceError {
     Empty { path: String },
     #[error("{path}: {reason} after line {line}")]
     Read { path: String, line: u64, reason: String },
-    #[error("{path}:{line}: {reason}; broken lines are refused, unless some are tolerated")]
+    #[error("{path}:{line}: {reason}; --trace-errors-max N leaves out as many such lines")]
     Broken { path: String, line: u64, reason: String },
-    #[error("{path}:{line}: {reason}; with it, more lines are broken than the {tolerated} that are tolerated")]
+    #[error("{path}:{line}: {reason}; more lines are broken than the {tolerated} of --trace-errors-max")]
     TooManyBroken { path: String, line: u64, reason: String, tolerated: u64 },
     #[error(
-        "{path}:{line}: more than {rows_max} rows in one second, too many to spread over it; replay them as they are recorded"
+        "{path}:{line}: more than {rows_max} rows in one second, too many to spread over it; --trace-bunched keeps them as recorded"
     )]
     Crowded { path: String, line: u64, rows_max: usize },
     #[error("cannot start the thread that reads the trace: {0}")]

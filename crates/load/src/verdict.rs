@@ -111,13 +111,20 @@ fn behind(summary: &Summary) -> Option<String> {
         measured.iter().filter(|second| is_behind(second.requests + second.errors, second.intended.unwrap_or(0)));
     // One stall as the window ends is not a rate that cannot be reached.
     let is_lasting = measured.len() < SECONDS_MIN || 2 * behind.count() > measured.len();
-    (is_behind(ended, intended) && missing > in_flight && is_lasting).then(|| {
-        format!(
+    let unsent = totals.unsent.unwrap_or(0);
+    if is_behind(ended, intended) && missing > in_flight && is_lasting {
+        return Some(format!(
             "the rate was not reached: {:.0}/s of {:.0}/s were answered within the window, {} of {intended} requests were never \
              sent; offer less, or, if the server has capacity left, use more --clients",
             summary.throughput_per_s,
             totals.offered_per_s.unwrap_or(0.0),
-            totals.unsent.unwrap_or(0)
+            unsent
+        ));
+    }
+    (unsent > 0).then(|| {
+        format!(
+            "{unsent} of {intended} requests that were due within the window were not sent until long after it, so the slowest \
+             responses are missing; offer less, or measure for longer"
         )
     })
 }

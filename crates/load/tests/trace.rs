@@ -118,7 +118,7 @@ fn broken_lines_are_refused_unless_tolerated() {
     assert_eq!(
         refusal(&path),
         format!(
-            "{shown}:2: the timestamp \"x\" is not a number of seconds; broken lines are refused, unless some are tolerated"
+            "{shown}:2: the timestamp \"x\" is not a number of seconds; --trace-errors-max N leaves out as many such lines"
         )
     );
     let (_, counts, error) = replay(&TraceConfig { errors_max: 2, ..TraceConfig::new(&path) }, 2);
@@ -134,7 +134,7 @@ fn broken_lines_are_refused_unless_tolerated() {
     assert_eq!(
         scan(&one).unwrap_err().to_string(),
         format!(
-            "{shown}:4: a value of 2000000 bytes is above the server's limit of 1048576; with it, more lines are broken than the 1 that are tolerated"
+            "{shown}:4: a value of 2000000 bytes is above the server's limit of 1048576; more lines are broken than the 1 of --trace-errors-max"
         )
     );
 }

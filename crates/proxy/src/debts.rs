@@ -2,7 +2,8 @@
 //! have taken did not reach it. Shared by all loops; looked into only while something is owed.
 //!
 //! A delete that was answered is not always the end of it. A request whose connection was given up may still lie in the
-//! server's buffers and be carried out late; such a key is deleted a second time, a while after the first.
+//! server's buffers and be carried out late, and an earlier one may still be on its way on another connection than the delete's;
+//! such a key is deleted a second time, a while after the first.
 
 use clock::Nanos;
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use std::time::Duration;
 /// Keys that one backend may owe; beyond, it owes everything.
 const KEYS_MAX: usize = 100_000;
 /// How long a request may linger on a connection that was given up.
-const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// What one backend owes.
 #[derive(Debug, Default)]
@@ -39,8 +40,8 @@ struct Debt {
     is_being_paid: bool,
     /// It has become owed again meanwhile.
     is_owed_again: bool,
-    /// After this payment a second one is due.
-    lingers: bool,
+    /// So long after this payment a second one is due, if at all.
+    linger: Option<Duration>,
 }
 
 /// What is to be deleted.
@@ -51,14 +52,14 @@ pub(crate) enum Payment {
 }
 
 impl Debt {
-    fn new(now: Nanos, lingers: bool) -> Debt {
-        Debt { due: now, is_being_paid: false, is_owed_again: false, lingers }
+    fn new(now: Nanos, linger: Option<Duration>) -> Debt {
+        Debt { due: now, is_being_paid: false, is_owed_again: false, linger }
     }
 
     /// Owed once more.
-    fn renew(&mut self, lingers: bool) {
+    fn renew(&mut self, linger: Option<Duration>) {
         self.is_owed_again |= self.is_being_paid;
-        self.lingers |= lingers;
+        self.linger = self.linger.max(linger);
     }
 
     /// A payment has come to its end; true when nothing is owed any more.
@@ -68,8 +69,9 @@ impl Debt {
             self.is_owed_again = false;
             return false;
         }
-        self.due = now + LINGER;
-        !std::mem::replace(&mut self.lingers, false)
+        let linger = self.linger.take();
+        self.due = now + linger.unwrap_or_default();
+        linger.is_none()
     }
 
     fn take(&mut self, now: Nanos) -> bool {
@@ -99,25 +101,25 @@ impl Debts {
         owed.everything.is_some() || owed.keys.contains_key(key)
     }
 
-    /// Owes the deletion of a key from now on. `lingers` says that the failed request may still be carried out.
-    pub(crate) fn owe(&self, key: &[u8], lingers: bool, now: Nanos) {
+    /// Owes the deletion of a key from now on; with `linger`, a second time so long after the first one.
+    pub(crate) fn owe(&self, key: &[u8], linger: Option<Duration>, now: Nanos) {
         let mut owed = self.lock();
         let is_full = owed.keys.len() >= KEYS_MAX;
         if let Some(debt) = owed.keys.get_mut(key) {
-            debt.renew(lingers);
+            debt.renew(linger);
         } else if is_full {
             owed.keys.clear();
-            owed.owe_everything(true, now);
+            owed.owe_everything(Some(LINGER), now);
         } else {
-            owed.keys.insert(key.into(), Debt::new(now, lingers));
+            owed.keys.insert(key.into(), Debt::new(now, linger));
         }
         self.publish(&owed);
     }
 
     /// Owes the deletion of everything from now on.
-    pub(crate) fn owe_everything(&self, lingers: bool, now: Nanos) {
+    pub(crate) fn owe_everything(&self, linger: Option<Duration>, now: Nanos) {
         let mut owed = self.lock();
-        owed.owe_everything(lingers, now);
+        owed.owe_everything(linger, now);
         self.publish(&owed);
     }
 
@@ -159,10 +161,10 @@ impl Debts {
 }
 
 impl Owed {
-    fn owe_everything(&mut self, lingers: bool, now: Nanos) {
+    fn owe_everything(&mut self, linger: Option<Duration>, now: Nanos) {
         match &mut self.everything {
-            Some(debt) => debt.renew(lingers),
-            None => self.everything = Some(Debt::new(now, lingers)),
+            Some(debt) => debt.renew(linger),
+            None => self.everything = Some(Debt::new(now, linger)),
         }
     }
 }
@@ -179,7 +181,7 @@ mod tests {
     fn a_key_is_owed_until_its_deletion_is_answered() {
         let debts = Debts::default();
         assert!(debts.are_clear() && !debts.owes(b"a"));
-        debts.owe(b"a", false, Nanos(5));
+        debts.owe(b"a", None, Nanos(5));
         assert!(debts.owes(b"a") && !debts.owes(b"b"));
         assert_eq!(debts.take(10, Nanos(5)), [key("a")]);
         assert_eq!(debts.take(10, Nanos(6)), [], "it is on its way");
@@ -193,9 +195,9 @@ mod tests {
     #[test]
     fn what_becomes_owed_while_it_is_paid_is_paid_again() {
         let debts = Debts::default();
-        debts.owe(b"a", false, Nanos(0));
+        debts.owe(b"a", None, Nanos(0));
         debts.take(1, Nanos(0));
-        debts.owe(b"a", false, Nanos(1));
+        debts.owe(b"a", None, Nanos(1));
         debts.settle(&key("a"), true, Nanos(2));
         assert!(debts.owes(b"a"));
         assert_eq!(debts.take(1, Nanos(3)), [key("a")]);
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn a_request_that_may_still_be_carried_out_is_deleted_after_twice() {
         let debts = Debts::default();
-        debts.owe(b"a", true, Nanos(0));
+        debts.owe(b"a", Some(LINGER), Nanos(0));
         debts.take(1, Nanos(0));
         debts.settle(&key("a"), true, Nanos(10));
         assert!(debts.owes(b"a"));
@@ -221,7 +223,7 @@ mod tests {
     fn too_many_keys_are_everything() {
         let debts = Debts::default();
         for number in 0..=KEYS_MAX {
-            debts.owe(&number.to_be_bytes(), false, Nanos(0));
+            debts.owe(&number.to_be_bytes(), None, Nanos(0));
         }
         assert_eq!(debts.count(), 1);
         assert!(debts.owes(b"any"));

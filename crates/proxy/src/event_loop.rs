@@ -95,22 +95,18 @@ impl EventLoop {
     /// Serves until drained. Returns how many jobs were lost, which is always none.
     pub(crate) fn run(mut self) -> io::Result<u64> {
         let mut ready = Vec::new();
-        self.start_turn();
+        self.core.turn = self.core.clock.now();
         self.tick();
         while !self.is_drained() {
             let timeout = self.timeout();
             self.poller.wait(timeout, &mut ready)?;
-            self.start_turn();
+            self.core.turn = self.core.clock.now();
             if ready.is_empty() {
                 self.core.journal.flush();
             }
             self.turn(&ready);
         }
         Ok(self.close())
-    }
-
-    fn start_turn(&mut self) {
-        self.core.turn = self.core.clock.now();
     }
 
     fn turn(&mut self, ready: &[Ready]) {
@@ -292,6 +288,10 @@ impl EventLoop {
     /// Joins the replies of answered jobs and notes whose turn it may be.
     fn complete_jobs(&mut self) {
         let mut finished = std::mem::take(&mut self.core.finished);
+        if self.core.settings.is_moving && !finished.is_empty() {
+            // A client may have waited for no more than a late copy.
+            self.touched.extend(self.sessions.iter().map(|(slot, _)| slot));
+        }
         for id in finished.drain(..) {
             let Some(session) = self.core.complete(id) else { continue };
             let slot = session.slot as usize;
@@ -330,7 +330,7 @@ impl EventLoop {
             }
             if session.is_over() {
                 self.leave(slot);
-            } else if self.heir.is_some() && session.is_quiet() {
+            } else if session.may_move(&self.core) {
                 self.let_go(slot);
             }
         }

@@ -1,6 +1,6 @@
 //! All jobs of one loop, by number. Ended jobs are kept and used again with their buffers, so that a request allocates nothing.
 
-use crate::job::Job;
+use crate::job::{Job, SessionRef};
 
 /// Number of a job in its loop's table.
 pub(crate) type JobId = u32;
@@ -82,6 +82,11 @@ impl Jobs {
         let job = &mut self.table[id as usize];
         assert!(job.is_live, "an ended job is not touched");
         job
+    }
+
+    /// Whether anything is left that was begun for this client, answered or not.
+    pub(crate) fn has_any_of(&self, session: SessionRef) -> bool {
+        self.live() > 0 && self.table.iter().any(|job| job.is_live && job.session == session)
     }
 
     /// Jobs that have begun and not ended. When a loop ends, these are lost.

@@ -75,6 +75,28 @@ pub(crate) fn asked_of<'a>(meta: &Meta<'a>, ask: Ask) -> Request<'a> {
     Request::Meta(*meta).without_noreply()
 }
 
+/// The flags of the same command when what it stores or touches must live no longer than `cap` allows: `T` sets the expiry time,
+/// and so does `N` of what is created.
+pub(crate) fn capped_flags(meta: &Meta<'_>, cap: impl Fn(i64) -> i64) -> Vec<u8> {
+    let mut capped = Vec::new();
+    for flag in meta.flags.iter() {
+        let seconds = std::str::from_utf8(&flag[1..]).ok().and_then(|text| text.parse().ok());
+        match (flag[0], seconds) {
+            (letter @ (b'T' | b'N'), Some(seconds)) => {
+                capped.push(letter);
+                capped.extend_from_slice(cap(seconds).to_string().as_bytes());
+            }
+            // What is no number is for the server to refuse.
+            _ => capped.extend_from_slice(flag),
+        }
+        capped.push(b' ');
+    }
+    if meta.verb == Verb::Ms && !meta.flags.has(b'T') {
+        capped.extend_from_slice(format!("T{}", cap(0)).as_bytes());
+    }
+    capped
+}
+
 /// Counts what was found, puts in the key if the backend was not asked for it, and drops the reply that a quiet client does
 /// not want to hear. An error is always said.
 pub(crate) fn conclude(job: &mut Job) {
@@ -134,6 +156,24 @@ mod tests {
         assert_eq!(asked(Verb::Ma, b"b q N0 O1", Ask::Delete), "md Zm9v b\r\n");
         assert_eq!(asked(Verb::Ms, b"q ME", Ask::Delete), "md Zm9v\r\n");
         assert_eq!(asked(Verb::Md, b"q I k", Ask::Client), "md Zm9v I k\r\n");
+    }
+
+    #[test]
+    fn an_expiry_time_is_capped_wherever_it_stands() {
+        let cap = |seconds: i64| if seconds == 0 { 60 } else { seconds.min(60) };
+        for (verb, flags, expected) in [
+            (Verb::Ms, "", "T60"),
+            (Verb::Ms, "b O1", "b O1 T60"),
+            (Verb::Ms, "T0 b", "T60 b "),
+            (Verb::Ms, "MA N900 T30", "MA N60 T30 "),
+            (Verb::Ms, "T-1", "T-1 "),
+            (Verb::Ms, "Tx", "Tx "),
+            (Verb::Ma, "N0 D2", "N60 D2 "),
+            (Verb::Md, "I T90", "I T60 "),
+        ] {
+            let capped = capped_flags(&meta(verb, flags.as_bytes()), cap);
+            assert_eq!(String::from_utf8(capped).unwrap(), expected, "{flags}");
+        }
     }
 
     #[test]

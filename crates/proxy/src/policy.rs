@@ -21,6 +21,8 @@ pub(crate) struct Policy {
     pub(crate) shadow: Option<ShadowPolicy>,
     /// Whether `flush_all` reaches its backends.
     pub(crate) flush: bool,
+    /// How long a write may be on its way.
+    pub(crate) write_timeout: Duration,
 }
 
 /// Which requests another pool sees too.
@@ -60,6 +62,7 @@ impl Policy {
                 reads: shadow.reads,
             }),
             flush: pool.flush,
+            write_timeout: pool.timeouts.write,
         }
     }
 
@@ -72,6 +75,11 @@ impl Policy {
     /// Whether a write that fails in one place and not in another leaves something behind.
     pub(crate) fn has_copies(&self) -> bool {
         self.replicas > 1 || self.stand_in.is_some() || self.warm_up.is_some()
+    }
+
+    /// Whether a copy may still be on its way to taking a write when the next one is sent.
+    pub(crate) fn has_late_copies(&self) -> bool {
+        self.quorum < self.replicas
     }
 
     /// Whether a client's requests stay in order by themselves where each backend has one connection: reads only ever ask the

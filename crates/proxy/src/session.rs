@@ -102,12 +102,22 @@ impl Session {
         self.number
     }
 
+    fn reference(&self) -> SessionRef {
+        SessionRef { slot: self.slot, connection: self.number }
+    }
+
     pub(crate) fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }
 
-    /// Whether nothing is under way, so that another loop may go on with the connection and what has been read of it.
-    pub(crate) fn is_quiet(&self) -> bool {
+    /// Whether clients are to move and nothing of this one is under way, so that another loop may go on with the connection and
+    /// what has been read of it. A copy may still be late with a write that has been acknowledged; the next write would overtake
+    /// it on another loop's connection.
+    pub(crate) fn may_move(&self, core: &Core) -> bool {
+        core.settings.is_moving && self.is_quiet() && !core.jobs.has_any_of(self.reference())
+    }
+
+    fn is_quiet(&self) -> bool {
         let owes_nothing = self.order.is_empty() && self.unflushed.is_empty() && self.connection.outbox.is_empty();
         let is_open = !self.is_ending && !self.is_read_out && !self.is_leaving && !self.connection.is_handshaking();
         owes_nothing && is_open && self.swallow == 0
@@ -199,7 +209,8 @@ impl Session {
     /// Whether the replies to one more request may be held: those under way are counted with what they are expected to take.
     fn has_room(&self, core: &Core) -> bool {
         let expected = (self.order.len() * self.reply_bytes) as u64;
-        !core.settings.is_moving
+        // A client that sends no more is not moved: what has been read of it is done here.
+        (!core.settings.is_moving || self.is_read_out)
             && self.order.len() + self.unflushed.len() < core.settings.client_window
             && (self.order.is_empty() || expected < core.settings.client_buffer_bytes)
             && self.connection.outbox.waiting_bytes() < core.settings.client_buffer_bytes
@@ -321,7 +332,7 @@ impl Session {
     }
 
     fn begin(&mut self, verb: Verb, is_quiet: bool, request_bytes: usize, core: &mut Core) -> JobId {
-        let session = SessionRef { slot: self.slot, connection: self.number };
+        let session = self.reference();
         let (port, sequence, received) = (self.port, self.next_sequence, self.received);
         self.next_sequence = self.next_sequence.wrapping_add(1);
         let id = core.begin(Arrival { session, port, sequence, received, verb, is_quiet, request_bytes });

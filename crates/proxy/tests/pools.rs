@@ -6,10 +6,10 @@
 mod common;
 
 use common::{Proxy, servers, until};
-use proxy::{Config, FailoverPool, PoolConfig, RouteConfig, Shadow, Timeouts, WarmUp};
+use proxy::{Config, Discipline, FailoverPool, PoolConfig, RouteConfig, Shadow, Timeouts, WarmUp};
 use std::net::SocketAddr;
 use std::time::Duration;
-use testkit::{Client, Server, memcached_is_here};
+use testkit::{Client, Held, Server, memcached_is_here};
 
 /// A proxy with one pool for each server: `main`, then `other`.
 fn proxy(main: SocketAddr, other: SocketAddr, change: impl FnOnce(&mut Config)) -> Proxy {
@@ -78,6 +78,13 @@ fn a_pool_that_stands_in_takes_writes_and_reads_and_what_was_before_does_not_com
     client.ask("delete j\r\n", "NOT_FOUND\r\n");
     // What was never sent may be done elsewhere, whatever it is.
     client.ask("append k 0 0 1\r\n!\r\nget k\r\n", "STORED\r\nVALUE k 0 4\r\nnew!\r\nEND\r\n");
+    // However it is stored, it does not live longer than it may.
+    client.ask("ms m 1 T0\r\nm\r\ntouch k 0\r\n", "HD\r\nTOUCHED\r\n");
+    for key in ["k", "m"] {
+        let left = told(other.address(), &format!("mg {key} t"));
+        let seconds: u32 = left.trim_start_matches("HD t").parse().unwrap_or_else(|_| panic!("{left}"));
+        assert!((30..=60).contains(&seconds), "{key}: {left}");
+    }
     main.thaw();
     until("what is owed is paid", || proxy.stats().contains("waystage_debts 0\r\n"));
     assert_eq!(told(main.address(), "mg k v"), "EN");
@@ -119,9 +126,57 @@ fn missing_values_come_from_the_other_pool_and_stay_until_they_are_changed() {
 }
 
 #[test]
+fn a_value_that_is_copied_takes_the_way_of_its_clients_writes() {
+    let (main, other) = (Held::start(), Held::start());
+    let proxy = proxy(main.address(), other.address(), |config| {
+        config.pools[0].warm_up = Some(WarmUp { from: "other".into(), expiry: Duration::from_secs(100) });
+        config.discipline = Discipline::PerBackend { readers: 2, writers: 3 };
+        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_secs(20)));
+    });
+    let mut clients = [proxy.client(), proxy.client()];
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(format!("get k{number}\r\n"));
+        main.answer(&format!("get k{number}"), "END\r\n");
+        let value = format!("VALUE k{number} 0 1\r\nx\r\nEND\r\n");
+        other.answer(&format!("get k{number}"), &value);
+        client.expect(value);
+        client.send(format!("delete k{number}\r\n"));
+        main.answer(&format!("add k{number} 0 100 1"), "STORED\r\n");
+        main.answer(&format!("delete k{number}"), "DELETED\r\n");
+        other.answer(&format!("delete k{number}"), "DELETED\r\n");
+        client.expect("DELETED\r\n");
+    }
+    let asked = main.asked(6);
+    let connection = |line: &str| asked.iter().find(|(_, asked)| asked == line).unwrap().0;
+    for number in 0..2 {
+        assert_eq!(
+            connection(&format!("add k{number} 0 100 1")),
+            connection(&format!("delete k{number}")),
+            "{asked:?}"
+        );
+    }
+}
+
+#[test]
+fn a_copied_value_that_may_arrive_late_is_deleted() {
+    let (main, other) = (Held::start(), Held::start());
+    let proxy = proxy(main.address(), other.address(), |config| {
+        config.pools[0].warm_up = Some(WarmUp { from: "other".into(), expiry: Duration::from_secs(100) });
+    });
+    let mut client = proxy.client();
+    client.send("get k\r\n");
+    main.answer("get k", "END\r\n");
+    other.answer("get k", "VALUE k 0 1\r\nx\r\nEND\r\n");
+    client.expect("VALUE k 0 1\r\nx\r\nEND\r\n");
+    // Nobody answers `add`, and its connection is given up.
+    main.answer("delete k", "DELETED\r\n");
+    assert!(main.asked(3).iter().any(|(_, line)| line == "add k 0 100 1"));
+}
+
+#[test]
 fn a_shadow_sees_its_share_of_what_is_written_and_nobody_waits_for_it() {
     let main = servers(1);
-    let other = testkit::Held::start();
+    let other = Held::start();
     let proxy = proxy(main[0].address(), other.address(), |config| {
         config.pools[0].shadow = Some(Shadow { to: "other".into(), share: 1.0, reads: false });
         config.pools[1].timeouts = Timeouts::default();

@@ -6,9 +6,10 @@ mod common;
 
 use clock::Clock;
 use common::{servers, until};
-use proxy::{Config, Discipline, PoolConfig, RouteConfig, Running, ServerConfig, start};
+use proxy::{Config, Discipline, PoolConfig, RouteConfig, Running, ServerConfig, Timeouts, Writes, start};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use testkit::{Client, Server};
+use std::time::Duration;
+use testkit::{Client, Held, Server};
 
 fn config(servers: &[Server], change: impl FnOnce(&mut Config)) -> Config {
     let names: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
@@ -94,6 +95,56 @@ fn clients_go_over_with_everything_they_have_asked() {
     // All that the clients asked, the six looks of the idle one, its two sets, and the two of the half one.
     assert_eq!(requests, asked.load(Ordering::Relaxed) as u64 + 6 + 2 + 2);
     assert_eq!(totals.lost, 0);
+}
+
+#[test]
+fn clients_that_send_no_more_get_all_that_they_have_asked_for() {
+    let servers = servers(2);
+    let slow = |config: &mut Config| config.client_window = 1;
+    let mut running = start(config(&servers, slow), Clock::monotonic()).unwrap();
+    let address = running.address().unwrap();
+    // Whether the proxy sees the end of what a client sends with its requests or later is a matter of moments.
+    let mut clients: Vec<Client> = (0..40).map(|_| Client::connect(address)).collect();
+    for client in &mut clients {
+        client.send("get none\r\n".repeat(300));
+        client.half_close();
+    }
+    let mut old = replace(&mut running, config(&servers, slow));
+    for client in &mut clients {
+        client.expect("END\r\n".repeat(300));
+        client.expect_closed();
+    }
+    old.linger(|| false);
+    let requests = old.stop().unwrap().requests + running.stop().unwrap().requests;
+    assert_eq!(requests, 40 * 300);
+}
+
+/// Otherwise its next write would reach that copy on another connection, and might be carried out first.
+#[test]
+fn a_client_stays_until_every_copy_has_taken_what_it_wrote() {
+    let backends = [Held::start(), Held::start()];
+    let names = || backends.each_ref().map(|backend| backend.address().to_string());
+    let copied = || {
+        let mut config = Config::new("127.0.0.1:0", &names());
+        let pool = &mut config.pools[0];
+        (pool.replicas, pool.writes, pool.timeouts) = (2, Writes::First, Timeouts::all(Duration::from_secs(20)));
+        config.loops = 1;
+        config
+    };
+    let mut running = start(copied(), Clock::monotonic()).unwrap();
+    let mut client = Client::connect(running.address().unwrap());
+    client.send("set k 0 0 1\r\n1\r\n");
+    backends[0].answer("set k 0 0 1", "STORED\r\n");
+    client.expect("STORED\r\n");
+    let mut old = replace(&mut running, copied());
+    client.send("delete k\r\n");
+    client.expect_silence();
+    assert_eq!(backends.each_ref().map(Held::asked_so_far), [1, 1]);
+    backends[1].answer("set k 0 0 1", "STORED\r\n");
+    backends.iter().for_each(|backend| backend.answer("delete k", "DELETED\r\n"));
+    client.expect("DELETED\r\n");
+    old.linger(|| false);
+    assert_eq!((old.stop().unwrap().requests, running.stop().unwrap().requests), (1, 1));
 }
 
 #[test]

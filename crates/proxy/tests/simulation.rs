@@ -1,6 +1,6 @@
 //! The whole proxy among clients and backends that follow a seed and behave badly: every request is answered or failed exactly
-//! once, in order, with nothing of anybody else, and when all have gone nothing is left of them. `WAYSTAGE_SIMULATION_SEEDS=from..to`
-//! says which scenarios are run; the one that fails is named.
+//! once, in order, with nothing of anybody else and nothing older than its pool's policy allows, and when all have gone nothing is
+//! left of them. `WAYSTAGE_SIMULATION_SEEDS=from..to` says which scenarios are run; the one that fails is named.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -11,16 +11,26 @@ mod random;
 mod simulated_backend;
 #[path = "common/simulated_client.rs"]
 mod simulated_client;
+#[path = "common/simulated_judge.rs"]
+mod simulated_judge;
+#[path = "common/simulated_promise.rs"]
+mod simulated_promise;
 #[path = "common/simulated_requests.rs"]
 mod simulated_requests;
+#[path = "common/simulated_scenario.rs"]
+mod simulated_scenario;
+#[path = "common/simulated_store.rs"]
+mod simulated_store;
 
 use clock::Clock;
-use common::{Proxy, disciplines};
-use proxy::{Config, Discipline, MultiGet, PartFailure};
+use common::Proxy;
+use proxy::{Config, Totals, start};
 use random::Random;
-use simulated_backend::{Faults, SimulatedBackend};
-use simulated_client::{Leaving, Plan, SimulatedClient, Tally};
-use std::net::SocketAddr;
+use simulated_backend::SimulatedBackend;
+use simulated_client::{Plan, SimulatedClient, Tally};
+use simulated_judge::Judge;
+use simulated_requests::{own_keys, shared_keys};
+use simulated_scenario::Scenario;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -29,137 +39,119 @@ use std::time::Duration;
 
 const SEEDS: Range<u64> = 0..60;
 /// Most of a scenario is waiting.
-const AT_ONCE: usize = 8;
-/// What has not come to rest by then never will.
-const PATIENCE: Duration = Duration::from_secs(20);
+const AT_ONCE: usize = 16;
+/// What has not come to rest after so many looks never will. They are counted and not timed, as a machine may stand still.
+const LOOKS_MAX: usize = 1000;
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Everything that a seed decides.
-struct Scenario {
-    backends: Vec<Faults>,
-    clients: Vec<Plan>,
-    discipline: Discipline,
-    replicas: usize,
-    loops: usize,
-    timeout: Duration,
-    part_failure: PartFailure,
-    client_window: usize,
-    client_buffer_bytes: u64,
-    backend_window: usize,
-    queue: usize,
+/// Plays it; returns what became of all requests.
+fn play(scenario: &Scenario, seed: u64) -> Result<Tally, String> {
+    let backends = scenario.start(seed);
+    play_before(&backends, scenario, seed).map_err(|what| {
+        let asked = what.lines().find(|line| line.starts_with("  asked")).unwrap_or_default().to_string();
+        let own = scenario.clients.iter().flat_map(|plan| own_keys(plan.number));
+        let keys: Vec<String> = own.chain(shared_keys()).filter(|key| asked.contains(key.as_str())).collect();
+        let mut text = what;
+        for (pool, place) in backends.iter().zip(1..) {
+            for (backend, number) in pool.iter().zip(1..) {
+                for key in &keys {
+                    let log: String = backend.log(key).iter().map(|line| format!("\n    {line}")).collect();
+                    text += &format!("\n  {} (pool {place}, backend {number}), {key}:{log}", backend.address);
+                }
+            }
+        }
+        text
+    })
 }
 
-impl Scenario {
-    fn from(random: &mut Random) -> Scenario {
-        let servers = 1 + random.below(3);
-        let replicas = 1 + random.below(servers);
-        let loops = 1 + random.below(2);
-        let slots = loops + random.below(4);
-        let discipline = random.choose(&disciplines(slots, replicas == servers));
-        let reads_copies =
-            matches!(discipline, Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey && replicas > 1);
-        let timeout = Duration::from_millis(30 + random.next() % 40);
-        let backends = (0..servers).map(|_| Faults {
-            one_in: random.choose(&[0, 300, 60, 20]),
-            connection_one_in: random.choose(&[0, 0, 8, 3]),
-            stall: timeout.mul_f64(random.choose(&[1.2, 2.0])),
-        });
-        let backends = backends.collect();
-        let client = |number| Plan {
-            number,
-            requests: 20 + random.below(150),
-            burst: random.choose(&[1, 5, 40]),
-            leaving: random.choose(&[Leaving::Quit, Leaving::HalfClosed, Leaving::Closed, Leaving::Vanished]),
-            reads_copies,
+fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u64) -> Result<Tally, String> {
+    let all_backends = || backends.iter().flatten();
+    let promise = scenario.promise(backends);
+    let config = scenario.config(&scenario.setting, backends);
+    let mut proxy = Proxy::of(start(config, Clock::monotonic()).expect("the proxy starts"));
+    let (mut all, mut before) = (Tally::default(), Totals { requests: 0, lost: 0, records: None });
+    let address = proxy.address;
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let run = |plan: &Plan| {
+            let (plan, seed) = (*plan, seed ^ ((1 + plan.number as u64) << 40));
+            let judge = Judge::new(plan.number, promise.clone());
+            scope.spawn(move || SimulatedClient::new(address, plan, judge, seed).run())
         };
-        let clients = (0..2 + servers).map(client).collect();
-        Scenario {
-            backends,
-            clients,
-            discipline,
-            replicas,
-            loops,
-            timeout,
-            part_failure: random.choose(&[PartFailure::Miss, PartFailure::Partial, PartFailure::Error]),
-            client_window: random.choose(&[1024, 1024, 5, 1]),
-            client_buffer_bytes: random.choose(&[1 << 20, 1 << 20, 3000]),
-            backend_window: random.choose(&[65536, 65536, 65536, 6]),
-            queue: random.choose(&[65536, 65536, 65536, 3]),
+        let clients: Vec<_> = scenario.clients.iter().map(run).collect();
+        if let Some((moment, setting)) = &scenario.reload {
+            std::thread::sleep(*moment);
+            before = go_on_with(&mut proxy, scenario.config(setting, backends));
         }
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let mut judges = Vec::new();
+    for outcome in outcomes {
+        let (tally, judge) = outcome?;
+        all.add(&tally);
+        judges.push(judge);
     }
-
-    fn configure(&self, config: &mut Config) {
-        (config.discipline, config.pools[0].replicas, config.loops) = (self.discipline, self.replicas, self.loops);
-        (config.pools[0].timeouts, config.part_failure) = (proxy::Timeouts::all(self.timeout), self.part_failure);
-        (config.client_window, config.client_buffer_bytes) = (self.client_window, self.client_buffer_bytes);
-        (config.backend_window, config.queue) = (self.backend_window, self.queue);
-        config.metrics = Some("127.0.0.1:0".into());
+    all_backends().for_each(SimulatedBackend::calm_down);
+    wait_for_rest(&proxy)?;
+    let looks: Vec<_> = std::thread::scope(|scope| {
+        let look = |(plan, judge): (&Plan, Judge)| {
+            let (plan, seed) = (*plan, seed);
+            scope.spawn(move || SimulatedClient::new(address, plan, judge, seed).look_back())
+        };
+        let clients: Vec<_> = scenario.clients.iter().zip(judges).map(look).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    for look in looks {
+        all.add(&look?);
     }
-
-    /// Plays it; returns what became of all requests.
-    fn play(&self, seed: u64) -> Result<Tally, String> {
-        let started = self
-            .backends
-            .iter()
-            .zip(1..)
-            .map(|(faults, number)| SimulatedBackend::start(seed ^ (number << 32), *faults));
-        let backends: Vec<SimulatedBackend> = started.collect();
-        let addresses: Vec<SocketAddr> = backends.iter().map(|backend| backend.address).collect();
-        let proxy = Proxy::at(&addresses, |config| self.configure(config));
-        let tallies: Vec<Result<Tally, String>> = std::thread::scope(|scope| {
-            let address = proxy.address;
-            let run = |plan: &Plan| {
-                let (plan, seed) = (*plan, seed ^ ((1 + plan.number as u64) << 40));
-                scope.spawn(move || SimulatedClient::new(address, plan, seed).run())
-            };
-            let clients: Vec<_> = self.clients.iter().map(run).collect();
-            clients.into_iter().map(|client| client.join().unwrap()).collect()
-        });
-        let mut all = Tally::default();
-        for tally in tallies {
-            let tally = tally?;
-            all.sent += tally.sent;
-            all.answered += tally.answered;
-            all.failed += tally.failed;
-            all.vanished += tally.vanished;
-        }
-        wait_for_rest(&proxy)?;
-        let totals = proxy.stop();
-        // Of a client that vanished, not everything need have been read.
-        let counted = all.sent - all.vanished..=all.sent;
-        if totals.lost != 0 || !counted.contains(&totals.requests) {
-            return Err(format!("{totals:?} of {all:?}"));
-        }
-        Ok(all)
+    wait_for_rest(&proxy)?;
+    let totals = proxy.stop();
+    let requests = before.requests + totals.requests;
+    // Of a client that vanished, not everything need have been read.
+    let counted = all.sent - all.vanished..=all.sent;
+    if before.lost + totals.lost != 0 || !counted.contains(&requests) {
+        return Err(format!("{before:?} and {totals:?} of {all:?}"));
     }
+    all_backends().find_map(SimulatedBackend::complaint).map_or(Ok(all), Err)
 }
 
-/// Waits until no client, request or place in a queue is left.
+/// Puts another configuration in the place of the one that runs; returns what the one before did.
+fn go_on_with(proxy: &mut Proxy, config: Config) -> Totals {
+    let running = proxy.running.as_mut().expect("it runs");
+    let new = running.reload(config).expect("it goes on");
+    let mut old = std::mem::replace(running, new);
+    old.linger(|| false);
+    old.stop().expect("it ends well")
+}
+
+/// Waits until no client, request, place in a queue or debt is left.
 fn wait_for_rest(proxy: &Proxy) -> Result<(), String> {
-    const EMPTY: [&str; 4] =
-        ["waystage_clients ", "waystage_backend_in_flight", "waystage_queue_length", "waystage_slots_busy"];
-    let clock = Clock::monotonic();
-    let until = clock.now() + PATIENCE;
-    loop {
+    const EMPTY: [&str; 5] = [
+        "waystage_clients ",
+        "waystage_backend_in_flight",
+        "waystage_queue_length",
+        "waystage_slots_busy",
+        "waystage_backend_debts{",
+    ];
+    let mut left = String::new();
+    for _ in 0..LOOKS_MAX {
+        // After a reload one request to the metrics server may get no answer.
         let metrics = proxy.metrics();
         let mut gauges = metrics.lines().filter(|line| EMPTY.iter().any(|name| line.starts_with(name)));
-        let Some(left) = gauges.find(|line| !line.ends_with(" 0")) else { return Ok(()) };
-        if clock.now() > until {
-            return Err(format!("{left} although all clients have gone"));
+        match gauges.find(|line| !line.ends_with(" 0")) {
+            None if metrics.contains(EMPTY[0]) => return Ok(()),
+            found => left = found.unwrap_or("no metrics").into(),
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(LOOK_AGAIN);
     }
+    Err(format!("{left} although all clients have gone"))
 }
 
 /// Plays the scenario of a seed; a panic of the proxy is its failure, too.
-fn play(seed: u64) -> Result<Tally, String> {
+fn play_seed(seed: u64) -> Result<Tally, String> {
     let scenario = Scenario::from(&mut Random(seed));
-    catch_unwind(AssertUnwindSafe(|| scenario.play(seed))).unwrap_or_else(|_| Err("panicked".into())).map_err(|what| {
-        let Scenario { discipline, replicas, loops, .. } = scenario;
-        format!(
-            "seed {seed} ({discipline:?}, {} servers, {replicas} copies, {loops} loops): {what}",
-            scenario.backends.len()
-        )
-    })
+    catch_unwind(AssertUnwindSafe(|| play(&scenario, seed)))
+        .unwrap_or_else(|_| Err("panicked".into()))
+        .map_err(|what| format!("seed {seed}: {what}\n  in {scenario:?}"))
 }
 
 fn seeds() -> Range<u64> {
@@ -180,14 +172,15 @@ fn every_request_is_answered_or_failed_exactly_once_whatever_others_do() {
                     if seed >= seeds.end || failures.lock().unwrap().len() > 5 {
                         return;
                     }
-                    match play(seed) {
-                        Ok(tally) => {
-                            let mut total = total.lock().unwrap();
-                            total.answered += tally.answered;
-                            total.failed += tally.failed;
-                            total.vanished += tally.vanished;
+                    if seed % 500 == 0 && seeds.end - seeds.start > 500 {
+                        eprintln!("at seed {seed}");
+                    }
+                    match play_seed(seed) {
+                        Ok(tally) => total.lock().unwrap().add(&tally),
+                        Err(what) => {
+                            eprintln!("{what}");
+                            failures.lock().unwrap().push(what);
                         }
-                        Err(what) => failures.lock().unwrap().push(what),
                     }
                 }
             });

@@ -49,7 +49,7 @@ impl Held {
                 std::thread::spawn(move || {
                     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
                     while let Some(line) = lines.next() {
-                        if line.starts_with("set ") || line.starts_with("ms ") {
+                        if ["set ", "add ", "ms "].iter().any(|command| line.starts_with(command)) {
                             lines.next();
                         }
                         if line != "version" {

@@ -1,6 +1,9 @@
 //! `waystage load`: arguments to configuration, a run, its summary on the terminal and in a file.
 
+mod agent;
 mod arguments;
+mod control_arguments;
+mod controller;
 mod merge;
 mod output;
 mod saturate;
@@ -10,6 +13,7 @@ mod values;
 use arguments::RunArguments;
 use clap::{Args, Subcommand};
 use clock::Clock;
+use control_arguments::ControlArguments;
 use load::{Metrics, Progress, Summary};
 use output::OutputFiles;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -27,6 +31,8 @@ pub(crate) struct LoadArguments {
     command: Option<LoadCommand>,
     #[command(flatten)]
     run: RunArguments,
+    #[command(flatten)]
+    control: ControlArguments,
 }
 
 /// What else there is to do with a load.
@@ -34,6 +40,8 @@ pub(crate) struct LoadArguments {
 enum LoadCommand {
     /// Put together the summaries of several generators that ran at the same time.
     Merge(merge::MergeArguments),
+    /// Wait for work from a controller (a load with --agent), one run after another.
+    Agent(agent::AgentArguments),
     /// Search for the highest rate at which the servers keep latency objectives.
     Saturate(Box<saturate::SaturateArguments>),
 }
@@ -41,7 +49,9 @@ enum LoadCommand {
 /// Runs the load, or does what else there is to do.
 pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
     match arguments.command {
+        None if arguments.control.is_given() => controller::run(arguments.run, arguments.control),
         None => run_once(arguments.run),
+        Some(LoadCommand::Agent(arguments)) => agent::run(&arguments),
         Some(LoadCommand::Merge(arguments)) => merge::run(arguments),
         Some(LoadCommand::Saturate(arguments)) => saturate::run(*arguments),
     }

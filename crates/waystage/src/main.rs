@@ -68,10 +68,14 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
+    eprintln!("waystage: {} (see --help)", one_line(error));
+    ExitCode::from(2)
+}
+
+/// What is wrong with arguments, without the usage.
+fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).collect();
     let line = lines.join(" ").replace("  ", " ");
-    let line = line.trim().trim_start_matches("error: ").trim_end_matches("For more information, try '--help'.").trim();
-    eprintln!("waystage: {line} (see --help)");
-    ExitCode::from(2)
+    line.trim().trim_start_matches("error: ").trim_end_matches("For more information, try '--help'.").trim().into()
 }

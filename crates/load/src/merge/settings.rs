@@ -6,7 +6,7 @@ use crate::settings::{MIXED, Settings};
 use serde_json::Value;
 
 /// Keys that add up, are put together, or must differ: no reason for a note.
-const MAY_DIFFER: [&str; 11] = [
+const MAY_DIFFER: [&str; 12] = [
     "servers",
     "loop",
     "arrivals",
@@ -17,6 +17,7 @@ const MAY_DIFFER: [&str; 11] = [
     "key_maximum",
     "key_prefix",
     "requests",
+    "prefill",
     "seed",
 ];
 

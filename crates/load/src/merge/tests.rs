@@ -191,7 +191,8 @@ fn what_is_said_of_a_part_names_it() {
     let (mut one, other) = (some(1), some(2));
     (one.valid, one.reasons) = (false, vec!["3 of 9 values are stale".into()]);
     let merged = merge_named(&[("a.json", &one), ("b.json", &other)]).unwrap();
-    assert_eq!((merged.valid, merged.reasons.as_slice()), (false, &["a.json: 3 of 9 values are stale".to_owned()][..]));
+    let of_the_first: Vec<&String> = merged.reasons.iter().filter(|line| line.starts_with("a.json")).collect();
+    assert_eq!((merged.valid, of_the_first), (false, vec!["a.json: 3 of 9 values are stale"]));
     assert_eq!(merged.parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>(), ["a.json", "b.json"]);
     // A merged summary can be merged again, and remembers the generators.
     let third = some(3);

@@ -32,12 +32,10 @@ pub struct Observation {
     pub total: Batch,
     /// Those of them that were sent, with times counted from then: what the generator does not add to.
     pub service: Batch,
+    /// Those of them that were sent, with the time from when they could have been, a connection being free, until they were.
+    pub lateness: Batch,
     /// Processor time of the generator's threads, as a share of the time they had.
     pub cpu_share: f64,
-    /// How long after they were due requests were sent, on average, in nanoseconds ...
-    pub slip_mean_ns: f64,
-    /// ... and how long after they could have been: with a connection free for them.
-    pub lateness_mean_ns: f64,
     /// Why nothing can be concluded from the run: values that are not what was set, a server that went away.
     pub broken: Option<String>,
 }
@@ -81,11 +79,6 @@ impl Observation {
         if together_s > 0.0 {
             let cpu_s = self.cpu_share * self.measured_s + other.cpu_share * other.measured_s;
             self.cpu_share = cpu_s / together_s;
-            for (mean_ns, other_ns) in
-                [(&mut self.slip_mean_ns, other.slip_mean_ns), (&mut self.lateness_mean_ns, other.lateness_mean_ns)]
-            {
-                *mean_ns = (*mean_ns * self.measured_s + other_ns * other.measured_s) / together_s;
-            }
         }
         self.measured_s = together_s;
         self.intended += other.intended;
@@ -93,6 +86,7 @@ impl Observation {
         self.seconds.extend(other.seconds);
         self.total.merge(&other.total);
         self.service.merge(&other.service);
+        self.lateness.merge(&other.lateness);
         self.broken = self.broken.take().or(other.broken);
     }
 

@@ -91,9 +91,8 @@ fn observe(summary: &Summary, objectives: &[Objective]) -> Result<Observation, S
         seconds: seconds.collect::<Result<_, String>>()?,
         total: whole(&all.response.histogram, totals.errors + totals.unsent.unwrap_or_default())?,
         service: whole(&all.service.histogram, totals.errors)?,
+        lateness: whole(summary.lateness.as_ref().map_or("", |lateness| &lateness.histogram), 0)?,
         cpu_share: summary.cpu.share,
-        slip_mean_ns: all.slip.mean_ns,
-        lateness_mean_ns: summary.lateness.as_ref().map_or(0.0, |lateness| lateness.mean_ns),
         broken: broken(summary),
     })
 }

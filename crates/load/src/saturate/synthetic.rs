@@ -53,7 +53,7 @@ impl Probe for Synthetic {
         let batches = || Batch::new(self.objectives.len());
         let mut seen = Observation { measured_s: length.as_secs_f64(), cpu_share: 0.2, ..Observation::default() };
         seen.seconds = vec![batches(); length.as_secs() as usize];
-        (seen.total, seen.service) = (batches(), batches());
+        (seen.total, seen.service, seen.lateness) = (batches(), batches(), batches());
         let (mut due_s, mut sent_s, mut free_s) = (0.0, 0.0f64, 0.0f64);
         loop {
             due_s += self.exponential_s(rate_per_s);
@@ -82,10 +82,8 @@ impl Probe for Synthetic {
                 seen.intended += 1;
                 count(&mut seen.total, response_ns);
                 count(&mut seen.service, service_ns);
+                seen.lateness.record(&self.objectives, response_ns - service_ns, 1);
             }
-        }
-        if self.generator_per_s < rate_per_s {
-            seen.cpu_share = 0.99;
         }
         Ok(seen)
     }

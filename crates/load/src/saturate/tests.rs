@@ -105,7 +105,9 @@ fn the_generator_is_told_from_the_server() {
     assert!((175.0..275.0).contains(&finding.generator_limit_per_s.unwrap()), "{finding:?}");
     assert!(finding.reasons[0].contains("the generator, not the server, is the limit at"), "{finding:?}");
     assert!(probes.iter().all(|probe| probe.outcome != Outcome::Missed));
-    // Busy threads are one sign; the other is that what was sent was answered in time.
+    // Being late is one sign; the other is that what was sent was answered in time.
+    let last = probes.iter().rfind(|probe| probe.outcome == Outcome::GeneratorLimited).unwrap();
+    assert!(last.note.as_ref().unwrap().contains("--threads"), "{last:#?}");
     let batch = |answered, slow| Batch { answered, slow: vec![slow], ..Batch::default() };
     let seen = |service_slow| Observation {
         measured_s: 10.0,

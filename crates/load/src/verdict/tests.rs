@@ -132,8 +132,11 @@ fn a_rate_that_is_not_reached_spoils_an_open_loop() {
         summary.seconds.iter_mut().take(seconds).for_each(|second| second.requests = 150);
         said(summary).0
     };
-    // One long stall is not a rate that cannot be reached.
+    // One long stall is not a rate that cannot be reached, but what was never sent is missing all the same.
+    assert!(behind_in(&mut summary, 5)[0].starts_with("400 of 2000 requests that were due"));
+    summary.totals.unsent = Some(0);
     assert!(behind_in(&mut summary, 5).is_empty());
+    summary.totals.unsent = Some(400);
     let reasons = behind_in(&mut summary, 6);
     assert!(
         reasons[0].contains("150/s of 200/s") && reasons[0].contains("400 of 2000 requests were never"),
@@ -148,7 +151,7 @@ fn a_rate_that_is_not_reached_spoils_an_open_loop() {
     summary.seconds.iter_mut().for_each(|second| second.requests = 200);
     assert_eq!(said(&summary).0.len(), 1);
     // What is still in flight at the end is not missing, and what failed came.
-    (summary.totals.completed, summary.totals.errors) = (1_496, 500);
+    (summary.totals.completed, summary.totals.errors, summary.totals.unsent) = (1_496, 500, Some(0));
     assert!(said(&summary).0.is_empty());
 }
 

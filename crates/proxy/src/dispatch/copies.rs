@@ -156,7 +156,7 @@ mod tests {
     }
 
     fn owe(copies: &Copies, backend: u16) {
-        copies.debts[usize::from(backend)].owe(b"k", false, Nanos(1));
+        copies.debts[usize::from(backend)].owe(b"k", None, Nanos(1));
     }
 
     fn down(copies: &Copies, backend: u16) {

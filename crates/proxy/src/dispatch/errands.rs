@@ -1,10 +1,11 @@
 //! Requests that no client waits for: deletions that are owed, what another pool is to see too, and values that are copied
 //! from one pool to another. They go through the same line as clients' requests, and end in `Core::complete`.
 
-use crate::debts::Payment;
+use crate::debts::{LINGER, Payment};
+use crate::dispatch::onward::may_linger;
 use crate::dispatch::{Dispatch, Time};
 use crate::finished::Finished;
-use crate::job::{Course, Errand, Job, Join, WantedKey};
+use crate::job::{Course, Errand, Job, Join, SessionRef, WantedKey};
 use crate::jobs::JobId;
 use crate::leg::Candidate;
 use clock::Nanos;
@@ -69,6 +70,10 @@ impl Dispatch {
                 // The only leg's reply is the job's own. What was stored meanwhile is newer, and NOT_STORED says so.
                 let pool = copies.router.pool_of_backend(leg.backend);
                 copies.counters.pools[pool].warm_up_fills.add(u64::from(job.reply == b"STORED\r\n"));
+                if may_linger(leg) {
+                    // It may come after a deletion that its client has asked for since.
+                    copies.debts[backend].owe(&job.key_bytes, Some(LINGER), now);
+                }
             }
             Errand::Shadow => {}
         }
@@ -130,8 +135,8 @@ impl Dispatch {
                 _ => (false, None),
             };
             if is_copied {
-                let reply = std::mem::take(&mut job.leg(leg as u8).reply);
-                self.store_all(&reply, only_pool, limits, finished, time);
+                let (reply, session) = (std::mem::take(&mut job.leg(leg as u8).reply), job.session);
+                self.store_all(&reply, only_pool, session, limits, finished, time);
                 finished.jobs.get(id).leg(leg as u8).reply = reply;
             }
         }
@@ -143,6 +148,7 @@ impl Dispatch {
         &mut self,
         reply: &[u8],
         only_pool: Option<usize>,
+        session: SessionRef,
         limits: &Limits,
         finished: &mut Finished<'_>,
         time: Time<'_>,
@@ -167,11 +173,33 @@ impl Dispatch {
                 cas: 0,
                 noreply: false,
             };
-            self.send_errand(Errand::Fill, pool, finished, time, |out| request.encode(out));
+            self.send_fill(&request, session, pool, finished, time);
         }
     }
 
-    /// Sends a request that no client waits for to a pool.
+    /// Stores a value on a key's primary: a copied value must not set off deletions where it comes from. It takes the way of
+    /// its client's writes, so that a deletion which the client asks for next comes after it.
+    fn send_fill(
+        &mut self,
+        request: &Request<'_>,
+        session: SessionRef,
+        pool: usize,
+        finished: &mut Finished<'_>,
+        time: Time<'_>,
+    ) {
+        let key = request.key().unwrap_or_default();
+        let choice = self.fork.copies.primary(pool, key);
+        let id = finished.jobs.begin();
+        let job = finished.jobs.get(id);
+        (job.verb, job.is_quiet, job.errand, job.join) = (request.verb(), true, Some(Errand::Fill), Join::Forward);
+        job.session = session;
+        job.key_bytes.extend_from_slice(key);
+        let leg = job.add_leg(choice.backend);
+        job.leg(leg).is_fenced = choice.is_fenced;
+        self.place(id, request, finished, time);
+    }
+
+    /// Sends a request that no client waits for to a pool, as if a client had sent it there.
     fn send_errand(
         &mut self,
         errand: Errand,
@@ -185,21 +213,9 @@ impl Dispatch {
         let mut bytes = job.take_scratch();
         encode(&mut bytes);
         if let ParsedRequest::Request { request, .. } = parse_request(&bytes, &self.own_limits) {
-            job.verb = request.verb();
-            job.is_quiet = true;
-            // A copied value must not set off deletions where it comes from.
-            let is_fill = errand == Errand::Fill;
-            job.errand = Some(errand);
+            (job.verb, job.is_quiet, job.errand) = (request.verb(), true, Some(errand));
             self.fork.only_pool = Some(pool);
-            if is_fill {
-                let choice = self.fork.copies.primary(pool, request.key().unwrap_or_default());
-                let leg = job.add_leg(choice.backend);
-                job.leg(leg).is_fenced = choice.is_fenced;
-                job.join = Join::Forward;
-                self.place(id, &request, finished, time);
-            } else {
-                self.cut_and_place(id, &request, finished, time);
-            }
+            self.cut_and_place(id, &request, finished, time);
             self.fork.only_pool = None;
         }
         finished.jobs.get(id).return_scratch(bytes);

@@ -54,6 +54,8 @@ impl Hedges {
             self.waiting.pop_front();
             let is_waiting = jobs.find(entry.job).is_some_and(|job| {
                 (job.session.connection, job.sequence) == (entry.connection, entry.sequence)
+                    // What copies a value goes the way of the client that has asked for it, and is no read.
+                    && job.errand.is_none()
                     && !job.is_over
                     && !job.is_listed
                     && job.is_waiting()
@@ -77,6 +79,7 @@ impl Hedges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Errand;
     use std::time::Duration;
 
     #[test]
@@ -112,5 +115,8 @@ mod tests {
         hedges.watch(id, jobs.get(id), Nanos(0));
         jobs.get(again).sequence = 8;
         assert_eq!(hedges.next_due(&mut jobs, Nanos(1_000_000)), None, "another request has got the number");
+        hedges.watch(id, jobs.get(id), Nanos(0));
+        jobs.get(again).errand = Some(Errand::Fill);
+        assert_eq!(hedges.next_due(&mut jobs, Nanos(1_000_000)), None, "an errand of the client's has got the number");
     }
 }

@@ -6,9 +6,10 @@ use crate::job::{Job, Join};
 use crate::jobs::Jobs;
 use crate::leg::{Ask, LegRef};
 use crate::meta;
+use crate::policy::own_limits;
 use crate::verdict::Expect;
 use clock::Nanos;
-use wire::{Request, Verb, encode_get};
+use wire::{Limits, Meta, MetaFlags, ParsedRequest, Request, Verb, encode_get, parse_request};
 
 /// Puts what one leg's backend is asked onto a connection.
 pub(crate) fn put(
@@ -87,8 +88,25 @@ fn asked<'r>(request: &Request<'r>, ask: Ask) -> Request<'r> {
             let exptime = capped(exptime, seconds);
             Request::Store { verb, key, flags, exptime, value, cas, noreply: false }
         }
+        (&Request::Touch { key, exptime, .. }, Ask::Capped { seconds }) => {
+            Request::Touch { key, exptime: capped(exptime, seconds), noreply: false }
+        }
         _ => request.without_noreply(),
     }
+}
+
+/// Rewrites a meta command, as its bytes are kept, so that what it stores lives at most so many seconds. Of the text commands
+/// the expiry time is a field of its own, and capped when they are sent.
+pub(crate) fn cap_meta(kept: &mut Vec<u8>, seconds: u32) {
+    let ParsedRequest::Request { request: Request::Meta(meta), .. } =
+        parse_request(kept, &own_limits(&Limits::default()))
+    else {
+        return;
+    };
+    let flags = meta::capped_flags(&meta, |exptime| capped(exptime, seconds));
+    let mut bytes = Vec::with_capacity(kept.len() + flags.len());
+    Request::Meta(Meta { flags: MetaFlags::new(&flags), ..meta }).encode(&mut bytes);
+    *kept = bytes;
 }
 
 /// An expiry time that is at most so many seconds away. One that is over stays so; a Unix time cannot be compared without a
@@ -127,5 +145,12 @@ mod tests {
             assert_eq!(capped(exptime, 60), expected);
         }
         assert_eq!(capped(0, u32::MAX), 2_592_000);
+        let mut kept = b"ms a2V5 2 b O1\r\nhi\r\n".to_vec();
+        cap_meta(&mut kept, 60);
+        assert_eq!(String::from_utf8(kept).unwrap(), "ms a2V5 2 b O1 T60\r\nhi\r\n");
+        let mut kept = b"touch k 0\r\n".to_vec();
+        cap_meta(&mut kept, 60);
+        let ParsedRequest::Request { request, .. } = parse_request(&kept, &Limits::default()) else { panic!() };
+        assert!(matches!(asked(&request, Ask::Capped { seconds: 60 }), Request::Touch { exptime: 60, .. }));
     }
 }

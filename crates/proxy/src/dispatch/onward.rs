@@ -2,8 +2,10 @@
 //! to say. Decides, and adds legs; does not send.
 
 use crate::config::Failover;
+use crate::debts::LINGER;
 use crate::dispatch::copies::Choice;
 use crate::dispatch::fork::{Fork, part_for};
+use crate::dispatch::legs::cap_meta;
 use crate::job::{Course, Job, Join};
 use crate::leg::{Ask, Candidate, Leg};
 use clock::Nanos;
@@ -186,9 +188,10 @@ impl Fork {
             let leg = job.leg(index);
             if leg.outcome != Outcome::Answered {
                 leg.is_settled = true;
-                self.owe(&job.legs()[usize::from(index)], &job.key_bytes, now);
+                self.owe(&job.legs()[usize::from(index)], &job.key_bytes, true, now);
             }
         }
+        cap_meta(&mut job.kept, seconds);
         job.first_error = None;
         job.lead = job.legs().len() as u8;
         job.course = Course::StoodIn;
@@ -205,6 +208,7 @@ impl Fork {
         let leg = &job.legs()[0];
         let stand_in = self.copies.policies[usize::from(pool)].stand_in;
         if let Some(stand_in) = stand_in.filter(|_| is_refused_unsent(leg)) {
+            self.owe_unheard(pool.into(), leg.backend, &job.key_bytes, now);
             return self.stand_in(job, pool.into(), stand_in, 1, now);
         }
         if !is_answered(leg) || !has_changed(&leg.reply) {
@@ -229,6 +233,7 @@ impl Fork {
         }
         let is_refused_by_all = is_said_by_server(job);
         let only_touches_copies = matches!(job.verb, Verb::Gat | Verb::Gats);
+        let is_done_elsewhere = job.course == Course::StoodIn;
         for index in 0..job.legs().len() as u8 {
             let leg = job.leg(index);
             // What a gat asks of the primary is for its client to know.
@@ -243,7 +248,7 @@ impl Fork {
             if is_refused && is_refused_by_all {
                 continue;
             }
-            self.owe(&job.legs()[usize::from(index)], &job.key_bytes, now);
+            self.owe(&job.legs()[usize::from(index)], &job.key_bytes, is_done_elsewhere, now);
         }
     }
 
@@ -255,13 +260,35 @@ impl Fork {
         for leg in job.legs().iter().filter(|leg| leg.outcome != Outcome::Answered) {
             let pool = self.copies.router.pool_of_backend(leg.backend);
             if self.copies.policies[pool].has_copies() {
-                self.copies.debts[usize::from(leg.backend)].owe_everything(may_linger(leg), now);
+                self.copies.debts[usize::from(leg.backend)].owe_everything(may_linger(leg).then_some(LINGER), now);
             }
         }
     }
 
-    fn owe(&self, leg: &Leg, key: &[u8], now: Nanos) {
-        self.copies.debts[usize::from(leg.backend)].owe(key, may_linger(leg), now);
+    /// What ran elsewhere than on the primary has been heard of neither by the copies nor by the pool that missing values come
+    /// from.
+    fn owe_unheard(&self, pool: usize, primary: u16, key: &[u8], now: Nanos) {
+        let (place, policy) = (self.copies.router.pool(pool), &self.copies.policies[pool]);
+        let linger = Some(policy.write_timeout.max(LINGER));
+        let copies = (1..policy.replicas).map(|step| place.copy(primary, step.into()));
+        let source = policy.warm_up.map(|(other, _)| (self.copies.router.pool(other), &self.copies.policies[other]));
+        let sources = source.into_iter().flat_map(|(place, policy)| {
+            (0..policy.replicas).map(move |step| place.copy(place.primary(key), step.into()))
+        });
+        copies.chain(sources).for_each(|backend| self.copies.debts[usize::from(backend)].owe(key, linger, now));
+    }
+
+    fn owe(&self, leg: &Leg, key: &[u8], is_done_elsewhere: bool, now: Nanos) {
+        let policy = &self.copies.policies[self.copies.router.pool_of_backend(leg.backend)];
+        // The deletion may take another connection than the write that was refused. What its client has sent before, and may
+        // have been told to be done, must have arrived when it is paid for the last time.
+        let overtakes = is_done_elsewhere || (leg.outcome == Outcome::Overloaded && policy.has_late_copies());
+        let linger = match () {
+            () if overtakes => Some(policy.write_timeout.max(LINGER)),
+            () if may_linger(leg) => Some(LINGER),
+            () => None,
+        };
+        self.copies.debts[usize::from(leg.backend)].owe(key, linger, now);
     }
 }
 
@@ -316,7 +343,7 @@ fn is_said_by_server(job: &Job) -> bool {
 }
 
 /// Whether the request may still lie in the server's buffers, and be carried out after its connection was given up.
-fn may_linger(leg: &Leg) -> bool {
+pub(crate) fn may_linger(leg: &Leg) -> bool {
     leg.sent.is_set() && matches!(leg.outcome, Outcome::Timeout | Outcome::BackendLost)
 }
 

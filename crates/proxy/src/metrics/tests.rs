@@ -22,7 +22,7 @@ fn snapshot(hot_keys: Option<HotKeysBoard>) -> Snapshot {
     counters.backends[0].connection_up(1, 0);
     counters.backends[0].connection_up(1, 0);
     let debts = vec![Arc::new(Debts::default())];
-    debts[0].owe(b"k", false, Nanos(1));
+    debts[0].owe(b"k", None, Nanos(1));
     let subject = Subject {
         loops: vec![counters.clone(), counters],
         accept: Arc::default(),

@@ -1,15 +1,17 @@
-//! A server for the simulation: it keeps what it is told in memory, and delivers its replies as badly as its seed says.
-//! Nothing that it says out of turn can be taken for the reply to anything that the simulated clients ask.
+//! A server for the simulation: it keeps what it is told in memory, delivers its replies as badly as its seed says, and is cut off
+//! now and then. Nothing that it says out of turn can be taken for the reply to anything that the simulated clients ask.
 
 use super::random::Random;
-use std::collections::HashMap;
+use super::simulated_promise::Held;
+use super::simulated_store::Store;
+use clock::{Clock, Nanos};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use wire::{Limits, Meta, MetaCode, ParsedRequest, Reply, Request, Value, Verb, parse_request};
+use wire::{Limits, ParsedRequest, Request, parse_request};
 
 /// How badly a server behaves.
 #[derive(Clone, Copy, Debug)]
@@ -18,80 +20,147 @@ pub(crate) struct Faults {
     pub(crate) one_in: usize,
     /// One connection in so many is of no use from the beginning; none if it is zero.
     pub(crate) connection_one_in: usize,
-    /// Longer than the proxy waits.
+    /// One request in so many is the last before nobody reaches the server for a while; none if it is zero.
+    pub(crate) outage_one_in: usize,
+    /// How long at most.
+    pub(crate) outage: Duration,
+    /// Whether it has forgotten everything then.
+    pub(crate) forgets: bool,
+    /// About as long as the proxy waits.
     pub(crate) stall: Duration,
 }
 
 /// A listening socket and what stands behind it; it ends with the scenario.
 pub(crate) struct SimulatedBackend {
     pub(crate) address: SocketAddr,
-    is_over: Arc<AtomicBool>,
+    server: Arc<Server>,
     accepting: Option<JoinHandle<()>>,
 }
 
-#[derive(Default)]
-struct Store {
-    items: HashMap<Vec<u8>, Item>,
-    tokens: u64,
-}
-
-struct Item {
-    flags: u32,
-    value: Vec<u8>,
-    token: u64,
+/// What its connections share.
+struct Server {
+    clock: Clock,
+    faults: Faults,
+    store: Mutex<Store>,
+    is_over: AtomicBool,
+    /// From now on it behaves.
+    is_calm: AtomicBool,
+    /// Until when it is cut off.
+    down_until: AtomicU64,
+    connections: Mutex<Vec<TcpStream>>,
 }
 
 /// One connection.
 struct Peer {
     stream: TcpStream,
+    number: usize,
     random: Random,
-    faults: Faults,
+    server: Arc<Server>,
+    /// The server's at the beginning; one that has been restarted knows nothing of its connections.
+    life: usize,
     /// Replies that are sent together.
     ready: Vec<u8>,
+    stalls: usize,
 }
 
 /// The connection is at its end.
 struct Over;
 
 /// What no request of the simulation can be answered with.
-const NONSENSE: &[&str] =
-    &["HELLO\r\n", "VALUE a\r\n", "VALUE a 0 99999999999\r\n", "\0\n", "TOUCHED\r\n", "RESET\r\n", "\r\n", "x"];
+const NONSENSE: &[&str] = &["HELLO\r\n", "VALUE a\r\n", "VALUE a 0 99999999999\r\n", "\0\n", "RESET\r\n", "\r\n", "x"];
+/// On one connection. What lies in the buffers of one that was given up is carried out within a second, or never: the proxy
+/// relies on it, as docs/consistency.md says.
+const STALLS_MAX: usize = 3;
 
 impl SimulatedBackend {
-    pub(crate) fn start(seed: u64, faults: Faults) -> SimulatedBackend {
+    pub(crate) fn start(seed: u64, faults: Faults, store: Store) -> SimulatedBackend {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (is_over, store) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Store::default())));
-        let ending = is_over.clone();
+        let server = Arc::new(Server {
+            clock: Clock::monotonic(),
+            faults,
+            store: Mutex::new(store),
+            is_over: AtomicBool::new(false),
+            is_calm: AtomicBool::new(false),
+            down_until: AtomicU64::new(0),
+            connections: Mutex::new(Vec::new()),
+        });
+        let shared = server.clone();
         let accepting = std::thread::spawn(move || {
             let mut random = Random(seed);
-            for stream in listener.incoming().flatten() {
-                if ending.load(Ordering::SeqCst) {
+            for (number, stream) in listener.incoming().flatten().enumerate() {
+                if shared.is_over.load(Ordering::SeqCst) {
                     return;
                 }
-                let (store, random) = (store.clone(), Random(random.next()));
-                std::thread::spawn(move || Peer { stream, random, faults, ready: Vec::new() }.serve(&store));
+                if shared.is_cut_off() {
+                    continue;
+                }
+                shared.connections.lock().unwrap().extend(stream.try_clone());
+                let (server, random, life) = (shared.clone(), Random(random.next()), shared.store.lock().unwrap().life);
+                let peer = Peer { stream, number, random, server, life, ready: Vec::new(), stalls: 0 };
+                std::thread::spawn(move || peer.serve());
             }
         });
-        SimulatedBackend { address, is_over, accepting: Some(accepting) }
+        SimulatedBackend { address, server, accepting: Some(accepting) }
+    }
+
+    /// Ends its bad behaviour.
+    pub(crate) fn calm_down(&self) {
+        self.server.is_calm.store(true, Ordering::SeqCst);
+    }
+
+    /// What it ever held.
+    pub(crate) fn held(&self) -> Held {
+        self.server.store.lock().unwrap().held()
+    }
+
+    /// What it was asked about a key.
+    pub(crate) fn log(&self, key: &str) -> Vec<String> {
+        self.server.store.lock().unwrap().log(key).to_vec()
+    }
+
+    /// The first thing that it should not have been asked.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        self.server.store.lock().unwrap().complaint.clone()
     }
 }
 
 impl Drop for SimulatedBackend {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::SeqCst);
+        self.server.is_over.store(true, Ordering::SeqCst);
         // It waits for somebody to come; a thread of it that is left ends when the proxy has closed its connection.
         let _ = TcpStream::connect(self.address);
         let _ = self.accepting.take().map(JoinHandle::join);
     }
 }
 
+impl Server {
+    fn is_calm(&self) -> bool {
+        self.is_calm.load(Ordering::SeqCst)
+    }
+
+    fn is_cut_off(&self) -> bool {
+        !self.is_calm() && self.clock.now() < Nanos(self.down_until.load(Ordering::SeqCst))
+    }
+
+    /// Nobody reaches it for so long, and those who did are cut off. What they have sent may be carried out all the same.
+    fn cut_off(&self, length: Duration) {
+        self.down_until.store((self.clock.now() + length).0, Ordering::SeqCst);
+        for connection in self.connections.lock().unwrap().drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        if self.faults.forgets {
+            self.store.lock().unwrap().forget();
+        }
+    }
+}
+
 impl Peer {
-    fn serve(mut self, store: &Mutex<Store>) {
+    fn serve(mut self) {
         // No scenario takes longer.
         self.stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         self.stream.set_nodelay(true).unwrap();
-        if self.faults.connection_one_in > 0 && self.random.one_in(self.faults.connection_one_in) {
+        if self.happens(self.server.faults.connection_one_in) {
             return self.be_of_no_use();
         }
         let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
@@ -100,10 +169,16 @@ impl Peer {
             let mut used = 0;
             while let ParsedRequest::Request { request, consumed } = parse_request(&bytes[used..], &Limits::default()) {
                 used += consumed;
-                let mut reply = Vec::new();
-                store.lock().unwrap().execute(&request, &mut reply);
+                if self.hesitate().is_err() {
+                    return;
+                }
+                let Some(reply) = self.execute(&request) else { return };
                 if self.deliver(&reply, used == bytes.len()).is_err() {
                     return;
+                }
+                if self.happens(self.server.faults.outage_one_in) {
+                    let length = self.server.faults.outage.mul_f64(self.random.below(1000) as f64 / 1000.0);
+                    self.server.cut_off(length);
                 }
             }
             bytes.drain(..used);
@@ -111,6 +186,33 @@ impl Peer {
                 return;
             }
         }
+    }
+
+    /// Carries the next request out late or never, for some of the faults.
+    fn hesitate(&mut self) -> Result<(), Over> {
+        if !self.happens(4 * self.server.faults.one_in) {
+            return Ok(());
+        }
+        self.send_ready()?;
+        let is_last = self.random.one_in(2);
+        if self.stalls < STALLS_MAX && self.random.one_in(2) {
+            self.stalls += 1;
+            std::thread::sleep(self.server.faults.stall);
+        }
+        if is_last { Err(Over) } else { Ok(()) }
+    }
+
+    fn execute(&self, request: &Request<'_>) -> Option<Vec<u8>> {
+        let mut store = self.server.store.lock().unwrap();
+        let mut reply = Vec::new();
+        let origin = format!("{} on {}", self.server.clock.now().0 / 1000, self.number);
+        (store.life == self.life).then(|| store.execute(request, &origin, &mut reply))?;
+        Some(reply)
+    }
+
+    /// Whether what happens once in so many times happens now.
+    fn happens(&mut self, one_in: usize) -> bool {
+        one_in > 0 && self.random.one_in(one_in) && !self.server.is_calm()
     }
 
     /// Refuses, keeps silent, or says nonsense.
@@ -129,7 +231,7 @@ impl Peer {
 
     /// Sends a reply, now or with others, whole or not.
     fn deliver(&mut self, reply: &[u8], is_last: bool) -> Result<(), Over> {
-        if self.faults.one_in == 0 || !self.random.one_in(self.faults.one_in) {
+        if !self.happens(self.server.faults.one_in) {
             self.ready.extend_from_slice(reply);
             return Ok(());
         }
@@ -151,9 +253,10 @@ impl Peer {
                 self.ready.extend_from_slice(&[reply, extra.as_bytes()].concat());
                 return Ok(());
             }
-            6 => {
+            6 if self.stalls < STALLS_MAX => {
+                self.stalls += 1;
                 self.send_ready()?;
-                std::thread::sleep(self.faults.stall);
+                std::thread::sleep(self.server.faults.stall);
             }
             7 if is_last => {
                 self.ready.extend_from_slice(reply);
@@ -179,68 +282,5 @@ impl Peer {
             rest = after;
         }
         Ok(())
-    }
-}
-
-impl Store {
-    fn execute(&mut self, request: &Request<'_>, out: &mut Vec<u8>) {
-        let reply = match *request {
-            Request::Version => Reply::Version(b"1.6.0"),
-            Request::Get { verb, keys, .. } => {
-                for key in keys {
-                    let Some(item) = self.items.get(key) else { continue };
-                    let cas = matches!(verb, Verb::Gets | Verb::Gats).then_some(item.token);
-                    Reply::Value(Value { key, flags: item.flags, cas, data: &item.value }).encode(out);
-                }
-                Reply::End
-            }
-            Request::Store { key, flags, value, .. } => {
-                self.put(key, flags, value.to_vec());
-                Reply::Stored
-            }
-            Request::Delete { key, .. } if self.items.remove(key).is_some() => Reply::Deleted,
-            Request::Arithmetic { key, delta, .. } if self.items.contains_key(key) => {
-                let text = String::from_utf8_lossy(&self.items[key].value).into_owned();
-                let number = text.trim().parse::<u64>().unwrap_or(0).wrapping_add(delta);
-                self.put(key, 0, number.to_string().into_bytes());
-                Reply::Number(number)
-            }
-            Request::Delete { .. } | Request::Arithmetic { .. } => Reply::NotFound,
-            Request::Meta(ref meta) => return self.execute_meta(meta, out),
-            _ => Reply::Error,
-        };
-        reply.encode(out);
-    }
-
-    fn execute_meta(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) {
-        assert!(!meta.is_quiet(), "nobody is asked quietly");
-        let mut told = Vec::new();
-        for flag in meta.flags.iter().filter(|flag| matches!(flag[0], b'O' | b'k')) {
-            told.push(b' ');
-            told.extend_from_slice(flag);
-            if flag == b"k" {
-                told.extend_from_slice(meta.key);
-            }
-        }
-        let flags = told.strip_prefix(b" ").unwrap_or(&told);
-        let code = |code| Reply::Meta { code, flags };
-        let reply = match meta.verb {
-            Verb::Mg => match self.items.get(meta.key) {
-                Some(item) => Reply::MetaValue { flags, data: &item.value },
-                None => code(MetaCode::Miss),
-            },
-            Verb::Ms => {
-                self.put(meta.key, 0, meta.value.to_vec());
-                code(MetaCode::Header)
-            }
-            _ if self.items.remove(meta.key).is_some() => code(MetaCode::Header),
-            _ => code(MetaCode::NotFound),
-        };
-        reply.encode(out);
-    }
-
-    fn put(&mut self, key: &[u8], flags: u32, value: Vec<u8>) {
-        self.tokens += 1;
-        self.items.insert(key.to_vec(), Item { flags, value, token: self.tokens });
     }
 }

@@ -1,9 +1,10 @@
 //! A client of the simulation: it pipelines, dribbles, forgets to read, leaves in the middle; and checks every byte that it gets.
 
 use super::random::Random;
-use super::simulated_requests::{Ask, Knowledge};
+use super::simulated_judge::{Asked, Judge};
+use super::simulated_requests::{Ask, next, own_keys, shared_keys};
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -27,8 +28,6 @@ pub(crate) struct Plan {
     pub(crate) requests: usize,
     pub(crate) burst: usize,
     pub(crate) leaving: Leaving,
-    /// Whether reads may be answered by copies, which may be behind.
-    pub(crate) reads_copies: bool,
 }
 
 /// What became of its requests.
@@ -40,41 +39,57 @@ pub(crate) struct Tally {
     pub(crate) vanished: u64,
 }
 
+impl Tally {
+    pub(crate) fn add(&mut self, other: &Tally) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.vanished += other.vanished;
+    }
+}
+
 pub(crate) struct SimulatedClient {
     stream: TcpStream,
     random: Random,
     plan: Plan,
-    known: Knowledge,
-    under_way: VecDeque<Ask>,
+    judge: Judge,
+    under_way: VecDeque<Asked>,
     got: Vec<u8>,
+    /// What was asked last, and what was told.
+    trail: VecDeque<String>,
     tally: Tally,
 }
 
-/// Nothing takes longer: a reply that has not come by then never will.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TRAIL: usize = 60;
+/// A reply that has not come after so many waits never will. They are counted and not timed, as a machine may stand still.
+const WAITS_MAX: usize = 300;
+const WAIT: Duration = Duration::from_millis(100);
+/// How often something is asked until it does not fail any more.
+const TRIES_MAX: usize = 1000;
 
 impl SimulatedClient {
-    pub(crate) fn new(address: SocketAddr, plan: Plan, seed: u64) -> SimulatedClient {
+    pub(crate) fn new(address: SocketAddr, plan: Plan, judge: Judge, seed: u64) -> SimulatedClient {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        stream.set_write_timeout(Some(WAIT * WAITS_MAX as u32)).unwrap();
         SimulatedClient {
             stream,
             random: Random(seed),
             plan,
-            known: Knowledge::new(plan.number, plan.reads_copies),
+            judge,
             under_way: VecDeque::new(),
             got: Vec::new(),
+            trail: VecDeque::new(),
             tally: Tally::default(),
         }
     }
 
-    /// Does everything that is planned.
+    /// Does everything that is planned. Returns what became of it, and what the client knows.
     ///
     /// # Errors
     /// The first thing that no client should see.
-    pub(crate) fn run(mut self) -> Result<Tally, String> {
+    pub(crate) fn run(mut self) -> Result<(Tally, Judge), String> {
         let mut left = self.plan.requests;
         while left > 0 {
             let burst = (1 + self.random.below(self.plan.burst)).min(left);
@@ -94,14 +109,53 @@ impl SimulatedClient {
                 std::thread::sleep(Duration::from_micros(self.random.next() % 30_000));
             }
         }
-        self.leave()
+        self.leave()?;
+        Ok((self.tally, self.judge))
     }
 
-    fn leave(mut self) -> Result<Tally, String> {
+    /// When all is at rest and every backend behaves: looks at all keys, and writes its own once more. By now everything must
+    /// work, and what reads tell is not late any more.
+    ///
+    /// # Errors
+    /// The first thing that no client should see.
+    pub(crate) fn look_back(mut self) -> Result<Tally, String> {
+        let client = self.plan.number;
+        let late = self.judge.promise.late;
+        self.judge.promise.late = late.map(|_| Duration::ZERO);
+        for key in own_keys(client).chain(shared_keys()) {
+            self.insist(|_| Ask::Get { keys: vec![key.clone()] })?;
+        }
+        self.judge.promise.late = late;
+        for key in own_keys(client) {
+            self.insist(|version| Ask::Set { key: key.clone(), version, is_noreply: false })?;
+            self.insist(|opaque| Ask::MetaGet { key: key.clone(), opaque, is_quiet: false })?;
+        }
+        Ok(self.tally)
+    }
+
+    /// Asks until it is answered.
+    fn insist(&mut self, ask: impl Fn(u64) -> Ask) -> Result<(), String> {
+        for _ in 0..TRIES_MAX {
+            let failed = self.tally.failed;
+            let ask = ask(self.judge.next_number());
+            let mut bytes = Vec::new();
+            self.ask(ask, &mut bytes);
+            self.stream.write_all(&bytes).map_err(|error| format!("{error} while sending"))?;
+            self.read_until(0)?;
+            if self.tally.failed == failed {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(format!("client {}: {:?} still fails though every backend behaves", self.plan.number, self.trail.back()))
+    }
+
+    fn leave(&mut self) -> Result<(), String> {
         match self.plan.leaving {
             Leaving::Vanished => {
                 self.tally.vanished = self.under_way.len() as u64;
-                return Ok(self.tally);
+                self.under_way.drain(..).for_each(|asked| self.judge.failed(&asked));
+                return Ok(());
             }
             Leaving::HalfClosed => self.stream.shutdown(Shutdown::Write).map_err(|error| format!("{error}"))?,
             Leaving::Quit => {
@@ -113,21 +167,30 @@ impl SimulatedClient {
         self.read_until(0)?;
         if self.plan.leaving != Leaving::Closed {
             let mut rest = self.got.clone();
+            let mut buffer = vec![0; 1 << 12];
             // Whoever closes may have left something unread.
-            let _ = self.stream.read_to_end(&mut rest);
+            while let Ok(count @ 1..) = read_some(&mut self.stream, &mut buffer) {
+                rest.extend_from_slice(&buffer[..count]);
+            }
             if !rest.is_empty() {
                 return Err(format!("{:?} behind the last reply", String::from_utf8_lossy(&rest)));
             }
         }
-        Ok(self.tally)
+        Ok(())
+    }
+
+    /// Puts a request behind the others.
+    fn ask(&mut self, ask: Ask, bytes: &mut Vec<u8>) {
+        ask.encode(self.plan.number, bytes);
+        self.under_way.push_back(self.judge.asks(ask));
+        self.tally.sent += 1;
     }
 
     fn send_burst(&mut self, count: usize) -> Result<(), String> {
         let mut bytes = Vec::new();
         for _ in 0..count {
-            for ask in self.known.next(&mut self.random, &mut bytes) {
-                self.under_way.push_back(ask);
-                self.tally.sent += 1;
+            for ask in next(self.plan.number, self.judge.next_number(), &mut self.random) {
+                self.ask(ask, &mut bytes);
             }
         }
         let dribbles = self.random.one_in(8) && bytes.len() < 4000;
@@ -149,8 +212,9 @@ impl SimulatedClient {
             if self.under_way.len() <= missing {
                 return Ok(());
             }
-            let waiting = || format!("{} replies missing, first that to {:?}", self.under_way.len(), self.under_way[0]);
-            match self.stream.read(&mut buffer) {
+            let waiting =
+                || format!("{} replies missing, first that to {:?}", self.under_way.len(), self.under_way[0].ask);
+            match read_some(&mut self.stream, &mut buffer) {
                 Ok(0) => return Err(format!("closed with {}", waiting())),
                 Ok(count) => self.got.extend_from_slice(&buffer[..count]),
                 Err(error) => return Err(format!("{error} with {}", waiting())),
@@ -160,13 +224,18 @@ impl SimulatedClient {
 
     fn check_what_is_there(&mut self) -> Result<(), String> {
         let mut used = 0;
-        while let Some(ask) = self.under_way.front() {
+        while let Some(asked) = self.under_way.front() {
             let rest = &self.got[used..];
-            let outcome = self.known.check(ask, rest).map_err(|what| {
-                let shown = String::from_utf8_lossy(&rest[..rest.len().min(200)]).into_owned();
-                format!("client {}: {what}\n  asked {ask:?}\n  got {shown:?}", self.plan.number)
+            let told = || String::from_utf8_lossy(&rest[..rest.len().min(60)]).into_owned();
+            let outcome = self.judge.check(asked, rest).map_err(|what| {
+                let trail: String = self.trail.iter().map(|told| format!("\n    {told}")).collect();
+                format!("client {}: {what}\n  asked {asked:?}\n  got {:?} after{trail}", self.plan.number, told())
             })?;
             let Some((consumed, is_failed)) = outcome else { break };
+            self.trail.push_back(format!("{:?}: {:?}", asked.ask, told()));
+            if self.trail.len() > TRAIL {
+                self.trail.pop_front();
+            }
             used += consumed;
             self.tally.failed += u64::from(is_failed);
             self.tally.answered += u64::from(!is_failed);
@@ -175,4 +244,20 @@ impl SimulatedClient {
         self.got.drain(..used);
         Ok(())
     }
+}
+
+/// Reads what has come, and waits for it if need be.
+fn read_some(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut waits = 0;
+    loop {
+        match stream.read(buffer) {
+            Err(error) if waits < WAITS_MAX && is_worth_waiting(&error) => waits += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether nothing has come yet, or a machine that stood still has interrupted the wait.
+fn is_worth_waiting(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }

@@ -114,12 +114,13 @@ mod tests {
     fn ratios_and_think_times_are_read() {
         assert_eq!(ratio("1:10"), Ok((1, 10)));
         assert_eq!(think_time("none"), Ok(ThinkTime::NONE));
+        assert_eq!(think_time("1ms"), think_time("fixed:1ms"));
         assert_eq!(think_time("fixed:1ms"), Ok(ThinkTime::fixed(Duration::from_millis(1))));
         assert_eq!(think_time("exp:1.5ms"), Ok(ThinkTime::exponential(Duration::from_micros(1500))));
         for text in ["", "1", "1:", "-1:1", "1:2:3"] {
             assert!(ratio(text).is_err(), "{text}");
         }
-        for text in ["", "1ms", "fixed", "exp:", "none:1ms", "exp:1"] {
+        for text in ["", "1 s", "fixed", "exp:", "none:1ms", "exp:1", "pareto:0s:1ms:1"] {
             assert!(think_time(text).is_err(), "{text}");
         }
     }

@@ -193,6 +193,38 @@ fn only_what_was_sent_and_lost_may_linger() {
     }
 }
 
+/// Where others may still be late with the write before, what was refused for want of room says nothing about that one.
+#[test]
+fn what_a_late_copy_owes_is_deleted_again_when_the_write_before_must_have_come() {
+    let pays_twice = |play: &Play, backend: u16| {
+        let debts = &play.fork.copies.debts[usize::from(backend)];
+        let key = Payment::Key(b"k".as_slice().into());
+        assert_eq!(debts.take(9, Nanos(2)), std::slice::from_ref(&key));
+        debts.settle(&key, true, Nanos(3));
+        let write_timeout = play.fork.copies.policies[0].write_timeout;
+        assert_eq!(debts.take(9, Nanos(3) + (write_timeout - Duration::from_nanos(1))), [], "it is too early");
+        debts.take(9, Nanos(3) + write_timeout) == [key]
+    };
+    for (writes, expected) in [(Writes::First, true), (Writes::Majority, true), (Writes::All, false)] {
+        let change = |pool: &mut PoolConfig| {
+            (pool.writes, pool.timeouts.write) = (writes, Duration::from_secs(7));
+            with_stand_in(pool);
+        };
+        let mut play = Play::new(change, SET);
+        (0..3).for_each(|leg| _ = play.answer(leg, [FULL, STORED, STORED][leg]));
+        let full = play.job().legs()[0].backend;
+        assert_eq!(pays_twice(&play, full), expected, "{writes:?}");
+        // Done elsewhere, as the primary may not be asked: what its client has set before may be on its way to all copies.
+        let mut play = Play::new(change, INCR);
+        assert_eq!(play.answer(0, DOWN), Step::Again);
+        let primary = play.job().legs()[0].backend;
+        for step in 0..3 {
+            let copy = play.fork.copies.router.pool(0).copy(primary, step);
+            assert!(pays_twice(&play, copy), "{writes:?}");
+        }
+    }
+}
+
 #[test]
 fn what_was_deleted_anywhere_has_been_deleted_if_enough_have_answered() {
     let found: Answer = ("HD\r\n", Outcome::Answered, true);
@@ -273,11 +305,16 @@ fn what_may_have_been_carried_out_and_cannot_be_done_twice_is_not_done_elsewhere
         (SAID, false),
         (NOT_FOUND, false),
     ] {
-        let mut play = Play::new(with_stand_in, INCR);
+        let with_others = |pool: &mut PoolConfig| {
+            with_stand_in(pool);
+            with_warm_up(pool);
+        };
+        let mut play = Play::new(with_others, INCR);
         let step = play.answer(0, answer);
         let expected = if stands_in { (Step::Again, 2) } else { (Step::Done, 1) };
         assert_eq!((step, play.asked().len()), expected, "{answer:?}");
         if stands_in {
+            assert_eq!(play.owing(), [0, 1, 2, 5], "nobody who holds the value before has heard of it");
             assert_eq!((play.answer(1, FIVE), play.told().as_str()), (Step::Done, FIVE.0));
         }
     }

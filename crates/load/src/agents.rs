@@ -1,0 +1,21 @@
+//! One run by several generators: agents wait for work, a controller gives each its share and puts the results together.
+//! docs/load-agents.md describes what they say to each other. Knows no flags: an agent's share travels as words that
+//! whoever calls understands.
+
+mod message;
+mod offset;
+mod shares;
+
+mod agent;
+mod session;
+
+mod controller;
+pub(crate) mod coordination;
+mod gather;
+mod link;
+
+pub use agent::Agent;
+pub use controller::{Task, Tasks, coordinate};
+pub use coordination::{AgentReport, Coordination};
+pub use message::PROTOCOL;
+pub use shares::{Share, Shares, split};

@@ -1,0 +1,115 @@
+//! An agent: waits for controllers, and does one run after another. Knows no flags and no signals.
+
+use crate::LoadError;
+use crate::agents::session;
+use crate::config::Config;
+use clock::Clock;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Controllers that may be connected at once, most of them to be told that the agent is busy.
+const CONNECTIONS_MAX: usize = 16;
+/// How often is looked for a controller, and at the stop flag.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A generator that waits for work.
+pub struct Agent<'a> {
+    /// Where controllers find it.
+    listener: TcpListener,
+    pub(crate) clock: &'a Clock,
+    /// Ends the agent, and a run with it.
+    pub(crate) stop: &'a AtomicBool,
+    /// Makes the configuration of a run out of a controller's words, or says in one line why not.
+    pub(crate) parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
+    /// Is told of each run, one line at a time.
+    pub(crate) tell: &'a (dyn Fn(&str) + Sync),
+    /// The controller whose run is being done.
+    busy_with: Mutex<Option<SocketAddr>>,
+}
+
+/// The right to run: only one controller has it.
+pub(crate) struct Claim<'a>(&'a Mutex<Option<SocketAddr>>);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl<'a> Agent<'a> {
+    /// Listens at `listen`, HOST:PORT; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the name does not resolve, or the address is in use or not this host's.
+    pub fn bind(
+        listen: &str,
+        clock: &'a Clock,
+        stop: &'a AtomicBool,
+        parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
+        tell: &'a (dyn Fn(&str) + Sync),
+    ) -> Result<Agent<'a>, LoadError> {
+        let failed = |reason: String| LoadError::Listen { listen: listen.into(), reason };
+        let address = net::resolve(listen).map_err(|error| failed(error.to_string()))?;
+        let listener = TcpListener::bind(address)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(Agent { listener, clock, stop, parse, tell, busy_with: Mutex::new(None) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves controllers until the stop flag is set.
+    pub fn serve(&self) {
+        let connected = &AtomicUsize::new(0);
+        thread::scope(|scope| {
+            while !self.stop.load(Ordering::Relaxed) {
+                match self.listener.accept() {
+                    Ok((stream, peer)) if connected.load(Ordering::Relaxed) < CONNECTIONS_MAX => {
+                        connected.fetch_add(1, Ordering::Relaxed);
+                        let body = move || {
+                            self.talk(stream, peer);
+                            connected.fetch_sub(1, Ordering::Relaxed);
+                        };
+                        if thread::Builder::new().name("agent-session".into()).spawn_scoped(scope, body).is_err() {
+                            connected.fetch_sub(1, Ordering::Relaxed);
+                        }
+                    }
+                    // One too many is closed, and sees that.
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    // Nobody is there, or there is no file left for whoever is: both may be otherwise soon.
+                    Err(_) => thread::sleep(LOOK_EVERY),
+                }
+            }
+        });
+    }
+
+    fn talk(&self, stream: TcpStream, peer: SocketAddr) {
+        // On some systems what is accepted inherits this from the listener.
+        if stream.set_nonblocking(false).is_ok() {
+            session::talk(self, stream, peer);
+        }
+    }
+
+    /// The right to run, unless another controller has it.
+    pub(crate) fn claim(&self, peer: SocketAddr) -> Result<Claim<'_>, String> {
+        let mut busy_with = self.busy_with.lock().unwrap_or_else(PoisonError::into_inner);
+        match *busy_with {
+            Some(other) => Err(format!("busy with a run for {other}; wait until it has ended, or use another agent")),
+            None => {
+                *busy_with = Some(peer);
+                Ok(Claim(&self.busy_with))
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The controller: gives each agent its share, starts all at the same instant, collects what they say, and stops all when
+//! one is lost. Reads no socket itself, and merges nothing.
+
+use crate::LoadError;
+use crate::agents::gather::{LiveSeconds, Outcome, Start, gather};
+use crate::agents::link::{Event, Link};
+use crate::agents::message::{AgentHello, FromAgent, PROTOCOL, ToAgent};
+use crate::agents::offset::{Offset, Sample};
+use crate::agents::shares::Share;
+use crate::conduct::{Progress, prepare};
+use crate::config::Config;
+use crate::summary::Summary;
+use clock::{Clock, Nanos, duration_ns, unix_now};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, Scope};
+use std::time::Duration;
+
+/// Questions for the time, of which the one with the smallest round trip counts.
+const CLOCK_QUESTIONS: usize = 20;
+/// Between the word to start and the start: for the word to arrive everywhere, and threads to be ready.
+const LEAD: Duration = Duration::from_secs(1);
+/// How long an agent may take to answer what needs no work.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// An agent is asked for the time this often, so that both sides know that the other is there.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// One agent's task.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// HOST:PORT.
+    pub agent: String,
+    /// What it is to do, for the summary ...
+    pub share: Share,
+    /// ... and in words that the agent understands.
+    pub arguments: Vec<String>,
+}
+
+/// A run that is shared out.
+#[derive(Clone, Debug)]
+pub struct Tasks {
+    /// At least one.
+    pub agents: Vec<Task>,
+    /// A client that measures from here.
+    pub measuring: Option<Config>,
+    /// Percentiles to show; without any, those of the agents.
+    pub percentiles: Vec<f64>,
+    /// The command line, for the summary.
+    pub arguments: Vec<String>,
+}
+
+/// What is known of one agent.
+#[derive(Debug)]
+struct Member {
+    link: Link,
+    hello: Option<AgentHello>,
+    /// The question that is open.
+    asked: Option<(u64, Nanos)>,
+    samples: Vec<Sample>,
+    /// Keys set, of so many.
+    prefill: (u64, u64),
+    prepared: bool,
+    result: Option<(u64, Summary)>,
+    lost: Option<String>,
+}
+
+struct Controller<'a> {
+    tasks: &'a Tasks,
+    clock: &'a Clock,
+    stop: &'a AtomicBool,
+    members: Vec<Member>,
+    events: Receiver<Event>,
+    live: LiveSeconds,
+    last_heartbeat: Nanos,
+    questions: u64,
+    measuring_prepared: bool,
+    measuring: Option<Result<Box<Summary>, String>>,
+}
+
+/// Runs the tasks, all from the same instant, and puts the results together. Ends early, with what was measured so far, when
+/// `stop` is set.
+///
+/// # Errors
+/// When an agent cannot be reached or cannot do its task, before anybody starts; or when no agent has a result.
+pub fn coordinate(
+    tasks: &Tasks,
+    clock: &Clock,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(Progress<'_>),
+) -> Result<Summary, LoadError> {
+    let measuring_stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (sender, events) = mpsc::channel();
+        let mut members = Vec::new();
+        for (number, task) in tasks.agents.iter().enumerate() {
+            members.push(Member::new(Link::connect(number, &task.agent, clock, sender.clone(), scope)?));
+        }
+        let mut controller = Controller {
+            tasks,
+            clock,
+            stop,
+            live: LiveSeconds::new(members.len()),
+            members,
+            events,
+            last_heartbeat: clock.now(),
+            questions: 0,
+            measuring_prepared: tasks.measuring.is_none(),
+            measuring: None,
+        };
+        let outcome = controller.run(scope, &sender, measuring_stop, watch);
+        measuring_stop.store(true, Ordering::Relaxed);
+        outcome
+    })
+}
+
+impl Member {
+    fn new(link: Link) -> Member {
+        let (hello, asked, samples, prefill) = (None, None, Vec::new(), (0, 0));
+        Member { link, hello, asked, samples, prefill, prepared: false, result: None, lost: None }
+    }
+
+    fn is_done(&self) -> bool {
+        self.result.is_some() || self.lost.is_some()
+    }
+}
+
+impl<'a> Controller<'a> {
+    /// All phases, one after the other.
+    fn run<'scope>(
+        &mut self,
+        scope: &'scope Scope<'scope, '_>,
+        events: &Sender<Event>,
+        measuring_stop: &'scope AtomicBool,
+        watch: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Summary, LoadError>
+    where
+        'a: 'scope,
+    {
+        let hello = ToAgent::Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").into() };
+        self.say_to_all(&hello);
+        self.until(Some(ANSWER_TIMEOUT), watch, |controller| controller.first(|member| member.hello.is_none()))?;
+        let (start_measuring, started) = mpsc::channel();
+        if let Some(config) = &self.tasks.measuring {
+            let (clock, events) = (self.clock, events.clone());
+            thread::Builder::new()
+                .name("measuring".into())
+                .spawn_scoped(scope, move || measure(config, clock, measuring_stop, &started, &events))
+                .map_err(LoadError::Thread)?;
+        }
+        for (member, task) in self.members.iter().zip(&self.tasks.agents) {
+            let _ = member.link.say(&ToAgent::Prepare { arguments: task.arguments.clone() });
+        }
+        self.until(None, watch, |controller| {
+            controller.first(|member| !member.prepared).or((!controller.measuring_prepared).then_some(0))
+        })?;
+        let offsets = self.offsets(watch)?;
+        let error_ns = offsets.iter().map(|offset| offset.error_ns).max().unwrap_or(0);
+        let now = self.clock.now();
+        let lead_ns = duration_ns(LEAD) + 8 * error_ns;
+        let start = Start { clock: Nanos(now.0 + lead_ns), unix_ns: unix_now() + lead_ns };
+        for (member, offset) in self.members.iter().zip(&offsets) {
+            let _ = member.link.say(&ToAgent::Start { at_clock_ns: offset.to_agent(start.clock).0 });
+        }
+        let _ = start_measuring.send(start.clock);
+        self.until_done(measuring_stop, watch);
+        gather(self.tasks, start, self.outcomes(&offsets), self.measuring.take())
+    }
+
+    /// The first agent that something is true of.
+    fn first(&self, is_so: impl Fn(&Member) -> bool) -> Option<usize> {
+        self.members.iter().position(is_so)
+    }
+
+    fn agent_error(&self, agent: usize, line: String) -> LoadError {
+        LoadError::Agent { agent: self.tasks.agents[agent].agent.clone(), line }
+    }
+
+    fn say_to_all(&self, message: &ToAgent) {
+        // Whoever cannot hear it is found to be lost by the thread that reads.
+        self.members.iter().filter(|member| !member.is_done()).for_each(|member| drop(member.link.say(message)));
+    }
+
+    /// Waits until nobody is waited for. Before the start, one that is lost ends it for all.
+    fn until(
+        &mut self,
+        patience: Option<Duration>,
+        watch: &mut dyn FnMut(Progress<'_>),
+        waits_for: impl Fn(&Controller<'_>) -> Option<usize>,
+    ) -> Result<(), LoadError> {
+        let since = self.clock.now();
+        while let Some(agent) = waits_for(self) {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(LoadError::Stopped);
+            }
+            if patience.is_some_and(|patience| self.clock.now() >= since + patience) {
+                return Err(self.agent_error(agent, "it does not answer; is it `waystage load agent`?".into()));
+            }
+            self.take_next(watch);
+            if let Some(agent) = self.first(|member| member.lost.is_some()) {
+                let line = self.members[agent].lost.clone().unwrap_or_default();
+                return Err(self.agent_error(agent, line));
+            }
+            if let Some(Err(line)) = &self.measuring {
+                return Err(LoadError::Config(format!("measuring client: {line}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// How far each agent's clock is from ours.
+    fn offsets(&mut self, watch: &mut dyn FnMut(Progress<'_>)) -> Result<Vec<Offset>, LoadError> {
+        let mut offsets = Vec::new();
+        for agent in 0..self.members.len() {
+            self.members[agent].samples.clear();
+            for count in 0..CLOCK_QUESTIONS {
+                self.ask(agent);
+                let waits_for =
+                    |controller: &Controller<'_>| (controller.members[agent].samples.len() <= count).then_some(agent);
+                self.until(Some(ANSWER_TIMEOUT), watch, waits_for)?;
+            }
+            let offset = Offset::estimate(&self.members[agent].samples);
+            offsets.push(offset.ok_or_else(|| self.agent_error(agent, "its clock cannot be".into()))?);
+        }
+        Ok(offsets)
+    }
+
+    /// Asks one agent for the time.
+    fn ask(&mut self, agent: usize) {
+        self.questions += 1;
+        let question = ToAgent::Clock { number: self.questions };
+        let member = &mut self.members[agent];
+        member.asked = Some((self.questions, self.clock.now()));
+        let _ = member.link.say(&question);
+    }
+
+    /// Waits until every agent has a result or is lost. When one is lost, or the measuring client is, all are stopped.
+    fn until_done(&mut self, measuring_stop: &AtomicBool, watch: &mut dyn FnMut(Progress<'_>)) {
+        let mut stopping = false;
+        let measures = self.tasks.measuring.is_some();
+        while self.first(|member| !member.is_done()).is_some() || (measures && self.measuring.is_none()) {
+            self.take_next(watch);
+            let failed =
+                self.first(|member| member.lost.is_some()).is_some() || matches!(&self.measuring, Some(Err(_)));
+            if !stopping && (failed || self.stop.load(Ordering::Relaxed)) {
+                stopping = true;
+                self.say_to_all(&ToAgent::Stop {});
+                measuring_stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes what happens next, if something does soon.
+    fn take_next(&mut self, watch: &mut dyn FnMut(Progress<'_>)) {
+        let now = self.clock.now();
+        if now.since(self.last_heartbeat) >= duration_ns(HEARTBEAT) {
+            self.last_heartbeat = now;
+            for agent in 0..self.members.len() {
+                // A question that is open is not replaced: its answer would be lost.
+                if !self.members[agent].is_done() && self.members[agent].asked.is_none() {
+                    self.ask(agent);
+                }
+            }
+        }
+        match self.events.recv_timeout(LOOK_EVERY) {
+            Ok(Event::Said { agent, at, message }) => self.hear(agent, at, message, watch),
+            Ok(Event::Lost { agent, why }) => self.lose(agent, why, watch),
+            Ok(Event::MeasuringPrepared) => self.measuring_prepared = true,
+            Ok(Event::MeasuringDone(result)) => self.measuring = Some(result),
+            // We hold a sender, so it can only be that nothing has happened.
+            Err(_) => {}
+        }
+    }
+
+    fn hear(&mut self, agent: usize, at: Nanos, message: FromAgent, watch: &mut dyn FnMut(Progress<'_>)) {
+        let member = &mut self.members[agent];
+        match message {
+            FromAgent::Hello(hello) if hello.protocol == PROTOCOL => member.hello = Some(hello),
+            FromAgent::Hello(hello) => {
+                let why = format!("it speaks protocol {}, and this is protocol {PROTOCOL}", hello.protocol);
+                self.lose(agent, why, watch);
+            }
+            FromAgent::Clock { number, clock_ns } => {
+                if let Some((_, asked)) = member.asked.take_if(|(open, _)| *open == number) {
+                    member.samples.push(Sample { asked, told: Nanos(clock_ns), answered: at });
+                }
+            }
+            FromAgent::Prefill { keys, of } => {
+                member.prefill = (keys, of);
+                let sum = |part: fn(&Member) -> u64| self.members.iter().map(part).sum();
+                watch(Progress::Prefill { keys: sum(|member| member.prefill.0), of: sum(|member| member.prefill.1) });
+            }
+            FromAgent::Prepared {} => member.prepared = true,
+            FromAgent::Second(second) => {
+                let past = self.live.take(agent, *second);
+                past.iter().for_each(|second| watch(Progress::Second(second)));
+            }
+            FromAgent::Result { late_ns, summary } => {
+                member.result = Some((late_ns, *summary));
+                let past = self.live.end(agent);
+                past.iter().for_each(|second| watch(Progress::Second(second)));
+            }
+            FromAgent::Error { line } => self.lose(agent, line, watch),
+        }
+    }
+
+    /// An agent is gone. The first reason counts: what an agent says of itself comes before the end of its connection.
+    fn lose(&mut self, agent: usize, why: String, watch: &mut dyn FnMut(Progress<'_>)) {
+        if !self.members[agent].is_done() {
+            self.members[agent].lost = Some(why);
+            let past = self.live.end(agent);
+            past.iter().for_each(|second| watch(Progress::Second(second)));
+        }
+    }
+
+    fn outcomes(&mut self, offsets: &[Offset]) -> Vec<Outcome> {
+        let unknown = || AgentHello { protocol: PROTOCOL, version: String::new(), host: "unknown".into(), cores: 0 };
+        let outcome = |(member, offset): (&mut Member, &Offset)| Outcome {
+            hello: member.hello.take().unwrap_or_else(unknown),
+            offset: *offset,
+            result: member.result.take(),
+            lost: member.lost.take(),
+        };
+        self.members.iter_mut().zip(offsets).map(outcome).collect()
+    }
+}
+
+/// The client that measures from here: prepares with the agents and starts with them.
+fn measure(config: &Config, clock: &Clock, stop: &AtomicBool, start: &Receiver<Nanos>, events: &Sender<Event>) {
+    let mut ignore = |_: Progress<'_>| ();
+    let result = prepare(config, clock, stop, &mut ignore).and_then(|prepared| {
+        let _ = events.send(Event::MeasuringPrepared);
+        // Nobody starts it when the agents cannot be.
+        let start = start.recv().map_err(|_| LoadError::Stopped)?;
+        prepared.run_from(start, stop, &mut ignore)
+    });
+    let _ = events.send(Event::MeasuringDone(result.map(Box::new).map_err(|error| error.to_string())));
+}

@@ -1,0 +1,178 @@
+//! Puts together what the agents say: seconds while they run, and their results at the end, all on the controller's clock.
+//! Knows no connections.
+
+use crate::LoadError;
+use crate::agents::controller::Tasks;
+use crate::agents::coordination::{AgentReport, Coordination};
+use crate::agents::message::AgentHello;
+use crate::agents::offset::Offset;
+use crate::merge::merge_named;
+use crate::seconds::Second;
+use crate::summary::Summary;
+use clock::Nanos;
+use std::collections::BTreeMap;
+
+/// The seconds of all agents, each shown when every agent that still runs is past it.
+#[derive(Debug)]
+pub(crate) struct LiveSeconds {
+    /// Per agent, the first second that it has not told.
+    next: Vec<u64>,
+    open: BTreeMap<u64, Second>,
+}
+
+/// What has become of one agent.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) hello: AgentHello,
+    pub(crate) offset: Offset,
+    /// The summary, and by how much the run began too late.
+    pub(crate) result: Option<(u64, Summary)>,
+    /// Why there is no summary.
+    pub(crate) lost: Option<String>,
+}
+
+/// The instant at which all were told to start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) clock: Nanos,
+    pub(crate) unix_ns: u64,
+}
+
+impl LiveSeconds {
+    pub(crate) fn new(agents: usize) -> LiveSeconds {
+        LiveSeconds { next: vec![0; agents], open: BTreeMap::new() }
+    }
+
+    /// Takes an agent's second; returns the sums of those that all are past.
+    pub(crate) fn take(&mut self, agent: usize, second: Second) -> Vec<Second> {
+        self.next[agent] = self.next[agent].max(second.second + 1);
+        match self.open.get_mut(&second.second) {
+            // What cannot be read is missing from a line on the terminal; the result is refused for the same reason.
+            Some(sum) => drop(sum.merge(&second)),
+            None => drop(self.open.insert(second.second, second)),
+        }
+        self.past()
+    }
+
+    /// No more seconds come from this agent.
+    pub(crate) fn end(&mut self, agent: usize) -> Vec<Second> {
+        self.next[agent] = u64::MAX;
+        self.past()
+    }
+
+    fn past(&mut self) -> Vec<Second> {
+        let first_open = self.next.iter().min().copied().unwrap_or(0);
+        let later = self.open.split_off(&first_open);
+        std::mem::replace(&mut self.open, later).into_values().collect()
+    }
+}
+
+/// One summary of all results. An agent that was lost spoils the run; what the others measured is kept.
+pub(crate) fn gather(
+    tasks: &Tasks,
+    start: Start,
+    outcomes: Vec<Outcome>,
+    measuring: Option<Result<Box<Summary>, String>>,
+) -> Result<Summary, LoadError> {
+    let mut results: Vec<(&str, Summary)> = Vec::new();
+    let (mut reports, mut reasons, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut lost = false;
+    for (task, mut outcome) in tasks.agents.iter().zip(outcomes) {
+        let result = outcome.result.take().map(|(late_ns, summary)| {
+            lateness(&task.agent, late_ns, &summary, &mut reasons, &mut notes);
+            (late_ns, on_our_clock(summary, outcome.offset, start, &tasks.percentiles))
+        });
+        if let Some(why) = &outcome.lost {
+            lost = true;
+            reasons.push(format!("agent {} was lost: {why}; the others were stopped", task.agent));
+        }
+        let summary = result.as_ref().map(|(_, summary)| summary);
+        reports.push(AgentReport {
+            agent: task.agent.clone(),
+            host: outcome.hello.host,
+            cores: outcome.hello.cores,
+            share: task.share.clone(),
+            clock_offset_ns: outcome.offset.ns,
+            clock_error_ns: outcome.offset.error_ns,
+            late_ns: result.as_ref().map(|(late_ns, _)| *late_ns),
+            measure_from_clock_ns: summary.map(|summary| summary.measure_from_clock_ns),
+            measure_to_clock_ns: summary.map(|summary| summary.measure_to_clock_ns),
+            lost: outcome.lost,
+        });
+        results.extend(result.map(|(_, summary)| (task.agent.as_str(), summary)));
+    }
+    let named: Vec<(&str, &Summary)> = results.iter().map(|(name, summary)| (*name, summary)).collect();
+    let nothing_left = |reports: &[AgentReport]| {
+        let first = reports.iter().find_map(|report| Some((report.agent.clone(), report.lost.clone()?)));
+        first.map(|(agent, line)| LoadError::Agent { agent, line })
+    };
+    let mut merged = merge_named(&named).map_err(|error| nothing_left(&reports).unwrap_or(LoadError::Merge(error)))?;
+    let measuring = match measuring.transpose() {
+        Ok(measuring) => {
+            measuring.map(|summary| Box::new(on_our_clock(*summary, Offset::NONE, start, &tasks.percentiles)))
+        }
+        Err(line) => {
+            reasons.push(format!("measuring client: {line}; the others were stopped"));
+            None
+        }
+    };
+    if let Some(summary) = &measuring {
+        reasons.extend(summary.reasons.iter().map(|line| format!("measuring client: {line}")));
+        notes.extend(summary.notes.iter().map(|line| format!("measuring client: {line}")));
+    }
+    merged.partial |= lost;
+    merged.arguments = tasks.arguments.clone();
+    merged.reasons.extend(reasons);
+    merged.notes.extend(notes);
+    merged.valid = merged.valid && merged.reasons.is_empty();
+    merged.coordination = Some(Coordination {
+        start_clock_ns: start.clock.0,
+        start_spread_ns: spread_ns(&reports, &results),
+        agents: reports,
+        measuring,
+    });
+    Ok(merged)
+}
+
+/// An agent that heard of the start too late has not done all of its warm-up, or not all of its work.
+fn lateness(agent: &str, late_ns: u64, summary: &Summary, reasons: &mut Vec<String>, notes: &mut Vec<String>) {
+    let late_s = late_ns as f64 / 1e9;
+    if late_s > summary.settings.warm_up_s {
+        reasons.push(format!(
+            "agent {agent} began {late_s:.3} s too late, within the measured window: its machine or the network is too slow; \
+             give a --warm-up that covers it"
+        ));
+    } else if late_ns > 0 {
+        notes.push(format!("agent {agent} began {late_s:.3} s too late, within the warm-up"));
+    }
+}
+
+/// The same summary with its times on the controller's clocks: those of an agent's machine may be far from ours.
+fn on_our_clock(summary: Summary, offset: Offset, start: Start, percentiles: &[f64]) -> Summary {
+    let ours = |clock_ns| offset.to_controller(Nanos(clock_ns)).0;
+    let mut summary = summary;
+    if !percentiles.is_empty() {
+        summary.settings.percentiles = percentiles.to_vec();
+    }
+    let started_clock_ns = ours(summary.started_clock_ns);
+    let started_unix_ns = i128::from(start.unix_ns) + i128::from(started_clock_ns) - i128::from(start.clock.0);
+    Summary {
+        started_unix_ns: u64::try_from(started_unix_ns).unwrap_or(start.unix_ns),
+        started_clock_ns,
+        measure_from_clock_ns: ours(summary.measure_from_clock_ns),
+        measure_to_clock_ns: ours(summary.measure_to_clock_ns),
+        ..summary
+    }
+}
+
+/// Within how much of each other all windows began: as told, and the two largest errors of the clocks on top.
+fn spread_ns(reports: &[AgentReport], results: &[(&str, Summary)]) -> u64 {
+    let begins = || results.iter().map(|(_, summary)| summary.measure_from_clock_ns);
+    let told_ns = begins().max().unwrap_or(0) - begins().min().unwrap_or(0);
+    let mut errors: Vec<u64> = reports.iter().map(|report| report.clock_error_ns).collect();
+    errors.sort_unstable_by(|one, other| other.cmp(one));
+    told_ns + errors.iter().take(2).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! The controller's connection to one agent: a thread reads what the agent says, with the time at which it came.
+//! Knows no order of messages.
+
+use crate::LoadError;
+use crate::agents::message::{FROM_AGENT_BYTES_MAX, FromAgent, Lines, NoLine, ToAgent, parse, write};
+use crate::agents::session::{LOOK_EVERY, SILENCE, WRITE_TIMEOUT};
+use crate::summary::Summary;
+use clock::{Clock, Nanos, duration_ns};
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::Sender;
+use std::thread::{self, Scope};
+use std::time::Duration;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a controller waits for.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// An agent has said something.
+    Said { agent: usize, at: Nanos, message: FromAgent },
+    /// An agent says nothing any more, and why.
+    Lost { agent: usize, why: String },
+    /// The measuring client here is connected.
+    MeasuringPrepared,
+    /// It is done.
+    MeasuringDone(Result<Box<Summary>, String>),
+}
+
+/// A connection to an agent, closed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: TcpStream,
+}
+
+impl Link {
+    /// Connects to agent number `agent`, and begins to listen to it.
+    pub(crate) fn connect<'scope>(
+        agent: usize,
+        name: &str,
+        clock: &'scope Clock,
+        events: Sender<Event>,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Result<Link, LoadError> {
+        let failed = |line: String| LoadError::Agent { agent: name.into(), line };
+        let address = net::resolve(name).map_err(|error| failed(error.to_string()))?;
+        let connected = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).and_then(|stream| {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(LOOK_EVERY))?;
+            stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+            let reading = stream.try_clone()?;
+            Ok((Link { stream }, reading))
+        });
+        let (link, reading) = connected
+            .map_err(|error| failed(format!("cannot connect: {error}; is `waystage load agent` running there?")))?;
+        thread::Builder::new()
+            .name(format!("agent-{agent}"))
+            .spawn_scoped(scope, move || read(agent, &reading, clock, &events))
+            .map_err(LoadError::Thread)?;
+        Ok(link)
+    }
+
+    /// Says something. An agent that cannot hear it is soon found to be lost.
+    pub(crate) fn say(&self, message: &ToAgent) -> io::Result<()> {
+        write(&mut &self.stream, message)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Reads until the agent, or whoever wants to know, is gone.
+fn read(agent: usize, stream: &TcpStream, clock: &Clock, events: &Sender<Event>) {
+    let mut lines = Lines::new(stream, FROM_AGENT_BYTES_MAX);
+    let mut heard = clock.now();
+    let why = loop {
+        let line = lines.next();
+        let at = clock.now();
+        match line {
+            Ok(line) => match parse(&line) {
+                Ok(message) => {
+                    heard = at;
+                    if events.send(Event::Said { agent, at, message }).is_err() {
+                        return;
+                    }
+                }
+                Err(line) => break format!("{line}; is it `waystage load agent`?"),
+            },
+            Err(NoLine::Silence) if at.since(heard) < duration_ns(SILENCE) => {}
+            Err(NoLine::Silence) => break format!("it has said nothing for {SILENCE:?}"),
+            Err(NoLine::Closed) => break "it closed the connection".into(),
+            Err(NoLine::Broken(line)) => break line,
+        }
+    };
+    let _ = events.send(Event::Lost { agent, why });
+}

@@ -1,0 +1,103 @@
+//! How far an agent's clock is from the controller's, from questions for the time and their answers.
+//! F. Cristian, Probabilistic clock synchronization, Distributed Computing 3 (1989): the answer with the smallest round trip
+//! is the best, and half of that round trip bounds its error, however unequal the two ways are. Reads no clock.
+
+use clock::Nanos;
+
+/// One question for the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// On the controller's clock.
+    pub(crate) asked: Nanos,
+    /// On the agent's clock.
+    pub(crate) told: Nanos,
+    /// On the controller's clock.
+    pub(crate) answered: Nanos,
+}
+
+/// What is to be added to the controller's clock to have the agent's, and how wrong that may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offset {
+    pub(crate) ns: i64,
+    pub(crate) error_ns: u64,
+}
+
+impl Offset {
+    /// The clock is our own.
+    pub(crate) const NONE: Offset = Offset { ns: 0, error_ns: 0 };
+
+    /// The best estimate; none without samples.
+    pub(crate) fn estimate(samples: &[Sample]) -> Option<Offset> {
+        let best = samples.iter().min_by_key(|sample| sample.round_trip_ns())?;
+        let middle = best.asked.0 + best.round_trip_ns() / 2;
+        let ns = i128::from(best.told.0) - i128::from(middle);
+        let ns = i64::try_from(ns).ok()?;
+        // Half of an odd number of nanoseconds is rounded up, and so is the middle's.
+        Some(Offset { ns, error_ns: best.round_trip_ns() / 2 + 1 })
+    }
+
+    /// A time of the controller on the agent's clock.
+    pub(crate) fn to_agent(self, at: Nanos) -> Nanos {
+        Nanos(at.0.saturating_add_signed(self.ns))
+    }
+
+    /// A time of the agent on the controller's clock.
+    pub(crate) fn to_controller(self, at: Nanos) -> Nanos {
+        Nanos(at.0.saturating_add_signed(self.ns.saturating_neg()))
+    }
+}
+
+impl Sample {
+    fn round_trip_ns(&self) -> u64 {
+        self.answered.since(self.asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const AGENT_AHEAD_NS: i64 = -3_000_000_000;
+
+    /// A question at `asked` whose way there and back take so long.
+    fn sample(asked: u64, there_ns: u64, back_ns: u64, ahead_ns: i64) -> Sample {
+        Sample {
+            asked: Nanos(asked),
+            told: Nanos((asked + there_ns).saturating_add_signed(ahead_ns)),
+            answered: Nanos(asked + there_ns + back_ns),
+        }
+    }
+
+    #[test]
+    fn equal_ways_give_the_exact_offset() {
+        let offset = Offset::estimate(&[sample(10_000_000_000, 500, 500, AGENT_AHEAD_NS)]).unwrap();
+        assert_eq!(offset, Offset { ns: AGENT_AHEAD_NS, error_ns: 501 });
+        assert_eq!(offset.to_agent(Nanos(5_000_000_000)), Nanos(2_000_000_000));
+        assert_eq!(offset.to_controller(Nanos(2_000_000_000)), Nanos(5_000_000_000));
+    }
+
+    #[test]
+    fn the_smallest_round_trip_wins_over_any_number_of_slow_ones() {
+        let mut samples: Vec<Sample> = (1..50).map(|n| sample(10_000_000_000 * n, 9_000_000, 100, 777)).collect();
+        samples.push(sample(700_000_000_000, 3000, 1000, 777));
+        let offset = Offset::estimate(&samples).unwrap();
+        assert_eq!((offset.ns, offset.error_ns), (777 + 1000, 2001));
+        assert_eq!(Offset::estimate(&[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_truth_is_within_the_error_however_unequal_the_ways(
+            ways in prop::collection::vec((0u64..50_000_000, 0u64..50_000_000), 1..20),
+            ahead_ns in -5_000_000_000i64..5_000_000_000,
+        ) {
+            let samples: Vec<Sample> =
+                ways.iter().zip(1..).map(|(&(there, back), n)| sample(n * 10_000_000_000, there, back, ahead_ns)).collect();
+            let offset = Offset::estimate(&samples).unwrap();
+            prop_assert!((offset.ns - ahead_ns).unsigned_abs() <= offset.error_ns);
+            let best = ways.iter().map(|(there, back)| there + back).min().unwrap();
+            prop_assert!(offset.error_ns <= best / 2 + 1);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Reads the replies to one client of the simulation: each must be one to its request, whole, and tell nothing that the client may
+//! not be told (`simulated_promise`).
+
+use super::simulated_promise::{History, Posted, Promise, UNTOUCHED, Write};
+use super::simulated_requests::{Ask, value};
+use clock::{Clock, Nanos};
+use std::collections::HashMap;
+use wire::{Limits, MetaCode, ParsedReply, Reply, parse_reply};
+
+/// A request that was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) ask: Ask,
+    pub(crate) sent: Nanos,
+}
+
+/// What a client knows.
+pub(crate) struct Judge {
+    client: usize,
+    clock: Clock,
+    pub(crate) promise: Promise,
+    keys: HashMap<String, History>,
+    /// Requests so far: the number of each is the version of what it stores.
+    number: u64,
+    /// Increments asked for, the last number that was told, and whether the counter must be there.
+    counts: u64,
+    told: u64,
+    is_counter_sure: bool,
+}
+
+impl Judge {
+    pub(crate) fn new(client: usize, promise: Promise) -> Judge {
+        let clock = Clock::monotonic();
+        Judge { client, clock, promise, keys: HashMap::new(), number: 0, counts: 0, told: 0, is_counter_sure: false }
+    }
+
+    /// The number of the next request.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Notes that something is asked.
+    pub(crate) fn asks(&mut self, ask: Ask) -> Asked {
+        self.counts += u64::from(matches!(ask, Ask::Count));
+        Asked { ask, sent: self.clock.now() }
+    }
+
+    /// Reads the reply to a request; none when it is not complete. Says how long it is, and whether it is a failure.
+    pub(crate) fn check(&mut self, asked: &Asked, bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
+        match &asked.ask {
+            Ask::Set { key, version, is_noreply: true } => {
+                self.wrote(key, asked, Some(*version), false);
+                return Ok(Some((0, false)));
+            }
+            Ask::Get { keys } => return self.check_values(keys, asked, bytes),
+            Ask::GetAndTouch { key } => {
+                self.keys.entry(key.clone()).or_default().touch();
+                return self.check_values(std::slice::from_ref(key), asked, bytes);
+            }
+            _ => {}
+        }
+        let (reply, consumed) = match parse_reply(bytes, &Limits::default()) {
+            ParsedReply::Incomplete => return Ok(None),
+            ParsedReply::Broken(error) => return Err(format!("not a reply: {error}")),
+            ParsedReply::Reply { reply, consumed } => (reply, consumed),
+        };
+        if asked.ask.is_quiet() && matches!(reply, Reply::Meta { code: MetaCode::Noop, .. }) {
+            self.heard_nothing(asked)?;
+            return Ok(Some((0, false)));
+        }
+        if let Reply::ServerError(_) = reply {
+            if matches!(asked.ask, Ask::Noop | Ask::Version | Ask::Bogus | Ask::LongKey) {
+                return Err("an error of a backend for what needs none".into());
+            }
+            self.failed(asked);
+            return Ok(Some((consumed, true)));
+        }
+        self.check_line(asked, &reply)?;
+        Ok(Some((consumed, false)))
+    }
+
+    /// A line that is no failure.
+    fn check_line(&mut self, asked: &Asked, reply: &Reply<'_>) -> Result<(), String> {
+        let is_right = match (&asked.ask, reply) {
+            (Ask::Set { key, version, .. } | Ask::Add { key, version }, Reply::Stored) => {
+                let may_store = matches!(asked.ask, Ask::Set { .. }) || self.may_miss(key);
+                self.wrote(key, asked, Some(*version), true);
+                may_store
+            }
+            (Ask::Replace { key, version }, Reply::Stored) => {
+                let may_store = self.may_be_there(key, asked);
+                self.wrote(key, asked, Some(*version), true);
+                may_store
+            }
+            (Ask::Add { key, .. }, Reply::NotStored) => self.may_be_there(key, asked),
+            (Ask::Replace { key, .. }, Reply::NotStored) => self.may_miss(key),
+            (Ask::Delete { key }, Reply::Deleted) => self.wrote(key, asked, None, true),
+            (Ask::Delete { key }, Reply::NotFound) => self.may_miss(key) && self.wrote(key, asked, None, true),
+            (Ask::CountFrom, Reply::Stored) => {
+                self.is_counter_sure = !self.promise.forgets;
+                true
+            }
+            (Ask::Count, Reply::Number(number)) => {
+                let is_next = *number > self.told && *number <= self.counts;
+                self.told = *number;
+                is_next
+            }
+            (Ask::Count, Reply::NotFound) => !self.is_counter_sure,
+            (Ask::MetaGet { key, opaque, is_quiet }, Reply::Meta { code: MetaCode::Miss, flags }) => {
+                !is_quiet && *flags == told(*opaque, Some(key)) && self.may_miss(key)
+            }
+            (Ask::MetaGet { key, opaque, .. }, Reply::MetaValue { flags, data }) => {
+                *flags == told(*opaque, Some(key)) && self.is_possible(key, asked, data)?
+            }
+            (Ask::MetaSet { key, version, opaque, is_quiet: false }, Reply::Meta { code: MetaCode::Header, flags }) => {
+                *flags == told(*opaque, None) && self.wrote(key, asked, Some(*version), true)
+            }
+            (Ask::MetaDelete { key, opaque, is_quiet: false }, Reply::Meta { code: MetaCode::Header, flags }) => {
+                *flags == told(*opaque, None) && self.wrote(key, asked, None, true)
+            }
+            (Ask::MetaDelete { key, opaque, .. }, Reply::Meta { code: MetaCode::NotFound, flags }) => {
+                *flags == told(*opaque, None) && self.may_miss(key) && self.wrote(key, asked, None, true)
+            }
+            (Ask::Noop, Reply::Meta { code: MetaCode::Noop, .. }) => true,
+            (Ask::Version, Reply::Version(_)) | (Ask::Bogus, Reply::Error) => true,
+            (Ask::LongKey, Reply::ClientError(_)) => true,
+            _ => false,
+        };
+        is_right.then_some(()).ok_or_else(|| format!("no reply to this; known: {:?}", self.known(&asked.ask)))
+    }
+
+    /// Values in the order of their keys, then END or an error.
+    fn check_values(&mut self, keys: &[String], asked: &Asked, bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
+        let (mut used, mut place) = (0, 0);
+        let mut is_missing = vec![true; keys.len()];
+        loop {
+            let (reply, consumed) = match parse_reply(&bytes[used..], &Limits::default()) {
+                ParsedReply::Incomplete => return Ok(None),
+                ParsedReply::Broken(error) => return Err(format!("not a reply: {error}")),
+                ParsedReply::Reply { reply, consumed } => (reply, consumed),
+            };
+            used += consumed;
+            match reply {
+                Reply::Value(value) => {
+                    let at = keys[place..].iter().position(|key| key.as_bytes() == value.key);
+                    place += 1 + at.ok_or("a value that was not asked for, or out of order")?;
+                    is_missing[place - 1] = false;
+                    let key = &keys[place - 1];
+                    if !self.is_possible(key, asked, value.data)? {
+                        return Err(format!("a value that is too old, or too new; known: {:?}", self.keys.get(key)));
+                    }
+                }
+                Reply::End => {
+                    let parts_may_miss = keys.len() > 1 && self.promise.parts_may_miss;
+                    let missing = keys.iter().zip(is_missing).filter(|(_, is_missing)| *is_missing);
+                    let gone = missing.map(|(key, _)| key).find(|key| !parts_may_miss && !self.may_miss(key));
+                    let Some(gone) = gone else { return Ok(Some((used, false))) };
+                    return Err(format!("the value of {gone} is gone; known: {:?}", self.keys.get(gone)));
+                }
+                Reply::ServerError(_) => return Ok(Some((used, true))),
+                _ => return Err("no reply to this".into()),
+            }
+        }
+    }
+
+    /// Whether this is a whole value of this key, of somebody who writes it, and not older than it may be.
+    fn is_possible(&self, key: &str, asked: &Asked, data: &[u8]) -> Result<bool, String> {
+        let text = String::from_utf8_lossy(data);
+        let mut words = text.split(' ');
+        let (name, writer, version) = (words.next(), words.next(), words.next());
+        let numbers = (writer.and_then(|word| word.parse().ok()), version.and_then(|word| word.parse().ok()));
+        let (Some(writer), Some(version)) = numbers else { return Err("a torn value".into()) };
+        if name != Some(key) || data != value(key, writer, version) {
+            return Err("another key's value, or a torn one".into());
+        }
+        if !self.is_own(key) {
+            return Ok(self.promise.may_tell_shared(key, writer, version, asked.sent));
+        }
+        if writer != self.client {
+            return Err("another client's value".into());
+        }
+        Ok(self.promise.may_tell(key, self.client, self.history(key), version, asked.sent))
+    }
+
+    fn is_own(&self, key: &str) -> bool {
+        key.starts_with(&format!("c{}k", self.client))
+    }
+
+    fn may_miss(&self, key: &str) -> bool {
+        !self.is_own(key) || self.promise.may_miss(self.history(key))
+    }
+
+    fn history(&self, key: &str) -> &History {
+        self.keys.get(key).unwrap_or(&UNTOUCHED)
+    }
+
+    fn may_be_there(&self, key: &str, asked: &Asked) -> bool {
+        !self.is_own(key) || self.promise.may_be_there(key, self.client, self.history(key), asked.sent)
+    }
+
+    fn known(&self, ask: &Ask) -> Option<&History> {
+        match ask {
+            Ask::Set { key, .. }
+            | Ask::Add { key, .. }
+            | Ask::Replace { key, .. }
+            | Ask::Delete { key }
+            | Ask::MetaGet { key, .. }
+            | Ask::MetaSet { key, .. }
+            | Ask::MetaDelete { key, .. } => self.keys.get(key),
+            _ => None,
+        }
+    }
+
+    /// Notes a write; always true.
+    fn wrote(&mut self, key: &str, asked: &Asked, version: Option<u64>, is_acknowledged: bool) -> bool {
+        let now = self.clock.now();
+        let is_on_primary = matches!(asked.ask, Ask::Add { .. } | Ask::Replace { .. });
+        if self.is_own(key) {
+            let write = Write { version, acknowledged: is_acknowledged.then_some(now), is_on_primary };
+            self.keys.entry(key.into()).or_default().add(write);
+        } else if is_acknowledged {
+            let write = Posted { writer: self.client, version, sent: asked.sent, acknowledged: now };
+            self.promise.board.post(key, write);
+        }
+        true
+    }
+
+    /// A request failed, or nobody is left to hear what became of it.
+    pub(crate) fn failed(&mut self, asked: &Asked) {
+        match &asked.ask {
+            Ask::Set { key, version, .. }
+            | Ask::Add { key, version }
+            | Ask::Replace { key, version }
+            | Ask::MetaSet { key, version, .. } => _ = self.wrote(key, asked, Some(*version), false),
+            Ask::Delete { key } | Ask::MetaDelete { key, .. } => _ = self.wrote(key, asked, None, false),
+            Ask::GetAndTouch { key } => self.keys.entry(key.clone()).or_default().touch(),
+            // What a copy has missed is deleted.
+            Ask::CountFrom | Ask::Count => self.is_counter_sure = false,
+            _ => {}
+        }
+    }
+
+    /// A quiet request was not answered, which says that it went as usual.
+    fn heard_nothing(&mut self, asked: &Asked) -> Result<(), String> {
+        let is_right = match &asked.ask {
+            Ask::MetaGet { key, .. } => self.may_miss(key),
+            Ask::MetaSet { key, version, .. } => self.wrote(key, asked, Some(*version), true),
+            Ask::MetaDelete { key, .. } => self.wrote(key, asked, None, true),
+            _ => false,
+        };
+        let known = || format!("nothing was said, and something should have been; known: {:?}", self.known(&asked.ask));
+        is_right.then_some(()).ok_or_else(known)
+    }
+}
+
+/// What a backend tells back.
+fn told(opaque: u64, key: Option<&String>) -> Vec<u8> {
+    let mut text = format!("O{opaque}");
+    if let Some(key) = key {
+        text += &format!(" k{key}");
+    }
+    text.into_bytes()
+}

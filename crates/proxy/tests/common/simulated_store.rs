@@ -1,0 +1,176 @@
+//! What a server of the simulation holds, and what it answers; and what it remembers for the judge.
+
+use super::simulated_promise::Held;
+use std::collections::HashMap;
+use wire::{Meta, MetaCode, Reply, Request, Value, Verb};
+
+/// One server's memory.
+#[derive(Default)]
+pub(crate) struct Store {
+    items: HashMap<Vec<u8>, Item>,
+    tokens: u64,
+    held: Held,
+    /// Restarts.
+    pub(crate) life: usize,
+    /// What is stored here must live no longer than so many seconds.
+    expiry_max_s: Option<i64>,
+    /// Reads are none of its business.
+    is_never_read: bool,
+    /// The first thing that it should not have been asked.
+    pub(crate) complaint: Option<String>,
+    /// What it was asked about each key, and what it answered, for whoever looks for the reason of a failure.
+    log: HashMap<String, Vec<String>>,
+}
+
+struct Item {
+    flags: u32,
+    value: Vec<u8>,
+    token: u64,
+}
+
+impl Store {
+    /// One that holds these values from the beginning.
+    pub(crate) fn holding(values: impl Iterator<Item = (String, Vec<u8>)>) -> Store {
+        let mut store = Store::default();
+        values.for_each(|(key, value)| store.put(key.as_bytes(), 0, value));
+        store
+    }
+
+    /// One of a pool that stands in: what is stored must live no longer than so many seconds.
+    pub(crate) fn standing_in(expiry_max_s: i64) -> Store {
+        Store { expiry_max_s: Some(expiry_max_s), ..Store::default() }
+    }
+
+    /// One of a pool that shadows writes only.
+    pub(crate) fn never_read() -> Store {
+        Store { is_never_read: true, ..Store::default() }
+    }
+
+    pub(crate) fn held(&self) -> Held {
+        self.held.clone()
+    }
+
+    /// What a restart does.
+    pub(crate) fn forget(&mut self) {
+        self.items.clear();
+        self.life += 1;
+    }
+
+    /// What it was asked about a key.
+    pub(crate) fn log(&self, key: &str) -> &[String] {
+        self.log.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Does what it is asked; `origin` says when and on which connection.
+    pub(crate) fn execute(&mut self, request: &Request<'_>, origin: &str, out: &mut Vec<u8>) {
+        self.look_at(request);
+        self.answer(request, out);
+        let first = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(24)]).into_owned();
+        let (value, keys): (&[u8], Vec<&[u8]>) = match request {
+            Request::Get { keys, .. } => (b"", keys.iter().collect()),
+            Request::Store { value, key, .. } => (value, vec![key]),
+            Request::Meta(meta) => (meta.value, vec![meta.key]),
+            _ => (b"", request.key().into_iter().collect()),
+        };
+        let line = format!("{origin}: {:?} {:?} -> {:?}", request.verb(), first(value), first(out));
+        for key in keys {
+            self.log.entry(String::from_utf8_lossy(key).into_owned()).or_default().push(line.clone());
+        }
+    }
+
+    fn answer(&mut self, request: &Request<'_>, out: &mut Vec<u8>) {
+        let reply = match *request {
+            Request::Version => Reply::Version(b"1.6.0"),
+            Request::Get { verb, keys, .. } => {
+                for key in keys {
+                    let Some(item) = self.items.get(key) else { continue };
+                    let cas = matches!(verb, Verb::Gets | Verb::Gats).then_some(item.token);
+                    Reply::Value(Value { key, flags: item.flags, cas, data: &item.value }).encode(out);
+                }
+                Reply::End
+            }
+            Request::Store { verb, key, flags, value, .. } => {
+                let is_there = self.items.contains_key(key);
+                if (verb == Verb::Add && is_there) || (verb == Verb::Replace && !is_there) {
+                    Reply::NotStored
+                } else {
+                    self.put(key, flags, value.to_vec());
+                    Reply::Stored
+                }
+            }
+            Request::Delete { key, .. } if self.items.remove(key).is_some() => Reply::Deleted,
+            Request::Touch { key, .. } if self.items.contains_key(key) => Reply::Touched,
+            Request::Arithmetic { key, delta, .. } if self.items.contains_key(key) => {
+                let text = String::from_utf8_lossy(&self.items[key].value).into_owned();
+                let number = text.trim().parse::<u64>().unwrap_or(0).wrapping_add(delta);
+                self.put(key, 0, number.to_string().into_bytes());
+                Reply::Number(number)
+            }
+            Request::Delete { .. } | Request::Arithmetic { .. } | Request::Touch { .. } => Reply::NotFound,
+            Request::Meta(ref meta) => return self.execute_meta(meta, out),
+            _ => Reply::Error,
+        };
+        reply.encode(out);
+    }
+
+    fn execute_meta(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) {
+        let mut told = Vec::new();
+        for flag in meta.flags.iter().filter(|flag| matches!(flag[0], b'O' | b'k')) {
+            told.push(b' ');
+            told.extend_from_slice(flag);
+            if flag == b"k" {
+                told.extend_from_slice(meta.key);
+            }
+        }
+        let flags = told.strip_prefix(b" ").unwrap_or(&told);
+        let code = |code| Reply::Meta { code, flags };
+        let reply = match meta.verb {
+            Verb::Mg => match self.items.get(meta.key) {
+                Some(item) => Reply::MetaValue { flags, data: &item.value },
+                None => code(MetaCode::Miss),
+            },
+            Verb::Ms => {
+                self.put(meta.key, 0, meta.value.to_vec());
+                code(MetaCode::Header)
+            }
+            _ if self.items.remove(meta.key).is_some() => code(MetaCode::Header),
+            _ => code(MetaCode::NotFound),
+        };
+        reply.encode(out);
+    }
+
+    fn put(&mut self, key: &[u8], flags: u32, value: Vec<u8>) {
+        self.tokens += 1;
+        // A value begins with its key, its writer and its version.
+        let text = String::from_utf8_lossy(&value[..value.len().min(100)]).into_owned();
+        let mut words = text.split(' ').skip(1).map(str::parse::<u64>);
+        if let (Some(Ok(writer)), Some(Ok(version))) = (words.next(), words.next()) {
+            let key = String::from_utf8_lossy(key).into_owned();
+            self.held.lock().unwrap().insert((key, writer as usize, version));
+        }
+        self.items.insert(key.to_vec(), Item { flags, value, token: self.tokens });
+    }
+
+    /// Notes what it should not have been asked.
+    fn look_at(&mut self, request: &Request<'_>) {
+        let is_read = matches!(request.verb(), Verb::Get | Verb::Gets | Verb::Mg);
+        let expiry_s = match request {
+            Request::Store { exptime, .. } | Request::Touch { exptime, .. } => Some(*exptime),
+            Request::Meta(meta) if meta.verb == Verb::Ms => {
+                let told = meta.flags.argument(b'T').map(String::from_utf8_lossy);
+                Some(told.and_then(|text| text.parse().ok()).unwrap_or(0))
+            }
+            _ => None,
+        };
+        let lives_too_long = self.expiry_max_s.zip(expiry_s).is_some_and(|(max, told)| !(1..=max).contains(&told));
+        let is_quiet = matches!(request, Request::Meta(meta) if meta.is_quiet());
+        let complaint = match () {
+            () if is_quiet => "asked quietly",
+            () if is_read && self.is_never_read => "asked to read",
+            () if lives_too_long => "asked to keep what it holds for another pool too long",
+            () => return,
+        };
+        let key = String::from_utf8_lossy(request.key().unwrap_or_default());
+        self.complaint.get_or_insert(format!("a backend was {complaint}: {:?} {key}", request.verb()));
+    }
+}

@@ -1,0 +1,197 @@
+//! The arguments of a load that is shared out to agents, and which of the others an agent is given.
+
+use crate::load_command::arguments::RunArguments;
+use crate::load_command::output::OutputArguments;
+use crate::load_command::values::rate;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use load::Share;
+
+/// Arguments about agents.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ControlArguments {
+    /// Let this agent (`waystage load agent`) do a share of the run; may be given several times, see docs/load-agents.md.
+    /// --clients, --rate and --requests are totals over all agents; --threads is each agent's.
+    #[arg(long = "agent", value_name = "HOST:PORT")]
+    pub(crate) agents: Vec<String>,
+    /// Also measure from here, with an open loop of so many requests per second: what a lightly loaded client sees while
+    /// the agents load the servers. A row of its own, with keys of its own.
+    #[arg(long, value_name = "RATE", value_parser = rate, requires = "agents")]
+    pub(crate) measure_locally: Option<f64>,
+}
+
+/// What an agent is given as it is.
+const AS_THEY_ARE: [&str; 18] = [
+    "servers",
+    "distribution",
+    "protocol",
+    "arrivals",
+    "threads",
+    "ratio",
+    "data_size",
+    "key_size",
+    "key_pattern",
+    "key_prefix",
+    "multi_key_get",
+    "pipeline",
+    "test_time",
+    "warm_up",
+    "think_time",
+    "noreply",
+    "reply_timeout",
+    "expect_hit_ratio",
+];
+/// What each agent is given its share of.
+const SHARED_OUT: [&str; 7] = ["rate", "clients", "requests", "seed", "key_minimum", "key_maximum", "no_prefill"];
+/// What the controller does itself, beside everything about the output.
+const DONE_HERE: [&str; 3] = ["agents", "measure_locally", "quiet"];
+
+impl ControlArguments {
+    /// Whether the load is shared out.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.agents.is_empty()
+    }
+}
+
+/// The arguments of a load, as a controller and its agents read them.
+pub(crate) fn parser() -> Command {
+    let command = Command::new("waystage load").no_binary_name(true).disable_help_flag(true);
+    ControlArguments::augment_args(RunArguments::augment_args(command))
+}
+
+/// Reads the arguments of a load; what is wrong with them is one line.
+pub(crate) fn parse(arguments: &[String]) -> Result<(ArgMatches, RunArguments), String> {
+    let matches = parser().try_get_matches_from(arguments).map_err(|error| crate::one_line(&error))?;
+    let parsed = RunArguments::from_arg_matches(&matches).map_err(|error| crate::one_line(&error))?;
+    Ok((matches, parsed))
+}
+
+/// The first argument that only makes sense where the controller is; none where an agent can do all.
+pub(crate) fn not_for_agents(matches: &ArgMatches) -> Option<String> {
+    let output = output_names();
+    given(matches)
+        .find(|argument| {
+            let name = argument.get_id().as_str();
+            !AS_THEY_ARE.contains(&name)
+                && !SHARED_OUT.contains(&name)
+                && !output.iter().any(|known| known == name)
+                && !DONE_HERE.contains(&name)
+        })
+        .map(|argument| flag(&argument))
+}
+
+/// The first argument that a controller would not have sent.
+pub(crate) fn not_from_controllers(matches: &ArgMatches) -> Option<String> {
+    let is_ours = |name: &str| AS_THEY_ARE.contains(&name) || SHARED_OUT.contains(&name);
+    given(matches).find(|argument| !is_ours(argument.get_id().as_str())).map(|argument| flag(&argument))
+}
+
+/// The arguments that do this share of a run: those that are not shared out as they were given, and the share.
+pub(crate) fn remote(matches: &ArgMatches, share: &Share) -> Vec<String> {
+    let mut words = Vec::new();
+    for argument in given(matches).filter(|argument| AS_THEY_ARE.contains(&argument.get_id().as_str())) {
+        let name = flag(&argument);
+        if !argument.get_action().takes_values() {
+            words.push(name);
+            continue;
+        }
+        for value in matches.get_raw(argument.get_id().as_str()).into_iter().flatten() {
+            words.push(format!("{name}={}", value.to_string_lossy()));
+        }
+    }
+    words.extend(share.rate_per_s.map(|per_s| format!("--rate={per_s}")));
+    words.extend(share.requests.map(|requests| format!("--requests={requests}")));
+    words.push(format!("--clients={}", share.clients));
+    words.push(format!("--seed={}", share.seed));
+    words.push(format!("--key-minimum={}", share.key_minimum));
+    words.push(format!("--key-maximum={}", share.key_maximum));
+    if !share.prefill {
+        words.push("--no-prefill".into());
+    }
+    words
+}
+
+/// The arguments that were given, not taken by default.
+fn given(matches: &ArgMatches) -> impl Iterator<Item = clap::Arg> {
+    let arguments: Vec<clap::Arg> = parser().get_arguments().cloned().collect();
+    arguments
+        .into_iter()
+        .filter(|argument| matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine))
+}
+
+fn flag(argument: &clap::Arg) -> String {
+    format!("--{}", argument.get_long().unwrap_or(argument.get_id().as_str()))
+}
+
+fn output_names() -> Vec<String> {
+    let command = OutputArguments::augment_args(Command::new("output"));
+    command.get_arguments().map(|argument| argument.get_id().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Refused with --agent: each agent would have its own.
+    const REFUSED: [&str; 8] =
+        ["records", "sample", "metrics", "trace", "trace_timing", "trace_bunched", "trace_errors_max", "trace_rows"];
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(String::from).collect()
+    }
+
+    fn share() -> Share {
+        Share {
+            clients: 25,
+            rate_per_s: Some(0.5),
+            requests: None,
+            seed: 7,
+            key_minimum: 10,
+            key_maximum: 19,
+            prefill: false,
+        }
+    }
+
+    #[test]
+    fn somebody_has_decided_for_every_argument_what_it_means_for_agents() {
+        let mut output = output_names();
+        output.extend(
+            [AS_THEY_ARE.as_slice(), &SHARED_OUT, &DONE_HERE, &REFUSED].concat().iter().map(|name| (*name).into()),
+        );
+        for argument in parser().get_arguments() {
+            let decided = output.iter().filter(|name| *name == argument.get_id().as_str()).count();
+            assert_eq!(decided, 1, "put {} into one of the lists of this file", argument.get_id());
+        }
+    }
+
+    #[test]
+    fn an_agent_gets_what_is_common_and_its_share() {
+        let given = "--server a:1 --server=b:2 --agent x:1 --ratio 1:4 --noreply --clients 50 --rate 1 --seed 3 --quiet \
+                     --json-out-file /tmp/a";
+        let (matches, _) = parse(&words(given)).unwrap();
+        let remote = remote(&matches, &share());
+        let expected = "--server=a:1 --server=b:2 --ratio=1:4 --noreply --rate=0.5 --clients=25 --seed=7 --key-minimum=10 \
+                        --key-maximum=19 --no-prefill";
+        let (mut sorted, mut expected) = (remote.clone(), words(expected));
+        sorted.sort();
+        expected.sort();
+        assert_eq!(sorted, expected);
+        let (matches, parsed) = parse(&remote).unwrap();
+        assert_eq!((not_from_controllers(&matches), not_for_agents(&matches)), (None, None));
+        let config = parsed.config();
+        assert_eq!((config.clients, config.key_minimum, config.prefill, config.noreply), (25, 10, false, true));
+        assert_eq!((config.servers, config.arrivals.per_s()), (words("a:1 b:2"), Some(0.5)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let named = |text: &str| not_for_agents(&parse(&words(text)).unwrap().0);
+        assert_eq!(named("--server a:1 --agent x:1 --records /tmp"), Some("--records".into()));
+        assert_eq!(named("--server a:1 --agent x:1 --json-out-file /tmp/a"), None);
+        let sent = |text: &str| not_from_controllers(&parse(&words(text)).unwrap().0);
+        assert_eq!(sent("--server a:1 --json-out-file /tmp/a"), Some("--json-out-file".into()));
+        assert_eq!(sent("--server a:1 --agent x:1"), Some("--agent".into()));
+        assert!(parse(&words("merge a.json")).is_err_and(|line| line.contains("merge")));
+        assert!(parse(&words("--server a:1 --bananas")).is_err_and(|line| line.contains("--bananas")));
+    }
+}

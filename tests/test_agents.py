@@ -1,0 +1,235 @@
+"""Several load generators as one: agents and a controller, over real sockets, and what happens when one is lost."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import time
+from contextlib import contextmanager
+
+import pytest
+from programs import WAYSTAGE, free_ports
+
+# A run that only ends when somebody ends it.
+ENDLESS = ["--test-time", "120s", "--warm-up", "0s", "--quiet"]
+
+
+def run(*arguments):
+    """Run the program to its end."""
+    command = [str(WAYSTAGE), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@contextmanager
+def program(*arguments):
+    """Run a server; yields its process, with its address. Whoever is still there at the end is killed."""
+    command = [str(WAYSTAGE), *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            process.address = re.search(r"ready on (\S+)", process.stdout.readline()).group(1)
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """An embedded cache; yields its address."""
+    with program("cache", "--listen", "127.0.0.1:0") as process:
+        yield process.address
+
+
+@pytest.fixture
+def agents():
+    """Two agents."""
+    with (
+        program("load", "agent", "--listen", "127.0.0.1:0") as one,
+        program("load", "agent", "--listen", "127.0.0.1:0") as other,
+    ):
+        yield [one, other]
+
+
+def arguments(server, agents, *more):
+    """The arguments of a load by these agents."""
+    named = [word for agent in agents for word in ("--agent", agent.address)]
+    return ["load", "--server", server, *named, "--clients", 4, *more]
+
+
+@contextmanager
+def running(*words, agents):
+    """A load that every agent has begun with; yields its process."""
+    command = [str(WAYSTAGE), *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            for agent in agents:
+                while not agent.stderr.readline().rstrip().endswith(": runs"):
+                    assert agent.poll() is None and process.poll() is None, process.communicate()
+            yield process
+        finally:
+            process.kill()
+
+
+def one_line(result, *words):
+    """Assert that the program failed with one line that holds these words."""
+    lines = result.stderr.strip().splitlines()
+    assert result.returncode in (1, 2) and len(lines) == 1, result
+    for word in ("waystage: ", *words):
+        assert word in lines[0], lines[0]
+
+
+def are_ready_again(server, agents):
+    """Assert that agents do another run, as soon as they have noticed the end of their last."""
+    deadline = time.monotonic() + 20
+    while "busy" in (result := run(*arguments(server, agents, "--requests", 100))).stderr:
+        assert time.monotonic() < deadline, result
+        time.sleep(0.1)
+    assert "answered" in result.stdout and "LOST" not in result.stdout, result
+
+
+def test_two_agents_and_a_measuring_client_are_one_run(server, agents, tmp_path):
+    out = tmp_path / "summary.json"
+    more = ["--rate", 301, "--measure-locally", 50, "--test-time", "1s", "--warm-up", "500ms"]
+    words = arguments(server, agents, *more, "--key-maximum", 899, "--json-out-file", out)
+    result = run(*words)
+    # A slow machine may make the run invalid; what each was told and did is the same.
+    assert out.exists(), result
+    summary = json.loads(out.read_text())
+    coordination, parts = summary["coordination"], summary["parts"]
+    reports, measuring = coordination["agents"], coordination["measuring"]
+    assert [report["agent"] for report in reports] == [agent.address for agent in agents]
+    assert [report["share"]["rate_per_s"] for report in reports] == [150, 151]
+    keys = [(report["share"]["key_minimum"], report["share"]["key_maximum"]) for report in reports]
+    settings = measuring["settings"]
+    assert [*keys, (settings["key_minimum"], settings["key_maximum"])] == [(0, 299), (300, 599), (600, 899)]
+    assert len({settings["seed"], *(part["settings"]["seed"] for part in parts)}) == 3
+    for report, part in zip(reports, parts, strict=True):
+        told = [part["settings"][name] for name in ("key_minimum", "key_maximum", "offered_per_s", "clients")]
+        share = report["share"]
+        assert told == [share["key_minimum"], share["key_maximum"], share["rate_per_s"], share["clients"]]
+        assert f"--seed={share['seed']}" in part["arguments"]
+    begins = [report["measure_from_clock_ns"] for report in reports] + [measuring["measure_from_clock_ns"]]
+    assert max(begins) - min(begins) <= 5e6 + coordination["start_spread_ns"]
+    # All are on one machine, so that their clocks are the same one.
+    for report in reports:
+        assert abs(report["clock_offset_ns"]) <= report["clock_error_ns"]
+    errors = sorted((report["clock_error_ns"] for report in reports), reverse=True)
+    assert sum(errors[:2]) <= coordination["start_spread_ns"] <= sum(errors[:2]) + 10
+    assert summary["totals"]["requests"] == sum(part["requests"] for part in parts) > 0
+    assert summary["verification"]["checked"] > 0 and measuring["verification"]["checked"] > 0
+    assert summary["verification"]["wrong"] + summary["verification"]["stale"] == 0
+    assert measuring["settings"]["offered_per_s"] == 50 and measuring["totals"]["requests"] > 0
+    assert "\nmeasuring " in result.stdout and "2 agent(s)" in result.stdout
+    # The same agents do another run: gets only, all of the same keys, which only the first sets.
+    result = run(
+        *arguments(server, agents, "--ratio", "0:1", "--requests", 1001, "--data-size", "uniform:30:900")
+    )
+    assert re.search(r"verified 1001 values: 0 wrong, 0 torn, 0 stale", result.stdout), result.stdout
+
+
+def test_an_agent_that_is_killed_is_named_and_the_rest_is_kept(server, agents, tmp_path):
+    out = tmp_path / "summary.json"
+    words = arguments(server, agents, *ENDLESS, "--json-out-file", out)
+    with running(*words, agents=agents) as controller:
+        agents[0].kill()
+        _, errors = controller.communicate(timeout=30)
+    assert controller.returncode == 1 and len(errors.strip().splitlines()) == 1, errors
+    assert f"agent {agents[0].address} was lost" in errors
+    summary = json.loads(out.read_text())
+    assert summary["partial"] and not summary["valid"]
+    assert summary["totals"]["requests"] > 0 and [part["name"] for part in summary["parts"]] == [
+        agents[1].address
+    ]
+    assert [report["lost"] is None for report in summary["coordination"]["agents"]] == [False, True]
+
+
+def test_a_controller_that_is_killed_frees_its_agents_which_were_busy(server, agents):
+    with running(*arguments(server, agents, *ENDLESS), agents=agents) as controller:
+        one_line(run(*arguments(server, agents[1:])), agents[1].address, "busy with a run for 127.0.0.1:")
+        controller.kill()
+        controller.wait()
+        are_ready_again(server, agents)
+
+
+def test_who_is_told_to_end_ends_and_what_was_measured_is_kept(server, agents, tmp_path):
+    out = tmp_path / "summary.json"
+    with running(*arguments(server, agents, *ENDLESS, "--json-out-file", out), agents=agents) as controller:
+        controller.send_signal(signal.SIGINT)
+        output, _ = controller.communicate(timeout=30)
+    summary = json.loads(out.read_text())
+    assert summary["partial"] and summary["totals"]["requests"] > 0 and "2 agent(s)" in output
+    assert [report["lost"] for report in summary["coordination"]["agents"]] == [None, None]
+    with running(*arguments(server, agents, *ENDLESS), agents=agents) as controller:
+        agents[0].send_signal(signal.SIGTERM)
+        assert agents[0].wait(timeout=20) == 0
+        _, errors = controller.communicate(timeout=30)
+    assert "the agent was ended" in errors and agents[0].address in errors
+    agents[1].send_signal(signal.SIGTERM)
+    assert agents[1].wait(timeout=20) == 0
+
+
+def test_what_cannot_work_is_one_line_before_anybody_starts(server, agents):
+    (free,) = free_ports(1)
+    no_server = (
+        ["--server", f"127.0.0.1:{free}"],
+        [f"agent {agents[0].address}", "cannot connect", "is it running?"],
+    )
+    two = ["--server", server, "--clients", 2, "--agent"]
+    refused = [
+        no_server,
+        ([*two, f"127.0.0.1:{free}"], [f"agent 127.0.0.1:{free}", "waystage load agent"]),
+        ([*two, server], [f"agent {server}", "no message of protocol 1"]),
+        ([*two, agents[0].address], ["given twice"]),
+        (["--server", server, "--agent", agents[1].address], ["--clients 1", "2 agents"]),
+        (["--server", server, "--records", "/nowhere"], ["--records"]),
+        (["--server", server, "--measure-locally", 5, "--requests", 9], ["--measure-locally", "--test-time"]),
+        (["--server", server, "--rate", "many"], ["--rate"]),
+        # Once more: what was refused has left nothing behind.
+        no_server,
+    ]
+    for more, words in refused:
+        one_line(run("load", "--agent", agents[0].address, *more), *words)
+    one_line(run("load", "--server", server, "--measure-locally", 5), "--agent")
+    one_line(run("load", "agent", "--listen", "nowhere.invalid:1"), "--listen")
+    one_line(run("load", "agent", "--listen", agents[0].address), "--listen", agents[0].address)
+
+
+def said(agent, *lines):
+    """What an agent answers to these lines, until it closes."""
+    host, port = agent.address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(b"".join(line + b"\n" for line in lines))
+        connection.shutdown(socket.SHUT_WR)
+        return connection.makefile("rb").read().decode()
+
+
+def test_an_agent_refuses_who_does_not_speak_its_protocol(agents):
+    agent = agents[0]
+    answer = said(agent, b'{"hello":{"protocol":99,"version":"7.7.7"}}')
+    assert (
+        answer.count("\n") == 1 and "protocol 99" in answer and "7.7.7" in answer and "protocol 1" in answer
+    )
+    assert "no message" in said(agent, b"GET / HTTP/1.1")
+    assert "not what comes next" in said(agent, b'{"start":{"at_clock_ns":1}}')
+    version = run("--version").stdout.split()[1].encode()
+    hello = b'{"hello":{"protocol":1,"version":"%s"}}' % version
+    refused = [
+        ("--bananas", "--bananas"),
+        ("--json-out-file=/tmp/x", "--json-out-file"),
+        ("--clients=0", "--clients"),
+    ]
+    for argument, word in refused:
+        prepare = json.dumps({"prepare": {"arguments": ["--server=127.0.0.1:1", argument]}}).encode()
+        greeting, error = said(agent, hello, prepare).splitlines()
+        assert "hello" in json.loads(greeting) and word in json.loads(error)["error"]["line"]
+
+
+def test_an_agent_takes_no_line_without_end(agents):
+    host, port = agents[0].address.rsplit(":", 1)
+    with (
+        socket.create_connection((host, int(port)), timeout=20) as connection,
+        # It closes long before all of this is sent.
+        pytest.raises((BrokenPipeError, ConnectionResetError)),
+    ):
+        connection.sendall(b"x" * (64 << 20))
+    assert "no message" in said(agents[0], b"?")
