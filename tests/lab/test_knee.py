@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from kneed import KneeLocator
 
+from waylab.analysis.curves import curve_facts, curve_results
 from waylab.analysis.statistics.knee import first_slow_load, knee, kneedle, resampled_means
+from waylab.analysis.trial import TrialResult
 from waylab.errors import LabError
 from waylab.fit import NotApplicableError, fit_scalability
 from waylab.models import Usl
@@ -105,3 +107,40 @@ def test_too_little_for_a_law():
         fit_scalability([1, 2, 4], [[1.0]] * 3)
     with pytest.raises(NotApplicableError, match="above 0"):
         fit_scalability([1, 2, 4, 8], [[1.0], [2.0], [-4.0], [8.0]])
+
+
+def measured(clients, throughput_per_s, p95_ns, used=True):
+    name = f"clients={clients}"
+    content = {"configuration": name, "throughput_per_s": throughput_per_s, "used": used}
+    content["operations"] = {"all": {"percentiles_ns": {"95": p95_ns}}}
+    return TrialResult(content), {
+        "name": name,
+        "series": "all trials",
+        "x": float(clients),
+        "used": int(used),
+    }
+
+
+def test_the_curves_of_a_run():
+    """A closed loop: throughput bends where response times begin to grow."""
+    random = np.random.default_rng(9)
+    trials, configurations = [], []
+    for load, value in zip(LOADS, CURVE, strict=True):
+        for _ in range(3):
+            trial, configuration = measured(load, value * random.normal(1, 0.02), 1e6 * max(1.0, load / 100))
+            trials.append(trial)
+        configurations.append(configuration)
+    axes = {"x": "clients", "numeric": True}
+    spec = {"factors": [{"name": "clients", "key": "load.clients"}]}
+    found = curve_results(spec, configurations, trials, axes)
+    assert len(found) == 1 and found[0]["knee"]["load"] in LOADS and found[0]["first_slow"]["load"] == 216
+    facts = curve_facts(found)
+    assert (
+        len(facts) == 2
+        and facts[0].startswith("all trials, along clients: knee at")
+        and facts[1].endswith(".")
+    )
+    # Three loads are no curve, and the size of values is no load.
+    assert curve_results(spec, configurations[:3], trials, axes) == []
+    sizes = {"factors": [{"name": "clients", "key": "load.data_size"}]}
+    assert curve_results(sizes, configurations, trials, axes) == []

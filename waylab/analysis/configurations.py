@@ -4,8 +4,11 @@ from typing import Any
 
 from waylab.analysis import histograms, stages
 from waylab.analysis.axes import place
+from waylab.analysis.law_checks import worst_laws
 from waylab.analysis.statistics import mean_interval
+from waylab.analysis.statistics.repetitions import geometric_interval
 from waylab.analysis.trial import TrialResult
+from waylab.analysis.within import effective_counts
 
 
 def configuration_results(
@@ -50,6 +53,7 @@ def _configuration(
         "hit_ratio": mean_interval([c["hit_ratio"] for c in contents if c["hit_ratio"] is not None]),
         "generator_cpu_share": mean_interval([content["generator_cpu_share"] for content in contents]),
         "busy_share": mean_interval([content["processor"]["busy_share"] for content in contents]),
+        "laws": worst_laws(contents),
         "operations": {name: _operation(name, histogram, contents) for name, histogram in merged.items()},
         "distribution": histograms.curve(merged["all"]) if "all" in merged else [],
         "cpu_per_request_ns": _by_key(contents, lambda content: content["processor"]["cpu_per_request_ns"]),
@@ -69,8 +73,25 @@ def _operation(name: str, histogram: Any, contents: list[dict[str, Any]]) -> dic
     return {
         "count": int(histogram.get_total_count()),
         "response_mean_ns": mean_interval(means),
-        "percentiles_ns": histograms.percentiles(histogram),
+        "percentiles_ns": histograms.percentiles(histogram, _effective(name, contents)),
+        "percentile_intervals_ns": _percentile_intervals(name, contents),
     }
+
+
+def _effective(name: str, contents: list[dict[str, Any]]) -> dict[str, float]:
+    """Effective sample sizes of all trials together, for the percentiles of which every trial knows its own."""
+    known = [effective_counts(content["within"]) if name == "all" else {} for content in contents]
+    shared = set.intersection(*(set(one) for one in known)) if known else set()
+    return {percent: sum(one[percent] for one in known) for percent in shared}
+
+
+def _percentile_intervals(name: str, contents: list[dict[str, Any]]) -> dict[str, Any]:
+    """Geometric means over trials: how far a percentile differs from run to run; where every trial has it."""
+    found = [
+        content["operations"][name]["percentiles_ns"] for content in contents if name in content["operations"]
+    ]
+    shared = [percent for percent in (found[0] if found else {}) if all(one.get(percent) for one in found)]
+    return {percent: geometric_interval([one[percent] for one in found]) for percent in shared}
 
 
 def _by_key(contents: list[dict[str, Any]], part: Any) -> dict[str, Any]:

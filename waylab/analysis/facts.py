@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from waylab.analysis.curves import curve_facts
 from waylab.analysis.links import link_facts
 
 
@@ -15,6 +16,7 @@ def facts(content: dict[str, Any]) -> list[str]:
     sentences += _peaks(content)
     sentences += link_facts(content["configurations"])
     sentences += _last_steps(content)
+    sentences += curve_facts(content["curves"])
     for comparison in content["comparisons"]:
         sentences.append(_comparison(comparison))
         sentences += _strata(comparison)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
 
 from waylab.errors import LabError
 
@@ -39,12 +40,42 @@ def merge(histograms: list[HdrHistogram]) -> HdrHistogram:
     return merged
 
 
-def percentiles(histogram: HdrHistogram) -> dict[str, int]:
-    """Percentiles in nanoseconds; each needs ten values above it."""
+def percentiles(histogram: HdrHistogram, effective: dict[str, float] | None = None) -> dict[str, int]:
+    """Percentiles in nanoseconds; each needs ten values above it, ten effective ones where `effective` knows them."""
     count = histogram.get_total_count()
-    shown = [percent for percent in PERCENTILES if count]
-    shown += [RARE_PERCENTILE] if count * (100 - RARE_PERCENTILE) / 100 >= ABOVE_MIN else []
+    known = effective or {}
+    shown = [
+        percent
+        for percent in (*PERCENTILES, RARE_PERCENTILE)
+        if known.get(f"{percent:g}", count) * (100 - percent) / 100 >= ABOVE_MIN * (1 - 1e-9)
+    ]
     return {f"{percent:g}": int(histogram.get_value_at_percentile(percent)) for percent in shown}
+
+
+def matrix(rows: list[list[HdrHistogram]], where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Put histograms side by side: counts of shape (rows, buckets) and the buckets' largest values in ns.
+
+    Those of one row are added up. Only buckets in which something is are there.
+
+    Raises:
+        LabError: when they do not have the same buckets.
+    """
+    everything = [histogram for row in rows for histogram in row]
+    shapes = {(one.unit_magnitude, one.sub_bucket_half_count_magnitude, one.counts_len) for one in everything}
+    if len(shapes) != 1:
+        raise LabError(f"{where}: the histograms of the seconds do not have the same buckets")
+    unit, half_magnitude, length = shapes.pop()
+    counts = np.zeros((len(rows), length), dtype=np.int64)
+    for place, histograms in enumerate(rows):
+        for histogram in histograms:
+            if histogram.get_total_count():
+                counts[place] += np.ctypeslib.as_array(histogram.counts)[:length].astype(np.int64)
+    filled = np.flatnonzero(counts.any(axis=0))
+    # How the buckets are numbered, as in the library: halves that double in width, the first one whole.
+    half = 1 << half_magnitude
+    bucket = np.maximum((filled >> half_magnitude) - 1, 0)
+    inside = (filled & (half - 1)) + np.where(filled >= half, half, 0)
+    return counts[:, filled], ((inside + 1) << (bucket + unit)) - 1
 
 
 def curve(histogram: HdrHistogram) -> list[dict[str, Any]]:

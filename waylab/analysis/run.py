@@ -8,9 +8,11 @@ from waylab.analysis.artifacts import read_artifacts
 from waylab.analysis.axes import axes
 from waylab.analysis.comparisons import comparison_results
 from waylab.analysis.configurations import configuration_results
+from waylab.analysis.curves import curve_results
 from waylab.analysis.facts import facts
 from waylab.analysis.links import testbed_summary
 from waylab.analysis.trial import TrialResult, trial_result
+from waylab.analysis.within import steady_state
 
 
 def analyse(directory: Path) -> dict[str, Any]:
@@ -37,6 +39,8 @@ def analyse(directory: Path) -> dict[str, Any]:
         "configurations": configuration_results(run["plan"], trials, chosen),
         "comparisons": comparison_results(spec, trials),
     }
+    content["steady_state"] = steady_state(content["trials"])
+    content["curves"] = curve_results(spec, content["configurations"], trials, chosen)
     content["facts"] = facts(content)
     folder.write_json(directory / folder.ANALYSIS, content)
     return folder.read_json(directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, "")

@@ -11,8 +11,10 @@ from waylab import folder
 from waylab.analysis import histograms, stages, views
 from waylab.analysis.artifacts import Artifacts
 from waylab.analysis.gates import failed_reasons, judge
+from waylab.analysis.law_checks import interactive_law, record_laws
 from waylab.analysis.links import link_use
 from waylab.analysis.processor import processor_use
+from waylab.analysis.within import effective_counts, within_run
 from waylab.errors import LabError
 
 _OPERATIONS = ("all", "get", "set")
@@ -59,7 +61,7 @@ def _measured(artifacts: Artifacts, gates: dict[str, Any], head: dict[str, Any])
         for name in _OPERATIONS
         if load["operations"].get(name, {}).get("count")
     }
-    numbers = _numbers(artifacts, decoded)
+    numbers = _numbers(artifacts, decoded, gates)
     samples: dict[str, dict[str, NDArray[np.int64]]] = {}
     recorded = artifacts.records
     if "proxy" in recorded:
@@ -70,13 +72,15 @@ def _measured(artifacts: Artifacts, gates: dict[str, Any], head: dict[str, Any])
             numbers["proxy_view"] = views.proxy_view(recorded["load"], recorded["proxy"], window_ns)
     if "cache" in recorded and "load" in recorded and plan["system"]["kind"] == "direct":
         numbers["server_view"] = views.server_view(recorded["load"], recorded["cache"], window_ns)
+    laws = record_laws(load, recorded, window_ns, numbers["throughput_per_s"])
+    numbers["laws"] += [law.as_dict() for law in laws]
     judged = judge(artifacts, numbers, gates)
     reasons = failed_reasons(judged)
     content = {**head, "used": not reasons, "reasons": reasons, "gates": judged, **numbers}
     return TrialResult(content, decoded, samples)
 
 
-def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram]) -> dict[str, Any]:
+def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram], gates: dict[str, Any]) -> dict[str, Any]:
     load, settings = artifacts.load, artifacts.plan["load"]
     assert load is not None and artifacts.result is not None
     totals = load["totals"]
@@ -85,9 +89,9 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram]) -> dict[str
     think_s = settings["think_mean_s"]
     in_flight = settings["clients"] * settings["pipeline"]
     throughput = load["throughput_per_s"]
-    error = None
-    if response_ns is not None and throughput:
-        error = throughput * (response_ns * 1e-9 + think_s) / in_flight - 1
+    law = interactive_law(in_flight, throughput, response_ns, think_s, gates["interactive_law_max"])
+    within = within_run(load, str(artifacts.directory))
+    effective = {"all": effective_counts(within)}
     numbers: dict[str, Any] = {
         "server": artifacts.result["server"],
         "took_s": artifacts.result["took_s"],
@@ -96,7 +100,9 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram]) -> dict[str
         "throughput_per_s": throughput,
         "largest_second_per_s": _largest_second(load),
         "think_mean_s": think_s,
-        "interactive_law_error": error,
+        "interactive_law_error": law.residual if law else None,
+        "laws": [law.as_dict()] if law else [],
+        "within": within,
         "hit_ratio": totals["hits"] / read if read else None,
         "generator_cpu_share": load["cpu"]["share"],
         "operations": {
@@ -104,7 +110,7 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram]) -> dict[str
                 "count": load["operations"][name]["count"],
                 "response_mean_ns": load["operations"][name]["response"]["mean_ns"],
                 "response_std_ns": load["operations"][name]["response"]["std_ns"],
-                "percentiles_ns": histograms.percentiles(histogram),
+                "percentiles_ns": histograms.percentiles(histogram, effective.get(name)),
             }
             for name, histogram in decoded.items()
         },

@@ -5,7 +5,7 @@ from typing import Any
 
 import vl_convert
 
-from waylab.report import sections, tables
+from waylab.report import checks, sections, tables
 from waylab.report.content import Content
 from waylab.report.figures import Figure, style
 from waylab.report.offline import charts_as_json, resource, script
@@ -80,7 +80,8 @@ def _results(content: Content, figures: list[Figure]) -> str:
 def _checks(content: Content) -> str:
     text = tables.failed_trials(content)
     if content.configurations:
-        text += f"<h3>Laws and conditions</h3>{tables.laws_table(content)}"
+        text += f"<h3>Laws and conditions</h3>{tables.laws_table(content)}{checks.laws_table(content)}"
+        text += f"<h3>Inside the runs</h3>{checks.within_table(content)}"
     return text + f"<h3>Gates</h3>{tables.gates_table(content)}"
 
 

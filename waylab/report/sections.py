@@ -10,6 +10,8 @@ from waylab.report.content import Content
 from waylab.report.numbers import shown
 from waylab.report.table import definitions, table
 
+_NOT_JUDGED = "The warm-up has a fixed length; no test for a steady state was made."
+
 
 def setup(content: Content) -> str:
     """What was measured, under which load, and in which order."""
@@ -94,7 +96,7 @@ def threats(content: Content) -> str:
         "requests within a trial are correlated and are not counted as evidence.",
         "The kernel's interrupts, most of them for the loopback network, are counted for the whole machine and not as "
         "processor time of a program.",
-        "The warm-up has a fixed length; no test for a steady state was made.",
+        escape(content.analysis.get("steady_state", {}).get("text") or _NOT_JUDGED),
         "Stage times come from a sample of the requests; what happens before the proxy's read returns belongs to no "
         "stage and shows only in the difference of both views.",
     ]

@@ -4,7 +4,7 @@ A series is any numbers taken at equal distances; this file knows nothing of tri
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -185,6 +185,18 @@ def ratio_residuals(above: ArrayLike, below: ArrayLike) -> tuple[float, Array]:
         raise LabError("ratio: needs two series of the same length, the lower one with a sum above zero")
     ratio = float(upper.sum() / lower.sum())
     return ratio, (upper - ratio * lower) / lower.mean()
+
+
+def ratio_interval(above: ArrayLike, below: ArrayLike, confidence: float = CONFIDENCE) -> BatchMeans:
+    """Interval of a ratio of two sums over a correlated series, both of shape (values,); see `ratio_residuals`.
+
+    Raises:
+        LabError: as `ratio_residuals` and `batch_means`.
+    """
+    ratio, residuals = ratio_residuals(above, below)
+    found = batch_means(residuals, confidence)
+    low, high = (None if limit is None else ratio + limit for limit in (found.low, found.high))
+    return replace(found, mean=ratio, low=low, high=high)
 
 
 def too_few(values: int) -> str:

@@ -32,7 +32,8 @@ class PercentileInterval:
     """One percentile in the unit of the buckets; `refused` says in words why it has no interval.
 
     `effective` is how many independent values would say as much about this percentile, nan where that is not known.
-    `shown` is False when fewer than ten effective values lie above it: then not even the value may be printed.
+    `shown` is False when fewer than ten effective values lie above it, or fewer than ten at all where the effective
+    number is not known: then not even the value may be printed.
     """
 
     percent: float
@@ -49,6 +50,7 @@ class _Share:
     """How well the share of values beyond a bucket is known, seen from the seconds."""
 
     share: float
+    total: float
     effective: float
     degrees: float
     batch: int
@@ -154,13 +156,15 @@ def values_needed(percent: float, effective_share: float = 1.0) -> int:
 def _interval(
     percent: float, value: float, low: float | None, high: float | None, share: _Share
 ) -> PercentileInterval:
-    above = share.effective * (1 - percent / 100)
-    if share.refused is not None or math.isnan(above):
-        return PercentileInterval(percent, value, None, None, share.effective, True, share.refused)
-    if above < ABOVE_MIN:
-        refused = f"only {above:.1f} effective values lie above it, and it takes {ABOVE_MIN:g}"
+    # Where the effective size is not known, it is at most the number of values.
+    size, kind = (
+        (share.total, "values") if math.isnan(share.effective) else (share.effective, "effective values")
+    )
+    above = size * (1 - percent / 100)
+    if above < ABOVE_MIN * (1 - 1e-9):
+        refused = f"only {above:.1f} {kind} lie above it, and it takes {ABOVE_MIN:g}"
         return PercentileInterval(percent, value, None, None, share.effective, False, refused)
-    return PercentileInterval(percent, value, low, high, share.effective, True, None)
+    return PercentileInterval(percent, value, low, high, share.effective, True, share.refused)
 
 
 def _checked(counts: ArrayLike, values: ArrayLike, percents: Sequence[float]) -> tuple[Array, Array]:
@@ -186,11 +190,11 @@ def _shares_above(seconds: Array, places: list[int]) -> list[_Share]:
     everything = seconds.sum(axis=1)
     beyond = [seconds[:, place + 1 :].sum(axis=1) for place in places]
     ratios = [ratio_residuals(some, everything) for some in beyond]
+    total = float(everything.sum())
     if len(seconds) < VALUES_MIN:
         refused = too_few(len(seconds)).replace("values", "seconds", 1)
-        return [_Share(share, math.nan, math.nan, 1, math.nan, refused) for share, _ in ratios]
-    found = spreads(np.stack([residuals for _, residuals in ratios]))
-    total, shares = float(everything.sum()), []
+        return [_Share(share, total, math.nan, math.nan, 1, math.nan, refused) for share, _ in ratios]
+    found, shares = spreads(np.stack([residuals for _, residuals in ratios])), []
     for index, (share, _) in enumerate(ratios):
         variance = float(found.variance[index])
         effective = min(share * (1 - share) / variance, total) if variance > 0 else total
@@ -200,9 +204,8 @@ def _shares_above(seconds: Array, places: list[int]) -> list[_Share]:
         # The seconds that hold the values beyond the quantile: when these are few, the variance rests on few.
         holding = float(beyond[index].sum() ** 2 / max((beyond[index] ** 2).sum(), 1e-300))
         degrees = min(float(found.degrees[index]), max(holding, 1.0))
-        shares.append(
-            _Share(share, effective, degrees, int(found.batch[index]), float(found.lag_1[index]), refused)
-        )
+        batch, lag_1 = int(found.batch[index]), float(found.lag_1[index])
+        shares.append(_Share(share, total, effective, degrees, batch, lag_1, refused))
     return shares
 
 
