@@ -146,7 +146,7 @@ fn some(part: u64) -> Summary {
         failed: false,
         completed_after_ns: 2 * SECOND,
         service_ns: 1000 + part,
-        slip_ns: 0,
+        slip_ns: 1,
     };
     Summary { notes: Vec::new(), ..summary(&config(part, 1), 0.1, &[request]) }
 }
