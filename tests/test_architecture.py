@@ -24,6 +24,7 @@ CRATES = {
     "load": {"clock", "wire", "net", "records", "placement", "draw"},
     "cache": {"clock", "wire", "net", "records"},
     "simulate": {"clock", "records"},
+    "messages": {"clock", "quantity"},
     "waystage": {
         "clock",
         "wire",
@@ -36,6 +37,7 @@ CRATES = {
         "quantity",
         "placement",
         "draw",
+        "messages",
     },
     "testkit": {"clock", "cache"},
 }

@@ -5,6 +5,7 @@
 mod cache_command;
 mod draw_command;
 mod load_command;
+mod messages_command;
 mod proxy_command;
 mod ready;
 mod records_command;
@@ -31,6 +32,8 @@ enum Command {
     Load(Box<load_command::LoadArguments>),
     /// Serve memcached's protocol from memory, with a service time that can be dictated.
     Cache(cache_command::CacheArguments),
+    /// Serve queues of messages that PostgreSQL holds, over HTTP.
+    Messages(messages_command::MessagesArguments),
     /// Print draws of a distribution or of a pattern of keys, or describe it.
     Draw(draw_command::DrawArguments),
     /// Read record files.
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Proxy(arguments) => proxy_command::run(*arguments),
         Command::Load(arguments) => load_command::run(*arguments),
         Command::Cache(arguments) => cache_command::run(&arguments),
+        Command::Messages(arguments) => messages_command::run(&arguments),
         Command::Draw(arguments) => draw_command::run(&arguments),
         Command::Records(arguments) => records_command::run(&arguments),
         Command::Simulate(arguments) => simulate_command::run(&arguments),

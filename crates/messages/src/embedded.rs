@@ -1,0 +1,251 @@
+//! A private PostgreSQL from programs that are installed: its own data, a unix socket that only its user can reach, no TCP.
+//! Durable like any other. Knows nothing of the service.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Where Debian and its kin put them, out of the PATH.
+const DEBIAN: &str = "/usr/lib/postgresql";
+/// The longest path of a unix socket, the server's own file name in it included.
+const SOCKET_PATH_BYTES: usize = 107;
+const SOCKET: &str = ".s.PGSQL.5432";
+const USER: &str = "waystage";
+const TRIES: usize = 6000;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Why there is no private server.
+#[derive(Debug, Error)]
+pub enum EmbeddedError {
+    /// Nothing is installed.
+    #[error("no PostgreSQL is installed here: apt-get install postgresql, or give --database URL")]
+    Missing,
+    /// The directory is of no use.
+    #[error("{path}: {why}")]
+    Directory {
+        /// As it was given.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A program of PostgreSQL did not do what it should.
+    #[error("{0}: {1}")]
+    Program(&'static str, String),
+}
+
+/// A private server; it ends with the value.
+#[derive(Debug)]
+pub struct Embedded {
+    programs: PathBuf,
+    directory: PathBuf,
+    settings: Vec<String>,
+    /// None when another process had started it.
+    child: Option<Child>,
+}
+
+/// Where the programs are; the newest if there are several.
+pub fn programs() -> Option<PathBuf> {
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let has_both = |folder: &PathBuf| folder.join("initdb").is_file() && folder.join("postgres").is_file();
+    if let Some(folder) = std::env::split_paths(&on_path).find(has_both) {
+        return Some(folder);
+    }
+    let versions = fs::read_dir(DEBIAN).ok()?.filter_map(|entry| {
+        let version = entry.ok()?.file_name().to_str()?.parse::<u32>().ok()?;
+        Some((version, Path::new(DEBIAN).join(version.to_string()).join("bin"))).filter(|found| has_both(&found.1))
+    });
+    versions.max().map(|(_, folder)| folder)
+}
+
+impl Embedded {
+    /// Starts the server whose data are in this directory, and makes them if there are none.
+    ///
+    /// # Errors
+    /// When nothing is installed, the directory cannot be used, or a program fails.
+    pub fn start(directory: &Path) -> Result<Embedded, EmbeddedError> {
+        Embedded::start_with(directory, &[])
+    }
+
+    /// The same with settings of the server, as `name=value`.
+    ///
+    /// # Errors
+    /// As of `start`.
+    pub fn start_with(directory: &Path, settings: &[&str]) -> Result<Embedded, EmbeddedError> {
+        let programs = programs().ok_or(EmbeddedError::Missing)?;
+        let useless = |error: &dyn ToString| EmbeddedError::Directory { path: directory.display().to_string(), why: error.to_string() };
+        fs::create_dir_all(directory).map_err(|error| useless(&error))?;
+        let directory = fs::canonicalize(directory).map_err(|error| useless(&error))?;
+        if directory.as_os_str().len() + 1 + SOCKET.len() > SOCKET_PATH_BYTES {
+            return Err(useless(&"the path is too long for a unix socket: use a shorter one"));
+        }
+        let settings = settings.iter().map(|setting| (*setting).to_string()).collect();
+        let mut embedded = Embedded { programs, directory, settings, child: None };
+        embedded.give_away()?;
+        if !embedded.data().join("PG_VERSION").exists() {
+            embedded.initialise()?;
+        }
+        if !embedded.is_ready() {
+            embedded.launch()?;
+        }
+        Ok(embedded)
+    }
+
+    /// How to reach it.
+    pub fn url(&self) -> String {
+        format!("host='{}' user={USER} dbname=postgres", self.directory.display())
+    }
+
+    /// Kills it at once, as a crash or a power failure of the process would. Its data stay.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.wait();
+        // The postmaster's children notice its death by themselves, and hold the shared memory until they do.
+        std::thread::sleep(PAUSE);
+    }
+
+    /// Starts a killed server again.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn restart(&mut self) -> Result<(), EmbeddedError> {
+        self.launch()
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+
+    /// PostgreSQL refuses to run as root; then everything belongs to another user.
+    fn give_away(&self) -> Result<(), EmbeddedError> {
+        let path = self.directory.display().to_string();
+        let useless = |error: std::io::Error| EmbeddedError::Directory { path: path.clone(), why: error.to_string() };
+        if let Some((user, group)) = other_user() {
+            std::os::unix::fs::chown(&self.directory, Some(user), Some(group)).map_err(useless)?;
+            for above in self.directory.ancestors().skip(1) {
+                let mode = fs::metadata(above).map_err(useless)?.mode();
+                if mode & 0o001 == 0 {
+                    let why = format!("PostgreSQL does not run as root, and its user may not enter {}", above.display());
+                    return Err(EmbeddedError::Directory { path: path.clone(), why });
+                }
+            }
+        }
+        fs::set_permissions(&self.directory, fs::Permissions::from_mode(0o700)).map_err(useless)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.current_dir(&self.directory).stdin(Stdio::null());
+        if let Some((user, group)) = other_user() {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    fn initialise(&self) -> Result<(), EmbeddedError> {
+        let failed = |text: String| EmbeddedError::Program("initdb", text);
+        let mut command = self.command("initdb");
+        command.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-instructions", "--username", USER, "-D"]);
+        let output = command.arg(self.data()).output().map_err(|error| failed(error.to_string()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        Err(failed(text.lines().next().unwrap_or("failed").to_string()))
+    }
+
+    fn launch(&mut self) -> Result<(), EmbeddedError> {
+        let failed = |text: String| EmbeddedError::Program("postgres", text);
+        let log = self.directory.join("postgres.log");
+        for _ in 0..TRIES {
+            let file = File::create(&log).map_err(|error| failed(error.to_string()))?;
+            let mut command = self.command("postgres");
+            command.arg("-D").arg(self.data()).args(["-c", "listen_addresses=", "-c", "port=5432", "-c"]);
+            command.arg(format!("unix_socket_directories={}", self.directory.display()));
+            for setting in &self.settings {
+                command.args(["-c", setting]);
+            }
+            command.stdout(Stdio::null()).stderr(file).process_group(0);
+            self.child = Some(command.spawn().map_err(|error| failed(error.to_string()))?);
+            if self.comes_up() {
+                return Ok(());
+            }
+            self.wait();
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            let line = text.lines().find(|line| line.contains("FATAL")).unwrap_or("it did not come up").to_string();
+            // Children of a killed server hold its memory for a moment.
+            if !line.contains("shared memory") && !line.contains("lock file") {
+                return Err(failed(line));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err(failed(format!("it did not come up; see {}", log.display())))
+    }
+
+    fn comes_up(&mut self) -> bool {
+        for _ in 0..TRIES {
+            if self.is_ready() {
+                return true;
+            }
+            let has_ended = |child: &mut Child| child.try_wait().map_or(true, |status| status.is_some());
+            if self.child.as_mut().is_none_or(has_ended) {
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        false
+    }
+
+    /// Whether it takes connections: its own word in the file that it keeps for this.
+    fn is_ready(&self) -> bool {
+        let words = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+        let lines: Vec<&str> = words.lines().map(str::trim).collect();
+        let is_alive = || std::os::unix::net::UnixStream::connect(self.directory.join(SOCKET)).is_ok();
+        let is_ours = match &self.child {
+            Some(child) => lines.first().is_some_and(|text| *text == child.id().to_string()),
+            None => true,
+        };
+        is_ours && lines.get(7) == Some(&"ready") && is_alive()
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        if let Some(child) = &self.child {
+            // It may have ended by itself.
+            let _ = kill_process(Pid::from_child(child), signal);
+        }
+    }
+
+    fn wait(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Only a process that is not ours could not be waited for.
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        // "Fast shutdown": no new connections, running ones are ended, and everything is written.
+        self.signal(Signal::INT);
+        self.wait();
+    }
+}
+
+/// Whom the server runs as when we are root.
+fn other_user() -> Option<(u32, u32)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    ["postgres", "nobody"].iter().find_map(|wanted| {
+        users.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let is_wanted = fields.first() == Some(wanted);
+            is_wanted.then(|| Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))).flatten()
+        })
+    })
+}

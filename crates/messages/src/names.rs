@@ -1,0 +1,26 @@
+//! Which names queues, senders and receivers may have. Names go into paths, headers and an index, so they are short and plain.
+
+/// Bytes of a name.
+pub(crate) const NAME_BYTES_MAX: usize = 80;
+
+/// Whether this may be a name: letters, digits, `_`, `-` and `.`, beginning with a letter, a digit or `_`.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let begins_well = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    begins_well && text.len() <= NAME_BYTES_MAX && text.bytes().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_plain() {
+        for name in ["a", "0", "_", "orders.new-2_x", &"q".repeat(80)] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "-a", "a b", "a/b", "a\0", "ä", "a:b", "a\n", &"q".repeat(81)] {
+            assert!(!is_name(name), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a client is told when something cannot be done: RFC 9457 problem documents. The `type` is stable; the words may change.
+
+use crate::failure::Failure;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde_json::json;
+
+/// Seconds after which it may be worth trying again.
+const RETRY_AFTER_S: u32 = 1;
+
+/// A problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    /// The last word of the `type`.
+    pub(crate) kind: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) detail: String,
+    retry_after_s: Option<u32>,
+}
+
+impl Problem {
+    fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Problem {
+        let retry_after_s = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S);
+        Problem { status, kind, title, detail: detail.into(), retry_after_s }
+    }
+
+    /// A queue, a sender or a receiver with a name that is not allowed.
+    pub(crate) fn name(what: &str) -> Problem {
+        let detail = format!(
+            "{what}: a name has 1 to {} characters, letters, digits, '_', '-' and '.', and does not begin with '-' or '.'",
+            crate::names::NAME_BYTES_MAX
+        );
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "name-not-allowed", "Name not allowed", detail)
+    }
+
+    /// A parameter, a header or a document that cannot be read.
+    pub(crate) fn unreadable(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "unreadable", "The request cannot be read", detail)
+    }
+
+    /// A body over the limit.
+    pub(crate) fn too_large(limit_bytes: usize) -> Problem {
+        let detail = format!("at most {limit_bytes} bytes are taken here");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", detail)
+    }
+
+    /// A path that means nothing.
+    pub(crate) fn no_such_path() -> Problem {
+        let detail = "docs/messages.md has every path";
+        Problem::new(StatusCode::NOT_FOUND, "no-such-path", "No such path", detail)
+    }
+
+    /// A method that this path does not have.
+    pub(crate) fn method() -> Problem {
+        let detail = "this path has other methods";
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
+    }
+
+    /// Too many requests poll.
+    pub(crate) fn too_many_polls() -> Problem {
+        let detail = "too many requests wait for messages";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Overloaded", detail)
+    }
+
+    /// As a response.
+    pub(crate) fn response(&self) -> Response {
+        let document = json!({
+            "type": format!("urn:waystage:problem:{}", self.kind),
+            "title": self.title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        let mut response = Response::new(document.to_string().into());
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Problem {
+        let detail = failure.to_string();
+        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+        match failure {
+            Failure::UnknownQueue => Problem::new(StatusCode::NOT_FOUND, "unknown-queue", "Unknown queue", detail),
+            Failure::Overloaded => Problem::new(unavailable, "overloaded", "Overloaded", detail),
+            Failure::Ending => Problem::new(unavailable, "ending", "The service is ending", detail),
+            Failure::DatabaseDown => Problem::new(unavailable, "database-down", "The database is down", detail),
+            Failure::InDoubt => Problem::new(unavailable, "in-doubt", "Nobody knows whether it was done", detail),
+            Failure::DatabaseRefuses(_) => {
+                Problem::new(unavailable, "database-refuses", "The database cannot do this now", detail)
+            }
+            Failure::Unexpected(_) => {
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unexpected", "This should not happen", detail)
+            }
+        }
+    }
+}

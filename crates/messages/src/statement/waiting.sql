@@ -1,0 +1,10 @@
+-- For each receiver, the queues that hold a message for it: one look into an index for each queue.
+SELECT place, ARRAY(
+    SELECT queue.name FROM queue
+    WHERE deleted_at IS NULL AND EXISTS (
+        SELECT FROM message AS m WHERE m.queue_id = queue.id AND m.receiver = t.receiver
+    )
+    ORDER BY queue.name
+) AS queues
+FROM unnest($1::text[]) WITH ORDINALITY AS t (receiver, place)
+ORDER BY place
