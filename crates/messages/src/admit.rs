@@ -27,12 +27,7 @@ pub(crate) struct Admission {
 impl Admission {
     /// Has work done. A pop that finds nothing is tried again until `wait` is over: at once when something was sent to its queue
     /// through this service, and now and then because it may have been sent through another.
-    pub(crate) async fn ask(
-        &self,
-        work: Work,
-        wait: Duration,
-        clock: &mut StageClock,
-    ) -> Result<Answer, Problem> {
+    pub(crate) async fn ask(&self, work: Work, wait: Duration, clock: &mut StageClock) -> Result<Answer, Problem> {
         let queue = match &work {
             Work::Pop(wish) if !wait.is_zero() => wish.scope.queue.clone(),
             _ => return Ok(self.once(work, clock).await?),

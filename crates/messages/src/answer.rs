@@ -15,8 +15,13 @@ const TRIES: usize = 3;
 /// Does everything in the batch; every job ends.
 pub(crate) async fn serve(session: &Session, batch: Batch, clock: &Clock) {
     let worker = Worker { session, clock };
-    let Batch { sends, pops: [pops, pops_by_sender, pops_everywhere], peeks: [peeks, peeks_by_sender], waiting, others } =
-        batch;
+    let Batch {
+        sends,
+        pops: [pops, pops_by_sender, pops_everywhere],
+        peeks: [peeks, peeks_by_sender],
+        waiting,
+        others,
+    } = batch;
     // In this order they are sent. A pop sees what was sent in the same batch.
     tokio::join!(
         worker.send(sends),
@@ -104,7 +109,11 @@ impl Worker<'_> {
                 for (jobs, found) in jobs.into_iter().zip(all) {
                     for job in jobs {
                         let messages = found.messages.iter().take(job.work.messages()).cloned().collect();
-                        job.end(if found.is_unknown { Err(Failure::UnknownQueue) } else { Ok(Answer::Messages(messages)) });
+                        job.end(if found.is_unknown {
+                            Err(Failure::UnknownQueue)
+                        } else {
+                            Ok(Answer::Messages(messages))
+                        });
                     }
                 }
             }
@@ -175,10 +184,7 @@ fn end_with(jobs: Vec<Job>, found: Found) {
 pub(crate) fn fail(jobs: impl IntoIterator<Item = Job>, error: &Error) {
     let failure = Failure::of_statement(error);
     for job in jobs {
-        let changes = matches!(
-            job.work,
-            Work::Send(_) | Work::Pop(_) | Work::CreateQueue(_) | Work::DeleteQueue(_)
-        );
+        let changes = matches!(job.work, Work::Send(_) | Work::Pop(_) | Work::CreateQueue(_) | Work::DeleteQueue(_));
         job.end(Err(if failure == Failure::InDoubt && !changes { Failure::DatabaseDown } else { failure.clone() }));
     }
 }

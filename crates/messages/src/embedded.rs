@@ -49,7 +49,7 @@ pub struct Embedded {
 }
 
 /// Where the programs are; the newest if there are several.
-pub fn programs() -> Option<PathBuf> {
+fn programs() -> Option<PathBuf> {
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     let has_both = |folder: &PathBuf| folder.join("initdb").is_file() && folder.join("postgres").is_file();
     if let Some(folder) = std::env::split_paths(&on_path).find(has_both) {
@@ -77,7 +77,10 @@ impl Embedded {
     /// As of `start`.
     pub fn start_with(directory: &Path, settings: &[&str]) -> Result<Embedded, EmbeddedError> {
         let programs = programs().ok_or(EmbeddedError::Missing)?;
-        let useless = |error: &dyn ToString| EmbeddedError::Directory { path: directory.display().to_string(), why: error.to_string() };
+        let useless = |error: &dyn ToString| EmbeddedError::Directory {
+            path: directory.display().to_string(),
+            why: error.to_string(),
+        };
         fs::create_dir_all(directory).map_err(|error| useless(&error))?;
         let directory = fs::canonicalize(directory).map_err(|error| useless(&error))?;
         if directory.as_os_str().len() + 1 + SOCKET.len() > SOCKET_PATH_BYTES {
@@ -129,7 +132,8 @@ impl Embedded {
             for above in self.directory.ancestors().skip(1) {
                 let mode = fs::metadata(above).map_err(useless)?.mode();
                 if mode & 0o001 == 0 {
-                    let why = format!("PostgreSQL does not run as root, and its user may not enter {}", above.display());
+                    let why =
+                        format!("PostgreSQL does not run as root, and its user may not enter {}", above.display());
                     return Err(EmbeddedError::Directory { path: path.clone(), why });
                 }
             }

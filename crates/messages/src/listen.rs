@@ -74,9 +74,10 @@ async fn through(service: Shared, read: Read, path: HashMap<String, String>, req
     });
     clock.stamp(Stage::Parsed, service.clock.now());
     let (kind, outcome) = match asked {
-        Ok(Asked { work, shape, wait }) => {
-            (kind(&work), service.admission.ask(work, wait, &mut clock).await.map(|answer| reply::response(answer, shape)))
-        }
+        Ok(Asked { work, shape, wait }) => (
+            kind(&work),
+            service.admission.ask(work, wait, &mut clock).await.map(|answer| reply::response(answer, shape)),
+        ),
         Err(problem) => ("other", Err(problem)),
     };
     let mut response = outcome.unwrap_or_else(|problem| problem.response());
@@ -90,27 +91,23 @@ async fn through(service: Shared, read: Read, path: HashMap<String, String>, req
 }
 
 /// The whole body. What says beforehand that it is too large is not read.
-async fn read_body(
-    body: Body,
-    headers: &axum::http::HeaderMap,
-    limits: &Limits,
-    path: &str,
-) -> Result<Bytes, Problem> {
-    let limit = if path.ends_with(":batch") { limits.statement_bytes.max(limits.body_bytes) } else { limits.body_bytes };
+async fn read_body(body: Body, headers: &axum::http::HeaderMap, limits: &Limits, path: &str) -> Result<Bytes, Problem> {
+    let limit =
+        if path.ends_with(":batch") { limits.statement_bytes.max(limits.body_bytes) } else { limits.body_bytes };
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|bytes| bytes > limit) {
         return Err(Problem::too_large(limit));
     }
     axum::body::to_bytes(body, limit).await.map_err(|error| {
-        let is_too_large = std::error::Error::source(&error).is_some_and(|cause| cause.to_string().contains("length limit"));
+        let is_too_large =
+            std::error::Error::source(&error).is_some_and(|cause| cause.to_string().contains("length limit"));
         if is_too_large { Problem::too_large(limit) } else { Problem::unreadable("the body ended too early") }
     })
 }
 
 async fn metrics_page(State(service): State<Shared>) -> Response {
     let admission = &service.admission;
-    let page =
-        metrics::page(&service.journal.counts(), &admission.dispatcher.waiting(), admission.waiting.polls());
+    let page = metrics::page(&service.journal.counts(), &admission.dispatcher.waiting(), admission.waiting.polls());
     let mut response = Response::new(Body::from(page));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);

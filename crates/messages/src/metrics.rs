@@ -14,7 +14,12 @@ pub(crate) fn page(counts: &Counts, queues: &[usize], polls: usize) -> String {
     let mut page = String::with_capacity(64 << 10);
     head(&mut page, "waystage_messages_requests_total", "counter", "Requests by operation and HTTP status.");
     for ((kind, status), number) in &counts.requests {
-        line(&mut page, "waystage_messages_requests_total", &format!("operation=\"{kind}\",status=\"{status}\""), number);
+        line(
+            &mut page,
+            "waystage_messages_requests_total",
+            &format!("operation=\"{kind}\",status=\"{status}\""),
+            number,
+        );
     }
     let counters = [
         ("batches_total", "Times that a connection took waiting requests.", counts.batches),

@@ -117,22 +117,16 @@ pub(crate) fn send_batch(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
 pub(crate) fn pop(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
     let parameters = exchange.parameters(&["for", "from", "max", "wait"])?;
     let (wanted, shape) = parameters.max()?;
-    let scope = Scope {
-        queue: exchange.name("queue")?,
-        receiver: parameters.name("for")?,
-        sender: parameters.name("from")?,
-    };
+    let scope =
+        Scope { queue: exchange.name("queue")?, receiver: parameters.name("for")?, sender: parameters.name("from")? };
     Ok(Asked { work: Work::Pop(Wish { scope, wanted }), shape, wait: parameters.wait()? })
 }
 
 pub(crate) fn head(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
     let parameters = exchange.parameters(&["for", "from", "max"])?;
     let (wanted, shape) = parameters.max()?;
-    let scope = Scope {
-        queue: exchange.name("queue")?,
-        receiver: parameters.name("for")?,
-        sender: parameters.name("from")?,
-    };
+    let scope =
+        Scope { queue: exchange.name("queue")?, receiver: parameters.name("for")?, sender: parameters.name("from")? };
     Ok(Asked { shape, ..Asked::plain(Work::Peek(Wish { scope, wanted })) })
 }
 

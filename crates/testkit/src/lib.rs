@@ -5,12 +5,14 @@
 
 mod client;
 mod held;
+mod http;
 mod scripted;
 mod server;
 mod traces;
 
 pub use client::Client;
 pub use held::Held;
+pub use http::{Http, HttpReply};
 pub use scripted::{Peer, Scripted};
 pub use server::{Server, memcached_is_here};
 pub use traces::{SyntheticRow, SyntheticTrace};

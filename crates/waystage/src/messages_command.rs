@@ -56,11 +56,7 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
             "pool" => Dispatch::Pool { connections: arguments.connections },
             _ => Dispatch::Fused { lanes: arguments.lanes },
         },
-        limits: Limits {
-            body_bytes: arguments.body_limit,
-            waiting_requests: arguments.queue,
-            ..Limits::default()
-        },
+        limits: Limits { body_bytes: arguments.body_limit, waiting_requests: arguments.queue, ..Limits::default() },
         ..Config::default()
     };
     let running = messages::start(&config, Clock::monotonic()).map_err(|error| error.to_string())?;

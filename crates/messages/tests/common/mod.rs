@@ -1,0 +1,76 @@
+//! A real PostgreSQL and a service in front of it, for one test.
+
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use clock::Clock;
+use messages::{Config, Embedded, EmbeddedError, Running};
+use std::net::SocketAddr;
+use tempfile::TempDir;
+use testkit::{Http, HttpReply};
+
+/// A server that ends with the test, and its directory after it.
+pub struct Database {
+    pub server: Embedded,
+    _directory: TempDir,
+}
+
+impl Database {
+    /// A new server, or none where PostgreSQL is not installed. Where `WAYSTAGE_REQUIRE_PEERS` is set, it must be.
+    pub fn start() -> Option<Database> {
+        let directory = tempfile::tempdir().unwrap();
+        match Embedded::start_with(directory.path(), &["shared_buffers=16MB", "max_connections=60"]) {
+            Ok(server) => Some(Database { server, _directory: directory }),
+            Err(EmbeddedError::Missing) => {
+                assert!(
+                    std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(),
+                    "PostgreSQL is required here, and missing"
+                );
+                eprintln!("SKIPPED: there is no PostgreSQL here; apt-get install postgresql");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// What a service is told that uses this server.
+    pub fn config(&self) -> Config {
+        Config { database: self.server.url(), listen: "127.0.0.1:0".into(), ..Config::default() }
+    }
+}
+
+/// Starts a service in this process.
+pub fn serve(config: &Config) -> Running {
+    messages::start(config, Clock::monotonic()).unwrap()
+}
+
+/// One connection to a service, as a sender.
+pub struct Client {
+    http: Http,
+    sender: String,
+}
+
+impl Client {
+    /// Connects; what it sends is from this sender.
+    pub fn connect(address: SocketAddr, sender: &str) -> Client {
+        Client { http: Http::connect(address).unwrap(), sender: format!("waystage-sender: {sender}") }
+    }
+
+    /// One request that must get some reply.
+    pub fn ask(&mut self, method: &str, path: &str, body: &str) -> HttpReply {
+        self.http.request(method, path, &[&self.sender], body.as_bytes()).unwrap()
+    }
+
+    /// Status and body of the reply to a request without a body.
+    pub fn short(&mut self, method: &str, path: &str) -> (u16, String) {
+        let reply = self.ask(method, path, "");
+        (reply.status, reply.text())
+    }
+
+    /// Sends, and gives the id back.
+    pub fn send(&mut self, path: &str, body: &str) -> i64 {
+        let reply = self.ask("POST", path, body);
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        let text = reply.text();
+        text.trim_start_matches("{\"id\":").trim_end_matches('}').parse().unwrap()
+    }
+}

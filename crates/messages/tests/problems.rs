@@ -1,0 +1,108 @@
+//! What cannot be done is said as a problem document with the right status, and harms nobody else.
+
+mod common;
+
+use common::{Client, Database, serve};
+use messages::{Config, Limits};
+use std::time::Duration;
+use testkit::HttpReply;
+
+fn assert_problem(reply: &HttpReply, status: u16, kind: &str) {
+    assert_eq!(reply.status, status, "{}", reply.text());
+    assert_eq!(reply.header("content-type"), Some("application/problem+json"));
+    let text = reply.text();
+    assert!(text.contains(&format!("\"type\":\"urn:waystage:problem:{kind}\"")), "{text}");
+    assert!(text.contains(&format!("\"status\":{status}")), "{text}");
+    assert_eq!(reply.header("retry-after").is_some(), status == 503);
+    assert!(reply.header("server-timing").is_some());
+}
+
+#[test]
+fn bad_requests_are_problems() {
+    let Some(database) = Database::start() else { return };
+    let limits = Limits { body_bytes: 100, batch_messages: 3, statement_bytes: 400, ..Limits::default() };
+    let running = serve(&Config { limits, ..database.config() });
+    let mut client = Client::connect(running.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    let long = "x".repeat(101);
+    let longer = "x".repeat(500);
+    let cases = [
+        ("GET", "/v2", "", 404, "no-such-path"),
+        ("POST", "/v1/queues", "", 405, "method-not-allowed"),
+        ("PUT", "/v1/queues/-q", "", 422, "name-not-allowed"),
+        ("PUT", "/v1/queues/a%2Fb", "", 422, "name-not-allowed"),
+        ("PUT", "/v1/queues/%ff", "", 422, "name-not-allowed"),
+        ("PUT", "/v1/queues/a%00", "", 422, "name-not-allowed"),
+        ("PUT", "/v1/queues/q?x=1", "", 400, "unreadable"),
+        ("POST", "/v1/queues/q/messages?to=", "", 422, "name-not-allowed"),
+        ("POST", "/v1/queues/q/messages?to=a&to=b", "", 400, "unreadable"),
+        ("POST", "/v1/queues/q/messages", long.as_str(), 413, "body-too-large"),
+        ("POST", "/v1/queues/q/messages:batch", longer.as_str(), 413, "body-too-large"),
+        ("POST", "/v1/queues/q/messages:batch", "{", 400, "unreadable"),
+        ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[]}", 400, "unreadable"),
+        ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[{\"to\":\"x\"}]}", 400, "unreadable"),
+        ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[{\"body_base64\":\"!\"}]}", 400, "unreadable"),
+        ("POST", "/v1/queues/none/messages:batch", "{\"messages\":[{\"body\":\"x\"}]}", 404, "unknown-queue"),
+        ("POST", "/v1/queues/q/messages:pop?max=0", "", 400, "unreadable"),
+        ("POST", "/v1/queues/q/messages:pop?max=4", "", 400, "unreadable"),
+        ("POST", "/v1/queues/q/messages:pop?wait=1h", "", 400, "unreadable"),
+        ("POST", "/v1/queues/q/messages:pop?wait=soon", "", 400, "unreadable"),
+        ("POST", "/v1/messages:pop?for=me", "", 400, "unreadable"),
+        ("GET", "/v1/queues/none", "", 404, "unknown-queue"),
+    ];
+    for (method, path, body, status, kind) in cases {
+        let mut client = Client::connect(running.address(), "alice");
+        assert_problem(&client.ask(method, path, body), status, kind);
+    }
+    let nobody = Client::connect(running.address(), "").ask("POST", "/v1/queues/q/messages", "x");
+    assert_problem(&nobody, 422, "name-not-allowed");
+    assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204, "nothing of all this was stored");
+    running.stop();
+}
+
+#[test]
+fn what_is_too_much_or_too_late_is_refused_and_the_database_may_come_back() {
+    let Some(mut database) = Database::start() else { return };
+    let limits = Limits { long_polls: 1, ..Limits::default() };
+    let running = serve(&Config { limits, ..database.config() });
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    let poll = std::thread::spawn(move || {
+        Client::connect(address, "bob").ask("POST", "/v1/queues/q/messages:pop?wait=50s", "")
+    });
+    while !client.short("GET", "/metrics").1.contains("waystage_messages_long_polls 1") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_problem(&client.ask("POST", "/v1/queues/q/messages:pop?wait=50s", ""), 503, "overloaded");
+    database.server.kill();
+    // The poll looks by itself and finds the database gone.
+    assert_eq!(poll.join().unwrap().status, 503);
+    assert_problem(&client.ask("POST", "/v1/queues/q/messages", "x"), 503, "database-down");
+    assert_problem(&client.ask("GET", "/readyz", ""), 503, "database-down");
+    assert_eq!(client.short("GET", "/healthz").0, 200, "the service itself is well");
+    database.server.restart().unwrap();
+    // In its own time; the service is the same.
+    while client.short("GET", "/readyz").0 != 204 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    while client.ask("POST", "/v1/queues/q/messages", "x").status != 201 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(client.short("POST", "/v1/queues/q/messages:pop"), (200, "x".into()));
+    running.stop();
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let start = |config: &Config| messages::start(config, clock::Clock::monotonic()).unwrap_err().to_string();
+    let nonsense = Config { database: "nonsense".into(), ..Config::default() };
+    assert!(start(&nonsense).starts_with("--database: "), "{}", start(&nonsense));
+    let dispatch = messages::Dispatch::Fused { lanes: 0 };
+    let lanes = Config { database: "host=/nowhere".into(), dispatch, ..Config::default() };
+    assert_eq!(start(&lanes), "--lanes: 0 is not a number from 1 to 1000");
+    let Some(database) = Database::start() else { return };
+    let other = database.server.url().replace("dbname=postgres", "dbname=other");
+    let line = start(&Config { database: other, listen: "127.0.0.1:0".into(), ..Config::default() });
+    assert!(line.contains("\"other\" does not exist") && !line.contains('\n'), "{line}");
+}

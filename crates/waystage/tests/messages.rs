@@ -1,0 +1,209 @@
+//! `waystage messages` under load while it and PostgreSQL are killed: what was acknowledged is there, nothing is handed out twice, and
+//! the order of each sender in each queue is kept. The database itself writes down what was taken out of it.
+
+use messages::{Embedded, EmbeddedError};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use testkit::{Http, HttpReply};
+
+const QUEUES: usize = 2;
+const SENDERS: usize = 3;
+const RECEIVERS: usize = 3;
+/// Each time first the service, then the database.
+const KILLS: usize = 3;
+const AUDIT: &str = "CREATE TABLE taken (id bigint);
+    CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO taken VALUES (OLD.id); RETURN NULL; END $$;
+    CREATE TRIGGER note AFTER DELETE ON message FOR EACH ROW EXECUTE FUNCTION note();";
+
+/// What the clients know.
+#[derive(Debug, Default)]
+struct Account {
+    acknowledged: Vec<i64>,
+    /// Id, queue and sender, number.
+    received: Vec<(i64, String, usize)>,
+    /// Pops of which nobody told the client how they ended.
+    doubtful_pops: usize,
+}
+
+/// The service as a process.
+struct Service {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Service {
+    fn start(database: &str, listen: &str) -> Service {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+        command.args(["messages", "--database", database, "--listen", listen]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split(' ').nth(4).unwrap_or_else(|| panic!("not ready: {line:?}")).parse().unwrap();
+        Service { child, address }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // A test that failed leaves it running otherwise.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client that connects again when the service has been killed.
+struct Patient {
+    address: SocketAddr,
+    http: Option<Http>,
+}
+
+impl Patient {
+    /// One attempt; none when there was no whole reply.
+    fn ask(&mut self, path: &str, headers: &[&str], body: &str) -> Option<HttpReply> {
+        if self.http.is_none() {
+            self.http = Http::connect(self.address).ok();
+        }
+        let reply = self.http.as_mut()?.request("POST", path, headers, body.as_bytes()).ok();
+        if reply.is_none() {
+            self.http = None;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        reply
+    }
+}
+
+fn send(address: SocketAddr, sender: usize, is_over: &AtomicBool) -> Account {
+    let mut client = Patient { address, http: None };
+    let header = format!("waystage-sender: s{sender}");
+    let mut account = Account::default();
+    let mut number = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let queue = number % QUEUES;
+        let body = format!("q{queue}s{sender} {number}");
+        // What is in doubt is not sent again: it may be there, and need not.
+        let reply = client.ask(&format!("/v1/queues/q{queue}/messages"), &[&header], &body);
+        if let Some(reply) = reply.filter(|reply| reply.status == 201) {
+            let text = reply.text();
+            account.acknowledged.push(text.trim_start_matches("{\"id\":").trim_end_matches('}').parse().unwrap());
+        }
+        number += 1;
+    }
+    account
+}
+
+fn receive(address: SocketAddr, receiver: usize, is_over: &AtomicBool) -> Account {
+    let mut client = Patient { address, http: None };
+    let mut account = Account::default();
+    let mut empty = 0;
+    while empty < QUEUES || !is_over.load(Ordering::Relaxed) {
+        let path = format!("/v1/queues/q{}/messages:pop", (receiver + empty) % QUEUES);
+        let reply = client.ask(&path, &[], "");
+        let (status, is_doubtful) = match &reply {
+            Some(reply) => (reply.status, reply.text().contains("in-doubt")),
+            None => (0, true),
+        };
+        account.doubtful_pops += usize::from(is_doubtful);
+        empty = if status == 204 { empty + 1 } else { 0 };
+        if let Some(reply) = reply.filter(|reply| reply.status == 200) {
+            let id = reply.header("waystage-message").unwrap().parse().unwrap();
+            let text = reply.text();
+            let (stream, number) = text.split_once(' ').unwrap();
+            account.received.push((id, stream.to_string(), number.parse().unwrap()));
+        }
+    }
+    account
+}
+
+/// Ids in one column.
+fn ids(database: &str, statement: &str) -> BTreeSet<i64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(database, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let rows = client.simple_query(statement).await.unwrap();
+        let id = |row: &tokio_postgres::SimpleQueryMessage| match row {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(|text| text.parse().unwrap()),
+            _ => None,
+        };
+        rows.iter().filter_map(id).collect()
+    })
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_service_and_database_are_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut postgres = match Embedded::start_with(directory.path(), &["shared_buffers=16MB"]) {
+        Ok(postgres) => postgres,
+        Err(EmbeddedError::Missing) => {
+            assert!(std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(), "PostgreSQL is required here, and missing");
+            eprintln!("SKIPPED: there is no PostgreSQL here; apt-get install postgresql");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let database = postgres.url();
+    let mut service = Service::start(&database, "127.0.0.1:0");
+    let address = service.address;
+    ids(&database, AUDIT);
+    let mut http = Http::connect(address).unwrap();
+    for queue in 0..QUEUES {
+        assert_eq!(http.request("PUT", &format!("/v1/queues/q{queue}"), &[], b"").unwrap().status, 201);
+    }
+    let (no_more, is_sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let spawn = |number: usize, is_over: &Arc<AtomicBool>, role: fn(SocketAddr, usize, &AtomicBool) -> Account| {
+        let is_over = is_over.clone();
+        std::thread::spawn(move || role(address, number, &is_over))
+    };
+    let senders: Vec<_> = (0..SENDERS).map(|number| spawn(number, &no_more, send)).collect();
+    let receivers: Vec<_> = (0..RECEIVERS).map(|number| spawn(number, &is_sent, receive)).collect();
+    for _ in 0..KILLS {
+        std::thread::sleep(Duration::from_millis(400));
+        service.kill();
+        service = Service::start(&database, &address.to_string());
+        std::thread::sleep(Duration::from_millis(400));
+        postgres.kill();
+        postgres.restart().unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(400));
+    no_more.store(true, Ordering::Relaxed);
+    let sent: Vec<Account> = senders.into_iter().map(|thread| thread.join().unwrap()).collect();
+    is_sent.store(true, Ordering::Relaxed);
+    let got: Vec<Account> = receivers.into_iter().map(|thread| thread.join().unwrap()).collect();
+
+    let acknowledged: BTreeSet<i64> = sent.iter().flat_map(|account| account.acknowledged.iter().copied()).collect();
+    let received: Vec<i64> = got.iter().flat_map(|account| account.received.iter().map(|message| message.0)).collect();
+    let distinct: BTreeSet<i64> = received.iter().copied().collect();
+    let doubtful: usize = got.iter().map(|account| account.doubtful_pops).sum();
+    assert_eq!(distinct.len(), received.len(), "doubled");
+    let taken = ids(&database, "SELECT id FROM taken");
+    let left = ids(&database, "SELECT id FROM message");
+    assert_eq!(left, BTreeSet::new(), "the receivers had the last word");
+    assert_eq!(acknowledged.difference(&taken).count(), 0, "lost");
+    assert_eq!(distinct.difference(&taken).count(), 0, "received and yet not taken out");
+    let undelivered = taken.difference(&distinct).count();
+    assert!(undelivered <= doubtful, "{undelivered} taken out and not received, {doubtful} pops in doubt");
+    for account in &got {
+        let streams: BTreeSet<&str> = account.received.iter().map(|message| message.1.as_str()).collect();
+        for stream in streams {
+            let numbers: Vec<usize> =
+                account.received.iter().filter(|message| message.1 == stream).map(|message| message.2).collect();
+            assert!(numbers.is_sorted(), "out of order: {stream} {numbers:?}");
+        }
+    }
+    assert!(acknowledged.len() > SENDERS * 2, "hardly anything was done: {}", acknowledged.len());
+    println!(
+        "acknowledged {}, received {}, pops in doubt {doubtful}, of which {undelivered} had taken a message",
+        acknowledged.len(),
+        received.len()
+    );
+}
