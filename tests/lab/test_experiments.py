@@ -11,7 +11,14 @@ from waylab.spec.hosts import HostSettings, Placement, TestbedSettings
 from waylab.spec.schema import Compare, Design, Gates, Load, Prediction, Scale, Stopping, System
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-LONGEST_S = {"demo": 120, "smoke": 20, "calibrate": 420, "overhead": 420, "baseline-network": 300}
+LONGEST_S = {
+    "demo": 120,
+    "smoke": 20,
+    "calibrate": 420,
+    "overhead": 420,
+    "baseline-network": 300,
+    "null": 420,
+}
 
 
 def test_there_are_experiments():

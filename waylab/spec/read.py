@@ -12,6 +12,7 @@ from waylab.spec.design import Labels, check_design, configurations, listed_leve
 from waylab.spec.factors import Factor, Level, check_of
 from waylab.spec.hosts import HostSettings, check_placement, with_profile
 from waylab.spec.naming import ROOTS, checked, label_of, nearest, resolved, short
+from waylab.spec.quantities import mean_of_distribution_s
 from waylab.spec.scales import FULL, at_scale, read_scales
 from waylab.spec.schema import Load, Pattern, Prediction, Spec, Stopping, System
 
@@ -51,6 +52,10 @@ def spec_as_dict(spec: Spec) -> dict[str, Any]:
         content["design"][name] = _patterns_as_tables(getattr(spec.design, name))
     for name in ("calibrate", "held_out"):
         content["predict"][name] = _patterns_as_tables(getattr(spec.predict, name))
+    for compare in content["compare"]:
+        compare["added_ns"] = (
+            round(1e9 * mean_of_distribution_s(f"fixed:{compare['added']}")) if compare["added"] else None
+        )
     del content["scales"]
     return content
 
