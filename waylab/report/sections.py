@@ -45,8 +45,14 @@ def setup(content: Content) -> str:
             if has_slots
             else []
         ),
-        ("load, closed loop", _listed(said, "load", "clients threads ratio think_time pipeline sample")),
-        ("keys and values", _listed(said, "load", "data_size key_minimum key_maximum multi_key_get")),
+        (
+            "load; closed loop, unless it has a rate",
+            _listed(said, "load", "clients threads ratio think_time rate arrivals pipeline protocol sample"),
+        ),
+        (
+            "keys and values",
+            _listed(said, "load", "data_size key_size key_pattern key_minimum key_maximum multi_key_get"),
+        ),
         ("trial", _listed(said, "load", "warm_up_s test_time_s") + "; every process started afresh"),
         (
             "design",

@@ -212,6 +212,7 @@ def _check_whole(spec: Spec) -> None:
     for _, roots in combinations:
         _check_combination(roots["system"], roots["load"])
         check_placement(spec.testbed, roots["placement"], roots["system"].kind)
+        _check_loop(roots["load"])
         _check_generators(roots["load"], roots["placement"].generators)
 
 
@@ -254,6 +255,16 @@ def _check_combination(system: System, load: Load) -> None:
         raise ValueError(
             'system.backends.service_time: only server = "embedded" can be told how long to take'
         )
+
+
+def _check_loop(load: Load) -> None:
+    if load.rate and load.think_time != "none":
+        raise ValueError(
+            f"load.think_time = {load.think_time!r}: an open loop waits for no reply, so nobody thinks; "
+            "leave it out, or load.rate"
+        )
+    if not load.rate and load.arrivals != Load().arrivals:
+        raise ValueError(f"load.arrivals = {load.arrivals!r}: needs load.rate; a closed loop has no arrivals")
 
 
 def _check_generators(load: Load, generators: int) -> None:

@@ -61,17 +61,22 @@ class System:
 
 @dataclass(frozen=True)
 class Load:
-    """What the load generator does; a closed loop of clients."""
+    """What the load generator does: a closed loop of clients or, with a rate, an open one."""
 
     clients: int = setting(checks.whole(1, 65536), 16)
     threads: int = setting(checks.whole(1, 256), 1)
     ratio: str = setting(checks.ratio, "0:1")
-    data_size: int = setting(checks.whole(1, 1 << 20), 128)
+    protocol: str = setting(checks.one_of("text", "meta"), "text")
+    rate: float = setting(checks.number(0, 1e9), 0.0)
+    arrivals: str = setting(checks.arrivals, "poisson")
+    data_size: int | str = setting(checks.sizes, 128)
+    key_size: int | str = setting(checks.sizes_or_none, "")
+    key_pattern: str = setting(checks.key_pattern, "uniform")
     key_minimum: int = setting(checks.whole(0), 0)
     key_maximum: int = setting(checks.whole(0), 10000)
     multi_key_get: int = setting(checks.whole(1, 1024), 1)
     pipeline: int = setting(checks.whole(1, 1024), 1)
-    think_time: str = setting(checks.think_time, "none")
+    think_time: str = setting(checks.times, "none")
     test_time_s: float = setting(checks.number(0, 86400, above=True), 3.0)
     warm_up_s: float = setting(checks.number(0, 3600), 1.0)
     sample: int = setting(checks.whole(1), 20)

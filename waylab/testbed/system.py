@@ -10,7 +10,7 @@ from types import TracebackType
 
 from waylab.plan import Trial
 from waylab.spec import size_bytes
-from waylab.testbed.generators import Generator, generators
+from waylab.testbed.generators import Generator, asking_options, generators, value_options
 from waylab.testbed.hosts import Host, Testbed
 from waylab.testbed.processes import Process, TestbedError
 from waylab.testbed.programs import Programs
@@ -123,7 +123,7 @@ class RunningSystem:
     def _load_command(self, generator: Generator, address: str) -> list[str]:
         """Return the part of the command that is the same for setting the keys and for the load."""
         command = [str(self._programs.waystage), "load", "--server", address]
-        command += ["--data-size", str(self._trial.load.data_size), "--quiet"]
+        command += [*value_options(self._trial.load), "--quiet"]
         command += ["--key-minimum", str(generator.key_minimum), "--key-maximum", str(generator.key_maximum)]
         return [*command, "--seed", str(generator.seed)]
 
@@ -132,7 +132,7 @@ class RunningSystem:
         command = self._load_command(generator, address)
         command += ["--clients", str(generator.clients), "--threads", str(load.threads)]
         command += ["--ratio", load.ratio, "--multi-key-get", str(load.multi_key_get)]
-        command += ["--pipeline", str(load.pipeline), "--think-time", load.think_time]
+        command += ["--pipeline", str(load.pipeline), *asking_options(load, generator)]
         command += ["--test-time", seconds_text(load.test_time_s), "--warm-up", seconds_text(load.warm_up_s)]
         command += ["--sample", str(load.sample), "--records", str(self._records)]
         command += ["--json-out-file", str(self._directory / generator.summary)]
