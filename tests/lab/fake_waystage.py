@@ -1,6 +1,7 @@
 """A test double of the program `waystage`: speaks its command line, serves nothing, writes plausible files.
 
 Run with `FAKE_FAIL=proxy` the proxy ends at once; with `FAKE_FAIL=load` the load does.
+With `FAKE_MUTE=proxy` it never says that it is ready.
 With `FAKE_HANG=load` every load but that of the first trial waits until it is stopped.
 """
 
@@ -59,6 +60,8 @@ def stop(program: str) -> None:
 def serve(program: str) -> None:
     fail_if_asked(program)
     signal.signal(signal.SIGTERM, lambda *_: stop(program))
+    if os.environ.get("FAKE_MUTE") == program:
+        time.sleep(60)
     print(f"waystage {program} ready on 127.0.0.1:{20000 + os.getpid() % 20000} (fake)", flush=True)
     while True:
         time.sleep(60)

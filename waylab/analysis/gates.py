@@ -14,6 +14,9 @@ OVERLAP_MIN = 0.95
 # Of what an open loop offered; a server that answers less has a queue that grows as long as one measures.
 ACHIEVED_MIN = 0.99
 
+# Beyond what is corrected gradually (0.05 % of the time): the clock was set, or the machine slept meanwhile.
+CLOCK_STEP_MAX_S = 0.5
+
 Gate = dict[str, Any]
 
 
@@ -47,6 +50,7 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
         _hit_ratio(numbers["hit_ratio"], gates["hit_ratio_min"]),
         _law(numbers["interactive_law_error"], gates["interactive_law_max"], artifacts.plan["load"]),
         _records(artifacts, gates["dropped_records_max"]),
+        _clock((artifacts.result or {}).get("clock_step_s")),
         _links(artifacts, gates.get("link_error_max", LINK_ERROR_MAX)),
         _errors(load, gates["errors_max"]),
         _verification(load, gates["verification"]),
@@ -138,6 +142,15 @@ def _records(artifacts: Artifacts, limit: int) -> Gate:
     spoiled = sum((records.dropped or 0) + (records.lost or 0) for records in artifacts.records.values())
     text = f"{spoiled} records dropped or lost, at most {limit}"
     return _gate("dropped_records", spoiled <= limit, text, spoiled, limit)
+
+
+def _clock(step_s: float | None) -> Gate:
+    if step_s is None:
+        return _gate(
+            "clock", None, "does not apply: this run is older than the check", None, CLOCK_STEP_MAX_S
+        )
+    text = f"the wall clock moved {1000 * step_s:+.1f} ms against the monotonic one, limit {1000 * CLOCK_STEP_MAX_S:g}"
+    return _gate("clock", abs(step_s) <= CLOCK_STEP_MAX_S, text, step_s, CLOCK_STEP_MAX_S)
 
 
 def _links(artifacts: Artifacts, limit: float) -> Gate:
