@@ -60,13 +60,13 @@ def setup(content: Content) -> str:
             f"seed {shown(design['seed'])}, {shown(content.analysis['trials_total'])} trials",
         ),
     ]
-    note = "This is a quick run: one short block, to see that everything works."
+    note = "This is a run at quick scale: fewer blocks, shorter trials or fewer levels than the specification has."
     quick = f'<p class="note">{note}</p>' if content.run["quick"] else ""
     return (
         quick
         + definitions(pairs)
         + hosts.hosts_table(content)
-        + table(["factor", "levels"], factors, "What is varied; all levels are crossed.")
+        + table(["factor", "levels"], factors, f"What is varied; design: {design.get('kind', 'crossed')}.")
     )
 
 
