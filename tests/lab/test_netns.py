@@ -246,10 +246,10 @@ def test_a_run_on_emulated_hosts_keeps_where_everything_was(fake, tmp_path, monk
         hosts(client=HostSettings(up_mbit=40.0, cores=2.0), server=HostSettings(down_mbit=1.0))
     ):
         with pytest.raises(LabError, match=NEITHER):
-            create_run(path, tmp_path / "results", quick=False)
+            create_run(path, tmp_path / "results")
         assert not (tmp_path / "results").exists()
         return
-    campaign = create_run(path, tmp_path / "results", quick=False)
+    campaign = create_run(path, tmp_path / "results")
     campaign.run(lambda step: None)
     (planned,) = read_run(campaign.directory)["plan"]
     trial = campaign.directory / "trials" / planned["id"]

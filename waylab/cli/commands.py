@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         read_spec(arguments.spec)
         for old in unfinished_runs(arguments.results, arguments.spec):
             console.print(f"[dim]an unfinished run of this specification: waylab run --resume {old}[/dim]")
-        campaign = create_run(arguments.spec, arguments.results, arguments.quick)
+        campaign = create_run(arguments.spec, arguments.results, arguments.scale)
     waiting = [trial for trial in campaign.plan.trials if not campaign.finished(trial)]
     left = _minutes(sum(trial.expected_s for trial in waiting))
     console.print(f"run folder: {campaign.directory} ({len(waiting)} trials, about {left})", soft_wrap=True)
@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def plan(arguments: argparse.Namespace) -> int:
     """Show the plan."""
-    spec = read_spec(arguments.spec)
-    planned = make_plan(spec, arguments.quick)
+    spec = read_spec(arguments.spec, arguments.scale)
+    planned = make_plan(spec)
     console = Console(highlight=False)
     console.print(f"[bold]{escape(spec.name)}[/bold]  {escape(spec.question)}")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

@@ -16,7 +16,7 @@ from waylab.errors import LabError
 from waylab.plan import Plan, Trial, make_plan, trial_as_dict
 from waylab.run.environment import environment
 from waylab.run.trial import run_trial
-from waylab.spec import Spec, read_spec, spec_as_dict
+from waylab.spec import FULL, QUICK, Spec, read_spec, spec_as_dict
 from waylab.testbed import Machine, Programs, Testbed, check_fits, find_programs, open_testbed, used_hosts
 
 # A system that fails so often in a row is broken; going on would only waste time.
@@ -153,25 +153,26 @@ class _Lock:
             self._file.close()
 
 
-def create_run(spec_path: Path, results: Path, quick: bool) -> Campaign:
+def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
     """Make the run folder of a specification: everything but the trials."""
-    spec = read_spec(spec_path)
-    plan = make_plan(spec, quick)
+    spec = read_spec(spec_path, scale)
+    plan = make_plan(spec)
     check_fits(spec.testbed, plan.trials, Machine())
     programs = _programs(plan)
     now = datetime.now(UTC)
     directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
     shutil.copyfile(spec_path, directory / folder.SPEC)
     folder.write_json(directory / folder.ENVIRONMENT, environment(programs))
-    folder.write_json(directory / folder.RUN, _run_content(spec, plan, spec_path, directory, now, quick))
+    folder.write_json(directory / folder.RUN, _run_content(spec, plan, spec_path, directory, now, scale))
     return Campaign(directory, spec, plan, programs)
 
 
 def resume_run(directory: Path) -> Campaign:
     """Take up a run where it stopped, with the specification that it was started with."""
     run = folder.read_run(directory)
-    spec = read_spec(directory / folder.SPEC)
-    plan = make_plan(spec, run["quick"])
+    # Runs of earlier versions knew two scales only.
+    spec = read_spec(directory / folder.SPEC, run.get("scale", QUICK if run["quick"] else FULL))
+    plan = make_plan(spec)
     if [trial.id for trial in plan.trials] != [trial["id"] for trial in run["plan"]]:
         raise LabError(f"{directory / folder.SPEC}: gives another plan than {folder.RUN}; start a new run")
     check_fits(spec.testbed, plan.trials, Machine())
@@ -221,7 +222,7 @@ def _new_directory(results: Path, stamp: str, name: str) -> Path:
 
 
 def _run_content(
-    spec: Spec, plan: Plan, spec_path: Path, directory: Path, now: datetime, quick: bool
+    spec: Spec, plan: Plan, spec_path: Path, directory: Path, now: datetime, scale: str
 ) -> dict[str, Any]:
     original = re.sub(r"^\./", "", str(spec_path))
     return {
@@ -230,13 +231,14 @@ def _run_content(
         "name": spec.name,
         "created_utc": now.strftime("%Y-%m-%d %H:%M:%S"),
         "created_unix_s": round(time.time(), 3),
-        "quick": quick,
+        "scale": scale,
+        "quick": scale != FULL,
         "spec_path": original,
         "spec": spec_as_dict(spec),
         "expected_s": plan.expected_s,
         "plan": [trial_as_dict(trial) for trial in plan.trials],
         "reproduce": [
-            f"waylab run {original}" + (" --quick" if quick else ""),
+            f"waylab run {original}" + (f" --scale {scale}" if scale != FULL else ""),
             f"waylab run --resume {directory}",
             f"waylab analyse {directory}",
             f"waylab report {directory}",
