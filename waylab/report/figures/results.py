@@ -18,7 +18,36 @@ def throughput(content: Content) -> Figure | None:
     caption = (
         "Mean over trials; bars are 95 % intervals (t) across trials. Click the legend to single out a line."
     )
+    marks = _bends(content)
+    if marks:
+        chart = alt.layer(*marks, chart)
+        caption += (
+            " Upright lines, in the colour of their line: dashed the knee, dotted the first load whose 95th "
+            "percentile exceeds twice that of the smallest load."
+        )
     return Figure("throughput", "Throughput", caption, chart)
+
+
+def _bends(content: Content) -> list[alt.Chart]:
+    """Upright lines at the knee and at the first slow load of every line."""
+    rows = [
+        {"series": curve["series"], "kind": kind, "x": curve[kind]["load"], "text": curve[kind]["text"]}
+        for curve in content.analysis.get("curves", [])
+        for kind in ("knee", "first_slow")
+        if curve[kind] is not None and curve[kind]["load"] is not None
+    ]
+    scale = style.colour(content.series)
+    return [
+        alt.Chart(values([row for row in rows if row["kind"] == kind]))
+        .mark_rule(strokeDash=dashes, strokeWidth=1.5, opacity=0.8)
+        .encode(
+            x=x_axis(content),
+            color=alt.Color("series:N", title=None, scale=scale, legend=legend(content)),
+            tooltip=["series:N", "text:N"],
+        )
+        for kind, dashes in (("knee", [7, 4]), ("first_slow", [1, 4]))
+        if any(row["kind"] == kind for row in rows)
+    ]
 
 
 def response_mean(content: Content) -> Figure | None:
