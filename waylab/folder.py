@@ -17,6 +17,7 @@ ANALYSIS_FORMAT = "waylab-analysis/1"
 PREDICTIONS_FORMAT = "waylab-predictions/1"
 ENVIRONMENT_FORMAT = "waylab-environment/1"
 LOAD_FORMAT = "waystage-load/1"
+COMPARE_FORMAT = "waylab-compare/1"
 
 RUN = "run.json"
 SPEC = "spec.toml"
@@ -33,6 +34,7 @@ LOGS = "logs"
 ANALYSIS = "analysis.json"
 PREDICTIONS = "predictions.json"
 REPORT = "report.html"
+COMPARE = "compare.json"
 FIGURES = "figures"
 
 

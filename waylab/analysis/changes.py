@@ -13,8 +13,8 @@ def changes(
 ) -> dict[str, Any]:
     """Compare all configurations with the one that has the first level of every factor.
 
-    Returns `base` (its name, None without factors), `metrics` (name and words) and `entries`: for each other
-    configuration and metric the ratio with its interval over blocks. `text` says why there are none.
+    Returns `base` (its name, None without factors), `metrics` (name and words) and `entries`: for each
+    configuration, the base case included, and metric the ratio with its interval over blocks. `text` says why there are none.
     """
     base = next(
         (c for c in configurations if c["levels"] == _first_levels(spec) and len(configurations) > 1), None
@@ -37,7 +37,6 @@ def changes(
             **_ratio(found, by_block.get(other["name"], {}), metric),
         }
         for other in configurations
-        if other is not base
         for metric in names
     ]
     return {
@@ -53,6 +52,8 @@ def _first_levels(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def _ratio(base: dict[int, dict[str, Any]], other: dict[int, dict[str, Any]], metric: str) -> dict[str, Any]:
+    if base is other:
+        return {"blocks": len(base), "ratio": 1.0, "low": None, "high": None, "excludes_1": None}
     ratios = []
     for block in sorted(set(base) & set(other)):
         before, after = value_of(base[block], metric), value_of(other[block], metric)

@@ -1,9 +1,11 @@
 """Which factor matters: effects and shares of the variation when all factors are crossed, and the residual checks."""
 
+import math
 from typing import Any
 
 from waylab.analysis.metrics import METRICS, told_apart, value_of
 from waylab.analysis.statistics.anova import anova
+from waylab.analysis.statistics.designs import two_level_plan
 from waylab.analysis.statistics.diagnostics import diagnose
 from waylab.analysis.statistics.factorial import choose_scale, two_level_effects
 from waylab.analysis.trial import TrialResult
@@ -22,11 +24,22 @@ def factorial(spec: dict[str, Any], trials: list[TrialResult]) -> dict[str, Any]
     Returns `kind`: `2k` when every factor has two levels, `general` otherwise, None with the reason in `text`;
     `levels` by factor; `blocks`; and `metrics`, each with its scale, effects, shares of variation and checks.
     """
-    factors = {factor["name"]: [level["label"] for level in factor["levels"]] for factor in spec["factors"]}
+    aside = _arms_aside(spec)
+    factors = {
+        factor["name"]: [
+            level["label"] for level in factor["levels"] if (factor["name"], level["label"]) not in aside
+        ]
+        for factor in spec["factors"]
+    }
     result: dict[str, Any] = {"kind": None, "text": "", "levels": factors, "blocks": 0, "metrics": []}
     several = {name: levels for name, levels in factors.items() if len(levels) > 1}
     if not 2 <= len(several) <= _FACTORS_MAX:
         return result | {"text": f"it takes two to {_FACTORS_MAX} factors to tell their effects apart"}
+    generators = spec["design"].get("generators") or []
+    trials = [trial for trial in trials if not aside & set(trial.content["levels"].items())]
+    cells = {trial.content["configuration"] for trial in trials}
+    if len(cells) * 2 ** len(generators) != math.prod(len(levels) for levels in factors.values()):
+        return result | {"text": "not all combinations of the levels were run"}
     contents, blocks = _complete_blocks(trials)
     if not contents:
         return result | {"text": "there is no block in which every configuration was used"}
@@ -38,7 +51,7 @@ def factorial(spec: dict[str, Any], trials: list[TrialResult]) -> dict[str, Any]
     for metric in told_apart(contents):
         values = [value_of(content, metric) or 0.0 for content in contents]
         try:
-            found = judge(several, contents, values, blocks)
+            found = judge(several, contents, values, blocks, generators)
         except LabError as error:
             return result | {"text": str(error)}
         metrics.append({"metric": metric, "title": METRICS[metric], **found})
@@ -61,6 +74,15 @@ def factorial_facts(found: dict[str, Any]) -> list[str]:
         if against:
             sentences.append(f"Against that model of {metric['title']}: {'; '.join(against)}.")
     return sentences
+
+
+def _arms_aside(spec: dict[str, Any]) -> set[tuple[str, str]]:
+    """Name the levels that only check the instrument: the second of a null arm, a positive control."""
+    return {
+        (compare["factor"], compare["candidate"])
+        for compare in spec["compare"]
+        if compare.get("role", "effect") in ("null", "control")
+    }
 
 
 def _complete_blocks(trials: list[TrialResult]) -> tuple[Contents, int]:
@@ -89,15 +111,17 @@ def _scale(contents: Contents, values: list[float]) -> dict[str, Any]:
 
 
 def _two_levels(
-    factors: dict[str, list[str]], contents: Contents, values: list[float], blocks: int
+    factors: dict[str, list[str]], contents: Contents, values: list[float], blocks: int, generators: list[str]
 ) -> dict[str, Any]:
     scale = _scale(contents, values)
+    aliases = two_level_plan(list(factors), generators).aliases if generators else ()
+    words = [tuple(group[0].split(" x ")) for group in aliases] or None
     signs = [
         [1 if content["levels"][name] == levels[1] else -1 for name, levels in factors.items()]
         for content in contents
     ]
     names = [content["block"] for content in contents] if blocks > 1 else None
-    found = two_level_effects(signs, values, list(factors), names, scale["scale"])
+    found = two_level_effects(signs, values, list(factors), names, scale["scale"], words)
     mean = found.effect("mean").value
     effects = [
         {
@@ -106,6 +130,7 @@ def _two_levels(
             "low": effect.low,
             "high": effect.high,
             "significant": effect.significant,
+            "aliases": next((list(group[1:]) for group in aliases if group[0] == effect.name), []),
             **_relative((effect.value, effect.low, effect.high), mean, scale["scale"]),
         }
         for effect in found.effects
@@ -130,8 +155,9 @@ def _two_levels(
 
 
 def _general(
-    factors: dict[str, list[str]], contents: Contents, values: list[float], blocks: int
+    factors: dict[str, list[str]], contents: Contents, values: list[float], blocks: int, generators: list[str]
 ) -> dict[str, Any]:
+    assert blocks > 1 and not generators, "fractions have two levels, and without repetitions there is no error"
     scale = _scale(contents, values)
     given = {name: [content["levels"][name] for content in contents] for name in factors}
     found = anova(given, values, [content["block"] for content in contents], 2, scale["scale"])

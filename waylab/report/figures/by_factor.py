@@ -86,7 +86,7 @@ def _layers(
     """Mean with interval, and the quartiles behind it; side by side where the factor is no quantity."""
     numeric, several = view["numeric"], len(names) > 1
     chosen = alt.selection_point(fields=["series"], bind="legend")
-    legend = alt.Legend(columns=style.columns(names)) if several else None
+    legend = alt.Legend(columns=style.columns(names), symbolOpacity=1) if several else None
     offset = alt.XOffset("series:N", sort=names) if several and not numeric else alt.Undefined
     fields = ["mean_ms", "low_ms", "high_ms"] + (["p25_ms", "p50_ms", "p75_ms"] if quartiles else [])
     base = chart.encode(

@@ -34,6 +34,11 @@ def factorial(content: Content) -> list[Figure]:
     return figures + [figure for figure in (_residuals(metrics, titles, plot) for plot in _PLOTS) if figure]
 
 
+def _axis() -> alt.Axis:
+    """Small numbers as they are, large ones with a prefix: nobody says five hundred milli."""
+    return alt.Axis(labelExpr="abs(datum.value) < 10 ? format(datum.value, '.3~g') : format(datum.value, '.3~s')")
+
+
 def _effects(metrics: list[dict[str, Any]], titles: list[str], kind: str) -> Figure:
     rows = [
         {"title": metric["title"], "name": effect["name"], "rank": rank}
@@ -49,7 +54,7 @@ def _effects(metrics: list[dict[str, Any]], titles: list[str], kind: str) -> Fig
         .transform_filter(condition)
         .encode(
             y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=220)),
-            color=alt.Color("clear:N", title=None, scale=style.colour(kinds), legend=alt.Legend(columns=2)),
+            color=alt.Color("clear:N", title=None, scale=style.colour(kinds), legend=alt.Legend(columns=1)),
             tooltip=[
                 "name:N",
                 *(alt.Tooltip(f"{key}:Q", format="+.2%") for key in ("relative", "relative_low", "relative_high")),
@@ -130,8 +135,8 @@ def _residuals(metrics: list[dict[str, Any]], titles: list[str], plot: tuple[str
         .transform_filter(condition)
         .mark_point(filled=True, size=40, color=style.COLOURS[0])
         .encode(
-            x=alt.X("along:Q", title=axis, scale=scale, axis=alt.Axis(format=".3~s")),
-            y=alt.Y("residual:Q", title="residual", axis=alt.Axis(format=".3~s")),
+            x=alt.X("along:Q", title=axis, scale=scale, axis=_axis()),
+            y=alt.Y("residual:Q", title="residual", axis=_axis()),
             tooltip=["configuration:N", alt.Tooltip("residual:Q", format=".4~g")],
         )
     )

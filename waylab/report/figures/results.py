@@ -9,6 +9,11 @@ from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, dashed_lines, legend, milliseconds, values, x_axis
 
 
+_PERCENTS = ("1", "5", "50", "95", "99")
+# With more lines than this the lower percentiles would only be in the way.
+_SERIES_FEW = 3
+
+
 def throughput(content: Content) -> Figure | None:
     """Throughput along x, one line for each combination of the other factors."""
     rows = [_point(c, c["throughput_per_s"]) for c in content.configurations]
@@ -78,13 +83,13 @@ def response_percentiles(content: Content) -> Figure | None:
             "value_ns": c["operations"]["all"]["percentiles_ns"][percent],
         }
         for c in content.configurations
-        for percent in ("50", "95", "99")
+        for percent in (_PERCENTS if len(content.series) <= _SERIES_FEW else _PERCENTS[2:])
         if percent in c["operations"].get("all", {}).get("percentiles_ns", {})
     ]
     if not rows:
         return None
     chart = milliseconds(alt.Chart(values(rows)), "value_ns")
-    names = ["p50", "p95", "p99"]
+    names = [f"p{percent}" for percent in _PERCENTS if any(row["percentile"] == f"p{percent}" for row in rows)]
     chosen = alt.selection_point(fields=["series"], bind="legend")
     base = chart.encode(
         x=x_axis(content),

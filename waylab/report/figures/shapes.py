@@ -49,8 +49,9 @@ def _histogram(content: Content, operation: str) -> Figure | None:
     text = (
         alt.Chart(values(words))
         .transform_filter(condition)
-        .mark_text(align="right", baseline="top", fontSize=11)
-        .encode(x=alt.value("width"), y=alt.value(2), text="text:N")
+        .transform_calculate(lines="split(datum.text, ', ')")
+        .mark_text(align="right", baseline="bottom", fontSize=11, lineHeight=14, dy=-14)
+        .encode(x=alt.value("width"), y=alt.value(-4), text="lines:N")
     )
     what = "" if operation == "all" else f" of {operation.upper()}"
     caption = (
