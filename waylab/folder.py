@@ -18,6 +18,7 @@ PREDICTIONS_FORMAT = "waylab-predictions/1"
 ENVIRONMENT_FORMAT = "waylab-environment/1"
 STOPPING_FORMAT = "waylab-stopping/1"
 LOAD_FORMAT = "waystage-load/1"
+COMPARE_FORMAT = "waylab-compare/1"
 
 RUN = "run.json"
 SPEC = "spec.toml"
@@ -35,6 +36,7 @@ STOPPING = "stopping.json"
 ANALYSIS = "analysis.json"
 PREDICTIONS = "predictions.json"
 REPORT = "report.html"
+COMPARE = "compare.json"
 FIGURES = "figures"
 
 

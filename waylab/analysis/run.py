@@ -6,9 +6,11 @@ from typing import Any
 from waylab import __version__, folder
 from waylab.analysis.artifacts import read_artifacts
 from waylab.analysis.axes import axes
+from waylab.analysis.changes import changes
 from waylab.analysis.comparisons import comparison_results
 from waylab.analysis.configurations import configuration_results
 from waylab.analysis.curves import curve_results
+from waylab.analysis.effects import factorial
 from waylab.analysis.facts import facts
 from waylab.analysis.links import testbed_summary
 from waylab.analysis.trial import TrialResult, trial_result
@@ -42,6 +44,8 @@ def analyse(directory: Path) -> dict[str, Any]:
     }
     content["steady_state"] = steady_state(content["trials"])
     content["curves"] = curve_results(spec, content["configurations"], trials, chosen)
+    content["changes"] = changes(spec, content["configurations"], trials)
+    content["factorial"] = factorial(spec, trials)
     content["facts"] = facts(content)
     folder.write_json(directory / folder.ANALYSIS, content)
     return folder.read_json(directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, "")

@@ -135,13 +135,6 @@ def analyse(arguments: argparse.Namespace) -> int:
     return 0 if content["trials_used"] else EXIT_NOTHING_USABLE
 
 
-def report(arguments: argparse.Namespace) -> int:
-    """Write the report."""
-    path = write_report(arguments.run)
-    Console(highlight=False).print(f"{path}", soft_wrap=True)
-    return 0
-
-
 def show(arguments: argparse.Namespace) -> int:
     """Show the run in the terminal."""
     show_run(arguments.run, Console(highlight=False))

@@ -237,7 +237,8 @@ def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:
 
 
 def _programs(plan: Plan) -> Programs:
-    return find_programs({trial.system.backends.server for trial in plan.trials})
+    servers = {trial.system.backends.server for trial in plan.trials}
+    return find_programs(servers, any(trial.system.kind == "nutcracker" for trial in plan.trials))
 
 
 def _new_directory(results: Path, stamp: str, name: str) -> Path:

@@ -211,7 +211,7 @@ def _check_whole(spec: Spec) -> None:
     _check_prediction(spec.predict, [labels for labels, _ in combinations])
     for _, roots in combinations:
         _check_combination(roots["system"], roots["load"])
-        check_placement(spec.testbed, roots["placement"], roots["system"].kind)
+        check_placement(spec.testbed, roots["placement"], roots["system"].proxies)
         _check_loop(roots["load"])
         _check_generators(roots["load"], roots["placement"].generators)
 
@@ -242,6 +242,14 @@ def _check_combination(system: System, load: Load) -> None:
     if system.kind == "proxy" and system.proxy.replicas > system.backends.count:
         raise ValueError(
             f"system.proxy.replicas = {system.proxy.replicas}: more than the {system.backends.count} backends"
+        )
+    if system.kind == "nutcracker" and system.proxy.replicas > 1:
+        raise ValueError(
+            f'system.proxy.replicas = {system.proxy.replicas}: system.kind = "nutcracker" keeps one copy'
+        )
+    if system.proxies > load.clients:
+        raise ValueError(
+            f"system.proxy.count = {system.proxies}: more than the {load.clients} clients; each goes to one proxy"
         )
     if system.kind == "proxy":
         _check_discipline(system)

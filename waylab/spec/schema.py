@@ -31,8 +31,9 @@ class Backends:
 
 @dataclass(frozen=True)
 class Proxy:
-    """The proxy under test."""
+    """The proxy under test; of several, all are alike and in front of the same backends."""
 
+    count: int = setting(checks.whole(1, 64), 1)
     replicas: int = setting(checks.whole(1, 64), 1)
     loops: int = setting(checks.whole(1, 250), 1)
     dispatch: str = setting(checks.one_of("pipelined", "per-backend", "shared"), "pipelined")
@@ -52,11 +53,22 @@ class Proxy:
 
 @dataclass(frozen=True)
 class System:
-    """What is measured: a proxy with its backends, or one backend alone."""
+    """What is measured: proxies with their backends, or backends alone."""
 
-    kind: str = setting(checks.one_of("proxy", "direct"), "proxy")
+    kind: str = setting(checks.one_of("proxy", "nutcracker", "direct"), "proxy")
+    direct_to: str = setting(checks.one_of("one", "all"), "one")
     backends: Backends = field(default_factory=Backends)
     proxy: Proxy = field(default_factory=Proxy)
+
+    @property
+    def proxies(self) -> int:
+        """How many proxies of whatever kind stand between load and backends."""
+        return 0 if self.kind == "direct" else self.proxy.count
+
+    def backends_for(self, generators: int) -> int:
+        """How many backends there are: one that no load generator goes to would have nothing to do."""
+        alone = self.kind == "direct" and self.direct_to == "one"
+        return min(self.backends.count, generators) if alone else self.backends.count
 
 
 @dataclass(frozen=True)
