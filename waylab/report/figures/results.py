@@ -89,9 +89,7 @@ def response_percentiles(content: Content) -> Figure | None:
     if not rows:
         return None
     chart = milliseconds(alt.Chart(values(rows)), "value_ns")
-    names = [
-        f"p{percent}" for percent in _PERCENTS if any(row["percentile"] == f"p{percent}" for row in rows)
-    ]
+    names = [f"p{percent}" for percent in _PERCENTS if any(row["percentile"] == f"p{percent}" for row in rows)]
     chosen = alt.selection_point(fields=["series"], bind="legend")
     base = chart.encode(
         x=x_axis(content),
