@@ -10,6 +10,12 @@ from waylab.report.content import Content
 from waylab.report.numbers import shown
 from waylab.report.table import definitions, table
 
+_VERDICTS = {
+    "equivalent": "The same within the margin",
+    "better": "A difference, the candidate is better",
+    "worse": "A difference, the candidate is worse",
+    "undecided": "Undecided",
+}
 _NOT_JUDGED = "The warm-up has a fixed length; no test for a steady state was made."
 
 
@@ -79,8 +85,24 @@ def answer(content: Content) -> str:
         definitions(
             [("hypothesis", escape(spec["hypothesis"])), ("would be refuted by", escape(spec["refuted_by"]))]
         )
+        + _decided(content)
         + f"<p>What was measured:</p><ul>{items}</ul>"
-        + '<p class="soft">These are facts, not a verdict: the sentence above says what would refute it.</p>'
+        + '<p class="soft">These are facts. What the comparisons do not decide is the reader\'s to judge: '
+        "the sentence above says what would refute the hypothesis.</p>"
+    )
+
+
+def _decided(content: Content) -> str:
+    """What the comparisons that the specification announced decide, each with its evidence."""
+    comparisons = [c for c in content.analysis["comparisons"] if c.get("verdict")]
+    if not comparisons:
+        words = "The specification announced no comparison, so that no test decides the hypothesis."
+        return f'<p class="verdict">{words}</p>'
+    items = "".join(
+        f"<li><b>{escape(_VERDICTS[c['verdict']])}.</b> {escape(c['verdict_text'])}</li>" for c in comparisons
+    )
+    return (
+        f'<div class="verdict"><p>The comparisons that the specification announced:</p><ul>{items}</ul></div>'
     )
 
 
