@@ -68,7 +68,7 @@ def spec_path(tmp_path) -> Path:
 @pytest.fixture
 def empty_run(fake, spec_path, tmp_path) -> Path:
     """A run folder with a plan and no trials."""
-    return create_run(spec_path, tmp_path / "results", quick=False).directory
+    return create_run(spec_path, tmp_path / "results").directory
 
 
 @pytest.fixture

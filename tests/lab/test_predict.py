@@ -100,7 +100,7 @@ def test_an_unstable_model_says_so(run_folder):
 def direct_run(fake, tmp_path):
     path = tmp_path / "direct.toml"
     path.write_text(DIRECT)
-    directory = create_run(path, tmp_path / "results", quick=False).directory
+    directory = create_run(path, tmp_path / "results").directory
     for planned in read_run(directory)["plan"]:
         rate = ClosedMMc(planned["load"]["clients"], 2, 200e-6, 1e-3).throughput_per_s
         trial = write_trial(directory, planned, Truth(throughput_per_s=rate, cpu_s={"backend-0": 0.5}))

@@ -124,10 +124,6 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
             'placement.proxy: is missing; testbed.kind = "netns" runs every role on a host of its own',
         ),
         (
-            '[testbed.hosts]\na = {}\n[placement]\nproxy = ["a", "a"]',
-            "placement.proxy: names 2 hosts, but there is one proxy",
-        ),
-        (
             '[testbed.hosts]\na = {}\n[placement]\nload = ["a", "a", "a"]\n[load]\nclients = 2',
             "load.clients = 2: fewer than one for each of 1 threads on 3 load generators",
         ),
@@ -205,7 +201,7 @@ def test_hosts_take_what_they_do_not_say_from_their_profile(tmp_path):
     client, server = spec.testbed.hosts["c"], spec.testbed.hosts["s"]
     assert (client.cores, client.up_mbit, client.down_mbit, client.delay_ms) == (1.0, 200.0, None, 2.0)
     assert (server.cores, server.up_mbit, server.profile) == (None, None, "")
-    assert spec.placement.generators == 2 and spec.placement.hosts("proxy") == ["c", "s"]
+    assert spec.placement.generators == 2 and spec.placement.hosts(1, 1) == ["c", "s"]
     assert spec_as_dict(spec)["testbed"]["hosts"]["c"]["profile"] == "asl18-client"
     placed = {trial.levels: trial.placement for trial in make_plan(spec).trials}
     assert (

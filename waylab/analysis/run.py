@@ -34,6 +34,7 @@ def analyse(directory: Path) -> dict[str, Any]:
         "name": run["name"],
         "complete": all(trial.content["run"] for trial in trials),
         "axes": chosen,
+        "stopping": folder.read_stopping(directory),
         "testbed": testbed_summary(places),
         "trials": [trial.content for trial in trials],
         "trials_used": sum(trial.used for trial in trials),

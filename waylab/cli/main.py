@@ -14,6 +14,7 @@ from waylab.cli.model_arguments import add_model_command
 from waylab.cli.report_commands import add_report_commands
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError
+from waylab.spec import FULL, QUICK, SCALES
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -64,14 +65,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--results", type=Path, default=Path("results"), metavar="DIR", help="where run folders go [results]"
     )
-    run.add_argument("--quick", action="store_true", help="one short block, to see that everything works")
+    _add_scale(run)
     run.set_defaults(command=commands.run)
 
     plan = parts.add_parser(
         "plan", help="show the trials of a specification and the time they take; runs nothing"
     )
     plan.add_argument("spec", type=Path, metavar="SPEC")
-    plan.add_argument("--quick", action="store_true", help="as for run")
+    _add_scale(plan)
     plan.set_defaults(command=commands.plan)
 
     doctor = parts.add_parser("doctor", help="what this machine can and cannot do; changes nothing")
@@ -87,3 +88,16 @@ def _parser() -> argparse.ArgumentParser:
     add_report_commands(parts)
     add_model_command(parts)
     return parser
+
+
+def _add_scale(parser: argparse.ArgumentParser) -> None:
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
+        "--scale",
+        choices=SCALES,
+        default=FULL,
+        help="full: the specification as it stands; quick: what its [scale.quick] says, or else one short block [full]",
+    )
+    either.add_argument(
+        "--quick", dest="scale", action="store_const", const=QUICK, help="short for --scale quick"
+    )

@@ -42,10 +42,13 @@ def setup(content: Content) -> str:
     dispatch = "system.proxy.dispatch"
     has_slots = dispatch in varied or said(dispatch) not in (None, shown("pipelined"))
     pairs = [
-        ("system", f"{said('system.kind')}: load, then proxy and backends; or, if direct, one backend alone"),
+        ("system", f"{said('system.kind')}: load, then proxies and backends; or, if direct, backends alone"),
         ("backends", f"{said('system.backends.count')}, {escape(' and '.join(servers) or 'none ran')}"),
         ("each backend", _listed(said, "system.backends", "memory threads service_time workers")),
-        ("proxy", _listed(said, "system.proxy", "dispatch replicas loops stamps sample backend_timeout")),
+        (
+            "proxy",
+            _listed(said, "system.proxy", "count dispatch replicas loops stamps sample backend_timeout"),
+        ),
         *(
             [("slots", _listed(said, "system.proxy", "readers writers workers multi_get"))]
             if has_slots

@@ -1,11 +1,16 @@
 """Checks of single values of a specification: each returns the value as it is kept, or says what it should be."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from waylab.spec.quantities import mean_of_distribution_s, size_bytes
 
 Check = Callable[[Any], Any]
+
+_METRICS = re.compile(
+    r"throughput_per_s|response_mean_ns|response_p(50|90|95|99)_ns|cpu_per_request_ns\.(total|load|proxy|backends|interrupts)"
+)
 
 
 def text(value: Any) -> str:
@@ -105,3 +110,20 @@ def texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
         raise ValueError("should be a list of texts")
     return tuple(part.strip() for part in value)
+
+
+def metric(value: Any) -> str:
+    """One number of a trial that comparisons and stopping rules may name."""
+    if not isinstance(value, str) or not _METRICS.fullmatch(value):
+        raise ValueError(
+            "should be throughput_per_s, response_mean_ns, response_p50_ns, _p90_, _p95_, _p99_, "
+            "or cpu_per_request_ns.total, .load, .proxy, .backends, .interrupts"
+        )
+    return value
+
+
+def metrics(value: Any) -> tuple[str, ...]:
+    """A list of such numbers."""
+    if not isinstance(value, list) or not value:
+        raise ValueError("should be a list of metrics")
+    return tuple(metric(one) for one in value)

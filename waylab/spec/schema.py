@@ -31,8 +31,9 @@ class Backends:
 
 @dataclass(frozen=True)
 class Proxy:
-    """The proxy under test."""
+    """The proxy under test; of several, all are alike and in front of the same backends."""
 
+    count: int = setting(checks.whole(1, 64), 1)
     replicas: int = setting(checks.whole(1, 64), 1)
     loops: int = setting(checks.whole(1, 250), 1)
     dispatch: str = setting(checks.one_of("pipelined", "per-backend", "shared"), "pipelined")
@@ -52,11 +53,22 @@ class Proxy:
 
 @dataclass(frozen=True)
 class System:
-    """What is measured: a proxy with its backends, or one backend alone."""
+    """What is measured: proxies with their backends, or backends alone."""
 
-    kind: str = setting(checks.one_of("proxy", "direct"), "proxy")
+    kind: str = setting(checks.one_of("proxy", "nutcracker", "direct"), "proxy")
+    direct_to: str = setting(checks.one_of("one", "all"), "one")
     backends: Backends = field(default_factory=Backends)
     proxy: Proxy = field(default_factory=Proxy)
+
+    @property
+    def proxies(self) -> int:
+        """How many proxies of whatever kind stand between load and backends."""
+        return 0 if self.kind == "direct" else self.proxy.count
+
+    def backends_for(self, generators: int) -> int:
+        """How many backends there are: one that no load generator goes to would have nothing to do."""
+        alone = self.kind == "direct" and self.direct_to == "one"
+        return min(self.backends.count, generators) if alone else self.backends.count
 
 
 @dataclass(frozen=True)
@@ -77,13 +89,54 @@ class Load:
     sample: int = setting(checks.whole(1), 20)
 
 
+# Levels of factors by their labels: `(("clients", ("1",)), ("workers", ("8", "64")))`.
+Pattern = tuple[tuple[str, tuple[str, ...]], ...]
+
+
 @dataclass(frozen=True)
 class Design:
-    """How often and in which order."""
+    """Which combinations of levels, how often and in which order."""
 
+    kind: str = setting(checks.one_of("crossed", "listed", "2k", "2k-p"), "crossed")
+    generators: tuple[str, ...] = setting(checks.texts, ())
+    exclude: tuple[Pattern, ...] = ()
+    trials: tuple[Pattern, ...] = ()
     blocks: int = setting(checks.whole(1, 1000), 3)
     seed: int = setting(checks.whole(0), 1)
     order: str = setting(checks.one_of("random", "mirrored"), "random")
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """How precise the metrics must be before no further block is run; a precision of 0 is no rule."""
+
+    precision: float = setting(checks.number(0, 1), 0.0)
+    metrics: tuple[str, ...] = setting(checks.metrics, ("throughput_per_s",))
+    blocks_min: int = setting(checks.whole(3, 1000), 4)
+    blocks_max: int = setting(checks.whole(3, 1000), 12)
+    budget_s: float = setting(checks.number(0, 864_000), 0.0)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Which configurations models may learn from, and which ones they are judged by."""
+
+    calibrate: tuple[Pattern, ...] = ()
+    held_out: tuple[Pattern, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is different at another scale than the full one; `levels` are those that are kept."""
+
+    blocks: int | None = setting(checks.whole(1, 1000), None)
+    test_time_s: float | None = setting(checks.number(0, 86400, above=True), None)
+    warm_up_s: float | None = setting(checks.number(0, 3600), None)
+    precision: float | None = setting(checks.number(0, 1, above=True), None)
+    blocks_min: int | None = setting(checks.whole(3, 1000), None)
+    blocks_max: int | None = setting(checks.whole(3, 1000), None)
+    budget_s: float | None = setting(checks.number(0, 864_000), None)
+    levels: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,8 +182,11 @@ class Compare:
     factor: str = setting(checks.text, "")
     baseline: str = ""
     candidate: str = ""
-    metric: str = setting(checks.text, "throughput_per_s")
+    metric: str = setting(checks.metric, "throughput_per_s")
     margin: float = setting(checks.number(0, 10), 0.0)
+    role: str = setting(checks.one_of("effect", "null", "control"), "effect")
+    added: str = setting(checks.duration_text, "")
+    ratio: float = setting(checks.number(0, 1000), 0.0)
 
 
 @dataclass(frozen=True)
@@ -155,6 +211,9 @@ class Spec:
     placement: Placement = field(default_factory=Placement)
     factors: tuple[Factor, ...] = ()
     design: Design = field(default_factory=Design)
+    stopping: Stopping = field(default_factory=Stopping)
+    predict: Prediction = field(default_factory=Prediction)
+    scales: tuple[tuple[str, Scale], ...] = ()
     gates: Gates = field(default_factory=Gates)
     compare: tuple[Compare, ...] = ()
     report: ReportOptions = field(default_factory=ReportOptions)
