@@ -88,25 +88,27 @@ def answer(content: Content) -> str:
         definitions(
             [("hypothesis", escape(spec["hypothesis"])), ("would be refuted by", escape(spec["refuted_by"]))]
         )
-        + _decided(content)
+        + decided(content)
         + f"<p>What was measured:</p><ul>{items}</ul>"
         + '<p class="soft">These are facts. What the comparisons do not decide is the reader\'s to judge: '
         "the sentence above says what would refute the hypothesis.</p>"
     )
 
 
-def _decided(content: Content) -> str:
+def decided(content: Content) -> str:
     """What the comparisons that the specification announced decide, each with its evidence."""
-    comparisons = [c for c in content.analysis["comparisons"] if c.get("verdict")]
+    everything = content.analysis["comparisons"]
+    comparisons = [c for c in everything if c.get("verdict") and c.get("role", "effect") == "effect"]
+    checks = [c[kind]["text"] for c in everything for kind in ("null", "control") if kind in c]
+    words = "".join(f"<p>The instrument: {escape(text)}.</p>" for text in checks)
     if not comparisons:
-        words = "The specification announced no comparison, so that no test decides the hypothesis."
-        return f'<p class="verdict">{words}</p>'
+        none = "The specification announced no comparison, so that no test decides the hypothesis."
+        return f'<div class="verdict"><p>{none}</p>{words}</div>'
     items = "".join(
         f"<li><b>{escape(_VERDICTS[c['verdict']])}.</b> {escape(c['verdict_text'])}</li>" for c in comparisons
     )
-    return (
-        f'<div class="verdict"><p>The comparisons that the specification announced:</p><ul>{items}</ul></div>'
-    )
+    head = "The comparisons that the specification announced:"
+    return f'<div class="verdict"><p>{head}</p><ul>{items}</ul>{words}</div>'
 
 
 def threats(content: Content) -> str:
