@@ -16,8 +16,8 @@ DRAWN = """[...document.querySelectorAll('.chart')].every(chart => chart.querySe
 CHARTS = """[...document.querySelectorAll('.chart')].map(chart => {
   const svg = chart.querySelector('svg');
   return [chart.id, svg ? svg.getBoundingClientRect().width : 0,
-          svg ? svg.querySelectorAll('.mark-symbol path, .mark-rect path, .mark-line path, .mark-rule line').length : 0];
-})"""
+          svg ? svg.querySelectorAll(MARKS).length : 0];
+})""".replace("MARKS", "'.mark-symbol path, .mark-rect path, .mark-line path, .mark-rule line'")
 
 
 @pytest.fixture(scope="module")

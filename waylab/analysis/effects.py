@@ -172,7 +172,10 @@ def _general(
             "significant": not effect.low <= 0 <= effect.high,
             **_relative((effect.value, effect.low, effect.high), found.mean, scale["scale"]),
         }
-        for effect in found.effects
+        for effect in sorted(
+            found.effects,
+            key=lambda one: (list(factors).index(one.factor), factors[one.factor].index(one.level)),
+        )
     ]
     shares = [
         {

@@ -7,12 +7,18 @@ from waylab.report.content import Content
 from waylab.report.numbers import NONE, percent_text, shown, signed_percent_text
 from waylab.report.table import table
 
+# Between these a change is told in percent.
+_NEAR = (0.4, 2.5)
 
-def change_text(ratio: float | None) -> str:
-    """Write a ratio as a change in percent, or as a multiple where that is easier to read."""
-    if ratio is None:
-        return NONE
-    return f"{100 * (ratio - 1):+.1f} %" if 0.2 < ratio < 3 else f"× {ratio:.3g}"
+
+def percent_change(ratio: float) -> str:
+    """Write a ratio as a change in percent."""
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def multiple(ratio: float) -> str:
+    """Write a ratio as a multiple, which is easier to read where it is far from 1."""
+    return f"× {ratio:.3g}"
 
 
 def change_table(content: Content) -> str:
@@ -58,7 +64,7 @@ def factorial_tables(content: Content) -> str:
     if aliases:
         said = "; ".join(f"{name} with {', '.join(others)}" for name, others in aliases.items())
         text += f'<p class="note">The design is a fraction and cannot tell apart: {escape(said)}.</p>'
-    return text + f'<p class="soft">Model: {escape(models)}.</p>'
+    return text + f'<p class="soft small">Model: {escape(models)}.</p>'
 
 
 def residual_checks(content: Content) -> str:
@@ -81,12 +87,11 @@ def residual_checks(content: Content) -> str:
 def _change(entry: dict[str, Any] | None) -> str:
     if entry is None:
         return NONE
-    text = shown(entry["ratio"], change_text)
+    numbers = [entry[key] for key in ("ratio", "low", "high") if entry[key] is not None]
+    near = all(_NEAR[0] < number < _NEAR[1] for number in numbers)
+    text, *bounds = (shown(number, percent_change if near else multiple) for number in numbers)
     text = f"<b>{text}</b>" if entry["excludes_1"] else text
-    if entry["low"] is None:
-        return text
-    low, high = (shown(entry[key], change_text) for key in ("low", "high"))
-    return f'{text} <span class="interval">[{low}, {high}]</span>'
+    return f'{text} <span class="interval">[{", ".join(bounds)}]</span>' if bounds else text
 
 
 def _share(part: dict[str, Any] | None) -> str:
