@@ -127,7 +127,8 @@ class Browser:
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def pdf(self) -> bytes:
-        """Print the page."""
+        """Print the page, with its styles for paper."""
+        self.call("Emulation.setEmulatedMedia", media="")
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
 
     def _next(self, deadline: float, method: str) -> dict:
