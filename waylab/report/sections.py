@@ -63,13 +63,29 @@ def setup(content: Content) -> str:
             f"seed {shown(design['seed'])}, {shown(content.analysis['trials_total'])} trials",
         ),
     ]
+    stopping = content.analysis.get("stopping")
+    if stopping:
+        words = f"after {shown(stopping['block'])} blocks: {escape(stopping['reason'])}"
+        pairs.append(("stopping rule", words))
     note = "This is a quick run: one short block, to see that everything works."
     quick = f'<p class="note">{note}</p>' if content.run["quick"] else ""
     return (
         quick
         + definitions(pairs)
         + hosts.hosts_table(content)
-        + table(["factor", "levels"], factors, "What is varied; all levels are crossed.")
+        + table(["factor", "levels"], factors, f"What is varied; {_combined(design)}.")
+    )
+
+
+def _combined(design: dict[str, Any]) -> str:
+    """Say which combinations of the levels are run."""
+    kind = design.get("kind", "crossed")
+    if kind == "2k-p":
+        return f"a fraction of all combinations, by {', '.join(design['generators'])}"
+    if kind == "listed":
+        return "of the combinations those that the specification lists"
+    return "all levels are crossed" + (
+        ", but for what the specification excludes" if design.get("exclude") else ""
     )
 
 
