@@ -67,7 +67,7 @@ def setup(content: Content) -> str:
     if stopping:
         words = f"after {shown(stopping['block'])} blocks: {escape(stopping['reason'])}"
         pairs.append(("stopping rule", words))
-    note = "This is a quick run: one short block, to see that everything works."
+    note = "This is a run at the quick scale: shorter, or with fewer blocks, than the full one."
     quick = f'<p class="note">{note}</p>' if content.run["quick"] else ""
     return (
         quick

@@ -38,7 +38,7 @@ def _histogram(content: Content, operation: str) -> Figure | None:
         "from_ms:Q",
         title="response time, ms",
         scale=alt.Scale(zero=False, nice=False),
-        axis=alt.Axis(format="~g"),
+        axis=alt.Axis(format=",.4~r"),
     )
     y = "density, 1/ms"
     bars = base.mark_bar(color=style.COLOURS[5], opacity=0.6, binSpacing=0).encode(
