@@ -125,6 +125,22 @@ class Process:
         """Let a paused process become its program."""
         self._signal(signal.SIGCONT)
 
+    def pause(self) -> None:
+        """Let it stand still until it is told to go on."""
+        self._signal(signal.SIGSTOP)
+
+    def wait_until_connected(self, sockets: int) -> None:
+        """Wait until it has made so many sockets, one after the other."""
+        self._wait_for(lambda: "connected" if self._sockets() >= sockets else None)
+
+    def _sockets(self) -> int:
+        count = 0
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(f"/proc/{self.pid}/fd"):
+                with contextlib.suppress(OSError):
+                    count += os.readlink(entry.path).startswith("socket:")
+        return count
+
     def wait_until_serving(self, address: str, answers: Callable[[], bool]) -> str:
         """Wait until what listens on an address answers, and return the address."""
         return self._wait_for(lambda: address if answers() else None)

@@ -73,18 +73,27 @@ class RunningSystem:
                 raise TestbedError(f"{filler.name}: did not set its keys{filler.last_words()}")
 
     def start_load(self, addresses: list[str]) -> list[Process]:
-        """Start the load generators; several all at once."""
+        """Start the load generators; several are connected first, and then begin all at once."""
         several = len(self.generators) > 1
         loads = [
             self._start_generator(index, generator, addresses, paused=several)
             for index, generator in enumerate(self.generators)
         ]
         if several:
-            for load in loads:
+            for load, generator in zip(loads, self.generators, strict=True):
                 load.wait_until_paused()
+                load.go_on()
+                # The first to begin may fill a link, through which the others would then connect for seconds.
+                load.wait_until_connected(generator.clients * self._connections(addresses))
+                load.pause()
             for load in loads:
                 load.go_on()
         return loads
+
+    def _connections(self, addresses: list[str]) -> int:
+        """Return how many connections every client has."""
+        system = self._trial.system
+        return len(addresses) if system.kind == "direct" and system.direct_to == "all" else 1
 
     def merge(self) -> None:
         """Put the summaries of several generators together into the one of the trial."""
