@@ -11,6 +11,7 @@ from waylab.analysis.configurations import configuration_results
 from waylab.analysis.curves import curve_results
 from waylab.analysis.facts import facts
 from waylab.analysis.links import testbed_summary
+from waylab.analysis.published import published_facts, published_results
 from waylab.analysis.trial import TrialResult, trial_result
 from waylab.analysis.within import steady_state
 
@@ -41,7 +42,8 @@ def analyse(directory: Path) -> dict[str, Any]:
     }
     content["steady_state"] = steady_state(content["trials"])
     content["curves"] = curve_results(spec, content["configurations"], trials, chosen)
-    content["facts"] = facts(content)
+    content["published"] = published_results(spec, trials)
+    content["facts"] = facts(content) + published_facts(content["published"])
     folder.write_json(directory / folder.ANALYSIS, content)
     return folder.read_json(directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, "")
 

@@ -13,7 +13,7 @@ from waylab.plan import Trial
 from waylab.spec import size_bytes
 from waylab.testbed.generators import Generator, generators
 from waylab.testbed.hosts import Host, Testbed
-from waylab.testbed.processes import Process, TestbedError
+from waylab.testbed.processes import Process, TestbedError, hold_when_connected
 from waylab.testbed.programs import Programs
 from waylab.testbed.proxies import nutcracker_command, nutcracker_file, proxy_command
 
@@ -80,20 +80,24 @@ class RunningSystem:
             for index, generator in enumerate(self.generators)
         ]
         if several:
-            for load, generator in zip(loads, self.generators, strict=True):
+            for load in loads:
                 load.wait_until_paused()
-                load.go_on()
-                # The first to begin may fill a link, through which the others would then connect for seconds.
-                load.wait_until_connected(generator.clients * self._connections(addresses))
-                load.pause()
+            self._connect(loads, addresses)
             for load in loads:
                 load.go_on()
         return loads
 
-    def _connections(self, addresses: list[str]) -> int:
-        """Return how many connections every client has."""
+    def _connect(self, loads: list[Process], addresses: list[str]) -> None:
+        """Let the load generators connect, and hold each until all have.
+
+        The first to begin may fill a link, through which the others would then connect for seconds.
+        """
         system = self._trial.system
-        return len(addresses) if system.kind == "direct" and system.direct_to == "all" else 1
+        of_a_client = len(addresses) if system.kind == "direct" and system.direct_to == "all" else 1
+        wanted = [generator.clients * of_a_client for generator in self.generators]
+        for load in loads:
+            load.go_on()
+        hold_when_connected(list(zip(loads, wanted, strict=True)))
 
     def merge(self) -> None:
         """Put the summaries of several generators together into the one of the trial."""
