@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo smoke test lint bench bench-models calibrate build clean
+.PHONY: help demo smoke test lint bench bench-load bench-models calibrate build clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,12 +26,15 @@ lint: $(READY) ## Formatting and lints; every warning is an error
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/ruff check
 
-bench: bench-models ## What the proxy and its stamps cost, and how fast the models are, side by side, interleaved (several minutes)
+bench: bench-models bench-load ## What the proxy and its stamps cost, what the load generator costs, and how fast the models are, side by side, interleaved (several minutes)
 	$(VENV)/bin/waylab run experiments/overhead.toml
 
 bench-models: build $(READY) ## How fast the models are, beside GNU Octave's queueing (if it is there) and Ciw
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[bench]'
 	$(VENV)/bin/python tests/speed/models.py
+
+bench-load: build $(READY) ## What the load generator costs beside memcached, and how late it is (four minutes, on an idle machine)
+	$(VENV)/bin/python tests/speed/load.py
 
 calibrate: build $(READY) ## The lab against a server whose truth is known (several minutes)
 	$(VENV)/bin/waylab run experiments/calibrate.toml

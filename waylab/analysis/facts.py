@@ -3,6 +3,7 @@
 from typing import Any
 
 from waylab.analysis.curves import curve_facts
+from waylab.analysis.effects import factorial_facts
 from waylab.analysis.links import link_facts
 
 
@@ -17,6 +18,7 @@ def facts(content: dict[str, Any]) -> list[str]:
     sentences += link_facts(content["configurations"])
     sentences += _last_steps(content)
     sentences += curve_facts(content["curves"])
+    sentences += factorial_facts(content["factorial"])
     for comparison in content["comparisons"]:
         sentences.append(_comparison(comparison))
         sentences += _strata(comparison)

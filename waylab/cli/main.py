@@ -11,6 +11,7 @@ from waylab import __version__
 from waylab.cli import commands
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.model_arguments import add_model_command
+from waylab.cli.report_commands import add_report_commands
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError
 from waylab.spec import FULL, QUICK, SCALES
@@ -79,12 +80,12 @@ def _parser() -> argparse.ArgumentParser:
 
     for name, command, text in (
         ("analyse", commands.analyse, "analyse a run folder again: analysis.json and predictions.json"),
-        ("report", commands.report, "write the report of a run folder again, from its JSON files"),
         ("show", commands.show, "the main figures of a run in the terminal"),
     ):
         part = parts.add_parser(name, help=text)
         part.add_argument("run", type=Path, metavar="RUN", help="a run folder, for example results/TIME-NAME")
         part.set_defaults(command=command)
+    add_report_commands(parts)
     add_model_command(parts)
     return parser
 

@@ -147,8 +147,11 @@ fn unexpected_misses(summary: &Summary) -> Option<String> {
 fn stopped(summary: &Summary) -> Option<String> {
     let asked = match (summary.settings.requests, summary.settings.test_time_s) {
         (Some(requests), _) => format!("{} of {requests} requests", summary.totals.requests),
-        (None, Some(test_time_s)) => format!("{:.1} of {test_time_s:.1} s", summary.measured_s),
-        (None, None) => return None,
+        (None, Some(test_time_s)) if summary.measured_s < test_time_s => {
+            format!("{:.1} of {test_time_s:.1} s", summary.measured_s)
+        }
+        // Servers that were lost do not end it: it waits for them until its time is over.
+        (None, _) => return None,
     };
     summary.partial.then(|| format!("ended early, after {asked}; what was measured until then is kept"))
 }

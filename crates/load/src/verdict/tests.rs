@@ -212,6 +212,8 @@ fn failures_and_an_early_end_are_notes() {
     assert!(reasons.is_empty());
     assert!(notes[0].starts_with("ended early, after 4.2 of 10.0 s"), "{notes:?}");
     assert!(notes[1].starts_with("3 of 2003 requests failed"), "{notes:?}");
+    summary.measured_s = 10.0;
+    assert!(said(&summary).1[0].starts_with("3 of 2003 requests failed"), "it was not early");
     summary.settings.requests = Some(5_000);
     assert!(said(&summary).1[0].contains("2000 of 5000 requests"));
     summary.totals.errors = 2;
