@@ -1,6 +1,6 @@
 """The run folder: names and versions of its files. The only thing the running and the analysing half share.
 
-It must not know what is in the files beyond their format line.
+It must not know what is in the files beyond their format line, and how many blocks of a plan were run.
 """
 
 import json
@@ -16,7 +16,9 @@ TRIAL_FORMAT = "waylab-trial/1"
 ANALYSIS_FORMAT = "waylab-analysis/1"
 PREDICTIONS_FORMAT = "waylab-predictions/1"
 ENVIRONMENT_FORMAT = "waylab-environment/1"
+STOPPING_FORMAT = "waylab-stopping/1"
 LOAD_FORMAT = "waystage-load/1"
+COMPARE_FORMAT = "waylab-compare/1"
 
 RUN = "run.json"
 SPEC = "spec.toml"
@@ -30,21 +32,27 @@ HOSTS = "hosts.csv"
 LINKS = "links"
 RECORDS = "records"
 LOGS = "logs"
+STOPPING = "stopping.json"
 ANALYSIS = "analysis.json"
 PREDICTIONS = "predictions.json"
 REPORT = "report.html"
+COMPARE = "compare.json"
 FIGURES = "figures"
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write all or nothing: a reader never sees half a file, and neither does a run that is resumed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(_finite(content), file, indent=1, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(_finite(content), file, indent=1, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise LabError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def read_json(path: Path, wanted_format: str, what: str) -> dict[str, Any]:
@@ -63,11 +71,21 @@ def read_json(path: Path, wanted_format: str, what: str) -> dict[str, Any]:
     return content
 
 
-def read_run(directory: Path) -> dict[str, Any]:
-    """Read `run.json` of a run folder."""
+def read_run(directory: Path, whole: bool = False) -> dict[str, Any]:
+    """Read `run.json` of a run folder; its plan without the blocks that a stopping rule spared, unless `whole`."""
     if not directory.is_dir():
         raise LabError(f"{directory}: no such run folder")
-    return read_json(directory / RUN, RUN_FORMAT, "this is not a run folder of waylab")
+    run = read_json(directory / RUN, RUN_FORMAT, "this is not a run folder of waylab")
+    stopping = None if whole else read_stopping(directory)
+    if stopping and stopping["stop"]:
+        run["plan"] = [trial for trial in run["plan"] if trial["block"] <= stopping["block"]]
+    return run
+
+
+def read_stopping(directory: Path) -> dict[str, Any] | None:
+    """Read what a stopping rule decided; None where there is none, or no block is over yet."""
+    path = directory / STOPPING
+    return read_json(path, STOPPING_FORMAT, "") if path.is_file() else None
 
 
 def trial_directory(directory: Path, trial_id: str) -> Path:

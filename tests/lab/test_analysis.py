@@ -141,7 +141,7 @@ def test_a_gate_can_be_overridden(spec_path, fake, tmp_path):
         + '\n[gates]\ngenerator_cpu_max = 0.99\nreason = "the load is what we measure"\n'
     )
     spec_path.write_text(text)
-    directory = create_run(spec_path, tmp_path / "other", quick=False).directory
+    directory = create_run(spec_path, tmp_path / "other").directory
     for planned in read_run(directory)["plan"]:
         write_trial(directory, planned, Truth(throughput_per_s=true_throughput(planned), share=0.95))
     assert analyse(directory)["trials_used"] == 12

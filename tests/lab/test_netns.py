@@ -20,7 +20,7 @@ from waylab.cli import main
 from waylab.errors import LabError
 from waylab.folder import read_json, read_run
 from waylab.run import create_run
-from waylab.spec import HostSettings, Placement, TestbedSettings
+from waylab.spec import HostSettings, Placement, System, TestbedSettings
 from waylab.testbed import Machine, check_fits, open_testbed
 from waylab.testbed.netns import cgroups, links, namespaces
 from waylab.testbed.netns.owner import Owner, owner_of, this_process
@@ -64,7 +64,7 @@ class ATrial:
 
     def __init__(self, *hosts):
         self.placement = Placement(load=hosts[:1], proxy=(), backends=hosts[1:])
-        self.system = type("System", (), {"kind": "direct"})()
+        self.system = System(kind="direct")
 
 
 def hosts(**described) -> TestbedSettings:
@@ -246,10 +246,10 @@ def test_a_run_on_emulated_hosts_keeps_where_everything_was(fake, tmp_path, monk
         hosts(client=HostSettings(up_mbit=40.0, cores=2.0), server=HostSettings(down_mbit=1.0))
     ):
         with pytest.raises(LabError, match=NEITHER):
-            create_run(path, tmp_path / "results", quick=False)
+            create_run(path, tmp_path / "results")
         assert not (tmp_path / "results").exists()
         return
-    campaign = create_run(path, tmp_path / "results", quick=False)
+    campaign = create_run(path, tmp_path / "results")
     campaign.run(lambda step: None)
     (planned,) = read_run(campaign.directory)["plan"]
     trial = campaign.directory / "trials" / planned["id"]

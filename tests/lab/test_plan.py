@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waylab.plan import make_plan, trial_as_dict
-from waylab.spec import Design, Factor, Level, Spec
+from waylab.spec import Design, Factor, Level, Spec, at_scale
 
 
 def a_spec(clients, replicas, **design) -> Spec:
@@ -64,7 +64,7 @@ def test_another_seed_gives_another_order():
 
 def test_quick_is_one_short_block():
     spec = a_spec(2, 2, blocks=5)
-    plan = make_plan(spec, quick=True)
+    plan = make_plan(at_scale(spec, "quick"))
     assert len(plan.trials) == 4 and plan.trials[0].load.test_time_s == 1.0
     assert plan.expected_s < make_plan(spec).expected_s
 

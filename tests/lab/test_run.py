@@ -64,7 +64,7 @@ def processes_of(directory):
 
 
 def test_everything_is_kept(quick_spec, tmp_path):
-    campaign = create_run(quick_spec, tmp_path / "results", quick=False)
+    campaign = create_run(quick_spec, tmp_path / "results")
     steps = []
     campaign.run(steps.append)
     directory = campaign.directory
@@ -96,7 +96,7 @@ def test_everything_is_kept(quick_spec, tmp_path):
 
 
 def test_a_stopped_run_goes_on_and_keeps_what_it_has(quick_spec, tmp_path):
-    campaign = create_run(quick_spec, tmp_path / "results", quick=False)
+    campaign = create_run(quick_spec, tmp_path / "results")
 
     def stop_in_the_second(step):
         if step.done == 1 and step.result is None and step.trial.order == 2:
@@ -159,7 +159,7 @@ def test_whatever_ends_the_lab_no_process_stays_and_the_run_goes_on(quick_spec, 
 
 
 def test_a_failing_program_fails_the_trial_and_three_in_a_row_end_the_run(quick_spec, tmp_path, monkeypatch):
-    campaign = create_run(quick_spec, tmp_path / "results", quick=False)
+    campaign = create_run(quick_spec, tmp_path / "results")
     monkeypatch.setenv("FAKE_FAIL", "load")
     with pytest.raises(LabError, match=r"3 trials failed in a row.*wrote no summary: .*told to fail"):
         campaign.run(ignore)
@@ -172,7 +172,7 @@ def test_a_failing_program_fails_the_trial_and_three_in_a_row_end_the_run(quick_
 
 
 def test_only_one_lab_at_a_time(quick_spec, tmp_path):
-    campaign = create_run(quick_spec, tmp_path / "results", quick=False)
+    campaign = create_run(quick_spec, tmp_path / "results")
 
     def second(step):
         with pytest.raises(LabError, match="another waylab is running it"):
@@ -184,7 +184,7 @@ def test_only_one_lab_at_a_time(quick_spec, tmp_path):
 
 
 def test_a_run_is_not_resumed_with_another_plan_or_program(quick_spec, tmp_path, fake):
-    directory = create_run(quick_spec, tmp_path / "results", quick=False).directory
+    directory = create_run(quick_spec, tmp_path / "results").directory
     fake.write_text(fake.read_text() + "# rebuilt\n")
     with pytest.raises(LabError, match="is not the program it was started with"):
         resume_run(directory)
@@ -194,5 +194,5 @@ def test_a_run_is_not_resumed_with_another_plan_or_program(quick_spec, tmp_path,
 
 
 def test_two_runs_within_a_second_have_two_folders(quick_spec, tmp_path):
-    folders = {create_run(quick_spec, tmp_path / "results", quick=True).directory for _ in range(3)}
+    folders = {create_run(quick_spec, tmp_path / "results", "quick").directory for _ in range(3)}
     assert len(folders) == 3 and all(isinstance(path, Path) for path in folders)

@@ -48,7 +48,34 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
         ("[load]\nclients = 0", "load.clients = 0: should be between 1 and 65536"),
         ('[load]\nratio = "1-9"', "load.ratio = '1-9': should be SET:GET"),
         ('[load]\nratio = "0:0"', "should be SET:GET"),
-        ('[load]\nthink_time = "uniform:1ms:2ms"', "should be one of none, fixed:1ms, exp:1ms"),
+        (
+            '[load]\nthink_time = "uniform:2ms:1ms"',
+            "load.think_time = 'uniform:2ms:1ms': 'uniform:2ms:1ms' ends before",
+        ),
+        ('[load]\nthink_time = "pareto:1ms:1ms:1.2"', "has an infinite mean"),
+        (
+            '[load]\ndata_size = "uniform:3"',
+            "load.data_size = 'uniform:3': 'uniform:3': uniform takes 2 parameters, not 1",
+        ),
+        ('[load]\ndata_size = "foo:3"', "foo is none of fixed, uniform, normal"),
+        ('[load]\ndata_size = "big"', "'big' is not a size such as 128, 30.8 or 4k"),
+        ("[load]\ndata_size = 0", "load.data_size = 0: should be between 1 and 1048576"),
+        ('[load]\nkey_size = "list:30:x"', "load.key_size = 'list:30:x': 'x' is not a number"),
+        (
+            '[load]\nkey_pattern = "zipf"',
+            "load.key_pattern = 'zipf': should be one of uniform, sequential, zipf:0.99",
+        ),
+        ('[load]\nkey_pattern = "hot:2:0.5"', "shares lie between 0 and 1"),
+        (
+            '[load]\nrate = 10\narrivals = "bursty:1s"',
+            "load.arrivals = 'bursty:1s': should be one of constant",
+        ),
+        ('[load]\narrivals = "constant"', "load.arrivals = 'constant': needs load.rate"),
+        (
+            '[load]\nrate = 10\nthink_time = "exp:1ms"',
+            "load.think_time = 'exp:1ms': an open loop waits for no reply",
+        ),
+        ("[factors]\nrate = [100, -1]", "factors.rate = -1: should be from 0 up to"),
         ('[system.backends]\nservice_time = "exp:200"', "is not a duration"),
         ('[system.backends]\nservice_time = "uniform:2ms:1ms"', "ends before it begins"),
         ("[system.proxy]\nreplicas = 4", "more than the 3 backends"),
@@ -122,10 +149,6 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
         (
             '[testbed]\nkind = "netns"\nhosts.a = {}\n[placement]\nload = ["a"]\nbackends = ["a"]',
             'placement.proxy: is missing; testbed.kind = "netns" runs every role on a host of its own',
-        ),
-        (
-            '[testbed.hosts]\na = {}\n[placement]\nproxy = ["a", "a"]',
-            "placement.proxy: names 2 hosts, but there is one proxy",
         ),
         (
             '[testbed.hosts]\na = {}\n[placement]\nload = ["a", "a", "a"]\n[load]\nclients = 2',
@@ -205,7 +228,7 @@ def test_hosts_take_what_they_do_not_say_from_their_profile(tmp_path):
     client, server = spec.testbed.hosts["c"], spec.testbed.hosts["s"]
     assert (client.cores, client.up_mbit, client.down_mbit, client.delay_ms) == (1.0, 200.0, None, 2.0)
     assert (server.cores, server.up_mbit, server.profile) == (None, None, "")
-    assert spec.placement.generators == 2 and spec.placement.hosts("proxy") == ["c", "s"]
+    assert spec.placement.generators == 2 and spec.placement.hosts(1, 1) == ["c", "s"]
     assert spec_as_dict(spec)["testbed"]["hosts"]["c"]["profile"] == "asl18-client"
     placed = {trial.levels: trial.placement for trial in make_plan(spec).trials}
     assert (

@@ -51,35 +51,49 @@ def read_artifacts(directory: Path, plan: dict[str, Any]) -> Artifacts:
     except LabError as error:
         found.problems.append(str(error))
         return found
-    generators = _generators(found)
+    expected = _expected(found)
+    seen: dict[str, int] = {}
     for path in sorted((found.directory / folder.RECORDS).glob("*.way")):
         try:
             records = read_records(path)
         except RecordsError as error:
             found.problems.append(str(error))
             continue
-        if records.program not in found.records:
-            found.records[records.program] = records
-        elif records.program == "load" and generators > 1:
-            found.records["load"] = joined_records(found.records["load"], records)
+        program = records.program
+        seen[program] = seen.get(program, 0) + 1
+        if program not in found.records:
+            found.records[program] = records
+        elif seen[program] <= expected.get(program, 1):
+            found.records[program] = joined_records(found.records[program], records)
         else:
-            found.problems.append(f"{path}: a second record file of {records.program}")
+            found.problems.append(f"{path}: one record file of {program} too many")
     if not found.problems:
-        missing = sorted(_expected(found) - set(found.records))
-        found.problems += [f"{program}: left no records" for program in missing]
+        found.problems += [
+            _missing(name, seen.get(name, 0), count)
+            for name, count in sorted(expected.items())
+            if seen.get(name, 0) < count
+        ]
     return found
+
+
+def _missing(program: str, seen: int, expected: int) -> str:
+    return f"{program}: {seen} of {expected} left records" if seen else f"{program}: left no records"
 
 
 def _generators(found: Artifacts) -> int:
     return max(1, len(found.plan.get("placement", {}).get("load", [])))
 
 
-def _expected(found: Artifacts) -> set[str]:
-    """Say which programs must have left records."""
+def _expected(found: Artifacts) -> dict[str, int]:
+    """Say how many of each program must have left records."""
     assert found.result is not None
-    system = found.plan["system"]
+    system, generators = found.plan["system"], _generators(found)
+    expected = {"load": generators}
     if system["kind"] == "direct":
         # Of several servers none leaves records: a generator's ports are told apart, its servers are not.
-        alone = min(system["backends"]["count"], _generators(found)) == 1
-        return {"load", "cache"} if alone and found.result["server"] == "embedded" else {"load"}
-    return {"load"} if system["proxy"]["stamps"] == "off" else {"load", "proxy"}
+        reached = generators if system.get("direct_to", "one") == "one" else system["backends"]["count"]
+        alone = min(system["backends"]["count"], reached) == 1
+        expected |= {"cache": 1} if alone and found.result["server"] == "embedded" else {}
+    elif system["kind"] == "proxy" and system["proxy"]["stamps"] != "off":
+        expected["proxy"] = system["proxy"].get("count", 1)
+    return expected

@@ -4,15 +4,23 @@ from typing import Any
 
 
 def axes(spec: dict[str, Any]) -> dict[str, Any]:
-    """Choose the x factor: the one named in the specification, or the numeric one with most levels."""
+    """Choose the x factor: the one named in the specification, or the numeric one with most levels.
+
+    `views` are the same for every other factor, so that each is once along a figure and the others are its lines.
+    """
     factors = spec["factors"]
     wanted = spec["report"]["x"]
     if not factors:
-        return {"x": None, "numeric": False, "logarithmic": False, "levels": [], "series": []}
+        return {"x": None, "numeric": False, "logarithmic": False, "levels": [], "series": [], "views": []}
     chosen = next((factor for factor in factors if factor["name"] == wanted), None)
     if chosen is None:
         numeric = [factor for factor in factors if _numbers(factor) is not None]
         chosen = max(numeric or factors, key=lambda factor: len(factor["levels"]))
+    others = [factor for factor in factors if factor is not chosen and len(factor["levels"]) > 1]
+    return {**_along(chosen, factors), "views": [_along(factor, factors) for factor in others]}
+
+
+def _along(chosen: dict[str, Any], factors: list[dict[str, Any]]) -> dict[str, Any]:
     numbers = _numbers(chosen)
     return {
         "x": chosen["name"],

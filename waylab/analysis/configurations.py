@@ -5,6 +5,7 @@ from typing import Any
 from waylab.analysis import histograms, stages
 from waylab.analysis.axes import place
 from waylab.analysis.law_checks import worst_laws
+from waylab.analysis.shapes import shape
 from waylab.analysis.statistics import mean_interval
 from waylab.analysis.statistics.repetitions import geometric_interval
 from waylab.analysis.trial import TrialResult
@@ -39,6 +40,7 @@ def _configuration(
         "name": planned["configuration"],
         "levels": planned["levels"],
         **place(planned["levels"], chosen),
+        "places": {view["x"]: place(planned["levels"], view) for view in chosen["views"]},
         "system": planned["system"],
         "load": planned["load"],
         "server": contents[0]["server"] if contents else None,
@@ -49,13 +51,18 @@ def _configuration(
         "largest_second_per_s": max(
             (c["largest_second_per_s"] for c in contents if c["largest_second_per_s"]), default=None
         ),
-        "interactive_law_error": mean_interval([content["interactive_law_error"] for content in contents]),
+        "interactive_law_error": mean_interval(
+            [c["interactive_law_error"] for c in contents if c["interactive_law_error"] is not None]
+        ),
         "hit_ratio": mean_interval([c["hit_ratio"] for c in contents if c["hit_ratio"] is not None]),
+        "miss_ratio": mean_interval([1 - c["hit_ratio"] for c in contents if c["hit_ratio"] is not None]),
+        "queue_length": _by_key(contents, lambda content: content.get("queue_length") or {}),
         "generator_cpu_share": mean_interval([content["generator_cpu_share"] for content in contents]),
         "busy_share": mean_interval([content["processor"]["busy_share"] for content in contents]),
         "laws": worst_laws(contents),
         "operations": {name: _operation(name, histogram, contents) for name, histogram in merged.items()},
         "distribution": histograms.curve(merged["all"]) if "all" in merged else [],
+        "shapes": {name: shape(histogram, planned["configuration"]) for name, histogram in merged.items()},
         "cpu_per_request_ns": _by_key(contents, lambda content: content["processor"]["cpu_per_request_ns"]),
         "link_utilisation": _by_key(contents, lambda content: content["links"]["utilisation"]),
         "stages": _stages(used),

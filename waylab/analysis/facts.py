@@ -3,6 +3,7 @@
 from typing import Any
 
 from waylab.analysis.curves import curve_facts
+from waylab.analysis.effects import factorial_facts
 from waylab.analysis.links import link_facts
 
 
@@ -17,7 +18,9 @@ def facts(content: dict[str, Any]) -> list[str]:
     sentences += link_facts(content["configurations"])
     sentences += _last_steps(content)
     sentences += curve_facts(content["curves"])
+    sentences += factorial_facts(content["factorial"])
     for comparison in content["comparisons"]:
+        sentences += _judged(comparison)
         sentences.append(_comparison(comparison))
         sentences += _strata(comparison)
     return sentences
@@ -95,6 +98,17 @@ def _comparison(comparison: dict[str, Any]) -> str:
 def _left_out(comparison: dict[str, Any]) -> str:
     count = comparison["pairs_left_out"]
     return f", {count} more left out because their levels are not in every block" if count else ""
+
+
+def _judged(comparison: dict[str, Any]) -> list[str]:
+    """Say of a null arm or a positive control whether the campaign passed it."""
+    arms = (("null", "Null arm"), ("control", "Positive control"))
+    return [
+        f"{title}, {comparison['metric']} of {comparison['candidate']} against {comparison['baseline']}: "
+        f"{comparison[name]['text']}."
+        for name, title in arms
+        if name in comparison
+    ]
 
 
 def _strata(comparison: dict[str, Any]) -> list[str]:

@@ -10,6 +10,8 @@ from waylab.errors import LabError
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 RARE_PERCENTILE = 99.9
+# For bands of quartiles and of nearly everything; they need as many values below as the others above.
+LOW_PERCENTILES = (1.0, 5.0, 25.0, 75.0)
 # A percentile with fewer values above it says more about luck than about the system.
 ABOVE_MIN = 10
 _HIGHEST_NS = 3_600_000_000_000
@@ -41,13 +43,13 @@ def merge(histograms: list[HdrHistogram]) -> HdrHistogram:
 
 
 def percentiles(histogram: HdrHistogram, effective: dict[str, float] | None = None) -> dict[str, int]:
-    """Percentiles in nanoseconds; each needs ten values above it, ten effective ones where `effective` knows them."""
+    """Percentiles in nanoseconds; each needs ten values beyond it, ten effective ones where `effective` knows them."""
     count = histogram.get_total_count()
     known = effective or {}
     shown = [
         percent
-        for percent in (*PERCENTILES, RARE_PERCENTILE)
-        if known.get(f"{percent:g}", count) * (100 - percent) / 100 >= ABOVE_MIN * (1 - 1e-9)
+        for percent in sorted((*LOW_PERCENTILES, *PERCENTILES, RARE_PERCENTILE))
+        if known.get(f"{percent:g}", count) * min(percent, 100 - percent) / 100 >= ABOVE_MIN * (1 - 1e-9)
     ]
     return {f"{percent:g}": int(histogram.get_value_at_percentile(percent)) for percent in shown}
 

@@ -41,9 +41,14 @@ def link_use(
 
 def hosts_in_use(plan: dict[str, Any]) -> list[str]:
     """Name the hosts of a trial, each once."""
-    placement = plan.get("placement", {})
-    roles = ("load", "proxy", "backends") if plan["system"]["kind"] == "proxy" else ("load", "backends")
-    return list(dict.fromkeys(name for role in roles for name in placement.get(role, [])))
+    placement, system = plan.get("placement", {}), plan["system"]
+    # Runs of earlier versions had one proxy, and said nothing of what was direct.
+    proxies = 0 if system["kind"] == "direct" else system["proxy"].get("count", 1)
+    backends = system["backends"]["count"]
+    if system["kind"] == "direct" and system.get("direct_to", "one") == "one":
+        backends = min(backends, max(1, len(placement.get("load", []))))
+    used = {"load": None, "proxy": proxies, "backends": backends}
+    return list(dict.fromkeys(name for role in used for name in placement.get(role, [])[: used[role]]))
 
 
 def worst_check(testbed: dict[str, Any], plan: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

@@ -24,7 +24,7 @@ def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]
         series.setdefault(row["process"], []).append((int(row["clock_ns"]), spent_s))
     spent: dict[str, float] = {}
     for process, points in series.items():
-        role = "backends" if process.startswith("backend") else process
+        role = "backends" if process.startswith("backend") else process.partition("-")[0]
         spent[role] = spent.get(role, 0.0) + increase_within(points, window_ns, directory)
     return spent
 

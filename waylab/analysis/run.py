@@ -6,11 +6,14 @@ from typing import Any
 from waylab import __version__, folder
 from waylab.analysis.artifacts import read_artifacts
 from waylab.analysis.axes import axes
+from waylab.analysis.changes import changes
 from waylab.analysis.comparisons import comparison_results
 from waylab.analysis.configurations import configuration_results
 from waylab.analysis.curves import curve_results
+from waylab.analysis.effects import factorial
 from waylab.analysis.facts import facts
 from waylab.analysis.links import testbed_summary
+from waylab.analysis.published import published_facts, published_results
 from waylab.analysis.trial import TrialResult, trial_result
 from waylab.analysis.within import steady_state
 
@@ -32,6 +35,7 @@ def analyse(directory: Path) -> dict[str, Any]:
         "name": run["name"],
         "complete": all(trial.content["run"] for trial in trials),
         "axes": chosen,
+        "stopping": folder.read_stopping(directory),
         "testbed": testbed_summary(places),
         "trials": [trial.content for trial in trials],
         "trials_used": sum(trial.used for trial in trials),
@@ -41,7 +45,10 @@ def analyse(directory: Path) -> dict[str, Any]:
     }
     content["steady_state"] = steady_state(content["trials"])
     content["curves"] = curve_results(spec, content["configurations"], trials, chosen)
-    content["facts"] = facts(content)
+    content["changes"] = changes(spec, content["configurations"], trials)
+    content["factorial"] = factorial(spec, trials)
+    content["published"] = published_results(spec, trials)
+    content["facts"] = facts(content) + published_facts(content["published"])
     folder.write_json(directory / folder.ANALYSIS, content)
     return folder.read_json(directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, "")
 

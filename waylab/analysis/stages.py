@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from waylab.records import OPERATIONS, OUTCOMES, Records
 
-STAGE_PERCENTILES = (50, 95)
+STAGE_PERCENTILES = (5, 25, 50, 75, 95, 99)
 
 
 def window_rows(records: Records, window_ns: tuple[int, int]) -> NDArray[np.void]:
@@ -65,6 +65,19 @@ def pool(many: list[dict[str, dict[str, NDArray[np.int64]]]]) -> dict[str, dict[
     return {
         operation: {stage: np.concatenate(values) for stage, values in stages.items()}
         for operation, stages in pooled.items()
+    }
+
+
+def queue_summary(records: Records, window_ns: tuple[int, int]) -> dict[str, float] | None:
+    """Requests that arriving ones found ahead of them: mean and percentiles; None where nothing is known."""
+    lengths = window_rows(records, window_ns)["queue_length"]
+    if not len(lengths):
+        return None
+    return {
+        "mean": float(lengths.mean()),
+        "p50": float(np.percentile(lengths, 50)),
+        "p95": float(np.percentile(lengths, 95)),
+        "largest": float(lengths.max()),
     }
 
 

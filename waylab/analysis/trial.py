@@ -14,6 +14,7 @@ from waylab.analysis.gates import failed_reasons, judge
 from waylab.analysis.law_checks import interactive_law, record_laws
 from waylab.analysis.links import link_use
 from waylab.analysis.processor import processor_use
+from waylab.analysis.traces import trace
 from waylab.analysis.within import effective_counts, within_run
 from waylab.errors import LabError
 
@@ -68,6 +69,7 @@ def _measured(artifacts: Artifacts, gates: dict[str, Any], head: dict[str, Any])
         samples = stages.stage_samples(recorded["proxy"], window_ns)
         numbers["outcomes"] = stages.outcomes(recorded["proxy"], window_ns)
         numbers["stages"] = stages.stage_summary(samples)
+        numbers["queue_length"] = stages.queue_summary(recorded["proxy"], window_ns)
         if "load" in recorded:
             numbers["proxy_view"] = views.proxy_view(recorded["load"], recorded["proxy"], window_ns)
     if "cache" in recorded and "load" in recorded and plan["system"]["kind"] == "direct":
@@ -89,7 +91,9 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram], gates: dict
     think_s = settings["think_mean_s"]
     in_flight = settings["clients"] * settings["pipeline"]
     throughput = load["throughput_per_s"]
-    law = interactive_law(in_flight, throughput, response_ns, think_s, gates["interactive_law_max"])
+    law = None
+    if not settings.get("rate"):
+        law = interactive_law(in_flight, throughput, response_ns, think_s, gates["interactive_law_max"])
     within = within_run(load, str(artifacts.directory))
     effective = {"all": effective_counts(within)}
     numbers: dict[str, Any] = {
@@ -103,6 +107,7 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram], gates: dict
         "interactive_law_error": law.residual if law else None,
         "laws": [law.as_dict()] if law else [],
         "within": within,
+        "trace": trace(load, within),
         "hit_ratio": totals["hits"] / read if read else None,
         "generator_cpu_share": load["cpu"]["share"],
         "operations": {

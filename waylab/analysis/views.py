@@ -7,14 +7,18 @@ from numpy.typing import NDArray
 
 from waylab.records import Records
 
+# How many requests with the same port and sequence are looked at: of the prefill, and of so many proxies.
+_SAME_KEY_MAX = 4
+
 
 def join(
     client: Records, server: Records, window_ns: tuple[int, int]
 ) -> tuple[NDArray[np.void], NDArray[np.void], int]:
     """Return the client's and the server's rows of the same requests, in the same order, and how many had no partner.
 
-    Only requests that the client intended and completed within the window. A port may be used twice (by the
-    prefill, then by a client), so the server must have received the request while the client waited for it.
+    Only requests that the client intended and completed within the window. A port may be used several times (by
+    the prefill, then by a client; towards two proxies at once), so the server must have received the request while
+    the client waited for it.
     """
     mine = client.parents
     mine = mine[
@@ -28,10 +32,14 @@ def join(
     place = np.minimum(place, max(0, len(order) - 1))
     if not len(order) or not len(mine):
         return mine[:0], theirs[:0], len(mine)
-    partners = theirs[order[place]]
-    same = their_keys[order[place]] == my_keys
-    same &= (partners["received"] >= mine["issued"]) & (partners["received"] <= mine["completed"])
-    return mine[same], partners[same], int(len(mine) - same.sum())
+    chosen, same = order[place], np.zeros(len(mine), dtype=bool)
+    for further in range(_SAME_KEY_MAX):
+        candidate = order[np.minimum(place + further, len(order) - 1)]
+        received = theirs["received"][candidate]
+        fits = ~same & (their_keys[candidate] == my_keys)
+        fits &= (received >= mine["issued"]) & (received <= mine["completed"])
+        chosen, same = np.where(fits, candidate, chosen), same | fits
+    return mine[same], theirs[chosen][same], int(len(mine) - same.sum())
 
 
 def proxy_view(client: Records, proxy: Records, window_ns: tuple[int, int]) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -9,14 +10,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from waylab.analysis import analyse as analyse_run
-from waylab.analysis import analyse_trial
+from waylab.cli.noise import measure_noise
 from waylab.cli.progress import Progress
+from waylab.cli.repetition import Repetition, least_blocks
 from waylab.errors import LabError
-from waylab.plan import make_plan
+from waylab.plan import Plan, make_plan
 from waylab.predict import predict
 from waylab.report import show_run, write_report
 from waylab.run import Step, create_run, resume_run, unfinished_runs
-from waylab.spec import read_spec
+from waylab.spec import Spec, read_spec
 from waylab.testbed import Machine, check_fits
 
 EXIT_NOTHING_USABLE = 1
@@ -34,33 +36,40 @@ def run(arguments: argparse.Namespace) -> int:
         read_spec(arguments.spec)
         for old in unfinished_runs(arguments.results, arguments.spec):
             console.print(f"[dim]an unfinished run of this specification: waylab run --resume {old}[/dim]")
-        campaign = create_run(arguments.spec, arguments.results, arguments.quick)
-    waiting = [trial for trial in campaign.plan.trials if not campaign.finished(trial)]
+        campaign = create_run(arguments.spec, arguments.results, arguments.scale)
+    waiting = campaign.waiting()
+    repetition = Repetition(campaign.directory, campaign.spec.stopping)
     left = _minutes(sum(trial.expected_s for trial in waiting))
-    console.print(f"run folder: {campaign.directory} ({len(waiting)} trials, about {left})", soft_wrap=True)
+    about = "at most" if campaign.spec.stopping.precision else "about"
+    console.print(f"run folder: {campaign.directory} ({len(waiting)} trials, {about} {left})", soft_wrap=True)
     for line in [*campaign.servers(), *campaign.hosts()]:
         console.print(line, soft_wrap=True)
     console.print(f"[dim]if it is stopped: waylab run --resume {campaign.directory}[/dim]", soft_wrap=True)
 
     def judged(trial_id: str) -> tuple[bool, str, str]:
-        content = analyse_trial(campaign.directory, trial_id).content
+        content = repetition.content(trial_id, anew=True)
         headline = f"{content['throughput_per_s']:,.0f} requests/s" if "throughput_per_s" in content else ""
         return content["used"], headline, "; ".join(content["reasons"])
 
     with Progress(console, len(campaign.plan.trials), judged) as progress:
 
+        def decide(block: int, elapsed_s: float) -> dict[str, Any]:
+            decision = repetition.decide(block, elapsed_s)
+            progress.decided(decision)
+            return decision
+
         def tell(step: Step) -> None:
             arguments.interrupt.check()
             progress.tell(step)
 
-        campaign.run(tell)
+        campaign.run(tell, decide)
     return _conclude(campaign.directory, console)
 
 
 def plan(arguments: argparse.Namespace) -> int:
     """Show the plan."""
-    spec = read_spec(arguments.spec)
-    planned = make_plan(spec, arguments.quick)
+    spec = read_spec(arguments.spec, arguments.scale)
+    planned = make_plan(spec)
     console = Console(highlight=False)
     console.print(f"[bold]{escape(spec.name)}[/bold]  {escape(spec.question)}")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -81,10 +90,25 @@ def plan(arguments: argparse.Namespace) -> int:
             f"{trial.expected_s:.1f}",
         )
     console.print(table)
-    console.print(f"{len(planned.trials)} trials, about {_minutes(planned.expected_s)}")
+    console.print(_how_long(spec, planned))
     # After the plan, which is of use also to those who will run it elsewhere.
     check_fits(spec.testbed, planned.trials, Machine())
     return 0
+
+
+def _how_long(spec: Spec, planned: Plan) -> str:
+    """Say how many trials there are and how long they take; with a stopping rule the least and the most."""
+    if not spec.stopping.precision:
+        return f"{len(planned.trials)} trials, about {_minutes(planned.expected_s)}"
+    least = [trial for trial in planned.trials if trial.block <= least_blocks(spec.stopping)]
+    least_s = sum(trial.expected_s for trial in least)
+    text = (
+        f"at least {len(least)} trials, about {_minutes(least_s)}; "
+        f"at most {len(planned.trials)}, about {_minutes(planned.expected_s)}"
+    )
+    if spec.stopping.budget_s:
+        text += f"; no block is begun beyond {_minutes(spec.stopping.budget_s)}"
+    return text
 
 
 def doctor(arguments: argparse.Namespace) -> int:
@@ -97,7 +121,7 @@ def doctor(arguments: argparse.Namespace) -> int:
     for finding in Machine().findings():
         table.add_row(finding.name, marks[finding.able], escape(finding.text))
     console.print(table)
-    return 0
+    return measure_noise(arguments.interrupt) if arguments.measure else 0
 
 
 def analyse(arguments: argparse.Namespace) -> int:
@@ -110,13 +134,6 @@ def analyse(arguments: argparse.Namespace) -> int:
         soft_wrap=True,
     )
     return 0 if content["trials_used"] else EXIT_NOTHING_USABLE
-
-
-def report(arguments: argparse.Namespace) -> int:
-    """Write the report."""
-    path = write_report(arguments.run)
-    Console(highlight=False).print(f"{path}", soft_wrap=True)
-    return 0
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -132,6 +149,11 @@ def _conclude(directory: Path, console: Console) -> int:
     console.print("[dim]drawing[/dim]")
     write_report(directory)
     show_run(directory, Console(highlight=False))
+    if content["stopping"]:
+        console.print(
+            f"stopped after {content['stopping']['block']} blocks: {content['stopping']['reason']}",
+            soft_wrap=True,
+        )
     if not content["trials_used"]:
         console.print(
             "[bold red]no trial passed its gates: the report shows why, and no aggregate[/bold red]"

@@ -11,8 +11,10 @@ from waylab import __version__
 from waylab.cli import commands
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.model_arguments import add_model_command
+from waylab.cli.report_commands import add_report_commands
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError
+from waylab.spec import FULL, QUICK, SCALES
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -63,26 +65,44 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--results", type=Path, default=Path("results"), metavar="DIR", help="where run folders go [results]"
     )
-    run.add_argument("--quick", action="store_true", help="one short block, to see that everything works")
+    _add_scale(run)
     run.set_defaults(command=commands.run)
 
     plan = parts.add_parser(
         "plan", help="show the trials of a specification and the time they take; runs nothing"
     )
     plan.add_argument("spec", type=Path, metavar="SPEC")
-    plan.add_argument("--quick", action="store_true", help="as for run")
+    _add_scale(plan)
     plan.set_defaults(command=commands.plan)
 
     doctor = parts.add_parser("doctor", help="what this machine can and cannot do; changes nothing")
+    doctor.add_argument(
+        "--measure",
+        action="store_true",
+        help="also which ratio it can tell from none: a null experiment, a minute",
+    )
     doctor.set_defaults(command=commands.doctor)
 
     for name, command, text in (
         ("analyse", commands.analyse, "analyse a run folder again: analysis.json and predictions.json"),
-        ("report", commands.report, "write the report of a run folder again, from its JSON files"),
         ("show", commands.show, "the main figures of a run in the terminal"),
     ):
         part = parts.add_parser(name, help=text)
         part.add_argument("run", type=Path, metavar="RUN", help="a run folder, for example results/TIME-NAME")
         part.set_defaults(command=command)
+    add_report_commands(parts)
     add_model_command(parts)
     return parser
+
+
+def _add_scale(parser: argparse.ArgumentParser) -> None:
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
+        "--scale",
+        choices=SCALES,
+        default=FULL,
+        help="full: the specification as it stands; quick: what its [scale.quick] says, or else one short block [full]",
+    )
+    either.add_argument(
+        "--quick", dest="scale", action="store_const", const=QUICK, help="short for --scale quick"
+    )

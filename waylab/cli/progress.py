@@ -49,11 +49,20 @@ class Progress:
             minutes, seconds = divmod(round(step.left_s), 60)
             self._bar.update(
                 self._task,
+                total=step.total,
                 completed=step.done,
                 description=step.trial.configuration,
                 left=f"{minutes}:{seconds:02}",
             )
             self._bar.refresh()
+
+    def decided(self, decision: dict[str, Any]) -> None:
+        """Say what a stopping rule decided after a block."""
+        verb = "stops" if decision["stop"] else "goes on"
+        forecast = decision["blocks_expected"]
+        more = f"; about {forecast} blocks in all" if forecast and not decision["stop"] else ""
+        text = f"block {decision['block']}: {verb}, {decision['reason']}{more}"
+        self._console.print(f"[dim]{_plain(text)}[/dim]", soft_wrap=True)
 
     def _line(self, step: Any) -> None:
         used, headline, reasons = self._judge(step.trial.id)

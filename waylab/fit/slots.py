@@ -15,7 +15,7 @@ def fit_slots(configuration: dict[str, Any]) -> Fit:
     model does not apply; that is shown, not hidden.
     """
     if configuration["system"]["kind"] != "proxy":
-        raise NotApplicableError("there is no proxy")
+        raise NotApplicableError("there is no proxy that tells the time of its stages")
     if not configuration["used"]:
         raise NotApplicableError("no trial was used")
     stages = configuration["stages"].get("all", {}).get("stages")
@@ -38,10 +38,12 @@ def fit_slots(configuration: dict[str, Any]) -> Fit:
 def _servers(system: dict[str, Any]) -> tuple[int, str]:
     """Return how many requests can be served at a time, and how that number is made."""
     proxy, backends = system["proxy"], system["backends"]["count"]
+    proxies = proxy.get("count", 1)
+    times = " x proxies" if proxies > 1 else ""
     match proxy.get("dispatch", "pipelined"):
         case "shared":
-            return proxy["workers"], "workers"
+            return proxy["workers"] * proxies, f"workers{times}"
         case "per-backend":
-            return proxy["readers"] * backends, "readers x backends"
+            return proxy["readers"] * backends * proxies, f"readers x backends{times}"
         case _:
-            return proxy["loops"] * backends, "loops x backends"
+            return proxy["loops"] * backends * proxies, f"loops x backends{times}"

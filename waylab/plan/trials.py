@@ -7,12 +7,22 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from waylab.spec import Factor, Load, Placement, Spec, System, apply_level, mean_of_distribution_s
+from waylab.spec import (
+    Labels,
+    Load,
+    Placement,
+    Prediction,
+    Spec,
+    System,
+    configurations,
+    matches,
+    mean_of_distribution_s,
+    mean_time_s,
+)
 
 # What a trial takes besides warm-up and measurement: processes up and away, prefill.
 OVERHEAD_S = 0.6
-QUICK_TEST_TIME_S = 1.0
-QUICK_WARM_UP_S = 0.3
+CALIBRATION, HELD_OUT = "calibration", "held-out"
 
 
 @dataclass(frozen=True)
@@ -23,11 +33,13 @@ class Trial:
     order: int
     block: int
     configuration: str
-    levels: tuple[tuple[str, str], ...]
+    levels: Labels
     system: System
     load: Load
     seed: int
     placement: Placement = field(default_factory=Placement)
+    # What models may do with it: learn from it, be judged by it, or neither ("").
+    role: str = ""
 
     @property
     def expected_s(self) -> float:
@@ -47,18 +59,13 @@ class Plan:
         return sum(trial.expected_s for trial in self.trials)
 
 
-def make_plan(spec: Spec, quick: bool = False) -> Plan:
-    """Order all trials of a specification; `quick` means one short block, to see that everything works."""
-    system, load, blocks = spec.system, spec.load, spec.design.blocks
-    if quick:
-        blocks = 1
-        load = dataclasses.replace(
-            load,
-            test_time_s=min(load.test_time_s, QUICK_TEST_TIME_S),
-            warm_up_s=min(load.warm_up_s, QUICK_WARM_UP_S),
-        )
-    configurations = _configurations(
-        spec.factors, {"system": system, "load": load, "placement": spec.placement}
+def make_plan(spec: Spec) -> Plan:
+    """Order all trials of a specification; with a stopping rule all that it may take."""
+    blocks = spec.stopping.blocks_max if spec.stopping.precision else spec.design.blocks
+    planned = configurations(
+        spec.factors,
+        spec.design,
+        {"system": spec.system, "load": spec.load, "placement": spec.placement},
     )
     trials: list[Trial] = []
     order: list[int] = []
@@ -66,10 +73,10 @@ def make_plan(spec: Spec, quick: bool = False) -> Plan:
         if spec.design.order == "mirrored" and block % 2 == 0:
             order = order[::-1]
         else:
-            order = list(range(len(configurations)))
+            order = list(range(len(planned)))
             random.Random(f"{spec.design.seed}/{block}").shuffle(order)
         for index in order:
-            levels, roots = configurations[index]
+            levels, roots = planned[index]
             name = configuration_name(levels)
             identity = f"b{block:02}-{_slug(name)}"
             trials.append(
@@ -79,16 +86,17 @@ def make_plan(spec: Spec, quick: bool = False) -> Plan:
                     block=block,
                     configuration=name,
                     levels=levels,
-                    system=roots["system"],
+                    system=roots["system"].resolved(),
                     load=roots["load"],
                     seed=_seed(spec.design.seed, identity),
                     placement=roots["placement"],
+                    role=_role(spec.predict, levels),
                 )
             )
     return Plan(tuple(trials))
 
 
-def configuration_name(levels: tuple[tuple[str, str], ...]) -> str:
+def configuration_name(levels: Labels) -> str:
     """Name a configuration by its levels: `clients=16, replicas=3`."""
     return ", ".join(f"{factor}={label}" for factor, label in levels) or "base"
 
@@ -99,25 +107,22 @@ def trial_as_dict(trial: Trial) -> dict[str, Any]:
     content["levels"] = dict(trial.levels)
     content["expected_s"] = trial.expected_s
     # Means in seconds, so that nobody who reads the run folder has to parse what people write.
-    content["load"]["think_mean_s"] = mean_of_distribution_s(trial.load.think_time)
+    content["load"]["think_mean_s"] = mean_time_s(trial.load.think_time)
     content["system"]["backends"]["service_mean_s"] = mean_of_distribution_s(
         trial.system.backends.service_time
     )
     return content
 
 
-def _configurations(
-    factors: tuple[Factor, ...], settings: dict[str, Any]
-) -> list[tuple[tuple[tuple[str, str], ...], dict[str, Any]]]:
-    """Cross all factors fully, the last one varying fastest."""
-    crossed: list[tuple[tuple[tuple[str, str], ...], dict[str, Any]]] = [((), settings)]
-    for factor in factors:
-        crossed = [
-            ((*levels, (factor.name, level.label)), apply_level(roots, level))
-            for levels, roots in crossed
-            for level in factor.levels
-        ]
-    return crossed
+def _role(predict: Prediction, levels: Labels) -> str:
+    """Say what models may do with a configuration; when one part only is named, the rest is the other."""
+    if matches(predict.calibrate, levels):
+        return CALIBRATION
+    if matches(predict.held_out, levels):
+        return HELD_OUT
+    if predict.calibrate and predict.held_out:
+        return ""
+    return HELD_OUT if predict.calibrate else CALIBRATION if predict.held_out else ""
 
 
 def _slug(name: str) -> str:

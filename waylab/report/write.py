@@ -31,8 +31,13 @@ def write_report(directory: Path) -> Path:
 
 def draw(content: Content) -> list[Figure]:
     """Draw the figures for which there are data."""
-    drawn = (drawer(content) for drawer in DRAWERS)
-    return [figure for figure in drawn if figure is not None]
+    if not content.configurations:
+        return []
+    figures: list[Figure] = []
+    for drawer in DRAWERS:
+        drawn = drawer(content)
+        figures += drawn if isinstance(drawn, list) else [drawn] if drawn is not None else []
+    return figures
 
 
 def _save(figure: Figure, target: Path) -> None:

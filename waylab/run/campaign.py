@@ -15,8 +15,10 @@ from waylab import __version__, folder
 from waylab.errors import LabError
 from waylab.plan import Plan, Trial, make_plan, trial_as_dict
 from waylab.run.environment import environment
+from waylab.run.repetition import Decide, Repetition, blocks_run
+from waylab.run.room import make_sure_of_room
 from waylab.run.trial import run_trial
-from waylab.spec import Spec, read_spec, spec_as_dict
+from waylab.spec import FULL, QUICK, Spec, read_spec, spec_as_dict
 from waylab.testbed import Machine, Programs, Testbed, check_fits, find_programs, open_testbed, used_hosts
 
 # A system that fails so often in a row is broken; going on would only waste time.
@@ -68,19 +70,30 @@ class Campaign:
         names = ", ".join(used_hosts(self.plan.trials))
         return [f"testbed {self.spec.testbed.kind}: {names}; their links are measured before the first trial"]
 
-    def run(self, tell: Callable[[Step], None]) -> None:
-        """Run the trials that are not yet finished; `tell` hears of every tick and every finished trial."""
+    def run(self, tell: Callable[[Step], None], decide: Decide | None = None) -> None:
+        """Run the trials that are not yet finished; `tell` hears of every tick and every finished trial.
+
+        `decide` is asked after every block, if the specification has a stopping rule.
+        """
         with _Lock(self.directory):
             try:
-                if all(self.finished(trial) for trial in self.plan.trials):
+                repetition = Repetition(self.directory, self.spec.stopping, self.plan, decide)
+                repetition.catch_up(self.waiting())
+                if not self.waiting():
                     return
                 limit = self.spec.gates.link_error_max
                 logs = self.directory / folder.LINKS
                 with open_testbed(self.spec.testbed, self.plan.trials, logs, limit) as testbed:
-                    self._run(testbed, tell)
+                    self._run(testbed, tell, repetition)
             except KeyboardInterrupt:
                 raise InterruptedRunError(
                     f"stopped; go on with: waylab run --resume {self.directory}"
+                ) from None
+            except OSError as error:
+                # Above all a disk that is full; whatever was written before stays as it is.
+                where = error.filename or self.directory
+                raise LabError(
+                    f"{where}: {error.strerror}; when mended go on with: waylab run --resume {self.directory}"
                 ) from None
 
     def finished(self, trial: Trial) -> bool:
@@ -90,19 +103,36 @@ class Campaign:
             return False
         return folder.read_json(path, folder.TRIAL_FORMAT, "")["status"] == "measured"
 
-    def _run(self, testbed: Testbed, tell: Callable[[Step], None]) -> None:
-        waiting = [trial for trial in self.plan.trials if not self.finished(trial)]
-        total = len(self.plan.trials)
+    def waiting(self) -> list[Trial]:
+        """List the trials that are to be run, without blocks that a stopping rule spared."""
+        last = blocks_run(self.directory)
+        return [
+            trial
+            for trial in self.plan.trials
+            if (last is None or trial.block <= last) and not self.finished(trial)
+        ]
+
+    def _run(self, testbed: Testbed, tell: Callable[[Step], None], repetition: Repetition) -> None:
+        waiting = self.waiting()
+        already = len(self.plan.trials) - len(waiting)
         failures = 0
         pace = _Pace()
         for index, trial in enumerate(waiting):
-            rest_s = sum(other.expected_s for other in waiting[index:])
-            done = total - len(waiting) + index
+            ahead = [other for other in waiting[index:] if other.block <= repetition.horizon]
+            rest_s = sum(other.expected_s for other in ahead)
+            done, total = already + index, already + index + len(ahead)
 
-            def tick(spent_s: float, trial: Trial = trial, rest_s: float = rest_s, done: int = done) -> None:
+            def tick(
+                spent_s: float,
+                trial: Trial = trial,
+                rest_s: float = rest_s,
+                done: int = done,
+                total: int = total,
+            ) -> None:
                 tell(Step(done, total, trial, max(0.0, rest_s * pace.factor - spent_s)))
 
             tick(0.0)
+            make_sure_of_room(self.directory)
             directory = folder.trial_directory(self.directory, trial.id)
             result = run_trial(trial, self._programs, directory, testbed, tick)
             pace.learn(trial.expected_s, result["took_s"])
@@ -113,6 +143,9 @@ class Campaign:
                     f"{failures} trials failed in a row, the last one with: {result['reason']}; "
                     f"when mended go on with: waylab run --resume {self.directory}"
                 )
+            last_of_block = index + 1 == len(waiting) or waiting[index + 1].block != trial.block
+            if last_of_block and repetition.ends_after(trial.block):
+                return
 
 
 class _Pace:
@@ -153,25 +186,26 @@ class _Lock:
             self._file.close()
 
 
-def create_run(spec_path: Path, results: Path, quick: bool) -> Campaign:
+def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
     """Make the run folder of a specification: everything but the trials."""
-    spec = read_spec(spec_path)
-    plan = make_plan(spec, quick)
+    spec = read_spec(spec_path, scale)
+    plan = make_plan(spec)
     check_fits(spec.testbed, plan.trials, Machine())
     programs = _programs(plan)
     now = datetime.now(UTC)
     directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
     shutil.copyfile(spec_path, directory / folder.SPEC)
     folder.write_json(directory / folder.ENVIRONMENT, environment(programs))
-    folder.write_json(directory / folder.RUN, _run_content(spec, plan, spec_path, directory, now, quick))
+    folder.write_json(directory / folder.RUN, _run_content(spec, plan, spec_path, directory, now, scale))
     return Campaign(directory, spec, plan, programs)
 
 
 def resume_run(directory: Path) -> Campaign:
     """Take up a run where it stopped, with the specification that it was started with."""
-    run = folder.read_run(directory)
-    spec = read_spec(directory / folder.SPEC)
-    plan = make_plan(spec, run["quick"])
+    run = folder.read_run(directory, whole=True)
+    # Runs of earlier versions knew two scales only.
+    spec = read_spec(directory / folder.SPEC, run.get("scale", QUICK if run["quick"] else FULL))
+    plan = make_plan(spec)
     if [trial.id for trial in plan.trials] != [trial["id"] for trial in run["plan"]]:
         raise LabError(f"{directory / folder.SPEC}: gives another plan than {folder.RUN}; start a new run")
     check_fits(spec.testbed, plan.trials, Machine())
@@ -203,7 +237,8 @@ def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:
 
 
 def _programs(plan: Plan) -> Programs:
-    return find_programs({trial.system.backends.server for trial in plan.trials})
+    servers = {trial.system.backends.server for trial in plan.trials}
+    return find_programs(servers, any(trial.system.kind == "nutcracker" for trial in plan.trials))
 
 
 def _new_directory(results: Path, stamp: str, name: str) -> Path:
@@ -220,7 +255,7 @@ def _new_directory(results: Path, stamp: str, name: str) -> Path:
 
 
 def _run_content(
-    spec: Spec, plan: Plan, spec_path: Path, directory: Path, now: datetime, quick: bool
+    spec: Spec, plan: Plan, spec_path: Path, directory: Path, now: datetime, scale: str
 ) -> dict[str, Any]:
     original = re.sub(r"^\./", "", str(spec_path))
     return {
@@ -229,13 +264,14 @@ def _run_content(
         "name": spec.name,
         "created_utc": now.strftime("%Y-%m-%d %H:%M:%S"),
         "created_unix_s": round(time.time(), 3),
-        "quick": quick,
+        "scale": scale,
+        "quick": scale != FULL,
         "spec_path": original,
         "spec": spec_as_dict(spec),
         "expected_s": plan.expected_s,
         "plan": [trial_as_dict(trial) for trial in plan.trials],
         "reproduce": [
-            f"waylab run {original}" + (" --quick" if quick else ""),
+            f"waylab run {original}" + (f" --scale {scale}" if scale != FULL else ""),
             f"waylab run --resume {directory}",
             f"waylab analyse {directory}",
             f"waylab report {directory}",

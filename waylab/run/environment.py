@@ -29,6 +29,7 @@ def environment(programs: Programs) -> dict[str, Any]:
         "programs": {
             "waystage": _program(programs.waystage, "--version"),
             "memcached": _program(programs.memcached, "--version") if programs.memcached else None,
+            "nutcracker": _program(programs.nutcracker, "--version") if programs.nutcracker else None,
         },
         "source": _source(programs.waystage),
         "kernel": platform.release(),
@@ -85,7 +86,8 @@ def _output(command: list[str]) -> str | None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    lines = done.stdout.strip().splitlines()
+    # nutcracker tells its version on standard error.
+    lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
     return lines[0].strip() if lines and done.returncode == 0 else None
 
 

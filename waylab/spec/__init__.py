@@ -3,30 +3,56 @@
 First station of an experiment. Knows nothing of processes or results.
 """
 
+from waylab.spec.design import Labels, configurations, matches
+from waylab.spec.distributions import mean_size_bytes, mean_time_s
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
 from waylab.spec.hosts import PROFILES, HostSettings, Placement, TestbedSettings
 from waylab.spec.quantities import mean_of_distribution_s, size_bytes
 from waylab.spec.read import read_spec, spec_as_dict
-from waylab.spec.schema import Backends, Compare, Design, Gates, Load, Proxy, ReportOptions, Spec, System
+from waylab.spec.scales import FULL, QUICK, SCALES, at_scale
+from waylab.spec.schema import (
+    Backends,
+    Compare,
+    Design,
+    Gates,
+    Load,
+    Prediction,
+    Proxy,
+    ReportOptions,
+    Spec,
+    Stopping,
+    System,
+)
 
 __all__ = [
+    "FULL",
     "PROFILES",
+    "QUICK",
+    "SCALES",
     "Backends",
     "Compare",
     "Design",
     "Factor",
     "Gates",
     "HostSettings",
+    "Labels",
     "Level",
     "Load",
     "Placement",
+    "Prediction",
     "Proxy",
     "ReportOptions",
     "Spec",
+    "Stopping",
     "System",
     "TestbedSettings",
     "apply_level",
+    "at_scale",
+    "configurations",
+    "matches",
     "mean_of_distribution_s",
+    "mean_size_bytes",
+    "mean_time_s",
     "read_spec",
     "resolve_key",
     "size_bytes",

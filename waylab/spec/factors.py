@@ -19,6 +19,8 @@ class Factor:
 
     name: str
     levels: tuple[Level, ...]
+    # Whether its levels are values of one setting; otherwise they have names.
+    listed: bool = False
 
     @property
     def key(self) -> str | None:

@@ -64,10 +64,9 @@ class Placement:
         """How many load generators there are."""
         return max(1, len(self.load))
 
-    def hosts(self, kind: str) -> list[str]:
-        """Name the hosts in use, each once; `kind` is that of the system."""
-        used = [*self.load, *(self.proxy if kind == "proxy" else ()), *self.backends]
-        return list(dict.fromkeys(used))
+    def hosts(self, proxies: int, backends: int) -> list[str]:
+        """Name the hosts in use, each once, by so many proxies and backends."""
+        return list(dict.fromkeys([*self.load, *self.proxy[:proxies], *self.backends[:backends]]))
 
 
 def with_profile(settings: HostSettings) -> HostSettings:
@@ -77,10 +76,10 @@ def with_profile(settings: HostSettings) -> HostSettings:
     return HostSettings(**own | {name: value for name, value in profile.items() if own[name] is None})
 
 
-def check_placement(testbed: TestbedSettings, placement: Placement, kind: str) -> None:
+def check_placement(testbed: TestbedSettings, placement: Placement, proxies: int) -> None:
     """Check one combination: every role has a host that is described; ValueError says which has not."""
     roles = {"load": placement.load, "backends": placement.backends}
-    roles |= {"proxy": placement.proxy} if kind == "proxy" else {}
+    roles |= {"proxy": placement.proxy} if proxies else {}
     for role, names in roles.items():
         for name in names:
             if name not in testbed.hosts:
@@ -90,5 +89,3 @@ def check_placement(testbed: TestbedSettings, placement: Placement, kind: str) -
             raise ValueError(
                 f'placement.{role}: is missing; testbed.kind = "{testbed.kind}" runs every role on a host of its own'
             )
-    if len(placement.proxy) > 1:
-        raise ValueError(f"placement.proxy: names {len(placement.proxy)} hosts, but there is one proxy")

@@ -1,28 +1,40 @@
 """TOML to specification, strictly: every mistake is one line with the file, the key and what was perhaps meant."""
 
 import dataclasses
-import difflib
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from waylab.errors import LabError
-from waylab.spec.factors import Factor, Level, apply_level, check_of, resolve_key, setting_keys
-from waylab.spec.hosts import HostSettings, Placement, check_placement, with_profile
-from waylab.spec.schema import Compare, Load, Spec, System
+from waylab.spec.compare import check_compares, read_compares
+from waylab.spec.design import Labels, check_design, configurations, listed_levels, matches, read_patterns
+from waylab.spec.factors import Factor, Level, check_of
+from waylab.spec.hosts import HostSettings, check_placement, with_profile
+from waylab.spec.naming import ROOTS, checked, label_of, nearest, resolved, short
+from waylab.spec.published import read_published
+from waylab.spec.quantities import mean_of_distribution_s
+from waylab.spec.scales import FULL, at_scale, read_scales
+from waylab.spec.schema import Load, Pattern, Prediction, Spec, Stopping, System
 
-_ROOTS = {"system": System, "load": Load, "placement": Placement}
-_KEYS = setting_keys(("system", System), ("load", Load), ("placement", Placement))
 # Read by functions of their own: the names in them are the user's.
-_NAMED = ("factors", "compare", "hosts")
-_METRICS = re.compile(
-    r"throughput_per_s|response_mean_ns|response_p(50|90|95|99)_ns|cpu_per_request_ns\.(total|load|proxy|backends|interrupts)"
+_NAMED = (
+    "factors",
+    "compare",
+    "hosts",
+    "exclude",
+    "trials",
+    "calibrate",
+    "held_out",
+    "scales",
+    "published",
+    "of",
+    "to",
 )
 
 
-def read_spec(path: Path) -> Spec:
-    """Read and check a specification."""
+def read_spec(path: Path, scale: str = FULL) -> Spec:
+    """Read and check a specification, and return it at a scale."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -32,7 +44,7 @@ def read_spec(path: Path) -> Spec:
     except tomllib.TOMLDecodeError as error:
         raise LabError(f"{path}: not TOML: {error}") from None
     try:
-        return _spec(content, path)
+        return at_scale(_spec(content, path), scale)
     except ValueError as error:
         raise LabError(f"{path}: {error}") from None
 
@@ -49,16 +61,47 @@ def spec_as_dict(spec: Spec) -> dict[str, Any]:
         for factor in spec.factors
     ]
     content["gates"]["loosened"] = spec.gates.loosened()
+    for name in ("exclude", "trials"):
+        content["design"][name] = _patterns_as_tables(getattr(spec.design, name))
+    for name in ("calibrate", "held_out"):
+        content["predict"][name] = _patterns_as_tables(getattr(spec.predict, name))
+    for compare in content["compare"]:
+        compare["added_ns"] = (
+            round(1e9 * mean_of_distribution_s(f"fixed:{compare['added']}")) if compare["added"] else None
+        )
+    del content["scales"]
     return content
+
+
+def _patterns_as_tables(patterns: tuple[Pattern, ...]) -> list[dict[str, list[str]]]:
+    return [{name: list(labels) for name, labels in pattern} for pattern in patterns]
 
 
 def _spec(content: dict[str, Any], path: Path) -> Spec:
     content = dict(content)
-    factors = _factors(content.pop("factors", {}))
-    compare = _compares(content.pop("compare", []), factors)
+    design = _taken(content, "design", "exclude", "trials")
+    predict = _taken(content, "predict", "calibrate", "held_out")
+    named = content.pop("factors", {})
+    if isinstance(named, dict):
+        named = named | listed_levels(design["trials"], [*named, *map(short, named)])
+    factors = _factors(named)
+    factors, compare = read_compares(content.pop("compare", []), factors, _section)
+    scales = read_scales(content.pop("scale", {}), factors)
+    published = read_published(content.pop("published", None), factors, _section)
     hosts = _hosts(content)
-    spec = dataclasses.replace(_section(Spec, content, ""), factors=factors, compare=compare)
-    spec = dataclasses.replace(spec, testbed=dataclasses.replace(spec.testbed, hosts=hosts))
+    spec = _section(Spec, content, "")
+    patterns = {name: read_patterns(part, factors, f"design.{name}") for name, part in design.items()}
+    learning = {name: read_patterns(part, factors, f"predict.{name}") for name, part in predict.items()}
+    spec = dataclasses.replace(
+        spec,
+        factors=factors,
+        compare=compare,
+        published=published,
+        scales=scales,
+        design=dataclasses.replace(spec.design, **patterns),
+        predict=Prediction(**learning),
+        testbed=dataclasses.replace(spec.testbed, hosts=hosts),
+    )
     if not spec.name:
         spec = dataclasses.replace(spec, name=path.stem)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", spec.name):
@@ -66,8 +109,25 @@ def _spec(content: dict[str, Any], path: Path) -> Spec:
     for name in ("question", "hypothesis", "refuted_by"):
         if not getattr(spec, name):
             raise ValueError(f"{name}: is missing; an experiment states it before there is data")
+    spec = dataclasses.replace(spec, design=check_design(spec.factors, spec.design))
     _check_whole(spec)
+    for name, _ in scales:
+        try:
+            smaller = at_scale(spec, name)
+            check_design(smaller.factors, smaller.design)
+            _check_whole(smaller)
+        except ValueError as error:
+            raise ValueError(f"at scale {name}: {error}") from None
     return spec
+
+
+def _taken(content: dict[str, Any], section: str, *names: str) -> dict[str, Any]:
+    """Take keys whose content names factors out of a section, each an empty list where it is not given."""
+    table = content.get(section, {})
+    if not isinstance(table, dict):
+        return {name: [] for name in names}
+    content[section] = {key: value for key, value in table.items() if key not in names}
+    return {name: table.get(name, []) for name in names}
 
 
 def _section(kind: type, content: Any, prefix: str) -> Any:
@@ -79,9 +139,9 @@ def _section(kind: type, content: Any, prefix: str) -> Any:
     for name, value in content.items():
         key = f"{prefix}.{name}" if prefix else name
         if name not in parts:
-            raise ValueError(f"{key} is not a key; {_nearest(name, [*parts, *_named_in(kind)], prefix)}")
+            raise ValueError(f"{key} is not a key; {nearest(name, [*parts, *_named_in(kind)], prefix)}")
         if "check" in parts[name].metadata:
-            values[name] = _checked(parts[name].metadata["check"], value, key)
+            values[name] = checked(parts[name].metadata["check"], value, key)
         else:
             values[name] = _section(parts[name].default_factory, value, key)
     return kind(**values)
@@ -107,38 +167,18 @@ def _hosts(content: dict[str, Any]) -> dict[str, HostSettings]:
     return hosts
 
 
-def _nearest(name: str, known: list[str], prefix: str) -> str:
-    """Say what was perhaps meant: the same name in another place, or a similar one in this."""
-    places = [*dict.fromkeys(key.rpartition(".")[0] for key in _KEYS), *_KEYS]
-    elsewhere = [key for key in places if key.rpartition(".")[2] == name]
-    if elsewhere:
-        return f"did you mean {elsewhere[0]}?"
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return (
-        f"did you mean {f'{prefix}.' if prefix else ''}{near[0]}?"
-        if near
-        else f"known here: {', '.join(known)}"
-    )
-
-
-def _checked(check: Any, value: Any, key: str) -> Any:
-    try:
-        return check(value)
-    except ValueError as error:
-        raise ValueError(f"{key} = {value!r}: {error}") from None
-
-
 def _factors(content: Any) -> tuple[Factor, ...]:
     if not isinstance(content, dict):
         raise ValueError("factors: should be a table")
     factors = []
     for name, levels in content.items():
         if isinstance(levels, list) and levels:
-            key = _resolved(name, f"factors.{name}")
+            key = resolved(name, f"factors.{name}")
             factors.append(
                 Factor(
-                    _short(name),
-                    tuple(_level(_label(value), {key: value}, f"factors.{name}") for value in levels),
+                    short(name),
+                    tuple(_level(label_of(value), {key: value}, f"factors.{name}") for value in levels),
+                    listed=True,
                 )
             )
         elif (
@@ -163,62 +203,12 @@ def _factors(content: Any) -> tuple[Factor, ...]:
 
 
 def _level(label: str, settings: dict[str, Any], where: str) -> Level:
-    checked = []
+    settings_checked = []
     for name, value in settings.items():
-        key = _resolved(name, where if len(settings) == 1 and where.endswith(name) else f"{where}.{name}")
+        key = resolved(name, where if len(settings) == 1 and where.endswith(name) else f"{where}.{name}")
         root, *path = key.split(".")
-        checked.append((key, _checked(check_of(_ROOTS[root], path), value, where)))
-    return Level(label, tuple(checked))
-
-
-def _resolved(name: str, where: str) -> str:
-    try:
-        return resolve_key(name, _KEYS)
-    except ValueError as error:
-        raise ValueError(f"{where} {error}") from None
-
-
-def _short(name: str) -> str:
-    """Return the name used in tables: the last part, unless that could mean several things."""
-    short = name.rsplit(".", 1)[-1]
-    return short if sum(key.endswith(f".{short}") for key in _KEYS) == 1 else name
-
-
-def _label(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _compares(content: Any, factors: tuple[Factor, ...]) -> tuple[Compare, ...]:
-    if not isinstance(content, list):
-        raise ValueError("compare: should be written [[compare]]")
-    names = {factor.name: [level.label for level in factor.levels] for factor in factors}
-    compares = []
-    for index, content_of_one in enumerate(content):
-        where = f"compare[{index}]"
-        if not isinstance(content_of_one, dict):
-            raise ValueError(f"{where}: should be written [[compare]]")
-        table = dict(content_of_one)
-        labels = {key: _label(table.pop(key, "")) for key in ("baseline", "candidate")}
-        compare = dataclasses.replace(_section(Compare, table, where), **labels)
-        compare = dataclasses.replace(compare, factor=_short(compare.factor))
-        if compare.factor not in names:
-            raise ValueError(
-                f"{where}.factor = {compare.factor!r}: {_nearest(compare.factor, list(names), '')}"
-            )
-        for key, label in labels.items():
-            if label not in names[compare.factor]:
-                levels = ", ".join(names[compare.factor])
-                raise ValueError(
-                    f"{where}.{key} = {label!r}: is not a level of {compare.factor}; its levels: {levels}"
-                )
-        if not _METRICS.fullmatch(compare.metric):
-            raise ValueError(
-                f"{where}.metric = {compare.metric!r}: should be throughput_per_s, response_mean_ns, "
-                "response_p50_ns, _p90_, _p95_, _p99_, "
-                "or cpu_per_request_ns.total, .load, .proxy, .backends, .interrupts"
-            )
-        compares.append(compare)
-    return tuple(compares)
+        settings_checked.append((key, checked(check_of(ROOTS[root], path), value, where)))
+    return Level(label, tuple(settings_checked))
 
 
 def _check_whole(spec: Spec) -> None:
@@ -229,22 +219,53 @@ def _check_whole(spec: Spec) -> None:
         )
     if spec.report.x and spec.report.x not in [factor.name for factor in spec.factors]:
         raise ValueError(f"report.x = {spec.report.x!r}: is not a factor")
+    _check_stopping(spec)
     roots_of_spec = {"system": spec.system, "load": spec.load, "placement": spec.placement}
-    combinations: list[dict[str, Any]] = [roots_of_spec]
-    for factor in spec.factors:
-        combinations = [apply_level(roots, level) for roots in combinations for level in factor.levels]
-        if len(combinations) * spec.design.blocks > 100_000:
-            raise ValueError("factors: more than 100000 trials")
-    for roots in combinations:
+    combinations = configurations(spec.factors, spec.design, roots_of_spec)
+    check_compares(spec, [labels for labels, _ in combinations])
+    _check_prediction(spec.predict, [labels for labels, _ in combinations])
+    for _, roots in combinations:
         _check_combination(roots["system"], roots["load"])
-        check_placement(spec.testbed, roots["placement"], roots["system"].kind)
+        check_placement(spec.testbed, roots["placement"], roots["system"].proxies)
+        _check_loop(roots["load"])
         _check_generators(roots["load"], roots["placement"].generators)
 
 
+def _check_stopping(spec: Spec) -> None:
+    rule = spec.stopping
+    if rule.precision and rule.blocks_max < rule.blocks_min:
+        raise ValueError(
+            f"stopping.blocks_max = {rule.blocks_max}: below stopping.blocks_min = {rule.blocks_min}"
+        )
+    if not rule.precision and rule != Stopping():
+        raise ValueError("stopping.precision: is missing; it says how narrow the intervals must be, say 0.05")
+
+
+def _check_prediction(predict: Prediction, combinations: list[Labels]) -> None:
+    """Every pattern must mean something, and no configuration both parts."""
+    for name in ("calibrate", "held_out"):
+        for index, pattern in enumerate(getattr(predict, name)):
+            if not any(matches((pattern,), labels) for labels in combinations):
+                raise ValueError(f"predict.{name}[{index}]: no configuration of the design is meant by it")
+    for labels in combinations:
+        if matches(predict.calibrate, labels) and matches(predict.held_out, labels):
+            said = ", ".join(f"{factor}={label}" for factor, label in labels)
+            raise ValueError(f"predict: {said} is both calibrate and held_out")
+
+
 def _check_combination(system: System, load: Load) -> None:
-    if system.kind == "proxy" and system.proxy.replicas > system.backends.count:
+    copies = system.proxy.copies(system.backends.count)
+    if system.kind == "proxy" and copies > system.backends.count:
         raise ValueError(
             f"system.proxy.replicas = {system.proxy.replicas}: more than the {system.backends.count} backends"
+        )
+    if system.kind == "nutcracker" and copies > 1:
+        raise ValueError(
+            f'system.proxy.replicas = {system.proxy.replicas}: system.kind = "nutcracker" keeps one copy'
+        )
+    if system.proxies > load.clients:
+        raise ValueError(
+            f"system.proxy.count = {system.proxies}: more than the {load.clients} clients; each goes to one proxy"
         )
     if system.kind == "proxy":
         _check_discipline(system)
@@ -258,6 +279,16 @@ def _check_combination(system: System, load: Load) -> None:
         raise ValueError(
             'system.backends.service_time: only server = "embedded" can be told how long to take'
         )
+
+
+def _check_loop(load: Load) -> None:
+    if load.rate and load.think_time != "none":
+        raise ValueError(
+            f"load.think_time = {load.think_time!r}: an open loop waits for no reply, so nobody thinks; "
+            "leave it out, or load.rate"
+        )
+    if not load.rate and load.arrivals != Load().arrivals:
+        raise ValueError(f"load.arrivals = {load.arrivals!r}: needs load.rate; a closed loop has no arrivals")
 
 
 def _check_generators(load: Load, generators: int) -> None:
@@ -279,7 +310,11 @@ def _check_discipline(system: System) -> None:
             raise ValueError(
                 f"system.proxy.{name} = {slots}: fewer than the {proxy.loops} loops; each loop needs one"
             )
-    if proxy.dispatch == "shared" and proxy.multi_get != "by-key" and proxy.replicas < system.backends.count:
+    if (
+        proxy.dispatch == "shared"
+        and proxy.multi_get != "by-key"
+        and proxy.copies(system.backends.count) < system.backends.count
+    ):
         raise ValueError(
             f"system.proxy.multi_get = {proxy.multi_get!r}: asks any server for any key; "
             f"needs replicas = {system.backends.count}, a copy on every backend"

@@ -3,11 +3,12 @@
 `experiments/demo.toml` explains every key.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from waylab.spec import checks
 from waylab.spec.factors import Factor
+from waylab.spec.findings import Published
 from waylab.spec.hosts import Placement, TestbedSettings
 
 
@@ -31,9 +32,10 @@ class Backends:
 
 @dataclass(frozen=True)
 class Proxy:
-    """The proxy under test."""
+    """The proxy under test; of several, all are alike and in front of the same backends."""
 
-    replicas: int = setting(checks.whole(1, 64), 1)
+    count: int = setting(checks.whole(1, 64), 1)
+    replicas: int | str = setting(checks.whole_or(1, 64, "half", "full"), 1)
     loops: int = setting(checks.whole(1, 250), 1)
     dispatch: str = setting(checks.one_of("pipelined", "per-backend", "shared"), "pipelined")
     readers: int = setting(checks.whole(1, 1024), 16)
@@ -44,6 +46,10 @@ class Proxy:
     sample: int = setting(checks.whole(1), 20)
     backend_timeout: str = setting(checks.duration_text, "1s")
 
+    def copies(self, backends: int) -> int:
+        """Return how many copies there are of each value: half the backends is rounded up."""
+        return {"half": (backends + 1) // 2, "full": backends}.get(str(self.replicas)) or int(self.replicas)
+
     def slots(self) -> dict[str, int]:
         """Return the kinds of slots that the discipline has, with how many there are of each."""
         names = {"per-backend": ("readers", "writers"), "shared": ("workers",)}.get(self.dispatch, ())
@@ -52,38 +58,99 @@ class Proxy:
 
 @dataclass(frozen=True)
 class System:
-    """What is measured: a proxy with its backends, or one backend alone."""
+    """What is measured: proxies with their backends, or backends alone."""
 
-    kind: str = setting(checks.one_of("proxy", "direct"), "proxy")
+    kind: str = setting(checks.one_of("proxy", "nutcracker", "direct"), "proxy")
+    direct_to: str = setting(checks.one_of("one", "all"), "one")
     backends: Backends = field(default_factory=Backends)
     proxy: Proxy = field(default_factory=Proxy)
+
+    def resolved(self) -> "System":
+        """Return the system with a number in the place of every word that stands for one."""
+        return replace(self, proxy=replace(self.proxy, replicas=self.proxy.copies(self.backends.count)))
+
+    @property
+    def proxies(self) -> int:
+        """How many proxies of whatever kind stand between load and backends."""
+        return 0 if self.kind == "direct" else self.proxy.count
+
+    def backends_for(self, generators: int) -> int:
+        """How many backends there are: one that no load generator goes to would have nothing to do."""
+        alone = self.kind == "direct" and self.direct_to == "one"
+        return min(self.backends.count, generators) if alone else self.backends.count
 
 
 @dataclass(frozen=True)
 class Load:
-    """What the load generator does; a closed loop of clients."""
+    """What the load generator does: a closed loop of clients or, with a rate, an open one."""
 
     clients: int = setting(checks.whole(1, 65536), 16)
     threads: int = setting(checks.whole(1, 256), 1)
     ratio: str = setting(checks.ratio, "0:1")
-    data_size: int = setting(checks.whole(1, 1 << 20), 128)
+    protocol: str = setting(checks.one_of("text", "meta"), "text")
+    rate: float = setting(checks.number(0, 1e9), 0.0)
+    arrivals: str = setting(checks.arrivals, "poisson")
+    data_size: int | str = setting(checks.sizes, 128)
+    key_size: int | str = setting(checks.sizes_or_none, "")
+    key_pattern: str = setting(checks.key_pattern, "uniform")
     key_minimum: int = setting(checks.whole(0), 0)
     key_maximum: int = setting(checks.whole(0), 10000)
     multi_key_get: int = setting(checks.whole(1, 1024), 1)
     pipeline: int = setting(checks.whole(1, 1024), 1)
-    think_time: str = setting(checks.think_time, "none")
+    think_time: str = setting(checks.times, "none")
     test_time_s: float = setting(checks.number(0, 86400, above=True), 3.0)
     warm_up_s: float = setting(checks.number(0, 3600), 1.0)
     sample: int = setting(checks.whole(1), 20)
 
 
+# Levels of factors by their labels: `(("clients", ("1",)), ("workers", ("8", "64")))`.
+Pattern = tuple[tuple[str, tuple[str, ...]], ...]
+
+
 @dataclass(frozen=True)
 class Design:
-    """How often and in which order."""
+    """Which combinations of levels, how often and in which order."""
 
+    kind: str = setting(checks.one_of("crossed", "listed", "2k", "2k-p"), "crossed")
+    generators: tuple[str, ...] = setting(checks.texts, ())
+    exclude: tuple[Pattern, ...] = ()
+    trials: tuple[Pattern, ...] = ()
     blocks: int = setting(checks.whole(1, 1000), 3)
     seed: int = setting(checks.whole(0), 1)
     order: str = setting(checks.one_of("random", "mirrored"), "random")
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """How precise the metrics must be before no further block is run; a precision of 0 is no rule."""
+
+    precision: float = setting(checks.number(0, 1), 0.0)
+    metrics: tuple[str, ...] = setting(checks.metrics, ("throughput_per_s",))
+    blocks_min: int = setting(checks.whole(3, 1000), 4)
+    blocks_max: int = setting(checks.whole(3, 1000), 12)
+    budget_s: float = setting(checks.number(0, 864_000), 0.0)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Which configurations models may learn from, and which ones they are judged by."""
+
+    calibrate: tuple[Pattern, ...] = ()
+    held_out: tuple[Pattern, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is different at another scale than the full one; `levels` are those that are kept."""
+
+    blocks: int | None = setting(checks.whole(1, 1000), None)
+    test_time_s: float | None = setting(checks.number(0, 86400, above=True), None)
+    warm_up_s: float | None = setting(checks.number(0, 3600), None)
+    precision: float | None = setting(checks.number(0, 1, above=True), None)
+    blocks_min: int | None = setting(checks.whole(3, 1000), None)
+    blocks_max: int | None = setting(checks.whole(3, 1000), None)
+    budget_s: float | None = setting(checks.number(0, 864_000), None)
+    levels: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,8 +196,11 @@ class Compare:
     factor: str = setting(checks.text, "")
     baseline: str = ""
     candidate: str = ""
-    metric: str = setting(checks.text, "throughput_per_s")
+    metric: str = setting(checks.metric, "throughput_per_s")
     margin: float = setting(checks.number(0, 10), 0.0)
+    role: str = setting(checks.one_of("effect", "null", "control"), "effect")
+    added: str = setting(checks.duration_text, "")
+    ratio: float = setting(checks.number(0, 1000), 0.0)
 
 
 @dataclass(frozen=True)
@@ -155,6 +225,10 @@ class Spec:
     placement: Placement = field(default_factory=Placement)
     factors: tuple[Factor, ...] = ()
     design: Design = field(default_factory=Design)
+    stopping: Stopping = field(default_factory=Stopping)
+    predict: Prediction = field(default_factory=Prediction)
+    scales: tuple[tuple[str, Scale], ...] = ()
     gates: Gates = field(default_factory=Gates)
     compare: tuple[Compare, ...] = ()
+    published: Published = field(default_factory=Published)
     report: ReportOptions = field(default_factory=ReportOptions)

@@ -6,6 +6,7 @@ from pathlib import Path
 from waylab.errors import LabError
 from waylab.plan import Trial
 from waylab.spec import HostSettings, TestbedSettings
+from waylab.testbed.capacity import check_capacity
 from waylab.testbed.hosts import Testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import NetnsTestbed
@@ -15,16 +16,22 @@ _LOCAL = 'or set testbed.kind = "local", which runs everything on this machine w
 
 def used_hosts(trials: tuple[Trial, ...]) -> list[str]:
     """Name the hosts that a plan uses, each once."""
-    return list(dict.fromkeys(name for trial in trials for name in trial.placement.hosts(trial.system.kind)))
+    return list(dict.fromkeys(name for trial in trials for name in _hosts(trial)))
 
 
 def cores_described(settings: TestbedSettings, trial: Trial) -> float:
     """Return the processors that the hosts of a trial have together."""
-    return sum(settings.hosts[name].cores or 0.0 for name in trial.placement.hosts(trial.system.kind))
+    return sum(settings.hosts[name].cores or 0.0 for name in _hosts(trial))
+
+
+def _hosts(trial: Trial) -> list[str]:
+    backends = trial.system.backends_for(trial.placement.generators)
+    return trial.placement.hosts(trial.system.proxies, backends)
 
 
 def check_fits(settings: TestbedSettings, trials: tuple[Trial, ...], machine: Machine) -> None:
     """Refuse a plan that this machine cannot run as it is described."""
+    check_capacity(trials)
     if settings.kind == "local":
         return
     used = {name: settings.hosts[name] for name in used_hosts(trials)}

@@ -1,4 +1,4 @@
-"""Where the programs are: `waystage` and, if wanted, `memcached`. An error lists where it looked."""
+"""Where the programs are: `waystage` and, if wanted, `memcached` and `nutcracker`. An error lists where it looked."""
 
 import os
 import shutil
@@ -7,6 +7,9 @@ from pathlib import Path
 
 from waylab.errors import LabError
 
+# Where Debian puts twemproxy, and only root looks.
+SYSTEM_PROGRAMS = "/usr/sbin"
+
 
 @dataclass(frozen=True)
 class Programs:
@@ -14,6 +17,7 @@ class Programs:
 
     waystage: Path
     memcached: Path | None
+    nutcracker: Path | None = None
 
     def server_for(self, wanted: str, service_time: str) -> str:
         """Resolve `auto`: memcached where there is one, unless the service time is dictated."""
@@ -22,12 +26,23 @@ class Programs:
         return "memcached" if self.memcached and service_time == "none" else "embedded"
 
 
-def find_programs(wanted_servers: set[str]) -> Programs:
-    """Find what the trials need."""
+def find_programs(wanted_servers: set[str], nutcracker: bool = False) -> Programs:
+    """Find what the trials need: servers by the names that specifications use, and nutcracker if one has it."""
     memcached = shutil.which("memcached")
     if "memcached" in wanted_servers and not memcached:
         raise LabError('memcached: not found on PATH; install it, or set system.backends.server = "embedded"')
-    return Programs(find_waystage(), Path(memcached) if memcached else None)
+    twemproxy = (
+        shutil.which("nutcracker", path=f"{os.environ.get('PATH', '')}:{SYSTEM_PROGRAMS}")
+        if nutcracker
+        else None
+    )
+    if nutcracker and not twemproxy:
+        raise LabError(
+            'nutcracker: not found on PATH; install twemproxy, or set system.kind = "proxy" or "direct"'
+        )
+    return Programs(
+        find_waystage(), Path(memcached) if memcached else None, Path(twemproxy) if twemproxy else None
+    )
 
 
 def find_waystage() -> Path:

@@ -1,19 +1,21 @@
-"""The system of one trial, wherever its roles are placed: backends, proxy, load generators.
+"""The system of one trial, wherever its roles are placed: backends, proxies, load generators.
 
 A context: whatever happens inside, on leaving no process is left behind. Knows hosts only by what they can do.
 """
 
 import getpass
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 from waylab.plan import Trial
 from waylab.spec import size_bytes
-from waylab.testbed.generators import Generator, generators
+from waylab.testbed.generators import Generator, asking_options, generators, value_options
 from waylab.testbed.hosts import Host, Testbed
-from waylab.testbed.processes import Process, TestbedError
+from waylab.testbed.processes import Process, TestbedError, hold_when_connected
 from waylab.testbed.programs import Programs
+from waylab.testbed.proxies import nutcracker_command, nutcracker_file, proxy_command
 
 _PORT_ATTEMPTS = 5
 _FILLED_WITHIN_S = 60.0
@@ -45,13 +47,13 @@ class RunningSystem:
         self.stop()
 
     def bring_up(self) -> list[str]:
-        """Start backends and proxy; return the addresses that the load generators go to, each to one in turn."""
+        """Start backends and proxies; return the addresses that the load generators go to."""
         system = self._trial.system
-        # Without a proxy a generator talks to one backend, so that more of them would have nothing to do.
-        count = system.backends.count
-        count = count if system.kind == "proxy" else min(count, len(self.generators))
+        count = system.backends_for(len(self.generators))
         addresses = [self._start_backend(index, alone=count == 1) for index in range(count)]
-        return [self._start_proxy(addresses)] if system.kind == "proxy" else addresses
+        if not system.proxies:
+            return addresses
+        return [self._start_proxy(index, addresses) for index in range(system.proxies)]
 
     def fill(self, addresses: list[str]) -> None:
         """Set every key before several generators start; a single one does it itself.
@@ -62,7 +64,7 @@ class RunningSystem:
             return
         fillers = []
         for index, generator in enumerate(self.generators):
-            command = self._load_command(generator, addresses[index % len(addresses)])
+            command = self._load_command(index, generator, addresses)
             command += ["--clients", "1", "--ratio", "0:1", "--requests", "1"]
             name = generator.name.replace("load", "fill")
             fillers.append(self._start(self._load_host(index), name, command))
@@ -71,18 +73,31 @@ class RunningSystem:
                 raise TestbedError(f"{filler.name}: did not set its keys{filler.last_words()}")
 
     def start_load(self, addresses: list[str]) -> list[Process]:
-        """Start the load generators; several all at once."""
+        """Start the load generators; several are connected first, and then begin all at once."""
         several = len(self.generators) > 1
         loads = [
-            self._start_generator(index, generator, addresses[index % len(addresses)], paused=several)
+            self._start_generator(index, generator, addresses, paused=several)
             for index, generator in enumerate(self.generators)
         ]
         if several:
             for load in loads:
                 load.wait_until_paused()
+            self._connect(loads, addresses)
             for load in loads:
                 load.go_on()
         return loads
+
+    def _connect(self, loads: list[Process], addresses: list[str]) -> None:
+        """Let the load generators connect, and hold each until all have.
+
+        The first to begin may fill a link, through which the others would then connect for seconds.
+        """
+        system = self._trial.system
+        of_a_client = len(addresses) if system.kind == "direct" and system.direct_to == "all" else 1
+        wanted = [generator.clients * of_a_client for generator in self.generators]
+        for load in loads:
+            load.go_on()
+        hold_when_connected(list(zip(loads, wanted, strict=True)))
 
     def merge(self) -> None:
         """Put the summaries of several generators together into the one of the trial."""
@@ -99,7 +114,7 @@ class RunningSystem:
         for process in reversed(self.processes):
             process.ask_to_stop()
             if process.name.startswith("proxy"):
-                # The backends stay until the proxy has finished what is in flight.
+                # The backends stay until a proxy has finished what is in flight.
                 process.wait(2.0)
         try:
             for process in reversed(self.processes):
@@ -120,19 +135,33 @@ class RunningSystem:
     def _load_host(self, index: int) -> Host:
         return self._host(self._trial.placement.load, index)
 
-    def _load_command(self, generator: Generator, address: str) -> list[str]:
+    def _load_command(self, index: int, generator: Generator, addresses: list[str]) -> list[str]:
         """Return the part of the command that is the same for setting the keys and for the load."""
-        command = [str(self._programs.waystage), "load", "--server", address]
-        command += ["--data-size", str(self._trial.load.data_size), "--quiet"]
+        command = [str(self._programs.waystage), "load", *self._servers(index, addresses)]
+        command += [*value_options(self._trial.load), "--quiet"]
         command += ["--key-minimum", str(generator.key_minimum), "--key-maximum", str(generator.key_maximum)]
         return [*command, "--seed", str(generator.seed)]
 
-    def _start_generator(self, index: int, generator: Generator, address: str, paused: bool) -> Process:
+    def _servers(self, index: int, addresses: list[str]) -> list[str]:
+        """Return the arguments that say where a load generator goes."""
+        system = self._trial.system
+        if system.kind == "direct" and system.direct_to == "one":
+            return ["--server", addresses[index % len(addresses)]]
+        named = [part for address in addresses for part in ("--server", address)]
+        if not system.proxies or len(addresses) == 1:
+            return named
+        # Clients take the doors in turn, so that generators with few clients must not all begin with the same.
+        first = 2 * (index % len(addresses))
+        return [*named[first:], *named[:first], "--distribution", "doors"]
+
+    def _start_generator(
+        self, index: int, generator: Generator, addresses: list[str], paused: bool
+    ) -> Process:
         load = self._trial.load
-        command = self._load_command(generator, address)
+        command = self._load_command(index, generator, addresses)
         command += ["--clients", str(generator.clients), "--threads", str(load.threads)]
         command += ["--ratio", load.ratio, "--multi-key-get", str(load.multi_key_get)]
-        command += ["--pipeline", str(load.pipeline), "--think-time", load.think_time]
+        command += ["--pipeline", str(load.pipeline), *asking_options(load, generator)]
         command += ["--test-time", seconds_text(load.test_time_s), "--warm-up", seconds_text(load.warm_up_s)]
         command += ["--sample", str(load.sample), "--records", str(self._records)]
         command += ["--json-out-file", str(self._directory / generator.summary)]
@@ -158,12 +187,21 @@ class RunningSystem:
 
     def _start_memcached(self, host: Host, index: int) -> str:
         backends = self._trial.system.backends
+
+        def command(port: int) -> list[str]:
+            return [
+                *(str(self._programs.memcached), "-l", host.address, "-p", str(port), "-U", "0"),
+                *("-m", str(max(1, size_bytes(backends.memory) >> 20)), "-t", str(backends.threads)),
+                *("-c", "16384", *(("-u", getpass.getuser()) if os.geteuid() == 0 else ())),
+            ]
+
+        return self._start_on_free_port(host, f"backend-{index}", command)
+
+    def _start_on_free_port(self, host: Host, name: str, command: Callable[[int], list[str]]) -> str:
+        """Start a program that cannot tell which port it took: try free ones until it answers on one."""
         for attempt in range(_PORT_ATTEMPTS):
             port = host.free_port()
-            command = [str(self._programs.memcached), "-l", host.address, "-p", str(port), "-U", "0"]
-            command += ["-m", str(max(1, size_bytes(backends.memory) >> 20)), "-t", str(backends.threads)]
-            command += ["-c", "16384"] + (["-u", getpass.getuser()] if os.geteuid() == 0 else [])
-            process = self._start(host, f"backend-{index}", command)
+            process = self._start(host, name, command(port))
             try:
                 return process.wait_until_serving(
                     f"{host.address}:{port}", lambda port=port: host.answers(port)
@@ -176,20 +214,26 @@ class RunningSystem:
                 self.processes.remove(process)
         raise AssertionError("unreachable")
 
-    def _start_proxy(self, servers: list[str]) -> str:
-        host, proxy = self._host(self._trial.placement.proxy), self._trial.system.proxy
-        command = [str(self._programs.waystage), "proxy", "--listen", f"{host.address}:0"]
-        for server in servers:
-            command += ["--server", server]
-        command += ["--replicas", str(proxy.replicas), "--loops", str(proxy.loops), "--stamps", proxy.stamps]
-        command += ["--backend-timeout", proxy.backend_timeout, "--dispatch", proxy.dispatch]
-        for name, slots in proxy.slots().items():
-            command += [f"--{name}", str(slots)]
-        if proxy.dispatch == "shared":
-            command += ["--multi-get", proxy.multi_get]
-        if proxy.stamps != "off":
-            command += ["--records", str(self._records), "--sample", str(proxy.sample)]
-        return self._start(host, "proxy", command).wait_until_ready()
+    def _start_proxy(self, index: int, servers: list[str]) -> str:
+        host, system = self._host(self._trial.placement.proxy, index), self._trial.system
+        name = "proxy" if system.proxies == 1 else f"proxy-{index}"
+        if system.kind == "nutcracker":
+            return self._start_nutcracker(host, name, servers)
+        command = proxy_command(self._programs.waystage, system.proxy, host.address, servers, self._records)
+        return self._start(host, name, command).wait_until_ready()
+
+    def _start_nutcracker(self, host: Host, name: str, servers: list[str]) -> str:
+        assert self._programs.nutcracker is not None
+
+        def command(port: int) -> list[str]:
+            described = self._directory / f"{name}.yml"
+            address = f"{host.address}:{port}"
+            described.write_text(
+                nutcracker_file(self._trial.system.proxy, address, servers), encoding="utf-8"
+            )
+            return nutcracker_command(self._programs.nutcracker, described, host)
+
+        return self._start_on_free_port(host, name, command)
 
 
 def seconds_text(time_s: float) -> str:

@@ -1,6 +1,16 @@
 """The figures of a report: from the JSON of a run folder to Altair charts."""
 
-from waylab.report.figures import inside, results, style
+from waylab.report.figures import (
+    by_factor,
+    conditions,
+    factorial,
+    inside,
+    results,
+    shapes,
+    stages,
+    style,
+    traces,
+)
 from waylab.report.figures.figure import Figure
 
 # In the order of the page.
@@ -9,9 +19,17 @@ DRAWERS = (
     results.response_mean,
     results.response_percentiles,
     results.distribution,
+    shapes.histogram,
+    by_factor.by_factor,
+    conditions.relative,
+    factorial.factorial,
     inside.stage_times,
+    stages.stage_distribution,
+    conditions.queue_length,
+    conditions.miss_ratio,
     inside.both_views,
     inside.processor,
+    traces.traces,
     inside.models,
     inside.comparisons,
 )

@@ -1,5 +1,6 @@
 """One figure: its name, its words and its chart, and what all charts have in common."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,11 @@ class Figure:
 
 def x_axis(content: Content) -> alt.X:
     """Return the factor along the figure."""
-    axes = content.axes
+    return x_along(content.axes)
+
+
+def x_along(axes: dict[str, Any]) -> alt.X:
+    """Return the factor of one view; what is no quantity stands side by side in the order of its levels."""
     title = axes["x"] or "configuration"
     if not axes["numeric"]:
         return alt.X(
@@ -65,6 +70,22 @@ def milliseconds(chart: alt.Chart, *names: str) -> alt.Chart:
 def legend(content: Content) -> alt.Legend | None:
     """Return the legend of the lines; a single line needs none."""
     return alt.Legend(columns=style.columns(content.series)) if len(content.series) > 1 else None
+
+
+def slug(name: str) -> str:
+    """Turn the name of a factor into a part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def pick(name: str, label: str, options: list[str], chosen: str) -> tuple[alt.Parameter, str]:
+    """Return a list to choose from, and the condition on a column `name` that follows it."""
+    bound = alt.binding_select(options=options, name=f"{label} ")
+    return alt.param(name=f"picked_{name}", value=chosen, bind=bound), f"datum.{name} === picked_{name}"
+
+
+def busiest(content: Content) -> dict[str, Any]:
+    """Return the configuration with the highest throughput: the one that is shown first."""
+    return max(content.configurations, key=lambda c: c["throughput_per_s"]["mean"] or 0.0)
 
 
 def dashed_lines(chart: alt.Chart, field: str, names: list[str]) -> list[alt.Chart]:

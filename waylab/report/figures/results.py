@@ -8,6 +8,10 @@ from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, dashed_lines, legend, milliseconds, values, x_axis
 
+_PERCENTS = ("1", "5", "50", "95", "99")
+# With more lines than this the lower percentiles would only be in the way.
+_SERIES_FEW = 3
+
 
 def throughput(content: Content) -> Figure | None:
     """Throughput along x, one line for each combination of the other factors."""
@@ -18,7 +22,36 @@ def throughput(content: Content) -> Figure | None:
     caption = (
         "Mean over trials; bars are 95 % intervals (t) across trials. Click the legend to single out a line."
     )
+    marks = _bends(content)
+    if marks:
+        chart = alt.layer(*marks, chart)
+        caption += (
+            " Upright lines, in the colour of their line: dashed the knee, dotted the first load whose 95th "
+            "percentile exceeds twice that of the smallest load."
+        )
     return Figure("throughput", "Throughput", caption, chart)
+
+
+def _bends(content: Content) -> list[alt.Chart]:
+    """Upright lines at the knee and at the first slow load of every line."""
+    rows = [
+        {"series": curve["series"], "kind": kind, "x": curve[kind]["load"], "text": curve[kind]["text"]}
+        for curve in content.analysis.get("curves", [])
+        for kind in ("knee", "first_slow")
+        if curve[kind] is not None and curve[kind]["load"] is not None
+    ]
+    scale = style.colour(content.series)
+    return [
+        alt.Chart(values([row for row in rows if row["kind"] == kind]))
+        .mark_rule(strokeDash=dashes, strokeWidth=1.5, opacity=0.8)
+        .encode(
+            x=x_axis(content),
+            color=alt.Color("series:N", title=None, scale=scale, legend=legend(content)),
+            tooltip=["series:N", "text:N"],
+        )
+        for kind, dashes in (("knee", [7, 4]), ("first_slow", [1, 4]))
+        if any(row["kind"] == kind for row in rows)
+    ]
 
 
 def response_mean(content: Content) -> Figure | None:
@@ -49,13 +82,15 @@ def response_percentiles(content: Content) -> Figure | None:
             "value_ns": c["operations"]["all"]["percentiles_ns"][percent],
         }
         for c in content.configurations
-        for percent in ("50", "95", "99")
+        for percent in (_PERCENTS if len(content.series) <= _SERIES_FEW else _PERCENTS[2:])
         if percent in c["operations"].get("all", {}).get("percentiles_ns", {})
     ]
     if not rows:
         return None
     chart = milliseconds(alt.Chart(values(rows)), "value_ns")
-    names = ["p50", "p95", "p99"]
+    names = [
+        f"p{percent}" for percent in _PERCENTS if any(row["percentile"] == f"p{percent}" for row in rows)
+    ]
     chosen = alt.selection_point(fields=["series"], bind="legend")
     base = chart.encode(
         x=x_axis(content),

@@ -38,6 +38,7 @@ def config(text: str) -> dict[str, Any]:
         "labelLimit": 320,
         "symbolSize": 90,
         "symbolStrokeWidth": 2,
+        "symbolOpacity": 1,
         "columns": 3,
         "layout": {"top": {"direction": "vertical", "anchor": "start"}},
     }

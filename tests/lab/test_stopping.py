@@ -1,0 +1,170 @@
+"""Runs that end when they know enough: what is decided, what is kept, and that a resumed run decides the same."""
+
+import json
+import random
+
+import pytest
+from synthetic import Truth, write_trial
+
+from waylab.analysis import analyse
+from waylab.analysis.precision import gating_values
+from waylab.cli import main
+from waylab.cli.repetition import Repetition
+from waylab.errors import LabError
+from waylab.folder import read_json, read_run, read_stopping
+from waylab.plan import trial_as_dict
+from waylab.run import campaign as campaign_module
+from waylab.run import create_run, resume_run, unfinished_runs
+
+SPEC = """
+name = "stopping"
+question = "q"
+hypothesis = "h"
+refuted_by = "r"
+[system.backends]
+server = "embedded"
+[system.proxy]
+sample = 1
+[load]
+test_time_s = 2.0
+[factors]
+clients = [4, 16]
+[stopping]
+precision = {precision}
+metrics = ["throughput_per_s", "response_mean_ns"]
+blocks_min = 3
+blocks_max = 8
+budget_s = {budget_s}
+"""
+
+
+@pytest.fixture
+def synthetic_trials(monkeypatch):
+    """Trials that take no time and whose throughput has a spread; the same for the same trial. Returns who ran."""
+    ran = []
+    state = {"spread": 0.005, "broken": ()}
+
+    def run_trial(trial, programs, directory, testbed, tick):
+        ran.append(trial.id)
+        rate = 500.0 * trial.load.clients * (1 + state["spread"] * random.Random(trial.id).uniform(-1, 1))
+        wrong = 1 if trial.configuration in state["broken"] else 0
+        write_trial(directory.parents[1], trial_as_dict(trial), Truth(throughput_per_s=rate, wrong=wrong))
+        return read_json(directory / "trial.json", "waylab-trial/1", "")
+
+    monkeypatch.setattr(campaign_module, "run_trial", run_trial)
+    return ran, state
+
+
+def new_run(tmp_path, precision=0.05, budget_s=0):
+    path = tmp_path / "stopping.toml"
+    path.write_text(SPEC.format(precision=precision, budget_s=budget_s))
+    return create_run(path, tmp_path / "results")
+
+
+def run(campaign, tell=lambda step: None):
+    campaign.run(tell, Repetition(campaign.directory, campaign.spec.stopping).decide)
+    return read_stopping(campaign.directory)
+
+
+def test_it_stops_when_every_metric_is_precise_and_says_so(fake, tmp_path, synthetic_trials):
+    campaign = new_run(tmp_path)
+    stopping = run(campaign)
+    # Three blocks are the least, and two confirm them.
+    assert (stopping["kind"], stopping["block"], len(synthetic_trials[0])) == ("precision", 5, 10)
+    assert "every metric was precise enough 3 times in a row" in stopping["reason"]
+    assert [d["block"] for d in stopping["decisions"]] == [1, 2, 3, 4, 5]
+    assert stopping["decisions"][-1]["widths"].keys() == {
+        f"{metric} of clients={clients}"
+        for metric in ("throughput_per_s", "response_mean_ns")
+        for clients in (4, 16)
+    }
+    assert len(read_run(campaign.directory)["plan"]) == 10
+    assert len(read_run(campaign.directory, whole=True)["plan"]) == 16
+    analysis = analyse(campaign.directory)
+    assert analysis["complete"] and analysis["trials_total"] == 10
+    assert analysis["stopping"]["reason"] == stopping["reason"]
+    assert unfinished_runs(tmp_path / "results", tmp_path / "stopping.toml") == []
+    # There is nothing left to do.
+    run(resume_run(campaign.directory))
+    assert len(synthetic_trials[0]) == 10
+
+
+def test_it_goes_on_to_the_maximum_when_the_spread_is_wide(fake, tmp_path, synthetic_trials):
+    synthetic_trials[1]["spread"] = 0.6
+    stopping = run(new_run(tmp_path, precision=0.01))
+    assert (stopping["kind"], stopping["block"]) == ("maximum", 8)
+
+
+def test_no_block_is_begun_that_does_not_fit_into_the_budget(fake, tmp_path, synthetic_trials):
+    synthetic_trials[1]["spread"] = 0.6
+    # A synthetic trial says that it took 3.25 s, a block 6.5 s.
+    stopping = run(new_run(tmp_path, precision=0.01, budget_s=30))
+    assert (stopping["kind"], stopping["block"]) == ("budget", 4)
+
+
+def test_a_configuration_that_never_passes_does_not_keep_the_others_waiting(fake, tmp_path, synthetic_trials):
+    synthetic_trials[1]["broken"] = ("clients=16",)
+    stopping = run(new_run(tmp_path))
+    assert (stopping["kind"], stopping["block"]) == ("precision", 5)
+    assert stopping["decisions"][-1]["left_out"] == ["clients=16 was used in no block"]
+    synthetic_trials[1]["broken"] = ("clients=4", "clients=16")
+    assert run(new_run(tmp_path))["kind"] == "maximum"
+
+
+@pytest.mark.parametrize("killed_at", [1, 4, 5, 9, 10])
+def test_a_run_that_is_resumed_decides_the_same(fake, tmp_path, synthetic_trials, killed_at):
+    whole = new_run(tmp_path)
+    wanted = run(whole)
+    campaign = new_run(tmp_path)
+    ended = []
+
+    def die(step):
+        if step.result is not None:
+            ended.append(step.trial.id)
+            if len(ended) == killed_at:
+                raise MemoryError("as if it were killed, after the trial and before its decision")
+
+    with pytest.raises(MemoryError):
+        run(campaign, die)
+    stopping = run(resume_run(campaign.directory))
+    assert stopping == wanted
+    numbers = [
+        [(t["id"], t["seed"], t["throughput_per_s"]) for t in analyse(directory)["trials"]]
+        for directory in (whole.directory, campaign.directory)
+    ]
+    assert numbers[0] == numbers[1]
+
+
+def test_values_are_those_of_whole_blocks():
+    def content(block, name, rate, used=True):
+        return {"block": block, "configuration": name, "used": used, "throughput_per_s": rate}
+
+    contents = [
+        content(1, "a", 10.0),
+        content(1, "b", 20.0),
+        content(2, "a", 11.0),
+        content(2, "b", 21.0, False),
+    ]
+    contents += [content(3, "a", 12.0), content(3, "b", 22.0), content(4, "a", 13.0)]
+    values, left_out = gating_values(contents, ["throughput_per_s"])
+    assert values == {"throughput_per_s of a": [10.0, 12.0], "throughput_per_s of b": [20.0, 22.0]}
+    assert left_out == []
+
+
+def test_the_plan_says_the_least_and_the_most(capsys, tmp_path):
+    path = tmp_path / "stopping.toml"
+    path.write_text(SPEC.format(precision=0.05, budget_s=300))
+    assert main(["plan", str(path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "at least 10 trials, about 36 s; at most 16, about 58 s; no block is begun beyond 5 min 00 s" in said
+    )
+
+
+def test_a_damaged_decision_is_one_line(fake, tmp_path, synthetic_trials):
+    campaign = new_run(tmp_path)
+    run(campaign)
+    path = campaign.directory / "stopping.json"
+    path.write_text(json.dumps({"format": "other/1"}))
+    with pytest.raises(LabError, match=r"stopping\.json: format is 'other/1'"):
+        read_run(campaign.directory)

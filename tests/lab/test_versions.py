@@ -1,0 +1,106 @@
+"""`waylab compare`: two runs of one specification whose ratio is known."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+from conftest import SPEC as WHOLE
+from conftest import true_throughput
+from synthetic import Truth, write_trial
+
+from waylab.analysis import analyse
+from waylab.cli import main
+from waylab.folder import read_run
+from waylab.run import create_run
+
+SPEC = WHOLE.replace("clients = [4, 16]", "clients = [16]")
+# The noise of each block, as factors: small, and without a trend.
+NOISE = {1: 1.004, 2: 0.997, 3: 1.001}
+
+
+@pytest.fixture
+def make(fake, tmp_path):
+    """Make a run in which everything is so many times faster than in the truth, apart from the noise."""
+
+    def made(name, ratio=1.0, spec=SPEC, noise=NOISE):
+        path = tmp_path / "synthetic.toml"
+        path.write_text(spec)
+        directory = create_run(path, tmp_path / name).directory
+        for planned in read_run(directory)["plan"]:
+            factor = ratio * noise[planned["block"]]
+            truth = Truth(throughput_per_s=true_throughput(planned) * factor)
+            write_trial(directory, planned, truth)
+        analyse(directory)
+        return directory
+
+    return made
+
+
+def compare(*arguments):
+    return main(["compare", *map(str, arguments)])
+
+
+def test_the_same_is_no_worse(make, capsys):
+    old, new = make("old", noise=dict.fromkeys(NOISE, 1.0)), make("new")
+    assert compare(old, new) == 0
+    content = json.loads((new / "compare.json").read_text())
+    assert content["verdict"] == "no worse" and content["pairs"] == 6
+    throughput = content["metrics"][0]
+    assert throughput["metric"] == "throughput_per_s" and throughput["verdict"] == "equivalent"
+    assert throughput["overall"]["blocks"] == 3 and len(throughput["configurations"]) == 2
+    assert throughput["overall"]["ratio"] == pytest.approx((1.004 * 0.997 * 1.001) ** (1 / 3))
+    printed = capsys.readouterr().out
+    assert "no worse" in printed and "clients=16, replicas=2" in printed
+    assert all(len(line) <= 80 for line in printed.splitlines() if "compare.html" not in line)
+
+
+def test_a_loss_is_found_and_a_gain_is_none(make):
+    old, slower, faster = make("old", noise=dict.fromkeys(NOISE, 1.0)), make("slow", 0.85), make("fast", 1.2)
+    assert compare(old, slower) == 1
+    content = json.loads((slower / "compare.json").read_text())
+    assert {one["metric"]: one["verdict"] for one in content["metrics"]} == {
+        "throughput_per_s": "worse",
+        "response_mean_ns": "worse",
+        "cpu_per_request_ns.total": "worse",
+    }
+    assert content["metrics"][0]["overall"]["ratio"] == pytest.approx(0.85, rel=0.01)
+    assert compare(old, faster) == 0
+    assert json.loads((faster / "compare.json").read_text())["metrics"][0]["verdict"] == "better"
+
+
+def test_too_much_noise_decides_nothing(make):
+    old, new = make("old", noise={1: 0.9, 2: 1.15, 3: 1.0}), make("new", noise={1: 1.1, 2: 0.95, 3: 1.0})
+    assert compare(old, new) == 3
+    # A margin that is wide enough makes the same numbers equal.
+    assert compare(old, new, "--margin", "2") == 0
+
+
+def test_what_cannot_be_compared_is_refused_in_one_line(make, capsys):
+    old = make("old")
+    other = make("other", spec=SPEC.replace("test_time_s = 2.0", "test_time_s = 2.5"))
+    for arguments, words in (
+        ((old, other), "different specifications, in load.test_time_s"),
+        ((old, old), "cannot be compared with itself"),
+        ((old, old.parent), "run.json: not found"),
+        ((old, other, "--margin", "0"), "the margin must be above 0"),
+        ((old, other, "--metric", "beauty"), "metric 'beauty' is unknown"),
+    ):
+        assert compare(*arguments) == 2
+        said = capsys.readouterr().err
+        assert words in said and said.count("\n") == 1 and not (other / "compare.json").exists()
+
+
+def test_the_page_shows_only_numbers_of_its_json(make):
+    old, new = make("old"), make("new", 1.02)
+    compare(old, new)
+    known = str(json.loads((new / "compare.json").read_text()))
+    found = []
+
+    class Numbers(HTMLParser):
+        def handle_starttag(self, tag, attributes):
+            found.extend(value for key, value in attributes if tag == "data" and key == "value")
+
+    text = (new / "compare.html").read_text()
+    Numbers().feed(text)
+    assert len(found) > 25 and all(number in known for number in found)
+    assert "<script" not in text and "It is" not in text.split("<main>")[1]

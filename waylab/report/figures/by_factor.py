@@ -1,0 +1,125 @@
+"""Every factor once along the figure: response time with its quartiles, GET and SET apart, and throughput."""
+
+from typing import Any
+
+import altair as alt
+
+from waylab.report.content import Content
+from waylab.report.figures import style
+from waylab.report.figures.figure import Figure, milliseconds, slug, values, x_along
+
+# More lines than this cannot be told apart.
+_SERIES_MAX = 12
+_FIELDS = ("mean_ns", "low_ns", "high_ns", "p25_ns", "p50_ns", "p75_ns")
+
+
+def by_factor(content: Content) -> list[Figure]:
+    """Response time and throughput along each factor, the other factors being the lines."""
+    if not content.axes["x"]:
+        return []
+    both = all(
+        any(c["operations"].get(name, {}).get("count") for c in content.configurations)
+        for name in ("get", "set")
+    )
+    found = []
+    for number, view in enumerate([content.axes, *content.axes.get("views", [])]):
+        # The figures before this one show throughput and mean along the first view already.
+        operations = ["get", "set"] if both else ["all"] if number else []
+        figures = [_response(content, view, name, main=not number) for name in operations]
+        figures += [_throughput(content, view)] if number else []
+        found += [figure for figure in figures if figure is not None]
+    return found
+
+
+def _place(configuration: dict[str, Any], view: dict[str, Any], main: bool) -> dict[str, Any]:
+    found = configuration if main else configuration["places"][view["x"]]
+    return {"x": found["x"], "series": found["series"]}
+
+
+def _response(content: Content, view: dict[str, Any], operation: str, main: bool) -> Figure | None:
+    rows = []
+    for c in content.configurations:
+        found = c["operations"].get(operation)
+        if found and found["count"]:
+            mean, percentiles = found["response_mean_ns"], found["percentiles_ns"]
+            rows.append(
+                {
+                    **_place(c, view, main),
+                    **{f"{name}_ns": mean[name] for name in ("mean", "low", "high")},
+                    **{f"p{percent}_ns": percentiles.get(percent) for percent in ("25", "50", "75")},
+                }
+            )
+    names = list(dict.fromkeys(row["series"] for row in rows))
+    if not rows or len(names) > _SERIES_MAX:
+        return None
+    what = "" if operation == "all" else f" of {operation.upper()}"
+    chart = milliseconds(alt.Chart(values(rows)), *_FIELDS)
+    drawn = _layers(chart, view, names, f"response time{what}, ms")
+    caption = (
+        "Filled marks and their bars: mean and 95 % interval across trials. Bands: from the lower to the upper "
+        "quartile of all requests; the dashed line or the open mark within is the median."
+    )
+    title = f"Response time{what} against {view['x']}"
+    kind = "" if operation == "all" else f"{operation}-"
+    return Figure(f"response-{kind}by-{slug(view['x'])}", title, caption, drawn)
+
+
+def _throughput(content: Content, view: dict[str, Any]) -> Figure | None:
+    rows = [
+        {
+            **_place(c, view, main=False),
+            **{f"{name}_ms": c["throughput_per_s"][name] for name in ("mean", "low", "high")},
+        }
+        for c in content.configurations
+    ]
+    names = list(dict.fromkeys(row["series"] for row in rows))
+    if len(names) > _SERIES_MAX:
+        return None
+    chart = _layers(alt.Chart(values(rows)), view, names, "throughput, requests/s", quartiles=False)
+    caption = (
+        "Mean over trials; bars are 95 % intervals (t) across trials. Click the legend to single out a line."
+    )
+    return Figure(f"throughput-by-{slug(view['x'])}", f"Throughput against {view['x']}", caption, chart)
+
+
+def _layers(
+    chart: alt.Chart, view: dict[str, Any], names: list[str], title: str, quartiles: bool = True
+) -> alt.LayerChart:
+    """Mean with interval, and the quartiles behind it; side by side where the factor is no quantity."""
+    numeric, several = view["numeric"], len(names) > 1
+    chosen = alt.selection_point(fields=["series"], bind="legend")
+    legend = alt.Legend(columns=style.columns(names), symbolOpacity=1) if several else None
+    offset = alt.XOffset("series:N", sort=names) if several and not numeric else alt.Undefined
+    fields = ["mean_ms", "low_ms", "high_ms"] + (["p25_ms", "p50_ms", "p75_ms"] if quartiles else [])
+    base = chart.encode(
+        x=x_along(view),
+        xOffset=offset,
+        color=alt.Color("series:N", title=None, scale=style.colour(names), legend=legend),
+        tooltip=[
+            "series:N",
+            alt.Tooltip("x:N", title=view["x"]),
+            *(alt.Tooltip(f"{name}:Q", title=name.replace("_ms", ""), format=",.4~g") for name in fields),
+        ],
+    )
+    strong = base.encode(opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)))
+    weak = base.encode(opacity=alt.condition(chosen, alt.value(0.2), alt.value(0.03)))
+    y = alt.Y("mean_ms:Q", title=title, scale=alt.Scale(zero=True))
+    layers: list[alt.Chart] = []
+    if quartiles:
+        band = weak.encode(y=alt.Y("p25_ms:Q", title=title), y2="p75_ms:Q")
+        median = strong.encode(y=alt.Y("p50_ms:Q", title=title))
+        layers.append(band.mark_area() if numeric else band.mark_bar(size=22 if not several else 14))
+        layers.append(
+            median.mark_line(strokeDash=[2, 3], strokeWidth=1.2)
+            if numeric
+            else median.mark_point(filled=False, size=50)
+        )
+    layers += [strong.encode(y=y).mark_line()] if numeric else []
+    layers.append(
+        strong.transform_filter("isValid(datum.low_ms)")
+        .mark_rule(clip=True)
+        .encode(y=alt.Y("low_ms:Q", title=title), y2="high_ms:Q")
+    )
+    shape = alt.Shape("series:N", title=None, scale=style.shape(names), legend=legend)
+    layers.append(strong.encode(y=y, shape=shape).mark_point(filled=True))
+    return alt.layer(*layers).add_params(chosen)

@@ -1,0 +1,106 @@
+"""Queue length and misses, and every configuration relative to the base case."""
+
+from typing import Any
+
+import altair as alt
+
+from waylab.report.content import Content
+from waylab.report.figures import style
+from waylab.report.figures.figure import Figure, dashed_lines, legend, values, x_axis
+
+_RELATIVE = {
+    "throughput_per_s": ("relative-throughput", "Throughput relative to the base case"),
+    "response_mean_ns": ("relative-response", "Response time relative to the base case"),
+    "response_get_mean_ns": ("relative-response-get", "Response time of GET relative to the base case"),
+    "response_set_mean_ns": ("relative-response-set", "Response time of SET relative to the base case"),
+}
+
+
+def queue_length(content: Content) -> Figure | None:
+    """What requests find ahead of them at the proxy; nothing where none ever waited."""
+    rows = [
+        {"x": c["x"], "series": c["series"], "ratio": c["queue_length"]["mean"]["mean"]}
+        | {key: c["queue_length"]["mean"][key] for key in ("low", "high")}
+        for c in content.configurations
+        if c.get("queue_length")
+    ]
+    if not any(row["ratio"] for row in rows):
+        return None
+    caption = (
+        "Requests that waited or were in flight ahead of one that arrives, mean over requests and trials: in the "
+        "queue that it joins, or on its connection in the discipline pipelined. Bars are 95 % intervals."
+    )
+    chart = _lines(content, rows, alt.Y("ratio:Q"), ("requests ahead", ".2f"))
+    return Figure("queue-length", "Queue length", caption, chart)
+
+
+def miss_ratio(content: Content) -> Figure | None:
+    """Share of the keys read that were not found; nothing where all were."""
+    rows = [
+        {"x": c["x"], "series": c["series"], "ratio": c["miss_ratio"]["mean"]}
+        | {key: c["miss_ratio"][key] for key in ("low", "high")}
+        for c in content.configurations
+        if c.get("miss_ratio", {}).get("mean") is not None
+    ]
+    if not any(row["ratio"] for row in rows):
+        return None
+    y = alt.Y("ratio:Q", axis=alt.Axis(format=".2~%"))
+    caption = "Of the keys read; mean over trials with 95 % intervals."
+    return Figure(
+        "miss-ratio", "Misses", caption, _lines(content, rows, y, ("share of keys not found", ".3%"))
+    )
+
+
+def relative(content: Content) -> list[Figure]:
+    """Throughput and response times as multiples of those of the base case."""
+    changes = content.analysis.get("changes") or {"entries": [], "base": None, "metrics": {}}
+    apart = "response_set_mean_ns" in changes["metrics"]
+    found = []
+    for metric, (name, title) in _RELATIVE.items():
+        if apart and metric == "response_mean_ns":
+            continue
+        keys = ("x", "series", "ratio", "low", "high")
+        rows = [{key: e[key] for key in keys} for e in changes["entries"] if e["metric"] == metric]
+        if not rows:
+            continue
+        scale = alt.Scale(type="log", base=2, nice=False, padding=14)
+        y = alt.Y("ratio:Q", scale=scale, axis=alt.Axis(format="~g"))
+        one = (
+            alt.Chart(values([{"ratio": 1}]))
+            .mark_rule(strokeDash=[4, 4], opacity=0.6)
+            .encode(y="ratio:Q", color=alt.value(style.COLOURS[6]))
+        )
+        caption = (
+            f"Base case: {changes['base']}. Ratios in pairs within blocks, with 95 % intervals (t) on the log scale; "
+            "the dashed line is the base case itself."
+        )
+        found.append(
+            Figure(name, title, caption, _lines(content, rows, y, ("ratio to the base case", ".3f"), one))
+        )
+    return found
+
+
+def _lines(
+    content: Content, rows: list[dict[str, Any]], y: alt.Y, words: tuple[str, str], *behind: alt.Chart
+) -> alt.LayerChart:
+    title, form = words
+    y = y.title(title)
+    names = list(dict.fromkeys(row["series"] for row in rows))
+    chosen = alt.selection_point(fields=["series"], bind="legend")
+    base = alt.Chart(values(rows)).encode(
+        x=x_axis(content),
+        color=alt.Color("series:N", title=None, scale=style.colour(names), legend=legend(content)),
+        opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
+        tooltip=[
+            "series:N",
+            alt.Tooltip("x:N", title=content.axes["x"] or "configuration"),
+            *(alt.Tooltip(f"{key}:Q", format=form) for key in ("ratio", "low", "high")),
+        ],
+    )
+    bars = base.transform_filter("isValid(datum.low)").mark_rule(clip=True)
+    bars = bars.encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    shape = alt.Shape("series:N", title=None, scale=style.shape(names), legend=legend(content))
+    layers = dashed_lines(base.encode(y=y), "series", names) if content.axes["numeric"] else []
+    return alt.layer(*behind, *layers, bars, base.mark_point(opacity=1).encode(y=y, shape=shape)).add_params(
+        chosen
+    )

@@ -1,0 +1,71 @@
+"""The distribution of the time in each stage of the proxy, one configuration at a time."""
+
+import altair as alt
+
+from waylab.report.content import Content
+from waylab.report.figures import style
+from waylab.report.figures.figure import Figure, busiest, pick, values
+
+_STAGES = "parse route admit queue send backend reply total".split()
+_KEYS = ("p5_ns", "p25_ns", "p50_ns", "p75_ns", "p95_ns")
+# A logarithm has no place for zero: what is shorter stands here.
+_SHORTEST_US = 0.01
+
+
+def stage_distribution(content: Content) -> Figure | None:
+    """Percentiles and mean of every stage; GET and SET apart."""
+    rows = [
+        {"name": c["name"], "operation": operation.upper(), "stage": stage, "rank": _STAGES.index(stage)}
+        | {key: numbers[key] for key in _KEYS}
+        | {"mean_ns": numbers["mean_ns"]["mean"]}
+        for c in content.configurations
+        for operation in ("get", "set")
+        for stage, numbers in c["stages"].get(operation, {}).get("stages", {}).items()
+        if stage in _STAGES and "p5_ns" in numbers
+    ]
+    if not rows:
+        return None
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    operations = sorted({row["operation"] for row in rows})
+    first = busiest(content)["name"]
+    parameter, condition = pick("name", "configuration", names, first if first in names else names[0])
+    data = alt.Chart(values(rows)).transform_filter(condition)
+    for key in (*_KEYS, "mean_ns"):
+        shown = f"max(datum.{key} / 1e3, {_SHORTEST_US})"
+        data = data.transform_calculate(**{key.replace("_ns", "_us"): shown})
+    title, several = "time in the stage, µs", len(operations) > 1
+    scale = alt.Scale(type="log", nice=False, padding=8)
+
+    def along(key: str) -> alt.X:
+        return alt.X(
+            f"{key}_us:Q",
+            title=title,
+            scale=scale,
+            axis=alt.Axis(format="~g", tickCount=6, labelOverlap="greedy"),
+        )
+
+    base = data.encode(
+        y=alt.Y("stage:N", title=None, sort=_STAGES),
+        yOffset=alt.YOffset("operation:N", sort=operations) if several else alt.Undefined,
+        color=alt.Color(
+            "operation:N",
+            title=None,
+            scale=style.colour(operations),
+            legend=alt.Legend() if several else None,
+        ),
+        tooltip=[
+            "stage:N",
+            "operation:N",
+            *(alt.Tooltip(f"{key[:-3]}_us:Q", format=",.3~g") for key in (*_KEYS, "mean_ns")),
+        ],
+    )
+    whiskers = base.mark_rule().encode(x=along("p5"), x2="p95_us:Q")
+    boxes = base.mark_bar(size=9, opacity=0.45).encode(x=along("p25"), x2="p75_us:Q")
+    medians = base.mark_tick(thickness=2.5, size=13).encode(x=along("p50"))
+    means = base.mark_point(filled=True, shape="diamond", size=45, opacity=1).encode(x=along("mean"))
+    caption = (
+        "Of all recorded requests: lines from the 5th to the 95th percentile, boxes from the lower to the upper "
+        "quartile, a stroke at the median, a diamond at the mean. Logarithmic; what is shorter than 10 ns stands there."
+    )
+    chart = alt.layer(whiskers, boxes, medians, means).add_params(parameter)
+    return Figure("stage-distribution", "Time per stage, distribution", caption, chart)

@@ -1,0 +1,122 @@
+"""Two versions side by side: the page of `waylab compare`, and its table in the terminal."""
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape as plain
+from rich.table import Table
+
+from waylab import folder
+from waylab.report.numbers import NONE, percent_text, ratio_text, shown
+from waylab.report.offline import resource
+from waylab.report.table import definitions, table
+
+_COLOURS = {"worse": "bold red", "undecided": "yellow", "better": "green", "equivalent": "green"}
+_CLASSES = {"worse": "fail", "better": "pass", "equivalent": "pass", "undecided": ""}
+
+
+def write_comparison(content: dict[str, Any], directory: Path) -> Path:
+    """Write `compare.json` and `compare.html`; return the path of the page."""
+    directory.mkdir(parents=True, exist_ok=True)
+    folder.write_json(directory / folder.COMPARE, content)
+    path = directory / "compare.html"
+    path.write_text(_page(content), encoding="utf-8")
+    return path
+
+
+def show_comparison(content: dict[str, Any], console: Console) -> None:
+    """Print what was found, every configuration with its ratios."""
+    lines = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    lines.add_column("configuration", min_width=24)
+    for metric in content["metrics"]:
+        lines.add_column(_heading(metric["metric"]), justify="right")
+    for name, ratios in _rows(content):
+        lines.add_row(plain(name), *(_ratio_text(ratio) for ratio in ratios))
+    console.print(lines)
+    for metric in content["metrics"]:
+        colour = _COLOURS[metric["verdict"]]
+        console.print(f"[{colour}]{metric['verdict']}[/{colour}]  {plain(metric['text'])}")
+    console.print(f"[bold]{content['verdict']}[/bold] ({content['pairs']} pairs of trials)")
+
+
+def _heading(metric: str) -> str:
+    """Name a metric in a narrow column; the sentences below have it whole."""
+    return metric.replace("_ns", "").replace("_per_s", "").replace("cpu_per_request", "cpu")
+
+
+def _rows(content: dict[str, Any]) -> list[tuple[str, list[dict[str, Any] | None]]]:
+    names = dict.fromkeys(part["name"] for metric in content["metrics"] for part in metric["configurations"])
+    rows: list[tuple[str, list[dict[str, Any] | None]]] = [
+        ("all", [metric["overall"] for metric in content["metrics"]])
+    ]
+    for name in names:
+        found = [
+            next((part for part in metric["configurations"] if part["name"] == name), None)
+            for metric in content["metrics"]
+        ]
+        rows.append((name, found))
+    return rows
+
+
+def _ratio_text(ratio: dict[str, Any] | None) -> str:
+    if ratio is None or ratio["ratio"] is None:
+        return NONE
+    if ratio["low"] is None:
+        return f"{ratio['ratio']:.3f}"
+    return f"{ratio['ratio']:.3f} ({ratio['low']:.3f}..{ratio['high']:.3f})"
+
+
+def _cell(ratio: dict[str, Any] | None) -> str:
+    if ratio is None or ratio["ratio"] is None:
+        return NONE
+    if ratio["low"] is None:
+        return shown(ratio["ratio"], ratio_text)
+    bounds = f"{shown(ratio['low'], ratio_text)}, {shown(ratio['high'], ratio_text)}"
+    return f'{shown(ratio["ratio"], ratio_text)} <span class="interval">[{bounds}]</span>'
+
+
+def _page(content: dict[str, Any]) -> str:
+    title = escape(f"{content['name']}: two versions")
+    sides = [
+        (
+            side,
+            f"<code>{escape(str(content[side]['directory']))}</code>, {escape(str(content[side]['version']))}, "
+            f"commit <code>{escape(str(content[side]['commit'] or 'unknown'))}</code>, "
+            f"{shown(content[side]['trials_used'])} of {shown(content[side]['trials_total'])} trials used",
+        )
+        for side in ("baseline", "candidate")
+    ]
+    sides.append(("margin", shown(content["margin"], percent_text)))
+    verdicts = "".join(
+        f'<li><b class="{_CLASSES[metric["verdict"]]}">{metric["verdict"]}</b>: {escape(metric["text"])}</li>'
+        for metric in content["metrics"]
+    )
+    headings = ["configuration", *(metric["metric"] for metric in content["metrics"])]
+    rows = [[escape(name), *(_cell(ratio) for ratio in ratios)] for name, ratios in _rows(content)]
+    words = (
+        f"Ratios candidate / baseline in pairs of blocks on the log scale; intervals at "
+        f"{percent_text(content['confidence'])}, so that all together are wrong at most once in twenty."
+    )
+    notes = "".join(f"<li>{escape(note)}</li>" for note in content["notes"])
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{resource("page.css")}</style>
+</head>
+<body>
+<header><h1>{title}</h1><p class="lead">{escape(content["question"])}</p></header>
+<main>
+<section id="verdict"><h2>Verdict: {escape(content["verdict"])}</h2><ul>{verdicts}</ul></section>
+<section id="set-up"><h2>What was compared</h2>{definitions(sides)}</section>
+<section id="results"><h2>Every configuration</h2>{table(headings, rows, words)}</section>
+<section id="threats"><h2>Threats</h2><ul>{notes}</ul></section>
+</main>
+</body>
+</html>
+"""

@@ -1,0 +1,82 @@
+"""How many blocks are run: all of the plan, or until a stopping rule says that it is enough.
+
+Keeps the decisions in `stopping.json`. Who decides, and how, is not known here: analysis is another half of the lab.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from waylab import folder
+from waylab.plan import Plan, Trial
+from waylab.spec import Stopping
+
+# Is given the number of blocks so far and the seconds that their trials took, and says `stop`, `kind` and `reason`.
+Decide = Callable[[int, float], dict[str, Any]]
+
+
+def blocks_run(directory: Path) -> int | None:
+    """Return after which block a run was ended; None while it goes on, or when there is no rule."""
+    stopping = folder.read_stopping(directory)
+    return int(stopping["block"]) if stopping and stopping["stop"] else None
+
+
+class Repetition:
+    """The decisions of one run. One that was made is never made again, not even when a run is resumed."""
+
+    def __init__(self, directory: Path, rule: Stopping, plan: Plan, decide: Decide | None) -> None:
+        self._directory = directory
+        self._rule = rule
+        self._plan = plan
+        self._decide = decide if rule.precision else None
+        kept = folder.read_stopping(directory)
+        self._decisions: list[dict[str, Any]] = kept["decisions"] if kept else []
+
+    @property
+    def horizon(self) -> int:
+        """Up to which block it will probably go."""
+        last = max(trial.block for trial in self._plan.trials)
+        if not self._decisions:
+            return last
+        return min(last, self._decisions[-1]["blocks_expected"] or last)
+
+    def catch_up(self, waiting: list[Trial]) -> None:
+        """Make the decisions that are due; a lab may have been killed between a block and its decision."""
+        first = min((trial.block for trial in waiting), default=None)
+        for block in sorted({trial.block for trial in self._plan.trials}):
+            if (first is not None and block >= first) or self.ends_after(block):
+                return
+
+    def ends_after(self, block: int) -> bool:
+        """Decide after a block, or say what was decided."""
+        if self._decide is None:
+            return False
+        for decision in self._decisions:
+            if decision["block"] == block:
+                return bool(decision["stop"])
+        if self._decisions and self._decisions[-1]["stop"]:
+            return True
+        decision = self._decide(block, self._elapsed_s(block))
+        self._decisions.append(decision | {"block": block})
+        content = {
+            "format": folder.STOPPING_FORMAT,
+            "rule": dict(vars(self._rule)),
+            **{key: decision[key] for key in ("stop", "kind", "reason")},
+            "block": block,
+            "decisions": self._decisions,
+        }
+        folder.write_json(self._directory / folder.STOPPING, content)
+        return bool(decision["stop"])
+
+    def _elapsed_s(self, block: int) -> float:
+        """Return what the trials took, and not the time that has passed: a resumed run must decide the same."""
+        paths = [
+            folder.trial_directory(self._directory, trial.id) / folder.TRIAL
+            for trial in self._plan.trials
+            if trial.block <= block
+        ]
+        return sum(
+            float(folder.read_json(path, folder.TRIAL_FORMAT, "")["took_s"])
+            for path in paths
+            if path.is_file()
+        )

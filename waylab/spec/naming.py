@@ -1,0 +1,57 @@
+"""Names in a specification: short and dotted keys, labels of levels, and what was perhaps meant."""
+
+import difflib
+from typing import Any
+
+from waylab.spec.factors import resolve_key, setting_keys
+from waylab.spec.hosts import Placement
+from waylab.spec.schema import Load, System
+
+ROOTS = {"system": System, "load": Load, "placement": Placement}
+KEYS = setting_keys(("system", System), ("load", Load), ("placement", Placement))
+
+
+def nearest(name: str, known: list[str], prefix: str) -> str:
+    """Say what was perhaps meant: the same name in another place, or a similar one in this."""
+    places = [*dict.fromkeys(key.rpartition(".")[0] for key in KEYS), *KEYS]
+    elsewhere = [key for key in places if key.rpartition(".")[2] == name]
+    if elsewhere:
+        return f"did you mean {elsewhere[0]}?"
+    return nearest_here(name, known, prefix)
+
+
+def nearest_here(name: str, known: list[str], prefix: str) -> str:
+    """Say which of the names that can stand here was perhaps meant."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return (
+        f"did you mean {f'{prefix}.' if prefix else ''}{near[0]}?"
+        if near
+        else f"known here: {', '.join(known) or 'none'}"
+    )
+
+
+def checked(check: Any, value: Any, key: str) -> Any:
+    """Apply a check; ValueError says at which key."""
+    try:
+        return check(value)
+    except ValueError as error:
+        raise ValueError(f"{key} = {value!r}: {error}") from None
+
+
+def resolved(name: str, where: str) -> str:
+    """Turn a dotted key or a short name into the dotted key; ValueError says where it stands."""
+    try:
+        return resolve_key(name, KEYS)
+    except ValueError as error:
+        raise ValueError(f"{where} {error}") from None
+
+
+def short(name: str) -> str:
+    """Return the name used in tables: the last part, unless that could mean several things."""
+    last = name.rsplit(".", 1)[-1]
+    return last if sum(key.endswith(f".{last}") for key in KEYS) == 1 else name
+
+
+def label_of(value: Any) -> str:
+    """Return the label of a level that is written as a value."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
