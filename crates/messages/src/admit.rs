@@ -35,7 +35,10 @@ impl Admission {
         let place = self.waiting.enter(&queue).ok_or_else(Problem::too_many_polls)?;
         let deadline = self.clock.now() + wait;
         let mut ending = self.ending.clone();
+        let parsed = *clock;
         loop {
+            // Only the last attempt is told: of the one before, a stage may have been passed that this one does not reach.
+            *clock = parsed;
             // Before the attempt, so that what is sent while it is under way is not missed.
             let mut woken = pin!(place.notify.notified());
             woken.as_mut().enable();

@@ -5,8 +5,8 @@ use crate::batch::{Batch, Wishes, hand_out};
 use crate::connection::Session;
 use crate::failure::Failure;
 use crate::statement::Found;
-use crate::work::{Answer, Job, Work};
-use clock::{Clock, Stage};
+use crate::work::{Answer, Job, Sending, Work};
+use clock::{Clock, Nanos, Stage};
 use tokio_postgres::Error;
 
 /// How often a wish that found only messages that others have in their hands is tried again.
@@ -46,14 +46,10 @@ impl Worker<'_> {
         if jobs.is_empty() {
             return;
         }
-        let sendings: Vec<_> = jobs
-            .iter()
-            .filter_map(|job| if let Work::Send(sending) = &job.work { Some(sending.clone()) } else { None })
-            .collect();
-        self.stamp(jobs.iter_mut(), Stage::Sent);
-        let sendings: Vec<_> = sendings.iter().collect();
+        let sent = self.clock.now();
+        let sendings: Vec<&Sending> = jobs.iter().filter_map(sending).collect();
         let outcome = self.session.statements.send(&self.session.client, &sendings).await;
-        self.stamp(jobs.iter_mut(), Stage::Answered);
+        self.stamp(jobs.iter_mut(), sent);
         match outcome {
             Ok(ids) => {
                 for (job, ids) in jobs.into_iter().zip(ids) {
@@ -73,10 +69,7 @@ impl Worker<'_> {
             let sent = self.clock.now();
             let outcome = self.session.statements.pop(&self.session.client, &merged).await;
             let mut jobs = wishes.into_jobs();
-            for job in jobs.iter_mut().flatten() {
-                job.clock.stamp(Stage::Sent, sent);
-            }
-            self.stamp(jobs.iter_mut().flatten(), Stage::Answered);
+            self.stamp(jobs.iter_mut().flatten(), sent);
             let all = match outcome {
                 Ok(all) => all,
                 Err(error) => return fail(jobs.into_iter().flatten(), &error),
@@ -100,10 +93,7 @@ impl Worker<'_> {
         let sent = self.clock.now();
         let outcome = self.session.statements.peek(&self.session.client, &merged).await;
         let mut jobs = wishes.into_jobs();
-        for job in jobs.iter_mut().flatten() {
-            job.clock.stamp(Stage::Sent, sent);
-        }
-        self.stamp(jobs.iter_mut().flatten(), Stage::Answered);
+        self.stamp(jobs.iter_mut().flatten(), sent);
         match outcome {
             Ok(all) => {
                 for (jobs, found) in jobs.into_iter().zip(all) {
@@ -125,14 +115,10 @@ impl Worker<'_> {
         if jobs.is_empty() {
             return;
         }
-        let receivers: Vec<String> = jobs
-            .iter()
-            .filter_map(|job| if let Work::Waiting(name) = &job.work { Some(name.clone()) } else { None })
-            .collect();
-        let receivers: Vec<&str> = receivers.iter().map(String::as_str).collect();
-        self.stamp(jobs.iter_mut(), Stage::Sent);
+        let sent = self.clock.now();
+        let receivers: Vec<&str> = jobs.iter().filter_map(receiver).collect();
         let outcome = self.session.statements.waiting(&self.session.client, &receivers).await;
-        self.stamp(jobs.iter_mut(), Stage::Answered);
+        self.stamp(jobs.iter_mut(), sent);
         match outcome {
             Ok(all) => jobs.into_iter().zip(all).for_each(|(job, queues)| job.end(Ok(Answer::Queues(queues)))),
             Err(error) => fail(jobs, &error),
@@ -141,9 +127,9 @@ impl Worker<'_> {
 
     async fn others(&self, jobs: Vec<Job>) {
         for mut job in jobs {
-            job.clock.stamp(Stage::Sent, self.clock.now());
+            let sent = self.clock.now();
             let outcome = self.one(&job.work).await;
-            job.clock.stamp(Stage::Answered, self.clock.now());
+            self.stamp([&mut job].into_iter(), sent);
             match outcome {
                 Ok(result) => job.end(result),
                 Err(error) => fail([job], &error),
@@ -166,10 +152,22 @@ impl Worker<'_> {
         })
     }
 
-    fn stamp<'j>(&self, jobs: impl Iterator<Item = &'j mut Job>, stage: Stage) {
+    /// Notes when the statement of these jobs was sent, and that it is answered now.
+    fn stamp<'j>(&self, jobs: impl Iterator<Item = &'j mut Job>, sent: Nanos) {
         let now = self.clock.now();
-        jobs.for_each(|job| job.clock.stamp(stage, now));
+        for job in jobs {
+            job.clock.stamp(Stage::Sent, sent);
+            job.clock.stamp(Stage::Answered, now);
+        }
     }
+}
+
+fn sending(job: &Job) -> Option<&Sending> {
+    if let Work::Send(sending) = &job.work { Some(sending) } else { None }
+}
+
+fn receiver(job: &Job) -> Option<&str> {
+    if let Work::Waiting(name) = &job.work { Some(name) } else { None }
 }
 
 /// Hands out what was taken, in the order in which the jobs arrived.

@@ -11,7 +11,7 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(7294011736218)";
 
 /// Why the schema is not what it should be.
 #[derive(Debug, Error)]
-pub enum SchemaError {
+pub(crate) enum SchemaError {
     /// The database said no.
     #[error("cannot bring the tables up to date: {}", crate::connection::chain(.0))]
     Postgres(#[from] tokio_postgres::Error),

@@ -5,6 +5,8 @@ mod common;
 use common::{Client, Database, serve};
 use messages::{Config, Dispatch};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What was asked and what came back, without what differs from run to run.
@@ -23,7 +25,7 @@ fn both_dispatches_give_the_right_answers() {
         by_sender(running.address());
         batches(running.address());
         long_polls(running.address());
-        concurrent(running.address());
+        concurrent(running.address(), matches!(dispatch, Dispatch::Fused { .. }));
         stages(running.address());
         running.stop();
         transcript
@@ -150,8 +152,8 @@ fn long_polls(address: SocketAddr) {
     assert_eq!(poll.join().unwrap().0, 404, "whoever polls a queue hears that it is deleted");
 }
 
-/// Many at once: nothing is given twice or lost, and each receiver sees what each sender sent in its order.
-fn concurrent(address: SocketAddr) {
+/// Many at once: nothing is given twice or lost, and with lanes each receiver sees what each sender sent in its order.
+fn concurrent(address: SocketAddr, is_ordered: bool) {
     const EACH: usize = 40;
     Client::connect(address, "x").short("PUT", "/v1/queues/busy");
     let senders: Vec<_> = (0..4)
@@ -165,16 +167,20 @@ fn concurrent(address: SocketAddr) {
             })
         })
         .collect();
+    let is_sent = Arc::new(AtomicBool::new(false));
     let receivers: Vec<_> = (0..4)
         .map(|receiver| {
+            let is_sent = is_sent.clone();
             std::thread::spawn(move || {
                 let mut client = Client::connect(address, "x");
-                let path = format!("/v1/queues/busy/messages:pop?for=r{}&wait=1s", receiver % 2);
+                let path = format!("/v1/queues/busy/messages:pop?for=r{}&wait=20ms", receiver % 2);
                 let mut got = Vec::new();
                 loop {
+                    let is_last = is_sent.load(Ordering::SeqCst);
                     match client.short("POST", &path) {
                         (200, body) => got.push(body),
-                        (204, _) => return got,
+                        (204, _) if is_last => return got,
+                        (204, _) => {}
                         other => panic!("{other:?}"),
                     }
                 }
@@ -182,11 +188,12 @@ fn concurrent(address: SocketAddr) {
         })
         .collect();
     senders.into_iter().for_each(|thread| thread.join().unwrap());
+    is_sent.store(true, Ordering::SeqCst);
     let received: Vec<Vec<String>> = receivers.into_iter().map(|thread| thread.join().unwrap()).collect();
     for got in &received {
         for sender in 0..4 {
             let prefix = format!("s{sender} ");
-            assert!(got.iter().filter(|body| body.starts_with(&prefix)).is_sorted(), "{got:?}");
+            assert!(!is_ordered || got.iter().filter(|body| body.starts_with(&prefix)).is_sorted(), "{got:?}");
         }
     }
     let mut all: Vec<String> = received.into_iter().flatten().collect();
