@@ -1,7 +1,12 @@
 //! Sends per second with both dispatches, side by side and interleaved, and what they cost: processor time, commits and bytes of
 //! the write-ahead log. `cargo run --release -p messages --example fused_and_pool -- target/release/waystage [SECONDS] [ROUNDS]`
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::expect_used,
+    reason = "a measurement that cannot go on has failed"
+)]
 
 use clock::Clock;
 use messages::Embedded;

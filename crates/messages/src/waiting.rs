@@ -80,7 +80,8 @@ mod tests {
         let first = waiting.enter("q").unwrap();
         let second = waiting.enter("q").unwrap();
         assert!(waiting.enter("p").is_none());
-        let mut woken = std::pin::pin!(first.notify.notified());
+        let notify = first.notify.clone();
+        let mut woken = std::pin::pin!(notify.notified());
         woken.as_mut().enable();
         waiting.wake("p");
         waiting.wake("q");

@@ -1,5 +1,7 @@
 //! Every operation over a real PostgreSQL, with both dispatches, which must give the same answers.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 
 use common::{Client, Database, serve};

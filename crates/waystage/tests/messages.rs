@@ -1,6 +1,8 @@
 //! `waystage messages` under load while it and PostgreSQL are killed: what was acknowledged is there, nothing is handed out twice, and
 //! the order of each sender in each queue is kept. The database itself writes down what was taken out of it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use messages::{Embedded, EmbeddedError};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,7 @@
 //! A real PostgreSQL and a service in front of it, for one test.
 
-#![allow(dead_code, reason = "no test needs all of it")]
+#![allow(dead_code, unreachable_pub, reason = "no test needs all of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use clock::Clock;
 use messages::{Config, Embedded, EmbeddedError, Running};
