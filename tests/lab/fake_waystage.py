@@ -1,12 +1,14 @@
 """A test double of the program `waystage`: speaks its command line, serves nothing, writes plausible files.
 
 Run with `FAKE_FAIL=proxy` the proxy ends at once; with `FAKE_FAIL=load` the load does.
+With `FAKE_MUTE=proxy` it never says that it is ready.
 With `FAKE_HANG=load` every load but that of the first trial waits until it is stopped.
 """
 
 import json
 import os
 import signal
+import socket
 import struct
 import sys
 import time
@@ -59,6 +61,8 @@ def stop(program: str) -> None:
 def serve(program: str) -> None:
     fail_if_asked(program)
     signal.signal(signal.SIGTERM, lambda *_: stop(program))
+    if os.environ.get("FAKE_MUTE") == program:
+        time.sleep(60)
     print(f"waystage {program} ready on 127.0.0.1:{20000 + os.getpid() % 20000} (fake)", flush=True)
     while True:
         time.sleep(60)
@@ -68,6 +72,10 @@ def hang_if_asked() -> None:
     trials = Path(argument("--records")).parent.parent
     if os.environ.get("FAKE_HANG") == "load" and any(trials.glob("*/trial.json")):
         time.sleep(3600)
+
+
+def connections_of_a_client() -> int:
+    return 1 if "doors" in sys.argv else sys.argv.count("--server")
 
 
 def merge() -> None:
@@ -85,6 +93,7 @@ def load() -> None:
         # It only sets the keys.
         return
     hang_if_asked()
+    sockets = [socket.socket() for _ in range(int(argument("--clients")) * connections_of_a_client())]
     time.sleep(seconds(argument("--warm-up")))
     start = time.monotonic_ns()
     time.sleep(seconds(argument("--test-time")))
@@ -120,6 +129,8 @@ def load() -> None:
     }
     Path(argument("--json-out-file")).write_text(json.dumps(content))
     write_records("load")
+    for one in sockets:
+        one.close()
 
 
 if __name__ == "__main__":

@@ -97,9 +97,9 @@ def test_an_unstable_model_says_so(run_folder):
 
 
 @pytest.fixture
-def direct_run(fake, tmp_path):
+def direct_run(fake, tmp_path, request):
     path = tmp_path / "direct.toml"
-    path.write_text(DIRECT)
+    path.write_text(DIRECT + getattr(request, "param", ""))
     directory = create_run(path, tmp_path / "results").directory
     for planned in read_run(directory)["plan"]:
         rate = ClosedMMc(planned["load"]["clients"], 2, 200e-6, 1e-3).throughput_per_s
@@ -145,3 +145,44 @@ def test_nothing_measured_is_nothing_predicted(empty_run):
     analyse(empty_run)
     assert predict(empty_run)["entries"] == []
     json.loads((empty_run / "predictions.json").read_text())
+
+
+@pytest.mark.parametrize("direct_run", ["[predict]\ncalibrate = [{ clients = 4 }]\n"], indirect=True)
+def test_models_learn_from_calibration_and_are_judged_by_what_was_held_out(direct_run):
+    analysis = analyse(direct_run)
+    # What the held-out configuration says of itself is spoiled: nothing may come of it.
+    for configuration in analysis["configurations"]:
+        if configuration["name"] == "clients=8":
+            configuration["server_view"]["service_mean_ns"]["mean"] *= 3
+            configuration["largest_second_per_s"] *= 3
+    (direct_run / "analysis.json").write_text(json.dumps(analysis))
+    content = predict(direct_run)
+    found = {entry["configuration"]: entry for entry in entries(content, "closed M/M/c//N with delay")}
+    assert {name: entry["role"] for name, entry in found.items()} == {
+        "clients=4": "calibration",
+        "clients=8": "held-out",
+    }
+    entry = found["clients=8"]
+    assert entry["parameters"]["service_s"] == pytest.approx(SERVICE_NS * 1e-9)
+    assert entry["parameters"]["clients"] == 8 and "from 1 calibration configurations" in entry["source"]
+    queue = ClosedMMc(8, 2, SERVICE_NS * 1e-9, 1e-3 + 75e-6)
+    assert entry["predicted"]["throughput_per_s"] == pytest.approx(queue.throughput_per_s)
+    black = {entry["configuration"]: entry for entry in entries(content, "M/M/1 black box")}
+    assert (
+        black["clients=8"]["parameters"]["services_per_s"]
+        == black["clients=4"]["parameters"]["services_per_s"]
+    )
+    summary = next(s for s in content["summary"] if s["model"].endswith("with delay"))
+    assert summary["configurations"] == 1 and summary["role"] == "held-out"
+    assert summary["throughput_per_s"]["largest_error"] == abs(entry["error"]["throughput_per_s"])
+    assert any("of 1 configurations that were held out" in fact for fact in content["facts"])
+
+
+@pytest.mark.parametrize("direct_run", ["[predict]\ncalibrate = [{ clients = 4 }]\n"], indirect=True)
+def test_without_a_calibration_that_was_used_nothing_is_predicted(direct_run):
+    for planned in read_run(direct_run)["plan"]:
+        if planned["role"] == "calibration":
+            write_trial(direct_run, planned, Truth(wrong=1))
+    analyse(direct_run)
+    for entry in entries(predict(direct_run), "closed M/M/c//N with delay"):
+        assert not entry["applies"] and "no trial was used" in entry["reason"]

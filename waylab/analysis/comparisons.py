@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from waylab.analysis.statistics import mean_interval, paired_ratio
+from waylab.analysis.statistics.pairs import null_arm, positive_control
 from waylab.analysis.trial import TrialResult
 from waylab.analysis.verdicts import verdict, verdict_sentence
 
@@ -37,11 +38,13 @@ def _comparison(compare: dict[str, Any], trials: list[TrialResult]) -> dict[str,
             others = ", ".join(f"{name}={label}" for name, label in levels.items())
             pairs.setdefault((trial.content["block"], others), {})[level] = trial.content
     ratios: dict[tuple[int, str], float] = {}
+    both: dict[tuple[int, str], list[float]] = {}
     values: dict[str, list[float]] = {level: [] for level in wanted}
     for key, pair in pairs.items():
         numbers = [metric_of(pair[level], compare["metric"]) if level in pair else None for level in wanted]
         if all(numbers):
             ratios[key] = math.log(numbers[1] / numbers[0])
+            both[key] = numbers
             for level, number in zip(wanted, numbers, strict=True):
                 values[level].append(number)
     strata = list(dict.fromkeys(others for _, others in ratios))
@@ -52,6 +55,7 @@ def _comparison(compare: dict[str, Any], trials: list[TrialResult]) -> dict[str,
         **compare,
         "verdict": verdict(overall, compare["metric"]),
         "verdict_text": verdict_sentence(overall, compare["metric"], compare["margin"], head),
+        **_arm(compare, balanced, both),
         "baseline_value": mean_interval(values[wanted[0]]),
         "candidate_value": mean_interval(values[wanted[1]]),
         "pairs": len(balanced),
@@ -67,6 +71,39 @@ def _comparison(compare: dict[str, Any], trials: list[TrialResult]) -> dict[str,
             for stratum in strata
         ],
     }
+
+
+def _arm(
+    compare: dict[str, Any], ratios: dict[tuple[int, str], float], both: dict[tuple[int, str], list[float]]
+) -> dict[str, Any]:
+    """Judge a null arm (`null`) or a positive control (`control`); an effect has neither.
+
+    A control of a time is judged by paired differences in the metric's unit, one of a ratio on the log scale.
+    """
+    role = compare.get("role", "effect")
+    if role == "null":
+        return {"null": null_arm(_per_block(ratios), compare["margin"])}
+    if role != "control":
+        return {}
+    if not compare["added_ns"]:
+        found = positive_control(
+            [0.0] * len(_per_block(ratios)), _per_block(ratios), math.log(compare["ratio"])
+        )
+        as_ratio = {
+            name: None if found[name] is None else math.exp(found[name]) for name in ("mean", "low", "high")
+        }
+        if found["found"] is None:
+            return {"control": {**found, **as_ratio, "added": compare["ratio"]}}
+        verdict = (
+            "was found" if found["found"] else "was NOT found: this campaign cannot see such a difference"
+        )
+        text = (
+            f"the positive control {verdict}: ratio {as_ratio['mean']:.4g}, interval {as_ratio['low']:.4g} "
+            f"to {as_ratio['high']:.4g}, of {compare['ratio']:.4g} expected"
+        )
+        return {"control": {**found, **as_ratio, "added": compare["ratio"], "text": text}}
+    arms = [_per_block({key: both[key][place] for key in ratios}) for place in (0, 1)]
+    return {"control": positive_control(arms[0], arms[1], compare["added_ns"])}
 
 
 def _balanced(ratios: dict[tuple[int, str], float]) -> dict[tuple[int, str], float]:

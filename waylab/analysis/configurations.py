@@ -51,7 +51,9 @@ def _configuration(
         "largest_second_per_s": max(
             (c["largest_second_per_s"] for c in contents if c["largest_second_per_s"]), default=None
         ),
-        "interactive_law_error": mean_interval([content["interactive_law_error"] for content in contents]),
+        "interactive_law_error": mean_interval(
+            [c["interactive_law_error"] for c in contents if c["interactive_law_error"] is not None]
+        ),
         "hit_ratio": mean_interval([c["hit_ratio"] for c in contents if c["hit_ratio"] is not None]),
         "miss_ratio": mean_interval([1 - c["hit_ratio"] for c in contents if c["hit_ratio"] is not None]),
         "queue_length": _by_key(contents, lambda content: content.get("queue_length") or {}),

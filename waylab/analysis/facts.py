@@ -20,6 +20,7 @@ def facts(content: dict[str, Any]) -> list[str]:
     sentences += curve_facts(content["curves"])
     sentences += factorial_facts(content["factorial"])
     for comparison in content["comparisons"]:
+        sentences += _judged(comparison)
         sentences.append(_comparison(comparison))
         sentences += _strata(comparison)
     return sentences
@@ -97,6 +98,17 @@ def _comparison(comparison: dict[str, Any]) -> str:
 def _left_out(comparison: dict[str, Any]) -> str:
     count = comparison["pairs_left_out"]
     return f", {count} more left out because their levels are not in every block" if count else ""
+
+
+def _judged(comparison: dict[str, Any]) -> list[str]:
+    """Say of a null arm or a positive control whether the campaign passed it."""
+    arms = (("null", "Null arm"), ("control", "Positive control"))
+    return [
+        f"{title}, {comparison['metric']} of {comparison['candidate']} against {comparison['baseline']}: "
+        f"{comparison[name]['text']}."
+        for name, title in arms
+        if name in comparison
+    ]
 
 
 def _strata(comparison: dict[str, Any]) -> list[str]:

@@ -11,6 +11,12 @@ LINK_ERROR_MAX = 0.05
 # Outside of what several generators measured together the load was another one, and rates are over all of it.
 OVERLAP_MIN = 0.95
 
+# Of what an open loop offered; a server that answers less has a queue that grows as long as one measures.
+ACHIEVED_MIN = 0.99
+
+# Beyond what is corrected gradually (0.05 % of the time): the clock was set, or the machine slept meanwhile.
+CLOCK_STEP_MAX_S = 0.5
+
 Gate = dict[str, Any]
 
 
@@ -39,11 +45,12 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
             gates["steal_max"],
             "of the machine taken by its neighbours",
         ),
-        _offered(),
+        _offered(load, artifacts.plan["load"]),
         _together(artifacts.result.get("generators_overlap") if artifacts.result else None),
         _hit_ratio(numbers["hit_ratio"], gates["hit_ratio_min"]),
-        _law(numbers["interactive_law_error"], gates["interactive_law_max"]),
+        _law(numbers["interactive_law_error"], gates["interactive_law_max"], artifacts.plan["load"]),
         _records(artifacts, gates["dropped_records_max"]),
+        _clock((artifacts.result or {}).get("clock_step_s")),
         _links(artifacts, gates.get("link_error_max", LINK_ERROR_MAX)),
         _errors(load, gates["errors_max"]),
         _verification(load, gates["verification"]),
@@ -74,8 +81,25 @@ def _programs(artifacts: Artifacts) -> Gate:
     return _gate("complete", True, "all programs came up, stopped in order and left their files")
 
 
-def _offered() -> Gate:
-    return _gate("achieved_offered", None, "does not apply to a closed loop, which offers what is answered")
+def _offered(load: dict[str, Any], settings: dict[str, Any]) -> Gate:
+    if not settings.get("rate"):
+        return _gate(
+            "achieved_offered", None, "does not apply to a closed loop, which offers what is answered"
+        )
+    totals = load["totals"]
+    share = totals.get("achieved_share")
+    if share is None:
+        return _gate("achieved_offered", False, "was not measured", None, ACHIEVED_MIN)
+    text = f"{100 * share:.2f} % of the requests that were due were answered within the window"
+    if totals.get("unsent"):
+        text += f", {totals['unsent']} were never sent"
+    return _gate(
+        "achieved_offered",
+        share >= ACHIEVED_MIN,
+        f"{text}, at least {100 * ACHIEVED_MIN:g} %",
+        share,
+        ACHIEVED_MIN,
+    )
 
 
 def _together(overlap: float | None) -> Gate:
@@ -103,7 +127,11 @@ def _hit_ratio(value: float | None, limit: float) -> Gate:
     )
 
 
-def _law(error: float | None, limit: float) -> Gate:
+def _law(error: float | None, limit: float, settings: dict[str, Any]) -> Gate:
+    if settings.get("rate"):
+        return _gate(
+            "interactive_law", None, "does not apply to an open loop, which waits for no reply", None, limit
+        )
     if error is None:
         return _gate("interactive_law", False, "nothing was measured", None, limit)
     text = f"X(R+Z) differs from N by {100 * error:+.2f} %, limit {100 * limit:g} %"
@@ -114,6 +142,15 @@ def _records(artifacts: Artifacts, limit: int) -> Gate:
     spoiled = sum((records.dropped or 0) + (records.lost or 0) for records in artifacts.records.values())
     text = f"{spoiled} records dropped or lost, at most {limit}"
     return _gate("dropped_records", spoiled <= limit, text, spoiled, limit)
+
+
+def _clock(step_s: float | None) -> Gate:
+    if step_s is None:
+        return _gate(
+            "clock", None, "does not apply: this run is older than the check", None, CLOCK_STEP_MAX_S
+        )
+    text = f"the wall clock moved {1000 * step_s:+.1f} ms against the monotonic one, limit {1000 * CLOCK_STEP_MAX_S:g}"
+    return _gate("clock", abs(step_s) <= CLOCK_STEP_MAX_S, text, step_s, CLOCK_STEP_MAX_S)
 
 
 def _links(artifacts: Artifacts, limit: float) -> Gate:

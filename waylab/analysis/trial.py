@@ -91,7 +91,9 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram], gates: dict
     think_s = settings["think_mean_s"]
     in_flight = settings["clients"] * settings["pipeline"]
     throughput = load["throughput_per_s"]
-    law = interactive_law(in_flight, throughput, response_ns, think_s, gates["interactive_law_max"])
+    law = None
+    if not settings.get("rate"):
+        law = interactive_law(in_flight, throughput, response_ns, think_s, gates["interactive_law_max"])
     within = within_run(load, str(artifacts.directory))
     effective = {"all": effective_counts(within)}
     numbers: dict[str, Any] = {

@@ -46,6 +46,8 @@ def _applies(configuration: dict[str, Any]) -> None:
     system = configuration["system"]
     if system["kind"] != "direct":
         raise NotApplicableError("there is a proxy in between")
+    if configuration["load"].get("rate"):
+        raise NotApplicableError("the loop is open: arrivals do not wait for replies")
     if system.get("direct_to", "one") == "all" and system["backends"]["count"] > 1:
         raise NotApplicableError("there are several servers, and the model knows one")
     if not configuration["used"]:

@@ -17,6 +17,7 @@ from waylab.spec import (
     configurations,
     matches,
     mean_of_distribution_s,
+    mean_time_s,
 )
 
 # What a trial takes besides warm-up and measurement: processes up and away, prefill.
@@ -85,7 +86,7 @@ def make_plan(spec: Spec) -> Plan:
                     block=block,
                     configuration=name,
                     levels=levels,
-                    system=roots["system"],
+                    system=roots["system"].resolved(),
                     load=roots["load"],
                     seed=_seed(spec.design.seed, identity),
                     placement=roots["placement"],
@@ -106,7 +107,7 @@ def trial_as_dict(trial: Trial) -> dict[str, Any]:
     content["levels"] = dict(trial.levels)
     content["expected_s"] = trial.expected_s
     # Means in seconds, so that nobody who reads the run folder has to parse what people write.
-    content["load"]["think_mean_s"] = mean_of_distribution_s(trial.load.think_time)
+    content["load"]["think_mean_s"] = mean_time_s(trial.load.think_time)
     content["system"]["backends"]["service_mean_s"] = mean_of_distribution_s(
         trial.system.backends.service_time
     )

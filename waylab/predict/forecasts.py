@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from waylab.fit import Fit, fit_black_box, fit_repairman_delay, fit_repairman_raw, fit_slots
@@ -10,11 +11,16 @@ from waylab.models import MM1, ClosedMMc, MMm
 
 @dataclass(frozen=True)
 class Model:
-    """A model as it stands in the tables: how it is fitted and what it then says."""
+    """A model as it stands in the tables: how it is fitted and what it then says.
+
+    `learned` are the parameters that only a measurement can give, with how those of several configurations are put
+    together. The others are settings or, of an open model, the arrivals of the configuration that is asked for.
+    """
 
     name: str
     fit: Callable[[dict[str, Any]], Fit]
     forecast: Callable[[dict[str, Any]], dict[str, Any]]
+    learned: dict[str, Callable[[list[float]], float]]
 
 
 def _black_box(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -48,8 +54,10 @@ def _repairman(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 MODELS = (
-    Model("M/M/1 black box", fit_black_box, _black_box),
-    Model("M/M/m slots", fit_slots, _slots),
-    Model("closed M/M/c//N as dictated", fit_repairman_raw, _repairman),
-    Model("closed M/M/c//N with delay", fit_repairman_delay, _repairman),
+    Model("M/M/1 black box", fit_black_box, _black_box, {"services_per_s": max}),
+    Model("M/M/m slots", fit_slots, _slots, {"services_per_s": fmean, "outside_ns": fmean}),
+    Model("closed M/M/c//N as dictated", fit_repairman_raw, _repairman, {}),
+    Model(
+        "closed M/M/c//N with delay", fit_repairman_delay, _repairman, {"service_s": fmean, "delay_s": fmean}
+    ),
 )

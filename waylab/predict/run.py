@@ -6,16 +6,25 @@ from typing import Any
 
 from waylab import __version__, folder
 from waylab.analysis import read_analysis
-from waylab.fit import NotApplicableError
+from waylab.fit import Fit, NotApplicableError
 from waylab.models import UnstableError
 from waylab.predict.forecasts import MODELS, Model
+
+CALIBRATION, HELD_OUT = "calibration", "held-out"
 
 
 def predict(directory: Path) -> dict[str, Any]:
     """Compare every model with every configuration and write the result into the run folder."""
     analysis = read_analysis(directory)
+    # Runs of earlier versions have no roles.
+    roles = {trial["configuration"]: trial.get("role", "") for trial in folder.read_run(directory)["plan"]}
+    configurations = analysis["configurations"]
+    calibration = [one for one in configurations if roles[one["name"]] == CALIBRATION]
+    held_out = any(role == HELD_OUT for role in roles.values())
     entries = [
-        _entry(model, configuration) for model in MODELS for configuration in analysis["configurations"]
+        _entry(model, configuration, roles[configuration["name"]], calibration if held_out else None)
+        for model in MODELS
+        for configuration in configurations
     ]
     # A model that says nothing about any configuration for a reason of design would only be noise.
     told = {entry["model"] for entry in entries if entry["parameters"] is not None}
@@ -38,7 +47,10 @@ def read_predictions(directory: Path) -> dict[str, Any]:
     return folder.read_json(directory / folder.PREDICTIONS, folder.PREDICTIONS_FORMAT, what)
 
 
-def _entry(model: Model, configuration: dict[str, Any]) -> dict[str, Any]:
+def _entry(
+    model: Model, configuration: dict[str, Any], role: str, calibration: list[dict[str, Any]] | None
+) -> dict[str, Any]:
+    """Apply a model to a configuration, with what the calibration configurations say, where there are such."""
     everything = configuration["operations"].get("all")
     measured = {
         "throughput_per_s": configuration["throughput_per_s"]["mean"],
@@ -50,6 +62,7 @@ def _entry(model: Model, configuration: dict[str, Any]) -> dict[str, Any]:
         "configuration": configuration["name"],
         "x": configuration["x"],
         "series": configuration["series"],
+        "role": role,
         "applies": False,
         "reason": None,
         "source": None,
@@ -60,6 +73,8 @@ def _entry(model: Model, configuration: dict[str, Any]) -> dict[str, Any]:
     }
     try:
         fit = model.fit(configuration)
+        if calibration is not None:
+            fit = _with_learned(model, fit, calibration)
         entry |= {"parameters": fit.parameters, "source": fit.source}
         predicted = model.forecast(fit.parameters)
     except (NotApplicableError, UnstableError, ValueError) as error:
@@ -72,11 +87,35 @@ def _entry(model: Model, configuration: dict[str, Any]) -> dict[str, Any]:
     return {**entry, "applies": True, "predicted": predicted, "error": error}
 
 
+def _with_learned(model: Model, fit: Fit, calibration: list[dict[str, Any]]) -> Fit:
+    """Replace what was learned from the configuration itself by what the calibration configurations teach."""
+    if not model.learned:
+        return fit
+    taught = []
+    reason = "no calibration configuration was used"
+    for one in calibration:
+        try:
+            taught.append(model.fit(one).parameters)
+        except NotApplicableError as error:
+            reason = f"no calibration configuration can be fitted: {error}"
+    if not taught:
+        raise NotApplicableError(reason)
+    learned = {name: combine([one[name] for one in taught]) for name, combine in model.learned.items()}
+    source = f"{', '.join(learned)} from {len(taught)} calibration configurations; {fit.source}"
+    return Fit({**fit.parameters, **learned}, source)
+
+
 def _summary(name: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Median and largest absolute relative error of a model over the configurations to which it applies."""
+    """Median and largest absolute relative error of a model over the configurations to which it applies.
+
+    Where some were held out, over those only: what a model has learned from says nothing about it.
+    """
     mine = [entry for entry in entries if entry["model"] == name]
+    held_out = [entry for entry in mine if entry["role"] == HELD_OUT]
+    mine = held_out or mine
     summary: dict[str, Any] = {
         "model": name,
+        "role": HELD_OUT if held_out else "",
         "configurations": len(mine),
         "applies": sum(entry["applies"] for entry in mine),
         "source": next((entry["source"] for entry in mine if entry["source"]), None),
@@ -92,7 +131,8 @@ def _summary(name: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _fact(summary: dict[str, Any]) -> str:
     """Say in one sentence how far a model is off."""
-    head = f"Model {summary['model']}: applies to {summary['applies']} of {summary['configurations']} configurations"
+    kind = "configurations that were held out" if summary["role"] else "configurations"
+    head = f"Model {summary['model']}: applies to {summary['applies']} of {summary['configurations']} {kind}"
     parts = [
         f"{name} off by {100 * summary[metric]['median_error']:.1f} % (median), "
         f"{100 * summary[metric]['largest_error']:.1f} % (largest)"

@@ -9,6 +9,7 @@ from waylab.report import changes, checks, diagram, sections, tables
 from waylab.report.content import Content
 from waylab.report.figures import Figure, style
 from waylab.report.offline import charts_as_json, resource, script
+from waylab.report.published import published_parts
 
 
 def page(content: Content, figures: list[Figure]) -> str:
@@ -23,6 +24,7 @@ def page(content: Content, figures: list[Figure]) -> str:
         ),
         ("set-up", "Set-up", diagram.diagram(content) + sections.setup(content)),
         ("results", "Results", _results(content, figures)),
+        *published_parts(content),
         ("checks", "Checks", _checks(content)),
         ("answer", "Answer", sections.answer(content)),
         ("threats", "Threats", sections.threats(content)),

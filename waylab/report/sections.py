@@ -54,8 +54,14 @@ def setup(content: Content) -> str:
             if has_slots
             else []
         ),
-        ("load, closed loop", _listed(said, "load", "clients threads ratio think_time pipeline sample")),
-        ("keys and values", _listed(said, "load", "data_size key_minimum key_maximum multi_key_get")),
+        (
+            "load; closed loop, unless it has a rate",
+            _listed(said, "load", "clients threads ratio think_time rate arrivals pipeline protocol sample"),
+        ),
+        (
+            "keys and values",
+            _listed(said, "load", "data_size key_size key_pattern key_minimum key_maximum multi_key_get"),
+        ),
         ("trial", _listed(said, "load", "warm_up_s test_time_s") + "; every process started afresh"),
         (
             "design",
@@ -67,7 +73,7 @@ def setup(content: Content) -> str:
     if stopping:
         words = f"after {shown(stopping['block'])} blocks: {escape(stopping['reason'])}"
         pairs.append(("stopping rule", words))
-    note = "This is a run at the quick scale: shorter, or with fewer blocks, than the full one."
+    note = "This is a run at quick scale: fewer blocks, shorter trials or fewer levels than the specification has."
     quick = f'<p class="note">{note}</p>' if content.run["quick"] else ""
     return (
         quick

@@ -60,6 +60,7 @@ def run_trial(
         "took_s": round(time.monotonic() - started_s, 3),
         "before": before,
         "after": machine_now(),
+        "clock_step_s": round(time.time() - started_unix_s - (time.monotonic() - started_s), 6),
         "processes": [
             {
                 "name": process.name,

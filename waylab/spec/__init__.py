@@ -4,6 +4,7 @@ First station of an experiment. Knows nothing of processes or results.
 """
 
 from waylab.spec.design import Labels, configurations, matches
+from waylab.spec.distributions import mean_size_bytes, mean_time_s
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
 from waylab.spec.hosts import PROFILES, HostSettings, Placement, TestbedSettings
 from waylab.spec.quantities import mean_of_distribution_s, size_bytes
@@ -50,6 +51,8 @@ __all__ = [
     "configurations",
     "matches",
     "mean_of_distribution_s",
+    "mean_size_bytes",
+    "mean_time_s",
     "read_spec",
     "resolve_key",
     "size_bytes",

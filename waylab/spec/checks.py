@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from waylab.spec.distributions import check_arrivals, check_key_pattern, mean_size_bytes, mean_time_s
 from waylab.spec.quantities import mean_of_distribution_s, size_bytes
 
 Check = Callable[[Any], Any]
@@ -37,6 +38,18 @@ def whole(minimum: int, maximum: int | None = None) -> Check:
             limit = f"at least {minimum}" if maximum is None else f"between {minimum} and {maximum}"
             raise ValueError(f"should be {limit}")
         return value
+
+    return check
+
+
+def whole_or(minimum: int, maximum: int, *words: str) -> Check:
+    """Make a check for a whole number within limits, or one of a few words."""
+    is_whole = whole(minimum, maximum)
+
+    def check(value: Any) -> int | str:
+        if isinstance(value, str) and value not in words:
+            raise ValueError(f"should be a whole number or one of {', '.join(words)}")
+        return value if isinstance(value, str) else int(is_whole(value))
 
     return check
 
@@ -82,11 +95,37 @@ def distribution(value: Any) -> str:
     return value
 
 
-def think_time(value: Any) -> str:
-    """As a distribution, but the load generator knows no uniform think time."""
-    if isinstance(value, str) and value.startswith("uniform"):
-        raise ValueError("should be one of none, fixed:1ms, exp:1ms")
-    return distribution(value)
+def times(value: Any) -> str:
+    """Any distribution of times, kept as text."""
+    if not isinstance(value, str):
+        raise ValueError("should be a distribution of times such as none, fixed:1ms, exp:1ms")
+    mean_time_s(value)
+    return value
+
+
+def sizes(value: Any) -> int | str:
+    """Bytes, or any distribution of sizes as text."""
+    if isinstance(value, str):
+        mean_size_bytes(value)
+        return value
+    return int(whole(1, 1 << 20)(value))
+
+
+def sizes_or_none(value: Any) -> int | str:
+    """As sizes, or empty for as short as can be."""
+    return "" if value == "" else sizes(value)
+
+
+def key_pattern(value: Any) -> str:
+    """Which keys are asked for."""
+    check_key_pattern(text(value))
+    return str(value)
+
+
+def arrivals(value: Any) -> str:
+    """How requests of an open loop come."""
+    check_arrivals(text(value))
+    return str(value)
 
 
 def duration_text(value: Any) -> str:

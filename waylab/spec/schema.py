@@ -3,11 +3,12 @@
 `experiments/demo.toml` explains every key.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from waylab.spec import checks
 from waylab.spec.factors import Factor
+from waylab.spec.findings import Published
 from waylab.spec.hosts import Placement, TestbedSettings
 
 
@@ -34,7 +35,7 @@ class Proxy:
     """The proxy under test; of several, all are alike and in front of the same backends."""
 
     count: int = setting(checks.whole(1, 64), 1)
-    replicas: int = setting(checks.whole(1, 64), 1)
+    replicas: int | str = setting(checks.whole_or(1, 64, "half", "full"), 1)
     loops: int = setting(checks.whole(1, 250), 1)
     dispatch: str = setting(checks.one_of("pipelined", "per-backend", "shared"), "pipelined")
     readers: int = setting(checks.whole(1, 1024), 16)
@@ -44,6 +45,10 @@ class Proxy:
     stamps: str = setting(checks.one_of("off", "sampled", "all"), "all")
     sample: int = setting(checks.whole(1), 20)
     backend_timeout: str = setting(checks.duration_text, "1s")
+
+    def copies(self, backends: int) -> int:
+        """Return how many copies there are of each value: half the backends is rounded up."""
+        return {"half": (backends + 1) // 2, "full": backends}.get(str(self.replicas)) or int(self.replicas)
 
     def slots(self) -> dict[str, int]:
         """Return the kinds of slots that the discipline has, with how many there are of each."""
@@ -60,6 +65,10 @@ class System:
     backends: Backends = field(default_factory=Backends)
     proxy: Proxy = field(default_factory=Proxy)
 
+    def resolved(self) -> "System":
+        """Return the system with a number in the place of every word that stands for one."""
+        return replace(self, proxy=replace(self.proxy, replicas=self.proxy.copies(self.backends.count)))
+
     @property
     def proxies(self) -> int:
         """How many proxies of whatever kind stand between load and backends."""
@@ -73,17 +82,22 @@ class System:
 
 @dataclass(frozen=True)
 class Load:
-    """What the load generator does; a closed loop of clients."""
+    """What the load generator does: a closed loop of clients or, with a rate, an open one."""
 
     clients: int = setting(checks.whole(1, 65536), 16)
     threads: int = setting(checks.whole(1, 256), 1)
     ratio: str = setting(checks.ratio, "0:1")
-    data_size: int = setting(checks.whole(1, 1 << 20), 128)
+    protocol: str = setting(checks.one_of("text", "meta"), "text")
+    rate: float = setting(checks.number(0, 1e9), 0.0)
+    arrivals: str = setting(checks.arrivals, "poisson")
+    data_size: int | str = setting(checks.sizes, 128)
+    key_size: int | str = setting(checks.sizes_or_none, "")
+    key_pattern: str = setting(checks.key_pattern, "uniform")
     key_minimum: int = setting(checks.whole(0), 0)
     key_maximum: int = setting(checks.whole(0), 10000)
     multi_key_get: int = setting(checks.whole(1, 1024), 1)
     pipeline: int = setting(checks.whole(1, 1024), 1)
-    think_time: str = setting(checks.think_time, "none")
+    think_time: str = setting(checks.times, "none")
     test_time_s: float = setting(checks.number(0, 86400, above=True), 3.0)
     warm_up_s: float = setting(checks.number(0, 3600), 1.0)
     sample: int = setting(checks.whole(1), 20)
@@ -216,4 +230,5 @@ class Spec:
     scales: tuple[tuple[str, Scale], ...] = ()
     gates: Gates = field(default_factory=Gates)
     compare: tuple[Compare, ...] = ()
+    published: Published = field(default_factory=Published)
     report: ReportOptions = field(default_factory=ReportOptions)

@@ -6,6 +6,7 @@ from pathlib import Path
 from waylab.errors import LabError
 from waylab.plan import Trial
 from waylab.spec import HostSettings, TestbedSettings
+from waylab.testbed.capacity import check_capacity
 from waylab.testbed.hosts import Testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import NetnsTestbed
@@ -30,6 +31,7 @@ def _hosts(trial: Trial) -> list[str]:
 
 def check_fits(settings: TestbedSettings, trials: tuple[Trial, ...], machine: Machine) -> None:
     """Refuse a plan that this machine cannot run as it is described."""
+    check_capacity(trials)
     if settings.kind == "local":
         return
     used = {name: settings.hosts[name] for name in used_hosts(trials)}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from waylab.plan import Trial
+from waylab.spec import Load
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,22 @@ class Generator:
     key_minimum: int
     key_maximum: int
     seed: int
+    # Requests per second of an open loop; 0 for a closed one.
+    rate_per_s: float = 0.0
+
+
+def value_options(load: Load) -> list[str]:
+    """Return the arguments that say what keys and values are: the same for setting the keys and for the load."""
+    options = ["--data-size", str(load.data_size), "--protocol", load.protocol]
+    return [*options, "--key-size", str(load.key_size)] if load.key_size != "" else options
+
+
+def asking_options(load: Load, generator: Generator) -> list[str]:
+    """Return the arguments that say when a generator asks, and for which keys."""
+    options = ["--key-pattern", load.key_pattern]
+    if generator.rate_per_s:
+        return [*options, "--rate", f"{generator.rate_per_s:.6g}", "--arrivals", load.arrivals]
+    return [*options, "--think-time", load.think_time]
 
 
 def generators(trial: Trial) -> list[Generator]:
@@ -33,6 +50,7 @@ def generators(trial: Trial) -> list[Generator]:
                 key_minimum=first,
                 key_maximum=first + keys[index] - 1,
                 seed=(trial.seed + 104_729 * index) % (1 << 31),
+                rate_per_s=load.rate * clients[index] / load.clients,
             )
         )
     return found

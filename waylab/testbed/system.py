@@ -11,9 +11,9 @@ from types import TracebackType
 
 from waylab.plan import Trial
 from waylab.spec import size_bytes
-from waylab.testbed.generators import Generator, generators
+from waylab.testbed.generators import Generator, asking_options, generators, value_options
 from waylab.testbed.hosts import Host, Testbed
-from waylab.testbed.processes import Process, TestbedError
+from waylab.testbed.processes import Process, TestbedError, hold_when_connected
 from waylab.testbed.programs import Programs
 from waylab.testbed.proxies import nutcracker_command, nutcracker_file, proxy_command
 
@@ -73,7 +73,7 @@ class RunningSystem:
                 raise TestbedError(f"{filler.name}: did not set its keys{filler.last_words()}")
 
     def start_load(self, addresses: list[str]) -> list[Process]:
-        """Start the load generators; several all at once."""
+        """Start the load generators; several are connected first, and then begin all at once."""
         several = len(self.generators) > 1
         loads = [
             self._start_generator(index, generator, addresses, paused=several)
@@ -82,9 +82,22 @@ class RunningSystem:
         if several:
             for load in loads:
                 load.wait_until_paused()
+            self._connect(loads, addresses)
             for load in loads:
                 load.go_on()
         return loads
+
+    def _connect(self, loads: list[Process], addresses: list[str]) -> None:
+        """Let the load generators connect, and hold each until all have.
+
+        The first to begin may fill a link, through which the others would then connect for seconds.
+        """
+        system = self._trial.system
+        of_a_client = len(addresses) if system.kind == "direct" and system.direct_to == "all" else 1
+        wanted = [generator.clients * of_a_client for generator in self.generators]
+        for load in loads:
+            load.go_on()
+        hold_when_connected(list(zip(loads, wanted, strict=True)))
 
     def merge(self) -> None:
         """Put the summaries of several generators together into the one of the trial."""
@@ -125,7 +138,7 @@ class RunningSystem:
     def _load_command(self, index: int, generator: Generator, addresses: list[str]) -> list[str]:
         """Return the part of the command that is the same for setting the keys and for the load."""
         command = [str(self._programs.waystage), "load", *self._servers(index, addresses)]
-        command += ["--data-size", str(self._trial.load.data_size), "--quiet"]
+        command += [*value_options(self._trial.load), "--quiet"]
         command += ["--key-minimum", str(generator.key_minimum), "--key-maximum", str(generator.key_maximum)]
         return [*command, "--seed", str(generator.seed)]
 
@@ -148,7 +161,7 @@ class RunningSystem:
         command = self._load_command(index, generator, addresses)
         command += ["--clients", str(generator.clients), "--threads", str(load.threads)]
         command += ["--ratio", load.ratio, "--multi-key-get", str(load.multi_key_get)]
-        command += ["--pipeline", str(load.pipeline), "--think-time", load.think_time]
+        command += ["--pipeline", str(load.pipeline), *asking_options(load, generator)]
         command += ["--test-time", seconds_text(load.test_time_s), "--warm-up", seconds_text(load.warm_up_s)]
         command += ["--sample", str(load.sample), "--records", str(self._records)]
         command += ["--json-out-file", str(self._directory / generator.summary)]
