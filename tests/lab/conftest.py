@@ -1,12 +1,16 @@
 """What the lab's tests share: a fake program, a small specification, a synthetic run folder."""
 
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 from synthetic import Truth, write_trial
 
+from waylab.analysis import analyse
 from waylab.folder import read_run
+from waylab.predict import predict
+from waylab.report import write_report
 from waylab.run import create_run
 
 SPEC = """
@@ -49,6 +53,10 @@ def true_throughput(planned: dict) -> float:
 @pytest.fixture
 def fake(tmp_path_factory, monkeypatch) -> Path:
     """Put the fake program in place of the real one."""
+    return put_fake(tmp_path_factory, monkeypatch)
+
+
+def put_fake(tmp_path_factory, monkeypatch) -> Path:
     program = tmp_path_factory.mktemp("bin") / "waystage"
     program.write_text(
         f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("fake_waystage.py")}" "$@"\n'
@@ -77,3 +85,25 @@ def run_folder(empty_run) -> Path:
     for planned in read_run(empty_run)["plan"]:
         write_trial(empty_run, planned, Truth(throughput_per_s=true_throughput(planned)))
     return empty_run
+
+
+@pytest.fixture(scope="session")
+def reported(tmp_path_factory) -> Path:
+    """A run folder with its report, made without a network: to draw all figures takes seconds, so tests share it."""
+    with pytest.MonkeyPatch.context() as patch:
+        put_fake(tmp_path_factory, patch)
+        place = tmp_path_factory.mktemp("reported")
+        spec = place / "synthetic.toml"
+        spec.write_text(SPEC)
+        directory = create_run(spec, place / "results").directory
+        for planned in read_run(directory)["plan"]:
+            write_trial(directory, planned, Truth(throughput_per_s=true_throughput(planned)))
+        analyse(directory)
+        predict(directory)
+
+        def refuse(*arguments, **settings):
+            raise AssertionError("the report needs no network")
+
+        patch.setattr(socket.socket, "connect", refuse)
+        write_report(directory)
+    return directory

@@ -8,6 +8,7 @@ With `FAKE_HANG=load` every load but that of the first trial waits until it is s
 import json
 import os
 import signal
+import socket
 import struct
 import sys
 import time
@@ -73,6 +74,10 @@ def hang_if_asked() -> None:
         time.sleep(3600)
 
 
+def connections_of_a_client() -> int:
+    return 1 if "doors" in sys.argv else sys.argv.count("--server")
+
+
 def merge() -> None:
     """Take the first summary for all of them."""
     parts = sys.argv[sys.argv.index("merge") + 1 : sys.argv.index("--json-out-file")]
@@ -88,6 +93,7 @@ def load() -> None:
         # It only sets the keys.
         return
     hang_if_asked()
+    sockets = [socket.socket() for _ in range(int(argument("--clients")) * connections_of_a_client())]
     time.sleep(seconds(argument("--warm-up")))
     start = time.monotonic_ns()
     time.sleep(seconds(argument("--test-time")))
@@ -123,6 +129,8 @@ def load() -> None:
     }
     Path(argument("--json-out-file")).write_text(json.dumps(content))
     write_records("load")
+    for one in sockets:
+        one.close()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import sys
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from waylab.plan import make_plan
 from waylab.spec import Load, Placement, Spec
 from waylab.testbed import RunningSystem, Testbed, find_programs
 from waylab.testbed.generators import generators
+from waylab.testbed.processes import Process, TestbedError, hold_when_connected
 
 SUMMARIES = ["load-0.json", "load-1.json"]
 
@@ -93,3 +96,20 @@ def test_the_busiest_generator_is_the_one_that_is_judged(empty_run):
     gate = gate_of(empty_run, "generator_cpu", 1.0, [0.1, 0.9])
     assert gate["passed"] is False and gate["value"] == 0.9
     assert gate_of(empty_run, "generator_cpu", 1.0, [0.1, 0.2])["value"] == 0.3
+
+
+def test_a_generator_that_has_connected_is_held_and_one_that_ends_is_told(tmp_path):
+    script = "import socket, time; kept = [socket.socket() for _ in range(3)]; time.sleep(60)"
+    early = Process("early", [sys.executable, "-c", script], tmp_path)
+    failing = Process("failing", [sys.executable, "-c", "raise SystemExit('nobody listens')"], tmp_path)
+    try:
+        hold_when_connected([(early, 3)])
+        assert psutil.Process(early.pid).status() == psutil.STATUS_STOPPED
+        with pytest.raises(
+            TestbedError, match="failing: ended with 1 before it was connected: nobody listens"
+        ):
+            hold_when_connected([(early, 3), (failing, 1)])
+    finally:
+        early.stop()
+        failing.stop()
+    assert not early.killed

@@ -161,7 +161,7 @@ def two_proxies(fake, tmp_path):
     text = HEAD + '[system.backends]\nserver = "embedded"\n[system.proxy]\ncount = 2\n[load]\nsample = 1\n'
     path = tmp_path / "two.toml"
     path.write_text(text + "test_time_s = 2.0\n[design]\nblocks = 1\n")
-    directory = create_run(path, tmp_path / "results", quick=False).directory
+    directory = create_run(path, tmp_path / "results").directory
     truth = Truth(cpu_s={"proxy-0": 0.8, "proxy-1": 0.4, "backend-0": 0.2})
     (planned,) = read_run(directory)["plan"]
     trial = write_trial(directory, planned, truth)

@@ -25,7 +25,7 @@ def make(fake, tmp_path):
     def made(name, ratio=1.0, spec=SPEC, noise=NOISE):
         path = tmp_path / "synthetic.toml"
         path.write_text(spec)
-        directory = create_run(path, tmp_path / name, quick=False).directory
+        directory = create_run(path, tmp_path / name).directory
         for planned in read_run(directory)["plan"]:
             factor = ratio * noise[planned["block"]]
             truth = Truth(throughput_per_s=true_throughput(planned) * factor)

@@ -14,7 +14,8 @@ def changes(
     """Compare all configurations with the one that has the first level of every factor.
 
     Returns `base` (its name, None without factors), `metrics` (name and words) and `entries`: for each
-    configuration, the base case included, and metric the ratio with its interval over blocks. `text` says why there are none.
+    configuration, the base case included, and metric the ratio with its interval over blocks. `text` says why there
+    are none.
     """
     base = next(
         (c for c in configurations if c["levels"] == _first_levels(spec) and len(configurations) > 1), None

@@ -6,6 +6,7 @@ from typing import Any
 from waylab.analysis.statistics import mean_interval, paired_ratio
 from waylab.analysis.statistics.pairs import null_arm, positive_control
 from waylab.analysis.trial import TrialResult
+from waylab.analysis.verdicts import verdict, verdict_sentence
 
 
 def comparison_results(spec: dict[str, Any], trials: list[TrialResult]) -> list[dict[str, Any]]:
@@ -48,14 +49,18 @@ def _comparison(compare: dict[str, Any], trials: list[TrialResult]) -> dict[str,
                 values[level].append(number)
     strata = list(dict.fromkeys(others for _, others in ratios))
     balanced = _balanced(ratios)
+    overall = paired_ratio(_per_block(balanced), compare["margin"])
+    head = f"{compare['metric']}, {factor} {wanted[1]} against {wanted[0]}"
     return {
         **compare,
-        **_verdict(compare, balanced, both),
+        "verdict": verdict(overall, compare["metric"]),
+        "verdict_text": verdict_sentence(overall, compare["metric"], compare["margin"], head),
+        **_arm(compare, balanced, both),
         "baseline_value": mean_interval(values[wanted[0]]),
         "candidate_value": mean_interval(values[wanted[1]]),
         "pairs": len(balanced),
         "pairs_left_out": len(ratios) - len(balanced),
-        "overall": paired_ratio(_per_block(balanced), compare["margin"]),
+        "overall": overall,
         "strata": [
             {
                 "levels": stratum,
@@ -68,7 +73,7 @@ def _comparison(compare: dict[str, Any], trials: list[TrialResult]) -> dict[str,
     }
 
 
-def _verdict(
+def _arm(
     compare: dict[str, Any], ratios: dict[tuple[int, str], float], both: dict[tuple[int, str], list[float]]
 ) -> dict[str, Any]:
     """Judge a null arm (`null`) or a positive control (`control`); an effect has neither.

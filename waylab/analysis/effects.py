@@ -157,7 +157,9 @@ def _two_levels(
 def _general(
     factors: dict[str, list[str]], contents: Contents, values: list[float], blocks: int, generators: list[str]
 ) -> dict[str, Any]:
-    assert blocks > 1 and not generators, "fractions have two levels, and without repetitions there is no error"
+    assert blocks > 1 and not generators, (
+        "fractions have two levels, and without repetitions there is no error"
+    )
     scale = _scale(contents, values)
     given = {name: [content["levels"][name] for content in contents] for name in factors}
     found = anova(given, values, [content["block"] for content in contents], 2, scale["scale"])
@@ -170,7 +172,10 @@ def _general(
             "significant": not effect.low <= 0 <= effect.high,
             **_relative((effect.value, effect.low, effect.high), found.mean, scale["scale"]),
         }
-        for effect in found.effects
+        for effect in sorted(
+            found.effects,
+            key=lambda one: (list(factors).index(one.factor), factors[one.factor].index(one.level)),
+        )
     ]
     shares = [
         {

@@ -13,6 +13,7 @@ from waylab.analysis.curves import curve_results
 from waylab.analysis.effects import factorial
 from waylab.analysis.facts import facts
 from waylab.analysis.links import testbed_summary
+from waylab.analysis.published import published_facts, published_results
 from waylab.analysis.trial import TrialResult, trial_result
 from waylab.analysis.within import steady_state
 
@@ -46,7 +47,8 @@ def analyse(directory: Path) -> dict[str, Any]:
     content["curves"] = curve_results(spec, content["configurations"], trials, chosen)
     content["changes"] = changes(spec, content["configurations"], trials)
     content["factorial"] = factorial(spec, trials)
-    content["facts"] = facts(content)
+    content["published"] = published_results(spec, trials)
+    content["facts"] = facts(content) + published_facts(content["published"])
     folder.write_json(directory / folder.ANALYSIS, content)
     return folder.read_json(directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, "")
 

@@ -20,11 +20,12 @@ def verdict(ratio: dict[str, Any], metric: str) -> str:
     return BETTER if (ratio["ratio"] > 1) == (metric in _MORE_IS_BETTER) else WORSE
 
 
-def verdict_sentence(ratio: dict[str, Any], metric: str, margin: float) -> str:
-    """Say the verdict with its evidence."""
+def verdict_sentence(ratio: dict[str, Any], metric: str, margin: float, what: str = "") -> str:
+    """Say the verdict with its evidence; `what` names what was compared, where the metric alone does not."""
+    what = what or metric
     if ratio["ratio"] is None:
-        return f"{metric}: there is no pair to compare."
-    head = f"{metric}: ratio {ratio['ratio']:.4f}"
+        return f"{what}: there is no pair to compare."
+    head = f"{what}: ratio {ratio['ratio']:.4f}"
     if ratio["low"] is None:
         return f"{head} from a single block, which decides nothing."
     head += f", interval {ratio['low']:.4f} to {ratio['high']:.4f} over {ratio['blocks']} blocks"

@@ -80,7 +80,9 @@ def _check_same(baseline: Path, candidate: Path, runs: list[dict[str, Any]]) -> 
         raise LabError(f"compare: {baseline} cannot be compared with itself")
     for key in ("quick", "scale"):
         if runs[0].get(key) != runs[1].get(key):
-            raise LabError(f"compare: {key} is {runs[0].get(key)} in {baseline}, {runs[1].get(key)} in {candidate}")
+            raise LabError(
+                f"compare: {key} is {runs[0].get(key)} in {baseline}, {runs[1].get(key)} in {candidate}"
+            )
     different = _first_difference(runs[0]["spec"], runs[1]["spec"])
     if different:
         raise LabError(f"compare: {baseline} and {candidate} have different specifications, in {different}")
@@ -130,7 +132,8 @@ def _metric(
         "verdict": verdict(overall, metric),
         "text": verdict_sentence(overall, metric, margin),
         "configurations": [
-            {"name": name, **paired_ratio(list(found.values()), margin, confidence)} for name, found in ratios.items()
+            {"name": name, **paired_ratio(list(found.values()), margin, confidence)}
+            for name, found in ratios.items()
         ],
     }
 

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from waylab.analysis import analyse as analyse_run
+from waylab.cli.noise import measure_noise
 from waylab.cli.progress import Progress
 from waylab.cli.repetition import Repetition, least_blocks
 from waylab.errors import LabError
@@ -120,7 +121,7 @@ def doctor(arguments: argparse.Namespace) -> int:
     for finding in Machine().findings():
         table.add_row(finding.name, marks[finding.able], escape(finding.text))
     console.print(table)
-    return 0
+    return measure_noise(arguments.interrupt) if arguments.measure else 0
 
 
 def analyse(arguments: argparse.Namespace) -> int:

@@ -76,6 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     plan.set_defaults(command=commands.plan)
 
     doctor = parts.add_parser("doctor", help="what this machine can and cannot do; changes nothing")
+    doctor.add_argument(
+        "--measure",
+        action="store_true",
+        help="also which ratio it can tell from none: a null experiment, a minute",
+    )
     doctor.set_defaults(command=commands.doctor)
 
     for name, command, text in (

@@ -7,7 +7,14 @@ from typing import Any
 from rich.console import Console
 
 from waylab.analysis.versions import MARGIN, METRICS, compare_runs
-from waylab.report import show_comparison, write_comparison, write_report
+from waylab.report import (
+    find_runs,
+    show_comparison,
+    write_campaign,
+    write_comparison,
+    write_report,
+    write_sample,
+)
 
 # 2 is bad input, as everywhere.
 EXIT_NO_WORSE, EXIT_WORSE, EXIT_UNDECIDED = 0, 1, 3
@@ -18,6 +25,12 @@ def add_report_commands(parts: Any) -> None:
     """Add these commands to those of `waylab`."""
     report = parts.add_parser("report", help="write the report of a run folder again, from its JSON files")
     report.add_argument("run", type=Path, metavar="RUN", help="a run folder, for example results/TIME-NAME")
+    report.add_argument(
+        "--sample",
+        type=Path,
+        metavar="DIR",
+        help="write a small copy instead, Markdown with the main figures: DIR/NAME/README.md",
+    )
     report.set_defaults(command=_report)
 
     compare = parts.add_parser(
@@ -42,9 +55,25 @@ def add_report_commands(parts: Any) -> None:
     )
     compare.set_defaults(command=_compare)
 
+    campaign = parts.add_parser("campaign", help="one page over several experiments")
+    campaign.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN", help="run folders, or folders of them such as results"
+    )
+    campaign.add_argument(
+        "--output", type=Path, default=Path("campaign.html"), metavar="FILE", help="the page [campaign.html]"
+    )
+    campaign.add_argument("--title", default="Campaign", help="its heading [Campaign]")
+    campaign.set_defaults(command=_campaign)
+
 
 def _report(arguments: argparse.Namespace) -> int:
-    path = write_report(arguments.run)
+    path = write_sample(arguments.run, arguments.sample) if arguments.sample else write_report(arguments.run)
+    Console(highlight=False).print(f"{path}", soft_wrap=True)
+    return 0
+
+
+def _campaign(arguments: argparse.Namespace) -> int:
+    path = write_campaign(find_runs(arguments.runs), arguments.output, arguments.title)
     Console(highlight=False).print(f"{path}", soft_wrap=True)
     return 0
 

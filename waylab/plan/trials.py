@@ -86,7 +86,7 @@ def make_plan(spec: Spec) -> Plan:
                     block=block,
                     configuration=name,
                     levels=levels,
-                    system=roots["system"],
+                    system=roots["system"].resolved(),
                     load=roots["load"],
                     seed=_seed(spec.design.seed, identity),
                     placement=roots["placement"],

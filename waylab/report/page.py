@@ -5,10 +5,11 @@ from typing import Any
 
 import vl_convert
 
-from waylab.report import checks, sections, tables
+from waylab.report import changes, checks, diagram, sections, tables
 from waylab.report.content import Content
 from waylab.report.figures import Figure, style
 from waylab.report.offline import charts_as_json, resource, script
+from waylab.report.published import published_parts
 
 
 def page(content: Content, figures: list[Figure]) -> str:
@@ -21,8 +22,9 @@ def page(content: Content, figures: list[Figure]) -> str:
             "Hypothesis",
             f'<p>{escape(spec["hypothesis"])}</p><p class="soft">Would be refuted by: {escape(spec["refuted_by"])}</p>',
         ),
-        ("set-up", "Set-up", sections.setup(content)),
+        ("set-up", "Set-up", diagram.diagram(content) + sections.setup(content)),
         ("results", "Results", _results(content, figures)),
+        *published_parts(content),
         ("checks", "Checks", _checks(content)),
         ("answer", "Answer", sections.answer(content)),
         ("threats", "Threats", sections.threats(content)),
@@ -67,6 +69,8 @@ def _results(content: Content, figures: list[Figure]) -> str:
     text = f'<div class="figures">{drawn}</div><h3>All configurations</h3>{tables.results_table(content)}'
     if content.analysis["comparisons"]:
         text += f"<h3>Comparisons</h3>{tables.comparisons_table(content)}"
+    text += changes.change_table(content)
+    text += changes.factorial_tables(content)
     text += f"<h3>Operations</h3>{tables.operations_table(content)}"
     if any(c["stages"] for c in content.configurations):
         text += f"<h3>Stages</h3>{tables.stages_table(content)}"
@@ -82,6 +86,7 @@ def _checks(content: Content) -> str:
     if content.configurations:
         text += f"<h3>Laws and conditions</h3>{tables.laws_table(content)}{checks.laws_table(content)}"
         text += f"<h3>Inside the runs</h3>{checks.within_table(content)}"
+    text += changes.residual_checks(content)
     return text + f"<h3>Gates</h3>{tables.gates_table(content)}"
 
 

@@ -10,6 +10,12 @@ from waylab.report.content import Content
 from waylab.report.numbers import shown
 from waylab.report.table import definitions, table
 
+_VERDICTS = {
+    "equivalent": "The same within the margin",
+    "better": "A difference, the candidate is better",
+    "worse": "A difference, the candidate is worse",
+    "undecided": "Undecided",
+}
 _NOT_JUDGED = "The warm-up has a fixed length; no test for a steady state was made."
 
 
@@ -63,13 +69,29 @@ def setup(content: Content) -> str:
             f"seed {shown(design['seed'])}, {shown(content.analysis['trials_total'])} trials",
         ),
     ]
+    stopping = content.analysis.get("stopping")
+    if stopping:
+        words = f"after {shown(stopping['block'])} blocks: {escape(stopping['reason'])}"
+        pairs.append(("stopping rule", words))
     note = "This is a run at quick scale: fewer blocks, shorter trials or fewer levels than the specification has."
     quick = f'<p class="note">{note}</p>' if content.run["quick"] else ""
     return (
         quick
         + definitions(pairs)
         + hosts.hosts_table(content)
-        + table(["factor", "levels"], factors, f"What is varied; design: {design.get('kind', 'crossed')}.")
+        + table(["factor", "levels"], factors, f"What is varied; {_combined(design)}.")
+    )
+
+
+def _combined(design: dict[str, Any]) -> str:
+    """Say which combinations of the levels are run."""
+    kind = design.get("kind", "crossed")
+    if kind == "2k-p":
+        return f"a fraction of all combinations, by {', '.join(design['generators'])}"
+    if kind == "listed":
+        return "of the combinations those that the specification lists"
+    return "all levels are crossed" + (
+        ", but for what the specification excludes" if design.get("exclude") else ""
     )
 
 
@@ -88,9 +110,27 @@ def answer(content: Content) -> str:
         definitions(
             [("hypothesis", escape(spec["hypothesis"])), ("would be refuted by", escape(spec["refuted_by"]))]
         )
+        + decided(content)
         + f"<p>What was measured:</p><ul>{items}</ul>"
-        + '<p class="soft">These are facts, not a verdict: the sentence above says what would refute it.</p>'
+        + '<p class="soft">These are facts. What the comparisons do not decide is the reader\'s to judge: '
+        "the sentence above says what would refute the hypothesis.</p>"
     )
+
+
+def decided(content: Content) -> str:
+    """What the comparisons that the specification announced decide, each with its evidence."""
+    everything = content.analysis["comparisons"]
+    comparisons = [c for c in everything if c.get("verdict") and c.get("role", "effect") == "effect"]
+    checks = [c[kind]["text"] for c in everything for kind in ("null", "control") if kind in c]
+    words = "".join(f"<p>The instrument: {escape(text)}.</p>" for text in checks)
+    if not comparisons:
+        none = "The specification announced no comparison, so that no test decides the hypothesis."
+        return f'<div class="verdict"><p>{none}</p>{words}</div>'
+    items = "".join(
+        f"<li><b>{escape(_VERDICTS[c['verdict']])}.</b> {escape(c['verdict_text'])}</li>" for c in comparisons
+    )
+    head = "The comparisons that the specification announced:"
+    return f'<div class="verdict"><p>{head}</p><ul>{items}</ul>{words}</div>'
 
 
 def threats(content: Content) -> str:

@@ -42,6 +42,18 @@ def whole(minimum: int, maximum: int | None = None) -> Check:
     return check
 
 
+def whole_or(minimum: int, maximum: int, *words: str) -> Check:
+    """Make a check for a whole number within limits, or one of a few words."""
+    is_whole = whole(minimum, maximum)
+
+    def check(value: Any) -> int | str:
+        if isinstance(value, str) and value not in words:
+            raise ValueError(f"should be a whole number or one of {', '.join(words)}")
+        return value if isinstance(value, str) else int(is_whole(value))
+
+    return check
+
+
 def number(minimum: float, maximum: float, above: bool = False) -> Check:
     """Make a check for a number within limits; `above` excludes the minimum itself."""
 

@@ -12,12 +12,25 @@ from waylab.spec.design import Labels, check_design, configurations, listed_leve
 from waylab.spec.factors import Factor, Level, check_of
 from waylab.spec.hosts import HostSettings, check_placement, with_profile
 from waylab.spec.naming import ROOTS, checked, label_of, nearest, resolved, short
+from waylab.spec.published import read_published
 from waylab.spec.quantities import mean_of_distribution_s
 from waylab.spec.scales import FULL, at_scale, read_scales
 from waylab.spec.schema import Load, Pattern, Prediction, Spec, Stopping, System
 
 # Read by functions of their own: the names in them are the user's.
-_NAMED = ("factors", "compare", "hosts", "exclude", "trials", "calibrate", "held_out", "scales")
+_NAMED = (
+    "factors",
+    "compare",
+    "hosts",
+    "exclude",
+    "trials",
+    "calibrate",
+    "held_out",
+    "scales",
+    "published",
+    "of",
+    "to",
+)
 
 
 def read_spec(path: Path, scale: str = FULL) -> Spec:
@@ -74,6 +87,7 @@ def _spec(content: dict[str, Any], path: Path) -> Spec:
     factors = _factors(named)
     factors, compare = read_compares(content.pop("compare", []), factors, _section)
     scales = read_scales(content.pop("scale", {}), factors)
+    published = read_published(content.pop("published", None), factors, _section)
     hosts = _hosts(content)
     spec = _section(Spec, content, "")
     patterns = {name: read_patterns(part, factors, f"design.{name}") for name, part in design.items()}
@@ -82,6 +96,7 @@ def _spec(content: dict[str, Any], path: Path) -> Spec:
         spec,
         factors=factors,
         compare=compare,
+        published=published,
         scales=scales,
         design=dataclasses.replace(spec.design, **patterns),
         predict=Prediction(**learning),
@@ -239,11 +254,12 @@ def _check_prediction(predict: Prediction, combinations: list[Labels]) -> None:
 
 
 def _check_combination(system: System, load: Load) -> None:
-    if system.kind == "proxy" and system.proxy.replicas > system.backends.count:
+    copies = system.proxy.copies(system.backends.count)
+    if system.kind == "proxy" and copies > system.backends.count:
         raise ValueError(
             f"system.proxy.replicas = {system.proxy.replicas}: more than the {system.backends.count} backends"
         )
-    if system.kind == "nutcracker" and system.proxy.replicas > 1:
+    if system.kind == "nutcracker" and copies > 1:
         raise ValueError(
             f'system.proxy.replicas = {system.proxy.replicas}: system.kind = "nutcracker" keeps one copy'
         )
@@ -294,7 +310,11 @@ def _check_discipline(system: System) -> None:
             raise ValueError(
                 f"system.proxy.{name} = {slots}: fewer than the {proxy.loops} loops; each loop needs one"
             )
-    if proxy.dispatch == "shared" and proxy.multi_get != "by-key" and proxy.replicas < system.backends.count:
+    if (
+        proxy.dispatch == "shared"
+        and proxy.multi_get != "by-key"
+        and proxy.copies(system.backends.count) < system.backends.count
+    ):
         raise ValueError(
             f"system.proxy.multi_get = {proxy.multi_get!r}: asks any server for any key; "
             f"needs replicas = {system.backends.count}, a copy on every backend"

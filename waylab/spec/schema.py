@@ -3,11 +3,12 @@
 `experiments/demo.toml` explains every key.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from waylab.spec import checks
 from waylab.spec.factors import Factor
+from waylab.spec.findings import Published
 from waylab.spec.hosts import Placement, TestbedSettings
 
 
@@ -34,7 +35,7 @@ class Proxy:
     """The proxy under test; of several, all are alike and in front of the same backends."""
 
     count: int = setting(checks.whole(1, 64), 1)
-    replicas: int = setting(checks.whole(1, 64), 1)
+    replicas: int | str = setting(checks.whole_or(1, 64, "half", "full"), 1)
     loops: int = setting(checks.whole(1, 250), 1)
     dispatch: str = setting(checks.one_of("pipelined", "per-backend", "shared"), "pipelined")
     readers: int = setting(checks.whole(1, 1024), 16)
@@ -44,6 +45,10 @@ class Proxy:
     stamps: str = setting(checks.one_of("off", "sampled", "all"), "all")
     sample: int = setting(checks.whole(1), 20)
     backend_timeout: str = setting(checks.duration_text, "1s")
+
+    def copies(self, backends: int) -> int:
+        """Return how many copies there are of each value: half the backends is rounded up."""
+        return {"half": (backends + 1) // 2, "full": backends}.get(str(self.replicas)) or int(self.replicas)
 
     def slots(self) -> dict[str, int]:
         """Return the kinds of slots that the discipline has, with how many there are of each."""
@@ -59,6 +64,10 @@ class System:
     direct_to: str = setting(checks.one_of("one", "all"), "one")
     backends: Backends = field(default_factory=Backends)
     proxy: Proxy = field(default_factory=Proxy)
+
+    def resolved(self) -> "System":
+        """Return the system with a number in the place of every word that stands for one."""
+        return replace(self, proxy=replace(self.proxy, replicas=self.proxy.copies(self.backends.count)))
 
     @property
     def proxies(self) -> int:
@@ -221,4 +230,5 @@ class Spec:
     scales: tuple[tuple[str, Scale], ...] = ()
     gates: Gates = field(default_factory=Gates)
     compare: tuple[Compare, ...] = ()
+    published: Published = field(default_factory=Published)
     report: ReportOptions = field(default_factory=ReportOptions)

@@ -21,6 +21,8 @@ from waylab.errors import LabError
 READY_WITHIN_S = 15.0
 STOP_WITHIN_S = 10.0
 _POLL_S = 0.01
+# Who is connected begins to load at once: what is sent until it is held must be little.
+_CONNECTED_POLL_S = 0.002
 _SET_PARENT_DEATH_SIGNAL = 1
 # Becomes the program when it is told to go on; what it was started as is never seen.
 _PAUSED = ["/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "paused"]
@@ -125,6 +127,19 @@ class Process:
         """Let a paused process become its program."""
         self._signal(signal.SIGCONT)
 
+    def pause(self) -> None:
+        """Let it stand still until it is told to go on."""
+        self._signal(signal.SIGSTOP)
+
+    def sockets(self) -> int:
+        """Count the sockets it has open."""
+        count = 0
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(f"/proc/{self.pid}/fd"):
+                with contextlib.suppress(OSError):
+                    count += os.readlink(entry.path).startswith("socket:")
+        return count
+
     def wait_until_serving(self, address: str, answers: Callable[[], bool]) -> str:
         """Wait until what listens on an address answers, and return the address."""
         return self._wait_for(lambda: address if answers() else None)
@@ -171,6 +186,29 @@ class Process:
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
+
+
+def hold_when_connected(wanted: list[tuple[Process, int]]) -> None:
+    """Pause each process as soon as it has so many sockets; return when all stand still.
+
+    Raises:
+        TestbedError: when one ends before, or has not connected in time.
+    """
+    deadline = time.monotonic() + READY_WITHIN_S
+    waiting = list(wanted)
+    while waiting:
+        for process, sockets in list(waiting):
+            if process.sockets() >= sockets:
+                process.pause()
+                waiting.remove((process, sockets))
+            elif not process.running():
+                raise TestbedError(
+                    f"{process.name}: ended with {process.exit_code} before it was connected{process.last_words()}"
+                )
+        if waiting and time.monotonic() > deadline:
+            names = ", ".join(process.name for process, _ in waiting)
+            raise TestbedError(f"{names}: not connected within {READY_WITHIN_S:g} s")
+        time.sleep(_CONNECTED_POLL_S)
 
 
 @contextlib.contextmanager

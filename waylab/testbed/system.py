@@ -13,7 +13,7 @@ from waylab.plan import Trial
 from waylab.spec import size_bytes
 from waylab.testbed.generators import Generator, asking_options, generators, value_options
 from waylab.testbed.hosts import Host, Testbed
-from waylab.testbed.processes import Process, TestbedError
+from waylab.testbed.processes import Process, TestbedError, hold_when_connected
 from waylab.testbed.programs import Programs
 from waylab.testbed.proxies import nutcracker_command, nutcracker_file, proxy_command
 
@@ -73,7 +73,7 @@ class RunningSystem:
                 raise TestbedError(f"{filler.name}: did not set its keys{filler.last_words()}")
 
     def start_load(self, addresses: list[str]) -> list[Process]:
-        """Start the load generators; several all at once."""
+        """Start the load generators; several are connected first, and then begin all at once."""
         several = len(self.generators) > 1
         loads = [
             self._start_generator(index, generator, addresses, paused=several)
@@ -82,9 +82,22 @@ class RunningSystem:
         if several:
             for load in loads:
                 load.wait_until_paused()
+            self._connect(loads, addresses)
             for load in loads:
                 load.go_on()
         return loads
+
+    def _connect(self, loads: list[Process], addresses: list[str]) -> None:
+        """Let the load generators connect, and hold each until all have.
+
+        The first to begin may fill a link, through which the others would then connect for seconds.
+        """
+        system = self._trial.system
+        of_a_client = len(addresses) if system.kind == "direct" and system.direct_to == "all" else 1
+        wanted = [generator.clients * of_a_client for generator in self.generators]
+        for load in loads:
+            load.go_on()
+        hold_when_connected(list(zip(loads, wanted, strict=True)))
 
     def merge(self) -> None:
         """Put the summaries of several generators together into the one of the trial."""

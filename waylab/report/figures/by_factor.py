@@ -76,7 +76,9 @@ def _throughput(content: Content, view: dict[str, Any]) -> Figure | None:
     if len(names) > _SERIES_MAX:
         return None
     chart = _layers(alt.Chart(values(rows)), view, names, "throughput, requests/s", quartiles=False)
-    caption = "Mean over trials; bars are 95 % intervals (t) across trials. Click the legend to single out a line."
+    caption = (
+        "Mean over trials; bars are 95 % intervals (t) across trials. Click the legend to single out a line."
+    )
     return Figure(f"throughput-by-{slug(view['x'])}", f"Throughput against {view['x']}", caption, chart)
 
 

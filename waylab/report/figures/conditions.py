@@ -46,7 +46,9 @@ def miss_ratio(content: Content) -> Figure | None:
         return None
     y = alt.Y("ratio:Q", axis=alt.Axis(format=".2~%"))
     caption = "Of the keys read; mean over trials with 95 % intervals."
-    return Figure("miss-ratio", "Misses", caption, _lines(content, rows, y, ("share of keys not found", ".3%")))
+    return Figure(
+        "miss-ratio", "Misses", caption, _lines(content, rows, y, ("share of keys not found", ".3%"))
+    )
 
 
 def relative(content: Content) -> list[Figure]:
@@ -72,7 +74,9 @@ def relative(content: Content) -> list[Figure]:
             f"Base case: {changes['base']}. Ratios in pairs within blocks, with 95 % intervals (t) on the log scale; "
             "the dashed line is the base case itself."
         )
-        found.append(Figure(name, title, caption, _lines(content, rows, y, ("ratio to the base case", ".3f"), one)))
+        found.append(
+            Figure(name, title, caption, _lines(content, rows, y, ("ratio to the base case", ".3f"), one))
+        )
     return found
 
 
@@ -83,21 +87,20 @@ def _lines(
     y = y.title(title)
     names = list(dict.fromkeys(row["series"] for row in rows))
     chosen = alt.selection_point(fields=["series"], bind="legend")
-    base = (
-        alt.Chart(values(rows))
-        .encode(
-            x=x_axis(content),
-            color=alt.Color("series:N", title=None, scale=style.colour(names), legend=legend(content)),
-            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
-            tooltip=[
-                "series:N",
-                alt.Tooltip("x:N", title=content.axes["x"] or "configuration"),
-                *(alt.Tooltip(f"{key}:Q", format=form) for key in ("ratio", "low", "high")),
-            ],
-        )
+    base = alt.Chart(values(rows)).encode(
+        x=x_axis(content),
+        color=alt.Color("series:N", title=None, scale=style.colour(names), legend=legend(content)),
+        opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
+        tooltip=[
+            "series:N",
+            alt.Tooltip("x:N", title=content.axes["x"] or "configuration"),
+            *(alt.Tooltip(f"{key}:Q", format=form) for key in ("ratio", "low", "high")),
+        ],
     )
     bars = base.transform_filter("isValid(datum.low)").mark_rule(clip=True)
     bars = bars.encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     shape = alt.Shape("series:N", title=None, scale=style.shape(names), legend=legend(content))
     layers = dashed_lines(base.encode(y=y), "series", names) if content.axes["numeric"] else []
-    return alt.layer(*behind, *layers, bars, base.mark_point(opacity=1).encode(y=y, shape=shape)).add_params(chosen)
+    return alt.layer(*behind, *layers, bars, base.mark_point(opacity=1).encode(y=y, shape=shape)).add_params(
+        chosen
+    )

@@ -11,7 +11,12 @@ from waylab.report.figures.figure import Figure, pick, values
 _ROW_HEIGHT = 26
 _PLOTS = (
     ("order", "residuals-order", "Residuals in the order of the trials", "order of the trial"),
-    ("previous", "residuals-neighbours", "Residuals against those of the trial before", "residual of the trial before"),
+    (
+        "previous",
+        "residuals-neighbours",
+        "Residuals against those of the trial before",
+        "residual of the trial before",
+    ),
     ("fitted", "residuals-spread", "Residuals against what the model says", "fitted"),
     ("normal", "residuals-normal", "Residuals against the normal distribution", "normal quantile"),
 )
@@ -36,14 +41,20 @@ def factorial(content: Content) -> list[Figure]:
 
 def _axis() -> alt.Axis:
     """Small numbers as they are, large ones with a prefix: nobody says five hundred milli."""
-    return alt.Axis(labelExpr="abs(datum.value) < 10 ? format(datum.value, '.3~g') : format(datum.value, '.3~s')")
+    return alt.Axis(
+        labelExpr="abs(datum.value) < 10 ? format(datum.value, '.3~g') : format(datum.value, '.3~s')"
+    )
 
 
 def _effects(metrics: list[dict[str, Any]], titles: list[str], kind: str) -> Figure:
     rows = [
         {"title": metric["title"], "name": effect["name"], "rank": rank}
         | {key: effect[key] for key in ("relative", "relative_low", "relative_high")}
-        | {"clear": {True: "interval excludes 0", False: "interval includes 0"}.get(effect["significant"], "no interval")}
+        | {
+            "clear": {True: "interval excludes 0", False: "interval includes 0"}.get(
+                effect["significant"], "no interval"
+            )
+        }
         for metric in metrics
         for rank, effect in enumerate(metric["effects"])
     ]
@@ -57,7 +68,10 @@ def _effects(metrics: list[dict[str, Any]], titles: list[str], kind: str) -> Fig
             color=alt.Color("clear:N", title=None, scale=style.colour(kinds), legend=alt.Legend(columns=1)),
             tooltip=[
                 "name:N",
-                *(alt.Tooltip(f"{key}:Q", format="+.2%") for key in ("relative", "relative_low", "relative_high")),
+                *(
+                    alt.Tooltip(f"{key}:Q", format="+.2%")
+                    for key in ("relative", "relative_low", "relative_high")
+                ),
             ],
         )
     )
@@ -104,7 +118,9 @@ def _variation(metrics: list[dict[str, Any]], titles: list[str]) -> Figure:
             tooltip=["name:N", alt.Tooltip("share:Q", format=".2%")],
         )
     )
-    caption = "How much of the variation of all trials each factor and interaction explains; the error is the rest."
+    caption = (
+        "How much of the variation of all trials each factor and interaction explains; the error is the rest."
+    )
     count = max(len(metric["shares"]) for metric in metrics)
     return Figure(
         "factorial-variation",
@@ -115,7 +131,9 @@ def _variation(metrics: list[dict[str, Any]], titles: list[str]) -> Figure:
     )
 
 
-def _residuals(metrics: list[dict[str, Any]], titles: list[str], plot: tuple[str, str, str, str]) -> Figure | None:
+def _residuals(
+    metrics: list[dict[str, Any]], titles: list[str], plot: tuple[str, str, str, str]
+) -> Figure | None:
     field, name, title, axis = plot
     rows = [
         {"title": metric["title"], "configuration": point["configuration"], "residual": point["residual"]}

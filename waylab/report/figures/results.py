@@ -8,7 +8,6 @@ from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, dashed_lines, legend, milliseconds, values, x_axis
 
-
 _PERCENTS = ("1", "5", "50", "95", "99")
 # With more lines than this the lower percentiles would only be in the way.
 _SERIES_FEW = 3
@@ -89,7 +88,9 @@ def response_percentiles(content: Content) -> Figure | None:
     if not rows:
         return None
     chart = milliseconds(alt.Chart(values(rows)), "value_ns")
-    names = [f"p{percent}" for percent in _PERCENTS if any(row["percentile"] == f"p{percent}" for row in rows)]
+    names = [
+        f"p{percent}" for percent in _PERCENTS if any(row["percentile"] == f"p{percent}" for row in rows)
+    ]
     chosen = alt.selection_point(fields=["series"], bind="legend")
     base = chart.encode(
         x=x_axis(content),

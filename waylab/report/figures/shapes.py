@@ -10,8 +10,7 @@ from waylab.report.figures.figure import Figure, busiest, pick, values
 def histogram(content: Content) -> list[Figure]:
     """Histogram and gamma density of the response time; GET and SET apart where there are both."""
     several = all(
-        any((c["shapes"].get(name) for c in content.configurations if "shapes" in c))
-        for name in ("get", "set")
+        any(c["shapes"].get(name) for c in content.configurations if "shapes" in c) for name in ("get", "set")
     )
     found = (_histogram(content, name) for name in (("get", "set") if several else ("all",)))
     return [figure for figure in found if figure is not None]
@@ -30,16 +29,26 @@ def _histogram(content: Content, operation: str) -> Figure | None:
         alt.Chart(values(rows))
         .transform_filter(condition)
         .transform_calculate(
-            from_ms="datum.from_ns / 1e6", to_ms="datum.to_ns / 1e6", middle_ms="(datum.from_ns + datum.to_ns) / 2e6"
+            from_ms="datum.from_ns / 1e6",
+            to_ms="datum.to_ns / 1e6",
+            middle_ms="(datum.from_ns + datum.to_ns) / 2e6",
         )
     )
-    x = alt.X("from_ms:Q", title="response time, ms", scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(format="~g"))
+    x = alt.X(
+        "from_ms:Q",
+        title="response time, ms",
+        scale=alt.Scale(zero=False, nice=False),
+        axis=alt.Axis(format=",.4~r"),
+    )
     y = "density, 1/ms"
     bars = base.mark_bar(color=style.COLOURS[5], opacity=0.6, binSpacing=0).encode(
         x=x.bin("binned"),
         x2="to_ms:Q",
         y=alt.Y("density_per_ms:Q", title=y),
-        tooltip=[alt.Tooltip(f"{name}:Q", format=".4~g") for name in ("from_ms", "to_ms", "density_per_ms", "gamma_per_ms")],
+        tooltip=[
+            alt.Tooltip(f"{name}:Q", format=".4~g")
+            for name in ("from_ms", "to_ms", "density_per_ms", "gamma_per_ms")
+        ],
     )
     line = (
         base.transform_filter("isValid(datum.gamma_per_ms)")
@@ -60,4 +69,6 @@ def _histogram(content: Content, operation: str) -> Figure | None:
     )
     kind = "" if operation == "all" else f"-{operation}"
     title = f"Response time{what}, histogram and gamma fit"
-    return Figure(f"response-histogram{kind}", title, caption, alt.layer(bars, line, text).add_params(parameter))
+    return Figure(
+        f"response-histogram{kind}", title, caption, alt.layer(bars, line, text).add_params(parameter)
+    )

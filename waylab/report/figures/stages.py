@@ -37,7 +37,12 @@ def stage_distribution(content: Content) -> Figure | None:
     scale = alt.Scale(type="log", nice=False, padding=8)
 
     def along(key: str) -> alt.X:
-        return alt.X(f"{key}_us:Q", title=title, scale=scale, axis=alt.Axis(format="~g", tickCount=6, labelOverlap="greedy"))
+        return alt.X(
+            f"{key}_us:Q",
+            title=title,
+            scale=scale,
+            axis=alt.Axis(format="~g", tickCount=6, labelOverlap="greedy"),
+        )
 
     base = data.encode(
         y=alt.Y("stage:N", title=None, sort=_STAGES),

@@ -32,11 +32,19 @@ def traces(content: Content) -> list[Figure]:
         "MSER-5 finds ends here, where that is later; none where the trial is too short to tell."
     )
     figures = [
-        _trace(content, rows, marks, ("throughput_per_s", "throughput_per_s", "throughput, requests/s"), caption)
+        _trace(
+            content, rows, marks, ("throughput_per_s", "throughput_per_s", "throughput, requests/s"), caption
+        )
     ]
     if any(row["response_mean_ns"] is not None for row in rows):
         figures.append(
-            _trace(content, rows, marks, ("response_mean_ns", "response_mean_ms", "mean response time, ms"), caption)
+            _trace(
+                content,
+                rows,
+                marks,
+                ("response_mean_ns", "response_mean_ms", "mean response time, ms"),
+                caption,
+            )
         )
     return figures
 

@@ -1,0 +1,101 @@
+"""What a reader's browser makes of a report: drawn, quiet, readable on a phone, in the dark and on paper.
+
+Needs Chromium (Debian package `chromium`); where WAYSTAGE_REQUIRE_PEERS is set, its absence is a failure.
+"""
+
+import os
+import re
+
+import pytest
+from browser import Browser, program
+
+from waylab.report import write_campaign
+
+DRAWN = """[...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg') || chart.textContent)"""
+# Of every chart: its name, whether it is wide enough, and how many marks are in it.
+CHARTS = """[...document.querySelectorAll('.chart')].map(chart => {
+  const svg = chart.querySelector('svg');
+  return [chart.id, svg ? svg.getBoundingClientRect().width : 0,
+          svg ? svg.querySelectorAll(MARKS).length : 0];
+})""".replace("MARKS", "'.mark-symbol path, .mark-rect path, .mark-line path, .mark-rule line'")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if program() is None:
+        assert "WAYSTAGE_REQUIRE_PEERS" not in os.environ, (
+            "chromium is required here (Debian package chromium)"
+        )
+        pytest.skip("chromium not installed; test_report reads the page without drawing it")
+    with Browser() as opened:
+        yield opened
+
+
+def brightness(colour):
+    red, green, blue = (int(part) for part in re.findall(r"\d+", colour)[:3])
+    return (red + green + blue) / 765
+
+
+def colours(browser):
+    text = browser.value("getComputedStyle(document.body).color")
+    back = browser.value("getComputedStyle(document.body).backgroundColor")
+    chart = browser.value("getComputedStyle(document.querySelector('.chart svg text')).fill")
+    return brightness(text), brightness(back), brightness(chart)
+
+
+def scrolls(browser):
+    return browser.value("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+
+
+def test_every_chart_is_drawn_and_the_console_is_quiet(browser, reported):
+    page = reported / "report.html"
+    browser.open(page, ready=DRAWN)
+    assert browser.errors == []
+    assert browser.requests == [page.resolve().as_uri()]
+    charts = browser.value(CHARTS)
+    assert len(charts) == len(list((reported / "figures").glob("*.svg"))) > 15
+    assert [name for name, width, marks in charts if width < 300 or marks < 1] == []
+    assert browser.value("document.querySelectorAll('.diagram rect').length") == 4
+    text, back, chart = colours(browser)
+    assert text < 0.3 and back > 0.9 and chart < 0.3
+
+
+def test_it_is_readable_on_a_phone_in_the_dark(browser, reported):
+    browser.open(reported / "report.html", width=390, dark=True, ready=DRAWN)
+    assert browser.errors == [] and not scrolls(browser)
+    assert [name for name, width, marks in browser.value(CHARTS) if not 200 < width <= 390 or marks < 1] == []
+    text, back, chart = colours(browser)
+    assert text > 0.7 and back < 0.2 and chart > 0.7
+
+
+def test_another_choice_draws_another_configuration(browser, reported):
+    browser.open(reported / "report.html", ready=DRAWN)
+    drawn = "document.querySelector('#chart-response-histogram .mark-rect').innerHTML"
+    before = browser.value(drawn)
+    browser.value(
+        """{ const list = document.querySelector('#chart-response-histogram select');
+             list.selectedIndex = (list.selectedIndex + 1) % list.options.length;
+             list.dispatchEvent(new Event('input')); list.dispatchEvent(new Event('change')); 0 }"""
+    )
+    for _ in range(100):
+        if browser.value(drawn) != before:
+            break
+    else:
+        pytest.fail("the list changes nothing")
+    assert browser.errors == []
+
+
+def test_it_prints(browser, reported):
+    browser.open(reported / "report.html", ready=DRAWN)
+    paper = browser.pdf()
+    assert paper.startswith(b"%PDF") and len(paper) > 50_000
+    assert len(re.findall(rb"/Type\s*/Page\b", paper)) >= 3
+
+
+def test_the_campaign_page_is_quiet_and_narrow(browser, reported, tmp_path):
+    page = write_campaign([reported, reported.parent], tmp_path / "campaign.html", "All of it")
+    for width, dark in ((1200, False), (390, True)):
+        browser.open(page, width=width, dark=dark, ready="document.querySelector('img').complete")
+        assert browser.errors == [] and not scrolls(browser)
+        assert browser.value("document.querySelector('img').naturalWidth") > 300
+        assert all(address.startswith(("file:", "data:")) for address in browser.requests)

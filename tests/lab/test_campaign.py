@@ -1,0 +1,80 @@
+"""One page over several experiments, small samples of reports, and the noise floor of a machine."""
+
+import json
+import math
+import re
+import shutil
+
+import pytest
+
+from waylab.analysis.noise import noise_floor
+from waylab.analysis.statistics import paired_ratio
+from waylab.cli import main
+from waylab.cli.interrupt import Interrupt
+from waylab.cli.noise import measure_noise
+from waylab.report.sample import BYTES_MAX
+from waylab.testbed.programs import find_waystage
+
+
+def campaign(*arguments):
+    return main(["campaign", *map(str, arguments)])
+
+
+def test_a_page_over_several_experiments(reported, tmp_path, capsys):
+    page = tmp_path / "pages" / "campaign.html"
+    assert campaign(reported.parent, "--output", page, "--title", "Both <halves>") == 0
+    text = page.read_text()
+    assert "Both &lt;halves&gt;" in text and "It is &lt;b&gt;right&lt;/b&gt; &amp; exact." in text
+    assert "Is the lab right?" in text and "Every trial passed every gate." in text
+    (link,) = re.findall(r'href="([^"#]*report\.html)"', text)
+    assert (page.parent / link).resolve() == (reported / "report.html").resolve()
+    assert "data:image/svg+xml;base64," in text and "http" not in re.sub(r"base64,[^\"]*", "", text)
+    known = {str(value) for value in json.loads((reported / "analysis.json").read_text()).values()}
+    assert all(number in known for number in re.findall(r'<data value="([^"]*)"', text))
+    assert str(page) in capsys.readouterr().out
+
+
+def test_a_run_that_cannot_be_read_is_on_the_page_with_its_reason(reported, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(reported, broken, ignore=shutil.ignore_patterns("trials", "analysis.json"))
+    page = tmp_path / "campaign.html"
+    assert campaign(reported, broken, "--output", page) == 0
+    text = page.read_text()
+    assert "make it with: waylab analyse" in text and text.count("Is the lab right?") >= 1
+
+
+def test_what_is_no_run_is_refused_in_one_line(tmp_path, capsys):
+    for arguments in ((tmp_path / "nothing",), (tmp_path,)):
+        assert campaign(*arguments) == 2
+        said = capsys.readouterr().err
+        assert "is no run folder and holds none" in said and said.count("\n") == 1
+
+
+def test_a_sample_is_small_and_whole(reported, tmp_path):
+    assert main(["report", str(reported), "--sample", str(tmp_path)]) == 0
+    place = tmp_path / "synthetic"
+    text = (place / "README.md").read_text()
+    assert sum(path.stat().st_size for path in place.iterdir()) < BYTES_MAX
+    assert r"It is \<b\>right\</b\> & exact." in text
+    assert "| clients=16, replicas=2 | 3 of 3 |" in text and "12 of 12 trials passed every gate" in text
+    figures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", text)
+    assert "throughput.svg" in figures and sorted(figures) == sorted(
+        path.name for path in place.glob("*.svg")
+    )
+
+
+def test_the_noise_floor_is_the_half_width_of_the_ratio():
+    logs = [0.01, -0.01, 0.02, -0.02, 0.0]
+    found = noise_floor({"metric": "throughput_per_s", "overall": paired_ratio(logs)})
+    half = 2.776445 * 0.0158114 / math.sqrt(5)
+    assert found["floor"] == pytest.approx(math.expm1(half), rel=1e-4) and found["flagged"] is False
+    assert "differences below 2.0 % cannot be seen in 5 blocks" in found["text"]
+    alone = noise_floor({"metric": "throughput_per_s", "overall": paired_ratio([0.1])})
+    assert alone["floor"] is None and "it takes 2" in alone["text"]
+
+
+def test_the_noise_of_this_machine_is_measured(capsys):
+    find_waystage()
+    assert measure_noise(Interrupt(), blocks=2, test_time_s=0.4) == 0
+    said = capsys.readouterr().out
+    assert "noise floor (4 of 4 trials used)" in said and said.count("two identical arms") == 3

@@ -1,0 +1,230 @@
+"""What a study found beside ours: the rules are tried on trials whose truth is known, from both sides."""
+
+import dataclasses
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from waylab.analysis import analyse
+from waylab.analysis.published import published_facts, published_results
+from waylab.errors import LabError
+from waylab.predict import predict
+from waylab.report.content import read_content
+from waylab.report.page import page
+from waylab.spec import read_spec
+from waylab.spec.findings import Finding, Published
+
+HEAD = 'question = "q"\nhypothesis = "h"\nrefuted_by = "r"\n[factors]\nclients = [1, 10, 100]\nreplicas = [1, 2]\n'
+BLOCKS = {1: 0.8, 2: 1.0, 3: 1.3}
+STAGES = {"parse": 1e3, "queue": 3e5, "backend": 6e5, "reply": 1e3}
+
+
+def a_trial(block, clients, replicas, throughput, used=True, stages=None, link=0.97):
+    levels = {"clients": str(clients), "replicas": str(replicas)}
+    stages = {name: {"mean_ns": mean_ns} for name, mean_ns in (stages or STAGES).items()}
+    stages["total"] = {"mean_ns": math.fsum(one["mean_ns"] for one in stages.values())}
+    content = {
+        "block": block,
+        "levels": levels,
+        "configuration": f"{clients} {replicas}",
+        "throughput_per_s": throughput,
+        "operations": {
+            "all": {"response_mean_ns": 5e6, "percentiles_ns": {}},
+            "set": {"response_mean_ns": 2e6 * replicas, "percentiles_ns": {}},
+            "get": {"response_mean_ns": 2e6, "percentiles_ns": {}},
+        },
+        "stages": {"get": {"stages": stages}},
+        "links": {"utilisation": {"server-1 up": link + 0.001 * block}},
+    }
+    return SimpleNamespace(content=content, used=used)
+
+
+def throughput_of(block, clients, replicas):
+    """Rises up to 10 clients; a second copy costs a fifth; what a block adds must cancel in every ratio."""
+    wobble = 1 + 0.005 * ((block + clients + replicas) % 3 - 1)
+    return BLOCKS[block] * {1: 1000, 10: 9500, 100: 10000}[clients] * {1: 1.0, 2: 0.8}[replicas] * wobble
+
+
+def trials(**settings):
+    return [
+        a_trial(block, clients, replicas, throughput_of(block, clients, replicas), **settings)
+        for block in BLOCKS
+        for clients in (1, 10, 100)
+        for replicas in (1, 2)
+    ]
+
+
+def finding(tmp_path, text, found=None):
+    path = tmp_path / "x.toml"
+    path.write_text(f'{HEAD}[published]\nsource = "A"\n[[published.finding]]\ntext = "t"\n{text}\n')
+    spec = read_spec(path)
+    published = {"source": "A", "findings": [one.__dict__ for one in spec.published.findings]}
+    (result,) = published_results({"published": published}, trials() if found is None else found)["findings"]
+    return result
+
+
+RATIO = 'metric = "throughput_per_s"\nof = { replicas = 2 }\nto = { replicas = 1 }\n'
+
+
+@pytest.mark.parametrize(
+    ("rest", "verdict"),
+    [
+        ("theirs = 0.82\nwithin = 0.1", "yes"),
+        ("theirs = 1.2\nwithin = 0.1", "no"),
+        ("theirs = 0.73\nwithin = 0.1", "undecided"),
+        ("theirs = 0.9", "yes"),
+        ("theirs = 1.1", "no"),
+        ('expect = "below"', "yes"),
+        ('expect = "above"', "no"),
+    ],
+)
+def test_a_ratio_is_judged_by_its_interval(tmp_path, rest, verdict):
+    found = finding(tmp_path, RATIO + rest)
+    assert found["ours"] == pytest.approx(0.8, rel=0.01) and found["blocks"] == 3
+    assert found["low"] < found["ours"] < found["high"] and found["reproduced"] == verdict
+
+
+def test_a_ratio_of_one_block_has_no_interval_and_is_not_decided(tmp_path):
+    one_block = [trial for trial in trials() if trial.content["block"] == 2]
+    assert finding(tmp_path, RATIO + "theirs = 0.8", one_block)["reproduced"] == "undecided"
+
+
+def test_trials_that_failed_a_gate_do_not_count_nor_do_levels_that_lack_a_partner(tmp_path):
+    found = trials()
+    # One trial that failed takes its levels out of every block, and a wild number changes nothing.
+    found[0] = a_trial(1, 1, 1, 1e9, used=False)
+    assert finding(tmp_path, RATIO + "theirs = 0.8", found)["ours"] == pytest.approx(0.8, rel=0.01)
+    failed = [SimpleNamespace(content=trial.content, used=False) for trial in found]
+    assert finding(tmp_path, RATIO + "theirs = 0.8", failed)["reproduced"] == "not run"
+
+
+def test_two_operations_of_the_same_trials(tmp_path):
+    text = (
+        'metric = "set.response_mean_ns"\nto_metric = "get.response_mean_ns"\ntheirs = 2.0\nwithin = 0.05\n'
+    )
+    found = finding(tmp_path, text + "of = { replicas = 2 }\nto = { replicas = 2 }")
+    assert found["ours"] == pytest.approx(2.0) and found["reproduced"] == "yes"
+
+
+@pytest.mark.parametrize(("theirs", "verdict"), [(5, "yes"), (10, "yes"), (1, "no"), (60, "no")])
+def test_a_plateau_is_known_up_to_the_loads_that_were_measured(tmp_path, theirs, verdict):
+    text = (
+        'kind = "plateau"\nmetric = "throughput_per_s"\nfactor = "clients"\nof = { replicas = 1 }\n'
+        + f"theirs = {theirs}"
+    )
+    found = finding(tmp_path, text)
+    assert (found["low"], found["ours"], found["high"]) == (10, 10, 10) and found["reproduced"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("stage", "place", "verdict"), [("backend", 1, "yes"), ("queue", 2, "yes"), ("queue", 1, "no")]
+)
+def test_the_longest_stage(tmp_path, stage, place, verdict):
+    text = f'kind = "stage"\noperation = "get"\nof = {{ clients = 100 }}\nstage = "{stage}"\nplace = {place}'
+    found = finding(tmp_path, text)
+    assert found["reproduced"] == verdict and "the longest is backend in 6" in found["said"]
+    assert found["ours"] == pytest.approx({"backend": 0.665, "queue": 0.333}[stage], abs=0.001)
+
+
+def test_a_stage_that_is_longest_now_and_then_is_not_decided(tmp_path):
+    found = trials()
+    found[0] = a_trial(1, 1, 1, 1000.0, stages=STAGES | {"queue": 9e5})
+    text = 'kind = "stage"\noperation = "get"\nof = { clients = 1 }\nstage = "backend"'
+    assert finding(tmp_path, text, found)["reproduced"] == "undecided"
+
+
+@pytest.mark.parametrize(("link", "verdict"), [(0.97, "yes"), (0.5, "no")])
+def test_a_full_link(tmp_path, link, verdict):
+    text = 'kind = "link"\nof = { clients = 100 }\nlink = "server-1 up"'
+    assert finding(tmp_path, text, trials(link=link))["reproduced"] == verdict
+
+
+def test_the_effect_that_explains_most(tmp_path):
+    two_by_two = [trial for trial in trials() if trial.content["levels"]["clients"] != "1"]
+    text = 'kind = "effect"\nmetric = "throughput_per_s"\n'
+    mine = finding(tmp_path, text + 'factor = "replicas"', two_by_two)
+    assert mine["reproduced"] == "yes" and mine["ours"] > 0.2 and mine["blocks"] == 3
+    other = finding(tmp_path, text + 'factor = "clients"', two_by_two)
+    assert other["reproduced"] == "no" and "explained by replicas" in other["said"]
+    # With three levels it is no such design.
+    assert finding(tmp_path, text + 'factor = "replicas"')["reproduced"] == "not run"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[published]\n", "published.source: is missing"),
+        (
+            '[published]\nsource = "A"\nfindings = 3',
+            "published.findings is not a key; did you mean published.finding?",
+        ),
+        (
+            '[published]\nsource = "A"\n[[published.finding]]\ntext = "t"',
+            "published.finding[0].metric: is missing",
+        ),
+        (
+            f'[published]\nsource = "A"\n[[published.finding]]\ntext = "t"\n{RATIO}',
+            "needs theirs, a ratio, or expect",
+        ),
+        (
+            '[published]\nsource = "A"\n[[published.finding]]\ntext = "t"\nof = { copies = 2 }',
+            "published.finding[0].of[0].copies: is not a factor",
+        ),
+        (
+            '[published]\nsource = "A"\n[[published.finding]]\ntxt = "t"',
+            "published.finding[0].txt is not a key",
+        ),
+        (
+            '[published]\nsource = "A"\n[[published.series]]\ntext = "t"',
+            "published.series[0].points: should be a list of tables",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path, text, message):
+    path = tmp_path / "x.toml"
+    path.write_text(HEAD + text)
+    with pytest.raises(LabError) as caught:
+        read_spec(path)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_series_is_a_finding_for_each_of_its_points(tmp_path):
+    path = tmp_path / "x.toml"
+    series = (
+        '[published]\nsource = "A"\n[[published.series]]\ntext = "t"\nmetric = "throughput_per_s"\nwithin = 0.1\n'
+        "base = { replicas = 1 }\npoints = [\n{ at = { replicas = 2 }, theirs = 0.9 },\n"
+        "{ at = { clients = 100 }, base = { clients = 1 }, theirs = 10 }]\n"
+    )
+    path.write_text(HEAD + series)
+    first, second = read_spec(path).published.findings
+    assert first.of == {"replicas": ("2",)} and first.to == {"replicas": ("1",)} and first.theirs == 0.9
+    assert second.to == {"clients": ("1",)} and second.within == 0.1
+
+
+def test_it_goes_through_to_analysis_and_page(run_folder, monkeypatch):
+    """The synthetic run is written with a finding whose truth is known."""
+    # Only the words of the page are looked at, and the drawing program takes seconds to load.
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda *_: "")
+    run = json.loads((run_folder / "run.json").read_text())
+    assert analyse(run_folder)["published"] is None
+    predict(run_folder)
+    assert "Beside the report" not in page(read_content(run_folder), [])
+    told = Finding("more <b>copies</b> cost a tenth", metric="throughput_per_s", theirs=0.9, within=0.05)
+    told = dataclasses.replace(told, of={"replicas": ("2",)}, to={"replicas": ("1",)})
+    run["spec"]["published"] = dataclasses.asdict(Published("A study", (told,)))
+    (run_folder / "run.json").write_text(json.dumps(run))
+    content = analyse(run_folder)
+    assert content["published"]["counts"]["yes"] == 1
+    assert content["facts"][-1] == "Of 1 findings of A study, 1 are reproduced and 0 are not."
+    text = page(read_content(run_folder), [])
+    assert "Beside the report" in text and "more &lt;b&gt;copies&lt;/b&gt; cost a tenth" in text
+    assert "throughput_per_s: replicas 2, against replicas 1" in text
+
+
+def test_facts_count_the_verdicts():
+    counts = {"yes": 2, "no": 1, "undecided": 1, "not run": 0}
+    found = {"source": "A", "findings": [{}] * 4, "counts": counts}
+    assert published_facts(found) == ["Of 4 findings of A, 2 are reproduced and 1 are not; 1 undecided."]
+    assert published_facts(None) == []

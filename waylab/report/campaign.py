@@ -1,0 +1,151 @@
+"""Several experiments on one page: question, what was found, main figure, gates, and the way to each report.
+
+Works offline: styles and figures are within the page. Links are relative to where it is written.
+"""
+
+import base64
+import os
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from waylab import folder
+from waylab.errors import LabError
+from waylab.report.content import Content, read_content
+from waylab.report.numbers import shown
+from waylab.report.offline import resource
+from waylab.report.sections import decided
+from waylab.report.table import table
+
+# Which figure tells most: the first of these that a run has.
+_MAIN = ("throughput", "response-mean", "factorial-effects", "trace-throughput", "comparisons")
+_FACTS_MAX = 12
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One experiment: its content, or why there is none."""
+
+    directory: Path
+    content: Content | None
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.content.run["name"] if self.content else self.directory.name
+
+
+def find_runs(paths: list[Path]) -> list[Path]:
+    """Return the run folders that are meant: each path is one, or holds some.
+
+    Raises:
+        LabError: for a path in which there is none.
+    """
+    found: list[Path] = []
+    for path in paths:
+        runs = (
+            [path]
+            if (path / folder.RUN).is_file()
+            else sorted(p.parent for p in path.glob(f"*/{folder.RUN}"))
+        )
+        if not runs:
+            raise LabError(f"{path}: is no run folder and holds none")
+        found += [run for run in runs if run not in found]
+    return found
+
+
+def write_campaign(directories: list[Path], path: Path, title: str) -> Path:
+    """Write the page over these runs, in their order; what is not analysed is on it with the reason."""
+    parts = [_read(directory) for directory in directories]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".partial")
+        temporary.write_text(_page(parts, path.parent, title), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise LabError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def _read(directory: Path) -> _Part:
+    try:
+        return _Part(directory, read_content(directory))
+    except LabError as error:
+        return _Part(directory, None, str(error))
+
+
+def _page(parts: list[_Part], base: Path, title: str) -> str:
+    rows = [_row(part, number) for number, part in enumerate(parts)]
+    overview = table(["experiment", "question", "trials used", "announced comparisons"], rows)
+    body = "".join(_section(part, number, base) for number, part in enumerate(parts))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>{resource("page.css")}</style>
+</head>
+<body>
+<header><h1>{escape(title)}</h1></header>
+<main><section id="overview"><h2>Overview</h2>{overview}</section>{body}</main>
+</body>
+</html>
+"""
+
+
+def _row(part: _Part, number: int) -> list[str]:
+    link = f'<a href="#run-{number}">{escape(part.name)}</a>'
+    if part.content is None:
+        return [link, "", "", f'<span class="fail">{escape(part.problem)}</span>']
+    analysis = part.content.analysis
+    used = f"{shown(analysis['trials_used'])} of {shown(analysis['trials_total'])}"
+    all_used = analysis["trials_used"] == analysis["trials_total"]
+    verdicts = [c["verdict"] for c in analysis["comparisons"] if c.get("verdict")]
+    return [
+        link,
+        escape(part.content.spec["question"]),
+        f'<span class="{"pass" if all_used else "fail"}">{used}</span>',
+        escape(", ".join(verdicts) or "none"),
+    ]
+
+
+def _section(part: _Part, number: int, base: Path) -> str:
+    head = f'<section id="run-{number}"><h2>{escape(part.name)}</h2>'
+    if part.content is None:
+        return f'{head}<div class="bad"><p>{escape(part.problem)}</p></div></section>'
+    content = part.content
+    facts = content.facts
+    items = "".join(f"<li>{escape(fact)}</li>" for fact in facts[:_FACTS_MAX])
+    if len(facts) > _FACTS_MAX:
+        items += "<li>… and more in its report.</li>"
+    failed = [trial for trial in content.analysis["trials"] if not trial["used"]]
+    reasons = list(dict.fromkeys(reason.split(":")[0] for trial in failed for reason in trial["reasons"]))
+    gates = (
+        f'<p class="fail">Trials that are not used failed: {escape(", ".join(reasons))}.</p>'
+        if failed
+        else '<p class="good">Every trial passed every gate.</p>'
+    )
+    return (
+        f'{head}<p class="lead">{escape(content.spec["question"])}</p>'
+        f"<p>{escape(content.spec['hypothesis'])}</p>{gates}{decided(content)}"
+        f"{_figure(part.directory)}<ul>{items}</ul>{_link(part.directory, base)}</section>"
+    )
+
+
+def _figure(directory: Path) -> str:
+    for name in _MAIN:
+        path = directory / folder.FIGURES / f"{name}.svg"
+        if path.is_file():
+            # As an image of its own: drawings within one page would share the names of their parts.
+            data = base64.b64encode(path.read_bytes()).decode()
+            return f'<img class="main" alt="{name.replace("-", " ")}" src="data:image/svg+xml;base64,{data}">'
+    return ""
+
+
+def _link(directory: Path, base: Path) -> str:
+    report = directory / folder.REPORT
+    if not report.is_file():
+        return f'<p class="soft">No report yet: waylab report {escape(str(directory))}</p>'
+    target = os.path.relpath(report.resolve(), base.resolve())
+    return f'<p><a href="{escape(Path(target).as_posix())}">The whole report</a></p>'

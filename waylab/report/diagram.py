@@ -1,0 +1,195 @@
+"""The set-up drawn: load generators, proxies and backends with the links of their hosts, as an SVG within the page.
+
+Only what the run folder says: the plan, and the testbed as it was measured. Knows nothing of results.
+"""
+
+from html import escape
+from typing import Any
+
+from waylab.report.content import Content
+
+_WIDTH, _GAP, _SPACE = 124, 40, 12
+_TITLE, _LINE, _PAD = 20, 13, 6
+_BOXES_MAX = 4
+_DRAWINGS_MAX = 3
+
+# One box: its title and its lines.
+Box = tuple[str, list[str]]
+
+
+def diagram(content: Content) -> str:
+    """Draw every arrangement of the run, as far as there is room for them."""
+    arrangements: dict[str, list[dict[str, Any]]] = {}
+    for trial in content.run["plan"]:
+        arrangements.setdefault(_key(trial), []).append(trial)
+    drawn = []
+    for members in list(arrangements.values())[:_DRAWINGS_MAX]:
+        words = _which(members, content.run["plan"]) if len(arrangements) > 1 else "The system under test"
+        label = escape(f"{words}: load, proxies and backends")
+        svg = _drawing(_columns(content, members), label)
+        drawn.append(f'<figure class="set-up"><h3>{escape(words)}</h3>{svg}</figure>')
+    if len(arrangements) > _DRAWINGS_MAX:
+        drawn.append(
+            f'<p class="soft">Of {len(arrangements)} arrangements the first {_DRAWINGS_MAX} are drawn.</p>'
+        )
+    return "".join(drawn)
+
+
+def _key(trial: dict[str, Any]) -> str:
+    system = trial["system"]
+    return repr(
+        (
+            system["kind"],
+            system.get("direct_to"),
+            system["backends"]["count"],
+            system["proxy"].get("count", 1),
+            trial.get("placement"),
+        )
+    )
+
+
+def _which(members: list[dict[str, Any]], plan: list[dict[str, Any]]) -> str:
+    """Name the levels that only these trials have."""
+    words = []
+    for factor in members[0]["levels"]:
+        mine = list(dict.fromkeys(trial["levels"][factor] for trial in members))
+        if len(mine) < len({trial["levels"][factor] for trial in plan}):
+            words.append(f"{factor} {' or '.join(mine)}")
+    return ", ".join(words) or members[0]["configuration"]
+
+
+def _columns(
+    content: Content, members: list[dict[str, Any]]
+) -> tuple[list[list[Box]], list[list[tuple[int, int]]]]:
+    """Return the boxes from left to right, and between neighbouring columns which box leads to which."""
+    trial = members[0]
+    system, placement = trial["system"], trial.get("placement") or {}
+    links = (content.analysis.get("testbed") or {}).get("links", {})
+    generators = max(1, len(placement.get("load", [])))
+    direct = system["kind"] == "direct"
+    backends = system["backends"]["count"]
+    if direct and system.get("direct_to", "one") == "one":
+        backends = min(backends, generators)
+    servers = sorted({t["server"] for t in content.analysis["trials"] if t.get("server")})
+    server = servers[0] if len(servers) == 1 else "backend"
+
+    def column(role: str, name: str, count: int, facts: list[str]) -> list[Box]:
+        hosts = placement.get(role) or []
+        boxes = []
+        for index in range(count):
+            host = hosts[index % len(hosts)] if hosts else None
+            title = name if count == 1 else f"{name} {index + 1}"
+            boxes.append((title, [*facts, *_host(host, links)]))
+        return boxes
+
+    clients = _values(members, "load", "clients")
+    left = column("load", "load", generators, [f"clients {clients}" + (" in all" if generators > 1 else "")])
+    right = column(
+        "backends", server, backends, [f"threads {_values(members, 'system', 'backends', 'threads')}"]
+    )
+    if direct:
+        ways = (
+            [(source, target) for source in range(generators) for target in range(backends)]
+            if system.get("direct_to") == "all"
+            else [(source, source % backends) for source in range(generators)]
+        )
+        return [left, right], [ways]
+    proxies = system["proxy"].get("count", 1)
+    facts = [f"loops {_values(members, 'system', 'proxy', 'loops')}"]
+    if system["kind"] == "proxy":
+        facts.append(_values(members, "system", "proxy", "dispatch"))
+        facts.append(f"replicas {_values(members, 'system', 'proxy', 'replicas')}")
+    name = "proxy" if system["kind"] == "proxy" else system["kind"]
+    middle = column("proxy", name, proxies, facts)
+    first = [(source, source % proxies) for source in range(generators)]
+    if generators < proxies:
+        first = [(source, target) for source in range(generators) for target in range(proxies)]
+    second = [(source, target) for source in range(proxies) for target in range(backends)]
+    return [left, middle, right], [first, second]
+
+
+def _values(members: list[dict[str, Any]], *path: str) -> str:
+    found = []
+    for trial in members:
+        part: Any = trial
+        for key in path:
+            part = part[key]
+        found.append(part)
+    distinct = sorted(set(found))
+    return f"{distinct[0]} to {distinct[-1]}" if len(distinct) > 2 else " or ".join(map(str, distinct))
+
+
+def _host(name: str | None, links: dict[str, Any]) -> list[str]:
+    """Say on which host and with which link."""
+    if name is None:
+        return []
+    link = links.get(name) or {}
+    lines = [name + (f", {link['cores']:g} cores" if link.get("cores") else "")]
+    widths = [
+        f"{arrow} {link[key]:g}" for key, arrow in (("up_mbit", "↑"), ("down_mbit", "↓")) if link.get(key)
+    ]
+    lines += [" ".join(widths) + " Mbit/s"] if widths else []
+    lines += [f"delay {link['delay_ms']:g} ms"] if link.get("delay_ms") else []
+    return lines
+
+
+def _drawing(arranged: tuple[list[list[Box]], list[list[tuple[int, int]]]], label: str) -> str:
+    columns, ways = arranged
+    shown = [_shortened(column) for column in columns]
+    heights = [sum(_height(box) for box in column) + _SPACE * (len(column) - 1) for column in shown]
+    height, width = max(heights) + 2, len(shown) * _WIDTH + (len(shown) - 1) * _GAP + 2
+    boxes, middles = [], []
+    for number, column in enumerate(shown):
+        x, y = 1 + number * (_WIDTH + _GAP), 1 + (max(heights) - heights[number]) / 2
+        middles.append([])
+        for box in column:
+            boxes.append(_box(box, x, y))
+            middles[number].append(y + _height(box) / 2)
+            y += _height(box) + _SPACE
+    lines = []
+    for number, pairs in enumerate(ways):
+        from_x, to_x = 1 + number * (_WIDTH + _GAP) + _WIDTH, 1 + (number + 1) * (_WIDTH + _GAP)
+        known = {
+            (min(source, len(middles[number]) - 1), min(target, len(middles[number + 1]) - 1))
+            for source, target in pairs
+        }
+        for source, target in sorted(known):
+            lines.append(
+                f'<line x1="{from_x:g}" y1="{middles[number][source]:g}" x2="{to_x:g}" '
+                f'y2="{middles[number + 1][target]:g}" stroke="currentColor" stroke-opacity="0.45"/>'
+            )
+    return (
+        f'<svg class="diagram" role="img" aria-label="{label}" '
+        f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
+        f'width="{width * 1.25:g}" font-family="system-ui, sans-serif">{"".join(lines)}{"".join(boxes)}</svg>'
+    )
+
+
+def _shortened(column: list[Box]) -> list[Box]:
+    if len(column) <= _BOXES_MAX:
+        return column
+    kept = column[: _BOXES_MAX - 1]
+    return [*kept, (f"… and {len(column) - len(kept)} more", [])]
+
+
+def _height(box: Box) -> float:
+    return _TITLE + _LINE * len(box[1]) + _PAD
+
+
+def _box(box: Box, x: float, y: float) -> str:
+    title, lines = box
+    centre = x + _WIDTH / 2
+    text = (
+        f'<text x="{centre:g}" y="{y + 16:g}" text-anchor="middle" font-size="12" font-weight="600" '
+        f'fill="currentColor">{escape(title)}</text>'
+    )
+    for number, line in enumerate(lines):
+        place = y + _TITLE + _LINE * (number + 1) - 2
+        text += (
+            f'<text x="{centre:g}" y="{place:g}" text-anchor="middle" font-size="10" '
+            f'fill="currentColor" fill-opacity="0.75">{escape(line)}</text>'
+        )
+    return (
+        f'<rect x="{x:g}" y="{y:g}" width="{_WIDTH}" height="{_height(box):g}" rx="5" fill="currentColor" '
+        f'fill-opacity="0.05" stroke="currentColor" stroke-opacity="0.6"/>{text}'
+    )

@@ -1,0 +1,94 @@
+"""Reads `[published]`: what the study whose experiment is repeated found itself, to be set beside what is measured."""
+
+from collections.abc import Callable
+from typing import Any
+
+from waylab.spec import checks
+from waylab.spec.design import read_patterns
+from waylab.spec.factors import Factor
+from waylab.spec.findings import Finding, Levels, Published
+from waylab.spec.naming import nearest_here
+
+_NEEDED = {
+    "ratio": ("metric", "of", "to"),
+    "value": ("metric", "of", "theirs"),
+    "plateau": ("metric", "of", "factor", "theirs"),
+    "stage": ("of", "stage"),
+    "link": ("of", "link"),
+    "effect": ("metric", "factor"),
+}
+
+
+def read_published(
+    content: Any, factors: tuple[Factor, ...], section: Callable[[type, Any, str], Any]
+) -> Published:
+    """Read `[published]`; a series of points becomes a finding for each. `section` fills a dataclass from a table."""
+    if content is None:
+        return Published()
+    if not isinstance(content, dict):
+        raise ValueError("published: should be a table")
+    known = ("source", "finding", "series")
+    for name in content:
+        if name not in known:
+            raise ValueError(f"published.{name} is not a key; {nearest_here(name, list(known), 'published')}")
+    source = checks.text(content.get("source", ""))
+    if not source:
+        raise ValueError("published.source: is missing; say which study the numbers are from")
+    tables = [
+        (table, f"published.finding[{index}]") for index, table in enumerate(_tables(content, "finding"))
+    ]
+    for index, series in enumerate(_tables(content, "series")):
+        tables += _points(series, f"published.series[{index}]")
+    return Published(source, tuple(_finding(table, factors, where, section) for table, where in tables))
+
+
+def _tables(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    tables = content.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ValueError(f"published.{name}: should be written [[published.{name}]]")
+    return tables
+
+
+def _points(series: dict[str, Any], where: str) -> list[tuple[dict[str, Any], str]]:
+    """Turn a series, `points` relative to a `base` of all or of each, into tables of findings."""
+    shared = {key: value for key, value in series.items() if key not in ("points", "base")}
+    points = series.get("points")
+    if not isinstance(points, list) or not points or not all(isinstance(point, dict) for point in points):
+        raise ValueError(
+            f"{where}.points: should be a list of tables such as {{ at = {{ ... }}, theirs = 0.9 }}"
+        )
+    found = []
+    for index, point in enumerate(points):
+        place = f"{where}.points[{index}]"
+        for key in point:
+            if key not in ("at", "base", "theirs"):
+                raise ValueError(
+                    f"{place}.{key} is not a key; {nearest_here(key, ['at', 'base', 'theirs'], '')}"
+                )
+        levels = {"of": point.get("at"), "to": point.get("base", series.get("base"))}
+        found.append((shared | levels | {"theirs": point.get("theirs")}, place))
+    return found
+
+
+def _finding(
+    table: dict[str, Any], factors: tuple[Factor, ...], where: str, section: Callable[[type, Any, str], Any]
+) -> Finding:
+    levels: dict[str, Levels] = {}
+    for name in ("of", "to"):
+        if table.get(name) is not None:
+            (pattern,) = read_patterns([table[name]], factors, f"{where}.{name}")
+            levels[name] = dict(pattern)
+    rest = {key: value for key, value in table.items() if key not in ("of", "to")}
+    finding: Finding = section(Finding, rest, where)
+    finding = Finding(**{**finding.__dict__, **levels})
+    if not finding.text:
+        raise ValueError(f"{where}.text: is missing; say what the study found")
+    for name in _NEEDED[finding.kind]:
+        if not getattr(finding, name):
+            raise ValueError(f'{where}.{name}: is missing; kind = "{finding.kind}" needs it')
+    if finding.kind == "ratio" and not (finding.expect or finding.theirs):
+        raise ValueError(f'{where}: needs theirs, a ratio, or expect = "above" or "below"')
+    if finding.factor and finding.factor not in [factor.name for factor in factors]:
+        known = [factor.name for factor in factors]
+        raise ValueError(f"{where}.factor = {finding.factor!r}: {nearest_here(finding.factor, known, '')}")
+    return finding
