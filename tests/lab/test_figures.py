@@ -12,6 +12,7 @@ from hdrh.histogram import HdrHistogram
 from scipy import stats
 
 from waylab.analysis.effects import factorial, factorial_facts
+from waylab.analysis.histograms import values_at
 from waylab.analysis.shapes import shape
 from waylab.analysis.statistics.gamma import fit_gamma
 from waylab.analysis.traces import trace
@@ -60,6 +61,15 @@ def test_the_bars_of_a_histogram_hold_what_was_counted():
     few = HdrHistogram(1, 3_600_000_000_000, 3)
     few.record_value(1000)
     assert shape(few, "here") is None
+
+
+def test_percentiles_are_those_of_the_library():
+    histogram = HdrHistogram(1, 3_600_000_000_000, 3)
+    for value in np.random.default_rng(3).lognormal(12, 2, 3000):
+        histogram.record_value(int(value))
+    percents = [0.01, 1.0, 5.0, 50.0, 90.0, 99.0, 99.9, 100.0]
+    assert values_at(histogram, percents) == [histogram.get_value_at_percentile(one) for one in percents]
+    assert values_at(HdrHistogram(1, 3_600_000_000_000, 3), [50.0]) == [0]
 
 
 def seconds(count, warm_up):

@@ -51,7 +51,19 @@ def percentiles(histogram: HdrHistogram, effective: dict[str, float] | None = No
         for percent in sorted((*LOW_PERCENTILES, *PERCENTILES, RARE_PERCENTILE))
         if known.get(f"{percent:g}", count) * min(percent, 100 - percent) / 100 >= ABOVE_MIN * (1 - 1e-9)
     ]
-    return {f"{percent:g}": int(histogram.get_value_at_percentile(percent)) for percent in shown}
+    values_ns = values_at(histogram, shown)
+    return {f"{percent:g}": value_ns for percent, value_ns in zip(shown, values_ns, strict=True)}
+
+
+def values_at(histogram: HdrHistogram, percents: list[float]) -> list[int]:
+    """Values at percentiles, the same as `get_value_at_percentile` of the library, which walks through every bucket."""
+    total = histogram.get_total_count()
+    if not total or not percents:
+        return [0] * len(percents)
+    counts, values_ns = matrix([[histogram]], "a histogram")
+    wanted = [max(1, int(min(percent, 100.0) * total / 100 + 0.5)) for percent in percents]
+    places = np.searchsorted(np.cumsum(counts[0]), wanted)
+    return [int(value) for value in values_ns[places]]
 
 
 def matrix(rows: list[list[HdrHistogram]], where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -83,8 +95,8 @@ def matrix(rows: list[list[HdrHistogram]], where: str) -> tuple[NDArray[np.int64
 def curve(histogram: HdrHistogram) -> list[dict[str, Any]]:
     """Return the cumulative distribution at some sixty shares, as far as ten values lie above."""
     count = histogram.get_total_count()
+    shares = [share for share in _CURVE_SHARES if count * (1 - share) >= ABOVE_MIN]
+    values_ns = values_at(histogram, [100 * share for share in shares])
     return [
-        {"share": share, "response_ns": int(histogram.get_value_at_percentile(100 * share))}
-        for share in _CURVE_SHARES
-        if count * (1 - share) >= ABOVE_MIN
+        {"share": share, "response_ns": value_ns} for share, value_ns in zip(shares, values_ns, strict=True)
     ]

@@ -27,7 +27,7 @@ def shape(histogram: HdrHistogram, where: str) -> dict[str, Any] | None:
     counts, upper_ns = histograms.matrix([[histogram]], where)
     # A bucket is a thousandth wide, far narrower than a bar.
     edges = np.linspace(
-        0.98 * float(upper_ns[0]), float(histogram.get_value_at_percentile(_SHOWN_PERCENT)) + 1, _BARS + 1
+        0.98 * float(upper_ns[0]), histograms.values_at(histogram, [_SHOWN_PERCENT])[0] + 1, _BARS + 1
     )
     seen, _ = np.histogram(upper_ns, bins=edges, weights=counts[0])
     widths_ms = np.diff(edges) * 1e-6

@@ -70,7 +70,9 @@ def pool(many: list[dict[str, dict[str, NDArray[np.int64]]]]) -> dict[str, dict[
 
 def queue_summary(records: Records, window_ns: tuple[int, int]) -> dict[str, float] | None:
     """Requests that arriving ones found ahead of them: mean and percentiles; None where nothing is known."""
-    lengths = window_rows(records, window_ns)["queue_length"]
+    rows = window_rows(records, window_ns)
+    # A record file says itself which fields it has.
+    lengths = rows["queue_length"] if "queue_length" in (rows.dtype.names or ()) else []
     if not len(lengths):
         return None
     return {
