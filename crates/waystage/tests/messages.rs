@@ -17,7 +17,7 @@ const QUEUES: usize = 2;
 const SENDERS: usize = 3;
 const RECEIVERS: usize = 3;
 /// Each time first the service, then the database.
-const KILLS: usize = 3;
+const KILLS: usize = 2;
 const AUDIT: &str = "CREATE TABLE taken (id bigint);
     CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO taken VALUES (OLD.id); RETURN NULL; END $$;
     CREATE TRIGGER note AFTER DELETE ON message FOR EACH ROW EXECUTE FUNCTION note();";
@@ -63,6 +63,15 @@ impl Drop for Service {
     }
 }
 
+/// How an attempt ended.
+enum Heard {
+    Reply(HttpReply),
+    /// Nobody was there.
+    NotAsked,
+    /// It was asked, and nobody said how it ended.
+    Doubt,
+}
+
 /// A client that connects again when the service has been killed.
 struct Patient {
     address: SocketAddr,
@@ -70,17 +79,23 @@ struct Patient {
 }
 
 impl Patient {
-    /// One attempt; none when there was no whole reply.
-    fn ask(&mut self, path: &str, headers: &[&str], body: &str) -> Option<HttpReply> {
+    /// One attempt.
+    fn ask(&mut self, path: &str, headers: &[&str], body: &str) -> Heard {
         if self.http.is_none() {
             self.http = Http::connect(self.address).ok();
         }
-        let reply = self.http.as_mut()?.request("POST", path, headers, body.as_bytes()).ok();
-        if reply.is_none() {
-            self.http = None;
+        let Some(http) = &mut self.http else {
             std::thread::sleep(Duration::from_millis(5));
+            return Heard::NotAsked;
+        };
+        match http.request("POST", path, headers, body.as_bytes()) {
+            Ok(reply) if reply.status == 503 && reply.text().contains("problem:in-doubt") => Heard::Doubt,
+            Ok(reply) => Heard::Reply(reply),
+            Err(_) => {
+                self.http = None;
+                Heard::Doubt
+            }
         }
-        reply
     }
 }
 
@@ -94,7 +109,9 @@ fn send(address: SocketAddr, sender: usize, is_over: &AtomicBool) -> Account {
         let body = format!("q{queue}s{sender} {number}");
         // What is in doubt is not sent again: it may be there, and need not.
         let reply = client.ask(&format!("/v1/queues/q{queue}/messages"), &[&header], &body);
-        if let Some(reply) = reply.filter(|reply| reply.status == 201) {
+        if let Heard::Reply(reply) = reply
+            && reply.status == 201
+        {
             let text = reply.text();
             account.acknowledged.push(text.trim_start_matches("{\"id\":").trim_end_matches('}').parse().unwrap());
         }
@@ -109,14 +126,17 @@ fn receive(address: SocketAddr, receiver: usize, is_over: &AtomicBool) -> Accoun
     let mut empty = 0;
     while empty < QUEUES || !is_over.load(Ordering::Relaxed) {
         let path = format!("/v1/queues/q{}/messages:pop", (receiver + empty) % QUEUES);
-        let reply = client.ask(&path, &[], "");
-        let (status, is_doubtful) = match &reply {
-            Some(reply) => (reply.status, reply.text().contains("in-doubt")),
-            None => (0, true),
+        let reply = match client.ask(&path, &[], "") {
+            Heard::Reply(reply) => reply,
+            Heard::NotAsked => continue,
+            Heard::Doubt => {
+                account.doubtful_pops += 1;
+                empty = 0;
+                continue;
+            }
         };
-        account.doubtful_pops += usize::from(is_doubtful);
-        empty = if status == 204 { empty + 1 } else { 0 };
-        if let Some(reply) = reply.filter(|reply| reply.status == 200) {
+        empty = if reply.status == 204 { empty + 1 } else { 0 };
+        if reply.status == 200 {
             let id = reply.header("waystage-message").unwrap().parse().unwrap();
             let text = reply.text();
             let (stream, number) = text.split_once(' ').unwrap();
