@@ -54,7 +54,7 @@ impl ConnectError {
 impl Database {
     /// Reads the text that says where it is.
     pub(crate) fn parse(text: &str) -> Result<Database, String> {
-        let mut config: Config = text.parse().map_err(|error| format!("{}", chain(&error)))?;
+        let mut config: Config = text.parse().map_err(|error| chain(&error))?;
         if config.get_hosts().is_empty() {
             return Err("it names no host".into());
         }

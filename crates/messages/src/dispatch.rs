@@ -56,9 +56,8 @@ impl Dispatcher {
     /// Lets a job into its queue, or ends it.
     pub(crate) fn push(&self, job: Job) {
         let index = lane_of(job.work.lane_key(), self.queues.len());
-        if let Err((job, failure)) = self.queues[index].push(job) {
-            job.end(Err(failure));
-        }
+        // A job that was refused has been told so.
+        let _ = self.queues[index].push(job);
     }
 
     /// Refuses what comes from now on; what waits is still done.

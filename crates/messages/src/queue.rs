@@ -38,18 +38,22 @@ impl JobQueue {
         JobQueue { bounds, state: Mutex::default(), arrived: Notify::new() }
     }
 
-    /// Lets a job in, or gives it back with the reason.
-    pub(crate) fn push(&self, job: Job) -> Result<(), (Job, Failure)> {
+    /// Lets a job in, or ends it, and says why.
+    pub(crate) fn push(&self, job: Job) -> Result<(), Failure> {
+        let refuse = |job: Job, failure: Failure| {
+            job.end(Err(failure.clone()));
+            Err(failure)
+        };
         let bytes = job.work.body_bytes();
         let mut state = self.lock();
         if state.is_closed {
-            return Err((job, Failure::Ending));
+            return refuse(job, Failure::Ending);
         }
         // A job alone is never too large: its body has a limit of its own.
         let is_full = state.jobs.len() >= self.bounds.waiting_requests
             || (!state.jobs.is_empty() && state.bytes + bytes > self.bounds.waiting_bytes);
         if is_full {
-            return Err((job, Failure::Overloaded));
+            return refuse(job, Failure::Overloaded);
         }
         state.bytes += bytes;
         state.jobs.push_back(job);
@@ -166,7 +170,7 @@ mod tests {
         let (large, _first) = job(1000);
         queue.push(large).unwrap();
         let (small, _second) = job(1);
-        assert_eq!(queue.push(small).unwrap_err().1, Failure::Overloaded);
+        assert_eq!(queue.push(small).unwrap_err(), Failure::Overloaded);
         assert_eq!(sizes(queue.take().await.unwrap()), [1000]);
         let mut receivers = Vec::new();
         for _ in 0..4 {
@@ -174,9 +178,9 @@ mod tests {
             queue.push(job).unwrap();
             receivers.push(receiver);
         }
-        assert_eq!(queue.push(job(0).0).unwrap_err().1, Failure::Overloaded);
+        assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::Overloaded);
         queue.close();
-        assert_eq!(queue.push(job(0).0).unwrap_err().1, Failure::Ending);
+        assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::Ending);
         assert_eq!(queue.take().await.unwrap().len(), 3, "what was let in before is still done");
     }
 }
