@@ -84,6 +84,8 @@ def test_a_ratio_is_judged_by_its_interval(tmp_path, rest, verdict):
     found = finding(tmp_path, RATIO + rest)
     assert found["ours"] == pytest.approx(0.8, rel=0.01) and found["blocks"] == 3
     assert found["low"] < found["ours"] < found["high"] and found["reproduced"] == verdict
+    if "within" in rest:
+        assert f"{'the other' if 'theirs = 1.2' in rest else 'the same'} side of 1" in found["said"]
 
 
 def test_a_ratio_of_one_block_has_no_interval_and_is_not_decided(tmp_path):

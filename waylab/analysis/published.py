@@ -92,7 +92,11 @@ def _ratio(finding: dict[str, Any], used: Contents) -> dict[str, Any] | None:
     if not pairs:
         return None
     result = paired_ratio(_by_block(pairs))
-    return _judged(finding, result["ratio"], result["low"], result["high"], result["blocks"])
+    judged = _judged(finding, result["ratio"], result["low"], result["high"], result["blocks"])
+    if finding["within"] and result["excludes_1"] and finding["theirs"] != 1:
+        same = (result["ratio"] > 1) == (finding["theirs"] > 1)
+        judged["said"] = f"ours lies on {'the same' if same else 'the other'} side of 1"
+    return judged
 
 
 def _value(finding: dict[str, Any], used: Contents) -> dict[str, Any] | None:
