@@ -120,6 +120,16 @@ def test_a_plateau_is_known_up_to_the_loads_that_were_measured(tmp_path, theirs,
     assert (found["low"], found["ours"], found["high"]) == (10, 10, 10) and found["reproduced"] == verdict
 
 
+def test_a_plateau_that_begins_elsewhere_in_every_block_is_not_decided(tmp_path):
+    found = [trial for trial in trials() if trial.content["levels"]["replicas"] == "1"]
+    for trial in found:
+        if (trial.content["block"], trial.content["levels"]["clients"]) == (1, "100"):
+            trial.content["throughput_per_s"] *= 2
+    text = 'kind = "plateau"\nmetric = "throughput_per_s"\nfactor = "clients"\nof = { replicas = 1 }\ntheirs = 10'
+    result = finding(tmp_path, text, found)
+    assert (result["low"], result["high"]) == (10, 100) and result["reproduced"] == "undecided"
+
+
 @pytest.mark.parametrize(
     ("stage", "place", "verdict"), [("backend", 1, "yes"), ("queue", 2, "yes"), ("queue", 1, "no")]
 )

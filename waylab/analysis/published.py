@@ -143,12 +143,13 @@ def _plateau(finding: dict[str, Any], used: Contents) -> dict[str, Any] | None:
     if not curves or len(levels) < 3:
         return None
     knees = [min(n for n, x in curve.items() if x >= PLATEAU_SHARE * max(curve.values())) for curve in curves]
-    before = max([level for level in levels if level < min(knees)], default=0.0)
     rule = (
-        f"theirs lies above the last load with less than {100 * PLATEAU_SHARE:g} % of the best, and not above the "
-        "first that has more in every block"
+        f"in every block theirs lies above the last load before the first with {100 * PLATEAU_SHARE:g} % of the best, "
+        "and not above that"
     )
-    verdict = YES if before < finding["theirs"] <= max(knees) else NO
+    before = [max([level for level in levels if level < knee], default=0.0) for knee in knees]
+    right = sum(low < finding["theirs"] <= knee for low, knee in zip(before, knees, strict=True))
+    verdict = YES if right == len(knees) else NO if not right else UNDECIDED
     return {
         "ours": median(knees),
         "low": min(knees),
