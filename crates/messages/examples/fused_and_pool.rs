@@ -1,5 +1,5 @@
-//! Sends per second with both dispatches, side by side and interleaved, and what they cost: processor time, commits and bytes of
-//! the write-ahead log. `cargo run --release -p messages --example fused_and_pool -- target/release/waystage [SECONDS] [ROUNDS]`
+//! Sends per second with both dispatches, side by side and interleaved, and what they cost: processor time, batches
+//! (with sends only, each is one statement and one commit) and bytes of the write-ahead log. `cargo run --release -p messages --example fused_and_pool -- target/release/waystage [SECONDS] [ROUNDS]`
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ struct Trial {
     sends_per_s: f64,
     service_cpu_us: f64,
     database_cpu_us: f64,
-    commits: f64,
+    batches: f64,
     log_bytes: f64,
     median_ms: f64,
 }
@@ -36,7 +36,7 @@ struct Trial {
 struct Counters {
     service_ticks: u64,
     database_ticks: u64,
-    commits: f64,
+    batches: f64,
     log_bytes: f64,
 }
 
@@ -50,7 +50,7 @@ fn main() {
     let services = MODES.map(|mode| start(program, &postgres.url(), mode));
     Http::connect(services[0].1).unwrap().request("PUT", "/v1/queues/q", &[], b"").unwrap();
     println!("{seconds} s, {rounds} rounds, {} bytes; machine: {}", BODY.len(), load());
-    println!("clients mode    sends/s  median ms  service us  database us  commits  log bytes   (a message)");
+    println!("clients mode    sends/s  median ms  service us  database us  batches  log bytes   (a message)");
     for clients in CLIENTS {
         let mut trials: BTreeMap<&str, Vec<Trial>> = BTreeMap::new();
         for round in 0..rounds {
@@ -69,7 +69,7 @@ fn main() {
                     trial.median_ms,
                     trial.service_cpu_us,
                     trial.database_cpu_us,
-                    trial.commits,
+                    trial.batches,
                     trial.log_bytes
                 );
             }
@@ -95,7 +95,7 @@ fn start(program: &str, database: &str, mode: &str) -> (Child, SocketAddr) {
 }
 
 fn trial(address: SocketAddr, service: u32, database: &str, clients: usize, seconds: f64) -> Trial {
-    let before = Counters::read(service, database);
+    let before = Counters::read(service, address, database);
     let clock = Clock::monotonic();
     let begin = clock.now();
     let end = begin + Duration::from_secs_f64(seconds);
@@ -120,7 +120,7 @@ fn trial(address: SocketAddr, service: u32, database: &str, clients: usize, seco
         .collect();
     let mut times_ns: Vec<u64> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     let elapsed_s = clock.now().since(begin) as f64 / 1e9;
-    let after = Counters::read(service, database);
+    let after = Counters::read(service, address, database);
     times_ns.sort_unstable();
     let sends = times_ns.len() as f64;
     let us_per_tick = 1e6 / rustix::param::clock_ticks_per_second() as f64;
@@ -128,27 +128,26 @@ fn trial(address: SocketAddr, service: u32, database: &str, clients: usize, seco
         sends_per_s: sends / elapsed_s,
         service_cpu_us: (after.service_ticks - before.service_ticks) as f64 * us_per_tick / sends,
         database_cpu_us: (after.database_ticks.saturating_sub(before.database_ticks)) as f64 * us_per_tick / sends,
-        commits: (after.commits - before.commits) / sends,
+        batches: (after.batches - before.batches) / sends,
         log_bytes: (after.log_bytes - before.log_bytes) / sends,
         median_ms: times_ns[times_ns.len() / 2] as f64 / 1e6,
     }
 }
 
 impl Counters {
-    fn read(service: u32, database: &str) -> Counters {
+    fn read(service: u32, address: SocketAddr, database: &str) -> Counters {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (commits, log_bytes) = runtime.block_on(async {
+        let log_bytes = runtime.block_on(async {
             let (client, connection) = tokio_postgres::connect(database, tokio_postgres::NoTls).await.unwrap();
             tokio::spawn(connection);
-            // The server's processes report their counts when they have been idle for a second.
-            tokio::time::sleep(Duration::from_millis(1100)).await;
-            let text = "SELECT xact_commit::float8, pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8
-                FROM pg_stat_database WHERE datname = 'postgres'";
-            let row = client.query_one(text, &[]).await.unwrap();
-            (row.get(0), row.get(1))
+            let text = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8";
+            client.query_one(text, &[]).await.unwrap().get(0)
         });
+        let page = Http::connect(address).unwrap().request("GET", "/metrics", &[], b"").unwrap().text();
+        let line = page.lines().find_map(|line| line.strip_prefix("waystage_messages_batches_total "));
+        let batches = line.unwrap().parse().unwrap();
         let database_ticks = postgres_processes().iter().map(|process| ticks(*process)).sum();
-        Counters { service_ticks: ticks(service), database_ticks, commits, log_bytes }
+        Counters { service_ticks: ticks(service), database_ticks, batches, log_bytes }
     }
 }
 
