@@ -20,7 +20,7 @@ from waylab.cli import main
 from waylab.errors import LabError
 from waylab.folder import read_json, read_run
 from waylab.run import create_run
-from waylab.spec import HostSettings, Placement, System, TestbedSettings
+from waylab.spec import HostSettings, Load, Placement, System, TestbedSettings
 from waylab.testbed import Machine, check_fits, open_testbed
 from waylab.testbed.netns import cgroups, links, namespaces
 from waylab.testbed.netns.owner import Owner, owner_of, this_process
@@ -64,7 +64,7 @@ class ATrial:
 
     def __init__(self, *hosts):
         self.placement = Placement(load=hosts[:1], proxy=(), backends=hosts[1:])
-        self.system = System(kind="direct")
+        self.system, self.load = System(kind="direct"), Load()
 
 
 def hosts(**described) -> TestbedSettings:
