@@ -1,9 +1,12 @@
 """The command: bad input is one line and exit code 2, never a traceback."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 
+from waylab.analysis.versions import MARGIN, METRICS
 from waylab.cli import main
 
 
@@ -73,3 +76,22 @@ def test_analyse_report_show(capsys, run_folder):
 def test_nothing_usable_is_exit_code_1(capsys, run_folder):
     shutil.rmtree(run_folder / "trials")
     assert outcome(capsys, "analyse", run_folder)[0] == 1
+
+
+def test_version_reads_nothing_that_is_slow():
+    code = (
+        "import atexit, sys\n"
+        "slow = ('scipy', 'altair', 'pandas', 'statsmodels')\n"
+        "atexit.register(lambda: print([name for name in slow if name in sys.modules]))\n"
+        "from waylab.cli import main\n"
+        "main(['--version'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["[]"]
+
+
+def test_what_help_says_of_compare_is_so(capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"same [{MARGIN}]" in said and f"[{', '.join(METRICS)}]" in said

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Never
 
 from waylab import __version__
-from waylab.cli import commands
 from waylab.cli.interrupt import Interrupt
+from waylab.cli.later import later
 from waylab.cli.model_arguments import add_model_command
-from waylab.cli.report_commands import add_report_commands
+from waylab.cli.report_arguments import add_report_commands
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError
 from waylab.spec import FULL, QUICK, SCALES
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+
+_COMMANDS = "waylab.cli.commands"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -66,14 +68,14 @@ def _parser() -> argparse.ArgumentParser:
         "--results", type=Path, default=Path("results"), metavar="DIR", help="where run folders go [results]"
     )
     _add_scale(run)
-    run.set_defaults(command=commands.run)
+    run.set_defaults(command=later(_COMMANDS, "run"))
 
     plan = parts.add_parser(
         "plan", help="show the trials of a specification and the time they take; runs nothing"
     )
     plan.add_argument("spec", type=Path, metavar="SPEC")
     _add_scale(plan)
-    plan.set_defaults(command=commands.plan)
+    plan.set_defaults(command=later(_COMMANDS, "plan"))
 
     doctor = parts.add_parser("doctor", help="what this machine can and cannot do; changes nothing")
     doctor.add_argument(
@@ -81,11 +83,15 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also which ratio it can tell from none: a null experiment, a minute",
     )
-    doctor.set_defaults(command=commands.doctor)
+    doctor.set_defaults(command=later(_COMMANDS, "doctor"))
 
     for name, command, text in (
-        ("analyse", commands.analyse, "analyse a run folder again: analysis.json and predictions.json"),
-        ("show", commands.show, "the main figures of a run in the terminal"),
+        (
+            "analyse",
+            later(_COMMANDS, "analyse"),
+            "analyse a run folder again: analysis.json and predictions.json",
+        ),
+        ("show", later(_COMMANDS, "show"), "the main figures of a run in the terminal"),
     ):
         part = parts.add_parser(name, help=text)
         part.add_argument("run", type=Path, metavar="RUN", help="a run folder, for example results/TIME-NAME")

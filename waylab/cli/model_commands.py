@@ -60,6 +60,7 @@ def in_one_line(command: Command) -> Command:
     return guarded
 
 
+@in_one_line
 def mm1(arguments: argparse.Namespace) -> int:
     """One server, with or without a limit."""
     rates = (arguments.arrivals, _services_per_s(arguments))
@@ -67,6 +68,7 @@ def mm1(arguments: argparse.Namespace) -> int:
     return _show_queue(queue, arguments)
 
 
+@in_one_line
 def mmm(arguments: argparse.Namespace) -> int:
     """Several servers, with or without a limit."""
     rates = (arguments.arrivals, _services_per_s(arguments), arguments.servers)
@@ -74,6 +76,7 @@ def mmm(arguments: argparse.Namespace) -> int:
     return _show_queue(queue, arguments)
 
 
+@in_one_line
 def mg1(arguments: argparse.Namespace) -> int:
     """One server, any service time."""
     service_s = 1 / _services_per_s(arguments)
@@ -82,6 +85,7 @@ def mg1(arguments: argparse.Namespace) -> int:
     return _show_queue(MG1(arguments.arrivals, service_s, arguments.variation), arguments)
 
 
+@in_one_line
 def ggm(arguments: argparse.Namespace) -> int:
     """Several servers, anything."""
     queue = GGm(
@@ -94,6 +98,7 @@ def ggm(arguments: argparse.Namespace) -> int:
     return _show_queue(queue, arguments)
 
 
+@in_one_line
 def closed(arguments: argparse.Namespace) -> int:
     """Clients that wait for their replies."""
     service_s = 1 / _services_per_s(arguments)
@@ -102,6 +107,7 @@ def closed(arguments: argparse.Namespace) -> int:
     )
 
 
+@in_one_line
 def network(arguments: argparse.Namespace) -> int:
     """Solve a network, once or along a sweep."""
     described = read_network(arguments.file)
@@ -124,6 +130,7 @@ def network(arguments: argparse.Namespace) -> int:
     return _show_network(described, content, words, arguments)
 
 
+@in_one_line
 def simulate(arguments: argparse.Namespace) -> int:
     """Simulate a network."""
     described = read_network(arguments.file)
@@ -146,6 +153,7 @@ def simulate(arguments: argparse.Namespace) -> int:
     return _show_network(described, content, words, arguments)
 
 
+@in_one_line
 def bounds(arguments: argparse.Namespace) -> int:
     """Bounds from demands."""
     described = _described(arguments)
@@ -196,6 +204,7 @@ def _least(described: Network) -> int:
     return sum(part.population > 0 for part in described.classes)
 
 
+@in_one_line
 def usl(arguments: argparse.Namespace) -> int:
     """Fit the Universal Scalability Law."""
     runs = measured_runs(arguments.file)
@@ -283,9 +292,3 @@ def _print_json(content: dict[str, Any]) -> int:
 
 def _console() -> Console:
     return Console(highlight=False)
-
-
-COMMANDS: dict[str, Command] = {
-    command.__name__: in_one_line(command)
-    for command in (mm1, mmm, mg1, ggm, closed, network, simulate, bounds, usl)
-}
