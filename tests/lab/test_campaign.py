@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from waylab.analysis.statistics import paired_ratio
 from waylab.cli import main
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.noise import measure_noise
-from waylab.report.sample import BYTES_MAX
+from waylab.report.sample import BYTES_MAX, _beside
 from waylab.testbed.programs import find_waystage
 
 
@@ -78,3 +79,20 @@ def test_the_noise_of_this_machine_is_measured(capsys):
     assert measure_noise(Interrupt(), blocks=2, test_time_s=0.4) == 0
     said = capsys.readouterr().out
     assert "noise floor (4 of 4 trials used)" in said and said.count("two identical arms") == 3
+
+
+def test_a_sample_sets_a_study_beside_the_run():
+    finding = {"text": "half | of it", "kind": "ratio", "theirs": 0.5, "ours": 0.52, "low": 0.5, "high": 0.54}
+    alone = finding | {"kind": "effect", "ours": 0.25, "theirs": None, "low": None, "high": None}
+    analysis = {
+        "published": {
+            "source": "A16",
+            "findings": [finding | {"reproduced": "yes"}, alone | {"reproduced": "undecided"}],
+        }
+    }
+    lines = _beside(SimpleNamespace(analysis=analysis))
+    assert lines[-2:] == [
+        "| half \\| of it | 0.5000 | 0.5200 | 0.5000 to 0.5400 | yes |",
+        "| half \\| of it | – | 25.00 % | – | undecided |",
+    ]
+    assert _beside(SimpleNamespace(analysis={})) == []

@@ -1,5 +1,6 @@
 """The section that sets our figures beside those of the study whose experiment was repeated."""
 
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -44,8 +45,13 @@ def published_parts(content: Content) -> list[tuple[str, str, str]]:
     return [("beside", "Beside the report", words + table(headings, rows, note))]
 
 
+def unit_of(finding: dict[str, Any]) -> Callable[[Any], str]:
+    """Return how the numbers of a finding are written."""
+    return _UNITS.get(finding["kind"], ratio_text)
+
+
 def _row(finding: dict[str, Any]) -> list[str]:
-    text = _UNITS.get(finding["kind"], ratio_text)
+    text = unit_of(finding)
     ours = shown(finding["ours"], text)
     if finding["low"] is not None:
         ours += (

@@ -8,6 +8,7 @@ from waylab import folder
 from waylab.errors import LabError
 from waylab.report.content import Content, read_content
 from waylab.report.numbers import NONE, rate_text, time_text
+from waylab.report.published import unit_of
 from waylab.report.write import write_report
 
 BYTES_MAX = 300_000
@@ -86,6 +87,7 @@ def _text(content: Content, figures: list[str]) -> str:
     failed = [trial for trial in analysis["trials"] if not trial["used"]]
     lines += [f"- {trial['id']}: {_plain('; '.join(trial['reasons']))}" for trial in failed[:_FACTS_MAX]]
     verdicts = [c for c in analysis["comparisons"] if c.get("verdict_text")]
+    lines += _beside(content)
     lines += ["", "## What was found", ""]
     lines += [f"- **{c['verdict']}**: {_plain(c['verdict_text'])}" for c in verdicts]
     lines += [f"- {_plain(fact)}" for fact in content.facts[:_FACTS_MAX]]
@@ -95,6 +97,25 @@ def _text(content: Content, figures: list[str]) -> str:
     lines += ["## All configurations", "", *_table(content), "", "## How to reproduce", "", "```"]
     lines += [content.run["reproduce"][0], "```", ""]
     return "\n".join(lines)
+
+
+def _beside(content: Content) -> list[str]:
+    """What a study found beside ours, when the specification repeats one."""
+    published = content.analysis.get("published")
+    if not published:
+        return []
+    lines = ["", f"## Beside {_plain(published['source'])}", ""]
+    lines += ["| finding | theirs | ours | 95 % interval | reproduced |", "|---|---|---|---|---|"]
+    for finding in published["findings"]:
+        text = unit_of(finding)
+        theirs, ours, low, high = (
+            NONE if finding[name] is None else text(finding[name])
+            for name in ("theirs", "ours", "low", "high")
+        )
+        interval = NONE if finding["low"] is None else f"{low} to {high}"
+        cells = [_plain(finding["text"]), theirs, ours, interval, finding["reproduced"]]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def _table(content: Content) -> list[str]:
