@@ -22,6 +22,8 @@ from waylab.analysis.statistics.pairs import log_ratios, paired_ratio
 WAYSTAGE = Path(__file__).parents[2] / "target/release/waystage"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 BLOCKS = 6
+MACHINE_S = 4.0
+GAP_US = 50
 READY_WITHIN_S = 10.0
 CLOSED = ("--clients", "50", "--ratio", "0:1", "--data-size", "128", "--warm-up", "1s", "--test-time", "4s")
 
@@ -71,6 +73,7 @@ def main() -> None:
             f"  {kind.name}: {sum(ours) / BLOCKS:.2f} us to {sum(theirs) / BLOCKS:.2f} us, "
             f"ratio {ratio['ratio']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}], wanted {kind.wanted} at most"
         )
+    machine()
     with server(memcached) as (_, address):
         slip(address, sorted(rates)[len(rates) // 2] / 2)
         replay(address)
@@ -131,6 +134,29 @@ def cpu_s(pid: int) -> float:
     """Processor time that a process has used, from proc(5)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def machine() -> None:
+    """How late this machine itself is, with nothing else to do: no program that sleeps can be more exact."""
+    late_us: list[float] = []
+    gaps_us: list[float] = []
+    until_s = time.perf_counter() + MACHINE_S
+    while (begun_s := time.perf_counter()) < until_s:
+        time.sleep(100e-6)
+        late_us.append((time.perf_counter() - begun_s) * 1e6 - 100)
+    until_s += MACHINE_S
+    before_s = time.perf_counter()
+    while before_s < until_s:
+        now_s = time.perf_counter()
+        gaps_us.append((now_s - before_s) * 1e6)
+        before_s = now_s
+    late_us.sort()
+    lost = sum(gap for gap in gaps_us if gap > GAP_US) / MACHINE_S / 1e6
+    print(
+        f"this machine alone: a sleep ends late by p50 {late_us[len(late_us) // 2]:.0f} us, "
+        f"p99 {late_us[len(late_us) * 99 // 100]:.0f} us; a program that never sleeps is stopped for more than "
+        f"{GAP_US} us at a time {100 * lost:.1f} % of the time"
+    )
 
 
 def slip(address: str, rate_per_s: float) -> None:
