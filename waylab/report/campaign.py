@@ -13,7 +13,7 @@ from waylab import folder
 from waylab.errors import LabError
 from waylab.report.content import Content, read_content
 from waylab.report.numbers import shown
-from waylab.report.offline import resource
+from waylab.report.offline import document
 from waylab.report.sections import decided
 from waylab.report.table import table
 
@@ -78,20 +78,7 @@ def _page(parts: list[_Part], base: Path, title: str) -> str:
     rows = [_row(part, number) for number, part in enumerate(parts)]
     overview = table(["experiment", "question", "trials used", "announced comparisons"], rows)
     body = "".join(_section(part, number, base) for number, part in enumerate(parts))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>{resource("page.css")}</style>
-</head>
-<body>
-<header><h1>{escape(title)}</h1></header>
-<main><section id="overview"><h2>Overview</h2>{overview}</section>{body}</main>
-</body>
-</html>
-"""
+    return document(title, "", f'<section id="overview"><h2>Overview</h2>{overview}</section>{body}')
 
 
 def _row(part: _Part, number: int) -> list[str]:

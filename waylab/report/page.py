@@ -3,12 +3,10 @@
 from html import escape
 from typing import Any
 
-import vl_convert
-
 from waylab.report import changes, checks, diagram, sections, tables
 from waylab.report.content import Content
 from waylab.report.figures import Figure, style
-from waylab.report.offline import charts_as_json, resource, script
+from waylab.report.offline import charts_as_json, document
 from waylab.report.published import published_parts
 
 
@@ -33,27 +31,12 @@ def page(content: Content, figures: list[Figure]) -> str:
     ]
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in parts)
     body = "".join(f'<section id="{name}"><h2>{title}</h2>{text}</section>' for name, title, text in parts)
-    title = escape(f"{content.run['name']} – {content.run['created_utc']} UTC")
+    title = f"{content.run['name']} – {content.run['created_utc']} UTC"
     verdict = (
         f"{content.analysis['trials_used']} of {content.analysis['trials_total']} trials passed every gate"
     )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{resource("page.css")}</style>
-</head>
-<body>
-<header><h1>{title}</h1><p class="soft">{escape(verdict)}</p><nav>{links}</nav></header>
-<main>{body}</main>
-<script type="application/json" id="figures">{_specifications(figures)}</script>
-<script>{script(vl_convert.javascript_bundle())}</script>
-<script>{script(resource("page.js"))}</script>
-</body>
-</html>
-"""
+    header = f'<p class="soft">{escape(verdict)}</p><nav>{links}</nav>'
+    return document(title, header, body, _specifications(figures))
 
 
 def _results(content: Content, figures: list[Figure]) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from waylab import folder
 from waylab.report.numbers import NONE, percent_text, ratio_text, shown
-from waylab.report.offline import resource
+from waylab.report.offline import document
 from waylab.report.table import definitions, table
 
 _COLOURS = {"worse": "bold red", "undecided": "yellow", "better": "green", "equivalent": "green"}
@@ -79,7 +79,7 @@ def _cell(ratio: dict[str, Any] | None) -> str:
 
 
 def _page(content: dict[str, Any]) -> str:
-    title = escape(f"{content['name']}: two versions")
+    title = f"{content['name']}: two versions"
     sides = [
         (
             side,
@@ -101,22 +101,10 @@ def _page(content: dict[str, Any]) -> str:
         f"{percent_text(content['confidence'])}, so that all together are wrong at most once in twenty."
     )
     notes = "".join(f"<li>{escape(note)}</li>" for note in content["notes"])
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{resource("page.css")}</style>
-</head>
-<body>
-<header><h1>{title}</h1><p class="lead">{escape(content["question"])}</p></header>
-<main>
-<section id="verdict"><h2>Verdict: {escape(content["verdict"])}</h2><ul>{verdicts}</ul></section>
-<section id="set-up"><h2>What was compared</h2>{definitions(sides)}</section>
-<section id="results"><h2>Every configuration</h2>{table(headings, rows, words)}</section>
-<section id="threats"><h2>Threats</h2><ul>{notes}</ul></section>
-</main>
-</body>
-</html>
-"""
+    sections = (
+        f'\n<section id="verdict"><h2>Verdict: {escape(content["verdict"])}</h2><ul>{verdicts}</ul></section>\n'
+        f'<section id="set-up"><h2>What was compared</h2>{definitions(sides)}</section>\n'
+        f'<section id="results"><h2>Every configuration</h2>{table(headings, rows, words)}</section>\n'
+        f'<section id="threats"><h2>Threats</h2><ul>{notes}</ul></section>\n'
+    )
+    return document(title, f'<p class="lead">{escape(content["question"])}</p>', sections)

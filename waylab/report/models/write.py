@@ -10,7 +10,7 @@ import vl_convert
 
 from waylab.errors import LabError
 from waylab.report.models.figure import DARK, LIGHT, PAGE, ModelFigure, config
-from waylab.report.offline import charts_as_json, resource, script
+from waylab.report.offline import charts_as_json, document
 
 _PNG_SCALE = 2.0
 # Drawings keep their size, so that their words stay where there is room for them; wide ones scroll.
@@ -57,24 +57,8 @@ def _page(figures: Sequence[ModelFigure], title: str, words: Sequence[str], dark
         for f in figures
     )
     said = "".join(f"<li>{escape(sentence)}</li>" for sentence in words)
-    scheme = ' style="color-scheme: dark"' if dark else ""
-    return f"""<!DOCTYPE html>
-<html lang="en"{scheme}>
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>{resource("page.css")}{_STYLE}{_dark_colours() if dark else ""}</style>
-</head>
-<body>
-<header><h1>{escape(title)}</h1></header>
-<main>{drawn}<ul>{said}</ul></main>
-<script type="application/json" id="figures">{_specifications(figures)}</script>
-<script>{script(vl_convert.javascript_bundle())}</script>
-<script>{script(resource("page.js"))}</script>
-</body>
-</html>
-"""
+    style = _STYLE + (_dark_colours() if dark else "")
+    return document(title, "", f"{drawn}<ul>{said}</ul>", _specifications(figures), style, dark)
 
 
 def _dark_colours() -> str:
