@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo smoke test lint bench bench-load bench-models calibrate build clean
+.PHONY: help demo demo-messages smoke test lint bench bench-load bench-messages bench-models calibrate build clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,6 +12,9 @@ help: ## Show this list
 
 demo: build $(READY) ## Measure a real proxy in front of three servers and write a report (about two minutes after the build)
 	$(VENV)/bin/waylab run experiments/demo.toml
+
+demo-messages: build $(READY) ## Start a private PostgreSQL and the message service, send and pop, and show where the time went
+	$(VENV)/bin/python -m waylab.messages.demo $(WAYSTAGE)
 
 smoke: build $(READY) ## The same path in half a minute, on embedded servers
 	$(VENV)/bin/waylab run experiments/smoke.toml
@@ -33,8 +36,12 @@ bench-models: build $(READY) ## How fast the models are, beside GNU Octave's que
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[bench]'
 	$(VENV)/bin/python tests/speed/models.py
 
-bench-load: build $(READY) ## What the load generator costs beside memcached, and how late it is (four minutes, on an idle machine)
+bench-load: build $(READY) ## What the load generator costs beside memcached, and how late it is (seven minutes, on an idle machine)
 	$(VENV)/bin/python tests/speed/load.py
+
+bench-messages: build $(READY) ## The message service beside pgmq, beanstalkd and a plain INSERT, and with a million dead rows (ten minutes, on an idle machine)
+	$(VENV)/bin/python tests/speed/messages.py
+	$(VENV)/bin/python tests/speed/dead_rows.py
 
 calibrate: build $(READY) ## The lab against a server whose truth is known (several minutes)
 	$(VENV)/bin/waylab run experiments/calibrate.toml

@@ -24,7 +24,7 @@ CRATES = {
     "load": {"clock", "wire", "net", "records", "placement", "draw"},
     "cache": {"clock", "wire", "net", "records"},
     "simulate": {"clock", "records"},
-    "messages": {"clock", "quantity"},
+    "messages": {"clock", "net", "quantity", "records"},
     "waystage": {
         "clock",
         "wire",
@@ -51,6 +51,7 @@ PACKAGES = {
     "run": {"testbed", "plan", "spec"},
     "records": set(),
     "models": set(),
+    "messages": set(),
     "analysis": {"records"},
     "fit": {"analysis", "records", "models"},
     "predict": {"fit", "analysis", "records", "models"},

@@ -2,11 +2,13 @@
 
 use crate::dispatch::Dispatcher;
 use crate::failure::Failure;
+use crate::journey::Journey;
+use crate::mover::Mover;
 use crate::problem::Problem;
 use crate::sweep::Sweeper;
 use crate::waiting::Waiting;
 use crate::work::{Answer, Job, Outcome, Work};
-use clock::{Clock, Stage, StageClock};
+use clock::{Clock, Stage};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,7 @@ pub(crate) struct Admission {
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) sweeper: Sweeper,
+    pub(crate) mover: Mover,
     pub(crate) clock: Clock,
     pub(crate) poll_interval: Duration,
     /// Becomes true when the service ends.
@@ -27,27 +30,35 @@ pub(crate) struct Admission {
 impl Admission {
     /// Has work done. A pop that finds nothing is tried again until `wait` is over: at once when something was sent to its queue
     /// through this service, and now and then because it may have been sent through another.
-    pub(crate) async fn ask(&self, work: Work, wait: Duration, clock: &mut StageClock) -> Result<Answer, Problem> {
+    pub(crate) async fn ask(&self, work: Work, wait: Duration, journey: &mut Journey) -> Result<Answer, Problem> {
         let queue = match &work {
-            Work::Pop(wish) if !wait.is_zero() => wish.scope.queue.clone(),
-            _ => return Ok(self.once(work, clock).await?),
+            Work::Pop(wish) | Work::Receive(wish, _) if !wait.is_zero() => wish.scope.queue.clone(),
+            _ => return Ok(self.once(work, journey).await?),
         };
         let place = self.waiting.enter(&queue).ok_or_else(Problem::too_many_polls)?;
         let deadline = self.clock.now() + wait;
         let mut ending = self.ending.clone();
-        let parsed = *clock;
+        let parsed = *journey;
+        let mut is_let_in = false;
         loop {
             // Only the last attempt is told: of the one before, a stage may have been passed that this one does not reach.
-            *clock = parsed;
+            *journey = parsed;
             // Before the attempt, so that what is sent while it is under way is not missed.
             let mut woken = pin!(place.notify.notified());
             woken.as_mut().enable();
-            let answer = self.once(work.clone(), clock).await?;
+            let answer = self.once(work.clone(), journey).await;
             let left = deadline.after(self.clock.now());
             let is_over = left.is_zero() || *ending.borrow();
-            if is_over || !matches!(&answer, Answer::Messages(messages) if messages.is_empty()) {
-                return Ok(answer);
+            // Many who poll are woken together, and may fill the queue of a lane themselves: they go on waiting.
+            let is_for_later = match &answer {
+                Ok(Answer::Messages(messages)) => messages.is_empty(),
+                Err(Failure::Overloaded) => is_let_in,
+                _ => false,
+            };
+            if is_over || !is_for_later {
+                return Ok(answer?);
             }
+            is_let_in = true;
             tokio::select! {
                 () = &mut woken => {}
                 () = tokio::time::sleep(left.min(self.poll_interval)) => {}
@@ -56,17 +67,22 @@ impl Admission {
         }
     }
 
-    async fn once(&self, work: Work, clock: &mut StageClock) -> Result<Answer, Failure> {
+    async fn once(&self, work: Work, journey: &mut Journey) -> Result<Answer, Failure> {
         let changed = match &work {
             Work::Send(sending) => Some((sending.queue.clone(), false)),
             Work::DeleteQueue(name) => Some((name.clone(), true)),
             _ => None,
         };
-        clock.stamp(Stage::Enqueued, self.clock.now());
+        let is_due_soon = work.is_due_soon();
+        let lost = if work.only_reads() { Failure::DatabaseDown } else { Failure::InDoubt };
+        journey.stamp(Stage::Enqueued, self.clock.now());
         let (back, receiver) = oneshot::channel();
-        self.dispatcher.push(Job { work, clock: *clock, back });
-        let Outcome { clock: passed, result } = receiver.await.map_err(|_| Failure::Ending)?;
-        *clock = passed;
+        self.dispatcher.push(Job { work, journey: *journey, back });
+        let Outcome { journey: passed, result } = receiver.await.map_err(|_| lost)?;
+        *journey = passed;
+        if is_due_soon && result.is_ok() {
+            self.mover.wake();
+        }
         if let (Some((queue, is_deleted)), Ok(_)) = (changed, &result) {
             self.waiting.wake(&queue);
             if is_deleted {

@@ -1,11 +1,15 @@
 //! Station 6. Does a batch over one connection and tells every job its result: after the commit, never before.
 //! The statements of a batch go out together and the server does them one after the other.
 
+mod leases;
+mod sending;
+
 use crate::batch::{Batch, Wishes, hand_out};
 use crate::connection::Session;
 use crate::failure::Failure;
+use crate::low_water::{Begin, LowWaters};
 use crate::statement::Found;
-use crate::work::{Answer, Job, Sending, Work};
+use crate::work::{Answer, Job, Scope, Sending, Work};
 use clock::{Clock, Nanos, Stage};
 use tokio_postgres::Error;
 
@@ -13,11 +17,14 @@ use tokio_postgres::Error;
 const TRIES: usize = 3;
 
 /// Does everything in the batch; every job ends.
-pub(crate) async fn serve(session: &Session, batch: Batch, clock: &Clock) {
-    let worker = Worker { session, clock };
+pub(crate) async fn serve(session: &Session, low_waters: &LowWaters, batch: Batch, clock: &Clock) {
+    let worker = Worker { session, low_waters, clock };
     let Batch {
         sends,
+        sends_with,
+        settles,
         pops: [pops, pops_by_sender, pops_everywhere],
+        receives: [receives, receives_by_sender],
         peeks: [peeks, peeks_by_sender],
         waiting,
         others,
@@ -25,9 +32,13 @@ pub(crate) async fn serve(session: &Session, batch: Batch, clock: &Clock) {
     // In this order they are sent. A pop sees what was sent in the same batch.
     tokio::join!(
         worker.send(sends),
-        worker.pop(pops),
-        worker.pop(pops_by_sender),
-        worker.pop(pops_everywhere),
+        worker.send_with(sends_with),
+        worker.settle(settles),
+        worker.take(pops, Taking::Pop),
+        worker.take(pops_by_sender, Taking::Pop),
+        worker.take(pops_everywhere, Taking::Pop),
+        worker.take(receives, Taking::Lease),
+        worker.take(receives_by_sender, Taking::Lease),
         worker.peek(peeks),
         worker.peek(peeks_by_sender),
         worker.waiting(waiting),
@@ -35,9 +46,17 @@ pub(crate) async fn serve(session: &Session, batch: Batch, clock: &Clock) {
     );
 }
 
+/// What happens to messages that are taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taking {
+    Pop,
+    Lease,
+}
+
 /// A connection while it does a batch.
 struct Worker<'s> {
     session: &'s Session,
+    low_waters: &'s LowWaters,
     clock: &'s Clock,
 }
 
@@ -60,14 +79,18 @@ impl Worker<'_> {
         }
     }
 
-    async fn pop(&self, mut wishes: Wishes) {
+    async fn take(&self, mut wishes: Wishes, how: Taking) {
         for attempt in 1..=TRIES {
             if wishes.is_empty() {
                 return;
             }
             let merged = wishes.merged(false);
+            let leases_ms = (how == Taking::Lease).then(|| wishes.leases_ms());
+            let begin = |(scope, _): &(&Scope, usize)| self.low_waters.begin(scope, self.session.connected);
+            let begins: Vec<Begin> = merged.iter().map(begin).collect();
             let sent = self.clock.now();
-            let outcome = self.session.statements.pop(&self.session.client, &merged).await;
+            let (client, leases_ms) = (&self.session.client, leases_ms.as_deref());
+            let outcome = self.session.statements.take(client, &merged, &begins, leases_ms).await;
             let mut jobs = wishes.into_jobs();
             self.stamp(jobs.iter_mut().flatten(), sent);
             let all = match outcome {
@@ -76,6 +99,7 @@ impl Worker<'_> {
             };
             wishes = Wishes::default();
             for (jobs, found) in jobs.into_iter().zip(all) {
+                self.low_waters.count(&found.messages, self.clock.now());
                 if found.is_contended && attempt < TRIES {
                     jobs.into_iter().for_each(|job| wishes.push(job));
                 } else {
@@ -139,14 +163,21 @@ impl Worker<'_> {
 
     async fn one(&self, work: &Work) -> Result<Result<Answer, Failure>, Error> {
         let (client, statements) = (&self.session.client, &self.session.statements);
-        let there = |is_there: bool, answer: Answer| if is_there { Ok(answer) } else { Err(Failure::UnknownQueue) };
         Ok(match work {
-            Work::CreateQueue(name) => Ok(Answer::Created(statements.create_queue(client, name).await?)),
-            Work::DeleteQueue(name) => there(statements.delete_queue(client, name).await?, Answer::Deleted),
-            Work::ShowQueue(name) => there(statements.show_queue(client, name).await?, Answer::Shown),
+            Work::CreateQueue(name, settings) => {
+                let created = statements.create_queue(client, name, settings.as_ref()).await?;
+                created.map(Answer::Created).ok_or(Failure::UnknownDeadLetters)
+            }
+            Work::DeleteQueue(name) => match statements.delete_queue(client, name).await? {
+                true => Ok(Answer::Deleted),
+                false => Err(Failure::UnknownQueue),
+            },
+            Work::ShowQueue(name) => {
+                statements.show_queue(client, name).await?.map(Answer::Queue).ok_or(Failure::UnknownQueue)
+            }
             Work::ListQueues => Ok(Answer::Queues(statements.list_queues(client).await?)),
-            Work::Probe => statements.show_queue(client, "").await.map(|_| Ok(Answer::Shown))?,
-            Work::Send(_) | Work::Pop(_) | Work::Peek(_) | Work::Waiting(_) => {
+            Work::Probe => statements.show_queue(client, "").await.map(|_| Ok(Answer::Present))?,
+            Work::Send(_) | Work::Pop(_) | Work::Receive(..) | Work::Settle(_) | Work::Peek(_) | Work::Waiting(_) => {
                 unreachable!("the batch has put these elsewhere")
             }
         })
@@ -156,8 +187,8 @@ impl Worker<'_> {
     fn stamp<'j>(&self, jobs: impl Iterator<Item = &'j mut Job>, sent: Nanos) {
         let now = self.clock.now();
         for job in jobs {
-            job.clock.stamp(Stage::Sent, sent);
-            job.clock.stamp(Stage::Answered, now);
+            job.journey.stamp(Stage::Sent, sent);
+            job.journey.stamp(Stage::Answered, now);
         }
     }
 }
@@ -182,7 +213,7 @@ fn end_with(jobs: Vec<Job>, found: Found) {
 pub(crate) fn fail(jobs: impl IntoIterator<Item = Job>, error: &Error) {
     let failure = Failure::of_statement(error);
     for job in jobs {
-        let changes = matches!(job.work, Work::Send(_) | Work::Pop(_) | Work::CreateQueue(_) | Work::DeleteQueue(_));
-        job.end(Err(if failure == Failure::InDoubt && !changes { Failure::DatabaseDown } else { failure.clone() }));
+        let reads = job.work.only_reads();
+        job.end(Err(if failure == Failure::InDoubt && reads { Failure::DatabaseDown } else { failure.clone() }));
     }
 }

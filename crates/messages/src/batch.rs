@@ -8,8 +8,14 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) sends: Vec<Job>,
+    /// With a key, a delay or an expiry.
+    pub(crate) sends_with: Vec<Job>,
+    /// By what is to be done, as in [`Settlement`].
+    pub(crate) settles: [Vec<Job>; 3],
     /// Without a sender; by sender in a queue; by sender over all queues. The last two may want the same rows.
     pub(crate) pops: [Wishes; 3],
+    /// Without a sender; by sender.
+    pub(crate) receives: [Wishes; 2],
     /// Without a sender; by sender.
     pub(crate) peeks: [Wishes; 2],
     pub(crate) waiting: Vec<Job>,
@@ -30,7 +36,9 @@ impl Batch {
         let mut batch = Batch::default();
         for job in jobs {
             match &job.work {
-                Work::Send(_) => batch.sends.push(job),
+                Work::Send(sending) if sending.is_plain() => batch.sends.push(job),
+                Work::Send(_) => batch.sends_with.push(job),
+                Work::Settle(settling) => batch.settles[settling.how as usize].push(job),
                 Work::Pop(wish) => {
                     let index = match (wish.scope.sender.is_empty(), wish.scope.queue.is_empty()) {
                         (true, _) => 0,
@@ -39,9 +47,10 @@ impl Batch {
                     };
                     batch.pops[index].push(job);
                 }
+                Work::Receive(wish, _) => batch.receives[usize::from(!wish.scope.sender.is_empty())].push(job),
                 Work::Peek(wish) => batch.peeks[usize::from(!wish.scope.sender.is_empty())].push(job),
                 Work::Waiting(_) => batch.waiting.push(job),
-                Work::CreateQueue(_) | Work::DeleteQueue(_) | Work::ShowQueue(_) | Work::ListQueues | Work::Probe => {
+                Work::CreateQueue(..) | Work::DeleteQueue(_) | Work::ShowQueue(_) | Work::ListQueues | Work::Probe => {
                     batch.others.push(job);
                 }
             }
@@ -75,6 +84,15 @@ impl Wishes {
         self.jobs.iter().filter_map(|jobs| Some((scope_of(jobs.first()?)?, wish(jobs)))).collect()
     }
 
+    /// The time of each lease in milliseconds: for each wish in the order of [`Wishes::merged`], for each message it wants.
+    pub(crate) fn leases_ms(&self) -> Vec<i64> {
+        let of_job = |job: &Job| match &job.work {
+            Work::Receive(wish, lease_ms) => std::iter::repeat_n(*lease_ms, wish.wanted),
+            _ => std::iter::repeat_n(0, 0),
+        };
+        self.jobs.iter().flatten().flat_map(of_job).collect()
+    }
+
     /// All jobs, scope by scope, in the order of [`Wishes::merged`].
     pub(crate) fn into_jobs(self) -> Vec<Vec<Job>> {
         self.jobs
@@ -89,7 +107,7 @@ pub(crate) fn hand_out(messages: Vec<Message>, wanted: impl Iterator<Item = usiz
 
 fn scope_of(job: &Job) -> Option<&Scope> {
     match &job.work {
-        Work::Pop(wish) | Work::Peek(wish) => Some(&wish.scope),
+        Work::Pop(wish) | Work::Peek(wish) | Work::Receive(wish, _) => Some(&wish.scope),
         _ => None,
     }
 }
@@ -97,14 +115,15 @@ fn scope_of(job: &Job) -> Option<&Scope> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::Wish;
-    use clock::StageClock;
+    use crate::journey::Journey;
+    use crate::lease::{Settlement, Settling};
+    use crate::work::{NewMessage, Sending, Wish};
     use tokio::sync::oneshot;
 
     fn pop(queue: &str, receiver: &str, sender: &str, wanted: usize) -> Job {
         let scope = Scope { queue: queue.into(), receiver: receiver.into(), sender: sender.into() };
         let (back, _) = oneshot::channel();
-        Job { work: Work::Pop(Wish { scope, wanted }), clock: StageClock::default(), back }
+        Job { work: Work::Pop(Wish { scope, wanted }), journey: Journey::default(), back }
     }
 
     #[test]
@@ -119,6 +138,30 @@ mod tests {
     }
 
     #[test]
+    fn receives_keep_their_times_and_leases_are_settled_by_what_is_to_be_done() {
+        let job = |work: Work| Job { work, ..pop("q", "me", "", 1) };
+        let receive = |receiver: &str, wanted: usize, lease_ms: i64| {
+            let scope = Scope { queue: "q".into(), receiver: receiver.into(), sender: String::new() };
+            job(Work::Receive(Wish { scope, wanted }, lease_ms))
+        };
+        let settle = |how: Settlement| {
+            job(Work::Settle(Settling { how, leases: Vec::new(), words: Vec::new(), time_ms: 0, is_single: true }))
+        };
+        let send = |key: &str, delay_ms: i64| {
+            let message = NewMessage { receiver: String::new(), body: Vec::new(), delay_ms, expiry_ms: 0 };
+            let (queue, sender, key) = ("q".into(), "s".into(), key.into());
+            job(Work::Send(Sending { queue, sender, messages: vec![message], key }))
+        };
+        let receives = vec![receive("a", 1, 10), receive("b", 2, 20), receive("a", 2, 30), receive("b", 1, 0)];
+        let others = vec![settle(Settlement::Return), settle(Settlement::Acknowledge), settle(Settlement::Return)];
+        let sends = vec![send("", 0), send("key", 0), send("", 1)];
+        let batch = Batch::of(receives.into_iter().chain(others).chain(sends).collect());
+        assert_eq!(batch.receives[0].leases_ms(), [10, 30, 30, 20, 20, 0], "wish by wish, message by message");
+        assert_eq!(batch.settles.each_ref().map(Vec::len), [1, 0, 2]);
+        assert_eq!((batch.sends.len(), batch.sends_with.len()), (1, 2));
+    }
+
+    #[test]
     fn the_first_come_gets_the_oldest() {
         let message = |id| Message {
             id,
@@ -127,6 +170,7 @@ mod tests {
             receiver: String::new(),
             sent_unix_us: 0,
             body: Vec::new(),
+            leased: None,
         };
         let handed = hand_out((1..=4).map(message).collect(), [1, 2, 2, 1].into_iter());
         let ids: Vec<Vec<i64>> = handed.iter().map(|all| all.iter().map(|message| message.id).collect()).collect();

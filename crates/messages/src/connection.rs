@@ -3,12 +3,25 @@
 
 use crate::schema::{self, SchemaError};
 use crate::statement::Statements;
+use crate::tls::DatabaseTls;
+use clock::{Clock, Nanos};
+use net::ClientTls;
+use std::future::poll_fn;
+use std::path::Path;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 use thiserror::Error;
+use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, NoTls};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENT_PEER_TIMEOUT: Duration = Duration::from_secs(20);
+/// The library limits the connecting alone, not what the server says after it.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A host that vanished while a statement was under way is noticed after (1 + [`KEEPALIVES`]) times this.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const KEEPALIVES: u32 = 3;
+const KEEPALIVE_OF_THE_LIBRARY: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// The statements go along indexes, and a plan once made stays; the planner's other ideas, from statistics that know nothing of dead
 /// rows, are what makes queues in databases collapse. An acknowledged message is on disk. The sweep of deleted queues relies on the
@@ -21,6 +34,7 @@ const OPTIONS: &str = "-c synchronous_commit=on -c default_transaction_isolation
 #[derive(Clone, Debug)]
 pub(crate) struct Database {
     config: Config,
+    tls: Option<DatabaseTls>,
 }
 
 /// A connection and its prepared statements.
@@ -28,13 +42,21 @@ pub(crate) struct Database {
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) statements: Statements,
+    /// When it was made.
+    pub(crate) connected: Nanos,
 }
+
+/// The part of a connection that moves the bytes; only while it is driven. Whoever waits for the database drives it, so that on the way
+/// there and back no other task has to be woken.
+pub(crate) struct Wire(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
 pub(crate) enum ConnectError {
     #[error("{}", chain(.0))]
     Postgres(#[from] tokio_postgres::Error),
+    #[error("it does not answer")]
+    Silent,
     #[error("{0}")]
     Schema(#[from] SchemaError),
 }
@@ -43,6 +65,7 @@ impl ConnectError {
     /// Whether somebody has to change something before it can work; otherwise the database may simply not be there yet.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
+            ConnectError::Silent => false,
             ConnectError::Schema(error) => !matches!(error, SchemaError::Postgres(_)),
             ConnectError::Postgres(error) => {
                 error.code().is_some_and(|code| code.code().starts_with("28") || code.code().starts_with("3D"))
@@ -53,7 +76,10 @@ impl ConnectError {
 
 impl Database {
     /// Reads the text that says where it is.
-    pub(crate) fn parse(text: &str) -> Result<Database, String> {
+    pub(crate) fn parse(text: &str, authority: Option<&Path>) -> Result<Database, String> {
+        if text.contains("sslmode=verify") || text.contains("sslrootcert") {
+            return Err("verifying is what --database-authority FILE is for; leave sslmode and sslrootcert out".into());
+        }
         let mut config: Config = text.parse().map_err(|error| chain(&error))?;
         if config.get_hosts().is_empty() {
             return Err("it names no host".into());
@@ -72,25 +98,88 @@ impl Database {
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(SILENT_PEER_TIMEOUT);
         }
-        Ok(Database { config })
+        if config.get_keepalives_idle() == KEEPALIVE_OF_THE_LIBRARY {
+            config.keepalives_idle(KEEPALIVE);
+        }
+        if config.get_keepalives_interval().is_none() {
+            config.keepalives_interval(KEEPALIVE);
+        }
+        if config.get_keepalives_retries().is_none() {
+            config.keepalives_retries(KEEPALIVES);
+        }
+        let is_socket = config.get_hosts().iter().any(|host| matches!(host, Host::Unix(_)));
+        let tls = match (authority, config.get_ssl_mode()) {
+            (Some(_), SslMode::Disable) => return Err("sslmode=disable and --database-authority contradict".into()),
+            (Some(_), _) if is_socket => return Err("PostgreSQL speaks no TLS over a unix socket".into()),
+            (Some(path), _) => {
+                config.ssl_mode(SslMode::Require);
+                Some(DatabaseTls::new(ClientTls::load(path, None).map_err(|error| error.to_string())?.config()))
+            }
+            // Encrypted for whoever answers would look safe and not be.
+            (None, SslMode::Require) => {
+                return Err("sslmode=require needs --database-authority FILE, which vouches for the server".into());
+            }
+            _ => None,
+        };
+        Ok(Database { config, tls })
     }
 
     /// Connects, brings the schema up to date and prepares every statement.
-    pub(crate) async fn connect(&self) -> Result<Session, ConnectError> {
-        let mut client = self.connect_bare().await?;
-        schema::migrate(&mut client).await?;
-        let statements = Statements::prepare(&client).await?;
-        Ok(Session { client, statements })
+    pub(crate) async fn connect(&self, clock: &Clock) -> Result<(Session, Wire), ConnectError> {
+        let wire = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.connect_wire()).await;
+        let (mut client, mut wire) = wire.map_err(|_| ConnectError::Silent)??;
+        let prepare = async {
+            schema::migrate(&mut client).await?;
+            Ok::<_, ConnectError>(Statements::prepare(&client).await?)
+        };
+        let statements = wire.drive(prepare).await?;
+        Ok((Session { client, statements, connected: clock.now() }, wire))
     }
 
     /// A connection without statements, for work beside the path of requests.
     pub(crate) async fn connect_bare(&self) -> Result<Client, tokio_postgres::Error> {
-        let (client, connection) = self.config.connect(NoTls).await?;
-        // It moves the bytes, and ends with the client. Its error is the client's error.
-        tokio::spawn(async move {
-            let _ = connection.await;
-        });
+        let (client, Wire(connection)) = self.connect_wire().await?;
+        if let Some(connection) = connection {
+            // It ends with the client.
+            tokio::spawn(connection);
+        }
         Ok(client)
+    }
+
+    async fn connect_wire(&self) -> Result<(Client, Wire), tokio_postgres::Error> {
+        // The error of what moves the bytes is the client's error.
+        Ok(match &self.tls {
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await?;
+                (client, Wire::new(async move { drop(connection.await) }))
+            }
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls.clone()).await?;
+                (client, Wire::new(async move { drop(connection.await) }))
+            }
+        })
+    }
+}
+
+impl Wire {
+    fn new(connection: impl Future<Output = ()> + Send + 'static) -> Wire {
+        Wire(Some(Box::pin(connection)))
+    }
+
+    /// Does some work, and moves bytes until it is done. When the connection ends, the client hears of it.
+    pub(crate) async fn drive<W: Future>(&mut self, work: W) -> W::Output {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let done = work.as_mut().poll(context);
+            let is_over = |connection: &mut Pin<Box<dyn Future<Output = ()> + Send>>| {
+                connection.as_mut().poll(context).is_ready()
+            };
+            if done.is_pending() && self.0.as_mut().is_some_and(is_over) {
+                self.0 = None;
+            }
+            done
+        })
+        .await
     }
 }
 
@@ -112,12 +201,23 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<Database, String> {
+        Database::parse(text, None)
+    }
+
     #[test]
     fn a_database_is_a_url_or_words() {
-        assert!(Database::parse("postgres://me@localhost/queues").is_ok());
-        assert!(Database::parse("host=/run/postgresql user=me options='-c work_mem=8MB'").is_ok());
-        for text in ["", "nonsense", "postgres://me@localhost:no/queues", "user=me"] {
-            let error = Database::parse(text).unwrap_err();
+        assert!(parse("postgres://me@localhost/queues").is_ok());
+        assert!(parse("host=/run/postgresql user=me options='-c work_mem=8MB'").is_ok());
+        for text in [
+            "",
+            "nonsense",
+            "postgres://me@localhost:no/queues",
+            "user=me",
+            "host=a sslmode=require",
+            "host=a sslmode=verify-full",
+        ] {
+            let error = parse(text).unwrap_err();
             assert!(!error.is_empty() && !error.contains('\n'), "{text}: {error}");
         }
     }

@@ -1,12 +1,15 @@
-//! Station 4. Which connection does which request. Fused: lanes chosen by the queue's name, so that the order within a queue is kept,
-//! each of which takes everything that waits for it. Pool: one queue, any connection, one request at a time.
+//! Station 4. Which connection does which request. Fused: lanes chosen by the queue's name, each of which takes everything that waits
+//! for it; but sends go to the lane that is free first, since what is sent later has the larger id and is seen later in any case.
+//! Pool: one queue, any connection, one request at a time.
 
 use crate::config::{Config, Dispatch};
 use crate::connection::Database;
 use crate::journal::Journal;
 use crate::lane::Lane;
+use crate::low_water::{self, LowWaters};
+use crate::null::Null;
 use crate::queue::{Bounds, JobQueue};
-use crate::work::Job;
+use crate::work::{Job, Work};
 use clock::Clock;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,6 +19,10 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     queues: Vec<Arc<JobQueue>>,
+    /// Sends, where all lanes share them.
+    sends: Option<Arc<JobQueue>>,
+    /// In place of queues.
+    null: Option<Null>,
 }
 
 impl Dispatcher {
@@ -27,9 +34,12 @@ impl Dispatcher {
         journal: &Arc<Journal>,
     ) -> (Dispatcher, Vec<JoinHandle<()>>) {
         let limits = &config.limits;
+        let low_waters = LowWaters::new(config.low_water_worth);
+        tokio::spawn(low_water::run(low_waters.clone(), database.clone(), clock.clone(), journal.clone()));
         let (queues, workers, taken_requests) = match config.dispatch {
             Dispatch::Fused { lanes } => (lanes, 1, usize::MAX),
             Dispatch::Pool { connections } => (1, connections, 1),
+            Dispatch::None { .. } => (0, 0, 0),
         };
         let bounds = Bounds {
             waiting_requests: limits.waiting_requests,
@@ -39,35 +49,52 @@ impl Dispatcher {
             taken_bytes: limits.statement_bytes,
         };
         let queues: Vec<_> = (0..queues).map(|_| Arc::new(JobQueue::new(bounds))).collect();
-        let lane = |queue: &Arc<JobQueue>| Lane {
+        let sends = matches!(config.dispatch, Dispatch::Fused { .. }).then(|| Arc::new(JobQueue::new(bounds)));
+        let lane = |(number, queue): (usize, &Arc<JobQueue>)| Lane {
+            number: u16::try_from(number).unwrap_or(u16::MAX),
             queue: queue.clone(),
+            sends: sends.clone(),
             database: database.clone(),
+            low_waters: low_waters.clone(),
             clock: clock.clone(),
             journal: journal.clone(),
         };
         let handles = queues
             .iter()
             .flat_map(|queue| (0..workers).map(move |_| queue))
-            .map(|queue| tokio::spawn(lane(queue).run()))
+            .enumerate()
+            .map(|numbered| tokio::spawn(lane(numbered).run()))
             .collect();
-        (Dispatcher { queues }, handles)
+        (Dispatcher { queues, sends, null: None }, handles)
+    }
+
+    /// Without a database.
+    pub(crate) fn null(dispatch: Dispatch, clock: &Clock) -> Dispatcher {
+        let body_bytes = if let Dispatch::None { body_bytes } = dispatch { body_bytes } else { None };
+        Dispatcher { queues: Vec::new(), sends: None, null: Some(Null::new(body_bytes, clock.clone())) }
     }
 
     /// Lets a job into its queue, or ends it.
     pub(crate) fn push(&self, job: Job) {
-        let index = lane_of(job.work.lane_key(), self.queues.len());
+        if let Some(null) = &self.null {
+            return null.end(job);
+        }
+        let queue = match &self.sends {
+            Some(sends) if matches!(job.work, Work::Send(_)) => sends,
+            _ => &self.queues[lane_of(job.work.lane_key(), self.queues.len())],
+        };
         // A job that was refused has been told so.
-        let _ = self.queues[index].push(job);
+        let _ = queue.push(job);
     }
 
     /// Refuses what comes from now on; what waits is still done.
     pub(crate) fn close(&self) {
-        self.queues.iter().for_each(|queue| queue.close());
+        self.queues.iter().chain(&self.sends).for_each(|queue| queue.close());
     }
 
     /// How many requests wait, queue by queue.
     pub(crate) fn waiting(&self) -> Vec<usize> {
-        self.queues.iter().map(|queue| queue.len()).collect()
+        self.queues.iter().chain(&self.sends).map(|queue| queue.len()).collect()
     }
 }
 

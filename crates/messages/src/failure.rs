@@ -2,13 +2,19 @@
 
 use thiserror::Error;
 use tokio_postgres::Error as DatabaseError;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Failure {
     #[error("there is no such queue")]
     UnknownQueue,
+    #[error("the queue for dead letters is not there: create it first")]
+    UnknownDeadLetters,
+    #[error("there is no such lease, or it has ended")]
+    LeaseExpired,
+    #[error("this key was used for a send with other bodies or receivers")]
+    KeyReused,
     #[error("too many requests wait for the database")]
     Overloaded,
     #[error("the service is ending")]
@@ -33,7 +39,9 @@ impl Failure {
         let Some(reported) = error.as_db_error() else { return Failure::InDoubt };
         let code = reported.code();
         let refuses = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::QUERY_CANCELED, SqlState::T_R_DEADLOCK_DETECTED];
-        if code.code().starts_with("57P") {
+        // Whoever ends in the middle may have written the commit before.
+        let is_ending = matches!(reported.parsed_severity(), Some(Severity::Panic | Severity::Fatal));
+        if is_ending || code.code().starts_with("57P") {
             Failure::InDoubt
         } else if code.code().starts_with("53") || refuses.contains(code) {
             Failure::DatabaseRefuses(reported.message().to_string())

@@ -1,13 +1,17 @@
 //! Where every request ends: counted by operation and status, and its times put into histograms.
 
+use crate::rows::Rows;
 use crate::work::{Job, Work};
 use clock::{INTERVALS, Interval, Stage, StageClock};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
 /// Kinds of operation that are told apart.
-pub(crate) const KINDS: [&str; 5] = ["send", "pop", "peek", "queues", "other"];
+pub(crate) const KINDS: [&str; 7] = ["send", "pop", "receive", "lease", "peek", "queues", "other"];
+/// Where a message goes that is due: back to its queue, to that for dead letters, or away.
+pub(crate) const MOVES: [&str; 3] = ["queue", "dead_letters", "nowhere"];
 /// The whole time is kept beside the intervals.
 pub(crate) const SERIES: usize = INTERVALS.len() + 1;
 const LONGEST_NS: u64 = 600_000_000_000;
@@ -32,17 +36,23 @@ pub(crate) struct Counts {
     pub(crate) batched_requests: u64,
     pub(crate) connects: u64,
     pub(crate) connect_failures: u64,
+    /// Records that the disk was too slow for.
+    pub(crate) records_dropped: u64,
+    /// Messages that were due, by [`MOVES`].
+    pub(crate) moved: [u64; MOVES.len()],
 }
 
 /// The book.
 #[derive(Debug)]
 pub(crate) struct Journal {
     counts: Mutex<Counts>,
+    /// Where records go.
+    pub(crate) rows: Rows,
 }
 
 impl Journal {
     /// An empty book.
-    pub(crate) fn new() -> Journal {
+    pub(crate) fn new(rows: Rows) -> Journal {
         #[allow(clippy::expect_used, reason = "the bounds are constants and legal")]
         let empty = || Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("legal bounds");
         let times = |_| (0..SERIES).map(|_| Times { histogram: empty(), sum_ns: 0 }).collect();
@@ -54,7 +64,10 @@ impl Journal {
                 batched_requests: 0,
                 connects: 0,
                 connect_failures: 0,
+                records_dropped: 0,
+                moved: [0; MOVES.len()],
             }),
+            rows,
         }
     }
 
@@ -95,9 +108,15 @@ impl Journal {
         }
     }
 
+    /// Notes messages that were due, by [`MOVES`].
+    pub(crate) fn count_moved(&self, to: usize, messages: u64) {
+        self.lock().moved[to] += messages;
+    }
+
     /// A copy.
     pub(crate) fn counts(&self) -> Counts {
-        self.lock().clone()
+        let records_dropped = self.rows.dropped();
+        Counts { records_dropped, ..self.lock().clone() }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {
@@ -110,6 +129,8 @@ pub(crate) fn kind(work: &Work) -> &'static str {
     match work {
         Work::Send(_) => "send",
         Work::Pop(_) => "pop",
+        Work::Receive(..) => "receive",
+        Work::Settle(_) => "lease",
         Work::Peek(_) => "peek",
         Work::Probe => "other",
         _ => "queues",
@@ -126,10 +147,18 @@ pub(crate) fn server_timing(clock: &StageClock) -> String {
     let times_ns = clock.intervals_ns();
     let mut text = String::with_capacity(128);
     for (index, interval) in intervals() {
-        text.push_str(&format!("{};dur={:.3}, ", interval.name, times_ns[index] as f64 / 1e6));
+        put_ms(&mut text, interval.name, times_ns[index]);
+        text.push_str(", ");
     }
-    text.push_str(&format!("total;dur={:.3}", clock.total_ns() as f64 / 1e6));
+    put_ms(&mut text, "total", clock.total_ns());
     text
+}
+
+/// On every reply, so without going through floating point.
+fn put_ms(text: &mut String, name: &str, time_ns: u64) {
+    let time_us = (time_ns + 500) / 1000;
+    // Writing into a string cannot fail.
+    let _ = write!(text, "{name};dur={}.{:03}", time_us / 1000, time_us % 1000);
 }
 
 #[cfg(test)]
@@ -146,7 +175,7 @@ mod tests {
         let expected = "parse;dur=0.500, admit;dur=0.000, queue;dur=0.000, send;dur=0.000, backend;dur=0.000, \
                         reply;dur=2.500, total;dur=3.000";
         assert_eq!(server_timing(&clock), expected);
-        let journal = Journal::new();
+        let journal = Journal::new(Rows::default());
         journal.end("send", 201, &clock);
         let counts = journal.counts();
         assert_eq!(counts.requests[&("send", 201)], 1);

@@ -3,22 +3,31 @@
 
 use crate::answer;
 use crate::batch::Batch;
-use crate::connection::{Database, Session};
+use crate::connection::{Database, Session, Wire};
 use crate::failure::Failure;
 use crate::journal::Journal;
+use crate::low_water::LowWaters;
 use crate::queue::JobQueue;
+use crate::work::Job;
 use clock::{Clock, Nanos, Stage};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Time between two attempts to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// The server ends a statement after half of this; whoever says nothing for so long is not there, or stopped.
+const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// A connection's loop.
 #[derive(Debug)]
 pub(crate) struct Lane {
+    /// Its number among all.
+    pub(crate) number: u16,
     pub(crate) queue: Arc<JobQueue>,
+    /// What any lane may take.
+    pub(crate) sends: Option<Arc<JobQueue>>,
     pub(crate) database: Database,
+    pub(crate) low_waters: Arc<LowWaters>,
     pub(crate) clock: Clock,
     pub(crate) journal: Arc<Journal>,
 }
@@ -26,30 +35,50 @@ pub(crate) struct Lane {
 impl Lane {
     /// Works until the queue is closed and empty.
     pub(crate) async fn run(self) {
-        let mut session = self.database.connect().await.ok();
+        let mut session = self.database.connect(&self.clock).await.ok();
         let mut failed = Nanos::UNSET;
-        while let Some(mut jobs) = self.queue.take().await {
+        let mut batch: u32 = 0;
+        while let Some(mut jobs) = self.take(&mut session).await {
             let now = self.clock.now();
-            jobs.iter_mut().for_each(|job| job.clock.stamp(Stage::Dispatched, now));
-            if session.as_ref().is_none_or(|session: &Session| session.client.is_closed()) {
+            for job in &mut jobs {
+                job.journey.stamp(Stage::Dispatched, now);
+                (job.journey.lane, job.journey.batch) = (self.number, batch);
+            }
+            batch = batch.wrapping_add(1);
+            if session.as_ref().is_none_or(|(session, _)| session.client.is_closed()) {
                 session = None;
                 if !failed.is_set() || now >= failed + RETRY_AFTER {
                     session = self.connect().await;
                     failed = if session.is_some() { Nanos::UNSET } else { self.clock.now() };
                 }
             }
-            match &session {
-                Some(session) => {
+            let mut is_silent = false;
+            match &mut session {
+                Some((session, wire)) => {
                     self.journal.count_batch(&jobs);
-                    answer::serve(session, Batch::of(jobs), &self.clock).await;
+                    let serving = answer::serve(session, &self.low_waters, Batch::of(jobs), &self.clock);
+                    is_silent = tokio::time::timeout(SILENT_FOR, wire.drive(serving)).await.is_err();
                 }
                 None => jobs.into_iter().for_each(|job| job.end(Err(Failure::DatabaseDown))),
+            }
+            if is_silent {
+                // What it had in hand is in doubt: `admit` says so.
+                self.journal.note_connect_failure("it does not answer");
+                session = None;
             }
         }
     }
 
-    async fn connect(&self) -> Option<Session> {
-        match self.database.connect().await {
+    /// Takes what waits; meanwhile the connection is driven, so that its end is noticed.
+    async fn take(&self, session: &mut Option<(Session, Wire)>) -> Option<Vec<Job>> {
+        match session {
+            Some((_, wire)) => wire.drive(self.queue.take(self.sends.as_deref())).await,
+            None => self.queue.take(self.sends.as_deref()).await,
+        }
+    }
+
+    async fn connect(&self) -> Option<(Session, Wire)> {
+        match self.database.connect(&self.clock).await {
             Ok(session) => {
                 self.journal.count_connect();
                 Some(session)

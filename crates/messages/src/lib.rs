@@ -1,16 +1,33 @@
 //! The message service. The modules stand in the order in which a request meets them:
 //!
 //! ```text
-//!  client -> listen -> parse -> admit -> dispatch (fused or pool) -> statement -> PostgreSQL
-//!  client <- listen <- reply <- answer <------------------------------------------ PostgreSQL
-//!              `-> journal: counted, histograms
+//!  client -> accept -> listen -> parse -> admit -> dispatch (fused or pool) -> statement -> PostgreSQL
+//!  client <- stream <- listen <- reply <- answer <------------------------------------------ PostgreSQL
+//!              `-> journal: counted, histograms, records
 //! ```
 //! PostgreSQL holds the truth: this process may be killed at any time. docs/messages.md has interface, promises and design.
 
-mod listen;
+mod accept;
+mod client;
+mod connections;
+mod stream;
 
+mod ended;
+mod journey;
+mod listen;
+mod passage;
+mod tokens;
+
+mod interface;
+mod kinds;
+mod openapi;
+mod page;
+
+mod documents;
+mod lease;
 mod names;
 mod parse;
+mod settings;
 mod work;
 
 mod admit;
@@ -18,11 +35,14 @@ mod waiting;
 
 mod dispatch;
 mod lane;
+mod null;
 mod queue;
 
 mod batch;
 mod connection;
+mod low_water;
 mod statement;
+mod tls;
 
 mod answer;
 mod failure;
@@ -31,7 +51,10 @@ mod reply;
 
 mod journal;
 mod metrics;
+mod process;
+mod rows;
 
+mod mover;
 mod schema;
 mod sweep;
 
@@ -39,6 +62,10 @@ mod config;
 mod embedded;
 mod running;
 
-pub use config::{Config, Dispatch, Limits};
+pub use config::{
+    Clients, Config, Dispatch, DispatchKind, Document, FileError, IdentityFiles, Limits, Permission, SettingError,
+    Settings, TokenConfig, TokenSettings,
+};
 pub use embedded::{Embedded, EmbeddedError};
+pub use rows::RecordsConfig;
 pub use running::{MessagesError, Running, start};

@@ -1,20 +1,28 @@
 //! Stations 1 and 8. HTTP: which path is which operation, the body within its limit, the times on every reply. Knows no SQL.
 
+use crate::accept::Origin;
 use crate::admit::Admission;
-use crate::config::Limits;
-use crate::journal::{Journal, kind, server_timing};
-use crate::metrics;
-use crate::parse::{self, Asked, Exchange, Read};
+use crate::config::{Clients, Limits};
+use crate::connections::{BODY, Connections};
+use crate::interface::{self, Does, Method};
+use crate::journal::{Journal, server_timing};
+use crate::metrics::{self, Seen};
+use crate::openapi;
+use crate::page;
+use crate::parse::{Asked, Exchange, Read, Shape};
+use crate::passage::Passage;
 use crate::problem::Problem;
+use crate::process::Process;
 use crate::reply;
+use crate::tokens::{Grant, Tokens};
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
-use axum::routing::{get, post, put};
-use clock::{Clock, Stage, StageClock};
+use axum::routing::{MethodFilter, on};
+use clock::{Clock, Stage};
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,6 +35,11 @@ pub(crate) struct Service {
     pub(crate) admission: Admission,
     pub(crate) journal: Arc<Journal>,
     pub(crate) limits: Limits,
+    pub(crate) clients: Clients,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) tokens: Tokens,
+    /// Whether `/metrics` is for administrators only.
+    pub(crate) metrics_need_token: bool,
     pub(crate) clock: Clock,
 }
 
@@ -34,25 +47,53 @@ type Shared = Arc<Service>;
 type Names = Result<Path<HashMap<String, String>>, PathRejection>;
 type Reply = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// All paths.
+/// All paths, as the table of the interface has them.
 pub(crate) fn router(service: Shared) -> Router {
-    let queue = put(at(parse::create_queue)).delete(at(parse::delete_queue)).get(at(parse::show_queue));
-    Router::new()
-        .route("/v1/queues", get(at(parse::list_queues)))
-        .route("/v1/queues/{queue}", queue)
-        .route("/v1/queues/{queue}/messages", post(at(parse::send)))
-        .route("/v1/queues/{queue}/messages:batch", post(at(parse::send_batch)))
-        .route("/v1/queues/{queue}/messages/head", get(at(parse::head)))
-        .route("/v1/queues/{queue}/messages:pop", post(at(parse::pop)))
-        .route("/v1/messages/head", get(at(parse::head_everywhere)))
-        .route("/v1/messages:pop", post(at(parse::pop_everywhere)))
-        .route("/v1/receivers/{receiver}/queues", get(at(parse::waiting_queues)))
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(at(parse::probe)))
-        .route("/metrics", get(metrics_page))
+    let text = openapi::text(&service.limits, !service.tokens.is_empty());
+    let page = page::html(&serde_json::from_str(&text).unwrap_or_default());
+    let (text, page) = (Bytes::from(text), Bytes::from(page));
+    let mut router = Router::new();
+    for operation in interface::operations() {
+        let method = filter(operation.method);
+        let handler = match operation.does {
+            Does::Work(read) => on(method, at(read)),
+            Does::Alive => on(method, async || fixed("text/plain; charset=utf-8", "ok\n".into())),
+            Does::Metrics => on(method, metrics_page),
+            Does::Description => {
+                let text = text.clone();
+                on(method, async move || fixed("application/json", text))
+            }
+            Does::Page => {
+                let page = page.clone();
+                on(method, async move || fixed("text/html; charset=utf-8", page))
+            }
+        };
+        router = router.route(operation.path, handler);
+    }
+    router
         .fallback(at(|_| Err(Problem::no_such_path())))
         .method_not_allowed_fallback(at(|_| Err(Problem::method())))
         .with_state(service)
+}
+
+fn filter(method: Method) -> MethodFilter {
+    match method {
+        Method::Get => MethodFilter::GET,
+        Method::Put => MethodFilter::PUT,
+        Method::Post => MethodFilter::POST,
+        Method::Delete => MethodFilter::DELETE,
+    }
+}
+
+/// A page that is always the same.
+fn fixed(media_type: &'static str, body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    // The page for people has its style in itself; nothing else may be loaded into any of them.
+    let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    response
 }
 
 /// The handler of an operation that this function reads.
@@ -66,32 +107,62 @@ fn at(read: Read) -> impl Fn(State<Shared>, Names, Request) -> Reply + Clone {
 
 /// The way of one request, from its last byte to its response.
 async fn through(service: Shared, read: Read, path: HashMap<String, String>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let body = read_body(body, &parts.headers, &service.limits, parts.uri.path()).await;
-    let mut clock = StageClock::started(service.clock.now());
+    let (mut parts, body) = request.into_parts();
+    let Some(origin) = parts.extensions.remove::<Arc<Origin>>() else { return Problem::no_such_path().response() };
+    let mut passage = Passage::begin(origin);
+    // What everybody may see is not under /v1.
+    let grant = match parts.uri.path().starts_with("/v1") {
+        true => service.tokens.grant(&mut parts.headers),
+        false => Ok(Grant::default()),
+    };
+    let body = match &grant {
+        Ok(_) => read_in_time(body, &parts.headers, &service, parts.uri.path()).await,
+        Err(problem) => Err(problem.clone()),
+    };
+    passage.received();
     let asked = body.and_then(|body| {
         read(&Exchange { path: &path, uri: &parts.uri, headers: &parts.headers, body, limits: &service.limits })
     });
-    clock.stamp(Stage::Parsed, service.clock.now());
-    let (kind, outcome) = match asked {
-        Ok(Asked { work, shape, wait }) => (
-            kind(&work),
-            service.admission.ask(work, wait, &mut clock).await.map(|answer| reply::response(answer, shape)),
-        ),
-        Err(problem) => ("other", Err(problem)),
+    let grant = grant.unwrap_or_default();
+    let asked = asked.and_then(|asked| grant.check(&asked.work).map(|()| asked));
+    passage.journey.stamp(Stage::Parsed, service.clock.now());
+    let (outcome, shape) = match asked {
+        Ok(Asked { work, shape, wait }) => {
+            passage.asks(&work);
+            let mut outcome = service.admission.ask(work, wait, &mut passage.journey).await;
+            outcome.iter_mut().for_each(|answer| grant.filter(answer));
+            (outcome, shape)
+        }
+        Err(problem) => (Err(problem), Shape::One),
     };
-    let mut response = outcome.unwrap_or_else(|problem| problem.response());
+    passage.answered(&outcome);
+    let mut response = outcome.map_or_else(|problem| problem.response(), |answer| reply::response(answer, shape));
+    // The last stage is passed when the kernel has the reply, which cannot be said in it: here it is as if that were now.
+    let mut clock = passage.journey.clock;
     clock.stamp(Stage::Replied, service.clock.now());
     clock.finish();
-    service.journal.end(kind, response.status().as_u16(), &clock);
     if let Ok(value) = HeaderValue::from_str(&server_timing(&clock)) {
         response.headers_mut().insert(SERVER_TIMING, value);
     }
+    let body_bytes = HttpBody::size_hint(response.body()).lower();
+    passage.end(response.status(), body_bytes);
     response
 }
 
+/// The whole body, unless it comes too slowly.
+async fn read_in_time(body: Body, headers: &HeaderMap, service: &Service, path: &str) -> Result<Bytes, Problem> {
+    if HttpBody::is_end_stream(&body) {
+        return Ok(Bytes::new());
+    }
+    let limit = service.clients.body_timeout;
+    tokio::time::timeout(limit, read_body(body, headers, &service.limits, path)).await.unwrap_or_else(|_| {
+        service.connections.note_late(BODY);
+        Err(Problem::too_slow(limit))
+    })
+}
+
 /// The whole body. What says beforehand that it is too large is not read.
-async fn read_body(body: Body, headers: &axum::http::HeaderMap, limits: &Limits, path: &str) -> Result<Bytes, Problem> {
+async fn read_body(body: Body, headers: &HeaderMap, limits: &Limits, path: &str) -> Result<Bytes, Problem> {
     let limit =
         if path.ends_with(":batch") { limits.statement_bytes.max(limits.body_bytes) } else { limits.body_bytes };
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
@@ -105,9 +176,20 @@ async fn read_body(body: Body, headers: &axum::http::HeaderMap, limits: &Limits,
     })
 }
 
-async fn metrics_page(State(service): State<Shared>) -> Response {
+async fn metrics_page(State(service): State<Shared>, mut headers: HeaderMap) -> Response {
+    if service.metrics_need_token
+        && let Err(problem) = service.tokens.grant(&mut headers).and_then(|grant| grant.check_admin())
+    {
+        return problem.response();
+    }
     let admission = &service.admission;
-    let page = metrics::page(&service.journal.counts(), &admission.dispatcher.waiting(), admission.waiting.polls());
+    let page = metrics::page(&Seen {
+        counts: service.journal.counts(),
+        connections: service.connections.counts(),
+        queues: admission.dispatcher.waiting(),
+        polls: admission.waiting.polls(),
+        process: Process::now(),
+    });
     let mut response = Response::new(Body::from(page));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);

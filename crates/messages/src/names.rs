@@ -3,6 +3,9 @@
 /// Bytes of a name.
 pub(crate) const NAME_BYTES_MAX: usize = 80;
 
+/// The same rule as a regular expression, without the length.
+pub(crate) const NAME_PATTERN: &str = "^[A-Za-z0-9_][A-Za-z0-9_.-]*$";
+
 /// Whether this may be a name: letters, digits, `_`, `-` and `.`, beginning with a letter, a digit or `_`.
 pub(crate) fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');

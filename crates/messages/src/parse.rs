@@ -1,17 +1,23 @@
 //! Station 2. Path, query, headers and body become work, or a problem. Knows nothing of what happens with it.
 
+pub(crate) mod leases;
+mod options;
+pub(crate) mod settings;
+
 use crate::config::Limits;
+use crate::documents::{Batch, BatchMessage};
 use crate::names::is_name;
 use crate::problem::Problem;
 use crate::work::{NewMessage, Scope, Sending, Wish, Work};
 use axum::body::Bytes;
 use axum::extract::Query;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, Uri, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
 use std::collections::HashMap;
 use std::time::Duration;
+
+pub(crate) use options::KEY_BYTES_MAX;
 
 /// Who sends.
 pub(crate) const SENDER: &str = "waystage-sender";
@@ -47,23 +53,14 @@ pub(crate) struct Asked {
 /// Reads a request.
 pub(crate) type Read = fn(&Exchange<'_>) -> Result<Asked, Problem>;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BatchDocument {
-    messages: Vec<BatchMessage>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BatchMessage {
-    to: Option<String>,
-    body: Option<String>,
-    body_base64: Option<String>,
-}
-
 pub(crate) fn create_queue(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
     exchange.parameters(&[])?;
-    Ok(Asked::plain(Work::CreateQueue(exchange.name("queue")?)))
+    let name = exchange.name("queue")?;
+    if !exchange.body.is_empty() {
+        exchange.demand_json()?;
+    }
+    let settings = settings::read(&name, &exchange.body, exchange.limits)?;
+    Ok(Asked::plain(Work::CreateQueue(name, settings)))
 }
 
 pub(crate) fn delete_queue(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
@@ -91,16 +88,19 @@ pub(crate) fn probe(_: &Exchange<'_>) -> Result<Asked, Problem> {
 }
 
 pub(crate) fn send(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    let parameters = exchange.parameters(&["to"])?;
+    let parameters = exchange.parameters(&["to", "delay", "expiry"])?;
     let receiver = parameters.name("to")?;
-    let messages = vec![NewMessage { receiver, body: exchange.body.to_vec() }];
-    let work = Work::Send(Sending { queue: exchange.name("queue")?, sender: exchange.sender()?, messages });
+    let (delay_ms, expiry_ms) = options::times("", parameters.get("delay"), parameters.get("expiry"), exchange.limits)?;
+    let messages = vec![NewMessage { receiver, body: exchange.body.to_vec(), delay_ms, expiry_ms }];
+    let (queue, sender, key) = (exchange.name("queue")?, exchange.sender()?, options::key(exchange.headers)?);
+    let work = Work::Send(Sending { queue, sender, messages, key });
     Ok(Asked::plain(work))
 }
 
 pub(crate) fn send_batch(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
     exchange.parameters(&[])?;
-    let document: BatchDocument =
+    exchange.demand_json()?;
+    let document: Batch =
         serde_json::from_slice(&exchange.body).map_err(|error| Problem::unreadable(format!("body: {error}")))?;
     let limits = exchange.limits;
     let number = document.messages.len();
@@ -110,8 +110,9 @@ pub(crate) fn send_batch(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
     }
     let messages = document.messages.into_iter().enumerate().map(|(index, message)| message.read(index, limits));
     let messages = messages.collect::<Result<_, _>>()?;
-    let sending = Sending { queue: exchange.name("queue")?, sender: exchange.sender()?, messages };
-    Ok(Asked { shape: Shape::Document, ..Asked::plain(Work::Send(sending)) })
+    let (queue, sender, key) = (exchange.name("queue")?, exchange.sender()?, options::key(exchange.headers)?);
+    let work = Work::Send(Sending { queue, sender, messages, key });
+    Ok(Asked { shape: Shape::Document, ..Asked::plain(work) })
 }
 
 pub(crate) fn pop(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
@@ -160,10 +161,10 @@ impl Asked {
 impl BatchMessage {
     fn read(self, index: usize, limits: &Limits) -> Result<NewMessage, Problem> {
         let at = |what: &str| Problem::unreadable(format!("messages[{index}]: {what}"));
-        let receiver = self.to.unwrap_or_default();
-        if !receiver.is_empty() && !is_name(&receiver) {
+        if self.to.as_ref().is_some_and(|name| !is_name(name)) {
             return Err(Problem::name(&format!("messages[{index}].to")));
         }
+        let receiver = self.to.unwrap_or_default();
         let body = match (self.body, self.body_base64) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(text)) => STANDARD.decode(text).map_err(|error| at(&format!("body_base64: {error}")))?,
@@ -172,7 +173,9 @@ impl BatchMessage {
         if body.len() > limits.body_bytes {
             return Err(Problem::too_large(limits.body_bytes));
         }
-        Ok(NewMessage { receiver, body })
+        let (delay, expiry) = (self.delay.as_deref(), self.expiry.as_deref());
+        let (delay_ms, expiry_ms) = options::times(&format!("messages[{index}]."), delay, expiry, limits)?;
+        Ok(NewMessage { receiver, body, delay_ms, expiry_ms })
     }
 }
 
@@ -186,6 +189,14 @@ impl Exchange<'_> {
     fn name(&self, of: &str) -> Result<String, Problem> {
         let name = self.path.get(of).map(String::as_str).unwrap_or_default();
         if is_name(name) { Ok(name.to_string()) } else { Err(Problem::name(of)) }
+    }
+
+    /// A document may come without its type, but not as another.
+    fn demand_json(&self) -> Result<(), Problem> {
+        let Some(announced) = self.headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+        let announced = String::from_utf8_lossy(announced.as_bytes());
+        let kind = announced.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if kind == "application/json" { Ok(()) } else { Err(Problem::not_json(&announced)) }
     }
 
     fn sender(&self) -> Result<String, Problem> {

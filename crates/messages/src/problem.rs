@@ -1,9 +1,11 @@
 //! What a client is told when something cannot be done: RFC 9457 problem documents. The `type` is stable; the words may change.
 
 use crate::failure::Failure;
+use crate::kinds;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde_json::json;
+use std::time::Duration;
 
 /// Seconds after which it may be worth trying again.
 const RETRY_AFTER_S: u32 = 1;
@@ -17,12 +19,18 @@ pub(crate) struct Problem {
     pub(crate) title: &'static str,
     pub(crate) detail: String,
     retry_after_s: Option<u32>,
+    /// How to show who one is.
+    challenge: Option<&'static str>,
 }
 
 impl Problem {
     fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Problem {
+        debug_assert!(
+            kinds::find(kind).is_some_and(|known| known.status == status.as_u16()),
+            "{kind} with {status} is not in the list of kinds"
+        );
         let retry_after_s = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S);
-        Problem { status, kind, title, detail: detail.into(), retry_after_s }
+        Problem { status, kind, title, detail: detail.into(), retry_after_s, challenge: None }
     }
 
     /// A queue, a sender or a receiver with a name that is not allowed.
@@ -39,6 +47,31 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, "unreadable", "The request cannot be read", detail)
     }
 
+    /// Nobody knows who asks.
+    pub(crate) fn no_token(detail: &str, is_wrong: bool) -> Problem {
+        let challenge =
+            if is_wrong { "Bearer realm=\"waystage\", error=\"invalid_token\"" } else { "Bearer realm=\"waystage\"" };
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "no-token", "A token is needed", detail);
+        Problem { challenge: Some(challenge), ..problem }
+    }
+
+    /// Somebody may not do this.
+    pub(crate) fn not_allowed(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::FORBIDDEN, "not-allowed", "Not allowed", detail)
+    }
+
+    /// A body that does not come.
+    pub(crate) fn too_slow(limit: Duration) -> Problem {
+        let detail = format!("the body was not there after {limit:?}");
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "Too slow", detail)
+    }
+
+    /// A document that is announced as something else.
+    pub(crate) fn not_json(announced: &str) -> Problem {
+        let detail = format!("content-type: {announced:?} is not application/json");
+        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", "Not JSON", detail)
+    }
+
     /// A body over the limit.
     pub(crate) fn too_large(limit_bytes: usize) -> Problem {
         let detail = format!("at most {limit_bytes} bytes are taken here");
@@ -47,13 +80,13 @@ impl Problem {
 
     /// A path that means nothing.
     pub(crate) fn no_such_path() -> Problem {
-        let detail = "docs/messages.md has every path";
+        let detail = "/docs has every path";
         Problem::new(StatusCode::NOT_FOUND, "no-such-path", "No such path", detail)
     }
 
     /// A method that this path does not have.
     pub(crate) fn method() -> Problem {
-        let detail = "this path has other methods";
+        let detail = "this path has other methods; see Allow";
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
     }
 
@@ -78,6 +111,13 @@ impl Problem {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
+        if let Some(challenge) = self.challenge {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        if self.status == StatusCode::REQUEST_TIMEOUT {
+            // What comes of the body later is no request.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         response
     }
 }
@@ -88,6 +128,17 @@ impl From<Failure> for Problem {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         match failure {
             Failure::UnknownQueue => Problem::new(StatusCode::NOT_FOUND, "unknown-queue", "Unknown queue", detail),
+            Failure::UnknownDeadLetters => Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "unknown-dead-letters",
+                "Unknown queue for dead letters",
+                detail,
+            ),
+            Failure::LeaseExpired => Problem::new(StatusCode::GONE, "lease-expired", "Lease expired", detail),
+            Failure::KeyReused => {
+                let status = StatusCode::UNPROCESSABLE_ENTITY;
+                Problem::new(status, "idempotency-key-reused", "Idempotency key reused", detail)
+            }
             Failure::Overloaded => Problem::new(unavailable, "overloaded", "Overloaded", detail),
             Failure::Ending => Problem::new(unavailable, "ending", "The service is ending", detail),
             Failure::DatabaseDown => Problem::new(unavailable, "database-down", "The database is down", detail),

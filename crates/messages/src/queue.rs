@@ -39,7 +39,7 @@ impl JobQueue {
     }
 
     /// Lets a job in, or ends it, and says why.
-    pub(crate) fn push(&self, job: Job) -> Result<(), Failure> {
+    pub(crate) fn push(&self, mut job: Job) -> Result<(), Failure> {
         let refuse = |job: Job, failure: Failure| {
             job.end(Err(failure.clone()));
             Err(failure)
@@ -55,6 +55,7 @@ impl JobQueue {
         if is_full {
             return refuse(job, Failure::Overloaded);
         }
+        job.journey.queue_length = u32::try_from(state.jobs.len()).unwrap_or(u32::MAX);
         state.bytes += bytes;
         state.jobs.push_back(job);
         drop(state);
@@ -62,27 +63,38 @@ impl JobQueue {
         Ok(())
     }
 
-    /// Everything that waits, up to the bounds of one taker and at least one job; waits only while there is nothing.
-    /// None when the queue is closed and empty.
-    pub(crate) async fn take(&self) -> Option<Vec<Job>> {
+    /// Everything that waits in both queues, up to the bounds of one taker of each and at least one job; waits only while there is
+    /// nothing. None when both are closed and empty. Other takers may take from one of them.
+    pub(crate) async fn take(&self, other: Option<&JobQueue>) -> Option<Vec<Job>> {
         loop {
-            {
-                let mut state = self.lock();
-                let jobs = self.take_from(&mut state);
-                if !jobs.is_empty() {
-                    if !state.jobs.is_empty() {
-                        // One notification may stand for several jobs: the next taker may have slept through them.
-                        self.arrived.notify_one();
-                    }
-                    return Some(jobs);
-                }
-                if state.is_closed {
-                    self.arrived.notify_one();
-                    return None;
-                }
+            let (mut jobs, mut is_closed) = self.try_take();
+            if let Some(other) = other {
+                let (more, is_other_closed) = other.try_take();
+                jobs.extend(more);
+                is_closed &= is_other_closed;
             }
-            self.arrived.notified().await;
+            match (jobs.is_empty(), is_closed, other) {
+                (false, _, _) => return Some(jobs),
+                (true, true, _) => return None,
+                (true, false, None) => self.arrived.notified().await,
+                (true, false, Some(other)) => tokio::select! {
+                    () = self.arrived.notified() => {}
+                    () = other.arrived.notified() => {}
+                },
+            }
         }
+    }
+
+    /// What is there now, and whether nothing will come any more.
+    fn try_take(&self) -> (Vec<Job>, bool) {
+        let mut state = self.lock();
+        let jobs = self.take_from(&mut state);
+        let is_over = jobs.is_empty() && state.is_closed;
+        if !state.jobs.is_empty() || is_over {
+            // One notification may stand for several jobs: the next taker may have slept through them.
+            self.arrived.notify_one();
+        }
+        (jobs, is_over)
     }
 
     /// Lets nobody in any more.
@@ -129,8 +141,8 @@ impl JobQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journey::Journey;
     use crate::work::{NewMessage, Outcome, Sending, Work};
-    use clock::{Nanos, StageClock};
     use tokio::sync::oneshot;
 
     const BOUNDS: Bounds =
@@ -138,9 +150,9 @@ mod tests {
 
     fn job(bytes: usize) -> (Job, oneshot::Receiver<Outcome>) {
         let (back, receiver) = oneshot::channel();
-        let messages = vec![NewMessage { receiver: String::new(), body: vec![0; bytes] }];
-        let work = Work::Send(Sending { queue: "q".into(), sender: "s".into(), messages });
-        (Job { work, clock: StageClock::started(Nanos(1)), back }, receiver)
+        let messages = vec![NewMessage { receiver: String::new(), body: vec![0; bytes], delay_ms: 0, expiry_ms: 0 }];
+        let work = Work::Send(Sending { queue: "q".into(), sender: "s".into(), messages, key: String::new() });
+        (Job { work, journey: Journey::default(), back }, receiver)
     }
 
     fn sizes(jobs: Vec<Job>) -> Vec<usize> {
@@ -156,12 +168,31 @@ mod tests {
             queue.push(job).unwrap();
             receivers.push(receiver);
         }
-        assert_eq!(sizes(queue.take().await.unwrap()), [20, 20]);
+        assert_eq!(sizes(queue.take(None).await.unwrap()), [20, 20]);
         drop(receivers.remove(2));
-        assert_eq!(sizes(queue.take().await.unwrap()), [40], "nobody waits for the third");
+        assert_eq!(sizes(queue.take(None).await.unwrap()), [40], "nobody waits for the third");
         queue.close();
-        assert!(queue.take().await.is_none());
-        assert!(queue.take().await.is_none());
+        assert!(queue.take(None).await.is_none());
+        assert!(queue.take(None).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_taker_of_two_queues_gets_what_is_in_either() {
+        let (own, shared) = (JobQueue::new(BOUNDS), JobQueue::new(BOUNDS));
+        let mut receivers = Vec::new();
+        for (queue, bytes) in [(&own, 1), (&shared, 2)] {
+            let (job, receiver) = job(bytes);
+            queue.push(job).unwrap();
+            receivers.push(receiver);
+        }
+        assert_eq!(sizes(own.take(Some(&shared)).await.unwrap()), [1, 2]);
+        let (late, _late) = job(3);
+        let (taken, ()) = tokio::join!(own.take(Some(&shared)), async { shared.push(late).unwrap() });
+        assert_eq!(sizes(taken.unwrap()), [3]);
+        own.close();
+        shared.close();
+        assert!(own.take(Some(&shared)).await.is_none());
+        assert!(shared.take(None).await.is_none(), "the end is told to all takers");
     }
 
     #[tokio::test]
@@ -171,7 +202,7 @@ mod tests {
         queue.push(large).unwrap();
         let (small, _second) = job(1);
         assert_eq!(queue.push(small).unwrap_err(), Failure::Overloaded);
-        assert_eq!(sizes(queue.take().await.unwrap()), [1000]);
+        assert_eq!(sizes(queue.take(None).await.unwrap()), [1000]);
         let mut receivers = Vec::new();
         for _ in 0..4 {
             let (job, receiver) = job(0);
@@ -181,6 +212,6 @@ mod tests {
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::Overloaded);
         queue.close();
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::Ending);
-        assert_eq!(queue.take().await.unwrap().len(), 3, "what was let in before is still done");
+        assert_eq!(queue.take(None).await.unwrap().len(), 3, "what was let in before is still done");
     }
 }

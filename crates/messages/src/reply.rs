@@ -1,37 +1,59 @@
 //! Station 7. An answer becomes a response: one message as its bytes, several as JSON, nothing as 204.
 
+use crate::documents;
 use crate::parse::Shape;
+use crate::settings::{COUNTED, QueueState};
 use crate::work::{Answer, Message};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Says that nothing was stored now, since it had been stored before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Puts an answer into the form that was asked for.
 pub(crate) fn response(answer: Answer, shape: Shape) -> Response {
     match answer {
-        Answer::Stored(ids) => match (shape, ids.as_slice()) {
-            (Shape::One, [id]) => document(StatusCode::CREATED, &json!({ "id": id })),
-            _ => document(StatusCode::CREATED, &json!({ "ids": ids })),
-        },
+        Answer::Stored(ids) => stored(&ids, shape),
+        Answer::Replayed(ids) => {
+            let mut response = stored(&ids, shape);
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+            response
+        }
         Answer::Messages(mut messages) => match shape {
             Shape::One => messages.pop().map_or_else(|| empty(StatusCode::NO_CONTENT), one),
             Shape::Document => {
-                let messages: Vec<Value> = messages.iter().map(as_json).collect();
-                document(StatusCode::OK, &json!({ "messages": messages }))
+                let messages = messages.iter().map(as_document).collect();
+                document(StatusCode::OK, &documents::Messages { messages })
             }
         },
-        Answer::Queues(names) => document(StatusCode::OK, &json!({ "queues": names })),
+        Answer::Queues(names) => document(StatusCode::OK, &documents::Queues { queues: &names }),
         Answer::Created(true) => empty(StatusCode::CREATED),
-        Answer::Created(false) | Answer::Deleted | Answer::Shown => empty(StatusCode::NO_CONTENT),
+        Answer::Queue(queue) => document(StatusCode::OK, &queue_document(&queue)),
+        Answer::Settled(unsettled) if shape == Shape::Document => {
+            document(StatusCode::OK, &documents::NotAcknowledged { not_acknowledged: unsettled })
+        }
+        Answer::Created(false) | Answer::Deleted | Answer::Present | Answer::Settled(_) => {
+            empty(StatusCode::NO_CONTENT)
+        }
+    }
+}
+
+fn stored(ids: &[i64], shape: Shape) -> Response {
+    match (shape, ids) {
+        (Shape::One, &[id]) => document(StatusCode::CREATED, &documents::Stored { id }),
+        _ => document(StatusCode::CREATED, &documents::StoredBatch { ids }),
     }
 }
 
 /// A JSON document.
-pub(crate) fn document(status: StatusCode, value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
+fn document(status: StatusCode, value: &impl Serialize) -> Response {
+    // Plain structs with names for keys: there is nothing that could fail.
+    let mut response = Response::new(Body::from(serde_json::to_vec(value).unwrap_or_default()));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
@@ -49,6 +71,13 @@ fn one(message: Message) -> Response {
     put("content-type", HeaderValue::from_static("application/octet-stream"));
     put("waystage-message", message.id.into());
     put("waystage-sent-unix-us", message.sent_unix_us.into());
+    if let Some(leased) = &message.leased {
+        put("waystage-attempt", leased.attempt.into());
+        put(
+            "waystage-lease",
+            HeaderValue::from_str(&leased.lease.to_string()).unwrap_or(HeaderValue::from_static("?")),
+        );
+    }
     let names = [
         ("waystage-queue", &message.queue),
         ("waystage-sender", &message.sender),
@@ -63,14 +92,33 @@ fn one(message: Message) -> Response {
     response
 }
 
-fn as_json(message: &Message) -> Value {
-    let receiver = (!message.receiver.is_empty()).then_some(&message.receiver);
-    json!({
-        "id": message.id,
-        "queue": message.queue,
-        "sender": message.sender,
-        "receiver": receiver,
-        "sent_unix_us": message.sent_unix_us,
-        "body_base64": STANDARD.encode(&message.body),
-    })
+fn as_document(message: &Message) -> documents::Message<'_> {
+    let leased = message.leased.as_ref();
+    documents::Message {
+        id: message.id,
+        queue: &message.queue,
+        sender: &message.sender,
+        receiver: (!message.receiver.is_empty()).then_some(message.receiver.as_str()),
+        sent_unix_us: message.sent_unix_us,
+        body_base64: STANDARD.encode(&message.body),
+        lease: leased.map(|leased| leased.lease.to_string()),
+        attempt: leased.map(|leased| leased.attempt),
+    }
+}
+
+fn queue_document(queue: &QueueState) -> documents::Queue<'_> {
+    let settings = &queue.settings;
+    let time = |time_ms: Option<i64>| {
+        time_ms.map(|time_ms| quantity::duration_text(Duration::from_millis(time_ms.unsigned_abs())))
+    };
+    documents::Queue {
+        name: &queue.name,
+        attempts: settings.attempts,
+        dead_letters: settings.dead_letters.as_deref(),
+        expiry: time(settings.expiry_ms),
+        lease: time(settings.lease_ms),
+        waiting: queue.waiting,
+        held: queue.held,
+        counted_up_to: COUNTED,
+    }
 }

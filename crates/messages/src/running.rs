@@ -1,14 +1,21 @@
 //! Starts the service and ends it: first no new connections, then what is under way, then the lanes.
 
+use crate::accept::Accepting;
 use crate::admit::Admission;
 use crate::config::{Config, Dispatch};
 use crate::connection::Database;
+use crate::connections::Connections;
 use crate::dispatch::Dispatcher;
 use crate::journal::Journal;
 use crate::listen::{self, Service};
+use crate::mover::Mover;
+use crate::rows::{HAND_OVER_WITHIN, RecordFile, Rows};
 use crate::sweep::Sweeper;
+use crate::tokens::Tokens;
 use crate::waiting::Waiting;
 use clock::Clock;
+use net::ServerTls;
+use records::WriterTotals;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 /// Why the service did not start.
 #[derive(Debug, Error)]
@@ -30,6 +38,9 @@ pub enum MessagesError {
     /// A setting makes no sense.
     #[error("{0}")]
     Setting(String),
+    /// Records cannot be written.
+    #[error("records: {0}")]
+    Records(std::io::Error),
     /// Somebody has to change something before the database can be used.
     #[error("the database cannot be used: {0}")]
     Database(String),
@@ -44,6 +55,8 @@ pub struct Running {
     server: JoinHandle<()>,
     lanes: Vec<JoinHandle<()>>,
     dispatcher: Arc<Dispatcher>,
+    journal: Arc<Journal>,
+    record_file: RecordFile,
     end_within: Duration,
     runtime: Runtime,
 }
@@ -54,10 +67,23 @@ pub struct Running {
 /// When a setting makes no sense, the address is taken or the database can never be used as it is.
 pub fn start(config: &Config, clock: Clock) -> Result<Running, MessagesError> {
     check(config)?;
-    let database =
-        Database::parse(&config.database).map_err(|error| MessagesError::Setting(format!("--database: {error}")))?;
+    let database = match config.dispatch {
+        Dispatch::None { .. } => None,
+        _ => Some(
+            Database::parse(&config.database, config.database_authority.as_deref())
+                .map_err(|error| MessagesError::Setting(format!("--database: {error}")))?,
+        ),
+    };
+    let tls = match &config.tls {
+        None => None,
+        Some(files) => {
+            let tls = ServerTls::load(files, None).map_err(|error| MessagesError::Setting(error.to_string()))?;
+            Some(TlsAcceptor::from(tls.config()))
+        }
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("messages")
+        .worker_threads(threads(config))
         .enable_all()
         .build()
         .map_err(MessagesError::Threads)?;
@@ -65,34 +91,70 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, MessagesError> {
         .block_on(TcpListener::bind(&config.listen))
         .map_err(|error| MessagesError::Listen(config.listen.clone(), error))?;
     let address = listener.local_addr().map_err(|error| MessagesError::Listen(config.listen.clone(), error))?;
-    let is_database_there = match runtime.block_on(database.connect()) {
-        Ok(_) => true,
-        Err(error) if error.is_lasting() => return Err(MessagesError::Database(error.to_string())),
-        Err(error) => {
-            eprintln!("waystage: messages: the database is not there yet: {error}");
-            false
-        }
+    let is_database_there = match &database {
+        Some(database) => reach(&runtime, database, &clock)?,
+        None => true,
     };
     let guard = runtime.enter();
-    let journal = Arc::new(Journal::new());
-    let (dispatcher, lanes) = Dispatcher::start(config, &database, &clock, &journal);
+    let (rows, record_file) = Rows::begin(config.records.as_ref(), &clock).map_err(MessagesError::Records)?;
+    let journal = Arc::new(Journal::new(rows));
+    let sweeper = Sweeper::default();
+    let (dispatcher, lanes) = match (&database, config.dispatch) {
+        (Some(database), _) => Dispatcher::start(config, database, &clock, &journal),
+        (None, dispatch) => (Dispatcher::null(dispatch, &clock), Vec::new()),
+    };
+    tokio::spawn(hand_over(journal.clone()));
     let dispatcher = Arc::new(dispatcher);
     let (ending, told) = watch::channel(false);
-    let sweeper = Sweeper::default();
-    tokio::spawn(sweeper.clone().run(database, journal.clone()));
+    let (mover, waiting) = (Mover::default(), Waiting::new(config.limits.long_polls));
+    if let Some(database) = database {
+        tokio::spawn(sweeper.clone().run(database.clone(), journal.clone(), config.limits.keys_kept));
+        tokio::spawn(mover.clone().run(database, journal.clone(), waiting.clone()));
+    }
     let admission = Admission {
         dispatcher: dispatcher.clone(),
-        waiting: Waiting::new(config.limits.long_polls),
+        waiting,
         sweeper,
+        mover,
         clock: clock.clone(),
         poll_interval: config.poll_interval,
         ending: told.clone(),
     };
-    let service = Service { admission, journal, limits: config.limits, clock };
-    let server = tokio::spawn(serve(listener, listen::router(Arc::new(service)), told));
+    let connections = Arc::new(Connections::new(config.clients.connections_max));
+    let service = Service {
+        admission,
+        journal: journal.clone(),
+        limits: config.limits,
+        clients: config.clients,
+        connections: connections.clone(),
+        tokens: Tokens::new(&config.tokens),
+        metrics_need_token: config.metrics_need_token,
+        clock: clock.clone(),
+    };
+    let accepting = Accepting {
+        router: listen::router(Arc::new(service)),
+        journal: journal.clone(),
+        clock,
+        clients: config.clients,
+        connections,
+        tls,
+        ending: told,
+    };
+    let server = tokio::spawn(accepting.run(listener));
     drop(guard);
     let end_within = config.end_within;
-    Ok(Running { address, is_database_there, ending, server, lanes, dispatcher, end_within, runtime })
+    Ok(Running {
+        address,
+        is_database_there,
+        ending,
+        server,
+        lanes,
+        dispatcher,
+        journal,
+        record_file,
+        end_within,
+        runtime,
+    })
 }
 
 impl Running {
@@ -106,39 +168,63 @@ impl Running {
         self.is_database_there
     }
 
-    /// Takes no more connections, ends polls, answers what is under way, and ends.
-    pub fn stop(self) {
+    /// Takes no more connections, ends polls, answers what is under way, and ends. What became of the records, if there are any.
+    ///
+    /// # Errors
+    /// When the disk refused records; everything else was done.
+    pub fn stop(self) -> Result<Option<WriterTotals>, MessagesError> {
         // They listen as long as the server runs; when it has ended already, there is nobody to tell.
         let _ = self.ending.send(true);
-        let Running { server, lanes, dispatcher, end_within, runtime, .. } = self;
+        let Running { server, lanes, dispatcher, journal, record_file, end_within, runtime, .. } = self;
         runtime.block_on(async {
             let _ = tokio::time::timeout(end_within, server).await;
             dispatcher.close();
-            for lane in lanes {
-                let _ = tokio::time::timeout(end_within, lane).await;
-            }
+            let all = async {
+                for lane in lanes {
+                    let _ = lane.await;
+                }
+            };
+            let _ = tokio::time::timeout(end_within, all).await;
         });
         runtime.shutdown_background();
+        journal.rows.end();
+        record_file.close().map_err(MessagesError::Records)
     }
 }
 
-async fn serve(listener: TcpListener, router: axum::Router, mut told: watch::Receiver<bool>) {
-    use axum::serve::ListenerExt;
-    // Replies are small and complete: to wait for more of them only costs time.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    let end = async move {
-        let _ = told.wait_for(|is_ending| *is_ending).await;
-    };
-    // It ends only when it is told to: errors of single connections are theirs.
-    let _ = axum::serve(listener, router).with_graceful_shutdown(end).await;
+/// Whether the database is there. One that is not may come; one that refuses us is of no use.
+fn reach(runtime: &Runtime, database: &Database, clock: &Clock) -> Result<bool, MessagesError> {
+    match runtime.block_on(database.connect(clock)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_lasting() => Err(MessagesError::Database(error.to_string())),
+        Err(error) => {
+            eprintln!("waystage: messages: the database is not there yet: {error}");
+            Ok(false)
+        }
+    }
+}
+
+/// Hands over records now and then, until the runtime ends.
+async fn hand_over(journal: Arc<Journal>) {
+    loop {
+        tokio::time::sleep(HAND_OVER_WITHIN).await;
+        journal.rows.flush();
+    }
+}
+
+fn threads(config: &Config) -> usize {
+    let half = || std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2));
+    config.threads.unwrap_or_else(half)
 }
 
 fn check(config: &Config) -> Result<(), MessagesError> {
+    if let Some(threads) = config.threads.filter(|threads| !(1..=1000).contains(threads)) {
+        return Err(MessagesError::Setting(format!("--threads: {threads} is not a number from 1 to 1000")));
+    }
     let (what, number) = match config.dispatch {
         Dispatch::Fused { lanes } => ("--lanes", lanes),
         Dispatch::Pool { connections } => ("--connections", connections),
+        Dispatch::None { .. } => return Ok(()),
     };
     if !(1..=1000).contains(&number) {
         return Err(MessagesError::Setting(format!("{what}: {number} is not a number from 1 to 1000")));

@@ -4,7 +4,11 @@ use thiserror::Error;
 use tokio_postgres::Client;
 
 /// Every step, in order. A step that was released is never changed.
-const STEPS: [&str; 1] = [include_str!("../migrations/0001_queues_and_messages.sql")];
+const STEPS: [&str; 3] = [
+    include_str!("../migrations/0001_queues_and_messages.sql"),
+    include_str!("../migrations/0002_leases_delays_and_keys.sql"),
+    include_str!("../migrations/0003_low_waters.sql"),
+];
 
 /// Held while the schema is changed, since several services may start at once. The number has no meaning but must stay.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7294011736218)";
@@ -32,6 +36,8 @@ pub(crate) async fn migrate(client: &mut Client) -> Result<(), SchemaError> {
         return Ok(());
     }
     let transaction = client.transaction().await?;
+    // A step may take as long as it needs on a large table.
+    transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     transaction.batch_execute(LOCK).await?;
     transaction.batch_execute("CREATE TABLE IF NOT EXISTS waystage_schema (step integer NOT NULL)").await?;
     let row = transaction.query_one("SELECT coalesce(max(step), 0) FROM waystage_schema", &[]).await?;

@@ -59,7 +59,7 @@ fn bad_requests_are_problems() {
     let nobody = Client::connect(running.address(), "").ask("POST", "/v1/queues/q/messages", "x");
     assert_problem(&nobody, 422, "name-not-allowed");
     assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204, "nothing of all this was stored");
-    running.stop();
+    running.stop().unwrap();
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn what_is_too_much_or_too_late_is_refused_and_the_database_may_come_back() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(client.short("POST", "/v1/queues/q/messages:pop"), (200, "x".into()));
-    running.stop();
+    running.stop().unwrap();
 }
 
 #[test]

@@ -76,6 +76,11 @@ impl ServerTls {
         Ok(ServerTls(Arc::new(config)))
     }
 
+    /// For a library that does its own input and output.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.0.clone()
+    }
+
     pub(crate) fn accept(&self) -> io::Result<rustls::Connection> {
         ServerConnection::new(self.0.clone()).map(rustls::Connection::Server).map_err(io::Error::other)
     }
@@ -103,6 +108,11 @@ impl ClientTls {
             }
         };
         Ok(ClientTls(Arc::new(config)))
+    }
+
+    /// For a library that does its own input and output.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        self.0.clone()
     }
 
     /// For the server of this name, which its certificate must have.

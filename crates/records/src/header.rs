@@ -24,6 +24,8 @@ pub enum Program {
     Load,
     /// The embedded cache.
     Cache,
+    /// The message service: the proxy's stages.
+    Messages,
 }
 
 /// The header's JSON.
@@ -31,7 +33,7 @@ pub enum Program {
 pub struct Header {
     /// [`FORMAT`].
     pub format: String,
-    /// `proxy`, `load` or `cache`.
+    /// `proxy`, `load`, `cache` or `messages`.
     pub program: String,
     /// Version of the program.
     pub version: String,
@@ -58,13 +60,14 @@ impl Program {
             Program::Proxy => "proxy",
             Program::Load => "load",
             Program::Cache => "cache",
+            Program::Messages => "messages",
         }
     }
 
     /// Names of the stamps of this program's rows, in order.
     pub fn stamps(self) -> Vec<&'static str> {
         match self {
-            Program::Proxy => Stage::all().map(Stage::name).to_vec(),
+            Program::Proxy | Program::Messages => Stage::all().map(Stage::name).to_vec(),
             Program::Load => vec!["intended", "issued", "sent", "completed"],
             Program::Cache => vec!["received", "started", "served", "replied"],
         }

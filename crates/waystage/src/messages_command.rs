@@ -1,68 +1,149 @@
 //! `waystage messages`: queues of messages over PostgreSQL, behind HTTP.
 
+mod flags;
+
 use crate::ready;
 use clap::Args;
 use clock::Clock;
-use messages::{Config, Dispatch, Embedded, Limits};
-use std::path::Path;
+use flags::MessagesFlags;
+use messages::{Config, Dispatch, Document, Embedded, SettingError, Settings};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Where a private PostgreSQL keeps its data.
 const EMBEDDED: &str = ".waystage/postgres";
+/// Descriptors that are no client's.
+const OTHER_DESCRIPTORS: usize = 64;
 
 /// Arguments of `waystage messages`.
 #[derive(Debug, Args)]
-#[command(after_help = "docs/messages.md has the interface, what it promises and how it works.
-Exit codes: 0 ended by a signal, 1 cannot serve (one line says why), 2 the arguments make no sense.")]
+#[command(after_help = "docs/messages.md has the interface, what it promises and how it works; \
+examples/messages/reference.toml has every key of the file. Arguments override the file.
+Exit codes: 0 ended by a signal, 1 cannot serve (one line says why), 2 the arguments or the configuration make no sense.")]
 pub(crate) struct MessagesArguments {
-    /// The database: postgres://USER:PASSWORD@HOST:PORT/NAME, or libpq's words such as host=/run/postgresql.
-    #[arg(long, value_name = "URL", required_unless_present = "embedded")]
-    database: Option<String>,
+    /// Read the configuration from this file (TOML).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check the configuration, say what it means, and end: 0 it can work, 2 it cannot. Opens no socket.
+    #[arg(long)]
+    check: bool,
     /// Start a private PostgreSQL from an installed one; its data are in .waystage/postgres.
     #[arg(long, conflicts_with = "database")]
     embedded: bool,
-    /// Where to listen; port 0 takes a free one.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
-    listen: String,
-    /// How requests reach the database: fused sends what waits as one statement, pool one statement for each request.
-    #[arg(long, value_name = "fused|pool", default_value = "fused", value_parser = ["fused", "pool"])]
-    dispatch: String,
-    /// With fused: connections, chosen by the queue's name.
-    #[arg(long, value_name = "NUMBER", default_value_t = 2)]
-    lanes: usize,
-    /// With pool: connections.
-    #[arg(long, value_name = "NUMBER", default_value_t = 40)]
-    connections: usize,
-    /// Bytes of a message's body.
-    #[arg(long, value_name = "SIZE", default_value = "256k", value_parser = quantity::bytes)]
-    body_limit: usize,
-    /// Requests that may wait for a lane, or for the pool; more are refused.
-    #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
-    queue: usize,
+    #[command(flatten)]
+    flags: MessagesFlags,
 }
 
 /// Serves until a signal comes.
 pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
+    let mut config = match config(arguments) {
+        Ok(config) => config,
+        Err(line) => {
+            eprintln!("waystage: {line}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let is_null = matches!(config.dispatch, Dispatch::None { .. });
+    if arguments.check {
+        ready::announce(&summary(&config, arguments.embedded));
+        return Ok(ExitCode::SUCCESS);
+    }
+    fit_into_descriptors(&mut config)?;
     let mut signals = ready::signals()?;
+    if is_null {
+        eprintln!("waystage: messages: MEASURING MODE: there is no database, and everything that is sent is lost");
+    }
     // It ends after the service, whatever happens in between.
     let embedded = match arguments.embedded {
         true => Some(Embedded::start(Path::new(EMBEDDED)).map_err(|error| error.to_string())?),
         false => None,
     };
-    let config = Config {
-        database: embedded.as_ref().map(Embedded::url).or(arguments.database.clone()).unwrap_or_default(),
-        listen: arguments.listen.clone(),
-        dispatch: match arguments.dispatch.as_str() {
-            "pool" => Dispatch::Pool { connections: arguments.connections },
-            _ => Dispatch::Fused { lanes: arguments.lanes },
-        },
-        limits: Limits { body_bytes: arguments.body_limit, waiting_requests: arguments.queue, ..Limits::default() },
-        ..Config::default()
-    };
+    if let Some(embedded) = &embedded {
+        config.database = embedded.url();
+    }
     let running = messages::start(&config, Clock::monotonic()).map_err(|error| error.to_string())?;
-    ready::announce(&format!("waystage messages ready on {} dispatch={}", running.address(), arguments.dispatch));
+    let dispatch = flags::name(config.dispatch);
+    ready::announce(&format!("waystage messages ready on {} dispatch={dispatch}", running.address()));
     ready::wait(&mut signals);
-    running.stop();
+    let records = running.stop().map_err(|error| error.to_string());
     drop(embedded);
+    if let Some(records) = records? {
+        ready::announce(&format!("waystage messages records written {} dropped {}", records.written, records.dropped));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the file and the arguments say together; or one line.
+fn config(arguments: &MessagesArguments) -> Result<Config, String> {
+    let document = arguments.config.as_deref().map(Document::read).transpose().map_err(|error| error.to_string())?;
+    let mut said = match &document {
+        Some(document) => document.settings().map_err(|error| error.to_string())?,
+        None => Settings::default(),
+    };
+    let flags = arguments.flags.settings();
+    if arguments.embedded {
+        said.database = None;
+    }
+    let told = |error: SettingError| match (&document, flags::is_said(&flags, &error.key)) {
+        (Some(document), false) => document.told(&error).map_or_else(|| error.to_string(), |error| error.to_string()),
+        _ => format!("--{error}"),
+    };
+    let config = said.overridden_by(flags.clone()).config().map_err(told)?;
+    let needs_database = !matches!(config.dispatch, Dispatch::None { .. }) && !arguments.embedded;
+    if needs_database && config.database.is_empty() {
+        return Err("there is no database: give --database URL, or --embedded for a private one".into());
+    }
+    Ok(config)
+}
+
+/// What the configuration means, without what is secret.
+fn summary(config: &Config, is_embedded: bool) -> String {
+    let database = match (config.dispatch, is_embedded, &config.database_authority) {
+        (Dispatch::None { .. }, _, _) => "none: what is sent is lost".into(),
+        (_, true, _) => format!("a private one in {EMBEDDED}"),
+        (_, _, None) => "as given, without TLS".into(),
+        (_, _, Some(path)) => format!("as given, with TLS, verified by {}", path.display()),
+    };
+    let clients = if config.tls.is_some() { "TLS" } else { "no TLS" };
+    let tokens = match config.tokens.len() {
+        0 => "none: everyone may do everything".into(),
+        number => format!("{number}"),
+    };
+    format!(
+        "listen    {} ({clients}, at most {} connections)\ndatabase  {database}\ndispatch  {}\ntokens    {tokens}",
+        config.listen,
+        config.clients.connections_max,
+        flags::name(config.dispatch),
+    )
+}
+
+/// Raises the limit of open files as far as it goes, and admits only so many clients that the database is always reached.
+fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
+    let limit = getrlimit(Resource::Nofile);
+    // What cannot be raised is taken as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let Some(available) = getrlimit(Resource::Nofile).current else { return Ok(()) };
+    let connections = match config.dispatch {
+        Dispatch::Fused { lanes } => lanes,
+        Dispatch::Pool { connections } => connections,
+        Dispatch::None { .. } => 0,
+    };
+    // Twice, since a connection may be replaced before the kernel has let go of the old one.
+    let reserved = OTHER_DESCRIPTORS + 2 * connections;
+    let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
+    if room == 0 {
+        return Err(format!(
+            "connections to the database take up to {reserved} open files, but only {available} are allowed: \
+             raise the limit (ulimit -n) or use fewer connections"
+        ));
+    }
+    if room < config.clients.connections_max {
+        let wanted = config.clients.connections_max;
+        ready::announce(&format!(
+            "waystage messages admits {room} connections, not {wanted}: open files are limited to {available}"
+        ));
+        config.clients.connections_max = room;
+    }
+    Ok(())
 }

@@ -3,15 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use messages::{Embedded, EmbeddedError};
+mod killed;
+
+use killed::{Heard, Patient, Service, ids};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use testkit::{Http, HttpReply};
+use testkit::Http;
 
 const QUEUES: usize = 2;
 const SENDERS: usize = 3;
@@ -30,73 +30,6 @@ struct Account {
     received: Vec<(i64, String, usize)>,
     /// Pops of which nobody told the client how they ended.
     doubtful_pops: usize,
-}
-
-/// The service as a process.
-struct Service {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Service {
-    fn start(database: &str, listen: &str) -> Service {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
-        command.args(["messages", "--database", database, "--listen", listen]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.split(' ').nth(4).unwrap_or_else(|| panic!("not ready: {line:?}")).parse().unwrap();
-        Service { child, address }
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        // A test that failed leaves it running otherwise.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// How an attempt ended.
-enum Heard {
-    Reply(HttpReply),
-    /// Nobody was there.
-    NotAsked,
-    /// It was asked, and nobody said how it ended.
-    Doubt,
-}
-
-/// A client that connects again when the service has been killed.
-struct Patient {
-    address: SocketAddr,
-    http: Option<Http>,
-}
-
-impl Patient {
-    /// One attempt.
-    fn ask(&mut self, path: &str, headers: &[&str], body: &str) -> Heard {
-        if self.http.is_none() {
-            self.http = Http::connect(self.address).ok();
-        }
-        let Some(http) = &mut self.http else {
-            std::thread::sleep(Duration::from_millis(5));
-            return Heard::NotAsked;
-        };
-        match http.request("POST", path, headers, body.as_bytes()) {
-            Ok(reply) if reply.status == 503 && reply.text().contains("problem:in-doubt") => Heard::Doubt,
-            Ok(reply) => Heard::Reply(reply),
-            Err(_) => {
-                self.http = None;
-                Heard::Doubt
-            }
-        }
-    }
 }
 
 fn send(address: SocketAddr, sender: usize, is_over: &AtomicBool) -> Account {
@@ -146,33 +79,10 @@ fn receive(address: SocketAddr, receiver: usize, is_over: &AtomicBool) -> Accoun
     account
 }
 
-/// Ids in one column.
-fn ids(database: &str, statement: &str) -> BTreeSet<i64> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(database, tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(connection);
-        let rows = client.simple_query(statement).await.unwrap();
-        let id = |row: &tokio_postgres::SimpleQueryMessage| match row {
-            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(|text| text.parse().unwrap()),
-            _ => None,
-        };
-        rows.iter().filter_map(id).collect()
-    })
-}
-
 #[test]
 fn nothing_acknowledged_is_lost_when_service_and_database_are_killed() {
     let directory = tempfile::tempdir().unwrap();
-    let mut postgres = match Embedded::start_with(directory.path(), &["shared_buffers=16MB"]) {
-        Ok(postgres) => postgres,
-        Err(EmbeddedError::Missing) => {
-            assert!(std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(), "PostgreSQL is required here, and missing");
-            eprintln!("SKIPPED: there is no PostgreSQL here; apt-get install postgresql");
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let Some(mut postgres) = killed::postgres(directory.path()) else { return };
     let database = postgres.url();
     let mut service = Service::start(&database, "127.0.0.1:0");
     let address = service.address;

@@ -1,15 +1,19 @@
--- Ids are drawn in the order of arrival. A queue that is not there gives no id and no message, and does no harm to the others.
+-- Ids are drawn in the order of arrival, when the transaction has its number. A queue that is not there gives no id and no message, and does no harm to the others.
 WITH arrived AS MATERIALIZED (
-    SELECT place, receiver, sender, body, queue_id, CASE WHEN queue_id IS NOT NULL THEN nextval('message_id') END AS id
+    SELECT place, receiver, sender, body, queue_id, now() + expiry_ms * interval '1 millisecond' AS expires_at,
+        CASE WHEN queue_id IS NOT NULL THEN nextval('message_id') END AS id
     FROM (
-        SELECT place, receiver, sender, body,
-            (SELECT queue.id FROM queue WHERE queue.name = queue_name AND deleted_at IS NULL) AS queue_id
+        SELECT place, receiver, sender, body, queue.id AS queue_id, queue.expiry_ms
         FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[])
             WITH ORDINALITY AS t (queue_name, receiver, sender, body, place)
+            LEFT JOIN LATERAL (
+                SELECT id, expiry_ms FROM queue WHERE name = queue_name AND deleted_at IS NULL LIMIT 1
+            ) AS queue ON true
+        WHERE pg_current_xact_id() IS NOT NULL
         ORDER BY place
     ) AS known
 ), stored AS (
-    INSERT INTO message (id, queue_id, receiver, sender, body)
-    SELECT id, queue_id, receiver, sender, body FROM arrived WHERE id IS NOT NULL
+    INSERT INTO message (id, queue_id, receiver, sender, body, expires_at)
+    SELECT id, queue_id, receiver, sender, body, expires_at FROM arrived WHERE id IS NOT NULL
 )
 SELECT place, id FROM arrived ORDER BY place

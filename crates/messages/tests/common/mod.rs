@@ -3,9 +3,12 @@
 #![allow(dead_code, unreachable_pub, reason = "no test needs all of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+pub mod leases;
+
 use clock::Clock;
 use messages::{Config, Embedded, EmbeddedError, Running};
 use std::net::SocketAddr;
+use std::time::Duration;
 use tempfile::TempDir;
 use testkit::{Http, HttpReply};
 
@@ -31,6 +34,39 @@ impl Database {
             }
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Runs statements past the service.
+    pub fn run(&self, statements: &str) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&self.server.url(), tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute(statements).await.unwrap();
+        });
+    }
+
+    /// The one number that a statement gives, asked past the service.
+    pub fn number(&self, statement: &str) -> i64 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&self.server.url(), tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.query_one(statement, &[]).await.unwrap().get(0)
+        })
+    }
+
+    /// Waits until this statement gives 0.
+    pub fn becomes_zero(&self, statement: &str) {
+        for _ in 0..3000 {
+            if self.number(statement) == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{statement} is still {}", self.number(statement));
     }
 
     /// What a service is told that uses this server.
@@ -59,6 +95,11 @@ impl Client {
     /// One request that must get some reply.
     pub fn ask(&mut self, method: &str, path: &str, body: &str) -> HttpReply {
         self.http.request(method, path, &[&self.sender], body.as_bytes()).unwrap()
+    }
+
+    /// The same with a further header.
+    pub fn ask_with(&mut self, method: &str, path: &str, header: &str, body: &str) -> HttpReply {
+        self.http.request(method, path, &[&self.sender, header], body.as_bytes()).unwrap()
     }
 
     /// Status and body of the reply to a request without a body.

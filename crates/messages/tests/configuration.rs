@@ -1,0 +1,172 @@
+//! The commented example of the configuration is the defaults and leaves no key out; what is wrong is one clear line.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use messages::{Config, DispatchKind, Document, Permission, Settings, TokenSettings};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use toml::Table;
+
+const REFERENCE: &str = include_str!("../../../examples/messages/reference.toml");
+const TOKENS: &str = include_str!("../../../examples/messages/tokens.toml");
+
+/// Settings that say something about every key. A key that is added does not compile until it stands here.
+fn everything() -> Settings {
+    let second = Some(Duration::from_secs(1));
+    Settings {
+        listen: Some("a:1".into()),
+        database: Some("host=a".into()),
+        database_authority: Some("a".into()),
+        dispatch: Some(DispatchKind::Fused),
+        lanes: Some(1),
+        connections: Some(1),
+        threads: Some(1),
+        null_body: Some(1),
+        records: Some("a".into()),
+        sample: Some(1),
+        tls_certificate: Some("a".into()),
+        tls_key: Some("a".into()),
+        connections_max: Some(1),
+        idle_timeout: second,
+        head_timeout: second,
+        body_timeout: second,
+        unread_timeout: second,
+        body_limit: Some(1),
+        batch_limit: Some(1),
+        queue: Some(1),
+        queue_bytes: Some(1),
+        long_polls: Some(1),
+        long_poll_limit: second,
+        poll_interval: second,
+        statement_messages: Some(1),
+        statement_bytes: Some(1),
+        delay_limit: second,
+        expiry_limit: second,
+        lease_limit: second,
+        keys_kept: second,
+        end_within: second,
+        metrics_need_token: Some(true),
+        tokens: vec![TokenSettings {
+            token: Some("0123456789abcdef".into()),
+            token_file: Some("a".into()),
+            sender: "a".into(),
+            may: vec![Permission::Send],
+            queues: Some(vec!["a".into()]),
+        }],
+    }
+}
+
+/// The keys of a table and of the tables in its lists.
+fn keys(table: &Table) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (name, value) in table {
+        found.insert(name.clone());
+        for inner in value.as_array().into_iter().flatten().filter_map(|value| value.as_table()) {
+            found.extend(inner.keys().map(|key| format!("{name}.{key}")));
+        }
+    }
+    found
+}
+
+/// The file with every key that stands in a comment.
+fn uncommented() -> String {
+    let is_key = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
+    REFERENCE
+        .lines()
+        .map(|line| if is_key(&line) { format!("{}\n", &line[1..]) } else { format!("{line}\n") })
+        .collect()
+}
+
+#[test]
+fn the_reference_is_the_defaults() {
+    let config = Document::new("reference.toml", REFERENCE).settings().unwrap().config().unwrap();
+    assert_eq!(config, Config::default());
+}
+
+#[test]
+fn the_reference_has_every_key_and_no_other() {
+    let shown = uncommented();
+    assert_eq!(keys(&shown.parse().unwrap()), keys(&Table::try_from(everything()).unwrap()));
+    // Their values are of the right kind, too.
+    Document::new("reference.toml", &shown).settings().unwrap();
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let text = toml::to_string(&everything()).unwrap();
+    assert_eq!(Document::new("everything", &text).settings().unwrap(), everything(), "{text}");
+}
+
+#[test]
+fn the_example_with_tokens_can_work() {
+    let config = Document::new("tokens.toml", TOKENS).settings().unwrap().config().unwrap();
+    assert_eq!(config.tokens.len(), 3);
+    let text = format!("{config:?}");
+    assert!(text.contains("kitchen") && !text.contains("example-only"), "tokens are not for logs: {text}");
+}
+
+#[test]
+fn every_mistake_is_one_clear_line() {
+    let token = |rest: &str| format!("listen = \"a:1\"\n[[token]]\n{rest}");
+    let cases = [
+        ("listn = 'a:1'".into(), "x.toml:1: listn: there is no such key; did you mean listen?"),
+        ("\n\nfrobnicate = 1".into(), "x.toml:3: frobnicate: there is no such key; known: listen, database,"),
+        ("lanes = 'two'".into(), "x.toml:1: lanes: give a whole number of at least 0, not the text \"two\""),
+        ("lanes = 0".into(), "x.toml:1: lanes: 0 is not a number from 1 to 1000"),
+        ("lanes = -1".into(), "x.toml:1: lanes: give a whole number"),
+        ("dispatch = 'fast'".into(), "x.toml:1: dispatch: \"fast\" is not known; known: fused, pool, none"),
+        ("dispatch = 'pool'\nlanes = 2".into(), "x.toml:2: lanes: 2 belongs to dispatch fused only"),
+        ("idle-timeout = '3 fortnights'".into(), "x.toml:1: idle-timeout: "),
+        ("idle-timeout = '0s'".into(), "x.toml:1: idle-timeout: must be longer than nothing"),
+        ("body-limit = '1g'".into(), "x.toml:1: body-limit: 1073741824 is not a number from 1 to 67108864"),
+        ("sample = 3".into(), "x.toml:1: sample: 3 belongs to records, of which none are kept; give records"),
+        ("tls-key = 'a'".into(), "x.toml:1: tls-key: has no certificate; give tls-certificate"),
+        ("listen = ".into(), "x.toml:1: "),
+        (token("sender = 'a'\nmay = ['send']"), "x.toml:2: token: is missing; give token or token-file"),
+        (
+            token("token = 'short'\nsender = 'a'\nmay = ['send']"),
+            "x.toml:3: token: could be guessed; give at least 16 characters",
+        ),
+        (
+            token("token = '0123456789abcdef'\nsender = 'a b'\nmay = ['send']"),
+            "x.toml:4: sender: \"a b\" is not a name that a sender can have",
+        ),
+        (
+            token("token = '0123456789abcdef'\nsender = 'a'\nmay = ['fly']"),
+            "x.toml:5: may: \"fly\" is not known; known: send, receive, admin, all",
+        ),
+        (
+            token("token = '0123456789abcdef'\nsender = 'a'\nmay = []"),
+            "x.toml:5: may: allows nothing; give some of send, receive, admin, all",
+        ),
+        (
+            token("token-file = '/nowhere'\nsender = 'a'\nmay = ['send']"),
+            "x.toml:3: token-file: /nowhere: cannot read it: ",
+        ),
+        (token("token = '0123456789abcdef'\nmay = ['send']"), "x.toml:2: sender is missing"),
+        (token("token = '0123456789 bcdef'\nsender = 'a'\nmay = ['send']"), "x.toml:3: token: has characters"),
+    ];
+    for (text, expected) in cases {
+        let document = Document::new("x.toml", &text);
+        let line = match document.settings().map(Settings::config) {
+            Err(error) => error.to_string(),
+            Ok(Err(error)) => document.told(&error).unwrap().to_string(),
+            Ok(Ok(_)) => panic!("{text}: is not refused"),
+        };
+        assert!(line.starts_with(expected) && !line.contains('\n'), "{text}\n{line}\n{expected}");
+    }
+    let twice = token(
+        "token = '0123456789abcdef'\nsender = 'a'\nmay = ['send']\n[[token]]\ntoken = '0123456789abcdef'\nsender = 'b'\nmay = ['send']",
+    );
+    let document = Document::new("x.toml", &twice);
+    let error = document.settings().unwrap().config().unwrap_err();
+    assert_eq!(document.told(&error).unwrap().to_string(), "x.toml:7: token: is the same as that of number 1");
+}
+
+#[test]
+fn arguments_override_the_file() {
+    let file = Settings { lanes: Some(3), queue: Some(7), ..Settings::default() };
+    let flags = Settings { lanes: Some(4), ..Settings::default() };
+    let config = file.overridden_by(flags).config().unwrap();
+    assert_eq!((config.dispatch, config.limits.waiting_requests), (messages::Dispatch::Fused { lanes: 4 }, 7));
+}

@@ -1,0 +1,126 @@
+//! Sends with a key over a real PostgreSQL: stored once, however often and through whichever service they come.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Client, Database, serve};
+use messages::{Config, Dispatch, Limits};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+use testkit::HttpReply;
+
+const STORED: &str = "SELECT count(*) FROM message";
+const SEND: &str = "/v1/queues/q/messages";
+
+fn send(client: &mut Client, path: &str, key: &str, body: &str) -> HttpReply {
+    client.ask_with("POST", path, &format!("Idempotency-Key: {key}"), body)
+}
+
+/// Body and whether it was a repetition.
+fn told(reply: &HttpReply) -> (String, bool) {
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    (reply.text(), reply.header("idempotency-replayed") == Some("true"))
+}
+
+#[test]
+fn a_repetition_changes_nothing_and_says_the_same() {
+    let Some(database) = Database::start() else { return };
+    for dispatch in [Dispatch::Fused { lanes: 2 }, Dispatch::Pool { connections: 3 }] {
+        let running = serve(&Config { dispatch, ..database.config() });
+        let (mut alice, mut bob) =
+            (Client::connect(running.address(), "alice"), Client::connect(running.address(), "bob"));
+        for queue in ["q", "p"] {
+            assert_eq!(alice.short("PUT", &format!("/v1/queues/{queue}")).0, 201);
+        }
+        let (first, is_replayed) = told(&send(&mut alice, SEND, "k", "x"));
+        assert!(!is_replayed);
+        assert_eq!(told(&send(&mut alice, SEND, "k", "x")), (first.clone(), true));
+        for (path, body) in [(SEND, "y"), ("/v1/queues/q/messages?to=bob", "x")] {
+            let reply = send(&mut alice, path, "k", body);
+            assert_eq!(reply.status, 422);
+            assert!(reply.text().contains("urn:waystage:problem:idempotency-key-reused"), "{}", reply.text());
+        }
+        // The key is this sender's in this queue.
+        assert!(!told(&send(&mut bob, SEND, "k", "y")).1);
+        assert!(!told(&send(&mut alice, "/v1/queues/p/messages", "k", "z")).1);
+        assert_eq!(send(&mut alice, "/v1/queues/none/messages", "k", "x").status, 404);
+        // A batch, of which one message is not to be had at once.
+        let batch = r#"{"messages":[{"body":"1"},{"body":"2","to":"bob","delay":"1h"}]}"#;
+        let path = "/v1/queues/q/messages:batch";
+        let (ids, is_replayed) = told(&send(&mut alice, path, "b", batch));
+        assert!(!is_replayed && ids.contains("\"ids\":["), "{ids}");
+        assert_eq!(told(&send(&mut alice, path, "b", batch)), (ids, true));
+        let other = r#"{"messages":[{"body":"2","to":"bob"},{"body":"1"}]}"#;
+        assert_eq!(send(&mut alice, path, "b", other).status, 422);
+        assert_eq!((database.number(STORED), database.number("SELECT count(*) FROM held")), (4, 1));
+        // What was taken out stays sent.
+        assert_eq!(alice.short("POST", "/v1/queues/q/messages:pop").0, 200);
+        assert_eq!(told(&send(&mut alice, SEND, "k", "x")), (first, true));
+        for key in ["", "a b", &"k".repeat(81)] {
+            assert_eq!(send(&mut alice, SEND, key, "x").status, 400, "{key:?}");
+        }
+        for queue in ["q", "p"] {
+            alice.short("DELETE", &format!("/v1/queues/{queue}"));
+        }
+        running.stop().unwrap();
+        database.run("TRUNCATE message, held");
+    }
+}
+
+/// Many at once, with the same keys, in one statement and in two services: each key is stored once, and all hear the same.
+#[test]
+fn repetitions_at_the_same_time_are_one() {
+    const KEYS: usize = 40;
+    let Some(database) = Database::start() else { return };
+    let services = [serve(&database.config()), serve(&database.config())];
+    let addresses: Vec<SocketAddr> = services.iter().map(messages::Running::address).collect();
+    assert_eq!(Client::connect(addresses[0], "alice").short("PUT", "/v1/queues/q").0, 201);
+    let threads: Vec<_> = (0..8)
+        .map(|number| {
+            let address = addresses[number % 2];
+            std::thread::spawn(move || {
+                let mut client = Client::connect(address, "alice");
+                let one = |key: usize| {
+                    // Some go one way, some the other, so that statements meet with the same keys in different orders.
+                    let key = if number < 4 { key } else { KEYS - 1 - key };
+                    let reply = send(&mut client, SEND, &format!("k{key}"), &format!("body {key}"));
+                    (key, told(&reply))
+                };
+                (0..KEYS).map(one).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let all: Vec<(usize, (String, bool))> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    for key in 0..KEYS {
+        let of_key: Vec<&(String, bool)> = all.iter().filter(|(of, _)| *of == key).map(|(_, told)| told).collect();
+        let ids: BTreeSet<&str> = of_key.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!((ids.len(), of_key.iter().filter(|(_, is_replayed)| !is_replayed).count()), (1, 1), "{of_key:?}");
+    }
+    assert_eq!(database.number(STORED), KEYS as i64);
+    for service in services {
+        service.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_key_is_forgotten_after_its_time() {
+    let Some(database) = Database::start() else { return };
+    let limits = Limits { keys_kept: Duration::from_millis(1), ..Limits::default() };
+    let running = serve(&Config { limits, ..database.config() });
+    let mut client = Client::connect(running.address(), "alice");
+    client.short("PUT", "/v1/queues/q");
+    let (first, _) = told(&send(&mut client, SEND, "k", "x"));
+    // The sweep comes every half minute, and when a queue is deleted.
+    let mut tries = 0;
+    while database.number("SELECT count(*) FROM send_key") > 0 {
+        client.short("PUT", "/v1/queues/wake");
+        client.short("DELETE", "/v1/queues/wake");
+        tries += 1;
+        assert!(tries < 1000, "it is still there");
+    }
+    let (second, is_replayed) = told(&send(&mut client, SEND, "k", "x"));
+    assert!(!is_replayed && second != first);
+    running.stop().unwrap();
+}

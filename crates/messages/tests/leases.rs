@@ -1,0 +1,283 @@
+//! Messages under leases over a real PostgreSQL: who has one, when it ends, what comes back and where it goes in the end.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::leases::{HELD, Received, counts, make, receive, received, settle};
+use common::{Client, Database, serve};
+use messages::{Config, Dispatch};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+#[test]
+fn leases_hold_and_end_with_both_dispatches() {
+    let Some(database) = Database::start() else { return };
+    for dispatch in [Dispatch::Fused { lanes: 2 }, Dispatch::Pool { connections: 4 }] {
+        let running = serve(&Config { dispatch, ..database.config() });
+        let address = running.address();
+        acknowledged(address);
+        expired(address);
+        over_at_once(address);
+        returned(address);
+        extended(address);
+        addressed(address);
+        batches(address);
+        at_the_same_time(address);
+        dead_letters(address);
+        settings(address);
+        let (_, page) = Client::connect(address, "x").short("GET", "/metrics");
+        for expected in ["moved_total{to=\"dead_letters\"} 1", "requests_total{operation=\"receive\",status=\"200\"}"] {
+            assert!(page.contains(&format!("waystage_messages_{expected}")), "{page}");
+        }
+        running.stop().unwrap();
+        assert_eq!(database.number(HELD), 0);
+    }
+}
+
+/// What is leased is nobody else's, and gone when it is acknowledged, once.
+fn acknowledged(address: SocketAddr) {
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "jobs", "");
+    let id = client.send("/v1/queues/jobs/messages?to=bob", "work");
+    let job = receive(&mut client, "jobs", "for=bob&lease=1h");
+    assert_eq!((job.id, job.attempt, job.body.as_str()), (id, 1, "work"));
+    assert_eq!(counts(&mut client, "jobs"), (0, 1));
+    for (method, path) in [
+        ("POST", "/v1/queues/jobs/messages:receive?for=bob"),
+        ("POST", "/v1/queues/jobs/messages:pop?for=bob"),
+        ("GET", "/v1/queues/jobs/messages/head?for=bob"),
+        ("POST", "/v1/messages:pop?for=bob&from=alice"),
+    ] {
+        assert_eq!(client.short(method, path).0, 204, "{path}");
+    }
+    assert_eq!(client.short("GET", "/v1/receivers/bob/queues").1, "{\"queues\":[]}");
+    let guess = Received { lease: job.lease.replace(['0', '1', '2'], "3"), ..receive_none() };
+    assert_eq!(settle(&mut client, &guess, "acknowledge"), 410);
+    assert_eq!(settle(&mut client, &job, "acknowledge"), 204);
+    let again = client.ask("POST", &format!("/v1/leases/{}/acknowledge", job.lease), "");
+    assert_eq!(again.status, 410);
+    assert!(again.text().contains("urn:waystage:problem:lease-expired"), "{}", again.text());
+    assert_eq!(counts(&mut client, "jobs"), (0, 0));
+    client.short("DELETE", "/v1/queues/jobs");
+}
+
+fn receive_none() -> Received {
+    Received { id: 0, lease: String::new(), attempt: 0, body: String::new() }
+}
+
+/// When a lease ends, the message is the first again, with the next number, and the old lease is worth nothing.
+fn expired(address: SocketAddr) {
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "jobs", "");
+    client.send("/v1/queues/jobs/messages", "first");
+    client.send("/v1/queues/jobs/messages", "second");
+    let first = receive(&mut client, "jobs", "lease=50ms");
+    let second = receive(&mut client, "jobs", "lease=1h");
+    assert_eq!((first.body.as_str(), second.body.as_str()), ("first", "second"));
+    client.send("/v1/queues/jobs/messages", "third");
+    while counts(&mut client, "jobs").0 < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let again = receive(&mut client, "jobs", "lease=1h&wait=50s");
+    assert_eq!((again.id, again.attempt, again.body.as_str()), (first.id, 2, "first"));
+    assert_ne!(again.lease, first.lease);
+    for how in ["acknowledge", "extend", "return"] {
+        assert_eq!(settle(&mut client, &first, how), 410, "another has it now: {how}");
+    }
+    for message in [&again, &second] {
+        assert_eq!(settle(&mut client, message, "acknowledge"), 204);
+    }
+    assert_eq!(client.short("POST", "/v1/queues/jobs/messages:pop"), (200, "third".into()));
+    client.short("DELETE", "/v1/queues/jobs");
+}
+
+/// A lease that is over is worth nothing, whether its message has been moved already or not.
+fn over_at_once(address: SocketAddr) {
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "jobs", "");
+    client.send("/v1/queues/jobs/messages", "work");
+    for attempt in 1..=20 {
+        let job = receive(&mut client, "jobs", "lease=1ms&wait=50s");
+        assert_eq!(job.attempt, attempt);
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(settle(&mut client, &job, "acknowledge"), 410);
+    }
+    client.short("DELETE", "/v1/queues/jobs");
+}
+
+fn returned(address: SocketAddr) {
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "jobs", "");
+    client.send("/v1/queues/jobs/messages", "work");
+    let job = receive(&mut client, "jobs", "lease=1h");
+    let poll = std::thread::spawn(move || {
+        received(&Client::connect(address, "bob").ask("POST", "/v1/queues/jobs/messages:receive?wait=50s&lease=1h", ""))
+    });
+    assert_eq!(settle(&mut client, &job, "return"), 204);
+    let again = poll.join().unwrap();
+    assert_eq!((again.id, again.attempt), (job.id, 2));
+    assert_eq!(settle(&mut client, &job, "acknowledge"), 410);
+    assert_eq!(settle(&mut client, &again, "return?delay=100ms"), 204);
+    assert_eq!(settle(&mut client, &again, "acknowledge"), 410, "it was given back");
+    let third = receive(&mut client, "jobs", "wait=50s&lease=1h");
+    assert_eq!(third.attempt, 3);
+    assert_eq!(settle(&mut client, &third, "return?delay=1h"), 204);
+    assert_eq!(counts(&mut client, "jobs"), (0, 1));
+    client.short("DELETE", "/v1/queues/jobs");
+}
+
+fn extended(address: SocketAddr) {
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "jobs", "");
+    client.send("/v1/queues/jobs/messages", "work");
+    // On a slow machine it may have ended before it is extended.
+    let job = loop {
+        let job = receive(&mut client, "jobs", "lease=300ms&wait=50s");
+        if settle(&mut client, &job, "extend?lease=1h") == 204 {
+            break job;
+        }
+    };
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(client.short("POST", "/v1/queues/jobs/messages:pop").0, 204);
+    assert_eq!(settle(&mut client, &job, "extend?lease=20ms"), 204, "from now on");
+    let again = receive(&mut client, "jobs", "wait=50s&lease=1h");
+    assert_eq!((again.id, again.attempt), (job.id, job.attempt + 1));
+    assert_eq!(settle(&mut client, &again, "extend"), 204);
+    assert_eq!(settle(&mut client, &again, "acknowledge"), 204);
+    client.short("DELETE", "/v1/queues/jobs");
+}
+
+/// A receive shares messages for anyone as a pop does, and takes those of one sender.
+fn addressed(address: SocketAddr) {
+    let (mut alice, mut bob) = (Client::connect(address, "alice"), Client::connect(address, "bob"));
+    make(&mut alice, "jobs", "");
+    alice.send("/v1/queues/jobs/messages?to=carol", "1");
+    bob.send("/v1/queues/jobs/messages", "2");
+    alice.send("/v1/queues/jobs/messages", "3");
+    assert_eq!(receive(&mut alice, "jobs", "").body, "2", "the first is for carol");
+    assert_eq!(receive(&mut alice, "jobs", "from=alice").body, "3");
+    assert_eq!(alice.short("POST", "/v1/queues/jobs/messages:receive?from=alice").0, 204);
+    assert_eq!(receive(&mut alice, "jobs", "for=carol&from=alice").body, "1");
+    assert_eq!(alice.short("POST", "/v1/queues/none/messages:receive").0, 404);
+    alice.short("DELETE", "/v1/queues/jobs");
+}
+
+fn batches(address: SocketAddr) {
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "jobs", "");
+    for body in ["a", "b", "c"] {
+        client.send("/v1/queues/jobs/messages", body);
+    }
+    let (status, text) = client.short("POST", "/v1/queues/jobs/messages:receive?max=10&lease=1h");
+    assert_eq!((status, text.matches("\"attempt\":1").count()), (200, 3), "{text}");
+    let leases: Vec<&str> = text.split("\"lease\":\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(leases.len(), 3);
+    let document = format!(r#"{{"leases":["{}","{}","{}","none"]}}"#, leases[0], leases[1], leases[1]);
+    let reply = client.ask("POST", "/v1/leases:acknowledge", &document);
+    assert_eq!((reply.status, reply.text().as_str()), (200, r#"{"not_acknowledged":["none"]}"#));
+    let document = format!(r#"{{"leases":["{}","{}"]}}"#, leases[2], leases[0]);
+    let reply = client.ask("POST", "/v1/leases:acknowledge", &document);
+    assert_eq!(reply.text(), format!(r#"{{"not_acknowledged":["{}"]}}"#, leases[0]));
+    assert_eq!(counts(&mut client, "jobs"), (0, 0));
+    client.short("DELETE", "/v1/queues/jobs");
+}
+
+/// Receives that are fused keep their own times, and nobody gets what another has.
+fn at_the_same_time(address: SocketAddr) {
+    const CLIENTS: usize = 12;
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "jobs", "");
+    let times = ["50ms", "1h", "2h"];
+    let threads: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            std::thread::spawn(move || {
+                let parameters = format!("wait=50s&lease={}", times[number % 3]);
+                (number % 3 == 0, receive(&mut Client::connect(address, "x"), "jobs", &parameters))
+            })
+        })
+        .collect();
+    let polls = format!("waystage_messages_long_polls {CLIENTS}");
+    while !client.short("GET", "/metrics").1.contains(&polls) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let all = [r#"{"body":"work"}"#; CLIENTS].join(",");
+    let reply = client.ask("POST", "/v1/queues/jobs/messages:batch", &format!(r#"{{"messages":[{all}]}}"#));
+    assert_eq!(reply.status, 201);
+    let got: Vec<(bool, Received)> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let short: BTreeSet<i64> = got.iter().filter(|(is_short, _)| *is_short).map(|(_, message)| message.id).collect();
+    let again: BTreeSet<i64> = short
+        .iter()
+        .map(|_| {
+            let message = receive(&mut client, "jobs", "wait=50s&lease=1h");
+            assert_eq!((message.attempt, settle(&mut client, &message, "acknowledge")), (2, 204));
+            message.id
+        })
+        .collect();
+    assert_eq!(again, short);
+    for (_, message) in got.iter().filter(|(is_short, _)| !*is_short) {
+        assert_eq!(settle(&mut client, message, "acknowledge"), 204);
+    }
+    assert_eq!(counts(&mut client, "jobs"), (0, 0));
+    client.short("DELETE", "/v1/queues/jobs");
+}
+
+fn dead_letters(address: SocketAddr) {
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "dead", "");
+    make(&mut client, "jobs", r#"{"attempts":2,"dead_letters":"dead"}"#);
+    client.send("/v1/queues/jobs/messages?to=bob", "work");
+    let first = receive(&mut client, "jobs", "for=bob&lease=20ms");
+    let second = receive(&mut client, "jobs", "for=bob&lease=1h&wait=50s");
+    assert_eq!((second.id, second.attempt), (first.id, 2));
+    let poll = std::thread::spawn(move || {
+        let path = "/v1/queues/dead/messages:receive?for=bob&wait=50s&lease=1h";
+        received(&Client::connect(address, "bob").ask("POST", path, ""))
+    });
+    assert_eq!(settle(&mut client, &second, "return?delay=1ms"), 204);
+    let dead = poll.join().unwrap();
+    assert_eq!((dead.id, dead.attempt, dead.body.as_str()), (first.id, 1, "work"));
+    assert_eq!(counts(&mut client, "jobs"), (0, 0));
+    assert_eq!(settle(&mut client, &dead, "acknowledge"), 204);
+    // Without a place for dead letters there is no limit.
+    client.short("DELETE", "/v1/queues/dead");
+    client.send("/v1/queues/jobs/messages", "work");
+    for attempt in 1..=4 {
+        let message = receive(&mut client, "jobs", "lease=1h&wait=50s");
+        assert_eq!(message.attempt, attempt);
+        assert_eq!(settle(&mut client, &message, "return"), 204);
+    }
+    client.short("DELETE", "/v1/queues/jobs");
+}
+
+fn settings(address: SocketAddr) {
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "dead", "");
+    make(&mut client, "jobs", r#"{"attempts":3,"dead_letters":"dead","expiry":"90m","lease":"30ms"}"#);
+    let shown = |client: &mut Client| client.short("GET", "/v1/queues/jobs").1;
+    let is_set = |text: &str| {
+        [r#""attempts":3"#, r#""dead_letters":"dead""#, r#""expiry":"90m""#, r#""lease":"30ms""#]
+            .iter()
+            .all(|part| text.contains(part))
+    };
+    assert!(is_set(&shown(&mut client)), "{}", shown(&mut client));
+    assert_eq!(client.short("PUT", "/v1/queues/jobs").0, 204);
+    assert!(is_set(&shown(&mut client)), "without a document nothing changes");
+    let nobody = client.ask("PUT", "/v1/queues/jobs", r#"{"dead_letters":"nobody"}"#);
+    assert_eq!(nobody.status, 422);
+    assert!(nobody.text().contains("urn:waystage:problem:unknown-dead-letters"), "{}", nobody.text());
+    assert!(is_set(&shown(&mut client)), "nothing was done");
+    client.send("/v1/queues/jobs/messages", "work");
+    let job = receive(&mut client, "jobs", "");
+    let again = receive(&mut client, "jobs", "wait=50s&lease=1h");
+    assert_eq!((again.id, again.attempt), (job.id, 2), "the queue's own time was short");
+    assert_eq!(settle(&mut client, &again, "extend"), 204);
+    let third = receive(&mut client, "jobs", "wait=50s&lease=1h");
+    assert_eq!((third.attempt, settle(&mut client, &third, "acknowledge")), (3, 204));
+    assert_eq!(client.ask("PUT", "/v1/queues/jobs", "{}").status, 204);
+    let text = shown(&mut client);
+    assert!(text.contains(r#""attempts":null"#) && text.contains(r#""lease":null"#), "{text}");
+    client.short("DELETE", "/v1/queues/jobs");
+    client.short("DELETE", "/v1/queues/dead");
+}

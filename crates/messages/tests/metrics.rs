@@ -1,0 +1,38 @@
+//! Every metric of the page has its line in docs/messages-operation.md, with the right kind, and no other is described there.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Client, serve};
+use messages::{Config, Dispatch};
+use std::collections::BTreeSet;
+
+const DOCUMENT: &str = include_str!("../../../docs/messages-operation.md");
+
+#[test]
+fn every_metric_is_described() {
+    let dispatch = Dispatch::None { body_bytes: None };
+    let running = serve(&Config { listen: "127.0.0.1:0".into(), dispatch, ..Config::default() });
+    let mut client = Client::connect(running.address(), "me");
+    client.send("/v1/queues/q/messages", "x");
+    let page = client.short("GET", "/metrics").1;
+    let said: BTreeSet<(String, String)> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .map(|(name, kind)| (name.to_string(), kind.to_string()))
+        .collect();
+    let described: BTreeSet<(String, String)> = DOCUMENT
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .filter_map(|(name, rest)| Some((name.to_string(), rest.split(" | ").next()?.to_string())))
+        .filter(|(name, kind)| ["counter", "gauge", "histogram"].contains(&kind.as_str()) && !name.contains(' '))
+        .collect();
+    assert_eq!(said, described);
+    // The stages are those of Server-Timing, and so of the proxy.
+    let timing = client.ask("POST", "/v1/queues/q/messages", "x").header("server-timing").unwrap().to_string();
+    for stage in timing.split(", ").map(|part| part.split(';').next().unwrap()) {
+        assert!(page.contains(&format!("operation=\"send\",stage=\"{stage}\",le=\"+Inf\"}} 1")), "{stage}: {page}");
+    }
+    running.stop().unwrap();
+}

@@ -1,0 +1,34 @@
+//! A database of another version of the program: an older one is brought up to date with what is in it, a newer one is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Client, Database, serve};
+
+const FIRST_STEP: &str = include_str!("../migrations/0001_queues_and_messages.sql");
+
+/// What the first version left.
+const LEFT: &str = "CREATE TABLE waystage_schema (step integer NOT NULL);
+    INSERT INTO waystage_schema VALUES (1);
+    INSERT INTO queue (name) VALUES ('orders');
+    INSERT INTO message (id, queue_id, receiver, sender, body)
+        SELECT nextval('message_id'), id, 'bob', 'alice', 'two apples' FROM queue;";
+
+#[test]
+fn an_older_database_is_brought_up_to_date_and_a_newer_one_is_refused() {
+    let Some(database) = Database::start() else { return };
+    database.run(FIRST_STEP);
+    database.run(LEFT);
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    let received = client.ask("POST", "/v1/queues/orders/messages:receive?for=bob&lease=1h", "");
+    assert_eq!((received.status, received.text().as_str()), (200, "two apples"));
+    assert_eq!(received.header("waystage-attempt"), Some("1"));
+    let (_, text) = client.short("GET", "/v1/queues/orders");
+    assert!(text.contains("\"attempts\":null") && text.contains("\"held\":1"), "{text}");
+    running.stop().unwrap();
+    database.run("INSERT INTO waystage_schema VALUES (1000)");
+    let error = messages::start(&database.config(), clock::Clock::monotonic()).unwrap_err().to_string();
+    assert!(error.contains("step 1000 of the schema") && !error.contains('\n'), "{error}");
+}

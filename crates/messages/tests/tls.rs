@@ -1,0 +1,171 @@
+//! TLS towards clients and towards PostgreSQL, with certificates that live as long as a test.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Client, Database, serve};
+use messages::{Config, Dispatch, Embedded, IdentityFiles};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// An address of this machine that nobody else uses, so that PostgreSQL can have its usual port there.
+const POSTGRES: &str = "127.83.11.7";
+
+/// Who signs certificates, and the folder of all files.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    folder: TempDir,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let folder = tempfile::tempdir().unwrap();
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        std::fs::write(folder.path().join("authority.pem"), parameters.self_signed(&key).unwrap().pem()).unwrap();
+        Authority { issuer: Issuer::new(parameters, key), folder }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("authority.pem")
+    }
+
+    /// A certificate for a host, in a folder.
+    fn sign(&self, host: &str, folder: &Path) -> IdentityFiles {
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec![host.to_string()]).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let files = IdentityFiles { certificate: folder.join("server.pem"), key: folder.join("server.key") };
+        std::fs::write(&files.certificate, certificate.pem()).unwrap();
+        std::fs::write(&files.key, key.serialize_pem()).unwrap();
+        files
+    }
+
+    fn client(&self, address: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(self.file()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = builder.with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), TcpStream::connect(address).unwrap())
+    }
+}
+
+#[test]
+fn clients_speak_tls_and_nothing_else() {
+    let authority = Authority::new();
+    let tls = Some(authority.sign("127.0.0.1", authority.folder.path()));
+    let dispatch = Dispatch::None { body_bytes: None };
+    let running = serve(&Config { listen: "127.0.0.1:0".into(), dispatch, tls, ..Config::default() });
+    let mut client = authority.client(running.address());
+    for _ in 0..2 {
+        client.write_all(b"POST /v1/queues/q/messages:pop HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        let mut text = String::new();
+        while !text.ends_with("\r\n\r\n") {
+            let mut byte = [0];
+            client.read_exact(&mut byte).unwrap();
+            text.push(char::from(byte[0]));
+        }
+        assert!(text.starts_with("HTTP/1.1 204") && text.contains("server-timing"), "{text}");
+    }
+    let mut plain = TcpStream::connect(running.address()).unwrap();
+    plain.write_all(b"GET /v1/queues HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let mut reply = Vec::new();
+    // It may be told by a closed or by a reset connection.
+    let _ = plain.read_to_end(&mut reply);
+    assert!(!reply.starts_with(b"HTTP"), "{reply:?}");
+    client.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    let _ = client.read_to_string(&mut page);
+    assert!(page.contains("waystage_messages_clients_tls_failed_total 1"), "{page}");
+    running.stop().unwrap();
+}
+
+#[test]
+fn files_that_do_not_fit_are_one_line() {
+    let authority = Authority::new();
+    let good = authority.sign("127.0.0.1", authority.folder.path());
+    let start = |certificate: &Path, key: &Path| {
+        let tls = Some(IdentityFiles { certificate: certificate.into(), key: key.into() });
+        let dispatch = Dispatch::None { body_bytes: None };
+        let config = Config { listen: "127.0.0.1:0".into(), dispatch, tls, ..Config::default() };
+        messages::start(&config, clock::Clock::monotonic()).unwrap_err().to_string()
+    };
+    let nowhere = Path::new("/nowhere.pem");
+    for line in [start(nowhere, &good.key), start(&good.certificate, nowhere), start(&good.key, &good.key)] {
+        assert!(line.contains(".pem") || line.contains(".key"), "{line}");
+        assert!(!line.contains('\n'), "{line}");
+    }
+}
+
+#[test]
+fn the_database_is_verified() {
+    let Some(first) = Database::start() else { return };
+    drop(first);
+    let (directory, authority, stranger) = (tempfile::tempdir().unwrap(), Authority::new(), Authority::new());
+    drop(Embedded::start(directory.path()).unwrap());
+    let files = authority.sign("localhost", directory.path());
+    let owner = std::fs::metadata(directory.path()).unwrap();
+    for path in [&files.certificate, &files.key] {
+        chown(path, Some(owner.uid()), Some(owner.gid())).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let settings = [
+        format!("listen_addresses={POSTGRES}"),
+        "ssl=on".into(),
+        "ssl_cert_file=../server.pem".into(),
+        "ssl_key_file=../server.key".into(),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let _server = Embedded::start_with(directory.path(), &settings).unwrap();
+    let config = |host: &str, authority: &Authority| Config {
+        listen: "127.0.0.1:0".into(),
+        database: format!("host={host} hostaddr={POSTGRES} user=waystage dbname=postgres"),
+        database_authority: Some(authority.file()),
+        ..Config::default()
+    };
+    let running = serve(&config("localhost", &authority));
+    assert!(running.is_database_there());
+    let mut client = Client::connect(running.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    client.send("/v1/queues/q/messages", "secret");
+    assert_eq!(client.short("POST", "/v1/queues/q/messages:pop"), (200, "secret".into()));
+    running.stop().unwrap();
+    // Whoever answers is not who he should be: nothing is sent there, and the service waits for the right one.
+    for wrong in [config("localhost", &stranger), config("other.example", &authority)] {
+        let running = serve(&wrong);
+        assert!(!running.is_database_there());
+        running.stop().unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_refused() {
+    let authority = Authority::new();
+    let start = |database: &str, authority: Option<PathBuf>| {
+        let config = Config { database: database.into(), database_authority: authority, ..Config::default() };
+        messages::start(&config, clock::Clock::monotonic()).unwrap_err().to_string()
+    };
+    let file = || Some(authority.file());
+    let cases = [
+        (start("host=a sslmode=require", None), "needs --database-authority FILE"),
+        (start("postgres://a/b?sslmode=verify-full", None), "leave sslmode and sslrootcert out"),
+        (start("host=a sslmode=disable", file()), "contradict"),
+        (start("host=/run/postgresql", file()), "over a unix socket"),
+        (start("host=a", Some("/nowhere.pem".into())), "/nowhere.pem"),
+    ];
+    for (line, expected) in cases {
+        assert!(line.starts_with("--database: ") && line.contains(expected) && !line.contains('\n'), "{line}");
+    }
+}

@@ -1,0 +1,129 @@
+//! With tokens, everybody is who his token says, and may what it says.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::serve;
+use messages::{Config, Dispatch, Permission, TokenConfig};
+use testkit::{Http, HttpReply};
+
+const ADMIN: &str = "authorization: Bearer admin-0123456789abcdef";
+const ALICE: &str = "authorization: Bearer alice-0123456789abcdef";
+const CAROL: &str = "authorization: Bearer carol-0123456789abcdef";
+const BOB: &str = "authorization: bearer bob-0123456789abcdefg";
+
+fn config() -> Config {
+    let token = |text: &str, sender: &str, may: &[Permission], queues: Option<Vec<String>>| {
+        TokenConfig::new(text.into(), sender.into(), may.to_vec(), queues).unwrap()
+    };
+    use Permission::{Admin, All, Receive, Send};
+    Config {
+        listen: "127.0.0.1:0".into(),
+        dispatch: Dispatch::None { body_bytes: Some(10) },
+        tokens: vec![
+            token("admin-0123456789abcdef", "root", &[Admin, Receive, All], None),
+            token("alice-0123456789abcdef", "alice", &[Send, Receive], None),
+            token("carol-0123456789abcdef", "carol", &[Admin], Some(vec!["carol.".into()])),
+            token("bob-0123456789abcdefg", "bob", &[Receive], Some(vec!["orders".into(), "bob.".into()])),
+        ],
+        metrics_need_token: true,
+        ..Config::default()
+    }
+}
+
+fn kind(reply: &HttpReply) -> String {
+    let text = reply.text();
+    let rest = text.split("urn:waystage:problem:").nth(1).unwrap_or_default();
+    rest.split('"').next().unwrap_or_default().to_string()
+}
+
+#[test]
+fn a_token_says_who_somebody_is_and_what_he_may() {
+    let running = serve(&config());
+    let mut http = Http::connect(running.address()).unwrap();
+    let cases: &[(&str, &str, &[&str], u16)] = &[
+        ("POST", "/v1/queues/orders/messages", &[], 401),
+        ("POST", "/v1/queues/orders/messages", &["authorization: Bearer wrong-0123456789abcdef"], 401),
+        ("POST", "/v1/queues/orders/messages", &["authorization: Basic YWxpY2U6eA=="], 401),
+        ("POST", "/v1/queues/orders/messages", &[ALICE, BOB], 401),
+        ("POST", "/v1/queues/orders/messages", &["authorization: Bearer"], 401),
+        ("GET", "/v1/nothing", &[], 401),
+        ("GET", "/v1/nothing", &[ALICE], 404),
+        ("POST", "/v1/queues/orders/messages", &[ALICE], 201),
+        ("POST", "/v1/queues/orders/messages", &[ALICE, "waystage-sender: alice"], 201),
+        ("POST", "/v1/queues/orders/messages", &[ALICE, "waystage-sender: bob"], 403),
+        ("POST", "/v1/queues/orders/messages", &[BOB], 403),
+        ("POST", "/v1/queues/orders/messages:pop", &[BOB], 200),
+        ("POST", "/v1/queues/orders/messages:pop?for=bob", &[BOB], 200),
+        ("POST", "/v1/queues/orders/messages:pop?for=alice", &[BOB], 403),
+        ("POST", "/v1/queues/orders/messages:receive?for=alice", &[BOB], 403),
+        ("POST", "/v1/queues/orders/messages:pop?for=alice", &[ADMIN], 200),
+        ("POST", "/v1/queues/orders.new/messages:pop", &[BOB], 200),
+        ("POST", "/v1/queues/bob.own/messages:pop", &[BOB], 200),
+        ("POST", "/v1/queues/other/messages:pop", &[BOB], 403),
+        ("GET", "/v1/queues/other/messages/head", &[BOB], 403),
+        ("GET", "/v1/messages/head?from=alice", &[BOB], 403),
+        ("GET", "/v1/messages/head?from=bob", &[ALICE], 200),
+        ("PUT", "/v1/queues/orders", &[BOB], 403),
+        ("DELETE", "/v1/queues/orders", &[ALICE], 403),
+        ("PUT", "/v1/queues/orders", &[ADMIN], 201),
+        ("GET", "/v1/queues", &[BOB], 200),
+        ("GET", "/v1/receivers/bob/queues", &[BOB], 200),
+        ("GET", "/v1/receivers/alice/queues", &[BOB], 403),
+        ("GET", "/healthz", &[], 200),
+        ("GET", "/readyz", &[], 204),
+        ("GET", "/metrics", &[], 401),
+        ("GET", "/metrics", &[BOB], 403),
+        ("GET", "/metrics", &[ADMIN], 200),
+    ];
+    for (method, path, headers, status) in cases {
+        let reply = http.request(method, path, headers, b"").unwrap();
+        assert_eq!(reply.status, *status, "{method} {path} {headers:?}: {}", reply.text());
+        match status {
+            401 => {
+                assert_eq!(kind(&reply), "no-token");
+                let challenge = reply.header("www-authenticate").unwrap();
+                assert!(challenge.starts_with("Bearer realm="), "{challenge}");
+                let is_wrong = headers.iter().any(|header| header.contains("wrong"));
+                assert_eq!(challenge.contains("invalid_token"), is_wrong, "{challenge}");
+            }
+            403 => assert_eq!(kind(&reply), "not-allowed"),
+            _ => {}
+        }
+        assert!(!path.starts_with("/v1") || reply.header("server-timing").is_some(), "{path}");
+    }
+    running.stop().unwrap();
+}
+
+#[test]
+fn the_sender_is_that_of_the_token() {
+    let Some(database) = common::Database::start() else { return };
+    let Config { database, .. } = database.config();
+    let config = Config { dispatch: Dispatch::Fused { lanes: 2 }, database, ..config() };
+    let running = serve(&config);
+    let mut http = Http::connect(running.address()).unwrap();
+    for queue in ["orders", "other"] {
+        assert_eq!(http.request("PUT", &format!("/v1/queues/{queue}"), &[ADMIN], b"").unwrap().status, 201);
+    }
+    assert_eq!(http.request("POST", "/v1/queues/orders/messages?to=bob", &[ALICE], b"x").unwrap().status, 201);
+    let reply = http.request("POST", "/v1/queues/orders/messages:pop?for=bob", &[BOB], b"").unwrap();
+    assert_eq!((reply.status, reply.header("waystage-sender")), (200, Some("alice")));
+    let all = |token: &str, http: &mut Http| http.request("GET", "/v1/queues", &[token], b"").unwrap().text();
+    assert_eq!(all(ALICE, &mut http), "{\"queues\":[\"orders\",\"other\"]}");
+    assert_eq!(all(BOB, &mut http), "{\"queues\":[\"orders\"]}");
+    running.stop().unwrap();
+}
+
+#[test]
+fn dead_letters_stay_within_the_queues_of_a_token() {
+    let running = serve(&config());
+    let mut http = Http::connect(running.address()).unwrap();
+    let headers = [CAROL, "content-type: application/json"];
+    for (dead_letters, status) in [("orders", 403), ("carol.dead", 201)] {
+        let body = format!("{{\"dead_letters\": \"{dead_letters}\", \"attempts\": 1}}");
+        let reply = http.request("PUT", "/v1/queues/carol.jobs", &headers, body.as_bytes()).unwrap();
+        assert_eq!(reply.status, status, "{dead_letters}: {}", reply.text());
+    }
+    running.stop().unwrap();
+}

@@ -1,0 +1,337 @@
+"""Minutes of kills: message services over one PostgreSQL, one killed every few seconds, PostgreSQL now and then.
+
+A load generator sends and pops meanwhile, and follows every message. Run it with
+
+    .venv/bin/python tests/messages/kill_run.py --seconds 600
+
+The last lines say what became of all messages. It ends with 0 when nothing was lost, doubled or damaged, and the order
+was kept where it is promised. test_kill_run.py runs a short form. docs/load-messages.md explains the numbers.
+"""
+
+import argparse
+import json
+import os
+import pwd
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# As a program of its own it finds what the tests share; pytest has it already.
+sys.path.append(str(Path(__file__).parent.parent))
+
+from programs import WAYSTAGE, free_ports
+
+SERVICES = 3
+# Before the first kill, and between the last one and the end.
+CALM_START_S = 1.0
+CALM_END_S = 2.0
+# Between two kills. One in so many is PostgreSQL's.
+PAUSE_S = (0.5, 2.5)
+POSTGRES_EVERY = 4
+# How long a killed service stays away.
+AWAY_S = (0.0, 1.0)
+START_PATIENCE_S = 30.0
+OPERATIONS = "send:4,send-to:2,pop:5,pop-from:2,peek:1"
+# Whatever becomes of the services, these must be none.
+NEVER = ("lost", "doubled", "torn", "unknown", "misdelivered", "refused_and_done", "unread")
+DEBIAN = Path("/usr/lib/postgresql")
+
+
+def postgres_programs() -> Path | None:
+    """The folder with PostgreSQL's programs: on the PATH, or the newest where Debian puts them."""
+    found = shutil.which("initdb")
+    if found and shutil.which("postgres"):
+        return Path(found).parent
+    folders = [folder / "bin" for folder in DEBIAN.glob("*") if (folder / "bin" / "initdb").is_file()]
+    return max(folders, key=lambda folder: float(folder.parent.name), default=None)
+
+
+def other_user() -> dict:
+    """PostgreSQL does not run as root: then as whom."""
+    if os.getuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            user = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    raise RuntimeError("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+
+
+class Postgres:
+    """A private PostgreSQL that can be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        programs = postgres_programs()
+        if programs is None:
+            raise RuntimeError("no PostgreSQL is installed here")
+        self.programs, self.folder, self.user = programs, folder, other_user()
+        folder.mkdir()
+        if self.user:
+            os.chown(folder, self.user["user"], self.user["group"])
+            folder.parent.chmod(0o755)
+        self.log = (folder.parent / "postgres.log").open("ab")
+        initdb = [programs / "initdb", "-D", folder / "data", "-U", "waystage", "-A", "trust", "-E", "UTF8"]
+        subprocess.run(
+            [*initdb, "--no-locale"], check=True, cwd=folder, stdout=self.log, stderr=self.log, **self.user
+        )
+        self.process = self.start()
+
+    @property
+    def url(self) -> str:
+        """How the services reach it."""
+        return f"host='{self.folder}' user=waystage dbname=postgres"
+
+    def start(self) -> subprocess.Popen:
+        """Start it, as often as it takes: the children of a killed one hold its memory for a moment."""
+        until = time.monotonic() + START_PATIENCE_S
+        command = [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder]
+        settings = ["listen_addresses=", "shared_buffers=32MB", "max_connections=50"]
+        arguments = [word for setting in settings for word in ("-c", setting)]
+        while True:
+            process = subprocess.Popen(
+                [*command, *arguments], cwd=self.folder, stdout=self.log, stderr=self.log, **self.user
+            )
+            while process.poll() is None:
+                if self.is_ready(process):
+                    return process
+                if time.monotonic() > until:
+                    process.kill()
+                    process.wait()
+                    raise RuntimeError(f"PostgreSQL does not start; see {self.log.name}")
+                time.sleep(0.02)
+            if time.monotonic() > until:
+                raise RuntimeError(f"PostgreSQL ends as it starts; see {self.log.name}")
+            time.sleep(0.05)
+
+    def is_ready(self, process: subprocess.Popen) -> bool:
+        """Whether it says in its lock file that it takes connections."""
+        try:
+            lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        return lines[0] == str(process.pid) and lines[-1].strip() == "ready"
+
+    def kill(self) -> None:
+        """Kill it as a crash would, and start it again."""
+        self.process.kill()
+        self.process.wait()
+        self.process = self.start()
+
+    def end(self) -> None:
+        """End it for good."""
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+class Service:
+    """A message service that can be killed."""
+
+    def __init__(self, database: str, port: int, log: Path) -> None:
+        self.database, self.port, self.log = database, port, log
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen:
+        """Start it, as often as it takes: it ends by itself while there is no database."""
+        until = time.monotonic() + START_PATIENCE_S
+        command = [
+            str(WAYSTAGE),
+            "messages",
+            "--database",
+            self.database,
+            "--listen",
+            f"127.0.0.1:{self.port}",
+        ]
+        while time.monotonic() < until:
+            with self.log.open("ab") as log:
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+            if b"ready" in process.stdout.readline():
+                return process
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            time.sleep(0.05)
+        raise RuntimeError(f"the service does not start; see {self.log}")
+
+    def kill(self, away_s: float) -> None:
+        """Kill it, and start it again after a while."""
+        self.end()
+        time.sleep(away_s)
+        self.process = self.start()
+
+    def end(self) -> None:
+        """End it for good."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@dataclass
+class Report:
+    """What became of a run."""
+
+    seed: int
+    kills: dict[str, int] = field(default_factory=lambda: {"service": 0, "postgres": 0})
+    summary: dict = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def messages(self) -> dict:
+        """The fate of the messages."""
+        return self.summary.get("messages", {})
+
+    def judge(self) -> None:
+        """Enter what must not be."""
+        if not self.messages:
+            self.broken.append("there is no account of the messages")
+            return
+        self.broken += [f"{name}: {self.messages[name]}" for name in NEVER if self.messages[name]]
+        if self.messages["order_promised"] and self.messages["out_of_order"]:
+            self.broken.append(f"out_of_order: {self.messages['out_of_order']}")
+        self.broken += [reason for reason in self.summary["reasons"] if reason not in self.broken]
+
+    def lines(self) -> list[str]:
+        """For people."""
+        messages = self.messages
+        if not messages:
+            return [f"seed {self.seed}", *(f"BROKEN: {line}" for line in self.broken)]
+        promised = "" if messages["order_promised"] else " (with several services not promised)"
+        return [
+            f"seed {self.seed}: {self.kills['service']} kills of services, {self.kills['postgres']} of PostgreSQL",
+            f"acknowledged {messages['acknowledged']}, received {messages['received']}, of these after the run"
+            f" {messages['drained']}, refused {messages['refused']}",
+            f"lost {messages['lost']}, doubled {messages['doubled']},"
+            f" out of order {messages['out_of_order']}{promised}",
+            f"in doubt: {messages['sends_in_doubt']} sends ({messages['sends_in_doubt_arrived']} arrived),"
+            f" {messages['pops_in_doubt']} pops (which may have taken {messages['taken_in_doubt']})",
+            *(f"BROKEN: {line}" for line in self.broken),
+        ]
+
+
+def kill_for_a_while(
+    postgres: Postgres, services: list[Service], report: Report, seconds: float, is_over: threading.Event
+) -> None:
+    """Kill at random until little time is left."""
+    chance = random.Random(report.seed)
+    until = time.monotonic() + seconds - CALM_END_S
+    time.sleep(CALM_START_S)
+    number = 0
+    while time.monotonic() < until and not is_over.is_set():
+        number += 1
+        if number % POSTGRES_EVERY == 0:
+            postgres.kill()
+            report.kills["postgres"] += 1
+        else:
+            chance.choice(services).kill(chance.uniform(*AWAY_S))
+            report.kills["service"] += 1
+        is_over.wait(min(chance.uniform(*PAUSE_S), max(until - time.monotonic(), 0.0)))
+
+
+def load_command(
+    services: list[Service], seconds: float, clients: int, operations: str, seed: int
+) -> list[str]:
+    """The load, without think time: as many in flight as there are clients."""
+    targets = [word for service in services for word in ("--messages", f"http://127.0.0.1:{service.port}")]
+    rest = ["--operations", operations, "--queues", "4", "--clients", str(clients), "--seed", str(seed)]
+    times = [
+        "--warm-up",
+        "0s",
+        "--test-time",
+        f"{seconds:.0f}s",
+        "--reply-timeout",
+        "5s",
+        "--drain-time",
+        "120s",
+    ]
+    return [str(WAYSTAGE), "load", *targets, *rest, *times, "--quiet"]
+
+
+def run(
+    seconds: float,
+    folder: Path,
+    seed: int = 1,
+    services_number: int = SERVICES,
+    clients: int = 12,
+    operations: str = OPERATIONS,
+) -> Report:
+    """Load and kill for so long; the logs are in `folder`."""
+    report = Report(seed)
+    postgres = Postgres(folder / "postgres")
+    services: list[Service] = []
+    try:
+        for number, port in enumerate(free_ports(services_number)):
+            services.append(Service(postgres.url, port, folder / f"service-{number}.log"))
+        out = folder / "summary.json"
+        command = load_command(services, seconds, clients, operations, seed)
+        with (folder / "load.log").open("wb") as log:
+            load = subprocess.Popen([*command, "--json-out-file", str(out)], stdout=log, stderr=log)
+        is_over = threading.Event()
+        try:
+            kill_for_a_while(postgres, services, report, seconds, is_over)
+            load.wait(seconds + 180)
+        finally:
+            is_over.set()
+            if load.poll() is None:
+                load.kill()
+                load.wait()
+        if out.exists() and out.stat().st_size:
+            report.summary = json.loads(out.read_text())
+        else:
+            report.broken.append(
+                (folder / "load.log").read_text().strip() or "the load ended without a summary"
+            )
+    finally:
+        for service in services:
+            service.end()
+        postgres.end()
+    report.judge()
+    return report
+
+
+def main() -> int:
+    """Run as told on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--services", type=int, default=SERVICES)
+    parser.add_argument("--clients", type=int, default=12)
+    parser.add_argument("--operations", default=OPERATIONS)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**31))
+    parser.add_argument("--keep", type=Path, help="where the logs and the summary go")
+    arguments = parser.parse_args()
+    # In a short path: the socket of PostgreSQL has a limit.
+    with tempfile.TemporaryDirectory(prefix="waystage-kill-", dir="/tmp") as name:
+        folder = Path(name)
+        report = run(
+            arguments.seconds,
+            folder,
+            arguments.seed,
+            arguments.services,
+            arguments.clients,
+            arguments.operations,
+        )
+        print("\n".join(report.lines()))
+        if arguments.keep:
+            arguments.keep.mkdir(parents=True, exist_ok=True)
+            for file in [*folder.glob("*.log"), *folder.glob("*.json")]:
+                shutil.copy(file, arguments.keep / file.name)
+    return 1 if report.broken else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("kill_run: stopped before its time, so nothing was counted")

@@ -1,0 +1,197 @@
+"""The Python client against a live service, and against connections that break in every way."""
+
+import threading
+import time
+
+import httpx
+import pytest
+from programs import free_ports
+
+from waylab.messages import Client, InDoubtError, Outgoing, ProblemError, UnreachableError
+
+STAGES = ["parse", "admit", "queue", "send", "backend", "reply", "total"]
+BYTES = bytes(range(256))
+
+
+def test_a_message_comes_out_as_it_went_in(client, queue):
+    number = client.send(queue, BYTES, receiver="bob")
+    peeked = client.peek(queue, receiver="bob")
+    assert client.pop(queue, receiver="carol") is None
+    popped = client.pop(queue, receiver="bob")
+    assert popped == peeked and popped.body == BYTES
+    assert (popped.id, popped.queue, popped.sender, popped.receiver) == (number, queue, "alice", "bob")
+    assert abs(popped.sent_unix_us / 1e6 - time.time()) < 3600
+    client.send(queue, "zwei Äpfel")
+    popped = client.pop(queue, receiver="bob")
+    assert (popped.text, popped.receiver) == ("zwei Äpfel", None)
+    assert client.pop(queue, receiver="bob") is None
+
+
+def test_queues_come_and_go(client, queue):
+    assert not client.create_queue(queue)
+    assert client.has_queue(queue) and queue in client.queues()
+    client.send(queue, b"", receiver=f"r-{queue}")
+    assert client.waiting_queues(f"r-{queue}") == [queue]
+    client.delete_queue(queue)
+    assert not client.has_queue(queue) and client.waiting_queues(f"r-{queue}") == []
+    with pytest.raises(ProblemError) as caught:
+        client.send(queue, b"x")
+    assert (caught.value.type, caught.value.status, caught.value.retry_after_s) == (
+        "unknown-queue",
+        404,
+        None,
+    )
+    with pytest.raises(ProblemError, match="name") as caught:
+        client.create_queue("a/../b")
+    assert caught.value.type == "name-not-allowed"
+
+
+def test_batches_and_senders(url, client, queue):
+    ids = client.send_batch(queue, ["one", Outgoing(BYTES, "bob"), Outgoing("three")])
+    assert ids == sorted(ids) and len(set(ids)) == 3
+    assert [message.id for message in client.peek_batch(10, queue, receiver="bob")] == ids
+    sender = f"s-{queue}"
+    with Client(url, sender=sender) as other:
+        other.send(queue, "theirs")
+        assert client.peek(sender=sender).text == "theirs"
+        assert [message.text for message in client.pop_batch(5, sender=sender)] == ["theirs"]
+        assert other.pop(sender=sender) is None
+    popped = client.pop_batch(2, queue, receiver="bob", sender="alice")
+    assert [message.body for message in popped] == [b"one", BYTES]
+    assert [message.text for message in client.pop_batch(2, queue)] == ["three"]
+    assert client.pop_batch(2, queue) == []
+
+
+def test_what_is_received_is_acknowledged_extended_or_given_back(client, queue):
+    dead = f"{queue}-dead"
+    client.create_queue(dead)
+    assert not client.create_queue(queue, attempts=2, dead_letters=dead, lease_s=60)
+    assert client.queue(queue)["lease"] == "1m"
+    numbers = client.send_batch(queue, ["a", "b", Outgoing("c", delay_s=3600)])
+    first, second = client.receive(queue), client.receive(queue, lease_s=30, wait_s=5)
+    assert [first.id, second.id] == numbers[:2] and (first.text, first.attempt) == ("a", 1)
+    assert client.receive(queue) is None
+    client.extend(second.lease, 90)
+    client.give_back(first.lease)
+    with pytest.raises(ProblemError) as caught:
+        client.acknowledge(first.lease)
+    assert (caught.value.type, caught.value.status) == ("lease-expired", 410)
+    again = client.receive(queue, wait_s=10)
+    assert (again.id, again.attempt) == (first.id, 2)
+    assert client.acknowledge_batch([again.lease, first.lease]) == [first.lease]
+    client.acknowledge(second.lease)
+    assert client.receive(queue) is None and client.queue(queue)["held"] == 1
+
+
+def test_a_send_with_a_key_is_done_once(client, queue):
+    numbers = {client.send(queue, "x", key="k-1") for _ in range(3)}
+    assert len(numbers) == 1 and client.pop(queue).id in numbers and client.pop(queue) is None
+    assert client.send_batch(queue, ["y"], key="k-2") == client.send_batch(queue, ["y"], key="k-2")
+    with pytest.raises(ProblemError, match="idempotency-key-reused"):
+        client.send(queue, "other", key="k-1")
+
+
+def test_a_long_poll_waits_for_a_message(url, client, queue):
+    assert client.pop(queue, wait_s=0.05) is None
+    assert client.pop_batch(3, queue, wait_s=0.05) == []
+
+    def send():
+        time.sleep(0.1)
+        with Client(url, sender="bob") as other:
+            other.send(queue, "at last")
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert client.pop(queue, wait_s=60).text == "at last"
+    thread.join()
+
+
+def test_every_reply_says_how_long_each_stage_took(client, queue):
+    client.send(queue, b"x")
+    times_s = client.stage_times_s
+    assert list(times_s) == STAGES
+    assert 0 < times_s["backend"] <= times_s["total"] < 60
+    assert sum(times_s[stage] for stage in STAGES[:-1]) == pytest.approx(times_s["total"], abs=1e-5)
+
+
+def test_nobody_there_is_tried_again_and_then_said():
+    (port,) = free_ports(1)
+    began_s = time.monotonic()
+    with (
+        Client(f"http://127.0.0.1:{port}", retry_for_s=0.3) as client,
+        pytest.raises(UnreachableError, match="cannot be reached"),
+    ):
+        client.queues()
+    assert time.monotonic() - began_s >= 0.1
+
+
+class Scripted(httpx.BaseTransport):
+    """Replies what it is told, one thing after the other."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.asked = 0
+
+    def handle_request(self, request):
+        self.asked += 1
+        step = self.script.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        status, kind, headers = step
+        if kind is None:
+            return httpx.Response(status, headers=headers, json={"id": 7})
+        document = {"type": f"urn:waystage:problem:{kind}", "title": "T", "status": status, "detail": "d"}
+        headers = headers | {"content-type": "application/problem+json"}
+        return httpx.Response(status, headers=headers, json=document)
+
+
+def scripted(*script):
+    transport = Scripted(*script)
+    return transport, Client("http://service", sender="alice", transport=transport)
+
+
+def test_what_was_certainly_not_done_is_repeated():
+    again = {"retry-after": "0"}
+    steps = [(503, "overloaded", again), httpx.ConnectError("no"), (503, "database-down", again)]
+    transport, client = scripted(*steps, (201, None, {"server-timing": "total;dur=2"}))
+    assert client.send("q", b"x") == 7
+    assert transport.asked == 4 and client.stage_times_s == {"total": 0.002}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        (503, "in-doubt", {"retry-after": "0"}),
+        httpx.ReadTimeout("late"),
+        httpx.RemoteProtocolError("gone"),
+        httpx.WriteError("gone"),
+    ],
+)
+def test_what_is_in_doubt_is_never_repeated(step):
+    transport, client = scripted(step)
+    with pytest.raises(InDoubtError, match="POST http://service/v1/queues/q"):
+        client.pop("q")
+    assert transport.asked == 1
+
+
+def test_a_send_with_a_key_is_repeated_in_doubt():
+    transport, client = scripted(httpx.ReadError("gone"), (503, "in-doubt", {}), (201, None, {}))
+    assert client.send("q", b"x", key="k") == 7 and transport.asked == 3
+
+
+def test_only_the_service_itself_can_promise_that_nothing_was_done():
+    class Proxy(httpx.BaseTransport):
+        def handle_request(self, request):
+            return httpx.Response(503, headers={"retry-after": "0"}, text="<h1>gateway</h1>")
+
+    client = Client("http://service", transport=Proxy())
+    with pytest.raises(ProblemError, match="gateway") as caught:
+        client.queues()
+    assert (caught.value.type, caught.value.status, caught.value.retry_after_s) == ("", 503, None)
+
+
+def test_the_last_refusal_is_told():
+    transport, client = scripted((503, "ending", {"retry-after": "3600"}))
+    with pytest.raises(ProblemError) as caught:
+        client.queues()
+    assert caught.value.type == "ending" and transport.asked == 1

@@ -1,0 +1,28 @@
+"""The example of the documentation runs, and every problem of the service is in its table."""
+
+import re
+
+from programs import ROOT
+
+PAGE = (ROOT / "docs/messages.md").read_text()
+KINDS = (ROOT / "crates/messages/src/kinds.rs").read_text()
+
+
+def test_the_example_runs(url, capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert "http://127.0.0.1:8080" in example
+    exec(compile(example.replace("http://127.0.0.1:8080", url), "docs/messages.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("['orders'] Message(id=")
+    assert [line.split(" ", 1)[1] for line in lines[1:4]] == [
+        "alice b'two apples'",
+        "alice b'for anyone'",
+        "alice b'\\x00\\xff'",
+    ]
+    assert float(lines[4]) >= 0 and lines[5:] == ["unknown-queue 404"]
+
+
+def test_every_problem_is_in_the_table():
+    for name, status in re.findall(r'\bkind\("([a-z-]+)", (\d+)', KINDS):
+        rows = [line for line in PAGE.splitlines() if line.startswith("| `") and f"`{name}`" in line]
+        assert any(f"| {status} |" in row for row in rows), f"{name} {status}"

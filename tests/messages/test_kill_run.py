@@ -1,0 +1,57 @@
+"""The short form of kill_run.py: a quarter of a minute of kills, and every message is accounted for."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from kill_run import Report, postgres_programs, run
+
+SECONDS = 12
+
+
+@pytest.fixture
+def folder():
+    if postgres_programs() is None:
+        assert "WAYSTAGE_REQUIRE_PEERS" not in os.environ, "PostgreSQL is required here"
+        pytest.skip("PostgreSQL not installed; crates/load/tests/messages.rs has a scripted service instead")
+    # A short path that every user may enter: PostgreSQL's socket has a limit, and its user is not root.
+    with tempfile.TemporaryDirectory(prefix="waystage-kill-", dir="/tmp") as name:
+        yield Path(name)
+
+
+def test_nothing_is_lost_or_doubled_when_services_and_postgres_are_killed(folder):
+    report = run(SECONDS, folder)
+    told = "\n".join(report.lines())
+    assert not report.broken, told
+    assert report.kills["service"] > 0 and report.kills["postgres"] > 0, told
+    assert report.messages["received"] > 0, told
+
+
+def test_what_must_not_happen_is_told():
+    names = (
+        "lost",
+        "doubled",
+        "torn",
+        "unknown",
+        "misdelivered",
+        "refused_and_done",
+        "unread",
+        "out_of_order",
+    )
+    others = ("acknowledged", "received", "drained", "refused", "sends_in_doubt", "sends_in_doubt_arrived")
+    zero = dict.fromkeys((*names, *others, "pops_in_doubt", "taken_in_doubt"), 0)
+    for name in names:
+        report = Report(1)
+        report.summary = {"messages": {**zero, name: 3, "order_promised": True}, "reasons": []}
+        report.judge()
+        assert report.broken == [f"{name}: 3"]
+        assert report.lines()[-1] == f"BROKEN: {name}: 3"
+    report = Report(
+        1, summary={"messages": {**zero, "out_of_order": 3, "order_promised": False}, "reasons": []}
+    )
+    report.judge()
+    assert report.broken == []
+    empty = Report(1)
+    empty.judge()
+    assert empty.broken == ["there is no account of the messages"]
