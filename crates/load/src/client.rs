@@ -71,6 +71,10 @@ impl Client {
                 self.replay(worker, lanes, &row, if worker.is_unpaced() { issued } else { intended }, issued);
                 continue;
             }
+            if worker.conversation.is_some() {
+                self.message(worker, lanes, intended, issued);
+                continue;
+            }
             match worker.schedule.choose(worker.shared.versions) {
                 Choice::Set { key, version } => self.set(worker, lanes, (key, version), intended, issued),
                 Choice::Get => self.get(worker, lanes, intended, issued),
@@ -115,6 +119,16 @@ impl Client {
         }
         lane.window.expect_row(row.name, row.is_checked);
         lane.push(pending, |_, out| worker.encoder.row(row, out));
+    }
+
+    /// Asks a message service for what comes next.
+    fn message(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], intended: Nanos, issued: Nanos) {
+        let Some(conversation) = &mut worker.conversation else { return };
+        let lane = &mut lanes[0];
+        let (operation, server) = (conversation.ask(self.number), lane.line.server);
+        let mut pending = Pending::new(operation.class(), intended, issued);
+        pending.message = Some(operation);
+        lane.push(pending, |_, out| conversation.write(self.number, server, out));
     }
 
     fn get(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], intended: Nanos, issued: Nanos) {

@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::encoder::Encoder;
 use crate::event_loop::{EventLoop, Finished};
 use crate::lane::Lane;
+use crate::messages::{Queues, Told, Venue};
 use crate::part::Part;
 use crate::plan::Plan;
 use crate::replay::Replay;
@@ -43,6 +44,15 @@ pub enum Progress<'a> {
         /// All keys.
         of: u64,
     },
+    /// What comes before and after a run with messages.
+    Stage {
+        /// What is done.
+        what: &'static str,
+        /// How much of it is done.
+        done: u64,
+        /// All of it.
+        of: u64,
+    },
     /// What one thread has counted and handed over.
     Part(&'a Part),
     /// Something that may surprise, in one line.
@@ -75,6 +85,7 @@ pub struct Prepared<'a> {
     writer: Option<Writer>,
     reader: Option<TraceReader>,
     replays: Vec<Option<TraceRows>>,
+    queues: Option<Queues>,
 }
 
 /// Loads the servers as configured. Ends early, with what was measured so far, when `stop` is set.
@@ -110,11 +121,19 @@ pub fn prepare<'a>(
         }
         None => (None, (0..config.threads).map(|_| None).collect::<Vec<_>>()),
     };
-    if config.prefill && config.trace.is_none() {
+    let queues = match Venue::new(config, unix_now()) {
+        Some(venue) => {
+            let mut report = |what, done, of| watch(Progress::Stage { what, done, of });
+            let told = &mut Told::new(clock, &mut report);
+            Some(Queues::create(venue, &addresses, config.reply_timeout, stop, told)?)
+        }
+        None => None,
+    };
+    if config.prefill && config.trace.is_none() && queues.is_none() {
         let mut report = |keys, of| watch(Progress::Prefill { keys, of });
         prefill::prefill(config, &addresses, clock, stop, &mut report)?;
     }
-    let keys = if config.trace.is_some() { 0 } else { config.keys() };
+    let keys = if config.trace.is_some() || queues.is_some() { 0 } else { config.keys() };
     let versions = Versions::new(config.key_minimum, keys, config.prefill);
     let lanes = connect::lanes(config, &addresses)?;
     let writer = match &config.records {
@@ -123,7 +142,7 @@ pub fn prepare<'a>(
         }
         None => None,
     };
-    Ok(Prepared { config, clock, versions, lanes, writer, reader, replays })
+    Ok(Prepared { config, clock, versions, lanes, writer, reader, replays, queues })
 }
 
 impl Prepared<'_> {
@@ -137,13 +156,14 @@ impl Prepared<'_> {
         stop: &AtomicBool,
         watch: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Summary, LoadError> {
-        let Prepared { config, clock, versions, lanes, writer, reader, replays } = self;
+        let Prepared { config, clock, versions, lanes, writer, reader, replays, queues } = self;
         wait_until(start, clock, stop)?;
         let started_unix_ns = unix_now().saturating_sub(clock.now().since(start));
         let plan = Plan::new(config, start);
         let (encoder, placement) = (Encoder::new(config), config.placement());
         let placement = placement.as_ref();
-        let shared = Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, placement };
+        let venue = queues.as_ref().map(|queues| &queues.venue);
+        let shared = Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, placement, venue };
         let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
         let mut conductor = Conductor::new(&plan, clock, stop);
         let (finished, seconds) = conductor.conduct(shared, lanes, senders, replays, watch)?;
@@ -151,6 +171,7 @@ impl Prepared<'_> {
         let mut tally = Tally::new();
         finished.iter().for_each(|thread| tally.merge(&thread.tally));
         let lost: u64 = finished.iter().map(|thread| thread.lost).sum();
+        let own_queues: Vec<String> = finished.iter().flat_map(|thread| thread.own_queues.iter().cloned()).collect();
         if let Some(writer) = writer {
             writer.close(lost).map_err(LoadError::Records)?;
         }
@@ -163,6 +184,12 @@ impl Prepared<'_> {
                 broken => measured.broken = measured.broken.or(broken),
             }
             reader.counts().first_broken.iter().for_each(|line| watch(Progress::Note(line)));
+        }
+        if let Some(queues) = queues {
+            let mut report = |what, done, of| watch(Progress::Stage { what, done, of });
+            let (messages, deleted) = queues.settle(clock, &own_queues, &mut Told::new(clock, &mut report));
+            measured.messages = Some(messages);
+            deleted.unwrap_or_else(|line| watch(Progress::Note(&line)));
         }
         Ok(Summary::new(config, &measured, &tally, &window, seconds))
     }
@@ -290,6 +317,7 @@ impl<'a> Conductor<'a> {
             keys_uncertain,
             stopped: self.stopped,
             broken: self.broken(to),
+            messages: None,
         }
     }
 

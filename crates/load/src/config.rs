@@ -2,6 +2,7 @@
 //! Knows no flags and no files of flags: the program `waystage` fills it in.
 
 use crate::keys::KeySpace;
+use crate::messages::MessagesConfig;
 use crate::sizes::{KeySizes, ValueSizes};
 use crate::think_time::ThinkTime;
 use crate::trace::{Timing, TraceConfig};
@@ -87,13 +88,17 @@ pub struct Config {
     pub clients: usize,
     /// Event loops, each with its share of the clients.
     pub threads: usize,
+    /// Whether threads wait by asking again and again instead of sleeping.
+    pub spin: bool,
     /// Parts of the requests that are sets ...
     pub ratio_set: u32,
     /// ... and parts that are gets.
     pub ratio_get: u32,
     /// A trace to replay, instead of drawn requests. Nothing is prefilled then.
     pub trace: Option<TraceConfig>,
-    /// Bytes of values.
+    /// Messages, instead of keys and values; the servers are message services then.
+    pub messages: Option<MessagesConfig>,
+    /// Bytes of values, or of messages.
     pub data_size: draw::Distribution,
     /// Bytes of keys, their prefix included; without, as short as their numbers.
     pub key_size: Option<draw::Distribution>,
@@ -145,9 +150,11 @@ impl Default for Config {
             arrivals: Arrivals::Closed,
             clients: 1,
             threads: 1,
+            spin: false,
             ratio_set: 1,
             ratio_get: 10,
             trace: None,
+            messages: None,
             data_size: fixed_bytes(128),
             key_size: None,
             key_pattern: Popularity::Uniform,
@@ -211,6 +218,7 @@ impl Config {
     /// Connections of each client.
     pub(crate) fn lanes_per_client(&self) -> usize {
         match self.distribution {
+            _ if self.messages.is_some() => 1,
             Distribution::Ketama => self.servers.len(),
             Distribution::Doors => 1,
         }

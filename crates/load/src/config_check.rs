@@ -105,6 +105,9 @@ impl Config {
         if self.keys() > KEYS_MAX {
             return Err(format!("{} keys are too many to verify; at most {KEYS_MAX}", self.keys()));
         }
+        if let Some(messages) = &self.messages {
+            messages.check(self)?;
+        }
         self.key_pattern.check(self.keys()).map_err(|error| format!("--key-pattern: {error}"))?;
         Ok(())
     }
@@ -112,6 +115,9 @@ impl Config {
     /// What can be run but may surprise, one line each.
     pub fn warnings(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        if self.messages.is_some() {
+            return lines;
+        }
         if self.value_sizes().largest() > USUAL_VALUE_BYTES_MAX {
             lines.push("--data-size is above 1 MiB, which memcached refuses unless started with -I".to_owned());
         }

@@ -1,6 +1,7 @@
 //! One thread: waits for replies, for clients that are done thinking and for arrivals, and lets each client do its part.
 //!
-//! What is due within [`SPIN`] is waited for without sleeping: going to sleep and waking up would take as long.
+//! What is due within [`NEAR`] is waited for without sleeping: going to sleep and waking up would take as long. With `spin` nothing is
+//! waited for in any other way.
 
 use crate::LoadError;
 use crate::client::Client;
@@ -14,7 +15,7 @@ use std::time::Duration;
 /// How often the loop looks after time limits, lost connections and the passing of seconds.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
 /// The timer is for what is further away than this.
-const SPIN: Duration = Duration::from_micros(20);
+const NEAR: Duration = Duration::from_micros(20);
 /// The timer's token; connections are numbered from 0.
 const TIMER: Token = Token(usize::MAX);
 
@@ -41,6 +42,8 @@ pub(crate) struct Finished {
     pub(crate) tally: Tally,
     /// Requests issued that never ended.
     pub(crate) lost: u64,
+    /// Queues that clients created and did not delete.
+    pub(crate) own_queues: Vec<String>,
 }
 
 impl<'a> EventLoop<'a> {
@@ -74,8 +77,12 @@ impl<'a> EventLoop<'a> {
     pub(crate) fn run(mut self) -> Result<Finished, LoadError> {
         let mut ready = Vec::new();
         self.begin();
+        let mut asked_at = None;
         loop {
             let now = self.worker.now();
+            if let Some(asked_at) = asked_at {
+                self.worker.polled(asked_at, now);
+            }
             let is_over = self.worker.is_over(now);
             if now >= self.next_housekeeping {
                 self.keep_house(now, is_over)?;
@@ -86,13 +93,15 @@ impl<'a> EventLoop<'a> {
             if !is_over {
                 self.take_due(now);
             }
+            let is_idle = self.woken.is_empty() && self.unfinished.is_empty();
             self.pump_woken();
             let timeout = self.timeout(is_over)?;
             self.poller.wait(Some(timeout), &mut ready).map_err(LoadError::Poller)?;
+            asked_at = (is_idle && timeout.is_zero() && ready.is_empty()).then_some(now);
             self.serve(&ready);
         }
-        let (tally, lost) = self.worker.close();
-        Ok(Finished { tally, lost })
+        let (tally, lost, own_queues) = self.worker.close();
+        Ok(Finished { tally, lost, own_queues })
     }
 
     /// In a closed loop every client fills its window, after thinking if it thinks. In an open one all are free.
@@ -127,14 +136,14 @@ impl<'a> EventLoop<'a> {
 
     /// How long the loop may wait. Sets the timer if that is less than the kernel's coarse limit can tell.
     fn timeout(&mut self, is_over: bool) -> Result<Duration, LoadError> {
-        if !self.unfinished.is_empty() || !self.woken.is_empty() {
+        if self.worker.shared.config.spin || !self.unfinished.is_empty() || !self.woken.is_empty() {
             return Ok(Duration::ZERO);
         }
         let Some(due) = self.next_due.filter(|_| !is_over) else {
             return Ok(HOUSEKEEPING);
         };
         let left = due.after(self.worker.now());
-        if left <= SPIN {
+        if left <= NEAR {
             return Ok(Duration::ZERO);
         }
         if left < HOUSEKEEPING {

@@ -5,6 +5,7 @@
 //! Knows no other connection, and not why the run begins or ends.
 
 use crate::client::Client;
+use crate::messages::{Parsed, parse};
 use crate::window::{Matched, Pending, Window};
 use crate::worker::Worker;
 use clock::Nanos;
@@ -151,6 +152,9 @@ impl Lane {
 
     /// Matches every complete reply that has been read.
     fn match_replies(&mut self, worker: &mut Worker<'_>, client: &mut Client, completed: Nanos) -> Result<(), Lost> {
+        if worker.conversation.is_some() {
+            return self.match_responses(worker, client, completed);
+        }
         let Link::Up(connection) = &mut self.link else {
             return Ok(());
         };
@@ -174,6 +178,44 @@ impl Lane {
         }
     }
 
+    /// The same for a message service: one request is in flight, and its response may end the connection.
+    fn match_responses(&mut self, worker: &mut Worker<'_>, client: &mut Client, completed: Nanos) -> Result<(), Lost> {
+        let Some(conversation) = &mut worker.conversation else { return Ok(()) };
+        let Link::Up(connection) = &mut self.link else { return Ok(()) };
+        if connection.inbox.filled().is_empty() {
+            return Ok(());
+        }
+        let response = match parse(connection.inbox.filled()) {
+            Parsed::Incomplete => return Ok(()),
+            Parsed::Response(response) => response,
+            Parsed::Broken(line) => {
+                worker.tally.error(&line);
+                return Err(Lost::OutOfStep);
+            }
+        };
+        // Nothing follows a response before the next request.
+        if self.window.is_empty() || response.consumed < connection.inbox.filled().len() {
+            return Err(Lost::OutOfStep);
+        }
+        let Some(heard) = conversation.hear(self.line.client, &response) else {
+            worker.tally.error(&format!("{}, which is no reply to what was asked", response.status));
+            return Err(Lost::OutOfStep);
+        };
+        let (consumed, closes) = (response.consumed, response.closes);
+        connection.inbox.consume(consumed);
+        if let Some(mut pending) = self.window.answer_oldest() {
+            self.failures = 0;
+            pending.reply_bytes = consumed as u64;
+            pending.hits = heard.hits;
+            pending.keys = u32::from(pending.message.is_some_and(|operation| operation.is_reading()));
+            if let Some(line) = &heard.error {
+                worker.tally.error(line);
+            }
+            client.end(worker, pending, self.line, completed, heard.outcome);
+        }
+        if closes { Err(Lost::Closed) } else { Ok(()) }
+    }
+
     /// Gives up the connection and everything in flight on it; it is to be made again after a while.
     pub(crate) fn lose(&mut self, worker: &mut Worker<'_>, client: &mut Client, lost: Lost, now: Nanos) {
         let wait = RETRY_FIRST * (1 << self.failures.min(RETRY_DOUBLINGS_MAX));
@@ -188,6 +230,9 @@ impl Lane {
         while let Some(pending) = self.window.give_up(worker.shared.versions) {
             let outcome = if reason == Lost::Timeout { Outcome::Timeout } else { Outcome::BackendLost };
             worker.tally.error(reason.error_line());
+            if let Some(conversation) = &mut worker.conversation {
+                conversation.give_up(self.line.client, pending.sent.is_set());
+            }
             client.end(worker, pending, self.line, now, outcome);
             // Only the oldest request is why; those behind it went down with the connection.
             reason = Lost::Closed;

@@ -22,6 +22,8 @@ mod think_time;
 mod value;
 mod versions;
 
+mod messages;
+
 mod client;
 mod encoder;
 mod event_loop;
@@ -59,12 +61,13 @@ pub use config::{Arrivals, Config, Distribution, Protocol, fixed_bytes};
 pub use interval_log::interval_log;
 pub use memtier::memtier_json;
 pub use merge::{MergeError, merge, merge_named};
+pub use messages::{MessageOperation, MessagesConfig, MessagesSummary, Mix, VERIFIED_BYTES_MIN};
 pub use metrics::Metrics;
 pub use part::Part;
 pub use percentile_text::percentile_text;
 pub use print::{render, render_second};
 pub use seconds::{Second, SecondHistograms};
-pub use settings::Settings;
+pub use settings::{MessageSettings, Settings};
 pub use summary::{Cpu, FORMAT, MergedPart, OperationSummary, Operations, Summary, Totals, Verification};
 pub use think_time::ThinkTime;
 pub use times::{PERCENTILES, Times};
@@ -83,6 +86,8 @@ pub enum LoadError {
     Connect { server: String, source: io::Error, advice: &'static str },
     #[error("the prefill of {server} failed: {reason}; --no-prefill runs without it")]
     Prefill { server: String, reason: String },
+    #[error("{0}; nothing was measured")]
+    Queues(String),
     #[error("stopped before the run began")]
     Stopped,
     #[error("records: {0}")]

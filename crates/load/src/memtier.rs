@@ -208,6 +208,7 @@ mod tests {
                 request_bytes: 1_024,
                 reply_bytes: 512,
                 failed: false,
+                message: None,
             };
             part.inside.record(&ended);
         }
@@ -225,6 +226,7 @@ mod tests {
             keys_uncertain: 0,
             stopped: false,
             broken: None,
+            messages: None,
         };
         let config = Config {
             servers: vec!["127.0.0.1:11211".into()],

@@ -10,7 +10,7 @@ use crate::summary::{
 };
 use crate::tally::count_error;
 use crate::times::Times;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 mod settings;
 
@@ -95,6 +95,10 @@ pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
             get: OperationSummary::new(&get, percentiles),
             set: OperationSummary::new(&set, percentiles),
             all: OperationSummary::new(&all, percentiles),
+            messages: messages(parts)?
+                .into_iter()
+                .map(|(name, sum)| (name, OperationSummary::new(&sum, percentiles)))
+                .collect(),
         },
         lateness,
         seconds: seconds(first.started_unix_ns, parts)?,
@@ -107,6 +111,10 @@ pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
         parts: parts.iter().flat_map(|part| remembered(*part)).collect(),
         settings,
         coordination: None,
+        messages: parts.iter().filter_map(|(_, part)| part.messages.clone()).reduce(|mut sum, other| {
+            sum.merge(&other);
+            sum
+        }),
     })
 }
 
@@ -184,10 +192,23 @@ fn is_same(one: &Summary, other: &Summary) -> bool {
 
 /// One operation of all parts.
 fn operation(parts: &[Named<'_>], which: fn(&Operations) -> &OperationSummary) -> Result<OperationTally, MergeError> {
+    added(parts.iter().map(|(name, part)| (*name, which(&part.operations))))
+}
+
+/// Each operation of a message service, by its name.
+fn messages(parts: &[Named<'_>]) -> Result<BTreeMap<String, OperationTally>, MergeError> {
+    let names: BTreeSet<&String> = parts.iter().flat_map(|(_, part)| part.operations.messages.keys()).collect();
+    let of = |operation: &String| {
+        added(parts.iter().filter_map(|(name, part)| Some((*name, part.operations.messages.get(operation)?))))
+    };
+    names.into_iter().map(|name| Ok((name.clone(), of(name)?))).collect()
+}
+
+/// The sum of what several generators have measured of one operation.
+fn added<'a>(shown: impl Iterator<Item = (&'a str, &'a OperationSummary)>) -> Result<OperationTally, MergeError> {
     let mut sum = OperationTally::new();
-    for (name, part) in parts {
-        let unreadable = |reason| MergeError::Unreadable { name: (*name).into(), reason };
-        let shown = which(&part.operations);
+    for (name, shown) in shown {
+        let unreadable = |reason| MergeError::Unreadable { name: name.into(), reason };
         let tally = OperationTally {
             hits: shown.hits,
             misses: shown.misses,
@@ -283,8 +304,9 @@ fn shift_note(start_unix_ns: u64, parts: &[Named<'_>]) -> Option<String> {
 fn cpu(parts: &[Named<'_>]) -> Cpu {
     let user_s = parts.iter().map(|(_, part)| part.cpu.user_s).sum();
     let system_s = parts.iter().map(|(_, part)| part.cpu.system_s).sum();
+    let polled_s = parts.iter().map(|(_, part)| part.cpu.polled_s).sum();
     let thread_seconds = parts.iter().map(|(_, part)| part.measured_s * part.settings.threads as f64).sum();
-    Cpu { user_s, system_s, share: 0.0 }.of(thread_seconds)
+    Cpu { user_s, system_s, polled_s, share: 0.0 }.of(thread_seconds)
 }
 
 fn verification(parts: &[Named<'_>]) -> Verification {

@@ -2,6 +2,7 @@
 //! handed over. Parts add up exactly, to seconds and to the window.
 
 use crate::distribution::Distribution;
+use crate::messages::KINDS;
 use crate::tally::{Ended, Operation};
 use std::sync::mpsc::Sender;
 
@@ -21,6 +22,8 @@ pub(crate) struct Counts {
     pub(crate) set: OperationTally,
     /// Keys of requests that were answered other than by an error.
     pub(crate) keys: u64,
+    /// Of a message service, each operation by its number; only those that occur.
+    pub(crate) messages: [Option<Box<OperationTally>>; KINDS],
 }
 
 /// What was counted of one operation.
@@ -59,7 +62,7 @@ impl Part {
 
 impl Counts {
     pub(crate) fn new() -> Counts {
-        Counts { get: OperationTally::new(), set: OperationTally::new(), keys: 0 }
+        Counts { get: OperationTally::new(), set: OperationTally::new(), keys: 0, messages: Default::default() }
     }
 
     /// Counts a request. One that failed is counted as an error and nowhere else.
@@ -71,12 +74,25 @@ impl Counts {
             Operation::Get => self.get.record(ended),
             Operation::Set => self.set.record(ended),
         }
+        self.record_whole(ended);
+    }
+
+    /// Counts an operation of several requests, which are counted themselves.
+    pub(crate) fn record_whole(&mut self, ended: &Ended) {
+        if let Some(operation) = ended.message {
+            self.messages[operation as usize].get_or_insert_with(|| Box::new(OperationTally::new())).record(ended);
+        }
     }
 
     pub(crate) fn merge(&mut self, other: &Counts) {
         self.get.merge(&other.get);
         self.set.merge(&other.set);
         self.keys += other.keys;
+        for (own, other) in self.messages.iter_mut().zip(&other.messages) {
+            if let Some(other) = other {
+                own.get_or_insert_with(|| Box::new(OperationTally::new())).merge(other);
+            }
+        }
     }
 
     /// Both operations together.
@@ -95,6 +111,7 @@ impl Counts {
     fn clear(&mut self) {
         self.get.clear();
         self.set.clear();
+        self.messages.iter_mut().flatten().for_each(|operation| operation.clear());
         self.keys = 0;
     }
 }
@@ -169,6 +186,7 @@ mod tests {
             request_bytes: 10,
             reply_bytes: 20,
             failed,
+            message: None,
         }
     }
 

@@ -65,6 +65,12 @@ fn heading(settings: &Settings) -> String {
     if settings.trace.is_some() {
         return format!("{what}\n{at}\n");
     }
+    if let Some(messages) = &settings.messages {
+        return format!(
+            "{what}\noperations {}, {} queues, bodies of {}, {at}\n",
+            messages.operations, messages.queues, settings.data_size
+        );
+    }
     let keys_per_get =
         if settings.multi_key_get > 1 { format!(", {} keys per get", settings.multi_key_get) } else { String::new() };
     format!(
@@ -81,7 +87,10 @@ fn table(summary: &Summary) -> String {
     let mut text =
         row("operation", COUNT_WIDTHS.map(|(heading, _)| heading.to_owned()), headings.chain(["max".to_owned()]));
     let operations = &summary.operations;
-    for (title, operation) in [("get", &operations.get), ("set", &operations.set), ("all", &operations.all)] {
+    let named = operations.messages.iter().map(|(name, operation)| (name.as_str(), operation));
+    let usual = [("get", &operations.get), ("set", &operations.set)];
+    let usual = usual.into_iter().filter(|_| operations.messages.is_empty());
+    for (title, operation) in named.chain(usual).chain([("all", &operations.all)]) {
         if operation.count + operation.errors > 0 || title == "all" {
             text += &row(
                 title,
@@ -173,16 +182,20 @@ fn whole_run(summary: &Summary) -> String {
     for (line, count) in &summary.errors {
         let _ = writeln!(text, "error, {count} times: {line}");
     }
-    let _ = writeln!(
-        text,
-        "verified {} values: {} wrong, {} torn, {} stale; {} unexpected replies, {} keys uncertain",
-        verification.checked,
-        verification.wrong,
-        verification.torn,
-        verification.stale,
-        verification.unexpected_reply,
-        verification.keys_uncertain
-    );
+    if let Some(messages) = &summary.messages {
+        text += &messages.render();
+    } else {
+        let _ = writeln!(
+            text,
+            "verified {} values: {} wrong, {} torn, {} stale; {} unexpected replies, {} keys uncertain",
+            verification.checked,
+            verification.wrong,
+            verification.torn,
+            verification.stale,
+            verification.unexpected_reply,
+            verification.keys_uncertain
+        );
+    }
     let _ = writeln!(
         text,
         "load generator: {:.2} s user, {:.2} s system, {:.0} % of its {} thread(s)",

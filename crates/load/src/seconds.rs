@@ -209,6 +209,7 @@ mod tests {
                 request_bytes: 1,
                 reply_bytes: 1,
                 failed: false,
+                message: None,
             });
         }
         part

@@ -1,6 +1,7 @@
 //! The settings of a run as used, as the summary shows them.
 
 use crate::config::{Arrivals, Config, Distribution, Protocol};
+use crate::messages::MessagesConfig;
 use crate::times::PERCENTILES;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub struct Settings {
     pub trace: Option<String>,
     pub clients: usize,
     pub threads: usize,
+    #[serde(default)]
+    pub spin: bool,
     pub ratio_set: u32,
     pub ratio_get: u32,
     pub data_size: String,
@@ -40,6 +43,21 @@ pub struct Settings {
     pub seed: u64,
     pub sample: u32,
     pub percentiles: Vec<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessageSettings>,
+}
+
+/// The settings of a run with messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
+pub struct MessageSettings {
+    pub operations: String,
+    pub queues: usize,
+    pub queue_prefix: Option<String>,
+    pub prefill: u64,
+    pub keep: bool,
+    pub verify: bool,
+    pub tokens: usize,
 }
 
 impl Settings {
@@ -47,8 +65,13 @@ impl Settings {
         let is_open = config.is_open();
         Settings {
             servers: config.servers.clone(),
-            distribution: distribution(config.distribution).into(),
-            protocol: protocol(config.protocol).into(),
+            distribution: distribution(if config.messages.is_some() {
+                Distribution::Doors
+            } else {
+                config.distribution
+            })
+            .into(),
+            protocol: if config.messages.is_some() { HTTP } else { protocol(config.protocol) }.into(),
             noreply: config.noreply,
             r#loop: if is_open { OPEN } else { CLOSED }.into(),
             arrivals: match &config.trace {
@@ -59,6 +82,7 @@ impl Settings {
             trace: config.trace.as_ref().map(|trace| trace.path.display().to_string()),
             clients: config.clients,
             threads: config.threads,
+            spin: config.spin,
             ratio_set: config.ratio_set,
             ratio_get: config.ratio_get,
             data_size: config.data_size.to_string(),
@@ -75,11 +99,12 @@ impl Settings {
             warm_up_s: config.warm_up.as_secs_f64(),
             think_time: config.think_time.to_string(),
             think_mean_s: config.think_time.mean_s(),
-            prefill: config.prefill && config.trace.is_none(),
+            prefill: config.prefill && config.trace.is_none() && config.messages.is_none(),
             expect_hit_ratio: config.expect_hit_ratio,
             seed: config.seed,
             sample: if config.records.is_some() { config.sample } else { 0 },
             percentiles: if config.percentiles.is_empty() { PERCENTILES.into() } else { config.percentiles.clone() },
+            messages: config.messages.as_ref().map(MessageSettings::new),
         }
     }
 
@@ -89,12 +114,28 @@ impl Settings {
     }
 }
 
+/// The protocol of a message service.
+const HTTP: &str = "http";
 /// Arrivals do not wait for replies ...
 pub(crate) const OPEN: &str = "open";
 /// ... or they do ...
 pub(crate) const CLOSED: &str = "closed";
 /// ... or some of the merged generators' do and some do not.
 pub(crate) const MIXED: &str = "mixed";
+
+impl MessageSettings {
+    fn new(messages: &MessagesConfig) -> MessageSettings {
+        MessageSettings {
+            operations: messages.mix.to_string(),
+            queues: messages.queues,
+            queue_prefix: messages.queue_prefix.clone(),
+            prefill: messages.prefill,
+            keep: messages.keep,
+            verify: messages.verify,
+            tokens: messages.tokens.len(),
+        }
+    }
+}
 
 /// "poisson 5000/s"; nothing in a closed loop.
 fn arrivals(arrivals: &Arrivals) -> Option<String> {

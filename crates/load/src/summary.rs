@@ -3,6 +3,7 @@
 
 use crate::agents::Coordination;
 use crate::config::Config;
+use crate::messages::{MessageOperation, MessagesSummary};
 use crate::part::{Counts, OperationTally};
 use crate::seconds::Second;
 use crate::settings::Settings;
@@ -44,6 +45,8 @@ pub struct Summary {
     pub parts: Vec<MergedPart>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordination: Option<Coordination>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessagesSummary>,
 }
 
 /// Sums over the window, and over the run where the name says so.
@@ -73,6 +76,8 @@ pub struct Operations {
     pub get: OperationSummary,
     pub set: OperationSummary,
     pub all: OperationSummary,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub messages: BTreeMap<String, OperationSummary>,
 }
 
 /// One operation within the window. Requests answered by an error are in `errors` and nowhere else.
@@ -96,6 +101,8 @@ pub struct OperationSummary {
 pub struct Cpu {
     pub user_s: f64,
     pub system_s: f64,
+    #[serde(default)]
+    pub polled_s: f64,
     pub share: f64,
 }
 
@@ -142,6 +149,8 @@ pub(crate) struct Measured {
     pub(crate) stopped: bool,
     /// What went wrong with the servers, if it spoils the run.
     pub(crate) broken: Option<String>,
+    /// What became of the messages, if it was about messages.
+    pub(crate) messages: Option<MessagesSummary>,
 }
 
 impl Summary {
@@ -176,10 +185,15 @@ impl Summary {
             partial: measured.stopped || measured.broken.is_some(),
             totals: Totals::new(tally, window, &all, &settings).rates(measured_s),
             throughput_per_s: per_second(tally.completed, measured_s),
-            operations: Operations { get: operation(&window.get), set: operation(&window.set), all: operation(&all) },
+            operations: Operations {
+                get: operation(&window.get),
+                set: operation(&window.set),
+                all: operation(&all),
+                messages: named(&window.messages).map(|(name, tally)| (name, operation(tally))).collect(),
+            },
             lateness: settings.is_open().then(|| Times::new(&tally.lateness, &settings.percentiles)),
             seconds,
-            cpu: Cpu::new(measured, measured_s * config.threads as f64),
+            cpu: Cpu::new(measured, tally.polled_ns, measured_s * config.threads as f64),
             verification: Verification::new(tally.verified, measured.keys_uncertain),
             errors: tally.errors.clone(),
             settings,
@@ -188,6 +202,7 @@ impl Summary {
             notes: Vec::new(),
             parts: Vec::new(),
             coordination: None,
+            messages: measured.messages.clone(),
         };
         summary.reasons = verdict::reasons(&summary, measured.broken.as_deref());
         summary.notes = verdict::notes(&summary);
@@ -219,6 +234,12 @@ impl Summary {
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|json| json + "\n")
     }
+}
+
+/// The operations of a message service that occurred, by their names.
+fn named(tallies: &[Option<Box<OperationTally>>]) -> impl Iterator<Item = (String, &OperationTally)> {
+    let name = |number: usize| MessageOperation::name_of(number).to_owned();
+    tallies.iter().enumerate().filter_map(move |(number, tally)| Some((name(number), tally.as_deref()?)))
 }
 
 /// A rate; nothing per second when no time has passed.
@@ -278,15 +299,16 @@ impl OperationSummary {
 }
 
 impl Cpu {
-    fn new(measured: &Measured, thread_seconds: f64) -> Cpu {
+    fn new(measured: &Measured, polled_ns: u64, thread_seconds: f64) -> Cpu {
         let user_s = (measured.cpu_to.user_s - measured.cpu_from.user_s).max(0.0);
         let system_s = (measured.cpu_to.system_s - measured.cpu_from.system_s).max(0.0);
-        Cpu { user_s, system_s, share: 0.0 }.of(thread_seconds)
+        Cpu { user_s, system_s, polled_s: polled_ns as f64 / 1e9, share: 0.0 }.of(thread_seconds)
     }
 
-    /// The same processor time as a share of what its threads could have used.
+    /// The same processor time, but for what went into waiting, as a share of what its threads could have used.
     pub(crate) fn of(self, thread_seconds: f64) -> Cpu {
-        let share = if thread_seconds > 0.0 { (self.user_s + self.system_s) / thread_seconds } else { 0.0 };
+        let busy_s = (self.user_s + self.system_s - self.polled_s).max(0.0);
+        let share = if thread_seconds > 0.0 { busy_s / thread_seconds } else { 0.0 };
         Cpu { share, ..self }
     }
 }

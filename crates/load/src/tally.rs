@@ -2,6 +2,7 @@
 //! Tallies of several threads merge exactly: counts and histograms add up.
 
 use crate::distribution::Distribution;
+use crate::messages::MessageOperation;
 use crate::part::Part;
 use crate::trace::TraceOperation;
 use clock::Nanos;
@@ -35,6 +36,8 @@ pub(crate) struct Ended {
     pub(crate) reply_bytes: u64,
     /// Whether its reply was an error, or it got none.
     pub(crate) failed: bool,
+    /// Of a message service, which operation it is.
+    pub(crate) message: Option<MessageOperation>,
 }
 
 /// What verification found, over the whole run.
@@ -64,6 +67,8 @@ pub(crate) struct Tally {
     pub(crate) intended_in: Vec<u64>,
     /// Requests answered other than by an error within the window, whenever they were intended.
     pub(crate) completed: u64,
+    /// Time within the window in which a thread waited by asking again and again.
+    pub(crate) polled_ns: u64,
     /// Of the whole run.
     pub(crate) requests_sent: u64,
     pub(crate) requests_answered: u64,
@@ -114,6 +119,7 @@ impl Tally {
             lateness: Distribution::new(),
             intended_in: Vec::new(),
             completed: 0,
+            polled_ns: 0,
             requests_sent: 0,
             requests_answered: 0,
             verified: Verified::default(),
@@ -128,6 +134,12 @@ impl Tally {
         self.last_completed = self.last_completed.max(ended.completed);
         let part = &mut self.part;
         if in_window { &mut part.inside } else { &mut part.outside }.record(ended);
+    }
+
+    /// Counts an operation of several requests, which are counted themselves.
+    pub(crate) fn record_whole(&mut self, ended: &Ended, in_window: bool) {
+        let part = &mut self.part;
+        if in_window { &mut part.inside } else { &mut part.outside }.record_whole(ended);
     }
 
     /// Counts a request of an open loop that was intended in this second of the run, and is sent `lateness_ns` later than it
@@ -181,6 +193,7 @@ impl Tally {
         self.intended_in.resize(self.intended_in.len().max(other.intended_in.len()), 0);
         self.intended_in.iter_mut().zip(&other.intended_in).for_each(|(own, other)| *own += other);
         self.completed += other.completed;
+        self.polled_ns += other.polled_ns;
         self.requests_sent += other.requests_sent;
         self.requests_answered += other.requests_answered;
         self.verified.merge(other.verified);
@@ -227,6 +240,7 @@ mod tests {
             request_bytes: 10,
             reply_bytes: 20,
             failed,
+            message: None,
         }
     }
 

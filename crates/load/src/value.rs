@@ -76,16 +76,16 @@ impl SeenVersion {
 }
 
 /// The stream of bytes behind the version: Steele, Lea and Flood's splitmix64, seeded by key and version.
-struct Fill {
+pub(crate) struct Fill {
     state: u64,
 }
 
 impl Fill {
-    fn new(key: u64, version: u64) -> Fill {
+    pub(crate) fn new(key: u64, version: u64) -> Fill {
         Fill { state: mix(mix(key) ^ version) }
     }
 
-    fn word(&mut self) -> [u8; 8] {
+    pub(crate) fn word(&mut self) -> [u8; 8] {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state).to_le_bytes()
     }

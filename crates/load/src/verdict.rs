@@ -2,6 +2,7 @@
 //! Judges what the summary says and nothing else; docs/load-summary.md gives the reasons for the thresholds.
 
 use crate::distribution::Distribution;
+use crate::messages::MessagesSummary;
 use crate::print::time;
 use crate::summary::Summary;
 use crate::times::Times;
@@ -31,6 +32,7 @@ const LAW_THOUGHTS: f64 = 3_600.0;
 /// Everything that spoils the run. `broken` is what went wrong with the servers.
 pub(crate) fn reasons(summary: &Summary, broken: Option<&str>) -> Vec<String> {
     let mut reasons = verification(summary);
+    reasons.extend(summary.messages.iter().flat_map(MessagesSummary::reasons));
     reasons.extend(
         broken.map(|broken| format!("{broken}; look at the server's log, what was measured until then is kept")),
     );
@@ -52,7 +54,8 @@ pub(crate) fn reasons(summary: &Summary, broken: Option<&str>) -> Vec<String> {
 /// What does not spoil the run, but may surprise.
 pub(crate) fn notes(summary: &Summary) -> Vec<String> {
     let found = [stopped(summary), failures(summary), misses(summary), slipping(summary), busy(summary), law(summary)];
-    found.into_iter().flatten().collect()
+    let of_messages = summary.messages.iter().flat_map(MessagesSummary::notes);
+    found.into_iter().flatten().chain(of_messages).collect()
 }
 
 /// Values that are not what was set, and replies that are none.

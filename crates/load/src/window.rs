@@ -2,6 +2,7 @@
 //! Every value that comes back is verified here. Knows no sockets and no clock.
 
 use crate::keys::KeySpace;
+use crate::messages::MessageOperation;
 use crate::replay;
 use crate::sizes::ValueSizes;
 use crate::tally::{Operation, Verified};
@@ -31,6 +32,8 @@ pub(crate) struct Pending {
     pub(crate) verb: Verb,
     /// It is a row of a trace.
     pub(crate) is_row: bool,
+    /// It is for a message service.
+    pub(crate) message: Option<MessageOperation>,
     /// Its write is not answered.
     pub(crate) is_quiet: bool,
     /// It has ended and waits for those before it, so that it can be forgotten.
@@ -103,6 +106,7 @@ impl Pending {
             hits: 0,
             verb: if operation == Operation::Get { Verb::Get } else { Verb::Set },
             is_row: false,
+            message: None,
             is_quiet: false,
             has_ended: false,
             join: None,
@@ -219,6 +223,11 @@ impl Window {
 
     fn answered(&mut self, settle: impl FnOnce(u64)) -> Matched {
         self.finish(settle).map_or(Matched::Unexpected, Matched::Answered)
+    }
+
+    /// The oldest request, which knows no keys and is answered.
+    pub(crate) fn answer_oldest(&mut self) -> Option<Pending> {
+        self.finish(|_| ())
     }
 
     /// A request that has been written and is not answered: it has ended, and what became of its set is not known.

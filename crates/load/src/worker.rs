@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::encoder::Encoder;
 use crate::lane::{Line, RETRY_FIRST};
+use crate::messages::{Conversation, MessageOperation, Venue};
 use crate::pace::{Closed, Open, Pace};
 use crate::plan::Plan;
 use crate::replay::{Due, Replay};
@@ -23,6 +24,9 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use wire::Limits;
 
+/// A question to the kernel whether anything has come takes less.
+const ASKING_LONGEST_NS: u64 = 20_000;
+
 /// What all threads share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shared<'a> {
@@ -32,6 +36,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) versions: &'a Versions,
     pub(crate) encoder: &'a Encoder,
     pub(crate) placement: Option<&'a Placement>,
+    /// Of a run with messages.
+    pub(crate) venue: Option<&'a Venue>,
 }
 
 /// One thread's tools and books.
@@ -43,6 +49,8 @@ pub(crate) struct Worker<'a> {
     pub(crate) encoder: Encoder,
     pub(crate) judge: Judge<'a>,
     pub(crate) limits: Limits,
+    /// With a message service; then nothing of what is for memcached is used.
+    pub(crate) conversation: Option<Conversation<'a>>,
     pub(crate) buffers: Buffers,
     pub(crate) tally: Tally,
     /// Several servers, and which keys are whose.
@@ -85,6 +93,7 @@ impl<'a> Worker<'a> {
                 is_replay: config.trace.is_some(),
             },
             limits: reply_limits(config),
+            conversation: shared.venue.map(|venue| Conversation::new(venue, thread)),
             buffers: Buffers::default(),
             tally: Tally::new(),
             placement: shared.placement,
@@ -123,6 +132,7 @@ impl<'a> Worker<'a> {
             request_bytes: pending.request_bytes,
             reply_bytes: pending.reply_bytes,
             failed: outcome != Outcome::Answered,
+            message: pending.message,
         };
         self.roll(completed);
         // An open loop follows to its end what was intended in the window: the slowest must not be left out.
@@ -130,11 +140,24 @@ impl<'a> Worker<'a> {
         let plan = self.shared.plan;
         self.tally.completed += u64::from(outcome == Outcome::Answered && plan.in_window(completed));
         self.tally.record(&ended, plan.in_window(counted_at));
+        if let Some(whole) = self.conversation.as_mut().and_then(|conversation| conversation.whole(line.client, &ended))
+        {
+            let counted_at = if self.pace.is_open() { whole.intended } else { completed };
+            self.tally.record_whole(&whole, plan.in_window(counted_at));
+        }
         if let Some(records) = &mut self.records
             && is_sampled(line.port, pending.sequence, records.sample())
         {
             let stamps = [pending.intended.0, pending.issued.0, sent.0, completed.0];
             records.push(&row(pending, line, self.thread, outcome), &stamps);
+        }
+    }
+
+    /// The time from `from` to `to` went by in waiting without sleeping. An asking that took long was interrupted: the time
+    /// was not spent by us.
+    pub(crate) fn polled(&mut self, from: Nanos, to: Nanos) {
+        if self.shared.plan.in_window(to) {
+            self.tally.polled_ns += to.since(from).min(ASKING_LONGEST_NS);
         }
     }
 
@@ -183,6 +206,9 @@ impl<'a> Worker<'a> {
         if outcome == Outcome::BackendDown {
             // What is refused at once must not be asked for again at once.
             think_ns = think_ns.max(duration_ns(RETRY_FIRST));
+        }
+        if let Some(conversation) = &mut self.conversation {
+            think_ns = think_ns.max(duration_ns(conversation.take_back_off(client)));
         }
         self.think(client, ready, completed, think_ns);
     }
@@ -272,8 +298,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The counts, and how many requests were issued and never ended (a bug if any).
-    pub(crate) fn close(mut self) -> (Tally, u64) {
+    /// The counts, how many requests were issued and never ended (a bug if any), and the queues that clients have left behind.
+    pub(crate) fn close(mut self) -> (Tally, u64, Vec<String>) {
         // What an open loop intended and never sent.
         let plan = self.shared.plan;
         while let Pace::Open(open) = &mut self.pace
@@ -283,7 +309,8 @@ impl<'a> Worker<'a> {
             self.tally.miss(plan.second(open.clock.next()), plan.in_window(open.clock.next()));
             open.clock.advance();
         }
-        (self.tally, self.issued - self.ended)
+        let own_queues = self.conversation.as_ref().map(Conversation::own_queues).unwrap_or_default();
+        (self.tally, self.issued - self.ended, own_queues)
     }
 }
 
@@ -305,7 +332,7 @@ fn row(pending: &Pending, line: Line, thread: usize, outcome: Outcome) -> Row {
         keys: u16::try_from(pending.keys).unwrap_or(u16::MAX),
         hits: u16::try_from(pending.hits).unwrap_or(u16::MAX),
         r#loop: thread as u8,
-        operation: pending.verb as u8,
+        operation: pending.message.map_or(pending.verb as u8, MessageOperation::record),
         outcome: outcome as u8,
         leg: PARENT,
         legs: pending.parts,

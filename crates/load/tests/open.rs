@@ -82,6 +82,27 @@ fn what_was_due_is_sent_once_and_the_rate_is_kept() {
 }
 
 #[test]
+fn a_generator_that_never_sleeps_is_not_called_busy_for_it() {
+    let server = Server::embedded();
+    let config = Config {
+        servers: vec![server.address().to_string()],
+        arrivals: Arrivals::Constant { per_s: 200.0 },
+        clients: 4,
+        spin: true,
+        warm_up: Duration::ZERO,
+        test_time: Duration::from_secs(1),
+        ..Config::default()
+    };
+    let summary = support::run(&config);
+    let cpu = summary.cpu;
+    assert_eq!(summary.totals.requests + summary.totals.unsent.unwrap(), 200);
+    assert!(cpu.polled_s > 0.0, "{cpu:?}");
+    assert!(cpu.share < (cpu.user_s + cpu.system_s) / summary.measured_s, "{cpu:?}");
+    let sleeping = support::run(&Config { spin: false, ..config });
+    assert!(sleeping.cpu.polled_s < cpu.polled_s, "{:?} and {cpu:?}", sleeping.cpu);
+}
+
+#[test]
 fn a_number_of_requests_is_issued_at_the_rate() {
     let server = Server::embedded();
     let config = Config {

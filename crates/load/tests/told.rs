@@ -75,7 +75,7 @@ fn what_is_handed_over_is_what_is_measured() {
             metrics.second(second);
             seconds.push(second.requests);
         }
-        Progress::Prefill { .. } | Progress::Note(_) => {}
+        Progress::Prefill { .. } | Progress::Stage { .. } | Progress::Note(_) => {}
     };
     let summary = load::run(&config, &Clock::monotonic(), &AtomicBool::new(false), watch).unwrap();
     let mut stream = TcpStream::connect(metrics.address().unwrap()).unwrap();

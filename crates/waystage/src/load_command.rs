@@ -5,6 +5,7 @@ mod arguments;
 mod control_arguments;
 mod controller;
 mod merge;
+mod messages;
 mod output;
 mod saturate;
 mod trace;
@@ -61,7 +62,15 @@ pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
 fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
     let (output, metrics_address) = (arguments.output.clone(), arguments.metrics.take());
-    let config = arguments.config();
+    if let Err(line) = arguments.messages.check() {
+        eprintln!("waystage: {line}");
+        return Ok(ExitCode::from(2));
+    }
+    let tokens = arguments.messages.tokens()?;
+    let mut config = arguments.config();
+    if let Some(messages) = &mut config.messages {
+        messages.tokens = tokens;
+    }
     if let Err(line) = config.check() {
         eprintln!("waystage: {line}");
         return Ok(ExitCode::from(2));
@@ -123,6 +132,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
 fn show(progress: Progress<'_>, offered_per_s: Option<f64>) {
     match progress {
         Progress::Prefill { keys, of } => eprintln!("prefill: {keys} of {of} keys"),
+        Progress::Stage { what, done, of } => eprintln!("{what}: {done} of {of}"),
         Progress::Part(_) | Progress::Note(_) => {}
         Progress::Second(second) => eprintln!("{}", load::render_second(second, offered_per_s)),
     }

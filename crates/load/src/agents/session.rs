@@ -202,7 +202,7 @@ impl Session<'_> {
                 }
                 self.say(&FromAgent::Second(Box::new(second.clone())))
             }
-            Progress::Part(_) | Progress::Note(_) => Ok(()),
+            Progress::Part(_) | Progress::Note(_) | Progress::Stage { .. } => Ok(()),
         };
         if said.is_err() {
             self.stop.store(true, Ordering::Relaxed);

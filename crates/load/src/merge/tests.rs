@@ -35,6 +35,7 @@ impl Request {
             request_bytes: self.slip_ns % 100,
             reply_bytes: self.service_ns % 100,
             failed: self.failed,
+            message: None,
         }
     }
 }
@@ -51,6 +52,7 @@ fn measured(cpu_s: f64) -> Measured {
         keys_uncertain: 1,
         stopped: false,
         broken: None,
+        messages: None,
     }
 }
 

@@ -27,6 +27,7 @@ fn part() -> Part {
             request_bytes: 10,
             reply_bytes: 20,
             failed,
+            message: None,
         });
     }
     part

@@ -18,6 +18,7 @@ fn measured() -> Measured {
         keys_uncertain: 3,
         stopped: false,
         broken: None,
+        messages: None,
     }
 }
 
@@ -34,6 +35,7 @@ fn gets(responses_ns: impl IntoIterator<Item = u64>) -> Counts {
             request_bytes: 10,
             reply_bytes: 20,
             failed: false,
+            message: None,
         });
     }
     counts

@@ -26,6 +26,7 @@ fn run(config: &Config, tally: &Tally) -> Summary {
             request_bytes: 10,
             reply_bytes: 20,
             failed: false,
+            message: None,
         });
     }
     let measured = Measured {
@@ -38,6 +39,7 @@ fn run(config: &Config, tally: &Tally) -> Summary {
         keys_uncertain: 0,
         stopped: false,
         broken: None,
+        messages: None,
     };
     let seconds = SecondsCollector::new(1).close(None, 10).1;
     Summary::new(config, &measured, tally, &window, seconds)

@@ -1,5 +1,6 @@
 //! The arguments of `waystage load`, and the configuration that follows from them.
 
+use crate::load_command::messages::MessageArguments;
 use crate::load_command::output::OutputArguments;
 use crate::load_command::trace::TraceArguments;
 use crate::load_command::values::{Shape, distribution, hit_ratio, protocol, rate, ratio, shape, sizes, think_time};
@@ -30,7 +31,7 @@ Exit codes: 0 the run is valid, 1 it is not or could not begin, 2 the arguments 
 )]
 pub(crate) struct RunArguments {
     /// A server; may be given several times, see --distribution.
-    #[arg(long = "server", value_name = "HOST:PORT", required = true)]
+    #[arg(long = "server", value_name = "HOST:PORT", required_unless_present = "messages")]
     servers: Vec<String>,
     /// What several servers are: each owns the keys that libketama gives it, and every client is connected to all
     /// (ketama), or all are doors to the same data, such as proxies, and clients take them in turn (doors).
@@ -52,13 +53,17 @@ pub(crate) struct RunArguments {
     /// Threads that the clients are shared among.
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
+    /// Wait by asking again and again instead of sleeping: sends closer to the intended time and sees replies sooner. Each
+    /// thread then needs a core that nothing else uses.
+    #[arg(long)]
+    spin: bool,
     /// Shares of sets and gets, in this order; drawn for each request.
     #[arg(long, value_name = "SET:GET", default_value = "1:10", value_parser = ratio)]
     ratio: (u32, u32),
-    /// Bytes of values, such as 128, uniform:100:2k or fb_value (docs/distributions.md); from 16 on a value holds its
+    /// Bytes of values [default: 128, or 200 with --messages], such as 128, uniform:100:2k or fb_value (docs/distributions.md); from 16 on a value holds its
     /// key and version, from 24 on any damage is found.
-    #[arg(long, value_name = "SIZES", default_value = "128", value_parser = sizes)]
-    data_size: draw::Distribution,
+    #[arg(long, value_name = "SIZES", value_parser = sizes)]
+    data_size: Option<draw::Distribution>,
     /// Bytes of keys, such as 30 or fb_key: zeros before their numbers make it up [default: as short as can be].
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
     key_size: Option<draw::Distribution>,
@@ -108,6 +113,8 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     trace: TraceArguments,
     #[command(flatten)]
+    pub(crate) messages: MessageArguments,
+    #[command(flatten)]
     pub(crate) output: OutputArguments,
     /// Write a record of one request in --sample to a file in this directory.
     #[arg(long, value_name = "DIR")]
@@ -130,10 +137,13 @@ impl RunArguments {
     /// The configuration of a run.
     pub(crate) fn config(self) -> Config {
         let trace = self.trace.config();
+        let messages = self.messages.config();
+        let usual_bytes = if messages.is_some() { 200 } else { 128 };
         let warm_up = if self.requests.is_some() || trace.is_some() { Duration::ZERO } else { Duration::from_secs(1) };
         let test_time = if trace.is_some() { Duration::MAX } else { Duration::from_secs(10) };
         Config {
-            servers: self.servers,
+            servers: if messages.is_some() { self.messages.messages } else { self.servers },
+            messages,
             noreply: self.noreply,
             distribution: self.distribution,
             protocol: self.protocol,
@@ -142,10 +152,11 @@ impl RunArguments {
                 .map_or(Arrivals::Closed, |per_s| self.arrivals.clone().unwrap_or(Shape::Poisson).at(per_s)),
             clients: self.clients,
             threads: self.threads,
+            spin: self.spin,
             ratio_set: self.ratio.0,
             ratio_get: self.ratio.1,
             trace,
-            data_size: self.data_size,
+            data_size: self.data_size.unwrap_or_else(|| load::fixed_bytes(usual_bytes)),
             key_size: self.key_size,
             key_pattern: self.key_pattern,
             key_minimum: self.key_minimum,

@@ -21,7 +21,8 @@ pub(crate) struct ControlArguments {
 }
 
 /// What an agent is given as it is.
-const AS_THEY_ARE: [&str; 18] = [
+const AS_THEY_ARE: [&str; 26] = [
+    "spin",
     "servers",
     "distribution",
     "protocol",
@@ -40,6 +41,13 @@ const AS_THEY_ARE: [&str; 18] = [
     "noreply",
     "reply_timeout",
     "expect_hit_ratio",
+    "messages",
+    "operations",
+    "queues",
+    "keep",
+    "no_verify",
+    "any_order",
+    "drain_time",
 ];
 /// What each agent is given its share of.
 const SHARED_OUT: [&str; 7] = ["rate", "clients", "requests", "seed", "key_minimum", "key_maximum", "no_prefill"];
@@ -133,8 +141,19 @@ mod tests {
     use super::*;
 
     /// Refused with --agent: each agent would have its own.
-    const REFUSED: [&str; 8] =
-        ["records", "sample", "metrics", "trace", "trace_timing", "trace_bunched", "trace_errors_max", "trace_rows"];
+    const REFUSED: [&str; 11] = [
+        "records",
+        "sample",
+        "metrics",
+        "trace",
+        "trace_timing",
+        "trace_bunched",
+        "trace_errors_max",
+        "trace_rows",
+        "queue_prefix",
+        "prefill",
+        "token_file",
+    ];
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(String::from).collect()

@@ -31,6 +31,7 @@ fn summary(seed: u64, ahead_ns: i64) -> Summary {
         keys_uncertain: 0,
         stopped: false,
         broken: None,
+        messages: None,
     };
     let mut part = Box::new(Part::new(channel().0));
     part.second = 1;
@@ -44,6 +45,7 @@ fn summary(seed: u64, ahead_ns: i64) -> Summary {
         request_bytes: 10,
         reply_bytes: 20,
         failed: false,
+        message: None,
     });
     let mut tally = Tally::new();
     tally.completed = 1;

@@ -1,0 +1,113 @@
+//! What clients ask and what answers mean, without a service.
+
+use super::*;
+use crate::config::Config;
+use crate::messages::MessagesConfig;
+
+fn venue(operations: &str) -> Venue {
+    let messages = MessagesConfig {
+        mix: operations.parse().unwrap(),
+        queue_prefix: Some("q-".into()),
+        ..MessagesConfig::default()
+    };
+    Venue::new(&Config { messages: Some(messages), clients: 4, ..Config::default() }, 1).unwrap()
+}
+
+fn response(status: u16, body: &[u8]) -> Response<'_> {
+    Response { status, body, consumed: 0, closes: false, retry_after: None }
+}
+
+#[test]
+fn operations_come_with_their_weights() {
+    let venue = venue("send:3,pop:1");
+    let mut conversation = Conversation::new(&venue, 0);
+    let sends = (0..10_000).filter(|_| conversation.ask(0) == MessageOperation::Send).count();
+    assert!((7_300..7_700).contains(&sends), "{sends} sends of 10000 at 3:1");
+}
+
+#[test]
+fn a_queue_that_waits_is_one_of_ours() {
+    let venue = venue("waiting");
+    let mut conversation = Conversation::new(&venue, 0);
+    let mut found = |document: &str| conversation.waiting(document.as_bytes());
+    assert_eq!(found("{\"queues\":[\"other-3\",\"q-own-1-2\",\"q-99\",\"q-7\"]}"), Some(7));
+    assert_eq!((found("{\"queues\":[]}"), found("q-"), found("\"q-1x\"")), (None, None, None));
+    let both: std::collections::HashSet<_> = (0..100).map(|_| found("[\"q-1\",\"q-2\"]")).collect();
+    assert_eq!(both, [Some(1), Some(2)].into());
+    assert!(has_names(b"{\"queues\":[\"a\"]}") && !has_names(b"{\"queues\":[]}"));
+}
+
+#[test]
+fn a_problem_is_known_by_its_type() {
+    assert_eq!(problem(b"{\"type\":\"urn:waystage:problem:in-doubt\",\"status\":503}"), Some("in-doubt"));
+    assert_eq!((problem(b"Bad gateway"), problem(b"urn:waystage:problem:\"")), (None, None));
+}
+
+#[test]
+fn the_five_requests_come_in_turn_and_end_together() {
+    let venue = venue("d15");
+    let mut conversation = Conversation::new(&venue, 0);
+    for operation in 0..2 {
+        let mut asked = Vec::new();
+        for step in 0..5 {
+            asked.push(conversation.ask(1).name());
+            let replied = match step {
+                0 => response(201, b"{}"),
+                1 => response(200, b"{\"queues\":[\"q-4\"]}"),
+                _ => response(204, b""),
+            };
+            let heard = conversation.hear(1, &replied).unwrap();
+            let part = Ended {
+                operation: Operation::Get,
+                intended: clock::Nanos(100 * step),
+                sent: clock::Nanos(100 * step + 1),
+                completed: clock::Nanos(100 * step + 50),
+                keys: 1,
+                hits: heard.hits,
+                request_bytes: 10,
+                reply_bytes: 1,
+                failed: false,
+                message: None,
+            };
+            let whole = conversation.whole(1, &part);
+            assert_eq!(whole.is_some(), step == 4);
+            if let Some(whole) = whole {
+                assert_eq!((whole.response_ns(), whole.request_bytes, whole.misses()), (450, 50, 0));
+            }
+            if step == 1 {
+                assert_eq!(conversation.speakers[1].waiting, Some(4));
+            }
+        }
+        let send = if operation == 0 { "send" } else { "send-to" };
+        assert_eq!(asked, [send, "waiting", "peek", "peek-from", "pop"]);
+    }
+}
+
+#[test]
+fn what_answers_nothing_that_was_asked_is_no_reply() {
+    let venue = venue("send");
+    let mut conversation = Conversation::new(&venue, 0);
+    conversation.ask(0);
+    assert!(conversation.hear(0, &response(200, b"")).is_none());
+    assert!(conversation.hear(0, &response(201, b"")).is_some());
+    assert!(conversation.hear(0, &response(201, b"")).is_none(), "nothing is in flight");
+}
+
+#[test]
+fn whoever_else_answers_with_an_error_leaves_doubt() {
+    let venue = venue("send");
+    let ledger = venue.ledger.as_ref().unwrap();
+    let mut conversation = Conversation::new(&venue, 0);
+    for (status, body, doubtful) in [
+        (502, "Bad gateway", 1),
+        (503, "urn:waystage:problem:overloaded", 1),
+        (500, "urn:waystage:problem:unexpected", 1),
+        (404, "urn:waystage:problem:unknown-queue", 1),
+        (503, "urn:waystage:problem:in-doubt", 2),
+    ] {
+        conversation.ask(0);
+        assert!(conversation.hear(0, &response(status, body.as_bytes())).unwrap().error.is_some());
+        assert_eq!(ledger.remainder().sends_in_doubt, doubtful, "{status} {body}");
+    }
+    assert_eq!(ledger.outstanding(), 0);
+}

@@ -1,0 +1,177 @@
+//! After the run: pops what is left, so that every message that was acknowledged is seen, or is known to be missing.
+
+use super::account::MessagesSummary;
+use super::body::ANYONE;
+use super::ledger::{Ledger, Wish};
+use super::plain::{Answer, Plain};
+use super::setup::Told;
+use super::venue::Venue;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clock::Clock;
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+/// Messages asked for at once; docs/messages.md has the service's limit.
+const AT_ONCE: u64 = 100;
+/// What a statement of a service that was killed still holds comes back, or is gone, within this time.
+const GRACE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How it went.
+#[derive(Clone, Copy, Debug, Default)]
+struct Drained {
+    messages: u64,
+    /// Whether nothing more came, and not only the time was over.
+    is_complete: bool,
+}
+
+/// Several messages as the service gives them.
+#[derive(Deserialize)]
+struct Document {
+    messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct Names {
+    queues: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    body_base64: String,
+}
+
+/// Reads what is left, and says what became of every message.
+pub(crate) fn drain(
+    venue: &Venue,
+    addresses: &[SocketAddr],
+    patience: Duration,
+    clock: &Clock,
+    told: &mut Told<'_>,
+) -> MessagesSummary {
+    let drained = read_all(venue, addresses, patience, clock, told);
+    MessagesSummary::new(venue, drained.messages, drained.is_complete)
+}
+
+/// Pops what is left, for anyone and for each receiver that something is left for, until nothing is missing or nothing comes.
+fn read_all(
+    venue: &Venue,
+    addresses: &[SocketAddr],
+    patience: Duration,
+    clock: &Clock,
+    told: &mut Told<'_>,
+) -> Drained {
+    let Some(ledger) = &venue.ledger else { return Drained::default() };
+    let until = clock.now() + venue.config.drain;
+    let mut plain = Plain::new(venue, addresses, patience);
+    let mut unexpected = waiting(venue, &mut plain);
+    let all = ledger.outstanding();
+    let mut drained = Drained { messages: 0, is_complete: true };
+    let mut last_progress = clock.now();
+    loop {
+        let before = drained.messages;
+        for (number, queue) in (0..).zip(&venue.queues) {
+            let receivers = ledger.receivers(number).into_iter().chain(unexpected.remove(&number).unwrap_or_default());
+            for receiver in [ANYONE].into_iter().chain(receivers) {
+                let wish = Wish { receiver, queue: Some(number), sender: None };
+                let is_empty = empty(venue, ledger, &mut plain, &wish, queue, &mut |messages| {
+                    drained.messages += messages;
+                    told.tell("read what is left", drained.messages, all);
+                    clock.now() < until
+                });
+                if !is_empty {
+                    return Drained { is_complete: ledger.outstanding() == 0, ..drained };
+                }
+            }
+        }
+        let now = clock.now();
+        if drained.messages > before {
+            last_progress = now;
+        } else if ledger.outstanding() == 0 || last_progress + GRACE <= now {
+            return drained;
+        } else {
+            thread::sleep(PAUSE);
+        }
+        if now >= until {
+            return Drained { is_complete: ledger.outstanding() == 0, ..drained };
+        }
+    }
+}
+
+/// For whom each queue holds messages, as the service says: also those that nobody expects.
+fn waiting(venue: &Venue, plain: &mut Plain<'_>) -> BTreeMap<u32, Vec<u32>> {
+    let mut receivers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    if !venue.config.mix.is_addressing() {
+        return receivers;
+    }
+    let numbers: HashMap<&str, u32> = venue.queues.iter().map(String::as_str).zip(0..).collect();
+    for receiver in 0..venue.clients as u32 {
+        let path = format!("/v1/receivers/{}/queues", venue.name(receiver));
+        let Answer::Reply(200, body) = plain.ask(receiver, |speaking, out| speaking.plain("GET", &path, out)) else {
+            continue;
+        };
+        let names = serde_json::from_slice::<Names>(&body).map(|names| names.queues).unwrap_or_default();
+        for queue in names.iter().filter_map(|name| numbers.get(name.as_str())) {
+            receivers.entry(*queue).or_default().push(receiver);
+        }
+    }
+    receivers
+}
+
+/// Pops until nothing is found; false when `go_on`, which is told how many came, says that the time is over.
+fn empty(
+    venue: &Venue,
+    ledger: &Ledger,
+    plain: &mut Plain<'_>,
+    wish: &Wish,
+    queue: &str,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> bool {
+    let of = if wish.receiver == ANYONE { String::new() } else { format!("for={}&", venue.name(wish.receiver)) };
+    let path = format!("/v1/queues/{queue}/messages:pop?{of}max={AT_ONCE}");
+    let client = if wish.receiver == ANYONE { venue.prefiller() } else { wish.receiver };
+    loop {
+        let came = match plain.ask(client, |speaking, out| speaking.plain("POST", &path, out)) {
+            Answer::Reply(200, body) => take(ledger, wish, &body),
+            Answer::Reply(204, _) => 0,
+            Answer::Reply(..) | Answer::NotAsked(_) => {
+                thread::sleep(PAUSE);
+                if go_on(0) {
+                    continue;
+                }
+                return false;
+            }
+            Answer::Doubt(_) => {
+                ledger.doubt_pop(wish.queue.unwrap_or_default(), wish.receiver, AT_ONCE);
+                thread::sleep(PAUSE);
+                if go_on(0) {
+                    continue;
+                }
+                return false;
+            }
+        };
+        if !go_on(came) {
+            return false;
+        }
+        if came == 0 {
+            return true;
+        }
+    }
+}
+
+/// Enters every message of a document; returns how many there are.
+fn take(ledger: &Ledger, wish: &Wish, body: &[u8]) -> u64 {
+    let Ok(document) = serde_json::from_slice::<Document>(body) else {
+        // A document that is none is a torn message, and its end.
+        ledger.receive(wish, &[]);
+        return 0;
+    };
+    for message in &document.messages {
+        ledger.receive(wish, &STANDARD.decode(&message.body_base64).unwrap_or_default());
+    }
+    document.messages.len() as u64
+}

@@ -1,0 +1,158 @@
+//! Reads one HTTP/1.1 response from what a connection has brought. Knows no sockets and not what was asked.
+
+use std::time::Duration;
+
+/// Headers of a response at most.
+const HEADERS_MAX: usize = 64;
+/// Bytes of the lines before the body at most.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a body at most.
+const BODY_BYTES_MAX: usize = 256 << 20;
+/// Nobody is told to wait for longer.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// What the bytes begin with.
+#[derive(Debug)]
+pub(crate) enum Parsed<'a> {
+    /// The beginning of a response.
+    Incomplete,
+    /// What is not understood here, in one line.
+    Broken(String),
+    /// A response.
+    Response(Response<'a>),
+}
+
+/// A whole response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Response<'a> {
+    pub(crate) status: u16,
+    pub(crate) body: &'a [u8],
+    /// Its bytes with the body.
+    pub(crate) consumed: usize,
+    /// Whether the connection ends with it.
+    pub(crate) closes: bool,
+    /// How long the service asks to be left alone.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// What the headers say.
+#[derive(Default)]
+struct Said {
+    length: Option<usize>,
+    closes: bool,
+    retry_after: Option<Duration>,
+}
+
+/// Reads a response.
+pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let head_bytes = match head.parse(bytes) {
+        Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
+        Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => return Parsed::Incomplete,
+        Ok(httparse::Status::Partial) => return Parsed::Broken("a reply without an end of its headers".into()),
+        Err(error) => return Parsed::Broken(format!("a reply that is not HTTP/1.1: {error}")),
+    };
+    let status = head.code.unwrap_or(0);
+    let said = match Said::read(head.headers, head.version == Some(0)) {
+        Ok(said) => said,
+        Err(line) => return Parsed::Broken(line),
+    };
+    let has_no_body = status == 204 || status == 304;
+    let body_bytes = match said.length {
+        _ if status < 200 => return Parsed::Broken(format!("status {status}, which nobody asked for")),
+        _ if has_no_body => 0,
+        Some(length) if length > BODY_BYTES_MAX => return Parsed::Broken(format!("a body of {length} bytes")),
+        Some(length) => length,
+        None => return Parsed::Broken(format!("status {status} without Content-Length")),
+    };
+    match bytes.get(head_bytes..head_bytes + body_bytes) {
+        None => Parsed::Incomplete,
+        Some(body) => Parsed::Response(Response {
+            status,
+            body,
+            consumed: head_bytes + body_bytes,
+            closes: said.closes,
+            retry_after: said.retry_after,
+        }),
+    }
+}
+
+impl Said {
+    fn read(headers: &[httparse::Header<'_>], is_1_0: bool) -> Result<Said, String> {
+        let mut said = Said { closes: is_1_0, ..Said::default() };
+        for header in headers {
+            let text = std::str::from_utf8(header.value).unwrap_or("").trim();
+            if header.name.eq_ignore_ascii_case("content-length") {
+                let length = text.parse().map_err(|_| format!("Content-Length: {text:?} is no number"))?;
+                if said.length.is_some_and(|other| other != length) {
+                    return Err("two different Content-Lengths".into());
+                }
+                said.length = Some(length);
+            } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+                return Err(format!("Transfer-Encoding: {text} is not understood here"));
+            } else if header.name.eq_ignore_ascii_case("connection") {
+                said.closes |= text.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
+            } else if header.name.eq_ignore_ascii_case("retry-after") {
+                said.retry_after = text.parse().ok().map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
+            }
+        }
+        Ok(said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(bytes: &[u8]) -> Response<'_> {
+        match parse(bytes) {
+            Parsed::Response(response) => response,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_response_is_whole_or_not_there() {
+        let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\nServer-Timing: a;dur=1\r\n\r\nabcHTTP";
+        let whole = response(bytes);
+        assert_eq!((whole.status, whole.body, whole.consumed), (200, &b"abc"[..], bytes.len() - 4));
+        assert!(!whole.closes && whole.retry_after.is_none());
+        for cut in 0..bytes.len() - 4 {
+            assert!(matches!(parse(&bytes[..cut]), Parsed::Incomplete), "{cut}");
+        }
+    }
+
+    #[test]
+    fn nothing_found_has_no_body() {
+        let empty = response(b"HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1");
+        assert_eq!((empty.status, empty.body.len(), empty.consumed), (204, 0, 27));
+    }
+
+    #[test]
+    fn ends_and_pauses_are_noticed() {
+        let refused = response(b"HTTP/1.1 503 X\r\nRetry-After: 2\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!((refused.retry_after, refused.closes), (Some(Duration::from_secs(2)), true));
+        let long = response(b"HTTP/1.0 503 X\r\nRetry-After: 86400\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!((long.retry_after, long.closes), (Some(RETRY_AFTER_MAX), true));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_one_line() {
+        let broken: [(&[u8], &str); 7] = [
+            (b"VALUE key 0 3\r\n", "not HTTP/1.1"),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "Transfer-Encoding: chunked"),
+            (b"HTTP/1.1 200 OK\r\n\r\n", "without Content-Length"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "is no number"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "two different"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "a body of"),
+            (b"HTTP/1.1 100 Continue\r\n\r\n", "status 100"),
+        ];
+        for (bytes, expected) in broken {
+            let Parsed::Broken(line) = parse(bytes) else { panic!("{expected}: it was taken") };
+            assert!(line.contains(expected) && !line.contains('\n'), "{line}");
+        }
+        let endless = [b"HTTP/1.1 200 OK\r\nA: ".as_slice(), &vec![b'a'; HEAD_BYTES_MAX]].concat();
+        assert!(matches!(parse(&endless), Parsed::Broken(_)));
+    }
+}

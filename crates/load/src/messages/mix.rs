@@ -1,0 +1,188 @@
+//! Which operations a run with messages is made of, and how people write that: `send:4,pop:1`, or `d15`.
+
+use crate::tally::Operation;
+use std::fmt;
+use std::str::FromStr;
+
+/// A request to the service, by what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table in docs/load-messages.md says what each does")]
+pub enum MessageOperation {
+    Create,
+    Delete,
+    Send,
+    SendTo,
+    Peek,
+    PeekFrom,
+    Pop,
+    PopFrom,
+    Waiting,
+    /// Not one request but the five of D15 together.
+    D15,
+}
+
+/// How many operations are told apart.
+pub(crate) const KINDS: usize = ALL.len();
+const ALL: [MessageOperation; 10] = [
+    MessageOperation::Create,
+    MessageOperation::Delete,
+    MessageOperation::Send,
+    MessageOperation::SendTo,
+    MessageOperation::Peek,
+    MessageOperation::PeekFrom,
+    MessageOperation::Pop,
+    MessageOperation::PopFrom,
+    MessageOperation::Waiting,
+    MessageOperation::D15,
+];
+/// A weight above this is surely a mistake.
+const WEIGHT_MAX: u32 = 1_000_000;
+
+/// What clients do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// Each request is drawn, with these weights.
+    Drawn(Vec<(MessageOperation, u32)>),
+    /// Each client does the five requests of D15's operation in turn.
+    D15,
+}
+
+impl MessageOperation {
+    /// What it is called, in arguments and in the summary.
+    pub fn name(self) -> &'static str {
+        match self {
+            MessageOperation::Create => "create",
+            MessageOperation::Delete => "delete",
+            MessageOperation::Send => "send",
+            MessageOperation::SendTo => "send-to",
+            MessageOperation::Peek => "peek",
+            MessageOperation::PeekFrom => "peek-from",
+            MessageOperation::Pop => "pop",
+            MessageOperation::PopFrom => "pop-from",
+            MessageOperation::Waiting => "waiting",
+            MessageOperation::D15 => "d15",
+        }
+    }
+
+    /// Its name by its number.
+    pub(crate) fn name_of(number: usize) -> &'static str {
+        ALL.get(number).map_or("", |operation| operation.name())
+    }
+
+    /// Its number in records; docs/record-format.md has them all.
+    pub(crate) fn record(self) -> u8 {
+        use MessageOperation::{Create, D15, Delete, Peek, PeekFrom, Pop, PopFrom, Send, SendTo, Waiting};
+        match self {
+            Send | SendTo => 27,
+            Pop | PopFrom => 28,
+            Peek | PeekFrom => 29,
+            Waiting => 30,
+            Create => 31,
+            Delete => 32,
+            D15 => 0,
+        }
+    }
+
+    /// Among which of the two kinds of every load it is counted: what may not be there is read.
+    pub(crate) fn class(self) -> Operation {
+        if self.is_reading() { Operation::Get } else { Operation::Set }
+    }
+
+    /// Whether it asks for something that may not be there.
+    pub(crate) fn is_reading(self) -> bool {
+        use MessageOperation::{Delete, Peek, PeekFrom, Pop, PopFrom, Waiting};
+        matches!(self, Peek | PeekFrom | Pop | PopFrom | Waiting | Delete)
+    }
+}
+
+impl Mix {
+    /// Whether messages are sent to one receiver.
+    pub(crate) fn is_addressing(&self) -> bool {
+        match self {
+            Mix::D15 => true,
+            Mix::Drawn(drawn) => drawn.iter().any(|(operation, _)| *operation == MessageOperation::SendTo),
+        }
+    }
+}
+
+impl Default for Mix {
+    /// As many are sent as are popped.
+    fn default() -> Mix {
+        Mix::Drawn(vec![(MessageOperation::Send, 1), (MessageOperation::Pop, 1)])
+    }
+}
+
+impl FromStr for Mix {
+    type Err = String;
+
+    /// `NAME[:WEIGHT],...`, or `d15`.
+    fn from_str(text: &str) -> Result<Mix, String> {
+        if text == MessageOperation::D15.name() {
+            return Ok(Mix::D15);
+        }
+        let mut drawn: Vec<(MessageOperation, u32)> = Vec::new();
+        for part in text.split(',') {
+            let (name, weight) = part.split_once(':').unwrap_or((part, "1"));
+            let known = ALL.iter().filter(|operation| **operation != MessageOperation::D15);
+            let names = || known.clone().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
+            let operation = known
+                .clone()
+                .find(|operation| operation.name() == name)
+                .ok_or_else(|| format!("{name:?} is none of {}; alone, d15 is another", names()))?;
+            let weight = weight.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+            let weight = weight.ok_or_else(|| format!("{part:?}: a weight is a number from 1 to {WEIGHT_MAX}"))?;
+            if drawn.iter().any(|(other, _)| other == operation) {
+                return Err(format!("{name} is named twice"));
+            }
+            drawn.push((*operation, weight));
+        }
+        Ok(Mix::Drawn(drawn))
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mix::D15 => formatter.write_str(MessageOperation::D15.name()),
+            Mix::Drawn(drawn) => {
+                let parts: Vec<String> =
+                    drawn.iter().map(|(operation, weight)| format!("{}:{weight}", operation.name())).collect();
+                formatter.write_str(&parts.join(","))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_is_names_with_weights() {
+        let mix: Mix = "send:4,pop".parse().unwrap();
+        assert_eq!(mix, Mix::Drawn(vec![(MessageOperation::Send, 4), (MessageOperation::Pop, 1)]));
+        assert_eq!(mix.to_string(), "send:4,pop:1");
+        assert_eq!(("d15".parse(), Mix::D15.to_string().as_str()), (Ok(Mix::D15), "d15"));
+    }
+
+    #[test]
+    fn what_is_no_mix_is_one_line() {
+        for (text, expected) in [
+            ("", "is none of create, delete, send"),
+            ("send,d15", "\"d15\" is none of"),
+            ("send:0", "a weight is"),
+            ("send:-1", "a weight is"),
+            ("pop:1,pop:2", "pop is named twice"),
+        ] {
+            let line = text.parse::<Mix>().unwrap_err();
+            assert!(line.contains(expected) && !line.contains('\n'), "{text}: {line}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_an_operation_is_its_place() {
+        for (number, operation) in ALL.iter().enumerate() {
+            assert_eq!((*operation as usize, MessageOperation::name_of(number)), (number, operation.name()));
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What is asked of the service, and its bytes: written straight into the buffer of a connection.
+
+use super::body::{self, ANYONE, Label};
+use super::mix::MessageOperation;
+use super::venue::Venue;
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Create the client's queue of this number.
+    Create { number: u32 },
+    /// Delete it.
+    Delete { number: u32 },
+    /// Send this message.
+    Send { label: Label, size_bytes: usize },
+    /// Read the oldest message of a queue and leave it.
+    Peek { queue: u32 },
+    /// Read the oldest message of a sender, in any queue, and leave it.
+    PeekFrom { sender: u32 },
+    /// Remove the oldest message of a queue.
+    Pop { queue: u32 },
+    /// Remove the oldest message of a sender in a queue.
+    PopFrom { queue: u32, sender: u32 },
+    /// Which queues hold messages for me?
+    Waiting,
+}
+
+/// Whom a client talks to, and as whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Speaking<'v> {
+    pub(crate) venue: &'v Venue,
+    /// HOST:PORT of the service.
+    pub(crate) host: &'v str,
+    pub(crate) client: u32,
+}
+
+impl Asked {
+    /// Under which operation it is counted.
+    pub(crate) fn operation(&self) -> MessageOperation {
+        match self {
+            Asked::Create { .. } => MessageOperation::Create,
+            Asked::Delete { .. } => MessageOperation::Delete,
+            Asked::Send { label, .. } if label.receiver == ANYONE => MessageOperation::Send,
+            Asked::Send { .. } => MessageOperation::SendTo,
+            Asked::Peek { .. } => MessageOperation::Peek,
+            Asked::PeekFrom { .. } => MessageOperation::PeekFrom,
+            Asked::Pop { .. } => MessageOperation::Pop,
+            Asked::PopFrom { .. } => MessageOperation::PopFrom,
+            Asked::Waiting => MessageOperation::Waiting,
+        }
+    }
+}
+
+impl Speaking<'_> {
+    /// Appends a request.
+    pub(crate) fn write(&self, asked: &Asked, out: &mut Vec<u8>) {
+        match *asked {
+            Asked::Create { number } => self.scratch(b"PUT", number, out),
+            Asked::Delete { number } => self.scratch(b"DELETE", number, out),
+            Asked::Send { label, size_bytes } => return self.send(&label, size_bytes, out),
+            Asked::Peek { queue } => {
+                self.queue(b"GET", queue, b"/messages/head?for=c", out);
+                number(self.client, out);
+            }
+            Asked::PeekFrom { sender } => {
+                out.extend_from_slice(b"GET /v1/messages/head?for=c");
+                number(self.client, out);
+                from(sender, out);
+            }
+            Asked::Pop { queue } => {
+                self.queue(b"POST", queue, b"/messages:pop?for=c", out);
+                number(self.client, out);
+            }
+            Asked::PopFrom { queue, sender } => {
+                self.queue(b"POST", queue, b"/messages:pop?for=c", out);
+                number(self.client, out);
+                from(sender, out);
+            }
+            Asked::Waiting => {
+                out.extend_from_slice(b"GET /v1/receivers/c");
+                number(self.client, out);
+                out.extend_from_slice(b"/queues");
+            }
+        }
+        self.headers(0, out);
+    }
+
+    fn send(&self, label: &Label, size_bytes: usize, out: &mut Vec<u8>) {
+        self.queue(b"POST", label.queue, b"/messages", out);
+        if label.receiver != ANYONE {
+            out.extend_from_slice(b"?to=c");
+            number(label.receiver, out);
+        }
+        self.headers(size_bytes, out);
+        body::make(label, size_bytes, out);
+    }
+
+    /// A request without a body to any path.
+    pub(crate) fn plain(&self, method: &str, path: &str, out: &mut Vec<u8>) {
+        for part in [method, " ", path] {
+            out.extend_from_slice(part.as_bytes());
+        }
+        self.headers(0, out);
+    }
+
+    /// A request with a JSON document.
+    pub(crate) fn document(&self, path: &str, document: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"POST ");
+        out.extend_from_slice(path.as_bytes());
+        self.headers(document.len(), out);
+        out.extend_from_slice(document.as_bytes());
+    }
+
+    fn queue(&self, method: &[u8], queue: u32, rest: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(method);
+        out.extend_from_slice(b" /v1/queues/");
+        out.extend_from_slice(self.venue.queues.get(queue as usize).map_or("", String::as_str).as_bytes());
+        out.extend_from_slice(rest);
+    }
+
+    fn scratch(&self, method: &[u8], queue: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(method);
+        out.extend_from_slice(b" /v1/queues/");
+        out.extend_from_slice(self.venue.prefix.as_bytes());
+        out.extend_from_slice(b"own-");
+        number(self.client, out);
+        out.push(b'-');
+        number(queue, out);
+    }
+
+    /// Everything between the path and the body.
+    fn headers(&self, body_bytes: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+        out.extend_from_slice(self.host.as_bytes());
+        if let Some(token) = self.venue.token(self.client) {
+            out.extend_from_slice(b"\r\nAuthorization: Bearer ");
+            out.extend_from_slice(token.as_bytes());
+        } else {
+            out.extend_from_slice(b"\r\nWaystage-Sender: c");
+            number(self.client, out);
+        }
+        out.extend_from_slice(b"\r\nContent-Length: ");
+        out.extend_from_slice(itoa::Buffer::new().format(body_bytes).as_bytes());
+        out.extend_from_slice(b"\r\n\r\n");
+    }
+}
+
+fn number(number: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+fn from(sender: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"&from=c");
+    number(sender, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, fixed_bytes};
+    use crate::messages::MessagesConfig;
+
+    fn venue(tokens: &[&str]) -> Venue {
+        let messages = MessagesConfig {
+            queue_prefix: Some("q".into()),
+            tokens: tokens.iter().map(ToString::to_string).collect(),
+            ..MessagesConfig::default()
+        };
+        let config = Config { messages: Some(messages), clients: 4, data_size: fixed_bytes(40), ..Config::default() };
+        Venue::new(&config, 1).unwrap()
+    }
+
+    fn written(venue: &Venue, asked: &Asked) -> String {
+        let mut out = Vec::new();
+        Speaking { venue, host: "h:1", client: 3 }.write(asked, &mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn every_request_is_as_the_service_wants_it() {
+        let venue = venue(&[]);
+        let rest = " HTTP/1.1\r\nHost: h:1\r\nWaystage-Sender: c3\r\nContent-Length: 0\r\n\r\n";
+        for (asked, line) in [
+            (Asked::Create { number: 0 }, "PUT /v1/queues/qown-3-0"),
+            (Asked::Delete { number: 7 }, "DELETE /v1/queues/qown-3-7"),
+            (Asked::Peek { queue: 2 }, "GET /v1/queues/q2/messages/head?for=c3"),
+            (Asked::PeekFrom { sender: 1 }, "GET /v1/messages/head?for=c3&from=c1"),
+            (Asked::Pop { queue: 9 }, "POST /v1/queues/q9/messages:pop?for=c3"),
+            (Asked::PopFrom { queue: 0, sender: 2 }, "POST /v1/queues/q0/messages:pop?for=c3&from=c2"),
+            (Asked::Waiting, "GET /v1/receivers/c3/queues"),
+        ] {
+            assert_eq!(written(&venue, &asked), format!("{line}{rest}"));
+        }
+    }
+
+    #[test]
+    fn a_send_has_its_body_and_its_receiver() {
+        let venue = venue(&["secret", "other"]);
+        for (receiver, path) in [(ANYONE, "q1/messages "), (2, "q1/messages?to=c2 ")] {
+            let label = venue.issue(3, 1, receiver);
+            let text = written(&venue, &Asked::Send { label, size_bytes: 40 });
+            assert!(text.starts_with(&format!("POST /v1/queues/{path}HTTP/1.1\r\n")), "{text}");
+            assert!(text.contains("\r\nAuthorization: Bearer other\r\n") && !text.contains("Sender"), "{text}");
+            assert!(text.contains("Content-Length: 40\r\n\r\n"));
+        }
+        let label = venue.issue(3, 1, ANYONE);
+        let mut out = Vec::new();
+        Speaking { venue: &venue, host: "h", client: 3 }.write(&Asked::Send { label, size_bytes: 40 }, &mut out);
+        assert_eq!(body::read(&out[out.len() - 40..]), Some(label));
+    }
+}

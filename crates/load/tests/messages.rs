@@ -1,0 +1,292 @@
+//! Loads with messages against a tiny service: what it is asked for, and that every fault of a service is found.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "support/service.rs"]
+mod service;
+
+use clock::Clock;
+use load::{Config, LoadError, MessagesConfig, MessagesSummary, Summary};
+use service::{Fault, Seen, TinyService};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Requests of a short run.
+const REQUESTS: u64 = 400;
+
+fn config(service: &TinyService, operations: &str) -> Config {
+    let messages = MessagesConfig { mix: operations.parse().unwrap(), queues: 2, ..MessagesConfig::default() };
+    Config {
+        servers: vec![service.address.to_string()],
+        messages: Some(messages),
+        data_size: load::fixed_bytes(100),
+        clients: 4,
+        warm_up: Duration::ZERO,
+        requests: Some(REQUESTS),
+        reply_timeout: Duration::from_secs(5),
+        ..Config::default()
+    }
+}
+
+fn try_run(config: &Config) -> Result<Summary, LoadError> {
+    load::run(config, &Clock::monotonic(), &AtomicBool::new(false), &mut |_| ())
+}
+
+/// A run against a service with this script, and what became of its messages.
+fn run(operations: &str, script: impl Fn(&Seen) -> Fault + Send + Sync + 'static) -> (Summary, MessagesSummary) {
+    let service = TinyService::start(script);
+    let summary = try_run(&config(&service, operations)).unwrap();
+    let messages = summary.messages.clone().unwrap();
+    (summary, messages)
+}
+
+/// A fault for one request alone.
+fn once(fault: Fault, is_it: fn(&Seen) -> bool) -> impl Fn(&Seen) -> Fault + Send + Sync {
+    move |seen| if is_it(seen) { fault } else { Fault::None }
+}
+
+fn tenth_send(seen: &Seen) -> bool {
+    seen.is_send() && seen.sends == 10
+}
+
+/// Some pop in the middle that finds something.
+fn some_pop(seen: &Seen) -> bool {
+    seen.is_pop() && !seen.is_drain() && seen.pops % 8 == 7
+}
+
+#[test]
+fn a_healthy_service_is_valid_and_everything_is_counted() {
+    let all = "create,delete,send:4,send-to:2,peek,peek-from,pop:6,pop-from,waiting";
+    let service = TinyService::healthy();
+    let summary = try_run(&config(&service, all)).unwrap();
+    assert!(summary.valid, "{:?}", summary.reasons);
+    let messages = summary.messages.unwrap();
+    assert_eq!((messages.lost, messages.doubled, messages.out_of_order), (0, 0, 0));
+    assert_eq!((messages.torn, messages.unknown, messages.misdelivered), (0, 0, 0));
+    assert!(messages.order_promised && messages.verified);
+    let operations = &summary.operations.messages;
+    assert_eq!(operations.keys().count(), 9, "{:?}", operations.keys());
+    assert_eq!(operations.values().map(|operation| operation.count).sum::<u64>(), REQUESTS);
+    assert_eq!(messages.acknowledged, operations["send"].count + operations["send-to"].count);
+    assert_eq!(messages.received, messages.acknowledged, "each once, those after the run included");
+    assert_eq!(messages.received, operations["pop"].hits + operations["pop-from"].hits + messages.drained);
+    assert_eq!(operations["pop"].count, operations["pop"].hits + operations["pop"].misses);
+    assert_eq!((operations["send"].hits, operations["send"].misses), (0, 0));
+    assert_eq!(summary.operations.get.count + summary.operations.set.count, REQUESTS);
+    assert_eq!(service.queues(), Vec::<String>::new(), "the queues are deleted");
+    assert_eq!(service.connections(), 4 + 3, "one for each client, and one before, for the drain and after");
+}
+
+#[test]
+fn the_operation_of_five_requests_is_counted_as_one_too() {
+    let service = TinyService::healthy();
+    let summary = try_run(&config(&service, "d15")).unwrap();
+    assert!(summary.valid, "{:?}", summary.reasons);
+    let operations = &summary.operations.messages;
+    let count = |name: &str| operations.get(name).map_or(0, |operation| operation.count);
+    assert!(count("d15") >= REQUESTS / 5 - 4 && count("d15") <= REQUESTS / 5, "{}", count("d15"));
+    assert_eq!(summary.totals.requests, REQUESTS);
+    for step in ["waiting", "peek", "peek-from", "pop"] {
+        assert!(count(step).abs_diff(count("send") + count("send-to")) <= 4, "{step}: {}", count(step));
+    }
+    assert!(operations["d15"].response.mean_ns > 4.0 * operations["waiting"].response.min_ns as f64);
+    assert!(operations["waiting"].hits > 0 && operations["send-to"].count > 0);
+}
+
+#[test]
+fn an_open_loop_and_a_prefill_work_as_well() {
+    let service = TinyService::healthy();
+    let mut config = config(&service, "pop");
+    config.arrivals = load::Arrivals::Constant { per_s: 500.0 };
+    (config.requests, config.test_time) = (None, Duration::from_millis(600));
+    config.messages.as_mut().unwrap().prefill = 1_001;
+    config.messages.as_mut().unwrap().keep = true;
+    let summary = try_run(&config).unwrap();
+    assert_eq!(summary.reasons, Vec::<String>::new());
+    let messages = summary.messages.unwrap();
+    assert_eq!((messages.acknowledged, messages.received, summary.totals.misses), (1_001, 1_001, 0));
+    assert_eq!((summary.totals.intended, summary.lateness.is_some()), (Some(300), true));
+    assert_eq!(service.queues().len(), 2, "they are kept");
+}
+
+#[test]
+fn a_lost_message_is_found() {
+    let (summary, messages) = run("send,pop", once(Fault::Lose, tenth_send));
+    assert_eq!((messages.lost, messages.doubled), (1, 0));
+    assert!(!summary.valid && summary.reasons[0].contains("are not there"), "{:?}", summary.reasons);
+}
+
+#[test]
+fn a_doubled_message_is_found() {
+    let (summary, messages) = run("send,pop", once(Fault::Double, tenth_send));
+    assert_eq!((messages.lost, messages.doubled), (0, 1));
+    assert!(!summary.valid && summary.reasons[0].contains("more than once"), "{:?}", summary.reasons);
+}
+
+#[test]
+fn a_doubled_message_for_one_receiver_is_found_though_nobody_expects_it() {
+    let (summary, messages) = run("send-to", once(Fault::Double, tenth_send));
+    assert_eq!((messages.lost, messages.doubled), (0, 1));
+    assert!(!summary.valid, "{:?}", summary.reasons);
+}
+
+#[test]
+fn a_torn_body_is_found() {
+    let (summary, messages) = run("send:2,pop", once(Fault::Tear, some_pop));
+    assert!(messages.torn > 0 && messages.torn == messages.lost, "{messages:?}");
+    assert!(!summary.valid, "{:?}", summary.reasons);
+}
+
+#[test]
+fn a_message_of_nobody_is_found() {
+    let (summary, messages) = run("send:2,pop", once(Fault::Invent, some_pop));
+    assert!(messages.torn > 0 && messages.lost == 0 && !summary.valid, "{messages:?}");
+}
+
+#[test]
+fn wrong_order_is_found_and_only_of_one_service_is_it_a_fault() {
+    let service = TinyService::start(once(Fault::Overtake, some_pop));
+    let mut config = config(&service, "send:2,pop");
+    // Whoever receives must get an overtaken message later.
+    (config.clients, config.messages.as_mut().unwrap().queues) = (1, 1);
+    let summary = try_run(&config).unwrap();
+    let messages = summary.messages.unwrap();
+    assert!(messages.out_of_order > 0 && messages.lost == 0 && messages.doubled == 0, "{messages:?}");
+    assert!(!summary.valid && summary.reasons[0].contains("after a younger one"), "{:?}", summary.reasons);
+    config.servers.push(service.address.to_string());
+    let summary = try_run(&config).unwrap();
+    assert!(summary.valid && summary.notes.iter().any(|note| note.contains("not promised")), "{:?}", summary.notes);
+    assert!(summary.messages.is_some_and(|messages| messages.out_of_order > 0 && !messages.order_promised));
+}
+
+#[test]
+fn a_message_for_somebody_else_is_found() {
+    let (summary, messages) = run("send-to:2,pop", once(Fault::Misdeliver, some_pop));
+    assert!(messages.misdelivered > 0 && messages.lost == 0 && !summary.valid, "{messages:?}");
+}
+
+#[test]
+fn a_wrong_status_is_no_reply_and_leaves_the_send_in_doubt() {
+    let (summary, messages) = run("send,pop", once(Fault::DoneAndStatus(202), tenth_send));
+    assert!(!summary.valid && summary.reasons[0].contains("not replies"), "{:?}", summary.reasons);
+    assert_eq!((messages.sends_in_doubt, messages.sends_in_doubt_arrived, messages.lost), (1, 1, 0));
+    assert!(summary.errors.keys().any(|line| line.contains("202")), "{:?}", summary.errors);
+}
+
+#[test]
+fn what_is_not_understood_is_named() {
+    let (summary, _) = run("send,pop", once(Fault::Chunked, tenth_send));
+    assert!(!summary.valid && summary.errors.keys().any(|line| line.contains("chunked")), "{:?}", summary.errors);
+}
+
+#[test]
+fn a_cut_reply_leaves_a_send_in_doubt_and_a_pop_that_may_have_taken_one() {
+    let (summary, messages) = run("send,pop", once(Fault::Cut, tenth_send));
+    assert!(summary.valid, "{:?}", summary.reasons);
+    assert_eq!((messages.sends_in_doubt, messages.sends_in_doubt_arrived, messages.lost), (1, 1, 0));
+    let (summary, messages) = run("send:2,pop", once(Fault::Cut, some_pop));
+    assert!(summary.valid && messages.pops_in_doubt > 0, "{:?} {messages:?}", summary.reasons);
+    assert!(messages.taken_in_doubt > 0 && messages.taken_in_doubt <= messages.pops_in_doubt, "{messages:?}");
+}
+
+#[test]
+fn doubt_does_not_hide_a_loss() {
+    let script = |seen: &Seen| match seen {
+        seen if seen.is_send() && seen.sends >= 10 && seen.sends < 40 => Fault::Lose,
+        seen if seen.is_pop() && !seen.is_drain() && seen.pops == 20 => Fault::Cut,
+        _ => Fault::None,
+    };
+    let (_, messages) = run("send,pop", script);
+    // The pop that was cut may have taken one itself, and explains one missing message, whichever.
+    assert_eq!((messages.pops_in_doubt, messages.taken_in_doubt), (1, 1));
+    assert!((29..=30).contains(&messages.lost), "{messages:?}");
+}
+
+#[test]
+fn what_the_service_says_about_doubt_is_believed() {
+    let (summary, messages) = run("send,pop", once(Fault::DoneAndProblem(503, "in-doubt"), tenth_send));
+    assert_eq!((messages.sends_in_doubt, messages.sends_in_doubt_arrived, messages.refused), (1, 1, 0));
+    assert!(summary.valid && summary.errors["503 in-doubt"] == 1, "{:?}", summary.errors);
+    // Nothing was done, it says, and yet it was.
+    let (summary, messages) = run("send,pop", once(Fault::DoneAndProblem(503, "database-down"), tenth_send));
+    assert!(!summary.valid && messages.unknown + messages.doubled + messages.refused_and_done > 0, "{messages:?}");
+}
+
+#[test]
+fn a_refusal_is_counted_and_backed_off_from() {
+    let service = TinyService::start(once(Fault::Problem(503, "overloaded"), tenth_send));
+    let mut config = config(&service, "send");
+    config.clients = 1;
+    let clock = Clock::monotonic();
+    let begun = clock.now();
+    let summary = try_run(&config).unwrap();
+    assert!(clock.now().since(begun) >= 1_000_000_000, "Retry-After is a second");
+    let messages = summary.messages.unwrap();
+    assert_eq!((messages.refused, messages.sends_in_doubt, messages.lost), (1, 0, 0));
+    assert_eq!((messages.acknowledged, summary.totals.errors), (REQUESTS - 1, 1));
+    assert!(summary.valid && summary.errors["503 overloaded"] == 1, "{:?}", summary.errors);
+}
+
+#[test]
+fn a_connection_that_the_service_ends_is_made_again() {
+    let service =
+        TinyService::start(|seen| if seen.is_send() && seen.sends % 20 == 5 { Fault::Close } else { Fault::None });
+    let summary = try_run(&config(&service, "send,pop")).unwrap();
+    assert!(summary.valid && summary.errors.is_empty(), "{:?} {:?}", summary.reasons, summary.errors);
+    assert!(service.connections() > 10, "{}", service.connections());
+    assert_eq!(summary.messages.map(|messages| messages.sends_in_doubt), Some(0));
+}
+
+#[test]
+fn a_reply_that_does_not_come_is_doubt() {
+    let service = TinyService::start(once(Fault::Silence, tenth_send));
+    let mut config = config(&service, "send");
+    config.reply_timeout = Duration::from_millis(300);
+    let summary = try_run(&config).unwrap();
+    let messages = summary.messages.unwrap();
+    assert_eq!((messages.sends_in_doubt, messages.sends_in_doubt_arrived, messages.lost), (1, 1, 0));
+    assert_eq!(summary.errors["no reply in time"], 1);
+}
+
+#[test]
+fn what_is_not_read_in_time_is_not_lost_and_not_valid() {
+    let service =
+        TinyService::start(|seen| if seen.is_drain() { Fault::Problem(503, "overloaded") } else { Fault::None });
+    let mut config = config(&service, "send");
+    config.messages.as_mut().unwrap().drain = Duration::from_millis(200);
+    let summary = try_run(&config).unwrap();
+    let messages = summary.messages.unwrap();
+    assert_eq!((messages.unread, messages.lost), (REQUESTS, 0));
+    assert!(!summary.valid && summary.reasons[0].contains("--drain-time"), "{:?}", summary.reasons);
+}
+
+#[test]
+fn queues_that_cannot_be_created_are_one_line() {
+    let service =
+        TinyService::start(
+            |seen| if seen.method == "PUT" { Fault::Problem(503, "database-down") } else { Fault::None },
+        );
+    let line = try_run(&config(&service, "send")).unwrap_err().to_string();
+    assert!(line.contains("503") && line.contains("database-down") && !line.contains('\n'), "{line}");
+    let is_batch = |seen: &Seen| seen.path.ends_with(":batch");
+    let service = TinyService::start(once(Fault::Problem(413, "body-too-large"), is_batch));
+    let mut with_prefill = config(&service, "send");
+    with_prefill.messages.as_mut().unwrap().prefill = 10;
+    let line = try_run(&with_prefill).unwrap_err().to_string();
+    assert!(line.contains("prefill") && line.contains("body-too-large"), "{line}");
+    assert_eq!(service.queues(), Vec::<String>::new(), "what was created is deleted again");
+    let gone = Config { servers: vec!["127.0.0.1:1".into()], ..config(&service, "send") };
+    let line = try_run(&gone).unwrap_err().to_string();
+    assert!(line.contains("127.0.0.1:1") && line.contains("is it running?"), "{line}");
+}
+
+#[test]
+fn bodies_that_cannot_be_verified_are_refused_and_may_be_sent_without() {
+    let service = TinyService::healthy();
+    let mut config = Config { data_size: load::fixed_bytes(31), ..config(&service, "send,pop") };
+    assert!(config.check().unwrap_err().contains("--no-verify"));
+    config.messages.as_mut().unwrap().verify = false;
+    let summary = try_run(&config).unwrap();
+    assert!(summary.valid && summary.notes.iter().any(|note| note.contains("not verified")), "{:?}", summary.notes);
+    assert_eq!(summary.messages.map(|messages| (messages.verified, messages.drained)), Some((false, 0)));
+}

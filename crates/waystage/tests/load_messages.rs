@@ -1,0 +1,130 @@
+//! `waystage load --messages` against the real service over a private PostgreSQL: everything is counted, and nothing is lost, doubled
+//! or out of order.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use messages::{Embedded, EmbeddedError};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The service as a process; it ends with the value.
+struct Service {
+    child: Child,
+    address: String,
+}
+
+impl Service {
+    fn start(database: &str, dispatch: &str) -> Service {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+        command.args(["messages", "--database", database, "--listen", "127.0.0.1:0", "--dispatch", dispatch]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split(' ').nth(4).unwrap_or_else(|| panic!("not ready: {line:?}")).to_owned();
+        Service { child, address }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A private PostgreSQL; none where none is installed.
+fn postgres(directory: &Path) -> Option<Embedded> {
+    match Embedded::start_with(directory, &["shared_buffers=16MB"]) {
+        Ok(postgres) => Some(postgres),
+        Err(EmbeddedError::Missing) => {
+            assert!(std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(), "PostgreSQL is required here, and missing");
+            eprintln!("SKIPPED: there is no PostgreSQL here; apt-get install postgresql");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A load of the services; its exit code and its summary.
+fn load(services: &[&Service], directory: &Path, arguments: &str) -> (i32, Value, String) {
+    let out = directory.join("summary.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+    command.arg("load");
+    for service in services {
+        command.args(["--messages", &format!("http://{}", service.address)]);
+    }
+    command.args(arguments.split(' ')).arg("--json-out-file").arg(&out);
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let summary = std::fs::read_to_string(&out).unwrap_or_else(|_| panic!("no summary: {told}"));
+    (output.status.code().unwrap(), serde_json::from_str(&summary).unwrap(), told)
+}
+
+/// Asserts that a run was valid and that every message was received once.
+fn assert_whole((code, summary, told): &(i32, Value, String)) {
+    let messages = &summary["messages"];
+    for name in
+        ["lost", "doubled", "out_of_order", "torn", "unknown", "misdelivered", "sends_in_doubt", "pops_in_doubt"]
+    {
+        assert_eq!(messages[name], 0, "{name}: {told}");
+    }
+    assert_eq!(messages["acknowledged"], messages["received"], "{told}");
+    assert_eq!((*code, summary["valid"].as_bool()), (0, Some(true)), "{told}");
+    assert!(told.contains("VALID"), "{told}");
+}
+
+#[test]
+fn a_closed_loop_with_many_clients_finds_nothing_wrong() {
+    let (data, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(postgres) = postgres(data.path()) else { return };
+    let services = ["fused", "pool"].map(|dispatch| Service::start(&postgres.url(), dispatch));
+    let all = "--operations send:4,send-to:2,pop:5,pop-from,peek,peek-from,waiting,create,delete";
+    let run = load(&[&services[0]], directory.path(), &format!("{all} --clients 16 --requests 3000"));
+    assert_whole(&run);
+    let operations = &run.1["operations"]["messages"];
+    assert_eq!(operations.as_object().unwrap().len(), 9);
+    assert!(operations["pop"]["hits"].as_u64().unwrap() > 500, "{}", run.2);
+    assert_eq!(run.1["totals"]["errors"], 0);
+    assert_eq!(run.1["messages"]["order_promised"], true);
+
+    let run = load(&[&services[0]], directory.path(), "--operations d15 --clients 8 --requests 1000 --prefill 300");
+    assert_whole(&run);
+    assert!(run.1["operations"]["messages"]["d15"]["count"].as_u64().unwrap() > 150, "{}", run.2);
+    assert!(run.1["messages"]["acknowledged"].as_u64().unwrap() > 300 + 150);
+
+    // A pool promises no order, and neither do two services; all else they do.
+    let run = load(&[&services[1]], directory.path(), "--clients 16 --requests 1000 --any-order");
+    assert_eq!((run.0, &run.1["messages"]["order_promised"]), (0, &Value::Bool(false)), "{}", run.2);
+    let both: Vec<&Service> = services.iter().collect();
+    let (_, summary, told) = load(&both, directory.path(), "--clients 16 --requests 2000 --data-size 2000");
+    assert_eq!(summary["messages"]["order_promised"], false);
+    for name in ["lost", "doubled", "torn", "unknown", "misdelivered"] {
+        assert_eq!(summary["messages"][name], 0, "{name}: {told}");
+    }
+    assert!(summary["valid"].as_bool().unwrap(), "{told}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_one_line() {
+    let refused = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+        let output = command.arg("load").args(arguments.split(' ')).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
+    };
+    for (arguments, code, expected) in [
+        ("--messages https://127.0.0.1:1", 2, "does not begin with http://"),
+        ("--messages http://127.0.0.1:1 --server 127.0.0.1:1", 2, "cannot be used with"),
+        ("--messages http://127.0.0.1:1 --operations pops", 2, "\"pops\" is none of"),
+        ("--messages http://127.0.0.1:1 --data-size 20", 2, "--no-verify"),
+        ("--messages http://127.0.0.1:1 --queue-prefix a/b", 2, "--queue-prefix"),
+        ("--messages http://127.0.0.1:1 --token-file /nowhere", 1, "--token-file /nowhere"),
+        ("--messages http://127.0.0.1:1", 1, "is it running?"),
+        ("--queues 3 --server 127.0.0.1:1", 2, "--messages"),
+    ] {
+        let (found, line) = refused(arguments);
+        assert!(found == code && line.contains(expected), "{arguments}: {found} {line}");
+        assert!(!line.contains("panicked"), "{line}");
+    }
+}
