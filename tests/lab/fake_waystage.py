@@ -30,6 +30,7 @@ def fail_if_asked(program: str) -> None:
 
 
 STAMPS = {
+    "messages": "received parsed routed enqueued dispatched sent answered replied",
     "proxy": "received parsed routed enqueued dispatched sent answered replied",
     "load": "intended issued sent completed",
     "cache": "received started served replied",
@@ -75,7 +76,7 @@ def hang_if_asked() -> None:
 
 
 def connections_of_a_client() -> int:
-    return 1 if "doors" in sys.argv else sys.argv.count("--server")
+    return 1 if "doors" in sys.argv or "--messages" in sys.argv else sys.argv.count("--server")
 
 
 def merge() -> None:

@@ -33,6 +33,7 @@ FIELDS = [
 ]
 STAMPS = {
     "proxy": ["received", "parsed", "routed", "enqueued", "dispatched", "sent", "answered", "replied"],
+    "messages": ["received", "parsed", "routed", "enqueued", "dispatched", "sent", "answered", "replied"],
     "load": ["intended", "issued", "sent", "completed"],
     "cache": ["received", "started", "served", "replied"],
 }

@@ -8,9 +8,10 @@ from functools import reduce
 from operator import add
 from pathlib import Path
 
+import numpy as np
 from networks import a16, a16_switching
 
-from waylab.models import MM1, ClosedMMc, MMm, Result, solve
+from waylab.models import MM1, ClosedBirthDeath, ClosedMMc, JobClass, MMm, Network, Result, Station, solve
 
 PAGE = Path(__file__).parents[2] / "docs/models.md"
 
@@ -36,6 +37,8 @@ def parts() -> dict[str, str]:
         "a16-mmm": _a16_mmm(),
         "a16-network": _a16_network(),
         "d15": _d15(),
+        "d15-network": _d15_network(),
+        "d15-law": _d15_law(),
     }
 
 
@@ -181,14 +184,7 @@ def _seen_by_clients_ms(result: Result, index: int) -> float:
 
 def _d15() -> str:
     rows = []
-    for clients, arrivals, services in (
-        (10, 2481.5, 366.15),
-        (20, 4773.5, 341.82),
-        (30, 7015.5, 339.42),
-        (40, 9311.5, 332.88),
-        (50, 10346.5, 303.02),
-        (60, 12302.0, 317.06),
-    ):
+    for clients, arrivals, services in D15_CONNECTIONS:
         queue = MMm(arrivals, services, 40)
         rows.append(
             (
@@ -199,3 +195,97 @@ def _d15() -> str:
             )
         )
     return table(("clients", "utilisation", "right: P(wait)", "right: waiting, ms"), rows)
+
+
+def d15_network(clients: int) -> Network:
+    """D15's closed network: a delay, the middleware, the database; the numbers of servers are its own fits."""
+    times_ms = {"delay": (0.864723, None), "middleware": (0.844386, 95), "database": (1.327447, 30)}
+    stations = tuple(
+        Station(name, {"request": 1e-3 * time_ms}, servers) for name, (time_ms, servers) in times_ms.items()
+    )
+    return Network(
+        (JobClass("request", clients, 2e-6),), stations, visits={"request": dict.fromkeys(times_ms, 1.0)}
+    )
+
+
+# Clients, throughput in 1/s, response time in ms of the report's scalability experiment.
+D15_MEASURED = (
+    (10, 2482, 2.76),
+    (20, 4474, 2.96),
+    (30, 7016, 2.98),
+    (40, 9312, 3.04),
+    (50, 10347, 3.50),
+    (60, 12302, 3.56),
+    (70, 13152, 4.02),
+    (80, 13006, 4.81),
+    (90, 12321, 5.94),
+    (100, 13383, 6.06),
+    (110, 13014, 7.06),
+    (120, 12643, 8.05),
+)
+# Arrivals and service rate of one of 40 connections, both in 1/s, with 10 to 60 clients.
+D15_CONNECTIONS = (
+    (10, 2481.5, 366.15),
+    (20, 4773.5, 341.82),
+    (30, 7015.5, 339.42),
+    (40, 9311.5, 332.88),
+    (50, 10346.5, 303.02),
+    (60, 12302.0, 317.06),
+)
+
+
+def d15_chain(clients: int) -> ClosedBirthDeath:
+    """The capped chain: 40 connections, how long each is held from up to 60 clients, and what is missing as a delay."""
+    held = np.array([arrivals / services for _, arrivals, services in D15_CONNECTIONS])
+    order = np.argsort(held)
+    times_s = np.array([1 / services for _, _, services in D15_CONNECTIONS])
+    number = np.arange(1, 41)
+    rates = number / np.interp(number, held[order], times_s[order])
+    missing_s = [count / rate - 1e-3 * time for count, rate, time in D15_MEASURED if count <= 60]
+    return ClosedBirthDeath(clients, float(np.mean(missing_s)), rates)
+
+
+def _d15_network() -> str:
+    rows = []
+    for clients, rate_per_s, response_ms in D15_MEASURED:
+        network, chain = solve(d15_network(clients)), d15_chain(clients)
+        found = (
+            (network.throughput_total_per_s, 1e3 * network.response_mean_s),
+            (chain.throughput_per_s, 1e3 * chain.response_mean_s),
+        )
+        row = [str(clients), str(rate_per_s)]
+        row += [f"{rate:.0f} ({100 * (rate / rate_per_s - 1):+.0f} %)" for rate, _ in found]
+        row.append(f"{response_ms:.2f}")
+        row += [f"{time_ms:.2f} ({100 * (time_ms / response_ms - 1):+.0f} %)" for _, time_ms in found]
+        row.append(f"{1e3 * clients / rate_per_s - response_ms:.2f}")
+        rows.append(row)
+    head = ("clients", "measured, 1/s", "network", "capped chain", "measured, ms", "network", "capped chain")
+    return table((*head, "N/X − R, ms"), rows)
+
+
+def _d15_law() -> str:
+    rows = []
+    for throughput, response_ms, by_law_ms in (
+        (12427, 5.12, 4.83),
+        (14707, 3.87, 4.08),
+        (11859, 4.84, 5.06),
+        (16133, 3.66, 3.72),
+        (12413, 9.98, 9.67),
+        (18233, 7.07, 6.58),
+        (13238, 9.14, 9.06),
+        (16428, 6.97, 7.30),
+    ):
+        clients = 60 if by_law_ms < 6 else 120
+        right_ms = 1e3 * clients / throughput
+        assert abs(right_ms - by_law_ms) < 0.006, "the table's own arithmetic"
+        rows.append(
+            (
+                str(clients),
+                str(throughput),
+                f"{response_ms:.2f}",
+                f"{by_law_ms:.2f}",
+                f"{right_ms:.2f}",
+                f"{100 * (right_ms / response_ms - 1):+.1f} %",
+            )
+        )
+    return table(("clients", "1/s", "measured, ms", "by the law, published", "right", "error"), rows)

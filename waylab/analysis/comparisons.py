@@ -20,12 +20,27 @@ def metric_of(content: dict[str, Any], metric: str) -> float | None:
         return content.get("throughput_per_s")
     if metric.startswith("cpu_per_request_ns."):
         return content["processor"]["cpu_per_request_ns"].get(metric.rsplit(".", 1)[1])
+    if metric.endswith(("_per_request", "_per_message")):
+        return (content.get("database") or {}).get(metric)
     everything = content["operations"].get("all")
-    if everything is None:
-        return None
+    return _of_response(content, everything, metric) if everything else None
+
+
+def _of_response(content: dict[str, Any], everything: dict[str, Any], metric: str) -> float | None:
     if metric == "response_mean_ns":
         return everything["response_mean_ns"]
+    if metric == "response_by_law_ratio":
+        return _by_law(content, everything["response_mean_ns"] * 1e-9)
     return everything["percentiles_ns"].get(metric.removeprefix("response_p").removesuffix("_ns"))
+
+
+def _by_law(content: dict[str, Any], response_s: float) -> float | None:
+    """Return the response time by the interactive law, N/X - Z, over that which was measured."""
+    error = content.get("interactive_law_error")
+    if error is None or not response_s:
+        return None
+    think_s = content["think_mean_s"]
+    return float(((response_s + think_s) / (1 + error) - think_s) / response_s)
 
 
 def _comparison(compare: dict[str, Any], trials: list[TrialResult]) -> dict[str, Any]:

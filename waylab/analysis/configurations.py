@@ -33,8 +33,7 @@ def _configuration(
     contents = [trial.content for trial in used]
     merged = {
         name: histograms.merge([trial.histograms[name] for trial in used if name in trial.histograms])
-        for name in ("all", "get", "set")
-        if any(name in trial.histograms for trial in used)
+        for name in dict.fromkeys(name for trial in used for name in trial.histograms)
     }
     return {
         "name": planned["configuration"],
@@ -65,6 +64,7 @@ def _configuration(
         "shapes": {name: shape(histogram, planned["configuration"]) for name, histogram in merged.items()},
         "cpu_per_request_ns": _by_key(contents, lambda content: content["processor"]["cpu_per_request_ns"]),
         "link_utilisation": _by_key(contents, lambda content: content["links"]["utilisation"]),
+        "database": _by_key(contents, lambda content: content.get("database") or {}),
         "stages": _stages(used),
         "proxy_view": _by_key(contents, lambda content: content.get("proxy_view") or {}),
         "server_view": _by_key(contents, lambda content: content.get("server_view") or {}),

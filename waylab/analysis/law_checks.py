@@ -36,7 +36,7 @@ def record_laws(
     response_ns = load["operations"]["all"]["response"].get("mean_ns")
     if "load" in records and response_ns:
         found.append(_little(records["load"], window_ns, throughput_per_s, response_ns))
-    server = next((records[name] for name in ("proxy", "cache") if name in records), None)
+    server = next((records[name] for name in ("proxy", "messages", "cache") if name in records), None)
     if server is None:
         return found
     rows = window_rows(server, window_ns)

@@ -43,11 +43,22 @@ def hosts_in_use(plan: dict[str, Any]) -> list[str]:
     """Name the hosts of a trial, each once."""
     placement, system = plan.get("placement", {}), plan["system"]
     # Runs of earlier versions had one proxy, and said nothing of what was direct.
-    proxies = 0 if system["kind"] == "direct" else system["proxy"].get("count", 1)
-    backends = system["backends"]["count"]
+    kind = system["kind"]
+    proxies = system["proxy"].get("count", 1) if kind in ("proxy", "nutcracker") else 0
+    backends = 0 if kind in ("messages", "database") else system["backends"]["count"]
+    services = system["messages"]["services"] if kind == "messages" else 0
+    database = kind == "database" or (
+        kind == "messages" and system["messages"]["dispatch"] in ("fused", "pool")
+    )
     if system["kind"] == "direct" and system.get("direct_to", "one") == "one":
         backends = min(backends, max(1, len(placement.get("load", []))))
-    used = {"load": None, "proxy": proxies, "backends": backends}
+    used = {
+        "load": None,
+        "proxy": proxies,
+        "backends": backends,
+        "messages": services,
+        "database": int(database),
+    }
     return list(dict.fromkeys(name for role in used for name in placement.get(role, [])[: used[role]]))
 
 

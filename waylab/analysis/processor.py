@@ -9,12 +9,14 @@ import numpy as np
 from waylab import folder
 from waylab.errors import LabError
 
+# Whose processor time is that of a request; several of one role are added up.
+ROLES = ("load", "proxy", "backends", "messages", "database")
 # A window that telemetry covers less than this would be mostly extrapolation.
 _COVERED_MIN = 0.9
 
 
 def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]:
-    """Processor seconds within the window of `proxy`, `backends` (summed) and `waylab` itself."""
+    """Processor seconds within the window of `proxy`, `backends` (summed), `messages`, `database`, `waylab` itself."""
     series: dict[str, list[tuple[int, float]]] = {}
     for row in _rows(directory / folder.PROCESSES):
         if row["process"].startswith("load"):
@@ -50,7 +52,7 @@ def processor_use(
     host = machine(directory, window_ns)
     capacity_s = host["user_s"] + host["system_s"] + host["interrupt_s"] + host["idle_s"] + host["steal_s"]
     ours_s = sum(spent_s.values())
-    system = {role: spent_s[role] for role in ("load", "proxy", "backends") if role in spent_s}
+    system = {role: spent_s[role] for role in ROLES if role in spent_s}
     per_request = {role: 1e9 * value / requests for role, value in system.items()} if requests else {}
     if per_request:
         per_request["total"] = sum(per_request.values())

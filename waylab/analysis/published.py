@@ -251,9 +251,9 @@ def _effect(finding: dict[str, Any], used: Contents) -> dict[str, Any] | None:
 
 
 def _metric(content: dict[str, Any], name: str) -> float | None:
-    """Return a number of a trial: as in comparisons, or behind `get.` and `set.` the response of one operation."""
+    """Return a number of a trial: as in comparisons, or behind `set.` or so the response of one operation."""
     operation, _, rest = name.partition(".")
-    if operation not in ("get", "set"):
+    if not rest.startswith("response_"):
         return metric_of(content, name)
     numbers = content["operations"].get(operation)
     return metric_of({"operations": {"all": numbers}}, rest) if numbers else None

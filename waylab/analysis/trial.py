@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from waylab import folder
 from waylab.analysis import histograms, stages, views
 from waylab.analysis.artifacts import Artifacts
+from waylab.analysis.database import database_use
 from waylab.analysis.gates import failed_reasons, judge
 from waylab.analysis.law_checks import interactive_law, record_laws
 from waylab.analysis.links import link_use
@@ -18,7 +19,8 @@ from waylab.analysis.traces import trace
 from waylab.analysis.within import effective_counts, within_run
 from waylab.errors import LabError
 
-_OPERATIONS = ("all", "get", "set")
+# Programs between the load and what is behind; one of them at most is part of a system.
+MIDDLES = ("proxy", "messages")
 
 
 @dataclass
@@ -55,23 +57,23 @@ def trial_result(artifacts: Artifacts, gates: dict[str, Any]) -> TrialResult:
 def _measured(artifacts: Artifacts, gates: dict[str, Any], head: dict[str, Any]) -> TrialResult:
     load, window_ns, plan = artifacts.load, artifacts.window_ns, artifacts.plan
     assert load is not None
+    operations = _operations(load)
     decoded = {
-        name: histograms.decode(
-            load["operations"][name]["response"]["histogram"], f"{artifacts.directory}, {name}"
-        )
-        for name in _OPERATIONS
-        if load["operations"].get(name, {}).get("count")
+        name: histograms.decode(operation["response"]["histogram"], f"{artifacts.directory}, {name}")
+        for name, operation in operations.items()
+        if operation.get("count")
     }
     numbers = _numbers(artifacts, decoded, gates)
     samples: dict[str, dict[str, NDArray[np.int64]]] = {}
     recorded = artifacts.records
-    if "proxy" in recorded:
-        samples = stages.stage_samples(recorded["proxy"], window_ns)
-        numbers["outcomes"] = stages.outcomes(recorded["proxy"], window_ns)
+    middle = next((recorded[name] for name in MIDDLES if name in recorded), None)
+    if middle is not None:
+        samples = stages.stage_samples(middle, window_ns)
+        numbers["outcomes"] = stages.outcomes(middle, window_ns)
         numbers["stages"] = stages.stage_summary(samples)
-        numbers["queue_length"] = stages.queue_summary(recorded["proxy"], window_ns)
+        numbers["queue_length"] = stages.queue_summary(middle, window_ns)
         if "load" in recorded:
-            numbers["proxy_view"] = views.proxy_view(recorded["load"], recorded["proxy"], window_ns)
+            numbers["proxy_view"] = views.proxy_view(recorded["load"], middle, window_ns)
     if "cache" in recorded and "load" in recorded and plan["system"]["kind"] == "direct":
         numbers["server_view"] = views.server_view(recorded["load"], recorded["cache"], window_ns)
     laws = record_laws(load, recorded, window_ns, numbers["throughput_per_s"])
@@ -85,6 +87,7 @@ def _measured(artifacts: Artifacts, gates: dict[str, Any], head: dict[str, Any])
 def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram], gates: dict[str, Any]) -> dict[str, Any]:
     load, settings = artifacts.load, artifacts.plan["load"]
     assert load is not None and artifacts.result is not None
+    operations = _operations(load)
     totals = load["totals"]
     read = totals["hits"] + totals["misses"]
     response_ns = load["operations"]["all"]["response"]["mean_ns"] if totals["requests"] else None
@@ -112,9 +115,9 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram], gates: dict
         "generator_cpu_share": load["cpu"]["share"],
         "operations": {
             name: {
-                "count": load["operations"][name]["count"],
-                "response_mean_ns": load["operations"][name]["response"]["mean_ns"],
-                "response_std_ns": load["operations"][name]["response"]["std_ns"],
+                "count": operations[name]["count"],
+                "response_mean_ns": operations[name]["response"]["mean_ns"],
+                "response_std_ns": operations[name]["response"]["std_ns"],
                 "percentiles_ns": histograms.percentiles(histogram, effective.get(name)),
             }
             for name, histogram in decoded.items()
@@ -135,7 +138,17 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram], gates: dict
     except (LabError, KeyError, ValueError) as error:
         artifacts.problems.append(f"{folder.HOSTS}: {error}")
         numbers["links"] = {"utilisation": {}, "throttled_share": {}, "dropped_packets": None}
+    numbers["database"] = database_use(artifacts.result, load)
     return numbers
+
+
+def _operations(load: dict[str, Any]) -> dict[str, Any]:
+    """Return the operations of a load by name, `all` first: those of a message service, or get and set."""
+    operations = load["operations"]
+    known = operations.get("messages") or {
+        name: operations[name] for name in operations if name != "messages"
+    }
+    return {"all": operations["all"], **known}
 
 
 def _largest_second(load: dict[str, Any]) -> float | None:

@@ -20,11 +20,13 @@ MARGIN = 0.05
 _LEVEL = 0.05
 _KNOWN = re.compile(
     r"throughput_per_s|response_mean_ns|response_p(50|90|95|99)_ns"
-    r"|cpu_per_request_ns\.(total|load|proxy|backends|interrupts)"
+    r"|cpu_per_request_ns\.(total|load|proxy|backends|messages|database|interrupts)"
+    r"|(commits|wal_bytes|wal_syncs)_per_(request|message)"
 )
 _KNOWN_WORDS = (
     "throughput_per_s, response_mean_ns, response_p50_ns (_p90_, _p95_, _p99_), "
-    "cpu_per_request_ns.total (.load, .proxy, .backends, .interrupts)"
+    "cpu_per_request_ns.total (.load, .proxy, .backends, .messages, .database, .interrupts), "
+    "commits_per_request, wal_bytes_, wal_syncs_ (_per_message)"
 )
 # Facts of the environment that make two runs comparable.
 _SAME = ("processor", "kernel", "cores_usable", "governor")

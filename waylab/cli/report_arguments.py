@@ -1,4 +1,4 @@
-"""Arguments of the commands that tell of runs: report, compare, campaign."""
+"""Arguments of the commands that tell of runs: report, stages, compare, campaign."""
 
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,18 @@ def add_report_commands(parts: Any) -> None:
         help="write a small copy instead, Markdown with the main figures: DIR/NAME/README.md",
     )
     report.set_defaults(command=later(_COMMANDS, "report"))
+
+    stages = parts.add_parser("stages", help="where the time went, from record files alone")
+    stages.add_argument("records", type=Path, metavar="PATH", help="a folder of record files, or one of them")
+    stages.add_argument(
+        "--skip", type=float, default=0.0, metavar="SECONDS", help="leave out the first seconds [0]"
+    )
+    stages.add_argument(
+        "--cut", type=float, default=0.0, metavar="SECONDS", help="leave out the last seconds [0]"
+    )
+    stages.add_argument("--partial", action="store_true", help="read files whose process was killed, too")
+    stages.add_argument("--json", action="store_true", help="everything, as JSON")
+    stages.set_defaults(command=later(_COMMANDS, "stages"))
 
     compare = parts.add_parser(
         "compare",

@@ -1,9 +1,12 @@
-"""What the commands that tell of runs do: report, compare, campaign."""
+"""What the commands that tell of runs do: report, stages, compare, campaign."""
 
 import argparse
+import json
 
 from rich.console import Console
+from rich.table import Table
 
+from waylab.analysis.folder_stages import folder_stages
 from waylab.analysis.versions import MARGIN, METRICS, compare_runs
 from waylab.report import (
     find_runs,
@@ -23,6 +26,29 @@ def report(arguments: argparse.Namespace) -> int:
     """Write the report, or a sample of it."""
     path = write_sample(arguments.run, arguments.sample) if arguments.sample else write_report(arguments.run)
     Console(highlight=False).print(f"{path}", soft_wrap=True)
+    return 0
+
+
+def stages(arguments: argparse.Namespace) -> int:
+    """Tell the stage times of record files."""
+    found = folder_stages(arguments.records, arguments.skip, arguments.cut, arguments.partial)
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    console = Console(highlight=False)
+    for program, content in found.items():
+        table = Table(title=f"{program}: mean (median, 99th percentile) in us, answered requests", box=None)
+        names = list(content["operations"]["all"]["stages"])
+        for column in ("operation", "requests", *names):
+            table.add_column(column, justify="left" if column == "operation" else "right")
+        for operation, numbers in content["operations"].items():
+            times = (numbers["stages"][name] for name in names)
+            cells = (
+                f"{time['mean_ns'] / 1e3:.1f} ({time['p50_ns'] / 1e3:.1f}, {time['p99_ns'] / 1e3:.1f})"
+                for time in times
+            )
+            table.add_row(operation, str(numbers["count"]), *cells)
+        console.print(table, soft_wrap=True)
     return 0
 
 

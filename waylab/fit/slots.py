@@ -1,4 +1,4 @@
-"""M/M/m with the proxy's slots as servers; in the discipline `pipelined`, with its connections."""
+"""M/M/m with the proxy's slots as servers; in the discipline `pipelined`, and of a message service, its connections."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ def fit_slots(configuration: dict[str, Any]) -> Fit:
     queue and nothing were written; there is one queue for each backend, so the model waits less than the proxy.
     In `pipelined` they are the connections, which are no servers in the sense of the model: many requests are in
     flight on one at once, and their times overlap. So the utilisation that follows often is above 1, and the
-    model does not apply; that is shown, not hidden.
+    model does not apply; that is shown, not hidden. Of a message service they are the connections to the database.
     """
-    if configuration["system"]["kind"] != "proxy":
+    if configuration["system"]["kind"] not in ("proxy", "messages"):
         raise NotApplicableError("there is no proxy that tells the time of its stages")
     if not configuration["used"]:
         raise NotApplicableError("no trial was used")
@@ -37,6 +37,8 @@ def fit_slots(configuration: dict[str, Any]) -> Fit:
 
 def _servers(system: dict[str, Any]) -> tuple[int, str]:
     """Return how many requests can be served at a time, and how that number is made."""
+    if system["kind"] == "messages":
+        return _connections(system["messages"])
     proxy, backends = system["proxy"], system["backends"]["count"]
     proxies = proxy.get("count", 1)
     times = " x proxies" if proxies > 1 else ""
@@ -47,3 +49,10 @@ def _servers(system: dict[str, Any]) -> tuple[int, str]:
             return proxy["readers"] * backends * proxies, f"readers x backends{times}"
         case _:
             return proxy["loops"] * backends * proxies, f"loops x backends{times}"
+
+
+def _connections(messages: dict[str, Any]) -> tuple[int, str]:
+    services = messages["services"]
+    if messages["dispatch"] != "pool":
+        raise NotApplicableError("no request has a connection to itself: a lane sends together what waits")
+    return -(-messages["connections"] // services) * services, "connections of all services"

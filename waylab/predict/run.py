@@ -1,6 +1,7 @@
 """All models on all configurations of a run, their errors, and how far each is off altogether."""
 
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,13 @@ def predict(directory: Path) -> dict[str, Any]:
     calibration = [one for one in configurations if roles[one["name"]] == CALIBRATION]
     held_out = any(role == HELD_OUT for role in roles.values())
     entries = [
-        _entry(model, configuration, roles[configuration["name"]], calibration if held_out else None)
+        _entry(
+            model,
+            configuration,
+            roles[configuration["name"]],
+            calibration if held_out else None,
+            configurations,
+        )
         for model in MODELS
         for configuration in configurations
     ]
@@ -48,7 +55,11 @@ def read_predictions(directory: Path) -> dict[str, Any]:
 
 
 def _entry(
-    model: Model, configuration: dict[str, Any], role: str, calibration: list[dict[str, Any]] | None
+    model: Model,
+    configuration: dict[str, Any],
+    role: str,
+    calibration: list[dict[str, Any]] | None,
+    configurations: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Apply a model to a configuration, with what the calibration configurations say, where there are such."""
     everything = configuration["operations"].get("all")
@@ -72,9 +83,7 @@ def _entry(
         "error": {},
     }
     try:
-        fit = model.fit(configuration)
-        if calibration is not None:
-            fit = _with_learned(model, fit, calibration)
+        fit = _fit(model, configuration, calibration, configurations)
         entry |= {"parameters": fit.parameters, "source": fit.source}
         predicted = model.forecast(fit.parameters)
     except (NotApplicableError, UnstableError, ValueError) as error:
@@ -87,7 +96,26 @@ def _entry(
     return {**entry, "applies": True, "predicted": predicted, "error": error}
 
 
-def _with_learned(model: Model, fit: Fit, calibration: list[dict[str, Any]]) -> Fit:
+def _fit(
+    model: Model,
+    configuration: dict[str, Any],
+    calibration: list[dict[str, Any]] | None,
+    configurations: list[dict[str, Any]],
+) -> Fit:
+    """Fit a model to what may be learned from; where nothing was held out, that is everything."""
+    if model.together:
+        return model.together(configurations if calibration is None else calibration, configuration)
+    assert model.fit, "a model is fitted in one way or the other"
+    fit = model.fit(configuration)
+    return fit if calibration is None else _with_learned(model, model.fit, fit, calibration)
+
+
+def _with_learned(
+    model: Model,
+    fit_one: Callable[[dict[str, Any]], Fit],
+    fit: Fit,
+    calibration: list[dict[str, Any]],
+) -> Fit:
     """Replace what was learned from the configuration itself by what the calibration configurations teach."""
     if not model.learned:
         return fit
@@ -95,7 +123,7 @@ def _with_learned(model: Model, fit: Fit, calibration: list[dict[str, Any]]) -> 
     reason = "no calibration configuration was used"
     for one in calibration:
         try:
-            taught.append(model.fit(one).parameters)
+            taught.append(fit_one(one).parameters)
         except NotApplicableError as error:
             reason = f"no calibration configuration can be fitted: {error}"
     if not taught:

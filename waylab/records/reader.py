@@ -27,7 +27,9 @@ _HEADER_MAX_BYTES = 1 << 20
 PARENT = 255
 OPERATIONS = (
     "other get gets gat gats set add replace append prepend cas delete incr decr touch flush_all version verbosity "
-    "stats quit invalid mg ms md ma mn me"
+    "stats quit invalid mg ms md ma mn me "
+    "send pop peek waiting_queues create_queue delete_queue show_queue list_queues probe receive "
+    "acknowledge extend return"
 ).split()
 OUTCOMES = (
     "answered client_error server_error timeout backend_down backend_lost overloaded client_gone"
@@ -35,6 +37,7 @@ OUTCOMES = (
 
 _INTERVALS = {
     "proxy": "parse route admit queue send backend reply".split(),
+    "messages": "parse route admit queue send backend reply".split(),
     "load": "slip issue service".split(),
     "cache": "wait service reply".split(),
 }

@@ -8,6 +8,9 @@ from waylab import folder
 from waylab.analysis import read_analysis
 from waylab.predict import read_predictions
 
+# Of all operations that records can name, those whose stages are shown apart.
+OPERATIONS_WITH_STAGES = ("get", "set", "send", "pop", "peek", "waiting_queues")
+
 
 @dataclass(frozen=True)
 class Content:
@@ -28,6 +31,18 @@ class Content:
     def axes(self) -> dict[str, Any]:
         """Which factor goes along the figures."""
         return dict(self.analysis["axes"])
+
+    @property
+    def middle(self) -> str:
+        """What stands between the load and the rest, in a word."""
+        return "service" if self.spec["system"]["kind"] == "messages" else "proxy"
+
+    @property
+    def operations(self) -> list[str]:
+        """The operations that are told apart: get and set, or those of a message service."""
+        return list(
+            dict.fromkeys(name for one in self.configurations for name in one["operations"] if name != "all")
+        )
 
     @property
     def configurations(self) -> list[dict[str, Any]]:

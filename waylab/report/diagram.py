@@ -3,6 +3,7 @@
 Only what the run folder says: the plan, and the testbed as it was measured. Knows nothing of results.
 """
 
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -43,6 +44,8 @@ def _key(trial: dict[str, Any]) -> str:
             system.get("direct_to"),
             system["backends"]["count"],
             system["proxy"].get("count", 1),
+            (system.get("messages") or {}).get("services"),
+            (system.get("messages") or {}).get("dispatch"),
             trial.get("placement"),
         )
     )
@@ -83,6 +86,8 @@ def _columns(
         return boxes
 
     clients = _values(members, "load", "clients")
+    if system["kind"] in ("messages", "database"):
+        return _of_messages(members, column, generators)
     left = column("load", "load", generators, [f"clients {clients}" + (" in all" if generators > 1 else "")])
     right = column(
         "backends", server, backends, [f"threads {_values(members, 'system', 'backends', 'threads')}"]
@@ -106,6 +111,31 @@ def _columns(
         first = [(source, target) for source in range(generators) for target in range(proxies)]
     second = [(source, target) for source in range(proxies) for target in range(backends)]
     return [left, middle, right], [first, second]
+
+
+def _of_messages(
+    members: list[dict[str, Any]],
+    column: Callable[[str, str, int, list[str]], list[Box]],
+    generators: int,
+) -> tuple[list[list[Box]], list[list[tuple[int, int]]]]:
+    """Load, message services and their database, as far as there are such."""
+    system = members[0]["system"]
+    left = column("load", "load", generators, [f"clients {_values(members, 'load', 'clients')}"])
+    index = _values(members, "system", "database", "further_index").lower()
+    right = column("database", "postgres", 1, [f"further index {index}"])
+    if system["kind"] == "database":
+        return [left, right], [[(0, 0)]]
+    messages, services = system["messages"], system["messages"]["services"]
+    facts = [messages["dispatch"]]
+    if messages["dispatch"] == "pool":
+        facts.append(f"connections {_values(members, 'system', 'messages', 'connections')}")
+    elif messages["dispatch"] == "fused":
+        facts.append(f"lanes {_values(members, 'system', 'messages', 'lanes')}")
+    middle = column("messages", "messages", services, facts)
+    first = [(source, target) for source in range(generators) for target in range(services)]
+    if messages["dispatch"] not in ("fused", "pool"):
+        return [left, middle], [first]
+    return [left, middle, right], [first, [(source, 0) for source in range(services)]]
 
 
 def _values(members: list[dict[str, Any]], *path: str) -> str:

@@ -38,10 +38,12 @@ def threats(content: Content) -> list[str]:
     """What the place of a run means for its numbers."""
     testbed = _testbed(content)
     cores = shown(content.environment["cores_usable"])
+    of_messages = content.spec["system"]["kind"] in ("messages", "database")
+    programs = "load, services and database" if of_messages else "load, proxy and backends"
     if testbed["kind"] == "local":
         return [
             f"Everything ran on one host with {cores} cores and over the loopback: "
-            "load, proxy and backends compete for the processor, and there is no network to speak of. "
+            f"{programs} compete for the processor, and there is no network to speak of. "
             "Only ratios carry over to other machines."
         ]
     found = [

@@ -5,6 +5,7 @@ from typing import Any
 
 from waylab.report import changes, checks, diagram, sections, tables
 from waylab.report.content import Content
+from waylab.report.database import database_section
 from waylab.report.figures import Figure, style
 from waylab.report.offline import charts_as_json, document
 from waylab.report.published import published_parts
@@ -59,6 +60,7 @@ def _results(content: Content, figures: list[Figure]) -> str:
         text += f"<h3>Stages</h3>{tables.stages_table(content)}"
     if any(c["proxy_view"] for c in content.configurations):
         text += f"<h3>Both views</h3>{tables.views_table(content)}"
+    text += database_section(content)
     if content.predictions["entries"]:
         text += f"<h3>Models</h3>{tables.models_summary_table(content)}{tables.models_table(content)}"
     return text

@@ -42,25 +42,14 @@ def setup(content: Content) -> str:
     dispatch = "system.proxy.dispatch"
     has_slots = dispatch in varied or said(dispatch) not in (None, shown("pipelined"))
     pairs = [
-        ("system", f"{said('system.kind')}: load, then proxies and backends; or, if direct, backends alone"),
-        ("backends", f"{said('system.backends.count')}, {escape(' and '.join(servers) or 'none ran')}"),
-        ("each backend", _listed(said, "system.backends", "memory threads service_time workers")),
-        (
-            "proxy",
-            _listed(said, "system.proxy", "count dispatch replicas loops stamps sample backend_timeout"),
-        ),
         *(
-            [("slots", _listed(said, "system.proxy", "readers writers workers multi_get"))]
-            if has_slots
-            else []
+            _of_messages(said)
+            if spec["system"]["kind"] in ("messages", "database")
+            else _of_keys(said, servers, has_slots)
         ),
         (
             "load; closed loop, unless it has a rate",
             _listed(said, "load", "clients threads ratio think_time rate arrivals pipeline protocol sample"),
-        ),
-        (
-            "keys and values",
-            _listed(said, "load", "data_size key_size key_pattern key_minimum key_maximum multi_key_get"),
         ),
         ("trial", _listed(said, "load", "warm_up_s test_time_s") + "; every process started afresh"),
         (
@@ -81,6 +70,33 @@ def setup(content: Content) -> str:
         + hosts.hosts_table(content)
         + table(["factor", "levels"], factors, f"What is varied; {_combined(design)}.")
     )
+
+
+def _of_keys(said: Callable[[str], str | None], servers: list[str], has_slots: bool) -> list[tuple[str, str]]:
+    """What is measured when keys and values are: proxies and backends."""
+    pairs = [
+        ("system", f"{said('system.kind')}: load, then proxies and backends; or, if direct, backends alone"),
+        ("backends", f"{said('system.backends.count')}, {escape(' and '.join(servers) or 'none ran')}"),
+        ("each backend", _listed(said, "system.backends", "memory threads service_time workers")),
+        (
+            "proxy",
+            _listed(said, "system.proxy", "count dispatch replicas loops stamps sample backend_timeout"),
+        ),
+    ]
+    if has_slots:
+        pairs.append(("slots", _listed(said, "system.proxy", "readers writers workers multi_get")))
+    keys = "data_size key_size key_pattern key_minimum key_maximum multi_key_get"
+    return [*pairs, ("keys and values", _listed(said, "load", keys))]
+
+
+def _of_messages(said: Callable[[str], str | None]) -> list[tuple[str, str]]:
+    """What is measured when messages are: services and their database."""
+    return [
+        ("system", f"{said('system.kind')}: load, then message services and their database, or it alone"),
+        ("services", _listed(said, "system.messages", "services dispatch lanes connections")),
+        ("database", _listed(said, "system.database", "further_index settings")),
+        ("requests", _listed(said, "load", "operations data_size prefill")),
+    ]
 
 
 def _combined(design: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from waylab.report.content import Content
+from waylab.report.content import OPERATIONS_WITH_STAGES, Content
 from waylab.report.numbers import (
     NONE,
     interval,
@@ -57,10 +57,10 @@ def results_table(content: Content) -> str:
 
 
 def operations_table(content: Content) -> str:
-    """GET and SET apart."""
+    """Every operation, such as GET and SET."""
     rows = []
     for c in content.configurations:
-        for name in ("get", "set"):
+        for name in content.operations:
             operation = c["operations"].get(name)
             if operation and operation["count"]:
                 percentiles = operation["percentiles_ns"]
@@ -84,7 +84,7 @@ def stages_table(content: Content) -> str:
     """Median and 95th percentile of every stage."""
     rows = []
     for c in content.configurations:
-        for operation in ("get", "set"):
+        for operation in OPERATIONS_WITH_STAGES:
             found = c["stages"].get(operation)
             if found:
                 cells = [
@@ -95,7 +95,7 @@ def stages_table(content: Content) -> str:
     return table(
         ["configuration", "operation", "records", *_STAGES],
         rows,
-        "Time per stage in the proxy, median / 95th percentile.",
+        f"Time per stage in the {content.middle}, median / 95th percentile.",
     )
 
 
@@ -125,7 +125,7 @@ def views_table(content: Content) -> str:
         "requests joined (mean of trials)",
         "without partner",
         "client",
-        "proxy",
+        content.middle,
         "difference",
         "on the way in",
         "on the way out",
@@ -133,7 +133,8 @@ def views_table(content: Content) -> str:
     return table(
         headings,
         rows,
-        "The same requests, means. The way out may be negative: the proxy reads its clock after its write returned.",
+        "The same requests, means. The way out may be negative: "
+        f"the {content.middle} reads its clock after its write returned.",
     )
 
 
@@ -304,6 +305,8 @@ def _both(measured: dict[str, Any], predicted: dict[str, Any], metric: str, text
 
 
 def _parameter(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return f"{_parameter(name, value[0])} to {_parameter(name, value[-1]).rpartition(' ')[2]}"
     stem, _, unit = name.rpartition("_")
     if unit == "ns":
         return f"{escape(stem)} {shown(value, time_text)}"

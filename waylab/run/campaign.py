@@ -5,6 +5,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,16 @@ from waylab.run.repetition import Decide, Repetition, blocks_run
 from waylab.run.room import make_sure_of_room
 from waylab.run.trial import run_trial
 from waylab.spec import FULL, QUICK, Spec, read_spec, spec_as_dict
-from waylab.testbed import Machine, Programs, Testbed, check_fits, find_programs, open_testbed, used_hosts
+from waylab.testbed import (
+    Database,
+    Machine,
+    Programs,
+    Testbed,
+    check_fits,
+    open_testbed,
+    programs_of,
+    used_hosts,
+)
 
 # A system that fails so often in a row is broken; going on would only waste time.
 _FAILURES_IN_A_ROW = 3
@@ -51,8 +61,13 @@ class Campaign:
 
     def servers(self) -> list[str]:
         """Say which servers stand behind the proxy, and why, one line for each kind that the plan uses."""
-        kinds = {trial.system.backends.server: trial.system.backends for trial in self.plan.trials}
+        with_backends = [
+            one.system for one in self.plan.trials if one.system.kind not in ("messages", "database")
+        ]
+        kinds = {system.backends.server: system.backends for system in with_backends}
         lines = []
+        if self._programs.postgres:
+            lines.append(f"database: {self._programs.postgres.version}, {self._programs.postgres.folder}")
         for wanted, backends in kinds.items():
             chosen = self._programs.server_for(wanted, backends.service_time)
             if chosen == "memcached":
@@ -83,8 +98,11 @@ class Campaign:
                     return
                 limit = self.spec.gates.link_error_max
                 logs = self.directory / folder.LINKS
-                with open_testbed(self.spec.testbed, self.plan.trials, logs, limit) as testbed:
-                    self._run(testbed, tell, repetition)
+                with (
+                    open_testbed(self.spec.testbed, self.plan.trials, logs, limit) as testbed,
+                    self._database(testbed) as database,
+                ):
+                    self._run(testbed, database, tell, repetition)
             except KeyboardInterrupt:
                 raise InterruptedRunError(
                     f"stopped; go on with: waylab run --resume {self.directory}"
@@ -112,7 +130,19 @@ class Campaign:
             if (last is None or trial.block <= last) and not self.finished(trial)
         ]
 
-    def _run(self, testbed: Testbed, tell: Callable[[Step], None], repetition: Repetition) -> None:
+    def _database(self, testbed: Testbed) -> AbstractContextManager[Database | None]:
+        """Return the database of the run, to be entered; it comes up with the first trial that wants it."""
+        if not self._programs.postgres:
+            return nullcontext()
+        return Database(testbed, self._programs, self.plan.trials, self.directory)
+
+    def _run(
+        self,
+        testbed: Testbed,
+        database: Database | None,
+        tell: Callable[[Step], None],
+        repetition: Repetition,
+    ) -> None:
         waiting = self.waiting()
         already = len(self.plan.trials) - len(waiting)
         failures = 0
@@ -134,7 +164,7 @@ class Campaign:
             tick(0.0)
             make_sure_of_room(self.directory)
             directory = folder.trial_directory(self.directory, trial.id)
-            result = run_trial(trial, self._programs, directory, testbed, tick)
+            result = run_trial(trial, self._programs, directory, testbed, tick, database)
             pace.learn(trial.expected_s, result["took_s"])
             tell(Step(done + 1, total, trial, max(0.0, (rest_s - trial.expected_s) * pace.factor), result))
             failures = failures + 1 if result["status"] == "failed" else 0
@@ -191,7 +221,7 @@ def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
     spec = read_spec(spec_path, scale)
     plan = make_plan(spec)
     check_fits(spec.testbed, plan.trials, Machine())
-    programs = _programs(plan)
+    programs = programs_of(plan.trials)
     now = datetime.now(UTC)
     directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
     shutil.copyfile(spec_path, directory / folder.SPEC)
@@ -209,7 +239,7 @@ def resume_run(directory: Path) -> Campaign:
     if [trial.id for trial in plan.trials] != [trial["id"] for trial in run["plan"]]:
         raise LabError(f"{directory / folder.SPEC}: gives another plan than {folder.RUN}; start a new run")
     check_fits(spec.testbed, plan.trials, Machine())
-    programs = _programs(plan)
+    programs = programs_of(plan.trials)
     started_with = folder.read_json(directory / folder.ENVIRONMENT, folder.ENVIRONMENT_FORMAT, "")
     now = environment(programs)
     if now["programs"]["waystage"]["sha256"] != started_with["programs"]["waystage"]["sha256"]:
@@ -234,11 +264,6 @@ def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:
         if same and not all(trial.is_file() for trial in trials):
             found.append(directory)
     return found
-
-
-def _programs(plan: Plan) -> Programs:
-    servers = {trial.system.backends.server for trial in plan.trials}
-    return find_programs(servers, any(trial.system.kind == "nutcracker" for trial in plan.trials))
 
 
 def _new_directory(results: Path, stamp: str, name: str) -> Path:

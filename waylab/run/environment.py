@@ -30,6 +30,9 @@ def environment(programs: Programs) -> dict[str, Any]:
             "waystage": _program(programs.waystage, "--version"),
             "memcached": _program(programs.memcached, "--version") if programs.memcached else None,
             "nutcracker": _program(programs.nutcracker, "--version") if programs.nutcracker else None,
+            "postgres": _program(programs.postgres.folder / "postgres", "--version")
+            if programs.postgres
+            else None,
         },
         "source": _source(programs.waystage),
         "kernel": platform.release(),

@@ -13,11 +13,13 @@ from typing import IO
 import psutil
 
 from waylab import folder
-from waylab.testbed import Process, Testbed
+from waylab.testbed import COUNTERS, Database, Process, Testbed
 
 INTERVAL_S = 0.25
-# Asking the kernel about every link takes milliseconds; once a second it does not disturb what is measured.
+# What asks the kernel about every link, or about every process of a database, takes milliseconds; once a second it
+# does not disturb what is measured.
 _HOSTS_INTERVAL_S = 1.0
+_DATABASE_INTERVAL_S = 1.0
 PROCESS_COLUMNS = ["clock_ns", "process", "pid", "user_s", "system_s", "resident_bytes", "threads"]
 MACHINE_COLUMNS = [
     "clock_ns",
@@ -35,8 +37,20 @@ MACHINE_COLUMNS = [
 class Telemetry:
     """The files of one trial, open while it runs."""
 
-    def __init__(self, directory: Path, processes: list[Process], testbed: Testbed) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        processes: list[Process],
+        testbed: Testbed,
+        database: Database | None = None,
+    ) -> None:
         self._testbed = testbed
+        self._database = database
+        self._database_file: IO[str] | None = None
+        self._database_written_s = -_DATABASE_INTERVAL_S
+        if database:
+            self._database_file = (directory / folder.DATABASE).open("w", newline="", encoding="utf-8")
+            csv.writer(self._database_file).writerow(["clock_ns", *COUNTERS])
         self._hosts_path = directory / folder.HOSTS
         self._hosts_file: IO[str] | None = None
         self._hosts_written_s = -_HOSTS_INTERVAL_S
@@ -62,6 +76,10 @@ class Telemetry:
     ) -> None:
         self._hosts_written_s = -_HOSTS_INTERVAL_S
         self._sample_hosts()
+        self._database_written_s = -_DATABASE_INTERVAL_S
+        self._sample_database()
+        if self._database_file:
+            self._database_file.close()
         if self._hosts_file:
             self._hosts_file.close()
         self._process_file.close()
@@ -81,6 +99,7 @@ class Telemetry:
                 [clock_ns, name, process.pid, times.user, times.system, memory, threads]
             )
         self._sample_hosts()
+        self._sample_database()
         machine = psutil.cpu_times()
         clock_ns = time.monotonic_ns()
         network = psutil.net_io_counters(nowrap=False)
@@ -98,6 +117,20 @@ class Telemetry:
             ]
         )
 
+    def _sample_database(self) -> None:
+        """Write what the database has done so far, and the processor time of all its processes."""
+        if not self._database or not self._database_file:
+            return
+        if time.monotonic() - self._database_written_s < _DATABASE_INTERVAL_S:
+            return
+        counted = self._database.counters()
+        clock_ns = time.monotonic_ns()
+        self._database_written_s = time.monotonic()
+        csv.DictWriter(self._database_file, ["clock_ns", *COUNTERS]).writerow(
+            {"clock_ns": clock_ns, **counted}
+        )
+        self._process_rows.writerow(_family(self._database.process))
+
     def _sample_hosts(self) -> None:
         """Write one row for each host that has a link of its own."""
         if time.monotonic() - self._hosts_written_s < _HOSTS_INTERVAL_S:
@@ -113,3 +146,31 @@ class Telemetry:
             csv.writer(self._hosts_file).writerow(columns)
         rows = csv.DictWriter(self._hosts_file, columns)
         rows.writerows({"clock_ns": clock_ns, **row} for row in counted)
+
+
+def _family(process: Process) -> list[object]:
+    """Sum up a process, its children and those that it had: what ended is in the parent's own account."""
+    parent = psutil.Process(process.pid)
+    times = parent.cpu_times()
+    clock_ns = time.monotonic_ns()
+    user_s, system_s = times.user + times.children_user, times.system + times.children_system
+    memory, threads = parent.memory_info().rss, 1
+    for pid in _children(process.pid):
+        try:
+            child = psutil.Process(pid)
+            with child.oneshot():
+                spent, resident = child.cpu_times(), child.memory_info()
+        except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+            continue
+        user_s, system_s = user_s + spent.user, system_s + spent.system
+        # What they share with each other is counted once, with the parent.
+        memory, threads = memory + max(0, resident.rss - getattr(resident, "shared", 0)), threads + 1
+    return [clock_ns, process.name, process.pid, round(user_s, 2), round(system_s, 2), memory, threads]
+
+
+def _children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        return [int(one) for one in path.read_text(encoding="ascii").split()]
+    except OSError:
+        return [child.pid for child in psutil.Process(pid).children()]

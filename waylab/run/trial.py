@@ -14,14 +14,19 @@ from waylab.errors import LabError
 from waylab.plan import Trial
 from waylab.run.environment import machine_now
 from waylab.run.telemetry import INTERVAL_S, Telemetry
-from waylab.testbed import Process, Programs, RunningSystem, Testbed
+from waylab.testbed import Database, Process, Programs, RunningSystem, Testbed
 
 # Prefill and connecting come on top of warm-up and test time.
 _LOAD_GRACE_S = 60.0
 
 
 def run_trial(
-    trial: Trial, programs: Programs, directory: Path, testbed: Testbed, tick: Callable[[float], None]
+    trial: Trial,
+    programs: Programs,
+    directory: Path,
+    testbed: Testbed,
+    tick: Callable[[float], None],
+    database: Database | None = None,
 ) -> dict[str, Any]:
     """Run one trial into its (emptied) folder; `tick` is called with the seconds spent, several times a second.
 
@@ -34,16 +39,24 @@ def run_trial(
     before = machine_now()
     failure: str | None = None
     overlap: float | None = None
-    system = RunningSystem(trial, programs, directory, testbed)
+    counted: dict[str, dict[str, int | None] | None] = {}
+    system = RunningSystem(trial, programs, directory, testbed, database)
+    database = database if trial.system.databases else None
     try:
         with system:
             addresses = system.bring_up()
             system.fill(addresses)
+            counted["before"] = database.counters() if database else None
             loads = system.start_load(addresses)
-            _watch(trial, system, loads, testbed, directory, lambda: tick(time.monotonic() - started_s))
+            with Telemetry(directory, system.processes, testbed, database) as telemetry:
+                _watch(trial, system, loads, telemetry, lambda: tick(time.monotonic() - started_s))
+            _check_summaries(system, loads, directory)
+            system.summarise()
             if len(loads) > 1:
                 overlap = _overlap(directory, system)
                 system.merge()
+        # Programs that have ended have told the database's counts.
+        counted["after"] = database.counters() if database else None
     except LabError as error:
         failure = str(error)
     failure = failure or _failure_of(system.processes)
@@ -55,6 +68,7 @@ def run_trial(
         "reason": failure,
         "server": system.server,
         "testbed": testbed.facts(),
+        "database": {**database.facts(), **counted} if database else None,
         "generators_overlap": overlap,
         "started_unix_s": round(started_unix_s, 3),
         "took_s": round(time.monotonic() - started_s, 3),
@@ -81,23 +95,27 @@ def _watch(
     trial: Trial,
     system: RunningSystem,
     loads: list[Process],
-    testbed: Testbed,
-    directory: Path,
+    telemetry: Telemetry,
     tick: Callable[[], None],
 ) -> None:
     """Sample until the load generators have ended; fail when another process ends before them."""
     deadline = time.monotonic() + trial.load.warm_up_s + trial.load.test_time_s + _LOAD_GRACE_S
-    with Telemetry(directory, system.processes, testbed) as telemetry:
-        while not all([load.wait(INTERVAL_S / len(loads)) for load in loads]):
-            telemetry.sample()
-            tick()
-            for process in system.processes:
-                if process not in loads and not process.name.startswith("fill") and not process.running():
-                    message = f"{process.name}: ended with {process.exit_code} during the load{process.last_words()}"
-                    raise LabError(message)
-            if time.monotonic() > deadline:
-                raise LabError(f"load: did not end within {_LOAD_GRACE_S:g} s after its test time")
+    while not all([load.wait(INTERVAL_S / len(loads)) for load in loads]):
         telemetry.sample()
+        tick()
+        for process in system.processes:
+            if process not in loads and not process.name.startswith("fill") and not process.running():
+                message = (
+                    f"{process.name}: ended with {process.exit_code} during the load{process.last_words()}"
+                )
+                raise LabError(message)
+        if time.monotonic() > deadline:
+            raise LabError(f"load: did not end within {_LOAD_GRACE_S:g} s after its test time")
+    telemetry.sample()
+
+
+def _check_summaries(system: RunningSystem, loads: list[Process], directory: Path) -> None:
+    """Fail when a load generator failed so that it wrote no summary."""
     for load, generator in zip(loads, system.generators, strict=True):
         if load.exit_code != 0 and not (directory / generator.summary).is_file():
             raise LabError(

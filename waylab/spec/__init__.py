@@ -7,6 +7,7 @@ from waylab.spec.design import Labels, configurations, matches
 from waylab.spec.distributions import mean_size_bytes, mean_time_s
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
 from waylab.spec.hosts import PROFILES, HostSettings, Placement, TestbedSettings
+from waylab.spec.messages import Database, Messages
 from waylab.spec.quantities import mean_of_distribution_s, size_bytes
 from waylab.spec.read import read_spec, spec_as_dict
 from waylab.spec.scales import FULL, QUICK, SCALES, at_scale
@@ -31,6 +32,7 @@ __all__ = [
     "SCALES",
     "Backends",
     "Compare",
+    "Database",
     "Design",
     "Factor",
     "Gates",
@@ -38,6 +40,7 @@ __all__ = [
     "Labels",
     "Level",
     "Load",
+    "Messages",
     "Placement",
     "Prediction",
     "Proxy",

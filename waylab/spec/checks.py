@@ -10,7 +10,9 @@ from waylab.spec.quantities import mean_of_distribution_s, size_bytes
 Check = Callable[[Any], Any]
 
 _METRICS = re.compile(
-    r"throughput_per_s|response_mean_ns|response_p(50|90|95|99)_ns|cpu_per_request_ns\.(total|load|proxy|backends|interrupts)"
+    r"throughput_per_s|response_mean_ns|response_p(50|90|95|99)_ns"
+    r"|cpu_per_request_ns\.(total|load|proxy|backends|messages|database|interrupts)"
+    r"|(commits|wal_bytes|wal_syncs)_per_(request|message)"
 )
 
 
@@ -156,7 +158,8 @@ def metric(value: Any) -> str:
     if not isinstance(value, str) or not _METRICS.fullmatch(value):
         raise ValueError(
             "should be throughput_per_s, response_mean_ns, response_p50_ns, _p90_, _p95_, _p99_, "
-            "or cpu_per_request_ns.total, .load, .proxy, .backends, .interrupts"
+            "cpu_per_request_ns.total, .load, .proxy, .backends, .messages, .database, .interrupts, "
+            "or commits_per_request, wal_bytes_per_request, wal_syncs_per_request (or _per_message)"
         )
     return value
 

@@ -46,7 +46,7 @@ def setting_keys(*roots: tuple[str, type]) -> list[str]:
 
 def resolve_key(name: str, keys: list[str]) -> str:
     """Turn a dotted key or a short name into the dotted key; ValueError says what was meant perhaps."""
-    aliases = {"system": "system.kind", "think": "load.think_time"}
+    aliases = {"system": "system.kind", "think": "load.think_time", "dispatch": "system.proxy.dispatch"}
     name = aliases.get(name, name)
     matches = [key for key in keys if key == name or key.endswith(f".{name}")]
     if len(matches) == 1:

@@ -58,15 +58,18 @@ class Placement:
     load: tuple[str, ...] = _setting(checks.texts, ())
     proxy: tuple[str, ...] = _setting(checks.texts, ())
     backends: tuple[str, ...] = _setting(checks.texts, ())
+    messages: tuple[str, ...] = _setting(checks.texts, ())
+    database: tuple[str, ...] = _setting(checks.texts, ())
 
     @property
     def generators(self) -> int:
         """How many load generators there are."""
         return max(1, len(self.load))
 
-    def hosts(self, proxies: int, backends: int) -> list[str]:
-        """Name the hosts in use, each once, by so many proxies and backends."""
-        return list(dict.fromkeys([*self.load, *self.proxy[:proxies], *self.backends[:backends]]))
+    def hosts(self, proxies: int, backends: int, services: int = 0, databases: int = 0) -> list[str]:
+        """Name the hosts in use, each once, by so many of each role."""
+        used = [*self.load, *self.proxy[:proxies], *self.backends[:backends]]
+        return list(dict.fromkeys([*used, *self.messages[:services], *self.database[:databases]]))
 
 
 def with_profile(settings: HostSettings) -> HostSettings:
@@ -76,11 +79,17 @@ def with_profile(settings: HostSettings) -> HostSettings:
     return HostSettings(**own | {name: value for name, value in profile.items() if own[name] is None})
 
 
-def check_placement(testbed: TestbedSettings, placement: Placement, proxies: int) -> None:
-    """Check one combination: every role has a host that is described; ValueError says which has not."""
-    roles = {"load": placement.load, "backends": placement.backends}
-    roles |= {"proxy": placement.proxy} if proxies else {}
-    for role, names in roles.items():
+def check_placement(testbed: TestbedSettings, placement: Placement, counts: dict[str, int]) -> None:
+    """Check one combination: every role has a host that is described; ValueError says which has not.
+
+    `counts` says how many programs each role has beside the load.
+    """
+    if len(placement.database) > 1:
+        raise ValueError(
+            f"placement.database: one host, not {len(placement.database)}; there is one database"
+        )
+    for role in ("load", *(role for role, count in counts.items() if count)):
+        names = getattr(placement, role)
         for name in names:
             if name not in testbed.hosts:
                 known = ", ".join(testbed.hosts) or "none is described"

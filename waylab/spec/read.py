@@ -11,6 +11,7 @@ from waylab.spec.compare import check_compares, read_compares
 from waylab.spec.design import Labels, check_design, configurations, listed_levels, matches, read_patterns
 from waylab.spec.factors import Factor, Level, check_of
 from waylab.spec.hosts import HostSettings, check_placement, with_profile
+from waylab.spec.messages import check_messages
 from waylab.spec.naming import ROOTS, checked, label_of, nearest, resolved, short
 from waylab.spec.published import read_published
 from waylab.spec.quantities import mean_of_distribution_s
@@ -226,9 +227,22 @@ def _check_whole(spec: Spec) -> None:
     _check_prediction(spec.predict, [labels for labels, _ in combinations])
     for _, roots in combinations:
         _check_combination(roots["system"], roots["load"])
-        check_placement(spec.testbed, roots["placement"], roots["system"].proxies)
+        check_placement(
+            spec.testbed, roots["placement"], _programs_of(roots["system"], roots["placement"].generators)
+        )
+        check_messages(roots["system"], roots["load"], roots["placement"].generators)
         _check_loop(roots["load"])
         _check_generators(roots["load"], roots["placement"].generators)
+
+
+def _programs_of(system: System, generators: int) -> dict[str, int]:
+    """Say how many programs each role has beside the load."""
+    return {
+        "proxy": system.proxies,
+        "backends": system.backends_for(generators),
+        "messages": system.services,
+        "database": system.databases,
+    }
 
 
 def _check_stopping(spec: Spec) -> None:

@@ -10,6 +10,7 @@ from waylab.spec import checks
 from waylab.spec.factors import Factor
 from waylab.spec.findings import Published
 from waylab.spec.hosts import Placement, TestbedSettings
+from waylab.spec.messages import Database, Messages, operations
 
 
 def setting(check: checks.Check, default: Any) -> Any:
@@ -58,12 +59,14 @@ class Proxy:
 
 @dataclass(frozen=True)
 class System:
-    """What is measured: proxies with their backends, or backends alone."""
+    """What is measured: proxies with backends, or backends alone; message services with their database, or it alone."""
 
-    kind: str = setting(checks.one_of("proxy", "nutcracker", "direct"), "proxy")
+    kind: str = setting(checks.one_of("proxy", "nutcracker", "direct", "messages", "database"), "proxy")
     direct_to: str = setting(checks.one_of("one", "all"), "one")
     backends: Backends = field(default_factory=Backends)
     proxy: Proxy = field(default_factory=Proxy)
+    messages: Messages = field(default_factory=Messages)
+    database: Database = field(default_factory=Database)
 
     def resolved(self) -> "System":
         """Return the system with a number in the place of every word that stands for one."""
@@ -72,10 +75,22 @@ class System:
     @property
     def proxies(self) -> int:
         """How many proxies of whatever kind stand between load and backends."""
-        return 0 if self.kind == "direct" else self.proxy.count
+        return self.proxy.count if self.kind in ("proxy", "nutcracker") else 0
+
+    @property
+    def services(self) -> int:
+        """How many message services there are."""
+        return self.messages.services if self.kind == "messages" else 0
+
+    @property
+    def databases(self) -> int:
+        """How many databases are in use: one, unless nothing asks for it."""
+        return int(self.kind == "database" or (self.kind == "messages" and self.messages.has_database))
 
     def backends_for(self, generators: int) -> int:
         """How many backends there are: one that no load generator goes to would have nothing to do."""
+        if self.kind in ("messages", "database"):
+            return 0
         alone = self.kind == "direct" and self.direct_to == "one"
         return min(self.backends.count, generators) if alone else self.backends.count
 
@@ -87,6 +102,8 @@ class Load:
     clients: int = setting(checks.whole(1, 65536), 16)
     threads: int = setting(checks.whole(1, 256), 1)
     ratio: str = setting(checks.ratio, "0:1")
+    operations: str = setting(operations, "")
+    prefill: int = setting(checks.whole(0, 100_000_000), 0)
     protocol: str = setting(checks.one_of("text", "meta"), "text")
     rate: float = setting(checks.number(0, 1e9), 0.0)
     arrivals: str = setting(checks.arrivals, "poisson")

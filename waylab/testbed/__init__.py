@@ -3,14 +3,17 @@
 Knows nothing of results. Which role runs on which host is the placement; a testbed knows no roles.
 """
 
+from waylab.testbed.database import COUNTERS, Database
 from waylab.testbed.fitting import check_fits, cores_described, open_testbed, used_hosts
 from waylab.testbed.hosts import Host, Testbed
 from waylab.testbed.machine import Finding, Machine
 from waylab.testbed.processes import Process, TestbedError
-from waylab.testbed.programs import Programs, find_programs
+from waylab.testbed.programs import Programs, find_programs, programs_of
 from waylab.testbed.system import RunningSystem
 
 __all__ = [
+    "COUNTERS",
+    "Database",
     "Finding",
     "Host",
     "Machine",
@@ -23,5 +26,6 @@ __all__ = [
     "cores_described",
     "find_programs",
     "open_testbed",
+    "programs_of",
     "used_hosts",
 ]

@@ -18,10 +18,11 @@ def check_capacity(trials: tuple[Trial, ...]) -> None:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     for trial in trials:
         backends, load = trial.system.backends, trial.load
-        wanted = backends.count * size_bytes(backends.memory)
+        count = trial.system.backends_for(trial.placement.generators)
+        wanted = count * size_bytes(backends.memory)
         if wanted > memory_bytes:
             raise LabError(
-                f"system.backends: {backends.count} servers of {backends.memory} may take {wanted >> 20} MiB, "
+                f"system.backends: {count} servers of {backends.memory} may take {wanted >> 20} MiB, "
                 f"this machine has {memory_bytes >> 20}; ask for fewer or smaller ones"
             )
         descriptors = load.clients + _DESCRIPTORS_BESIDE

@@ -26,7 +26,9 @@ def cores_described(settings: TestbedSettings, trial: Trial) -> float:
 
 def _hosts(trial: Trial) -> list[str]:
     backends = trial.system.backends_for(trial.placement.generators)
-    return trial.placement.hosts(trial.system.proxies, backends)
+    return trial.placement.hosts(
+        trial.system.proxies, backends, trial.system.services, trial.system.databases
+    )
 
 
 def check_fits(settings: TestbedSettings, trials: tuple[Trial, ...], machine: Machine) -> None:

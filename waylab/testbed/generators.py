@@ -28,10 +28,14 @@ def value_options(load: Load) -> list[str]:
 
 def asking_options(load: Load, generator: Generator) -> list[str]:
     """Return the arguments that say when a generator asks, and for which keys."""
-    options = ["--key-pattern", load.key_pattern]
+    return ["--key-pattern", load.key_pattern, *pace_options(load, generator)]
+
+
+def pace_options(load: Load, generator: Generator) -> list[str]:
+    """Return the arguments that say when a generator asks."""
     if generator.rate_per_s:
-        return [*options, "--rate", f"{generator.rate_per_s:.6g}", "--arrivals", load.arrivals]
-    return [*options, "--think-time", load.think_time]
+        return ["--rate", f"{generator.rate_per_s:.6g}", "--arrivals", load.arrivals]
+    return ["--think-time", load.think_time]
 
 
 def generators(trial: Trial) -> list[Generator]:

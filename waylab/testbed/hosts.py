@@ -17,13 +17,23 @@ _Result = TypeVar("_Result")
 class Host:
     """This machine: programs find each other over the loopback."""
 
+    # Whether nobody but the hosts of this run can reach it.
+    own_network = False
+
     def __init__(self, name: str = "here", address: str = "127.0.0.1") -> None:
         self.name = name
         self.address = address
 
-    def start(self, name: str, command: list[str], logs: Path, paused: bool = False) -> Process:
-        """Start a program on this host, its output kept in `logs`."""
-        return Process(name, command, logs, host=self.name, paused=paused)
+    def start(
+        self,
+        name: str,
+        command: list[str],
+        logs: Path,
+        paused: bool = False,
+        user: tuple[int, int] | None = None,
+    ) -> Process:
+        """Start a program on this host, its output kept in `logs`; `user` is another user and group than ours."""
+        return Process(name, command, logs, host=self.name, paused=paused, user=user)
 
     def free_port(self) -> int:
         """Let the kernel name a port that nobody on this host uses."""

@@ -41,7 +41,7 @@ class TestbedError(LabError):
 class Process:
     """A running program, with its output kept in `logs`; the new process calls `enter` before it is the program.
 
-    One that is `paused` becomes the program only when it is told to go on.
+    One that is `paused` becomes the program only when it is told to go on; `user` is whose it is, if not ours.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Process:
         enter: Callable[[], None] | None = None,
         host: str | None = None,
         paused: bool = False,
+        user: tuple[int, int] | None = None,
     ) -> None:
         self.name = name
         self.command = command
@@ -77,7 +78,7 @@ class Process:
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
-                    preexec_fn=lambda: _become_child(parent, enter),  # noqa: PLW1509
+                    preexec_fn=lambda: _become_child(parent, enter, user),  # noqa: PLW1509
                 )
         except OSError as error:
             raise TestbedError(f"{name}: {command[0]} cannot be started: {error.strerror}") from None
@@ -165,6 +166,12 @@ class Process:
         lines = [line.strip() for line in lines if line.strip()]
         return f": {lines[-1][:300]}" if lines else f" (its output is in {self.stderr.parent})"
 
+    def interrupt(self) -> None:
+        """Send SIGINT to the program alone: what PostgreSQL takes for a fast end, and its children do not."""
+        if self.running() and not self._asked_to_stop:
+            self._asked_to_stop = True
+            self._child.send_signal(signal.SIGINT)
+
     def ask_to_stop(self) -> None:
         """Send SIGTERM to the whole group, if it still runs; once, for a second one means `at once` to many."""
         if self.running() and not self._asked_to_stop:
@@ -226,10 +233,20 @@ def _signals_wait() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def _become_child(parent: int, enter: Callable[[], None] | None) -> None:
-    """Run in the child: be killed by the kernel when the lab dies, even by SIGKILL; then go to the host."""
+def _become_child(parent: int, enter: Callable[[], None] | None, user: tuple[int, int] | None) -> None:
+    """Run in the child: go to the host, be whose it shall be, and be killed when the lab dies, even by SIGKILL."""
     _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
     if enter:
         enter()
+    if user:
+        # The new user may not be allowed where we are.
+        os.chdir("/")
+        os.setgroups([])
+        os.setgid(user[1])
+        os.setuid(user[0])
+        # The kernel forgets the signal when the user changes.
+        _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)

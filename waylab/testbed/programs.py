@@ -2,10 +2,13 @@
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from waylab.errors import LabError
+from waylab.plan import Trial
+from waylab.spec import System
+from waylab.testbed.postgres.programs import PostgresPrograms, find_postgres
 
 # Where Debian puts twemproxy, and only root looks.
 SYSTEM_PROGRAMS = "/usr/sbin"
@@ -18,12 +21,30 @@ class Programs:
     waystage: Path
     memcached: Path | None
     nutcracker: Path | None = None
+    postgres: PostgresPrograms | None = None
+
+    def server_of(self, system: System) -> str:
+        """Name what is behind everything else in a system."""
+        if system.kind in ("messages", "database"):
+            return "postgres" if system.databases else "none"
+        return self.server_for(system.backends.server, system.backends.service_time)
 
     def server_for(self, wanted: str, service_time: str) -> str:
         """Resolve `auto`: memcached where there is one, unless the service time is dictated."""
         if wanted != "auto":
             return wanted
         return "memcached" if self.memcached and service_time == "none" else "embedded"
+
+
+def programs_of(trials: tuple[Trial, ...]) -> Programs:
+    """Find everything that the trials of a plan need."""
+    systems = [trial.system for trial in trials]
+    servers = {system.backends.server for system in systems if system.kind not in ("messages", "database")}
+    found = find_programs(servers, any(system.kind == "nutcracker" for system in systems))
+    if not any(system.databases for system in systems):
+        return found
+    pgbench = any(system.kind == "database" for system in systems)
+    return replace(found, postgres=find_postgres(pgbench))
 
 
 def find_programs(wanted_servers: set[str], nutcracker: bool = False) -> Programs:

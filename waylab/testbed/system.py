@@ -1,4 +1,4 @@
-"""The system of one trial, wherever its roles are placed: backends, proxies, load generators.
+"""The system of one trial, wherever its roles are placed: backends, proxies, message services, load generators.
 
 A context: whatever happens inside, on leaving no process is left behind. Knows hosts only by what they can do.
 """
@@ -11,11 +11,15 @@ from types import TracebackType
 
 from waylab.plan import Trial
 from waylab.spec import size_bytes
-from waylab.testbed.generators import Generator, asking_options, generators, value_options
+from waylab.testbed import pgbench_log
+from waylab.testbed.database import Database
+from waylab.testbed.generators import Generator, asking_options, generators, pace_options, value_options
 from waylab.testbed.hosts import Host, Testbed
+from waylab.testbed.pgbench import pgbench_command, preparation
 from waylab.testbed.processes import Process, TestbedError, hold_when_connected
 from waylab.testbed.programs import Programs
 from waylab.testbed.proxies import nutcracker_command, nutcracker_file, proxy_command
+from waylab.testbed.services import messages_load_options, service_command
 
 _PORT_ATTEMPTS = 5
 _FILLED_WITHIN_S = 60.0
@@ -25,16 +29,25 @@ _MERGED_WITHIN_S = 60.0
 class RunningSystem:
     """The processes of one trial, in the order in which they were started."""
 
-    def __init__(self, trial: Trial, programs: Programs, directory: Path, testbed: Testbed) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        programs: Programs,
+        directory: Path,
+        testbed: Testbed,
+        database: Database | None = None,
+    ) -> None:
         self._trial = trial
         self._programs = programs
         self._testbed = testbed
+        self._database = database if trial.system.databases else None
+        self._database_words = ""
         self._directory = directory
         self._logs = directory / "logs"
         self._records = directory / "records"
         self.processes: list[Process] = []
         self.generators = generators(trial)
-        self.server = programs.server_for(trial.system.backends.server, trial.system.backends.service_time)
+        self.server = programs.server_of(trial.system)
 
     def __enter__(self) -> "RunningSystem":
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -47,8 +60,14 @@ class RunningSystem:
         self.stop()
 
     def bring_up(self) -> list[str]:
-        """Start backends and proxies; return the addresses that the load generators go to."""
+        """Start backends and proxies, or services; return the addresses that the load generators go to."""
         system = self._trial.system
+        if self._database:
+            self._database_words = self._database.prepare(self._trial)
+        if system.kind == "database":
+            return []
+        if system.kind == "messages":
+            return [self._start_service(index) for index in range(system.services)]
         count = system.backends_for(len(self.generators))
         addresses = [self._start_backend(index, alone=count == 1) for index in range(count)]
         if not system.proxies:
@@ -60,7 +79,7 @@ class RunningSystem:
 
         To fill takes one of them longer than another, and so they would not measure at the same time.
         """
-        if len(self.generators) == 1:
+        if len(self.generators) == 1 or self._trial.system.kind == "messages":
             return
         fillers = []
         for index, generator in enumerate(self.generators):
@@ -74,6 +93,8 @@ class RunningSystem:
 
     def start_load(self, addresses: list[str]) -> list[Process]:
         """Start the load generators; several are connected first, and then begin all at once."""
+        if self._trial.system.kind == "database":
+            return [self._start_pgbench()]
         several = len(self.generators) > 1
         loads = [
             self._start_generator(index, generator, addresses, paused=several)
@@ -109,12 +130,17 @@ class RunningSystem:
         if not merging.wait(_MERGED_WITHIN_S) or not (self._directory / "load.json").is_file():
             raise TestbedError(f"{merging.name}: the summaries cannot be merged{merging.last_words()}")
 
+    def summarise(self) -> None:
+        """Write the summary of a load that does not do so itself."""
+        if self._trial.system.kind == "database":
+            pgbench_log.summarise(self._trial, self._directory, self._scripts, self.generators[0].name)
+
     def stop(self) -> None:
         """Stop everything, the last started first; each has time to write its records."""
         for process in reversed(self.processes):
             process.ask_to_stop()
-            if process.name.startswith("proxy"):
-                # The backends stay until a proxy has finished what is in flight.
+            if process.name.startswith(("proxy", "messages")):
+                # What is behind them stays until they have finished what is in flight.
                 process.wait(2.0)
         try:
             for process in reversed(self.processes):
@@ -137,7 +163,10 @@ class RunningSystem:
 
     def _load_command(self, index: int, generator: Generator, addresses: list[str]) -> list[str]:
         """Return the part of the command that is the same for setting the keys and for the load."""
-        command = [str(self._programs.waystage), "load", *self._servers(index, addresses)]
+        command = [str(self._programs.waystage), "load"]
+        if self._trial.system.kind == "messages":
+            return [*command, *messages_load_options(self._trial, generator, index, addresses)]
+        command += self._servers(index, addresses)
         command += [*value_options(self._trial.load), "--quiet"]
         command += ["--key-minimum", str(generator.key_minimum), "--key-maximum", str(generator.key_maximum)]
         return [*command, "--seed", str(generator.seed)]
@@ -160,13 +189,38 @@ class RunningSystem:
         load = self._trial.load
         command = self._load_command(index, generator, addresses)
         command += ["--clients", str(generator.clients), "--threads", str(load.threads)]
-        command += ["--ratio", load.ratio, "--multi-key-get", str(load.multi_key_get)]
-        command += ["--pipeline", str(load.pipeline), *asking_options(load, generator)]
+        if self._trial.system.kind == "messages":
+            command += pace_options(load, generator)
+        else:
+            command += ["--ratio", load.ratio, "--multi-key-get", str(load.multi_key_get)]
+            command += ["--pipeline", str(load.pipeline), *asking_options(load, generator)]
         command += ["--test-time", seconds_text(load.test_time_s), "--warm-up", seconds_text(load.warm_up_s)]
         command += ["--sample", str(load.sample), "--records", str(self._records)]
         command += ["--json-out-file", str(self._directory / generator.summary)]
-        command += ["--no-prefill"] if len(self.generators) > 1 else []
+        command += (
+            ["--no-prefill"] if len(self.generators) > 1 and self._trial.system.kind != "messages" else []
+        )
         return self._start(self._load_host(index), generator.name, command, paused)
+
+    def _start_pgbench(self) -> Process:
+        assert self._programs.postgres and self._programs.postgres.pgbench and self._database
+        for statement in preparation(self._trial):
+            self._database.ask(statement)
+        program, words = self._programs.postgres.pgbench, self._database_words
+        command = pgbench_command(program, self._trial, words, self._scripts)
+        return self._start(self._load_host(0), self.generators[0].name, command)
+
+    @property
+    def _scripts(self) -> Path:
+        return self._directory / "pgbench"
+
+    def _start_service(self, index: int) -> str:
+        host = self._host(self._trial.placement.messages, index)
+        name = "messages" if self._trial.system.services == 1 else f"messages-{index}"
+        command = service_command(
+            self._programs.waystage, self._trial, host.address, self._database_words, self._records
+        )
+        return self._start(host, name, command).wait_until_ready()
 
     def _start_backend(self, index: int, alone: bool) -> str:
         host = self._host(self._trial.placement.backends, index)

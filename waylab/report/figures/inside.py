@@ -10,7 +10,7 @@ from waylab.report.figures.figure import Figure, legend, milliseconds, values, x
 from waylab.report.figures.stacked import stacked
 
 _STAGES = "parse route admit queue send backend reply".split()
-_ROLES = ["load", "proxy", "backends"]
+_ROLES = ["load", "proxy", "backends", "messages", "database"]
 
 
 def stage_times(content: Content) -> Figure | None:
@@ -38,10 +38,13 @@ def stage_times(content: Content) -> Figure | None:
         for c in content.configurations
         if "all" in c["stages"]
     ]
-    bars = stacked(content, rows, totals, _STAGES, ("mean time in the proxy, ms", 1e6))
-    caption = (
-        "The stages of a request in the proxy; they add up exactly to the time from its receipt to its reply. "
-        "The stage queue is zero in the discipline pipelined."
+    bars = stacked(content, rows, totals, _STAGES, (f"mean time in the {content.middle}, ms", 1e6))
+    caption = f"The stages of a request in the {content.middle}; they add up exactly to the time from its receipt to "
+    caption += "its reply. "
+    caption += (
+        "The stage queue is the wait for a connection or lane, backend is the database."
+        if content.middle == "service"
+        else "The stage queue is zero in the discipline pipelined."
     )
     return Figure("stage-times", "Time per stage", caption, bars)
 
@@ -53,14 +56,14 @@ def both_views(content: Content) -> Figure | None:
         for c in content.configurations
         for view, key in (
             ("client", "client_mean_ns"),
-            ("proxy", "proxy_mean_ns"),
+            (content.middle, "proxy_mean_ns"),
             ("difference", "difference_mean_ns"),
         )
         if key in c["proxy_view"]
     ]
     if not rows:
         return None
-    views = ["client", "proxy", "difference"]
+    views = ["client", content.middle, "difference"]
     chart = milliseconds(alt.Chart(values(rows)), "mean_ns").encode(
         x=x_axis(content),
         y=alt.Y("mean_ms:Q", title="mean time, ms"),
@@ -73,11 +76,11 @@ def both_views(content: Content) -> Figure | None:
     layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes["numeric"] else []
     caption = (
         "The same requests seen from both ends (records joined on port and sequence). The difference is what the "
-        "proxy cannot see: the network, and waiting for a processor."
+        f"{content.middle} cannot see: the network, and waiting for a processor."
     )
     return Figure(
         "both-views",
-        "Client's view and proxy's view",
+        f"Client's view and {content.middle}'s view",
         caption,
         alt.layer(*layers, chart.mark_point(opacity=1).encode(shape=shapes)),
     )

@@ -25,15 +25,24 @@ _Result = TypeVar("_Result")
 class EmulatedHost(Host):
     """A network namespace, with a control group and processors of its own where the host has them."""
 
+    own_network = True
+
     def __init__(self, name: str, address: str, namespace: int, group: Path | None, cpus: list[int]) -> None:
         super().__init__(name, address)
         self._namespace = namespace
         self._group = group
         self._cpus = cpus
 
-    def start(self, name: str, command: list[str], logs: Path, paused: bool = False) -> Process:
+    def start(
+        self,
+        name: str,
+        command: list[str],
+        logs: Path,
+        paused: bool = False,
+        user: tuple[int, int] | None = None,
+    ) -> Process:
         """Start a program on this host."""
-        return Process(name, command, logs, enter=self._enter, host=self.name, paused=paused)
+        return Process(name, command, logs, enter=self._enter, host=self.name, paused=paused, user=user)
 
     def inside(self, function: Callable[[], _Result]) -> _Result:
         """Call a function within the host's network."""

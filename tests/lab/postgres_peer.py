@@ -1,0 +1,19 @@
+"""A real PostgreSQL for the tests: skip without one, or fail where peers are required."""
+
+import os
+
+import pytest
+
+from waylab.errors import LabError
+from waylab.testbed.postgres import PostgresPrograms, find_postgres
+from waylab.testbed.programs import find_waystage
+
+
+def postgres_or_skip(pgbench: bool = False) -> PostgresPrograms:
+    """Return the programs; the test ends here when there are none."""
+    try:
+        find_waystage()
+        return find_postgres(pgbench)
+    except LabError as error:
+        assert "WAYSTAGE_REQUIRE_PEERS" not in os.environ, f"required here: {error}"
+        pytest.skip(f"{error}; what needs no database is tested beside")

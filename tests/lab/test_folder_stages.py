@@ -1,0 +1,66 @@
+"""Stage times from record files alone, with a known truth."""
+
+import json
+
+import numpy as np
+import pytest
+from synthetic import STAMPS, record_bytes, rows
+
+from waylab.analysis.folder_stages import folder_stages
+from waylab.cli import main
+from waylab.errors import LabError
+from waylab.records import OPERATIONS
+
+SEND, POP = OPERATIONS.index("send"), OPERATIONS.index("pop")
+
+
+def messages_rows(count=40):
+    """Half sends, half pops; the n-th stage of each takes (n + 1) us, twice as long in the second half of the time."""
+    table = rows("messages", count)
+    table["operation"] = np.where(np.arange(count) % 2, POP, SEND)
+    start_ns = 1_000_000_000 + 100_000_000 * np.arange(count)
+    slow = np.where(np.arange(count) < count // 2, 1, 2)
+    for index, name in enumerate(STAMPS["messages"]):
+        table[name] = start_ns + slow * 1000 * sum(range(1, index + 1))
+    table["backend"], table["backend_sequence"] = 0, np.arange(count) // 4
+    return table
+
+
+def test_stage_times_batches_and_outcomes(tmp_path):
+    table = messages_rows()
+    table["outcome"][0], table["backend"][0] = 6, 65535
+    (tmp_path / "messages-1.way").write_bytes(record_bytes("messages", table[:20]))
+    (tmp_path / "messages-2.way").write_bytes(record_bytes("messages", table[20:], dropped=3))
+    found = folder_stages(tmp_path)["messages"]
+    assert found["operations"]["all"]["count"] == 39 and found["operations"]["send"]["count"] == 19
+    assert found["outcomes"] == {"answered": 39, "overloaded": 1} and found["dropped"] == 3
+    pops = found["operations"]["pop"]["stages"]
+    assert [round(pops[name]["mean_ns"]) for name in ("parse", "queue", "reply", "total")] == [
+        1500,
+        6000,
+        10500,
+        42000,
+    ]
+    assert found["batch"] == {"mean": 3.9, "met_mean": pytest.approx((9 * 16 + 9) / 39), "largest": 4.0}
+
+
+def test_the_beginning_and_the_end_can_be_left_out(tmp_path):
+    (tmp_path / "messages-1.way").write_bytes(record_bytes("messages", messages_rows()))
+    found = folder_stages(tmp_path, skip_s=2.0, cut_s=0.5)["messages"]
+    assert found["operations"]["all"]["count"] == 15
+    assert found["operations"]["all"]["stages"]["parse"]["mean_ns"] == 2000
+    with pytest.raises(LabError, match="leave out less"):
+        folder_stages(tmp_path, skip_s=10)
+
+
+def test_the_command(tmp_path, capsys):
+    (tmp_path / "messages-1.way").write_bytes(record_bytes("messages", messages_rows()))
+    assert main(["stages", str(tmp_path)]) == 0
+    assert "pop" in capsys.readouterr().out
+    assert main(["stages", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["messages"]["sample"] == 1
+
+
+def test_a_folder_without_records_is_one_line(tmp_path, capsys):
+    assert main(["stages", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"waylab: {tmp_path}: holds no record files (*.way)\n"

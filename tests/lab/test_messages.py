@@ -1,0 +1,242 @@
+"""Message services as the system of a trial: what is started and told, and what is read. Real where it says so."""
+
+import json
+
+import numpy as np
+import pytest
+from postgres_peer import postgres_or_skip
+
+from waylab.analysis import analyse
+from waylab.errors import LabError
+from waylab.folder import read_run
+from waylab.plan import make_plan
+from waylab.predict import predict
+from waylab.report.content import read_content
+from waylab.report.database import database_section
+from waylab.report.diagram import diagram
+from waylab.report.sections import setup, threats
+from waylab.report.tables import models_table
+from waylab.run import create_run
+from waylab.spec import Load, Messages, Placement, Spec, System, read_spec
+from waylab.testbed import Programs, RunningSystem, Testbed, canned, pgbench, pgbench_log
+from waylab.testbed.programs import find_waystage
+
+HEAD = 'question = "q"\nhypothesis = "h"\nrefuted_by = "r"\n'
+LOOSE = "[gates]\n" + "\n".join(
+    f"{name} = 1.0" for name in ("generator_cpu_max", "foreign_cpu_max", "steal_max", "interactive_law_max")
+)
+
+
+class Prepared:
+    """In the place of a database: it only knows where it would be."""
+
+    def prepare(self, trial):
+        return "host=/somewhere dbname=waystage_trial"
+
+
+def a_trial(services=1, generators=1, **messages):
+    spec = Spec(
+        name="x",
+        system=System(kind="messages", messages=Messages(services=services, **messages)),
+        load=Load(clients=8, operations="d15", prefill=7, data_size=200, test_time_s=0.2, warm_up_s=0.1),
+        placement=Placement(load=("a",) * generators),
+    )
+    return make_plan(spec).trials[0]
+
+
+def commands(trial, directory):
+    """Bring a system of the fake program up with its load; return the commands by the names of the processes."""
+    programs = Programs(find_waystage(), None)
+    with RunningSystem(trial, programs, directory, Testbed(), Prepared()) as system:
+        addresses = system.bring_up()
+        system.fill(addresses)
+        loads = system.start_load(addresses)
+        assert all(load.wait(30) and load.exit_code == 0 for load in loads)
+        return addresses, {process.name: process.command for process in system.processes}
+
+
+def values_of(command, name):
+    return [command[index + 1] for index, part in enumerate(command) if part == name]
+
+
+def test_services_share_the_connections_and_clients_take_them_in_turn(fake, tmp_path):
+    addresses, found = commands(a_trial(services=3, dispatch="pool", connections=40), tmp_path)
+    assert list(found) == ["messages-0", "messages-1", "messages-2", "load"]
+    for name in ("messages-0", "messages-2"):
+        assert values_of(found[name], "--connections") == ["14"] and "--lanes" not in found[name]
+        assert values_of(found[name], "--database") == ["host=/somewhere dbname=waystage_trial"]
+    assert values_of(found["load"], "--messages") == [f"http://{address}" for address in addresses]
+    for name, value in (
+        ("--operations", "d15"),
+        ("--prefill", "7"),
+        ("--data-size", "200"),
+        ("--clients", "8"),
+    ):
+        assert values_of(found["load"], name) == [value]
+    assert not {"--ratio", "--pipeline", "--server", "--key-minimum", "--no-verify"} & set(found["load"])
+
+
+def test_generators_begin_with_different_services_and_fill_nothing(fake, tmp_path):
+    addresses, found = commands(a_trial(services=2, generators=2), tmp_path)
+    first = [values_of(found[f"load-{index}"], "--messages")[0] for index in range(2)]
+    assert first == [f"http://{address}" for address in addresses]
+    assert "fill-0" not in found and "--no-prefill" not in found["load-0"]
+
+
+def test_without_a_database_nothing_is_asked_of_one(fake, tmp_path):
+    _, found = commands(a_trial(dispatch="none"), tmp_path)
+    assert "--database" not in found["messages"] and "--no-verify" in found["load"]
+    _, found = commands(a_trial(dispatch="canned"), tmp_path / "canned")
+    assert found["messages"][1].endswith("canned.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[system.messages]\nservices = 9\n[load]\nclients = 8", "services = 9: more than the 8 clients"),
+        (
+            '[system.messages]\nservices = 3\ndispatch = "pool"\nconnections = 2',
+            "connections = 2: fewer than the 3 services",
+        ),
+        ("[load]\npipeline = 2", 'load.pipeline: system.kind = "messages" knows one request at a time'),
+        ('[load]\noperations = "send pop"', "should name operations"),
+        ('[system.messages]\ndispatch = "poool"', "should be one of fused, pool, none, canned"),
+        ('[system.database]\nsettings = ["fsync"]', "should read like synchronous_commit=on"),
+        (
+            '[testbed]\nkind = "netns"\n[testbed.hosts]\na = {}\n[placement]\nload = ["a"]',
+            "placement.messages",
+        ),
+    ],
+)
+def test_a_system_of_messages_that_cannot_be_is_one_line(tmp_path, text, message):
+    path = tmp_path / "x.toml"
+    kind = 'kind = "messages"\n'
+    path.write_text(HEAD + (f"[system]\n{kind}{text}" if not text.startswith("[system]") else text))
+    with pytest.raises(LabError) as caught:
+        read_spec(path)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_belongs_to_messages_is_refused_elsewhere(tmp_path):
+    path = tmp_path / "x.toml"
+    for text, message in (
+        ("[load]\nprefill = 3", 'load.prefill: needs system.kind = "messages" or "database"'),
+        ('[system]\nkind = "database"\n[load]\nrate = 5', "is a closed loop that never thinks"),
+        ('[system]\nkind = "database"\n[load]\noperations = "send:1"', 'knows "d15" only'),
+    ):
+        path.write_text(HEAD + text)
+        with pytest.raises(LabError, match=message):
+            read_spec(path)
+
+
+def test_dispatch_alone_still_means_that_of_the_proxy(tmp_path):
+    path = tmp_path / "x.toml"
+    factors = '[factors]\ndispatch = ["pipelined", "shared"]\n"messages.services" = [1, 2]'
+    path.write_text(HEAD + "[load]\nclients = 8\n" + factors)
+    assert [factor.key for factor in read_spec(path).factors] == [
+        "system.proxy.dispatch",
+        "system.messages.services",
+    ]
+
+
+def test_the_least_service_cuts_requests_and_knows_their_replies():
+    send = b"POST /v1/queues/q/messages HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"
+    pop = b"POST /v1/queues/q/messages:pop?for=c1 HTTP/1.1\r\ncontent-length: 0\r\n\r\n"
+    found, rest = canned.requests_in(send + pop + send[:-1])
+    assert found == [send, pop] and rest == send[:-1]
+    assert canned.answer(send).endswith(b'{"id":1}') and b" 204 " in canned.answer(pop)
+    assert b'"queues":[]' in canned.answer(b"GET /v1/receivers/c1/queues HTTP/1.1\r\n\r\n")
+    assert b" 201 " in canned.answer(b"PUT /v1/queues/q HTTP/1.1\r\n\r\n")
+
+
+def test_the_log_of_pgbench_becomes_a_summary(tmp_path):
+    """Two clients, requests of 1 ms every 2 ms: the response is the whole cycle, the service what pgbench measured."""
+    trial = make_plan(
+        Spec(
+            name="x",
+            system=System(kind="database"),
+            load=Load(clients=2, warm_up_s=1.0, test_time_s=2.0, operations="d15"),
+        )
+    ).trials[0]
+    lines, start_us = [], 1_700_000_000_000_000
+    for step in range(1, 2001):
+        for client in range(2):
+            end_us = start_us + 2000 * step
+            script = step % len(pgbench.SCRIPTS)
+            lines.append(f"{client} {step} 1000 {script} {end_us // 10**6} {end_us % 10**6}")
+    lines.append(f"0 2001 failed 0 {end_us // 10**6} {end_us % 10**6}")
+    (tmp_path / "pgbench").mkdir()
+    (tmp_path / "pgbench" / "pgbench.77").write_text("\n".join(lines) + "\n")
+    offset_ns = pgbench_log.time.time_ns() - pgbench_log.time.monotonic_ns()
+    rows = "\n".join(
+        f"{start_us * 1000 - offset_ns + second * 10**9},load,1,{0.1 * second},{0.1 * second},1,1"
+        for second in range(5)
+    )
+    (tmp_path / "processes.csv").write_text(
+        f"clock_ns,process,pid,user_s,system_s,resident_bytes,threads\n{rows}\n"
+    )
+    pgbench_log.summarise(trial, tmp_path, tmp_path / "pgbench", "load")
+    found = json.loads((tmp_path / "load.json").read_text())
+    assert found["totals"]["requests"] == pytest.approx(2000, abs=4) and found["totals"]["errors"] == 1
+    everything = found["operations"]["all"]
+    assert everything["response"]["mean_ns"] == pytest.approx(2e6)
+    assert everything["service"]["mean_ns"] == pytest.approx(1e6)
+    assert sum(one["count"] for one in found["operations"]["messages"].values()) == everything["count"]
+    assert found["cpu"]["share"] == pytest.approx(0.2, rel=0.05)
+    measured = [second for second in found["seconds"] if second["measured"]]
+    assert [second["requests"] for second in measured] == [1000, 1000]
+
+
+def run_of(tmp_path, text):
+    """Run a specification and return its analysis."""
+    path = tmp_path / "real.toml"
+    path.write_text(HEAD + text + LOOSE + '\nreason = "A test is not a measurement."\n')
+    campaign = create_run(path, tmp_path / "results")
+    campaign.run(lambda step: None)
+    return campaign.directory, analyse(campaign.directory)
+
+
+def test_the_real_database_alone_with_and_without_the_further_index(tmp_path):
+    postgres_or_skip(pgbench=True)
+    text = '[system]\nkind = "database"\n[load]\nclients = 4\nprefill = 100\nwarm_up_s = 1.0\ntest_time_s = 1.0\n'
+    text += '[factors]\n"database.further_index" = [true, false]\n[design]\nblocks = 1\n'
+    directory, content = run_of(tmp_path, text)
+    assert [trial["reasons"] for trial in content["trials"]] == [[], []]
+    for trial in content["trials"]:
+        # Every request is a transaction of its own.
+        assert trial["database"]["commits_per_request"] == pytest.approx(1, abs=0.1)
+        assert trial["database"]["wal_bytes_per_message"] > 200, "the body alone"
+        assert trial["processor"]["cpu_s"]["database"] > 0
+        assert {"send", "pop", "waiting"} <= set(trial["operations"])
+    kept = read_run(directory)["plan"][0]["id"]
+    facts = json.loads((directory / "trials" / kept / "trial.json").read_text())["database"]
+    assert facts["version"].startswith("postgres") and facts["after"]["commits"] > facts["before"]["commits"]
+
+
+def test_two_real_services_before_one_database(tmp_path):
+    postgres_or_skip()
+    text = (
+        '[system]\nkind = "messages"\n[system.messages]\nservices = 2\ndispatch = "pool"\nconnections = 4\n'
+    )
+    text += '[load]\noperations = "d15"\ndata_size = 200\nsample = 1\nwarm_up_s = 0.5\ntest_time_s = 1.0\n'
+    text += "[factors]\nclients = [2, 8]\n[design]\nblocks = 1\n"
+    directory, content = run_of(tmp_path, text)
+    assert [trial["reasons"] for trial in content["trials"]] == [[], []]
+    for trial in content["trials"]:
+        stages = trial["stages"]["all"]["stages"]
+        assert stages["backend"]["mean_ns"] > 0 and trial["proxy_view"]["joined"] > 0
+        parts = sum(numbers["mean_ns"] for name, numbers in stages.items() if name != "total")
+        assert parts == pytest.approx(stages["total"]["mean_ns"])
+        assert {"messages", "database", "load"} <= set(trial["processor"]["cpu_per_request_ns"])
+        assert trial["database"]["commits_per_request"] == pytest.approx(1, abs=0.25)
+    predicted = predict(directory)
+    told = {entry["model"] for entry in predicted["entries"] if entry["applies"]}
+    assert {"M/M/m fitted", "closed, load-dependent stations", "capped chain with w(n)"} <= told
+    chains = [entry for entry in predicted["entries"] if entry["model"] == "capped chain with w(n)"]
+    assert np.isfinite([entry["predicted"]["throughput_per_s"] for entry in chains]).all()
+    content = read_content(directory)
+    assert ">messages 2</text>" in diagram(content) and ">postgres</text>" in diagram(content)
+    assert "commits for a request" in database_section(content) and "connections <data" in setup(content)
+    assert content.operations[0] != "get" and "waiting" in content.operations
+    assert "capped chain with w(n)" in models_table(content)
+    assert "load, services and database" in threats(content)

@@ -1,0 +1,7 @@
+"""The PostgreSQL of a run: found, made, started, asked and stopped. Knows nothing of messages."""
+
+from waylab.testbed.postgres.connection import Connection
+from waylab.testbed.postgres.programs import PostgresPrograms, find_postgres
+from waylab.testbed.postgres.server import PostgresServer
+
+__all__ = ["Connection", "PostgresPrograms", "PostgresServer", "find_postgres"]
