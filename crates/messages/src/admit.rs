@@ -3,6 +3,7 @@
 use crate::dispatch::Dispatcher;
 use crate::failure::Failure;
 use crate::journey::Journey;
+use crate::memory::{Held, Memory};
 use crate::mover::Mover;
 use crate::problem::Problem;
 use crate::sweep::Sweeper;
@@ -18,6 +19,7 @@ use tokio::sync::{oneshot, watch};
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) dispatcher: Arc<Dispatcher>,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) sweeper: Sweeper,
     pub(crate) mover: Mover,
@@ -27,13 +29,22 @@ pub(crate) struct Admission {
     pub(crate) ending: watch::Receiver<bool>,
 }
 
+/// An answer, and what its messages take.
+type Answered = (Answer, Option<Held>);
+
 impl Admission {
     /// Has work done. A pop that finds nothing is tried again until `wait` is over: at once when something was sent to its queue
     /// through this service, and now and then because it may have been sent through another.
-    pub(crate) async fn ask(&self, work: Work, wait: Duration, journey: &mut Journey) -> Result<Answer, Problem> {
+    pub(crate) async fn ask(
+        &self,
+        work: Work,
+        wait: Duration,
+        bodies: Option<Held>,
+        journey: &mut Journey,
+    ) -> Result<Answered, Problem> {
         let queue = match &work {
             Work::Pop(wish) | Work::Receive(wish, _) if !wait.is_zero() => wish.scope.queue.clone(),
-            _ => return Ok(self.once(work, journey).await?),
+            _ => return Ok(self.once(work, bodies, journey).await?),
         };
         let place = self.waiting.enter(&queue).ok_or_else(Problem::too_many_polls)?;
         let deadline = self.clock.now() + wait;
@@ -46,13 +57,13 @@ impl Admission {
             // Before the attempt, so that what is sent while it is under way is not missed.
             let mut woken = pin!(place.notify.notified());
             woken.as_mut().enable();
-            let answer = self.once(work.clone(), journey).await;
+            let answer = self.once(work.clone(), None, journey).await;
             let left = deadline.after(self.clock.now());
             let is_over = left.is_zero() || *ending.borrow();
             // Many who poll are woken together, and may fill the queue of a lane themselves: they go on waiting.
             let is_for_later = match &answer {
-                Ok(Answer::Messages(messages)) => messages.is_empty(),
-                Err(Failure::Overloaded) => is_let_in,
+                Ok((Answer::Messages(messages), _)) => messages.is_empty(),
+                Err(Failure::Overloaded | Failure::OutOfMemory) => is_let_in,
                 _ => false,
             };
             if is_over || !is_for_later {
@@ -67,18 +78,22 @@ impl Admission {
         }
     }
 
-    async fn once(&self, work: Work, journey: &mut Journey) -> Result<Answer, Failure> {
+    async fn once(&self, work: Work, bodies: Option<Held>, journey: &mut Journey) -> Result<Answered, Failure> {
         let changed = match &work {
             Work::Send(sending) => Some((sending.queue.clone(), false)),
             Work::DeleteQueue(name) => Some((name.clone(), true)),
             _ => None,
         };
+        // What brings no bodies may be answered with some.
+        if work.hands_out() && !self.memory.becomes_free().await {
+            return Err(Failure::OutOfMemory);
+        }
         let is_due_soon = work.is_due_soon();
         let lost = if work.only_reads() { Failure::DatabaseDown } else { Failure::InDoubt };
         journey.stamp(Stage::Enqueued, self.clock.now());
         let (back, receiver) = oneshot::channel();
-        self.dispatcher.push(Job { work, journey: *journey, back });
-        let Outcome { journey: passed, result } = receiver.await.map_err(|_| lost)?;
+        self.dispatcher.push(Job { work, journey: *journey, _held: bodies, back });
+        let Outcome { journey: passed, result, held } = receiver.await.map_err(|_| lost)?;
         *journey = passed;
         if is_due_soon && result.is_ok() {
             self.mover.wake();
@@ -89,6 +104,6 @@ impl Admission {
                 self.sweeper.wake();
             }
         }
-        result
+        result.map(|answer| (answer, held))
     }
 }

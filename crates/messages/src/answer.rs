@@ -8,17 +8,26 @@ use crate::batch::{Batch, Wishes, hand_out};
 use crate::connection::Session;
 use crate::failure::Failure;
 use crate::low_water::{Begin, LowWaters};
+use crate::memory::Memory;
 use crate::statement::Found;
 use crate::work::{Answer, Job, Scope, Sending, Work};
 use clock::{Clock, Nanos, Stage};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::Error;
 
 /// How often a wish that found only messages that others have in their hands is tried again.
 const TRIES: usize = 3;
 
-/// Does everything in the batch; every job ends.
-pub(crate) async fn serve(session: &Session, low_waters: &LowWaters, batch: Batch, clock: &Clock) {
-    let worker = Worker { session, low_waters, clock };
+/// Does everything in the batch; every job ends. Whether the connection is of no use any more.
+pub(crate) async fn serve(
+    session: &Session,
+    low_waters: &LowWaters,
+    memory: &Arc<Memory>,
+    batch: Batch,
+    clock: &Clock,
+) -> bool {
+    let worker = Worker { session, low_waters, memory, clock, is_over: AtomicBool::new(false) };
     let Batch {
         sends,
         sends_with,
@@ -44,6 +53,7 @@ pub(crate) async fn serve(session: &Session, low_waters: &LowWaters, batch: Batc
         worker.waiting(waiting),
         worker.others(others),
     );
+    worker.is_over.into_inner()
 }
 
 /// What happens to messages that are taken out.
@@ -57,7 +67,10 @@ enum Taking {
 struct Worker<'s> {
     session: &'s Session,
     low_waters: &'s LowWaters,
+    memory: &'s Arc<Memory>,
     clock: &'s Clock,
+    /// Whether the connection has ended, or will.
+    is_over: AtomicBool,
 }
 
 impl Worker<'_> {
@@ -75,7 +88,7 @@ impl Worker<'_> {
                     job.end(ids.map(Answer::Stored).ok_or(Failure::UnknownQueue));
                 }
             }
-            Err(error) => fail(jobs, &error),
+            Err(error) => self.fail(jobs, &error),
         }
     }
 
@@ -95,7 +108,7 @@ impl Worker<'_> {
             self.stamp(jobs.iter_mut().flatten(), sent);
             let all = match outcome {
                 Ok(all) => all,
-                Err(error) => return fail(jobs.into_iter().flatten(), &error),
+                Err(error) => return self.fail(jobs.into_iter().flatten(), &error),
             };
             wishes = Wishes::default();
             for (jobs, found) in jobs.into_iter().zip(all) {
@@ -103,7 +116,7 @@ impl Worker<'_> {
                 if found.is_contended && attempt < TRIES {
                     jobs.into_iter().for_each(|job| wishes.push(job));
                 } else {
-                    end_with(jobs, found);
+                    end_with(jobs, found, self.memory);
                 }
             }
         }
@@ -123,15 +136,14 @@ impl Worker<'_> {
                 for (jobs, found) in jobs.into_iter().zip(all) {
                     for job in jobs {
                         let messages = found.messages.iter().take(job.work.messages()).cloned().collect();
-                        job.end(if found.is_unknown {
-                            Err(Failure::UnknownQueue)
-                        } else {
-                            Ok(Answer::Messages(messages))
-                        });
+                        match found.is_unknown {
+                            true => job.end(Err(Failure::UnknownQueue)),
+                            false => job.end_with(messages, self.memory),
+                        }
                     }
                 }
             }
-            Err(error) => fail(jobs.into_iter().flatten(), &error),
+            Err(error) => self.fail(jobs.into_iter().flatten(), &error),
         }
     }
 
@@ -145,7 +157,7 @@ impl Worker<'_> {
         self.stamp(jobs.iter_mut(), sent);
         match outcome {
             Ok(all) => jobs.into_iter().zip(all).for_each(|(job, queues)| job.end(Ok(Answer::Queues(queues)))),
-            Err(error) => fail(jobs, &error),
+            Err(error) => self.fail(jobs, &error),
         }
     }
 
@@ -156,7 +168,7 @@ impl Worker<'_> {
             self.stamp([&mut job].into_iter(), sent);
             match outcome {
                 Ok(result) => job.end(result),
-                Err(error) => fail([job], &error),
+                Err(error) => self.fail([job], &error),
             }
         }
     }
@@ -183,6 +195,16 @@ impl Worker<'_> {
         })
     }
 
+    /// Ends jobs whose statement failed. What only reads is never in doubt.
+    fn fail(&self, jobs: impl IntoIterator<Item = Job>, error: &Error) {
+        let failure = Failure::of_statement(error);
+        self.is_over.fetch_or(failure == Failure::InDoubt, Ordering::Relaxed);
+        for job in jobs {
+            let reads = job.work.only_reads();
+            job.end(Err(if failure == Failure::InDoubt && reads { Failure::DatabaseDown } else { failure.clone() }));
+        }
+    }
+
     /// Notes when the statement of these jobs was sent, and that it is answered now.
     fn stamp<'j>(&self, jobs: impl Iterator<Item = &'j mut Job>, sent: Nanos) {
         let now = self.clock.now();
@@ -202,18 +224,12 @@ fn receiver(job: &Job) -> Option<&str> {
 }
 
 /// Hands out what was taken, in the order in which the jobs arrived.
-fn end_with(jobs: Vec<Job>, found: Found) {
+fn end_with(jobs: Vec<Job>, found: Found, memory: &Arc<Memory>) {
     let handed = hand_out(found.messages, jobs.iter().map(|job| job.work.messages()));
     for (job, messages) in jobs.into_iter().zip(handed) {
-        job.end(if found.is_unknown { Err(Failure::UnknownQueue) } else { Ok(Answer::Messages(messages)) });
-    }
-}
-
-/// Ends jobs whose statement failed. What only reads is never in doubt.
-pub(crate) fn fail(jobs: impl IntoIterator<Item = Job>, error: &Error) {
-    let failure = Failure::of_statement(error);
-    for job in jobs {
-        let reads = job.work.only_reads();
-        job.end(Err(if failure == Failure::InDoubt && reads { Failure::DatabaseDown } else { failure.clone() }));
+        match found.is_unknown {
+            true => job.end(Err(Failure::UnknownQueue)),
+            false => job.end_with(messages, memory),
+        }
     }
 }

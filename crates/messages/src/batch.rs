@@ -123,7 +123,7 @@ mod tests {
     fn pop(queue: &str, receiver: &str, sender: &str, wanted: usize) -> Job {
         let scope = Scope { queue: queue.into(), receiver: receiver.into(), sender: sender.into() };
         let (back, _) = oneshot::channel();
-        Job { work: Work::Pop(Wish { scope, wanted }), journey: Journey::default(), back }
+        Job { work: Work::Pop(Wish { scope, wanted }), journey: Journey::default(), _held: None, back }
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! What the service is told: where the database is, where to listen, how to dispatch, and every limit.
 
-mod document;
 mod settings;
-mod text;
 
-pub use document::{Document, FileError};
-pub use settings::{DispatchKind, SettingError, Settings, TokenSettings};
+pub use configuration::{ConfigError, Document, FileError};
+pub use settings::{DispatchKind, Settings, TokenSettings};
 
 use crate::rows::RecordsConfig;
 pub use crate::tokens::{Permission, TokenConfig};
@@ -46,6 +44,8 @@ pub struct Limits {
     pub waiting_requests: usize,
     /// Bytes of bodies that may wait for a lane, or for the pool.
     pub waiting_bytes: usize,
+    /// Bytes of bodies and replies that may be held at once, of all clients together.
+    pub memory: usize,
     /// Requests that may poll for a message at the same time.
     pub long_polls: usize,
     /// The longest time that a request may poll.
@@ -121,6 +121,7 @@ impl Default for Limits {
             batch_messages: 100,
             waiting_requests: 10_000,
             waiting_bytes: 64 << 20,
+            memory: 256 << 20,
             long_polls: 10_000,
             long_poll: Duration::from_secs(60),
             statement_messages: 512,

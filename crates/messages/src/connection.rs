@@ -205,6 +205,16 @@ mod tests {
         Database::parse(text, None)
     }
 
+    /// The clock runs ahead here whenever nothing is to be done.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_says_nothing_is_not_waited_for() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let database = parse(&format!("host=127.0.0.1 port={port} user=me")).unwrap();
+        let Err(error) = database.connect(&Clock::monotonic()).await else { panic!("it said something") };
+        assert!(!error.is_lasting(), "{error}");
+    }
+
     #[test]
     fn a_database_is_a_url_or_words() {
         assert!(parse("postgres://me@localhost/queues").is_ok());

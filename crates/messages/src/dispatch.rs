@@ -1,15 +1,15 @@
 //! Station 4. Which connection does which request. Fused: lanes chosen by the queue's name, each of which takes everything that waits
-//! for it; but sends go to the lane that is free first, since what is sent later has the larger id and is seen later in any case.
-//! Pool: one queue, any connection, one request at a time.
+//! for it. Pool: one queue, any connection, one request at a time.
 
 use crate::config::{Config, Dispatch};
 use crate::connection::Database;
 use crate::journal::Journal;
 use crate::lane::Lane;
 use crate::low_water::{self, LowWaters};
+use crate::memory::Memory;
 use crate::null::Null;
 use crate::queue::{Bounds, JobQueue};
-use crate::work::{Job, Work};
+use crate::work::Job;
 use clock::Clock;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -19,8 +19,6 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     queues: Vec<Arc<JobQueue>>,
-    /// Sends, where all lanes share them.
-    sends: Option<Arc<JobQueue>>,
     /// In place of queues.
     null: Option<Null>,
 }
@@ -30,6 +28,7 @@ impl Dispatcher {
     pub(crate) fn start(
         config: &Config,
         database: &Database,
+        memory: &Arc<Memory>,
         clock: &Clock,
         journal: &Arc<Journal>,
     ) -> (Dispatcher, Vec<JoinHandle<()>>) {
@@ -49,13 +48,12 @@ impl Dispatcher {
             taken_bytes: limits.statement_bytes,
         };
         let queues: Vec<_> = (0..queues).map(|_| Arc::new(JobQueue::new(bounds))).collect();
-        let sends = matches!(config.dispatch, Dispatch::Fused { .. }).then(|| Arc::new(JobQueue::new(bounds)));
         let lane = |(number, queue): (usize, &Arc<JobQueue>)| Lane {
             number: u16::try_from(number).unwrap_or(u16::MAX),
             queue: queue.clone(),
-            sends: sends.clone(),
             database: database.clone(),
             low_waters: low_waters.clone(),
+            memory: memory.clone(),
             clock: clock.clone(),
             journal: journal.clone(),
         };
@@ -65,13 +63,13 @@ impl Dispatcher {
             .enumerate()
             .map(|numbered| tokio::spawn(lane(numbered).run()))
             .collect();
-        (Dispatcher { queues, sends, null: None }, handles)
+        (Dispatcher { queues, null: None }, handles)
     }
 
     /// Without a database.
-    pub(crate) fn null(dispatch: Dispatch, clock: &Clock) -> Dispatcher {
+    pub(crate) fn null(dispatch: Dispatch, memory: &Arc<Memory>, clock: &Clock) -> Dispatcher {
         let body_bytes = if let Dispatch::None { body_bytes } = dispatch { body_bytes } else { None };
-        Dispatcher { queues: Vec::new(), sends: None, null: Some(Null::new(body_bytes, clock.clone())) }
+        Dispatcher { queues: Vec::new(), null: Some(Null::new(body_bytes, memory.clone(), clock.clone())) }
     }
 
     /// Lets a job into its queue, or ends it.
@@ -79,22 +77,18 @@ impl Dispatcher {
         if let Some(null) = &self.null {
             return null.end(job);
         }
-        let queue = match &self.sends {
-            Some(sends) if matches!(job.work, Work::Send(_)) => sends,
-            _ => &self.queues[lane_of(job.work.lane_key(), self.queues.len())],
-        };
         // A job that was refused has been told so.
-        let _ = queue.push(job);
+        let _ = self.queues[lane_of(job.work.lane_key(), self.queues.len())].push(job);
     }
 
     /// Refuses what comes from now on; what waits is still done.
     pub(crate) fn close(&self) {
-        self.queues.iter().chain(&self.sends).for_each(|queue| queue.close());
+        self.queues.iter().for_each(|queue| queue.close());
     }
 
     /// How many requests wait, queue by queue.
     pub(crate) fn waiting(&self) -> Vec<usize> {
-        self.queues.iter().chain(&self.sends).map(|queue| queue.len()).collect()
+        self.queues.iter().map(|queue| queue.len()).collect()
     }
 }
 

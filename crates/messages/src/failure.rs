@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     KeyReused,
     #[error("too many requests wait for the database")]
     Overloaded,
+    #[error("the service holds as many bytes of bodies and replies as it may")]
+    OutOfMemory,
     #[error("the service is ending")]
     Ending,
     #[error("the database cannot be reached")]

@@ -7,11 +7,15 @@ use crate::connection::{Database, Session, Wire};
 use crate::failure::Failure;
 use crate::journal::Journal;
 use crate::low_water::LowWaters;
+use crate::memory::Memory;
 use crate::queue::JobQueue;
 use crate::work::Job;
 use clock::{Clock, Nanos, Stage};
 use std::sync::Arc;
 use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
 
 /// Time between two attempts to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
@@ -24,10 +28,9 @@ pub(crate) struct Lane {
     /// Its number among all.
     pub(crate) number: u16,
     pub(crate) queue: Arc<JobQueue>,
-    /// What any lane may take.
-    pub(crate) sends: Option<Arc<JobQueue>>,
     pub(crate) database: Database,
     pub(crate) low_waters: Arc<LowWaters>,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) clock: Clock,
     pub(crate) journal: Arc<Journal>,
 }
@@ -52,18 +55,27 @@ impl Lane {
                     failed = if session.is_some() { Nanos::UNSET } else { self.clock.now() };
                 }
             }
-            let mut is_silent = false;
+            // They were let in when there was room; since then others may have come out of the database.
+            if !self.memory.is_free() {
+                for job in jobs.extract_if(.., |job| job.work.hands_out()) {
+                    job.end(Err(Failure::OutOfMemory));
+                }
+            }
+            let mut is_over = false;
             match &mut session {
                 Some((session, wire)) => {
                     self.journal.count_batch(&jobs);
-                    let serving = answer::serve(session, &self.low_waters, Batch::of(jobs), &self.clock);
-                    is_silent = tokio::time::timeout(SILENT_FOR, wire.drive(serving)).await.is_err();
+                    let serving = answer::serve(session, &self.low_waters, &self.memory, Batch::of(jobs), &self.clock);
+                    let served = tokio::time::timeout(SILENT_FOR, wire.drive(serving)).await;
+                    // What a silent server had in hand is in doubt: `admit` says so.
+                    is_over = served.unwrap_or_else(|_| {
+                        self.journal.note_connect_failure("it does not answer");
+                        true
+                    });
                 }
                 None => jobs.into_iter().for_each(|job| job.end(Err(Failure::DatabaseDown))),
             }
-            if is_silent {
-                // What it had in hand is in doubt: `admit` says so.
-                self.journal.note_connect_failure("it does not answer");
+            if is_over {
                 session = None;
             }
         }
@@ -72,8 +84,8 @@ impl Lane {
     /// Takes what waits; meanwhile the connection is driven, so that its end is noticed.
     async fn take(&self, session: &mut Option<(Session, Wire)>) -> Option<Vec<Job>> {
         match session {
-            Some((_, wire)) => wire.drive(self.queue.take(self.sends.as_deref())).await,
-            None => self.queue.take(self.sends.as_deref()).await,
+            Some((_, wire)) => wire.drive(self.queue.take()).await,
+            None => self.queue.take().await,
         }
     }
 

@@ -50,6 +50,7 @@ mod problem;
 mod reply;
 
 mod journal;
+mod memory;
 mod metrics;
 mod process;
 mod rows;
@@ -63,7 +64,7 @@ mod embedded;
 mod running;
 
 pub use config::{
-    Clients, Config, Dispatch, DispatchKind, Document, FileError, IdentityFiles, Limits, Permission, SettingError,
+    Clients, Config, ConfigError, Dispatch, DispatchKind, Document, FileError, IdentityFiles, Limits, Permission,
     Settings, TokenConfig, TokenSettings,
 };
 pub use embedded::{Embedded, EmbeddedError};

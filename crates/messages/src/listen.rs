@@ -4,8 +4,10 @@ use crate::accept::Origin;
 use crate::admit::Admission;
 use crate::config::{Clients, Limits};
 use crate::connections::{BODY, Connections};
+use crate::failure::Failure;
 use crate::interface::{self, Does, Method};
 use crate::journal::{Journal, server_timing};
+use crate::memory::{Held, Memory};
 use crate::metrics::{self, Seen};
 use crate::openapi;
 use crate::page;
@@ -15,6 +17,7 @@ use crate::problem::Problem;
 use crate::process::Process;
 use crate::reply;
 use crate::tokens::{Grant, Tokens};
+use crate::work::Work;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::rejection::PathRejection;
@@ -24,6 +27,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use clock::{Clock, Stage};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -33,6 +37,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) admission: Admission,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) limits: Limits,
     pub(crate) clients: Clients,
@@ -120,23 +125,27 @@ async fn through(service: Shared, read: Read, path: HashMap<String, String>, req
         Err(problem) => Err(problem.clone()),
     };
     passage.received();
-    let asked = body.and_then(|body| {
-        read(&Exchange { path: &path, uri: &parts.uri, headers: &parts.headers, body, limits: &service.limits })
+    let asked = body.and_then(|(body, held)| {
+        let (uri, headers, limits) = (&parts.uri, &parts.headers, &service.limits);
+        Ok((read(&Exchange { path: &path, uri, headers, body, limits })?, held))
     });
     let grant = grant.unwrap_or_default();
-    let asked = asked.and_then(|asked| grant.check(&asked.work).map(|()| asked));
+    let asked = asked.and_then(|(asked, held)| grant.check(&asked.work).map(|()| (asked, held)));
     passage.journey.stamp(Stage::Parsed, service.clock.now());
     let (outcome, shape) = match asked {
-        Ok(Asked { work, shape, wait }) => {
+        Ok((Asked { work, shape, wait }, held)) => {
             passage.asks(&work);
-            let mut outcome = service.admission.ask(work, wait, &mut passage.journey).await;
-            outcome.iter_mut().for_each(|answer| grant.filter(answer));
+            // Only sends have bodies that are of use any more.
+            let held = held.filter(|_| matches!(work, Work::Send(_)));
+            let mut outcome = service.admission.ask(work, wait, held, &mut passage.journey).await;
+            outcome.iter_mut().for_each(|(answer, _)| grant.filter(answer));
             (outcome, shape)
         }
         Err(problem) => (Err(problem), Shape::One),
     };
-    passage.answered(&outcome);
-    let mut response = outcome.map_or_else(|problem| problem.response(), |answer| reply::response(answer, shape));
+    passage.answered(outcome.as_ref().map(|(answer, _)| answer));
+    let mut response =
+        outcome.map_or_else(|problem| problem.response(), |(answer, held)| reply::response(answer, shape, held));
     // The last stage is passed when the kernel has the reply, which cannot be said in it: here it is as if that were now.
     let mut clock = passage.journey.clock;
     clock.stamp(Stage::Replied, service.clock.now());
@@ -149,31 +158,56 @@ async fn through(service: Shared, read: Read, path: HashMap<String, String>, req
     response
 }
 
-/// The whole body, unless it comes too slowly.
-async fn read_in_time(body: Body, headers: &HeaderMap, service: &Service, path: &str) -> Result<Bytes, Problem> {
+/// The whole body, with what it takes of the memory, unless it comes too slowly, there is no room for it or it is too large. What says
+/// beforehand that it is too large is not read.
+async fn read_in_time(
+    body: Body,
+    headers: &HeaderMap,
+    service: &Service,
+    path: &str,
+) -> Result<(Bytes, Option<Held>), Problem> {
     if HttpBody::is_end_stream(&body) {
-        return Ok(Bytes::new());
+        return Ok((Bytes::new(), None));
     }
-    let limit = service.clients.body_timeout;
-    tokio::time::timeout(limit, read_body(body, headers, &service.limits, path)).await.unwrap_or_else(|_| {
-        service.connections.note_late(BODY);
-        Err(Problem::too_slow(limit))
-    })
-}
-
-/// The whole body. What says beforehand that it is too large is not read.
-async fn read_body(body: Body, headers: &HeaderMap, limits: &Limits, path: &str) -> Result<Bytes, Problem> {
+    let limits = &service.limits;
     let limit =
         if path.ends_with(":batch") { limits.statement_bytes.max(limits.body_bytes) } else { limits.body_bytes };
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|bytes| bytes > limit) {
         return Err(Problem::too_large(limit));
     }
-    axum::body::to_bytes(body, limit).await.map_err(|error| {
-        let is_too_large =
-            std::error::Error::source(&error).is_some_and(|cause| cause.to_string().contains("length limit"));
-        if is_too_large { Problem::too_large(limit) } else { Problem::unreadable("the body ended too early") }
-    })
+    let within = service.clients.body_timeout;
+    match tokio::time::timeout(within, read_body(body, limit, service.memory.none())).await {
+        Ok(read) => read.map(|(body, held)| (body, Some(held))),
+        Err(_) => {
+            service.connections.note_late(BODY);
+            Err(Problem::too_slow(within))
+        }
+    }
+}
+
+/// Piece by piece, as far as there is room: who announces much and sends nothing holds nothing.
+async fn read_body(mut body: Body, limit: usize, mut held: Held) -> Result<(Bytes, Held), Problem> {
+    let (mut first, mut all) = (Bytes::new(), Vec::new());
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|_| Problem::unreadable("the body ended too early"))?;
+        // What follows a body of chunks means nothing here.
+        let Ok(piece) = frame.into_data() else { continue };
+        if first.len() + all.len() + piece.len() > limit {
+            return Err(Problem::too_large(limit));
+        }
+        if !held.grow(piece.len()).await {
+            return Err(Failure::OutOfMemory.into());
+        }
+        if first.is_empty() && all.is_empty() {
+            // Most come in one piece, which needs not be copied.
+            first = piece;
+        } else {
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&piece);
+        }
+    }
+    Ok((if all.is_empty() { first } else { all.into() }, held))
 }
 
 async fn metrics_page(State(service): State<Shared>, mut headers: HeaderMap) -> Response {
@@ -188,6 +222,7 @@ async fn metrics_page(State(service): State<Shared>, mut headers: HeaderMap) -> 
         connections: service.connections.counts(),
         queues: admission.dispatcher.waiting(),
         polls: admission.waiting.polls(),
+        memory: [service.memory.now(), service.memory.limit()],
         process: Process::now(),
     });
     let mut response = Response::new(Body::from(page));

@@ -121,6 +121,11 @@ impl LowWaters {
         }
     }
 
+    /// Whether a look is worth while at all.
+    fn is_worthwhile(&self) -> bool {
+        !self.lock().worthwhile.is_empty()
+    }
+
     /// Queues and receivers for which a look is worth while, with the marks they have.
     fn worthwhile(&self) -> Vec<(String, String, Mark)> {
         let state = self.lock();
@@ -134,14 +139,14 @@ impl LowWaters {
     /// Keeps what a look at all these has found; a queue that is not there any more has no mark.
     fn keep(&self, looked: &[(String, String, Mark)], marks: impl IntoIterator<Item = Option<Mark>>) {
         let mut state = self.lock();
+        let State { known, worthwhile, .. } = &mut *state;
         for ((queue, receiver, _), mark) in looked.iter().zip(marks) {
-            let known = state.known.get_mut(queue).and_then(|receivers| receivers.get_mut(receiver));
-            if let Some(known) = known {
+            if let Some(known) = known.get_mut(queue).and_then(|receivers| receivers.get_mut(receiver)) {
                 *known = Known { mark: mark.unwrap_or(UNKNOWN), taken: 0, is_listed: false };
             }
         }
-        state.worthwhile.retain(|(queue, receiver)| {
-            !looked.iter().any(|(looked_queue, of, _)| looked_queue == queue && of == receiver)
+        worthwhile.retain(|(queue, receiver)| {
+            known.get(queue).and_then(|receivers| receivers.get(receiver)).is_some_and(|known| known.is_listed)
         });
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Seen {
     /// The length of each queue.
     pub(crate) queues: Vec<usize>,
     pub(crate) polls: usize,
+    /// Bytes of bodies and replies that are held, and that may be.
+    pub(crate) memory: [usize; 2],
     pub(crate) process: Process,
 }
 
@@ -58,6 +60,13 @@ pub(crate) fn page(seen: &Seen) -> String {
     }
     head(&mut page, "waystage_messages_long_polls", "gauge", "Requests that wait for messages.");
     line(&mut page, "waystage_messages_long_polls", "", polls);
+    for (name, help, bytes) in [
+        ("waystage_messages_held_bytes", "Bytes of bodies and replies that are held.", seen.memory[0]),
+        ("waystage_messages_held_bytes_max", "Bytes of bodies and replies that may be held.", seen.memory[1]),
+    ] {
+        head(&mut page, name, "gauge", help);
+        line(&mut page, name, "", &bytes);
+    }
     stages(&mut page, counts);
     clients(&mut page, &seen.connections);
     process(&mut page, &seen.process);
@@ -162,12 +171,14 @@ mod tests {
             connections: Arc::new(Connections::new(5)).counts(),
             queues: vec![3, 0],
             polls: 7,
+            memory: [3, 9],
             process: Process::now(),
         });
         for expected in [
             "waystage_messages_requests_total{operation=\"pop\",status=\"204\"} 1",
             "waystage_messages_queue_length{queue=\"0\"} 3",
             "waystage_messages_long_polls 7",
+            "waystage_messages_held_bytes_max 9",
             "waystage_messages_clients_max 5",
             "waystage_messages_clients_late_total{what=\"head\"} 0",
             "waystage_messages_stage_seconds_bucket{operation=\"pop\",stage=\"total\",le=\"0.002\"} 0",

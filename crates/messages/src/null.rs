@@ -2,9 +2,11 @@
 
 use crate::failure::Failure;
 use crate::lease::{Lease, Leased};
+use crate::memory::Memory;
 use crate::settings::{QueueState, Settings};
 use crate::work::{Answer, Job, Message, Scope, Work};
 use clock::{Clock, Stage};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Answers in place of a database.
@@ -13,13 +15,14 @@ pub(crate) struct Null {
     next_id: AtomicI64,
     /// What every pop and peek gets; none: there is never a message.
     body: Option<Vec<u8>>,
+    memory: Arc<Memory>,
     clock: Clock,
 }
 
 impl Null {
     /// Messages that are read have a body of so many bytes; without it there are none.
-    pub(crate) fn new(body_bytes: Option<usize>, clock: Clock) -> Null {
-        Null { next_id: AtomicI64::new(1), body: body_bytes.map(|bytes| vec![b'x'; bytes]), clock }
+    pub(crate) fn new(body_bytes: Option<usize>, memory: Arc<Memory>, clock: Clock) -> Null {
+        Null { next_id: AtomicI64::new(1), body: body_bytes.map(|bytes| vec![b'x'; bytes]), memory, clock }
     }
 
     /// Ends a job as if the database had done it in no time.
@@ -28,8 +31,10 @@ impl Null {
         for stage in [Stage::Dispatched, Stage::Sent, Stage::Answered] {
             job.journey.stamp(stage, now);
         }
-        let answer = self.answer(&job.work);
-        job.end(answer);
+        match self.answer(&job.work) {
+            Ok(Answer::Messages(messages)) => job.end_with(messages, &self.memory),
+            answer => job.end(answer),
+        }
     }
 
     fn answer(&self, work: &Work) -> Result<Answer, Failure> {

@@ -44,7 +44,7 @@ impl Passage {
     }
 
     /// How it was answered.
-    pub(crate) fn answered(&mut self, outcome: &Result<Answer, Problem>) {
+    pub(crate) fn answered(&mut self, outcome: Result<&Answer, &Problem>) {
         match outcome {
             Ok(answer) => self.row.hits = ended::hits(answer, self.row.keys),
             Err(problem) => self.row.outcome = ended::outcome(problem) as u8,

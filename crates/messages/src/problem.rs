@@ -139,7 +139,7 @@ impl From<Failure> for Problem {
                 let status = StatusCode::UNPROCESSABLE_ENTITY;
                 Problem::new(status, "idempotency-key-reused", "Idempotency key reused", detail)
             }
-            Failure::Overloaded => Problem::new(unavailable, "overloaded", "Overloaded", detail),
+            Failure::Overloaded | Failure::OutOfMemory => Problem::new(unavailable, "overloaded", "Overloaded", detail),
             Failure::Ending => Problem::new(unavailable, "ending", "The service is ending", detail),
             Failure::DatabaseDown => Problem::new(unavailable, "database-down", "The database is down", detail),
             Failure::InDoubt => Problem::new(unavailable, "in-doubt", "Nobody knows whether it was done", detail),

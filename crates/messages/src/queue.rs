@@ -63,38 +63,27 @@ impl JobQueue {
         Ok(())
     }
 
-    /// Everything that waits in both queues, up to the bounds of one taker of each and at least one job; waits only while there is
-    /// nothing. None when both are closed and empty. Other takers may take from one of them.
-    pub(crate) async fn take(&self, other: Option<&JobQueue>) -> Option<Vec<Job>> {
+    /// Everything that waits, up to the bounds of one taker and at least one job; waits only while there is nothing. None when it is closed
+    /// and empty.
+    pub(crate) async fn take(&self) -> Option<Vec<Job>> {
         loop {
-            let (mut jobs, mut is_closed) = self.try_take();
-            if let Some(other) = other {
-                let (more, is_other_closed) = other.try_take();
-                jobs.extend(more);
-                is_closed &= is_other_closed;
+            let is_over = {
+                let mut state = self.lock();
+                let jobs = self.take_from(&mut state);
+                if !state.jobs.is_empty() || (jobs.is_empty() && state.is_closed) {
+                    // One notification may stand for several jobs: the next taker may have slept through them.
+                    self.arrived.notify_one();
+                }
+                if !jobs.is_empty() {
+                    return Some(jobs);
+                }
+                state.is_closed
+            };
+            if is_over {
+                return None;
             }
-            match (jobs.is_empty(), is_closed, other) {
-                (false, _, _) => return Some(jobs),
-                (true, true, _) => return None,
-                (true, false, None) => self.arrived.notified().await,
-                (true, false, Some(other)) => tokio::select! {
-                    () = self.arrived.notified() => {}
-                    () = other.arrived.notified() => {}
-                },
-            }
+            self.arrived.notified().await;
         }
-    }
-
-    /// What is there now, and whether nothing will come any more.
-    fn try_take(&self) -> (Vec<Job>, bool) {
-        let mut state = self.lock();
-        let jobs = self.take_from(&mut state);
-        let is_over = jobs.is_empty() && state.is_closed;
-        if !state.jobs.is_empty() || is_over {
-            // One notification may stand for several jobs: the next taker may have slept through them.
-            self.arrived.notify_one();
-        }
-        (jobs, is_over)
     }
 
     /// Lets nobody in any more.
@@ -152,7 +141,7 @@ mod tests {
         let (back, receiver) = oneshot::channel();
         let messages = vec![NewMessage { receiver: String::new(), body: vec![0; bytes], delay_ms: 0, expiry_ms: 0 }];
         let work = Work::Send(Sending { queue: "q".into(), sender: "s".into(), messages, key: String::new() });
-        (Job { work, journey: Journey::default(), back }, receiver)
+        (Job { work, journey: Journey::default(), _held: None, back }, receiver)
     }
 
     fn sizes(jobs: Vec<Job>) -> Vec<usize> {
@@ -168,31 +157,12 @@ mod tests {
             queue.push(job).unwrap();
             receivers.push(receiver);
         }
-        assert_eq!(sizes(queue.take(None).await.unwrap()), [20, 20]);
+        assert_eq!(sizes(queue.take().await.unwrap()), [20, 20]);
         drop(receivers.remove(2));
-        assert_eq!(sizes(queue.take(None).await.unwrap()), [40], "nobody waits for the third");
+        assert_eq!(sizes(queue.take().await.unwrap()), [40], "nobody waits for the third");
         queue.close();
-        assert!(queue.take(None).await.is_none());
-        assert!(queue.take(None).await.is_none());
-    }
-
-    #[tokio::test]
-    async fn a_taker_of_two_queues_gets_what_is_in_either() {
-        let (own, shared) = (JobQueue::new(BOUNDS), JobQueue::new(BOUNDS));
-        let mut receivers = Vec::new();
-        for (queue, bytes) in [(&own, 1), (&shared, 2)] {
-            let (job, receiver) = job(bytes);
-            queue.push(job).unwrap();
-            receivers.push(receiver);
-        }
-        assert_eq!(sizes(own.take(Some(&shared)).await.unwrap()), [1, 2]);
-        let (late, _late) = job(3);
-        let (taken, ()) = tokio::join!(own.take(Some(&shared)), async { shared.push(late).unwrap() });
-        assert_eq!(sizes(taken.unwrap()), [3]);
-        own.close();
-        shared.close();
-        assert!(own.take(Some(&shared)).await.is_none());
-        assert!(shared.take(None).await.is_none(), "the end is told to all takers");
+        assert!(queue.take().await.is_none());
+        assert!(queue.take().await.is_none());
     }
 
     #[tokio::test]
@@ -202,7 +172,7 @@ mod tests {
         queue.push(large).unwrap();
         let (small, _second) = job(1);
         assert_eq!(queue.push(small).unwrap_err(), Failure::Overloaded);
-        assert_eq!(sizes(queue.take(None).await.unwrap()), [1000]);
+        assert_eq!(sizes(queue.take().await.unwrap()), [1000]);
         let mut receivers = Vec::new();
         for _ in 0..4 {
             let (job, receiver) = job(0);
@@ -212,6 +182,6 @@ mod tests {
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::Overloaded);
         queue.close();
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::Ending);
-        assert_eq!(queue.take(None).await.unwrap().len(), 3, "what was let in before is still done");
+        assert_eq!(queue.take().await.unwrap().len(), 3, "what was let in before is still done");
     }
 }

@@ -1,10 +1,11 @@
 //! Station 7. An answer becomes a response: one message as its bytes, several as JSON, nothing as 204.
 
 use crate::documents;
+use crate::memory::Held;
 use crate::parse::Shape;
 use crate::settings::{COUNTED, QueueState};
 use crate::work::{Answer, Message};
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
@@ -15,8 +16,12 @@ use std::time::Duration;
 /// Says that nothing was stored now, since it had been stored before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Puts an answer into the form that was asked for.
-pub(crate) fn response(answer: Answer, shape: Shape) -> Response {
+/// Puts an answer into the form that was asked for. The bytes of messages count as held until the client has taken them.
+pub(crate) fn response(answer: Answer, shape: Shape, held: Option<Held>) -> Response {
+    let body = |bytes: Vec<u8>| match held {
+        Some(held) => Body::from(Bytes::from_owner(held.of(bytes))),
+        None => Body::from(bytes),
+    };
     match answer {
         Answer::Stored(ids) => stored(&ids, shape),
         Answer::Replayed(ids) => {
@@ -25,10 +30,10 @@ pub(crate) fn response(answer: Answer, shape: Shape) -> Response {
             response
         }
         Answer::Messages(mut messages) => match shape {
-            Shape::One => messages.pop().map_or_else(|| empty(StatusCode::NO_CONTENT), one),
+            Shape::One => messages.pop().map_or_else(|| empty(StatusCode::NO_CONTENT), |message| one(message, body)),
             Shape::Document => {
                 let messages = messages.iter().map(as_document).collect();
-                document(StatusCode::OK, &documents::Messages { messages })
+                as_json(StatusCode::OK, body(json(&documents::Messages { messages })))
             }
         },
         Answer::Queues(names) => document(StatusCode::OK, &documents::Queues { queues: &names }),
@@ -52,8 +57,16 @@ fn stored(ids: &[i64], shape: Shape) -> Response {
 
 /// A JSON document.
 fn document(status: StatusCode, value: &impl Serialize) -> Response {
+    as_json(status, Body::from(json(value)))
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
     // Plain structs with names for keys: there is nothing that could fail.
-    let mut response = Response::new(Body::from(serde_json::to_vec(value).unwrap_or_default()));
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn as_json(status: StatusCode, body: Body) -> Response {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
@@ -65,7 +78,7 @@ fn empty(status: StatusCode) -> Response {
     response
 }
 
-fn one(message: Message) -> Response {
+fn one(message: Message, body: impl FnOnce(Vec<u8>) -> Body) -> Response {
     let mut headers = HeaderMap::new();
     let mut put = |name: &'static str, value: HeaderValue| headers.insert(HeaderName::from_static(name), value);
     put("content-type", HeaderValue::from_static("application/octet-stream"));
@@ -87,7 +100,7 @@ fn one(message: Message) -> Response {
         // The rules for names allow nothing that a header could not hold; somebody else may have written into the table.
         put(name, HeaderValue::from_str(value).unwrap_or(HeaderValue::from_static("?")));
     }
-    let mut response = Response::new(Body::from(message.body));
+    let mut response = Response::new(body(message.body));
     *response.headers_mut() = headers;
     response
 }

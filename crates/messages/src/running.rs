@@ -8,6 +8,7 @@ use crate::connections::Connections;
 use crate::dispatch::Dispatcher;
 use crate::journal::Journal;
 use crate::listen::{self, Service};
+use crate::memory::Memory;
 use crate::mover::Mover;
 use crate::rows::{HAND_OVER_WITHIN, RecordFile, Rows};
 use crate::sweep::Sweeper;
@@ -99,9 +100,10 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, MessagesError> {
     let (rows, record_file) = Rows::begin(config.records.as_ref(), &clock).map_err(MessagesError::Records)?;
     let journal = Arc::new(Journal::new(rows));
     let sweeper = Sweeper::default();
+    let memory = Arc::new(Memory::new(config.limits.memory));
     let (dispatcher, lanes) = match (&database, config.dispatch) {
-        (Some(database), _) => Dispatcher::start(config, database, &clock, &journal),
-        (None, dispatch) => (Dispatcher::null(dispatch, &clock), Vec::new()),
+        (Some(database), _) => Dispatcher::start(config, database, &memory, &clock, &journal),
+        (None, dispatch) => (Dispatcher::null(dispatch, &memory, &clock), Vec::new()),
     };
     tokio::spawn(hand_over(journal.clone()));
     let dispatcher = Arc::new(dispatcher);
@@ -112,6 +114,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, MessagesError> {
         tokio::spawn(mover.clone().run(database, journal.clone(), waiting.clone()));
     }
     let admission = Admission {
+        memory: memory.clone(),
         dispatcher: dispatcher.clone(),
         waiting,
         sweeper,
@@ -123,6 +126,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, MessagesError> {
     let connections = Arc::new(Connections::new(config.clients.connections_max));
     let service = Service {
         admission,
+        memory,
         journal: journal.clone(),
         limits: config.limits,
         clients: config.clients,

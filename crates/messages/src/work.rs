@@ -3,7 +3,9 @@
 use crate::failure::Failure;
 use crate::journey::Journey;
 use crate::lease::{Leased, Settlement, Settling};
+use crate::memory::{Held, Memory};
 use crate::settings::{QueueState, Settings};
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// What is due later than this is found in time by itself.
@@ -108,6 +110,8 @@ pub(crate) enum Answer {
 pub(crate) struct Outcome {
     pub(crate) journey: Journey,
     pub(crate) result: Result<Answer, Failure>,
+    /// What its messages take.
+    pub(crate) held: Option<Held>,
 }
 
 /// A request inside the service, with its clock and what it met.
@@ -115,6 +119,8 @@ pub(crate) struct Outcome {
 pub(crate) struct Job {
     pub(crate) work: Work,
     pub(crate) journey: Journey,
+    /// What its bodies take.
+    pub(crate) _held: Option<Held>,
     pub(crate) back: oneshot::Sender<Outcome>,
 }
 
@@ -145,6 +151,11 @@ impl Work {
     /// Whether it changes nothing.
     pub(crate) fn only_reads(&self) -> bool {
         matches!(self, Work::Peek(_) | Work::Waiting(_) | Work::ShowQueue(_) | Work::ListQueues | Work::Probe)
+    }
+
+    /// Whether its answer may have messages in it.
+    pub(crate) fn hands_out(&self) -> bool {
+        matches!(self, Work::Pop(_) | Work::Receive(..) | Work::Peek(_))
     }
 
     /// Whether something becomes due by it that nobody knows of yet.
@@ -180,6 +191,13 @@ impl Sending {
 impl Job {
     /// Ends the job. Whoever asked may have gone away.
     pub(crate) fn end(self, result: Result<Answer, Failure>) {
-        let _ = self.back.send(Outcome { journey: self.journey, result });
+        let _ = self.back.send(Outcome { journey: self.journey, result, held: None });
+    }
+
+    /// The same with messages, which count as held from here on.
+    pub(crate) fn end_with(self, messages: Vec<Message>, memory: &Arc<Memory>) {
+        let bytes = messages.iter().map(|message| message.body.len()).sum();
+        let held = (bytes > 0).then(|| memory.count(bytes));
+        let _ = self.back.send(Outcome { journey: self.journey, result: Ok(Answer::Messages(messages)), held });
     }
 }

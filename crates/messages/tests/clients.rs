@@ -16,13 +16,17 @@ const PATIENT: Clients =
     Clients { connections_max: 100, idle_timeout: LONG, head_timeout: LONG, body_timeout: LONG, unread_timeout: LONG };
 
 fn start(clients: Clients, body_bytes: Option<usize>) -> Running {
-    serve(&Config {
+    serve(&config(clients, body_bytes))
+}
+
+fn config(clients: Clients, body_bytes: Option<usize>) -> Config {
+    Config {
         listen: "127.0.0.1:0".into(),
         dispatch: Dispatch::None { body_bytes },
         limits: Limits { body_bytes: 1 << 20, ..Limits::default() },
         clients,
         ..Config::default()
-    })
+    }
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -165,5 +169,63 @@ fn a_head_that_is_too_large_is_refused_and_requests_in_a_row_are_answered_in_ord
     let reply = rest(&mut stream);
     let statuses: Vec<&str> = reply.split("HTTP/1.1 ").skip(1).map(|part| &part[..3]).collect();
     assert_eq!(statuses, ["200", "200", "200", "404"]);
+    running.stop().unwrap();
+}
+
+/// Waits until so many bytes are held.
+fn holds(address: SocketAddr, is_right: impl Fn(f64) -> bool) {
+    for _ in 0..2000 {
+        if is_right(metric(address, "waystage_messages_held_bytes")) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} bytes are held", metric(address, "waystage_messages_held_bytes"));
+}
+
+#[test]
+fn half_bodies_hold_memory_and_announced_ones_do_not() {
+    const LIMIT: usize = 1 << 20;
+    let limits = Limits { body_bytes: LIMIT, memory: LIMIT, ..Limits::default() };
+    let running = serve(&Config { limits, ..config(PATIENT, None) });
+    let address = running.address();
+    let head = format!(
+        "POST /v1/queues/q/messages HTTP/1.1\r\nhost: x\r\nwaystage-sender: a\r\ncontent-length: {LIMIT}\r\n\r\n"
+    );
+    let mut announcing: Vec<TcpStream> = (0..5).map(|_| connect(address)).collect();
+    announcing.iter_mut().for_each(|stream| stream.write_all(head.as_bytes()).unwrap());
+    let mut other = Client::connect(address, "me");
+    other.send("/v1/queues/q/messages", "room");
+    let half = &mut announcing[0];
+    half.write_all(&vec![b'x'; LIMIT - 1]).unwrap();
+    holds(address, |bytes| bytes == (LIMIT - 1) as f64);
+    let refused = other.ask("POST", "/v1/queues/q/messages", "more");
+    assert!(refused.status == 503 && refused.text().contains("urn:waystage:problem:overloaded"), "{}", refused.text());
+    let mut other = Client::connect(address, "me");
+    assert_eq!(other.short("GET", "/v1/queues/q/messages/head").0, 204, "there is room for who brings nothing");
+    drop(announcing);
+    holds(address, |bytes| bytes == 0.0);
+    other.send("/v1/queues/q/messages", "more");
+    running.stop().unwrap();
+}
+
+#[test]
+fn replies_that_nobody_reads_hold_memory_and_then_nothing_more_is_asked_for() {
+    // More than the kernel takes for a client that does not read.
+    const BODY_BYTES: usize = 32 << 20;
+    let limits = Limits { memory: 1 << 20, ..Limits::default() };
+    let running = serve(&Config { limits, ..config(PATIENT, Some(BODY_BYTES)) });
+    let address = running.address();
+    let mut deaf = connect(address);
+    deaf.write_all(b"GET /v1/queues/q/messages/head HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    holds(address, |bytes| bytes > 0.0);
+    let mut other = Client::connect(address, "me");
+    let (status, text) = other.short("GET", "/v1/queues/q/messages/head");
+    assert_eq!((status, text.contains("urn:waystage:problem:overloaded")), (503, true), "{text}");
+    let mut reply = vec![0; BODY_BYTES];
+    deaf.read_exact(&mut reply).unwrap();
+    drop(deaf);
+    holds(address, |bytes| bytes == 0.0);
+    assert_eq!(other.short("GET", "/v1/queues/q/messages/head").0, 200);
     running.stop().unwrap();
 }

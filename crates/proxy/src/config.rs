@@ -2,15 +2,12 @@
 
 mod check;
 mod check_pool;
-mod document;
-mod error;
 mod named;
 mod pool;
 mod settings;
 mod text;
 
-pub use document::{Document, FileError};
-pub use error::ConfigError;
+pub use configuration::{ConfigError, Document, FileError};
 pub use placement::{Distribution, Hash};
 pub use pool::{
     Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp, Writes,

@@ -107,7 +107,7 @@ fn uncommented() -> String {
 
 #[test]
 fn the_reference_is_the_defaults() {
-    let config = Document::new("reference.toml", REFERENCE).settings().unwrap().config().unwrap();
+    let config = Document::new("reference.toml", REFERENCE).settings::<Settings>().unwrap().config().unwrap();
     assert_eq!(config, Config::new("127.0.0.1:11211", &["10.0.0.1:11211".into(), "10.0.0.2:11211".into()]));
     assert_eq!(config.check(), Ok(()));
 }
@@ -117,14 +117,14 @@ fn the_reference_has_every_key_and_no_other() {
     let shown = uncommented();
     assert_eq!(keys_of(shown.parse().unwrap()), keys_of(Table::try_from(everything()).unwrap()));
     // Their values are of the right kind, too.
-    Document::new("reference.toml", &shown).settings().unwrap();
+    Document::new("reference.toml", &shown).settings::<Settings>().unwrap();
 }
 
 #[test]
 fn what_is_written_is_read_again() {
     let settings = everything();
     let text = toml::to_string(&settings).unwrap();
-    assert_eq!(Document::new("everything", &text).settings().unwrap(), settings, "{text}");
+    assert_eq!(Document::new("everything", &text).settings::<Settings>().unwrap(), settings, "{text}");
 }
 
 proptest! {

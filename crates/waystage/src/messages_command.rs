@@ -6,7 +6,7 @@ use crate::ready;
 use clap::Args;
 use clock::Clock;
 use flags::MessagesFlags;
-use messages::{Config, Dispatch, Document, Embedded, SettingError, Settings};
+use messages::{Config, ConfigError, Dispatch, Document, Embedded, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,8 +85,8 @@ fn config(arguments: &MessagesArguments) -> Result<Config, String> {
     if arguments.embedded {
         said.database = None;
     }
-    let told = |error: SettingError| match (&document, flags::is_said(&flags, &error.key)) {
-        (Some(document), false) => document.told(&error).map_or_else(|| error.to_string(), |error| error.to_string()),
+    let told = |error: ConfigError| match (&document, flags::is_said(&flags, &error.key)) {
+        (Some(document), false) => document.told(&error).to_string(),
         _ => format!("--{error}"),
     };
     let config = said.overridden_by(flags.clone()).config().map_err(told)?;

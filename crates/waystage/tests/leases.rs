@@ -4,9 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod killed;
+mod message_service;
 
-use killed::{Heard, Patient, Service, ids};
+use message_service::{Heard, Patient, Service, ids};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -115,9 +115,9 @@ fn kills() -> usize {
 #[test]
 fn what_is_leased_is_done_once_and_nothing_stays_when_everything_is_killed() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(mut postgres) = killed::postgres(directory.path()) else { return };
+    let Some(mut postgres) = message_service::postgres(directory.path()) else { return };
     let database = postgres.url();
-    let mut services = [0, 1].map(|_| Service::start(&database, "127.0.0.1:0"));
+    let mut services = [0, 1].map(|_| Service::start(&database, "127.0.0.1:0", &[]));
     let addresses = [0, 1].map(|index: usize| services[index].address);
     let created = Http::connect(addresses[0]).unwrap().request("PUT", "/v1/queues/jobs", &[], b"").unwrap();
     assert_eq!(created.status, 201);
@@ -132,7 +132,7 @@ fn what_is_leased_is_done_once_and_nothing_stays_when_everything_is_killed() {
         for (service, address) in services.iter_mut().zip(addresses) {
             std::thread::sleep(PAUSE);
             service.kill();
-            *service = Service::start(&database, &address.to_string());
+            *service = Service::start(&database, &address.to_string(), &[]);
         }
         std::thread::sleep(PAUSE);
         postgres.kill();

@@ -3,49 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use messages::{Embedded, EmbeddedError};
+mod message_service;
+
+use message_service::{Service, postgres};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-/// The service as a process; it ends with the value.
-struct Service {
-    child: Child,
-    address: String,
-}
-
-impl Service {
-    fn start(database: &str, dispatch: &str) -> Service {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
-        command.args(["messages", "--database", database, "--listen", "127.0.0.1:0", "--dispatch", dispatch]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.split(' ').nth(4).unwrap_or_else(|| panic!("not ready: {line:?}")).to_owned();
-        Service { child, address }
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A private PostgreSQL; none where none is installed.
-fn postgres(directory: &Path) -> Option<Embedded> {
-    match Embedded::start_with(directory, &["shared_buffers=16MB"]) {
-        Ok(postgres) => Some(postgres),
-        Err(EmbeddedError::Missing) => {
-            assert!(std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(), "PostgreSQL is required here, and missing");
-            eprintln!("SKIPPED: there is no PostgreSQL here; apt-get install postgresql");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
+use std::process::Command;
 
 /// A load of the services; its exit code and its summary.
 fn load(services: &[&Service], directory: &Path, arguments: &str) -> (i32, Value, String) {
@@ -79,7 +42,8 @@ fn assert_whole((code, summary, told): &(i32, Value, String)) {
 fn a_closed_loop_with_many_clients_finds_nothing_wrong() {
     let (data, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let Some(postgres) = postgres(data.path()) else { return };
-    let services = ["fused", "pool"].map(|dispatch| Service::start(&postgres.url(), dispatch));
+    let services =
+        ["fused", "pool"].map(|dispatch| Service::start(&postgres.url(), "127.0.0.1:0", &["--dispatch", dispatch]));
     let all = "--operations send:4,send-to:2,pop:5,pop-from,peek,peek-from,waiting,create,delete";
     let run = load(&[&services[0]], directory.path(), &format!("{all} --clients 16 --requests 3000"));
     assert_whole(&run);

@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod killed;
+mod message_service;
 
-use killed::{Heard, Patient, Service, ids};
+use message_service::{Heard, Patient, Service, ids};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,9 +82,9 @@ fn receive(address: SocketAddr, receiver: usize, is_over: &AtomicBool) -> Accoun
 #[test]
 fn nothing_acknowledged_is_lost_when_service_and_database_are_killed() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(mut postgres) = killed::postgres(directory.path()) else { return };
+    let Some(mut postgres) = message_service::postgres(directory.path()) else { return };
     let database = postgres.url();
-    let mut service = Service::start(&database, "127.0.0.1:0");
+    let mut service = Service::start(&database, "127.0.0.1:0", &[]);
     let address = service.address;
     ids(&database, AUDIT);
     let mut http = Http::connect(address).unwrap();
@@ -101,7 +101,7 @@ fn nothing_acknowledged_is_lost_when_service_and_database_are_killed() {
     for _ in 0..KILLS {
         std::thread::sleep(Duration::from_millis(400));
         service.kill();
-        service = Service::start(&database, &address.to_string());
+        service = Service::start(&database, &address.to_string(), &[]);
         std::thread::sleep(Duration::from_millis(400));
         postgres.kill();
         postgres.restart().unwrap();

@@ -1,6 +1,6 @@
 //! Leases are settled: all of a batch that end in the same way as one statement.
 
-use super::{Worker, fail};
+use super::Worker;
 use crate::failure::Failure;
 use crate::lease::{Settlement, Settling};
 use crate::work::{Answer, Job, Work};
@@ -31,7 +31,7 @@ impl Worker<'_> {
                     job.end(result);
                 }
             }
-            Err(error) => fail(jobs, &error),
+            Err(error) => self.fail(jobs, &error),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Sends with a key, a delay or an expiry: all of a batch as one statement.
 
-use super::{Worker, fail, sending};
+use super::{Worker, sending};
 use crate::failure::Failure;
 use crate::statement::Sent;
 use crate::work::{Answer, Job, Sending};
@@ -25,7 +25,7 @@ impl Worker<'_> {
                     });
                 }
             }
-            Err(error) => fail(jobs, &error),
+            Err(error) => self.fail(jobs, &error),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The configuration as it is written: what a file or the arguments say, and nothing about what they leave out.
 //! Keys here are the keys of the file and, where there is one, of the argument; examples/messages/reference.toml describes each.
 
-use super::text::{opt_size, opt_time};
 use super::{Clients, Config, Dispatch, IdentityFiles, Limits, Permission, TokenConfig};
 use crate::rows::RecordsConfig;
+use configuration::text::{opt_size, opt_time};
+use configuration::{ConfigError, FromDocument};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub struct Settings {
     pub queue: Option<usize>,
     #[serde(with = "opt_size", default)]
     pub queue_bytes: Option<usize>,
+    #[serde(with = "opt_size", default)]
+    pub memory: Option<usize>,
     pub long_polls: Option<usize>,
     #[serde(with = "opt_time", default)]
     pub long_poll_limit: Option<Duration>,
@@ -90,23 +92,6 @@ pub struct Settings {
     pub tokens: Vec<TokenSettings>,
 }
 
-/// A setting that cannot work: which, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingError {
-    /// The key, for a token's with its place, as in `token.2.sender`.
-    pub key: String,
-    /// What is wrong with it.
-    pub problem: String,
-}
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.key, self.problem)
-    }
-}
-
-impl std::error::Error for SettingError {}
-
 /// One request in so many is recorded when nothing is said.
 const SAMPLE: u32 = 100;
 const LANES: usize = 2;
@@ -119,6 +104,8 @@ macro_rules! overridden {
     };
 }
 
+impl FromDocument for Settings {}
+
 impl Settings {
     /// These settings, except where the others say something.
     #[must_use]
@@ -126,7 +113,7 @@ impl Settings {
         overridden!(self, by, {
             listen, database, database_authority, dispatch, lanes, connections, threads, null_body, records, sample,
             tls_certificate, tls_key, connections_max, idle_timeout, head_timeout, body_timeout, unread_timeout,
-            body_limit, batch_limit, queue, queue_bytes, long_polls, long_poll_limit, poll_interval,
+            body_limit, batch_limit, queue, queue_bytes, memory, long_polls, long_poll_limit, poll_interval,
             statement_messages, statement_bytes, delay_limit, expiry_limit, lease_limit, keys_kept, end_within,
             metrics_need_token,
         })
@@ -136,7 +123,7 @@ impl Settings {
     ///
     /// # Errors
     /// When something cannot work, or means nothing with the rest.
-    pub fn config(self) -> Result<Config, SettingError> {
+    pub fn config(self) -> Result<Config, ConfigError> {
         let defaults = Config::default();
         let dispatch = self.dispatch()?;
         let tls = self.tls()?;
@@ -166,6 +153,7 @@ impl Settings {
                 batch_messages: self.batch_limit.unwrap_or(defaults.limits.batch_messages),
                 waiting_requests: self.queue.unwrap_or(defaults.limits.waiting_requests),
                 waiting_bytes: self.queue_bytes.unwrap_or(defaults.limits.waiting_bytes),
+                memory: self.memory.unwrap_or(defaults.limits.memory),
                 long_polls: self.long_polls.unwrap_or(defaults.limits.long_polls),
                 long_poll: self.long_poll_limit.unwrap_or(defaults.limits.long_poll),
                 statement_messages: self.statement_messages.unwrap_or(defaults.limits.statement_messages),
@@ -184,7 +172,7 @@ impl Settings {
     }
 
     /// The dispatch. A setting that says nothing in it is a mistake, not a wish to be passed over.
-    fn dispatch(&self) -> Result<Dispatch, SettingError> {
+    fn dispatch(&self) -> Result<Dispatch, ConfigError> {
         let kind = self.dispatch.unwrap_or(DispatchKind::Fused);
         let belongs = [
             ("lanes", self.lanes, DispatchKind::Fused, "fused"),
@@ -203,7 +191,7 @@ impl Settings {
         })
     }
 
-    fn tls(&self) -> Result<Option<IdentityFiles>, SettingError> {
+    fn tls(&self) -> Result<Option<IdentityFiles>, ConfigError> {
         match (&self.tls_certificate, &self.tls_key) {
             (Some(certificate), Some(key)) => {
                 Ok(Some(IdentityFiles { certificate: certificate.clone(), key: key.clone() }))
@@ -216,7 +204,7 @@ impl Settings {
 }
 
 impl TokenSettings {
-    fn config(self, place: usize) -> Result<TokenConfig, SettingError> {
+    fn config(self, place: usize) -> Result<TokenConfig, ConfigError> {
         let at = |key: &str| format!("token.{place}.{key}");
         let token = match (self.token, self.token_file) {
             (Some(token), None) => token,
@@ -233,12 +221,12 @@ impl TokenSettings {
     }
 }
 
-fn refuse(key: impl Into<String>, problem: impl Into<String>) -> SettingError {
-    SettingError { key: key.into(), problem: problem.into() }
+fn refuse(key: impl Into<String>, problem: impl Into<String>) -> ConfigError {
+    ConfigError::at(key, problem)
 }
 
 /// What cannot work.
-fn check(config: &Config) -> Result<(), SettingError> {
+fn check(config: &Config) -> Result<(), ConfigError> {
     let (Config { limits, clients, .. }, one) = (config, 1usize);
     if config.metrics_need_token && config.tokens.is_empty() {
         return Err(refuse("metrics-need-token", "there are no tokens, so it would protect nothing; add [[token]]"));
@@ -256,6 +244,7 @@ fn check(config: &Config) -> Result<(), SettingError> {
         ("batch-limit", limits.batch_messages, 10_000),
         ("queue", limits.waiting_requests, 10_000_000),
         ("queue-bytes", limits.waiting_bytes, usize::MAX >> 1),
+        ("memory", limits.memory, usize::MAX >> 1),
         ("long-polls", limits.long_polls, 10_000_000),
         ("statement-messages", limits.statement_messages, 10_000),
         ("statement-bytes", limits.statement_bytes, 256 << 20),

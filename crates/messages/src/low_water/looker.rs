@@ -39,7 +39,7 @@ struct Looker {
 pub(crate) async fn run(all: Arc<LowWaters>, database: Database, clock: Clock, journal: Arc<Journal>) {
     let mut looker: Option<Looker> = None;
     loop {
-        if all.worthwhile().is_empty() {
+        if !all.is_worthwhile() {
             all.worthwhile.notified().await;
         }
         if let Err(error) = round(&all, &database, &clock, &mut looker).await {

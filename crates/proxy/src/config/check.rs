@@ -1,7 +1,7 @@
 //! Finds what cannot work in a configuration as a whole; `check_pool` looks into the pools.
 
-use crate::config::error::proposal;
 use crate::config::{Config, ConfigError, Discipline, MultiGet, PoolConfig, SLOTS_MAX, Stamps, Writes, share};
+use configuration::proposal;
 use net::Address;
 
 /// The most backends, all pools together.

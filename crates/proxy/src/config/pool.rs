@@ -1,7 +1,7 @@
 //! Pools: groups of backends that share keys among them, and how each of them is used.
 
 use crate::config::named::named;
-use crate::config::text::time;
+use configuration::text::time;
 use placement::{Distribution, Hash};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -2,13 +2,15 @@
 //! Keys here are the keys of the file; examples/proxy/reference.toml describes each.
 
 use crate::config::named::named;
-use crate::config::text::{opt_list, opt_size, opt_tag, opt_time, opt_times};
+use crate::config::text::{opt_list, opt_tag, opt_times};
 use crate::config::{
     Config, ConfigError, Discipline, Distribution, Failover, FailoverPool, Hash, Hedge, MultiGet, PartFailure,
     PoolConfig, Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
 use crate::operations::Operations;
 use crate::transport::{TlsConfig, TransportConfig};
+use configuration::text::{opt_size, opt_time};
+use configuration::{FromDocument, is_key_of};
 use net::IdentityFiles;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -118,6 +120,22 @@ macro_rules! overridden {
     ($type:ident, $base:ident, $by:ident, { $($field:ident),+ }, { $($kept:ident),* }) => {
         $type { $($field: $by.$field.or($base.$field),)+ $($kept),* }
     };
+}
+
+impl FromDocument for Settings {
+    /// All keys that follow [[pools]] belong to the pool.
+    fn misplaced(key: &str) -> Option<String> {
+        let name = key.rsplit('.').next()?;
+        let above = &key[..key.len() - name.len()];
+        let in_list = |list: &str| above.strip_prefix(list).is_some_and(|place| place.matches('.').count() == 1);
+        if above.is_empty() && is_key_of::<PoolSettings>(name) {
+            Some("this is a key of a pool; write it below [[pools]]".into())
+        } else if (in_list("pools.") || in_list("routes.")) && is_key_of::<Settings>(name) {
+            Some("this is a key of the proxy; write it before the first [[pools]]".into())
+        } else {
+            None
+        }
+    }
 }
 
 impl Settings {

@@ -1,38 +1,13 @@
-//! Values that are text in the file: durations, sizes, the two characters of a hash tag, and servers.
+//! Values that are text in the file and mean something to the proxy alone: the two characters of a hash tag, and servers.
 
 use crate::config::{ServerConfig, Timeouts};
+use configuration::text::time;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
-
-/// A duration as text, `250ms`.
-pub(super) mod time {
-    use super::*;
-
-    pub(crate) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&quantity::duration_text(*time))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        deserializer.deserialize_str(TimeVisitor)
-    }
-}
-
-/// A duration that may be left out.
-pub(super) mod opt_time {
-    use super::*;
-
-    pub(crate) fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-        time.map(quantity::duration_text).serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-        deserializer.deserialize_str(TimeVisitor).map(Some)
-    }
-}
 
 /// One text, or a list of them.
 pub(super) mod opt_list {
@@ -47,19 +22,6 @@ pub(super) mod opt_list {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
         deserializer.deserialize_any(ListVisitor).map(Some)
-    }
-}
-
-/// A size, as text `64m` or as a number of bytes.
-pub(super) mod opt_size {
-    use super::*;
-
-    pub(crate) fn serialize<S: Serializer>(size: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-        size.map(quantity::bytes_text).serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-        deserializer.deserialize_any(SizeVisitor).map(Some)
     }
 }
 
@@ -111,20 +73,6 @@ pub(super) mod opt_times {
     }
 }
 
-struct TimeVisitor;
-
-impl Visitor<'_> for TimeVisitor {
-    type Value = Duration;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a duration such as \"200us\", \"1.5ms\" or \"3s\"")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
-        quantity::duration(text).map_err(E::custom)
-    }
-}
-
 struct ListVisitor;
 
 impl<'de> Visitor<'de> for ListVisitor {
@@ -144,24 +92,6 @@ impl<'de> Visitor<'de> for ListVisitor {
             list.push(text);
         }
         Ok(list)
-    }
-}
-
-struct SizeVisitor;
-
-impl Visitor<'_> for SizeVisitor {
-    type Value = u64;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a size in bytes such as 128, \"4k\" or \"64m\"")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
-        quantity::bytes(text).map(|bytes| bytes as u64).map_err(E::custom)
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<u64, E> {
-        self.visit_str(&number.to_string())
     }
 }
 

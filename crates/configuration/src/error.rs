@@ -15,12 +15,12 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// Something that is missing, or too long to be repeated.
-    pub(crate) fn at(key: impl Into<String>, problem: impl Into<String>) -> ConfigError {
+    pub fn at(key: impl Into<String>, problem: impl Into<String>) -> ConfigError {
         ConfigError { key: key.into(), value: None, problem: problem.into() }
     }
 
     /// A value that cannot work.
-    pub(crate) fn value(key: impl Into<String>, value: impl fmt::Display, problem: impl Into<String>) -> ConfigError {
+    pub fn value(key: impl Into<String>, value: impl fmt::Display, problem: impl Into<String>) -> ConfigError {
         ConfigError { value: Some(value.to_string()), ..ConfigError::at(key, problem) }
     }
 
@@ -42,7 +42,7 @@ pub(crate) fn written_key(key: &str) -> String {
 }
 
 /// What to write instead of a name that is not known.
-pub(crate) fn proposal(given: &str, known: &[&str]) -> String {
+pub fn proposal(given: &str, known: &[&str]) -> String {
     let distance = |name: &&&str| strsim::osa_distance(given, name);
     match known.iter().min_by_key(distance) {
         Some(nearest) if distance(&nearest) <= 1 + given.len() / 4 => format!("; did you mean {nearest}?"),

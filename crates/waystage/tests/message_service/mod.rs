@@ -1,4 +1,4 @@
-//! A service and a PostgreSQL that can be killed, and a client that survives it.
+//! A service and a PostgreSQL as processes, which can be killed, and a client that survives it.
 
 #![allow(dead_code, unreachable_pub, reason = "no test needs all of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -32,10 +32,10 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts it, and waits until it is ready.
-    pub fn start(database: &str, listen: &str) -> Service {
+    /// Starts it with these further arguments, and waits until it is ready.
+    pub fn start(database: &str, listen: &str, arguments: &[&str]) -> Service {
         let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
-        command.args(["messages", "--database", database, "--listen", listen]);
+        command.args(["messages", "--database", database, "--listen", listen]).args(arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

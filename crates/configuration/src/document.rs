@@ -1,7 +1,7 @@
 //! A configuration file: read within limits, and every mistake in it told with its line, its key and what is allowed.
 
-use crate::config::error::{proposal, written_key};
-use crate::config::{ConfigError, PoolSettings, Settings};
+use crate::ConfigError;
+use crate::error::{proposal, written_key};
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// A file of this size has thousands of servers, or is something else.
+/// A file of this size has thousands of entries, or is something else.
 const BYTES_MAX: u64 = 1 << 20;
 /// What is repeated of a mistake, so that a line stays a line.
 const MESSAGE_CHARACTERS_MAX: usize = 800;
@@ -23,6 +23,14 @@ pub struct Document {
     /// The path as it was given.
     file: String,
     text: String,
+}
+
+/// What a document can say.
+pub trait FromDocument: DeserializeOwned {
+    /// What to do with a key, given with the tables it stands in, that is not known there but would be elsewhere.
+    fn misplaced(_key: &str) -> Option<String> {
+        None
+    }
 }
 
 /// What is wrong with a file: one line.
@@ -75,8 +83,8 @@ impl Document {
     ///
     /// # Errors
     /// The first mistake.
-    pub fn settings(&self) -> Result<Settings, FileError> {
-        toml::from_str(&self.text).map_err(|error| self.syntax_or_key(&error))
+    pub fn settings<T: FromDocument>(&self) -> Result<T, FileError> {
+        toml::from_str(&self.text).map_err(|error| self.syntax_or_key(&error, T::misplaced))
     }
 
     /// An error in what this document says, with its line.
@@ -109,7 +117,7 @@ impl Document {
         entries
     }
 
-    fn syntax_or_key(&self, error: &toml::de::Error) -> FileError {
+    fn syntax_or_key(&self, error: &toml::de::Error, misplaced: fn(&str) -> Option<String>) -> FileError {
         let span = error.span().unwrap_or(0..0);
         let line = self.line(span.start);
         let covers = |range: &Range<usize>| range.start <= span.start && span.end <= range.end;
@@ -120,7 +128,10 @@ impl Document {
             _ => entry.value.len(),
         });
         let message = match entry {
-            Some(entry) => misplaced(&entry.key, error.message()).unwrap_or_else(|| in_words(error.message())),
+            Some(entry) => {
+                let is_unknown = error.message().starts_with(UNKNOWN_FIELD);
+                is_unknown.then(|| misplaced(&entry.key)).flatten().unwrap_or_else(|| in_words(error.message()))
+            }
             None => not_toml(error.message(), self.text.get(span).unwrap_or_default()),
         };
         let message: String = message.chars().take(MESSAGE_CHARACTERS_MAX).collect();
@@ -162,21 +173,8 @@ fn not_toml(message: &str, at: &str) -> String {
     format!("not TOML: {message}")
 }
 
-/// A key that would be right elsewhere: all that follow [[pools]] belong to the pool.
-fn misplaced(key: &str, message: &str) -> Option<String> {
-    let name = key.rsplit('.').next().filter(|_| message.starts_with(UNKNOWN_FIELD))?;
-    let above = &key[..key.len() - name.len()];
-    let in_list = |list: &str| above.strip_prefix(list).is_some_and(|place| place.matches('.').count() == 1);
-    if above.is_empty() && is_key_of::<PoolSettings>(name) {
-        Some("this is a key of a pool; write it below [[pools]]".into())
-    } else if (in_list("pools.") || in_list("routes.")) && is_key_of::<Settings>(name) {
-        Some("this is a key of the proxy; write it before the first [[pools]]".into())
-    } else {
-        None
-    }
-}
-
-fn is_key_of<T: DeserializeOwned>(name: &str) -> bool {
+/// Whether this is a key of such a table, whatever its value.
+pub fn is_key_of<T: DeserializeOwned>(name: &str) -> bool {
     let outcome = toml::from_str::<T>(&format!("{name:?} = 0"));
     outcome.map_or_else(|error| !error.message().starts_with(UNKNOWN_FIELD), |_| true)
 }

@@ -1,0 +1,140 @@
+//! Statements that are cut off, and a database that does not get on: the service says what is known, and ends when it is told to.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use clock::Clock;
+use common::{Client, Database, serve};
+use messages::{Config, Dispatch, Limits};
+use std::net::SocketAddr;
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio_postgres::NoTls;
+
+/// Statements of requests that wait for a lock; the mover and the sweeper have others.
+const STUCK: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waystage'
+    AND wait_event_type = 'Lock' AND query ~ '^-- (Ids|One message|Each wish|The oldest)'";
+
+/// Keeps everybody else away from the messages.
+struct Locked {
+    runtime: Runtime,
+    client: tokio_postgres::Client,
+}
+
+impl Locked {
+    fn take(database: &Database) -> Locked {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (client, connection) = runtime.block_on(tokio_postgres::connect(&database.server.url(), NoTls)).unwrap();
+        runtime.spawn(connection);
+        let locked = Locked { runtime, client };
+        locked.run("BEGIN; LOCK TABLE message IN ACCESS EXCLUSIVE MODE");
+        locked
+    }
+
+    fn run(&self, statements: &str) {
+        self.runtime.block_on(self.client.batch_execute(statements)).unwrap();
+    }
+}
+
+/// A request that will not be answered soon.
+fn asked(address: SocketAddr, method: &'static str, path: &'static str) -> JoinHandle<(u16, String)> {
+    spawn(move || Client::connect(address, "alice").short(method, path))
+}
+
+fn becomes_stuck(database: &Database) {
+    for _ in 0..4000 {
+        if database.number(STUCK) > 0 {
+            return;
+        }
+        sleep(Duration::from_millis(5));
+    }
+    panic!("no statement waits for the lock");
+}
+
+#[test]
+fn what_was_under_way_when_its_connection_was_ended_is_in_doubt_unless_it_only_reads() {
+    let Some(database) = Database::start() else { return };
+    for dispatch in [Dispatch::Fused { lanes: 1 }, Dispatch::Pool { connections: 1 }] {
+        for (method, path, problem) in [
+            ("POST", "/v1/queues/q/messages", "in-doubt"),
+            ("POST", "/v1/queues/q/messages:pop", "in-doubt"),
+            ("POST", "/v1/queues/q/messages:receive", "in-doubt"),
+            ("GET", "/v1/queues/q/messages/head", "database-down"),
+        ] {
+            let service = serve(&Config { dispatch, ..database.config() });
+            let mut client = Client::connect(service.address(), "alice");
+            // Afterwards it is connected, and every statement is prepared.
+            assert!(matches!(client.short("PUT", "/v1/queues/q").0, 201 | 204));
+            let locked = Locked::take(&database);
+            let asked = asked(service.address(), method, path);
+            becomes_stuck(&database);
+            // The server says FATAL, which is not the error of a statement that was rolled back and no more.
+            database.run(&STUCK.replace("count(*)", "pg_terminate_backend(pid)"));
+            let (status, text) = asked.join().unwrap();
+            assert!(status == 503 && text.contains(&format!("urn:waystage:problem:{problem}\"")), "{path}: {text}");
+            locked.run("ROLLBACK");
+            // It works again, and has not done what it did not say.
+            client.send("/v1/queues/q/messages", "x");
+            assert_eq!(client.short("POST", "/v1/queues/q/messages:pop"), (200, "x".into()));
+            assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204);
+            service.stop().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_service_ends_although_its_database_does_not_get_on() {
+    let Some(database) = Database::start() else { return };
+    let service = serve(&Config { end_within: Duration::from_millis(300), ..database.config() });
+    let mut client = Client::connect(service.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    let locked = Locked::take(&database);
+    let address = service.address();
+    let asked = spawn(move || {
+        // Whether there is a last word is not promised; that the connection ends, is.
+        testkit::Http::connect(address).unwrap().request("POST", "/v1/queues/q/messages:pop", &[], b"").is_ok()
+    });
+    becomes_stuck(&database);
+    let clock = Clock::monotonic();
+    let began = clock.now();
+    service.stop().unwrap();
+    assert!(clock.now().after(began) < Duration::from_secs(10), "statements may take 30 s");
+    asked.join().unwrap();
+    locked.run("ROLLBACK");
+}
+
+#[test]
+fn polls_that_find_no_room_later_wait_on() {
+    const POLLS: usize = 4;
+    let Some(database) = Database::start() else { return };
+    // One at the database, one that waits, and no room for the others.
+    let limits = Limits { waiting_requests: 1, ..Limits::default() };
+    let dispatch = Dispatch::Fused { lanes: 1 };
+    let poll_interval = Duration::from_secs(1);
+    let service = serve(&Config { dispatch, limits, poll_interval, ..database.config() });
+    let mut client = Client::connect(service.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    let polls: Vec<_> = (0..POLLS)
+        .map(|_| {
+            let poll = asked(service.address(), "POST", "/v1/queues/q/messages:pop?wait=60s");
+            // The first attempt of each must find room.
+            sleep(Duration::from_millis(100));
+            poll
+        })
+        .collect();
+    let locked = Locked::take(&database);
+    becomes_stuck(&database);
+    sleep(3 * poll_interval);
+    assert_eq!(client.short("GET", "/v1/queues/q/messages/head").0, 503, "there is no room");
+    locked.run("ROLLBACK");
+    for _ in 0..POLLS {
+        // The polls may take the room for themselves.
+        while client.short("POST", "/v1/queues/q/messages").0 != 201 {
+            sleep(Duration::from_millis(5));
+        }
+    }
+    assert!(polls.into_iter().all(|poll| poll.join().unwrap().0 == 200));
+    service.stop().unwrap();
+}
