@@ -139,11 +139,32 @@ def test_a_killed_lab_takes_its_server_along_and_the_next_one_sweeps(tmp_path):
 
 
 def test_without_postgres_it_is_said_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setattr(programs, "WHEEL", "nowhere")
+    monkeypatch.delenv(programs.VARIABLE, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(programs, "DEBIAN", str(tmp_path))
     with pytest.raises(LabError) as caught:
         find_postgres()
     assert "initdb and postgres not found on PATH" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_postgres_is_taken_from_where_it_is_said_or_from_the_python_package(monkeypatch, tmp_path):
+    said, wheel = tmp_path / "said", tmp_path / programs.WHEEL
+    for folder in (said, wheel):
+        folder.mkdir(parents=True)
+        for name in ("initdb", "postgres"):
+            (folder / name).write_text('#!/bin/sh\necho "postgres (PostgreSQL) 17.1"\n')
+            (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "DEBIAN", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(programs.sysconfig, "get_path", {"purelib": str(tmp_path)}.get)
+    monkeypatch.delenv(programs.VARIABLE, raising=False)
+    assert find_postgres().folder == wheel
+    monkeypatch.setenv(programs.VARIABLE, str(said))
+    assert find_postgres().folder == said
+    monkeypatch.setenv(programs.VARIABLE, str(tmp_path))
+    with pytest.raises(LabError, match="initdb and postgres are not in it"):
+        find_postgres()
 
 
 @pytest.mark.parametrize(

