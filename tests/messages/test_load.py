@@ -44,14 +44,12 @@ def test_agents_have_queues_of_their_own_and_their_counts_are_added(url, tmp_pat
         result = load(*words, "--operations", "send:3,send-to:2,pop:5,peek", "--json-out-file", out)
     assert out.exists(), result
     summary = json.loads(out.read_text())
-    messages, parts = summary["messages"], [part["messages"] for part in summary["parts"]]
+    messages, parts = summary["messages"], summary["parts"]
     assert (result.returncode, summary["valid"], len(parts)) == (0, True, 2), result
     assert [messages[name] for name in COUNTS] == [0] * len(COUNTS), result
-    for name in ("acknowledged", "received", "drained"):
-        assert messages[name] == sum(part[name] for part in parts)
     assert messages["acknowledged"] == messages["received"] > 300
-    assert min(part["acknowledged"] for part in parts) > 100
-    assert summary["totals"]["count"] == 1201
+    assert sum(operation["count"] for operation in summary["operations"]["messages"].values()) == 1201
+    assert min(report["share"]["requests"] for report in summary["coordination"]["agents"]) == 600
 
 
 @pytest.mark.parametrize("argument", [["--prefill", "10"], ["--queue-prefix", "x"], ["--token-file", "x"]])
@@ -61,18 +59,18 @@ def test_what_every_agent_would_have_for_itself_is_refused(argument):
     assert result.returncode == 2 and len(lines) == 1 and argument[0] in lines[0], result
 
 
-def test_a_search_ends_below_what_a_service_of_messages_can_do(url, tmp_path):
+def test_a_search_ends_at_what_two_clients_can_ask(url, tmp_path):
     out = tmp_path / "search.json"
-    # Below the limit nothing waits so long: the climb ends where requests are due faster than they are answered.
-    objective = ["--objective", "p50=200ms", "--precision", "0.5", "--extensions", 0]
-    words = ["--messages", url, "--clients", 8, "--rate", 200, "--warm-up", "200ms", "--test-time", "1s"]
+    # Two connections with one request each are the limit: the climb ends where more is due than comes back.
+    objective = ["--objective", "p50=200ms", "--precision", "10%", "--extensions", 0]
+    words = ["--messages", url, "--clients", 2, "--rate", 200, "--warm-up", "200ms", "--test-time", "3s"]
     result = load("saturate", *words, *objective, "--json-out-file", out)
-    # On a busy machine a fresh run may contradict an earlier one, and then the answer is not confirmed.
+    # So short a run decides nothing surely, and the answer is not confirmed.
     assert out.exists() and result.returncode in (0, 1), result
     found = json.loads(out.read_text())
-    probes = found["probes"]
-    met = [probe["rate_per_s"] for probe in probes if probe["outcome"] == "met"]
-    missed = [probe["rate_per_s"] for probe in probes if probe["outcome"] in ("missed", "generator")]
-    assert met and missed and min(met) < max(missed), result
+    climb = [probe for probe in found["probes"] if probe["step"] == "climb"]
+    assert [probe["outcome"] in ("met", "undecided") for probe in climb] == [True] * (len(climb) - 1) + [
+        False
+    ], result
     finding = found["finding"]
-    assert not finding["confirmed"] or finding["rate_per_s"] >= min(met), result
+    assert climb[-2]["rate_per_s"] <= finding["rate_per_s"] < climb[-1]["rate_per_s"], result
