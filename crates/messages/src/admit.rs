@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::journey::Journey;
 use crate::memory::{Held, Memory};
 use crate::mover::Mover;
+use crate::neighbours::Neighbours;
 use crate::problem::Problem;
 use crate::sweep::Sweeper;
 use crate::waiting::Waiting;
@@ -21,6 +22,7 @@ pub(crate) struct Admission {
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) waiting: Arc<Waiting>,
+    pub(crate) neighbours: Arc<Neighbours>,
     pub(crate) sweeper: Sweeper,
     pub(crate) mover: Mover,
     pub(crate) clock: Clock,
@@ -34,7 +36,7 @@ type Answered = (Answer, Option<Held>);
 
 impl Admission {
     /// Has work done. A pop that finds nothing is tried again until `wait` is over: at once when something was sent to its queue
-    /// through this service, and now and then because it may have been sent through another.
+    /// through this service or another says so, and now and then because not everybody says it.
     pub(crate) async fn ask(
         &self,
         work: Work,
@@ -70,6 +72,7 @@ impl Admission {
                 return Ok(answer?);
             }
             is_let_in = true;
+            self.neighbours.wants(&queue);
             tokio::select! {
                 () = &mut woken => {}
                 () = tokio::time::sleep(left.min(self.poll_interval)) => {}
@@ -99,7 +102,7 @@ impl Admission {
             self.mover.wake();
         }
         if let (Some((queue, is_deleted)), Ok(_)) = (changed, &result) {
-            self.waiting.wake(&queue);
+            self.neighbours.changed(&queue);
             if is_deleted {
                 self.sweeper.wake();
             }

@@ -11,8 +11,10 @@ use std::path::Path;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENT_PEER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -21,6 +23,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A host that vanished while a statement was under way is noticed after (1 + [`KEEPALIVES`]) times this.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVES: u32 = 3;
+/// Sayings of others that may wait to be heard.
+const HEARD: usize = 1000;
 const KEEPALIVE_OF_THE_LIBRARY: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// The statements go along indexes, and a plan once made stays; the planner's other ideas, from statistics that know nothing of dead
@@ -146,6 +150,20 @@ impl Database {
         Ok(client)
     }
 
+    /// A connection that hears what others say on the channels it listens to, until either end of it is dropped.
+    pub(crate) async fn connect_listening(&self) -> Result<(Client, mpsc::Receiver<String>), tokio_postgres::Error> {
+        Ok(match &self.tls {
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await?;
+                (client, hear(connection))
+            }
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls.clone()).await?;
+                (client, hear(connection))
+            }
+        })
+    }
+
     async fn connect_wire(&self) -> Result<(Client, Wire), tokio_postgres::Error> {
         // The error of what moves the bytes is the client's error.
         Ok(match &self.tls {
@@ -159,6 +177,23 @@ impl Database {
             }
         })
     }
+}
+
+/// Drives a connection and gives on what it hears; beyond what is expected, it is not heard.
+fn hear<S, T>(mut connection: Connection<S, T>) -> mpsc::Receiver<String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, receiver) = mpsc::channel(HEARD);
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(heard) = message {
+                let _ = sender.try_send(heard.payload().to_string());
+            }
+        }
+    });
+    receiver
 }
 
 impl Wire {

@@ -35,6 +35,7 @@ mod waiting;
 
 mod dispatch;
 mod lane;
+mod neighbours;
 mod null;
 mod queue;
 

@@ -3,7 +3,7 @@
 
 use crate::connection::{Database, chain};
 use crate::journal::Journal;
-use crate::waiting::Waiting;
+use crate::neighbours::Neighbours;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -57,10 +57,10 @@ impl Mover {
     }
 
     /// Moves until it is dropped. A database that is down is tried again later.
-    pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, waiting: Arc<Waiting>) {
+    pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, neighbours: Arc<Neighbours>) {
         let mut session: Option<Session> = None;
         loop {
-            let pause = match look(&database, &mut session, &waiting, &journal).await {
+            let pause = match look(&database, &mut session, &neighbours, &journal).await {
                 Ok(pause) => pause,
                 Err(error) => {
                     journal.note_connect_failure(&chain(&error));
@@ -78,7 +78,7 @@ impl Mover {
 async fn look(
     database: &Database,
     session: &mut Option<Session>,
-    waiting: &Waiting,
+    neighbours: &Neighbours,
     journal: &Journal,
 ) -> Result<Duration, Error> {
     if session.as_ref().is_none_or(|open| open.client.is_closed()) {
@@ -86,7 +86,7 @@ async fn look(
     }
     // The tables may not be there yet.
     let Some(session) = session else { return Ok(LONGEST) };
-    while session.piece(waiting, journal).await? {}
+    while session.piece(neighbours, journal).await? {}
     loop {
         let expired = session.client.execute(&session.expired, &[&session.begin_ms, &PIECE]).await?;
         journal.count_moved(NOWHERE, expired);
@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// Moves a piece, and wakes those who wait for it. Whether there may be more.
-    async fn piece(&self, waiting: &Waiting, journal: &Journal) -> Result<bool, Error> {
+    async fn piece(&self, neighbours: &Neighbours, journal: &Journal) -> Result<bool, Error> {
         let mut moved = 0;
         for row in self.client.query(&self.due, &[&self.begin_ms, &PIECE]).await? {
             let messages: i64 = row.get(0);
@@ -117,7 +117,7 @@ impl Session {
             let to = match (row.get::<_, Option<&str>>(1), row.get(2)) {
                 (None, _) => NOWHERE,
                 (Some(queue), is_dead) => {
-                    waiting.wake(queue);
+                    neighbours.changed(queue);
                     if is_dead { TO_DEAD_LETTERS } else { TO_QUEUE }
                 }
             };

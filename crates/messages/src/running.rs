@@ -10,6 +10,7 @@ use crate::journal::Journal;
 use crate::listen::{self, Service};
 use crate::memory::Memory;
 use crate::mover::Mover;
+use crate::neighbours::Neighbours;
 use crate::rows::{HAND_OVER_WITHIN, RecordFile, Rows};
 use crate::sweep::Sweeper;
 use crate::tokens::Tokens;
@@ -109,14 +110,17 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, MessagesError> {
     let dispatcher = Arc::new(dispatcher);
     let (ending, told) = watch::channel(false);
     let (mover, waiting) = (Mover::default(), Waiting::new(config.limits.long_polls));
+    let neighbours = Neighbours::new(waiting.clone(), clock.clone());
     if let Some(database) = database {
+        tokio::spawn(neighbours.clone().run(database.clone(), journal.clone()));
         tokio::spawn(sweeper.clone().run(database.clone(), journal.clone(), config.limits.keys_kept));
-        tokio::spawn(mover.clone().run(database, journal.clone(), waiting.clone()));
+        tokio::spawn(mover.clone().run(database, journal.clone(), neighbours.clone()));
     }
     let admission = Admission {
         memory: memory.clone(),
         dispatcher: dispatcher.clone(),
         waiting,
+        neighbours,
         sweeper,
         mover,
         clock: clock.clone(),

@@ -51,6 +51,11 @@ impl Waiting {
         }
     }
 
+    /// Queues for which somebody waits.
+    pub(crate) fn queues(&self) -> Vec<String> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).queues.keys().cloned().collect()
+    }
+
     /// How many wait.
     pub(crate) fn polls(&self) -> usize {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).polls

@@ -1,0 +1,66 @@
+//! Several services at one database: a poll at one hears of what is sent through another, and of what comes back there.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use clock::Clock;
+use common::{Client, Database, serve};
+use messages::{Config, Dispatch};
+use std::net::SocketAddr;
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
+
+/// Longer than any test: polls that look by themselves would come too late.
+const NEVER: Duration = Duration::from_secs(3000);
+const LISTENING: &str = "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'pg_notify|LISTEN waystage'";
+const SAID: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'pg_notify|LISTEN waystage' \
+    AND pid <> pg_backend_pid()";
+
+fn poll(address: SocketAddr) -> JoinHandle<(u16, String)> {
+    spawn(move || Client::connect(address, "bob").short("POST", "/v1/queues/q/messages:pop?wait=50s"))
+}
+
+/// What a poll got, which must come soon.
+fn soon(poll: JoinHandle<(u16, String)>, send: impl FnOnce() -> i64) -> (u16, String) {
+    let clock = Clock::monotonic();
+    let began = clock.now();
+    send();
+    let got = poll.join().unwrap();
+    assert!(clock.now().after(began) < Duration::from_secs(30), "the poll has waited until its end");
+    got
+}
+
+#[test]
+fn a_poll_at_one_service_hears_of_what_comes_in_through_another() {
+    let Some(database) = Database::start() else { return };
+    let config = Config { poll_interval: NEVER, ..database.config() };
+    let pool = Config { dispatch: Dispatch::Pool { connections: 2 }, ..config.clone() };
+    let (here, there) = (serve(&config), serve(&pool));
+    let mut client = Client::connect(there.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    while database.number(LISTENING) < 3 {
+        // The third is the one that asks.
+        sleep(Duration::from_millis(20));
+    }
+    let waits = || {
+        let waiting = poll(here.address());
+        // Long enough to find nothing and to say so.
+        sleep(Duration::from_millis(700));
+        waiting
+    };
+    let waiting = waits();
+    assert_eq!(soon(waiting, || client.send("/v1/queues/q/messages", "sent")), (200, "sent".into()));
+
+    let waiting = waits();
+    let delayed = || client.send("/v1/queues/q/messages?delay=1s", "due");
+    assert_eq!(soon(waiting, delayed), (200, "due".into()));
+
+    // What is said is said again after the connections were cut off.
+    database.run(SAID);
+    let waiting = poll(here.address());
+    sleep(Duration::from_secs(4));
+    assert_eq!(soon(waiting, || client.send("/v1/queues/q/messages", "again")), (200, "again".into()));
+    here.stop().unwrap();
+    there.stop().unwrap();
+}
