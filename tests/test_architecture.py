@@ -40,7 +40,7 @@ CRATES = {
         "draw",
         "messages",
     },
-    "testkit": {"clock", "cache"},
+    "testkit": {"clock", "cache", "net"},
 }
 DEVELOPMENT = {"testkit", "records", "wire", "cache"}
 

@@ -179,6 +179,7 @@ def test_an_old_postgres_and_a_missing_pgbench_are_refused(monkeypatch, tmp_path
         (tmp_path / name).write_text(f'#!/bin/sh\necho "{version}"\n')
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}")
+    monkeypatch.delenv(programs.VARIABLE, raising=False)
     with pytest.raises(LabError, match=message):
         find_postgres(pgbench=True)
 

@@ -53,7 +53,6 @@ mod reply;
 mod journal;
 mod memory;
 mod metrics;
-mod process;
 mod rows;
 
 mod mover;

@@ -2,7 +2,7 @@
 
 use crate::connections::{ConnectionCounts, LATE};
 use crate::journal::{Counts, KINDS, MOVES, SERIES, intervals};
-use crate::process::Process;
+use clock::Process;
 use std::fmt::Write;
 
 /// Upper bounds of the buckets in microseconds, as the proxy has them.
@@ -124,7 +124,8 @@ fn process(page: &mut String, process: &Process) {
     line(page, name, &format!("version=\"{}\"", env!("CARGO_PKG_VERSION")), &1);
     let name = "process_cpu_seconds_total";
     head(page, name, "counter", "Processor time of the process, user and system.");
-    line(page, name, "", &process.cpu_s);
+    let cpu = clock::process_cpu();
+    line(page, name, "", &(cpu.user_s + cpu.system_s));
     let numbers = [
         ("process_resident_memory_bytes", "Memory of the process.", process.memory_bytes),
         ("process_open_fds", "Open file descriptors.", process.open_files),

@@ -6,69 +6,22 @@ mod common;
 
 use common::{Client, Database, serve};
 use messages::{Config, Dispatch, Embedded, IdentityFiles};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tempfile::TempDir;
+use testkit::Authority;
 
 /// An address of this machine that nobody else uses, so that PostgreSQL can have its usual port there.
 const POSTGRES: &str = "127.83.11.7";
 
-/// Who signs certificates, and the folder of all files.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    folder: TempDir,
-}
-
-impl Authority {
-    fn new() -> Authority {
-        let folder = tempfile::tempdir().unwrap();
-        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        std::fs::write(folder.path().join("authority.pem"), parameters.self_signed(&key).unwrap().pem()).unwrap();
-        Authority { issuer: Issuer::new(parameters, key), folder }
-    }
-
-    fn file(&self) -> PathBuf {
-        self.folder.path().join("authority.pem")
-    }
-
-    /// A certificate for a host, in a folder.
-    fn sign(&self, host: &str, folder: &Path) -> IdentityFiles {
-        let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new(vec![host.to_string()]).unwrap().signed_by(&key, &self.issuer).unwrap();
-        let files = IdentityFiles { certificate: folder.join("server.pem"), key: folder.join("server.key") };
-        std::fs::write(&files.certificate, certificate.pem()).unwrap();
-        std::fs::write(&files.key, key.serialize_pem()).unwrap();
-        files
-    }
-
-    fn client(&self, address: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(self.file()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = builder.with_root_certificates(roots).with_no_client_auth();
-        let name = ServerName::try_from("127.0.0.1").unwrap();
-        StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), TcpStream::connect(address).unwrap())
-    }
-}
-
 #[test]
 fn clients_speak_tls_and_nothing_else() {
     let authority = Authority::new();
-    let tls = Some(authority.sign("127.0.0.1", authority.folder.path()));
+    let tls = Some(authority.sign("127.0.0.1"));
     let dispatch = Dispatch::None { body_bytes: None };
     let running = serve(&Config { listen: "127.0.0.1:0".into(), dispatch, tls, ..Config::default() });
-    let mut client = authority.client(running.address());
+    let mut client = authority.client(running.address(), None);
     for _ in 0..2 {
         client.write_all(b"POST /v1/queues/q/messages:pop HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
         let mut text = String::new();
@@ -95,7 +48,7 @@ fn clients_speak_tls_and_nothing_else() {
 #[test]
 fn files_that_do_not_fit_are_one_line() {
     let authority = Authority::new();
-    let good = authority.sign("127.0.0.1", authority.folder.path());
+    let good = authority.sign("127.0.0.1");
     let start = |certificate: &Path, key: &Path| {
         let tls = Some(IdentityFiles { certificate: certificate.into(), key: key.into() });
         let dispatch = Dispatch::None { body_bytes: None };
@@ -115,9 +68,11 @@ fn the_database_is_verified() {
     drop(first);
     let (directory, authority, stranger) = (tempfile::tempdir().unwrap(), Authority::new(), Authority::new());
     drop(Embedded::start(directory.path()).unwrap());
-    let files = authority.sign("localhost", directory.path());
+    let files = authority.sign("localhost");
     let owner = std::fs::metadata(directory.path()).unwrap();
-    for path in [&files.certificate, &files.key] {
+    for (file, name) in [(&files.certificate, "server.pem"), (&files.key, "server.key")] {
+        let path = &directory.path().join(name);
+        std::fs::copy(file, path).unwrap();
         chown(path, Some(owner.uid()), Some(owner.gid())).unwrap();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }

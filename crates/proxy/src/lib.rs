@@ -48,7 +48,6 @@ mod labels;
 mod local;
 mod metrics;
 mod metrics_server;
-mod process;
 
 mod config;
 mod event_loop;

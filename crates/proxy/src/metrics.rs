@@ -11,7 +11,7 @@ use crate::histograms::StageHistograms;
 use crate::hot_keys::{HotKeysBoard, printable};
 use crate::labels::{self, Labels};
 use crate::local::VERSION_LINE;
-use crate::process::Process;
+use clock::Process;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};

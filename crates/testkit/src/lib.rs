@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+mod certificates;
 mod client;
 mod held;
 mod http;
@@ -10,6 +11,7 @@ mod scripted;
 mod server;
 mod traces;
 
+pub use certificates::{Authority, TlsClient, tcp};
 pub use client::Client;
 pub use held::Held;
 pub use http::{Http, HttpReply};

@@ -5,7 +5,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod certificates;
 mod hand_over;
 mod names;
 mod speak;

@@ -1,6 +1,5 @@
 //! TLS towards clients and towards backends.
 
-use crate::certificates::{Authority, TlsClient, tcp};
 use crate::common::Proxy;
 use crate::speak::{ask, expect, keeper, proxy, stop};
 use net::IdentityFiles;
@@ -8,7 +7,7 @@ use proxy::{Config, Running, Timeouts};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
-use testkit::{Client, Server};
+use testkit::{Authority, Client, Server, TlsClient, tcp};
 
 const LISTEN: &str = "tls:127.0.0.1:0";
 

@@ -1,6 +1,5 @@
 //! Authorities and certificates that live as long as a test, and TLS clients that use them.
 
-use crate::speak::PATIENCE;
 use net::IdentityFiles;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -9,18 +8,25 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Longer than anything in a test takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A blocking client that speaks TLS.
-pub(crate) type TlsClient = StreamOwned<ClientConnection, TcpStream>;
+pub type TlsClient = StreamOwned<ClientConnection, TcpStream>;
 
 /// Who signs certificates, and the folder of all files.
-pub(crate) struct Authority {
+#[allow(missing_debug_implementations, reason = "it holds keys")]
+pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: tempfile::TempDir,
 }
 
 impl Authority {
-    pub(crate) fn new() -> Authority {
+    /// A new one, with a folder of its own.
+    #[allow(clippy::new_without_default, reason = "each is another one")]
+    pub fn new() -> Authority {
         let folder = tempfile::tempdir().unwrap();
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -30,19 +36,19 @@ impl Authority {
     }
 
     /// Its own certificate.
-    pub(crate) fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.folder.path().join("authority.pem")
     }
 
     /// Another file in its folder.
-    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, text).unwrap();
         path
     }
 
     /// A certificate for a host.
-    pub(crate) fn sign(&self, host: &str) -> IdentityFiles {
+    pub fn sign(&self, host: &str) -> IdentityFiles {
         let key = KeyPair::generate().unwrap();
         let certificate =
             CertificateParams::new(vec![host.to_string()]).unwrap().signed_by(&key, &self.issuer).unwrap();
@@ -53,7 +59,7 @@ impl Authority {
     }
 
     /// What a client needs that trusts this authority, and shows a certificate if it has one.
-    pub(crate) fn client_config(&self, identity: Option<&IdentityFiles>) -> Arc<ClientConfig> {
+    pub fn client_config(&self, identity: Option<&IdentityFiles>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.file()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -70,19 +76,19 @@ impl Authority {
     }
 
     /// The client's side of TLS with the server at 127.0.0.1.
-    pub(crate) fn session(&self, identity: Option<&IdentityFiles>) -> ClientConnection {
+    pub fn session(&self, identity: Option<&IdentityFiles>) -> ClientConnection {
         let name = ServerName::try_from("127.0.0.1").unwrap();
         ClientConnection::new(self.client_config(identity), name).unwrap()
     }
 
     /// A client that trusts this authority.
-    pub(crate) fn client(&self, address: SocketAddr, identity: Option<&IdentityFiles>) -> TlsClient {
+    pub fn client(&self, address: SocketAddr, identity: Option<&IdentityFiles>) -> TlsClient {
         StreamOwned::new(self.session(identity), tcp(address))
     }
 }
 
 /// A plain connection.
-pub(crate) fn tcp(address: SocketAddr) -> TcpStream {
+pub fn tcp(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("it listens");
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

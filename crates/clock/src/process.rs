@@ -4,15 +4,18 @@ use std::fs;
 
 /// What could be read; on systems without /proc, nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Process {
-    pub(crate) memory_bytes: Option<u64>,
-    pub(crate) open_files: Option<u64>,
-    pub(crate) open_files_max: Option<u64>,
+pub struct Process {
+    /// Resident memory.
+    pub memory_bytes: Option<u64>,
+    /// Open file descriptors.
+    pub open_files: Option<u64>,
+    /// File descriptors that may be open.
+    pub open_files_max: Option<u64>,
 }
 
 impl Process {
     /// As it is now.
-    pub(crate) fn now() -> Process {
+    pub fn now() -> Process {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
         Process {
