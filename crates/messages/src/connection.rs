@@ -14,6 +14,7 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -65,14 +66,21 @@ pub(crate) enum ConnectError {
     Schema(#[from] SchemaError),
 }
 
+/// The role may not do what it must.
+fn is_forbidden(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+}
+
 impl ConnectError {
     /// Whether somebody has to change something before it can work; otherwise the database may simply not be there yet.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             ConnectError::Silent => false,
-            ConnectError::Schema(error) => !matches!(error, SchemaError::Postgres(_)),
+            ConnectError::Schema(SchemaError::Postgres(error)) => is_forbidden(error),
+            ConnectError::Schema(_) => true,
             ConnectError::Postgres(error) => {
-                error.code().is_some_and(|code| code.code().starts_with("28") || code.code().starts_with("3D"))
+                let is_refused = |code: &SqlState| code.code().starts_with("28") || code.code().starts_with("3D");
+                error.code().is_some_and(is_refused) || is_forbidden(error)
             }
         }
     }

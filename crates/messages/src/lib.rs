@@ -69,4 +69,4 @@ pub use config::{
 };
 pub use embedded::{Embedded, EmbeddedError};
 pub use rows::RecordsConfig;
-pub use running::{MessagesError, Running, start};
+pub use running::{MessagesError, Running, check, start};

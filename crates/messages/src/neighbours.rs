@@ -13,8 +13,9 @@ use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::Error;
 
-const LISTEN: &str = "SET synchronous_commit = off; LISTEN waystage_messages";
-const SAY: &str = "SELECT pg_notify('waystage_messages', $1)";
+const LISTEN: &str = "LISTEN waystage_messages";
+/// What is said need not be on disk; the setting is for this transaction only.
+const SAY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('waystage_messages', $1)";
 /// How often it is said again that polls wait.
 const SAY_EVERY: Duration = Duration::from_secs(2);
 /// Twice may be missed.

@@ -68,21 +68,7 @@ pub struct Running {
 /// # Errors
 /// When a setting makes no sense, the address is taken or the database can never be used as it is.
 pub fn start(config: &Config, clock: Clock) -> Result<Running, MessagesError> {
-    check(config)?;
-    let database = match config.dispatch {
-        Dispatch::None { .. } => None,
-        _ => Some(
-            Database::parse(&config.database, config.database_authority.as_deref())
-                .map_err(|error| MessagesError::Setting(format!("--database: {error}")))?,
-        ),
-    };
-    let tls = match &config.tls {
-        None => None,
-        Some(files) => {
-            let tls = ServerTls::load(files, None).map_err(|error| MessagesError::Setting(error.to_string()))?;
-            Some(TlsAcceptor::from(tls.config()))
-        }
-    };
+    let (database, tls) = prepare(config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("messages")
         .worker_threads(threads(config))
@@ -220,12 +206,39 @@ async fn hand_over(journal: Arc<Journal>) {
     }
 }
 
+/// Whether it could be started, as far as that can be told without a socket: numbers, the database's URL, the files of TLS.
+///
+/// # Errors
+/// The first thing that makes no sense or cannot be read.
+pub fn check(config: &Config) -> Result<(), MessagesError> {
+    prepare(config).map(|_| ())
+}
+
+fn prepare(config: &Config) -> Result<(Option<Database>, Option<TlsAcceptor>), MessagesError> {
+    check_numbers(config)?;
+    let database = match config.dispatch {
+        Dispatch::None { .. } => None,
+        _ => Some(
+            Database::parse(&config.database, config.database_authority.as_deref())
+                .map_err(|error| MessagesError::Setting(format!("--database: {error}")))?,
+        ),
+    };
+    let tls = match &config.tls {
+        None => None,
+        Some(files) => {
+            let tls = ServerTls::load(files, None).map_err(|error| MessagesError::Setting(error.to_string()))?;
+            Some(TlsAcceptor::from(tls.config()))
+        }
+    };
+    Ok((database, tls))
+}
+
 fn threads(config: &Config) -> usize {
     let half = || std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2));
     config.threads.unwrap_or_else(half)
 }
 
-fn check(config: &Config) -> Result<(), MessagesError> {
+fn check_numbers(config: &Config) -> Result<(), MessagesError> {
     if let Some(threads) = config.threads.filter(|threads| !(1..=1000).contains(threads)) {
         return Err(MessagesError::Setting(format!("--threads: {threads} is not a number from 1 to 1000")));
     }

@@ -101,7 +101,7 @@ fn what_is_written_is_read_again() {
 #[test]
 fn the_example_with_tokens_can_work() {
     let config = Document::new("tokens.toml", TOKENS).settings::<Settings>().unwrap().config().unwrap();
-    assert_eq!(config.tokens.len(), 3);
+    assert_eq!(config.tokens.len(), 5);
     let text = format!("{config:?}");
     assert!(text.contains("kitchen") && !text.contains("example-only"), "tokens are not for logs: {text}");
 }

@@ -107,4 +107,8 @@ fn what_cannot_start_says_why() {
     let other = database.server.url().replace("dbname=postgres", "dbname=other");
     let line = start(&Config { database: other, listen: "127.0.0.1:0".into(), ..Config::default() });
     assert!(line.contains("\"other\" does not exist") && !line.contains('\n'), "{line}");
+    database.run("CREATE ROLE poor LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    let poor = database.server.url().replace("user=waystage", "user=poor");
+    let line = start(&Config { database: poor, listen: "127.0.0.1:0".into(), ..Config::default() });
+    assert!(line.contains("permission denied for schema public") && !line.contains('\n'), "{line}");
 }

@@ -46,6 +46,12 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     };
     let is_null = matches!(config.dispatch, Dispatch::None { .. });
     if arguments.check {
+        // A private database has no URL before it runs.
+        let database = if arguments.embedded { "host=/nowhere".into() } else { config.database.clone() };
+        if let Err(error) = messages::check(&Config { database, ..config.clone() }) {
+            eprintln!("waystage: {error}");
+            return Ok(ExitCode::from(2));
+        }
         ready::announce(&summary(&config, arguments.embedded));
         return Ok(ExitCode::SUCCESS);
     }

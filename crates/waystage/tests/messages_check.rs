@@ -1,0 +1,42 @@
+//! `waystage messages --check`: what it accepts can be started, and what it refuses is one line.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::process::Command;
+
+/// Exit code, and what was printed to either side.
+fn check(arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+    let output = command.args(["messages", "--check"]).args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_string();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn what_can_work_is_told() {
+    for arguments in [&["--database", "host=db.example user=me"][..], &["--embedded"], &["--dispatch", "none"]] {
+        let (code, said, error) = check(arguments);
+        assert_eq!((code, error.as_str()), (0, ""), "{arguments:?}");
+        assert!(said.contains("listen    127.0.0.1:8080 (no TLS, at most 10000 connections)"), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_work_is_one_line() {
+    let database = ["--database", "host=db.example user=me"];
+    for (arguments, expected) in [
+        (&["--database", "nonsense"][..], "--database: "),
+        (&["--database", "host=a sslmode=verify-full"], "leave sslmode and sslrootcert out"),
+        (&[database[0], database[1], "--database-authority", "/nowhere.pem"], "/nowhere.pem"),
+        (
+            &[database[0], database[1], "--tls-certificate", "/nowhere.pem", "--tls-key", "/nowhere.key"],
+            "cannot read /nowhere.",
+        ),
+        (&[database[0], database[1], "--lanes", "0"], "--lanes: 0 is not a number"),
+        (&[], "there is no database"),
+    ] {
+        let (code, said, error) = check(arguments);
+        assert_eq!((code, said.as_str()), (2, ""), "{arguments:?}: {error}");
+        assert!(error.starts_with("waystage: ") && error.contains(expected) && !error.contains('\n'), "{error}");
+    }
+}
