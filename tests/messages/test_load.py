@@ -69,8 +69,7 @@ def test_a_search_ends_at_what_two_clients_can_ask(url, tmp_path):
     assert out.exists() and result.returncode in (0, 1), result
     found = json.loads(out.read_text())
     climb = [probe for probe in found["probes"] if probe["step"] == "climb"]
-    assert [probe["outcome"] in ("met", "undecided") for probe in climb] == [True] * (len(climb) - 1) + [
-        False
-    ], result
-    finding = found["finding"]
-    assert climb[-2]["rate_per_s"] <= finding["rate_per_s"] < climb[-1]["rate_per_s"], result
+    # It climbs as long as nothing speaks against it; what a later run contradicts is forgotten.
+    outcomes = [probe["outcome"] in ("met", "undecided") for probe in climb]
+    assert outcomes == [True] * (len(climb) - 1) + [False], result
+    assert 0 < found["finding"]["rate_per_s"] < climb[-1]["rate_per_s"], result

@@ -23,6 +23,11 @@ const IN_A_QUEUE: &str = "m.queue_id = wish.queue_id AND (m.expires_at IS NULL O
 const BY_SENDER: &str = "m.sender = wish.sender AND (m.expires_at IS NULL OR m.expires_at > now()) AND (m.queue_id = wish.queue_id OR (wish.queue_name = '' AND EXISTS (\
     SELECT FROM queue WHERE queue.id = m.queue_id AND deleted_at IS NULL)))";
 
+/// No message is below this and below the low-water of `low_queue_id` and `low_era`: what came back in that era, or in the one after it, may
+/// be; of another time nothing is known. Steps 4 to 6 of "Dead rows" in docs/messages.md.
+pub(crate) const KNOWN_FROM: &str = "CASE WHEN queue.id <> low_queue_id THEN 0 WHEN queue.era = low_era THEN queue.returned_from \
+    WHEN queue.era = low_era + 1 THEN least(queue.returned_from, queue.returned_before) ELSE 0 END";
+
 /// All statements of one connection.
 #[derive(Debug)]
 pub(crate) struct Statements {
@@ -55,7 +60,7 @@ pub(crate) struct Found {
 impl Statements {
     /// Prepares them, in one round trip or two.
     pub(crate) async fn prepare(client: &Client) -> Result<Statements, Error> {
-        let take = include_str!("statement/pop.sql");
+        let take = &include_str!("statement/pop.sql").replace("{known_from}", KNOWN_FROM);
         let pop = take.replace("{then}", "").replace("{rows}", "taken").replace("{lease}", "");
         let scoped = |text: &str| {
             let from = FROM.iter().fold(text.to_string(), |text, (name, low)| text.replace(name, low));

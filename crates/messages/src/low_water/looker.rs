@@ -4,6 +4,7 @@
 use super::{LowWaters, Mark, UNKNOWN};
 use crate::connection::{Database, chain};
 use crate::journal::Journal;
+use crate::statement::KNOWN_FROM;
 use clock::{Clock, Nanos};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +82,7 @@ impl Looker {
         let client = database.connect_bare().await?;
         let connected = clock.now();
         let end_era = client.prepare(include_str!("../statement/end_era.sql")).await?;
-        let look = client.prepare(include_str!("../statement/look.sql")).await?;
+        let look = client.prepare(&include_str!("../statement/look.sql").replace("{known_from}", KNOWN_FROM)).await?;
         let note = note(&client).await?;
         Ok(Looker { client, end_era, look, note, connected })
     }

@@ -9,12 +9,7 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint > $1 AS is_settled,
 FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[])
         WITH ORDINALITY AS t (queue_name, receiver, low_queue_id, low_era, low, place)
     LEFT JOIN LATERAL (
-        SELECT id, era, CASE
-                WHEN queue.id <> low_queue_id THEN 0
-                WHEN queue.era = low_era THEN queue.returned_from
-                WHEN queue.era = low_era + 1 THEN least(queue.returned_from, queue.returned_before)
-                ELSE 0
-            END AS known_from
+        SELECT id, era, {known_from} AS known_from
         FROM queue WHERE name = queue_name AND deleted_at IS NULL LIMIT 1
     ) AS queue ON true
 ORDER BY place

@@ -8,13 +8,7 @@ WITH wish AS MATERIALIZED (
     FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::integer[], $7::integer[], $8::bigint[], $9::bigint[])
             WITH ORDINALITY AS t (part, queue_name, receiver, sender, wanted, low_queue_id, low_era, own_low, shared_low, place)
         LEFT JOIN LATERAL (
-            -- What came back in this era, or in the one before, may be below what was found then; from another time nothing is known.
-            SELECT id, CASE
-                WHEN queue.id <> low_queue_id THEN 0
-                WHEN queue.era = low_era THEN queue.returned_from
-                WHEN queue.era = low_era + 1 THEN least(queue.returned_from, queue.returned_before)
-                ELSE 0
-            END AS known_from
+            SELECT id, {known_from} AS known_from
             FROM queue WHERE name = queue_name AND deleted_at IS NULL LIMIT 1
         ) AS queue ON true
 ), own AS MATERIALIZED (
