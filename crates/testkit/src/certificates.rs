@@ -17,7 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub type TlsClient = StreamOwned<ClientConnection, TcpStream>;
 
 /// Who signs certificates, and the folder of all files.
-#[allow(missing_debug_implementations, reason = "it holds keys")]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: tempfile::TempDir,
