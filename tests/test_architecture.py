@@ -7,9 +7,10 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from circles import circles, python_imports, rust_imports
 
 ROOT = Path(__file__).parent.parent
-LINES_MAX = 400
+LINES_MAX = 600
 
 # What each crate may use of ours; development-only dependencies are listed apart.
 CRATES = {
@@ -116,6 +117,20 @@ PROXY_NEVER = {
 }
 
 
+# Files that still import each other in a circle, by crate and for waylab. Nothing may be added.
+IN_CIRCLES = {
+    "cache": 2,
+    "draw": 2,
+    "load": 19,
+    "messages": 2,
+    "net": 3,
+    "proxy": 25,
+    "simulate": 4,
+    "waylab": 2,
+    "wire": 3,
+}
+
+
 def rust_files() -> list[Path]:
     """Every Rust file of ours."""
     return sorted(path for path in (ROOT / "crates").rglob("*.rs") if "target" not in path.parts)
@@ -155,6 +170,17 @@ def test_no_import_in_the_proxy_runs_back_up(module):
     text = (ROOT / "crates/proxy/src" / f"{module}.rs").read_text()
     used = set(re.findall(r"crate::(\w+)", text))
     assert not used & PROXY_NEVER[module]
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_no_rust_files_import_each_other(crate):
+    found = circles(rust_imports(ROOT / "crates" / crate / "src"))
+    assert sum(map(len, found)) <= IN_CIRCLES.get(crate, 0), [sorted(map(str, group)) for group in found]
+
+
+def test_no_python_files_import_each_other():
+    found = circles(python_imports(ROOT / "waylab"))
+    assert sum(map(len, found)) <= IN_CIRCLES.get("waylab", 0), [sorted(map(str, group)) for group in found]
 
 
 def test_every_python_package_is_listed():
