@@ -45,7 +45,7 @@ def expanded(tree: str) -> Iterator[str]:
     """The single paths of a tree of imports such as `crate::a::{b, c::{d, e}}`, without blanks."""
     opening = tree.find("{")
     if opening < 0:
-        yield tree.split(" as ")[0]
+        yield tree.split(" as ", maxsplit=1)[0]
         return
     head, part, depth = tree[:opening], "", 0
     for letter in tree[opening + 1 : tree.rindex("}")] + ",":
