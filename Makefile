@@ -23,11 +23,12 @@ test: build $(READY) ## Every test of both halves
 	cargo test --workspace --locked
 	$(VENV)/bin/python -m pytest
 
-lint: $(READY) ## Formatting and lints; every warning is an error
+lint: $(READY) ## Formatting, lints and types; every warning is an error
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/ruff check
+	$(VENV)/bin/mypy
 
 bench: bench-models bench-load ## What the proxy and its stamps cost, what the load generator costs, and how fast the models are, side by side, interleaved (several minutes)
 	$(VENV)/bin/waylab run experiments/overhead.toml

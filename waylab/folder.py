@@ -59,7 +59,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 def read_json(path: Path, wanted_format: str, what: str) -> dict[str, Any]:
     """Read a JSON file and refuse any other format or version in one line."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LabError(f"{path}: not found; {what}") from None
     except (OSError, UnicodeDecodeError) as error:
