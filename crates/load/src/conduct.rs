@@ -160,10 +160,11 @@ impl Prepared<'_> {
         wait_until(start, clock, stop)?;
         let started_unix_ns = unix_now().saturating_sub(clock.now().since(start));
         let plan = Plan::new(config, start);
-        let (encoder, placement) = (Encoder::new(config), config.placement());
-        let placement = placement.as_ref();
+        let (encoder, key_distribution) = (Encoder::new(config), config.key_distribution());
+        let key_distribution = key_distribution.as_ref();
         let venue = queues.as_ref().map(|queues| &queues.venue);
-        let shared = Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, placement, venue };
+        let shared =
+            Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, key_distribution, venue };
         let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
         let mut conductor = Conductor::new(&plan, clock, stop);
         let (finished, seconds) = conductor.conduct(shared, lanes, senders, replays, watch)?;

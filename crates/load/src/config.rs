@@ -7,7 +7,7 @@ use crate::sizes::{KeySizes, ValueSizes};
 use crate::think_time::ThinkTime;
 use crate::trace::{Timing, TraceConfig};
 use draw::{Popularity, Unit};
-use placement::Placement;
+use key_distribution::KeyDistribution;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -241,9 +241,9 @@ impl Config {
     }
 
     /// Which server owns which key; none where every connection is good for all keys.
-    pub(crate) fn placement(&self) -> Option<Placement> {
-        let ketama = placement::Distribution::Ketama;
+    pub(crate) fn key_distribution(&self) -> Option<KeyDistribution> {
+        let ketama = key_distribution::Distribution::Ketama;
         let servers: Vec<_> = self.servers.iter().map(|server| (ketama.name_of(server), 1)).collect();
-        (self.lanes_per_client() > 1).then(|| Placement::new(ketama, ketama.usual_hash(), &servers))
+        (self.lanes_per_client() > 1).then(|| KeyDistribution::new(ketama, ketama.usual_hash(), &servers))
     }
 }

@@ -8,8 +8,8 @@ use crate::encoder::Encoder;
 use crate::versions::PREFILL_VERSION;
 use crate::worker::reply_limits;
 use clock::{Clock, Nanos};
+use key_distribution::KeyDistribution;
 use net::{Buffers, Connection, Filled, Poller, Token};
-use placement::Placement;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ const WAIT: Duration = Duration::from_millis(50);
 struct Prefill {
     lines: Vec<Line>,
     encoder: Encoder,
-    placement: Option<Placement>,
+    key_distribution: Option<KeyDistribution>,
     limits: Limits,
     buffers: Buffers,
     window: u64,
@@ -104,7 +104,7 @@ impl Prefill {
         Ok(Prefill {
             lines: lines.collect::<Result<_, LoadError>>()?,
             encoder: Encoder::with_replies(config),
-            placement: config.placement(),
+            key_distribution: config.key_distribution(),
             limits: reply_limits(config),
             buffers: Buffers::default(),
             window: (WINDOW_BYTES / (config.value_sizes().largest() as u64 + 1)).clamp(1, WINDOW_REQUESTS),
@@ -118,7 +118,7 @@ impl Prefill {
             if line.in_flight <= self.window / 2 {
                 let (encoder, server) = (&mut self.encoder, line.server);
                 let is_its = |key: &u64| {
-                    self.placement.as_ref().is_none_or(|placement| placement.owner(encoder.key(*key)) == server)
+                    self.key_distribution.as_ref().is_none_or(|keys| keys.owner(encoder.key(*key)) == server)
                 };
                 let room = (self.window - line.in_flight) as usize;
                 let keys: Vec<u64> = line.keys.by_ref().filter(is_its).take(room).collect();

@@ -16,8 +16,8 @@ use crate::tally::{Ended, Tally};
 use crate::versions::Versions;
 use crate::window::{Judge, Pending};
 use clock::{Clock, Nanos, duration_ns};
+use key_distribution::KeyDistribution;
 use net::Buffers;
-use placement::Placement;
 use records::{Outcome, PARENT, Row, RowSender, is_sampled};
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
@@ -35,7 +35,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) versions: &'a Versions,
     pub(crate) encoder: &'a Encoder,
-    pub(crate) placement: Option<&'a Placement>,
+    pub(crate) key_distribution: Option<&'a KeyDistribution>,
     /// Of a run with messages.
     pub(crate) venue: Option<&'a Venue>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Worker<'a> {
     pub(crate) buffers: Buffers,
     pub(crate) tally: Tally,
     /// Several servers, and which keys are whose.
-    placement: Option<&'a Placement>,
+    key_distribution: Option<&'a KeyDistribution>,
     /// Keys of a request and their servers; kept for its memory.
     pub(crate) keys: Vec<(usize, u64)>,
     pace: Pace,
@@ -96,7 +96,7 @@ impl<'a> Worker<'a> {
             conversation: shared.venue.map(|venue| Conversation::new(venue, thread)),
             buffers: Buffers::default(),
             tally: Tally::new(),
-            placement: shared.placement,
+            key_distribution: shared.key_distribution,
             keys: Vec::new(),
             pace,
             seconds,
@@ -172,15 +172,15 @@ impl<'a> Worker<'a> {
 
     /// Which of a client's connections a key goes to.
     pub(crate) fn owner(&mut self, key: u64) -> usize {
-        match self.placement {
-            Some(placement) => placement.owner(self.encoder.key(key)),
+        match self.key_distribution {
+            Some(keys) => keys.owner(self.encoder.key(key)),
             None => 0,
         }
     }
 
     /// The same for the text of a key.
     pub(crate) fn owner_of(&self, key: &[u8]) -> usize {
-        self.placement.map_or(0, |placement| placement.owner(key))
+        self.key_distribution.map_or(0, |keys| keys.owner(key))
     }
 
     /// One of the requests that a client may have in flight at the beginning: free for an arrival, or to be thought about.

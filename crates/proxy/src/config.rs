@@ -8,7 +8,7 @@ mod settings;
 mod text;
 
 pub use configuration::{ConfigError, Document, FileError};
-pub use placement::{Distribution, Hash};
+pub use key_distribution::{Distribution, Hash};
 pub use pool::{
     Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp, Writes,
 };

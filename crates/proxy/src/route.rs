@@ -3,7 +3,7 @@
 mod explain;
 
 use crate::config::{Config, PoolConfig, ServerConfig};
-use placement::Placement;
+use key_distribution::KeyDistribution;
 
 pub use explain::Explanation;
 
@@ -23,7 +23,7 @@ pub(crate) struct Pool {
     first: u16,
     servers: u16,
     replicas: u16,
-    placement: Placement,
+    key_distribution: KeyDistribution,
 }
 
 impl Router {
@@ -87,13 +87,14 @@ impl Pool {
             first,
             servers: config.servers.len() as u16,
             replicas: config.replicas as u16,
-            placement: Placement::new(config.distribution, config.hash(), &servers).tagged(config.hash_tag),
+            key_distribution: KeyDistribution::new(config.distribution, config.hash(), &servers)
+                .tagged(config.hash_tag),
         }
     }
 
     /// The backend that a key belongs to.
     pub(crate) fn primary(&self, key: &[u8]) -> u16 {
-        self.first + self.placement.owner(key) as u16
+        self.first + self.key_distribution.owner(key) as u16
     }
 
     /// The backend that is so many steps behind another in the pool's list, which is a ring.
@@ -113,7 +114,7 @@ impl Pool {
 
     /// What of a key is hashed.
     pub(crate) fn hashed_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        self.placement.hashed_part(key)
+        self.key_distribution.hashed_part(key)
     }
 }
 
@@ -138,10 +139,10 @@ mod tests {
         (pool.servers[1].weight, pool.servers[2].name) = (3, Some("third".into()));
         let router = Router::new(&config);
         let servers = [("a", 1), ("b", 3), ("third", 1)];
-        let placement = Placement::new(Distribution::Ketama, Hash::Crc32, &servers).tagged(Some(*b"<>"));
+        let key_distribution = KeyDistribution::new(Distribution::Ketama, Hash::Crc32, &servers).tagged(Some(*b"<>"));
         for number in 0..500 {
             let key = format!("x{}<{number}>", number % 7);
-            assert_eq!(usize::from(router.primary(key.as_bytes())), placement.owner(key.as_bytes()), "{key}");
+            assert_eq!(usize::from(router.primary(key.as_bytes())), key_distribution.owner(key.as_bytes()), "{key}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::config::named::named;
 use configuration::text::time;
-use placement::{Distribution, Hash};
+use key_distribution::{Distribution, Hash};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use placement::{Distribution, Hash, Placement};
+use key_distribution::{Distribution, Hash, KeyDistribution};
 use std::collections::BTreeMap;
 
-fn placement(distribution: Distribution, hash: Hash, servers: &[(String, u32)]) -> Placement {
+fn key_distribution(distribution: Distribution, hash: Hash, servers: &[(String, u32)]) -> KeyDistribution {
     let named: Vec<(&str, u32)> = servers.iter().map(|(name, weight)| (distribution.name_of(name), *weight)).collect();
-    Placement::new(distribution, hash, &named)
+    KeyDistribution::new(distribution, hash, &named)
 }
 
 /// Placements that twemproxy 0.5.0 (`hash: md5`, `distribution: ketama`) chose, read back from the servers it had written to.
@@ -16,7 +16,7 @@ fn placements_are_twemproxys() {
     let of = |ports: &[u16], weights: &[u32]| {
         let addresses = ports.iter().map(|port| format!("127.0.0.1:{port}"));
         let servers: Vec<_> = addresses.zip(weights.iter().copied()).collect();
-        placement(Distribution::Ketama, Hash::Md5, &servers)
+        key_distribution(Distribution::Ketama, Hash::Md5, &servers)
     };
     let three = of(&[11411, 11412, 11413], &[1; 3]);
     let five = of(&[11411, 11412, 11413, 11414, 11211], &[1; 5]).tagged(Some(*b"{}"));
@@ -38,7 +38,7 @@ fn placements_are_twemproxys() {
 }
 
 /// One of the pools that were recorded, by its name in the file.
-fn recorded(distribution: &str, hash: &str, servers: &str) -> Placement {
+fn recorded(distribution: &str, hash: &str, servers: &str) -> KeyDistribution {
     let ports = match servers {
         "three" => 31311..31314,
         "named" => 31311..31315,
@@ -51,7 +51,7 @@ fn recorded(distribution: &str, hash: &str, servers: &str) -> Placement {
     };
     let servers: Vec<_> = ports.enumerate().map(|(index, port)| (named(index, port), weights[index])).collect();
     let distribution = if distribution == "modula" { Distribution::Modulo } else { Distribution::Ketama };
-    placement(distribution, Hash::named(hash).unwrap(), &servers)
+    key_distribution(distribution, Hash::named(hash).unwrap(), &servers)
 }
 
 /// The same for its other distribution and hashes, for weights, for names, and for keys beyond ASCII.
@@ -63,10 +63,10 @@ fn placements_by_every_hash_are_twemproxys() {
         let fields: Vec<&str> = line.split(',').collect();
         let [distribution, hash, servers, key, server] = fields[..] else { panic!("{line}") };
         let pool = (distribution, hash, servers);
-        let placement = placements.entry(pool).or_insert_with(|| recorded(distribution, hash, servers));
+        let key_distribution = placements.entry(pool).or_insert_with(|| recorded(distribution, hash, servers));
         let digits = key.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
         let key: Vec<u8> = digits.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
-        assert_eq!(placement.owner(&key), server.parse::<usize>().unwrap(), "{line}");
+        assert_eq!(key_distribution.owner(&key), server.parse::<usize>().unwrap(), "{line}");
         checked += 1;
     }
     assert_eq!((checked, placements.len()), (2268, 18));

@@ -1,5 +1,5 @@
-//! Which server owns a key: a distribution over named servers with weights, and a hash function. Whatever sends keys to
-//! several servers asks here, so that all agree. Knows no addresses, no pools and no copies, and does no input or output.
+//! Key distribution: which server owns a key, given the names and weights of the servers and a hash function. The proxy
+//! and the load generator both use it, so that they agree. Knows no addresses, pools or replicas, and does no I/O.
 
 mod hash;
 mod jump;
@@ -11,10 +11,10 @@ mod rendezvous;
 use crate::ketama::Ketama;
 use crate::rendezvous::Rendezvous;
 
-/// How keys are spread over servers.
+/// The algorithm that distributes keys over servers: the configuration key `distribution`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Distribution {
-    /// A circle of points, as libmemcached and twemproxy have it.
+    /// A hash ring, as in libmemcached and twemproxy.
     #[default]
     Ketama,
     /// Jump consistent hash.
@@ -38,9 +38,9 @@ pub enum Hash {
     Xxh3,
 }
 
-/// From keys to servers, which are known by their place in the list.
+/// Maps each key to one of the servers, identified by their index in the list.
 #[derive(Clone, Debug)]
-pub struct Placement {
+pub struct KeyDistribution {
     hash: Hash,
     tag: Option<[u8; 2]>,
     kind: Kind,
@@ -57,14 +57,14 @@ enum Kind {
     Modulo(Box<[u16]>),
 }
 
-impl Placement {
+impl KeyDistribution {
     /// Servers, given as name and weight. What they are called is what places keys: see [`Distribution::name_of`] for
     /// those that have only an address.
     ///
     /// # Panics
     /// When there is no server or one weighs nothing, when there are more than 65536, and when the distribution cannot
     /// use the hash ([`Distribution::can_use`]): callers check what they were given.
-    pub fn new(distribution: Distribution, hash: Hash, servers: &[(&str, u32)]) -> Placement {
+    pub fn new(distribution: Distribution, hash: Hash, servers: &[(&str, u32)]) -> KeyDistribution {
         assert!((1..=1 << 16).contains(&servers.len()), "keys need a server, and a server a number of 16 bits");
         assert!(servers.iter().all(|&(_, weight)| weight > 0), "a server needs a weight");
         assert!(distribution.can_use(hash), "this distribution needs a hash of 64 bits");
@@ -76,12 +76,12 @@ impl Placement {
             Distribution::Rendezvous => Kind::Rendezvous(Rendezvous::new(servers)),
             Distribution::Modulo => Kind::Modulo(expanded()),
         };
-        Placement { hash, tag: None, kind }
+        KeyDistribution { hash, tag: None, kind }
     }
 
     /// The same, but of a key with both of these characters only what stands between them is hashed.
-    pub fn tagged(self, tag: Option<[u8; 2]>) -> Placement {
-        Placement { tag, ..self }
+    pub fn tagged(self, tag: Option<[u8; 2]>) -> KeyDistribution {
+        KeyDistribution { tag, ..self }
     }
 
     /// The place of the server that has this key.
@@ -115,10 +115,10 @@ mod tests {
     fn hash_tags_keep_keys_together() {
         let servers: Vec<String> = (0..7).map(|index| format!("10.0.0.{index}")).collect();
         let servers: Vec<(&str, u32)> = servers.iter().map(|name| (name.as_str(), 1)).collect();
-        let placement = Placement::new(Distribution::Ketama, Hash::Md5, &servers).tagged(Some(*b"{}"));
-        assert_eq!(placement.owner(b"{user}name"), placement.owner(b"age{user}"));
-        assert_eq!(placement.hashed_part(b"{}x"), b"{}x");
-        assert_eq!(placement.hashed_part(b"a{b"), b"a{b");
-        assert_eq!(placement.hashed_part(b"a}{b}"), b"b");
+        let key_distribution = KeyDistribution::new(Distribution::Ketama, Hash::Md5, &servers).tagged(Some(*b"{}"));
+        assert_eq!(key_distribution.owner(b"{user}name"), key_distribution.owner(b"age{user}"));
+        assert_eq!(key_distribution.hashed_part(b"{}x"), b"{}x");
+        assert_eq!(key_distribution.hashed_part(b"a{b"), b"a{b");
+        assert_eq!(key_distribution.hashed_part(b"a}{b}"), b"b");
     }
 }
