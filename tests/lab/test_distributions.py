@@ -74,7 +74,7 @@ def spec_at(tmp_path, extra=""):
 
 
 def test_the_load_generator_is_told_all_of_it(tmp_path):
-    extra = '[testbed.hosts]\na = {}\n[placement]\nload = ["a", "a"]\n'
+    extra = '[testbed.hosts]\na = {}\n[assignment]\nload = ["a", "a"]\n'
     trial = make_plan(read_spec(spec_at(tmp_path, extra))).trials[0]
     parts = generators(trial)
     assert [(part.clients, part.rate_per_s) for part in parts] == [(3, 600.0), (2, 400.0)]

@@ -87,7 +87,7 @@ def test_several_generators_are_one_load(tmp_path):
     spec = tmp_path / "several.toml"
     text = SPEC.format(kind="proxy", count=2, service_time="none")
     text = text.replace("clients = [1, 4]", "clients = [4]").replace("blocks = 2", "blocks = 1")
-    spec.write_text(text + '[testbed.hosts]\nhere = {}\n[placement]\nload = ["here", "here"]\n')
+    spec.write_text(text + '[testbed.hosts]\nhere = {}\n[assignment]\nload = ["here", "here"]\n')
     command = [sys.executable, "-m", "waylab", "run", str(spec), "--results", str(tmp_path / "results")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     (directory,) = (tmp_path / "results").iterdir()

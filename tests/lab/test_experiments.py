@@ -7,7 +7,7 @@ import pytest
 from waylab.plan import make_plan
 from waylab.spec import QUICK, read_spec
 from waylab.spec.factors import setting_keys
-from waylab.spec.hosts import HostSettings, Placement, TestbedSettings
+from waylab.spec.hosts import Assignment, HostSettings, TestbedSettings
 from waylab.spec.schema import Compare, Design, Gates, Load, Prediction, Scale, Stopping, System
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -63,7 +63,7 @@ def test_the_full_scale_of_a_study_has_the_levels_of_the_study():
 def test_the_demonstration_shows_every_key():
     text = (EXPERIMENTS / "demo.toml").read_text()
     keys = setting_keys(("system", System), ("load", Load), ("design", Design), ("gates", Gates))
-    keys += setting_keys(("testbed", TestbedSettings), ("hosts", HostSettings), ("placement", Placement))
+    keys += setting_keys(("testbed", TestbedSettings), ("hosts", HostSettings), ("assignment", Assignment))
     keys += setting_keys(
         ("stopping", Stopping), ("predict", Prediction), ("scale", Scale), ("compare", Compare)
     )

@@ -7,7 +7,7 @@ import pytest
 
 from waylab.cli import main
 from waylab.errors import LabError
-from waylab.spec import HostSettings, Load, Placement, System, TestbedSettings
+from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
 from waylab.testbed import Finding, Testbed, check_fits, open_testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import cgroups
@@ -43,7 +43,7 @@ class AMachine(Machine):
 
 class ATrial:
     def __init__(self, load=("a",), proxy=(), backends=("b",), kind="direct"):
-        self.placement = Placement(load=load, proxy=proxy, backends=backends)
+        self.assignment = Assignment(load=load, proxy=proxy, backends=backends)
         self.system, self.load = System(kind=kind), Load()
 
 

@@ -13,7 +13,7 @@ from synthetic import Truth, write_trial
 from waylab.analysis import analyse
 from waylab.folder import read_run
 from waylab.plan import make_plan
-from waylab.spec import Load, Placement, Spec
+from waylab.spec import Assignment, Load, Spec
 from waylab.testbed import RunningSystem, Testbed, find_programs
 from waylab.testbed.generators import generators
 from waylab.testbed.processes import Process, TestbedError, hold_when_connected
@@ -22,7 +22,7 @@ SUMMARIES = ["load-0.json", "load-1.json"]
 
 
 def a_trial(count, **load):
-    spec = Spec(name="x", load=Load(**load), placement=Placement(load=("a",) * count))
+    spec = Spec(name="x", load=Load(**load), assignment=Assignment(load=("a",) * count))
     return make_plan(spec).trials[0]
 
 

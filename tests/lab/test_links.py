@@ -43,7 +43,7 @@ def emulate(directory, share=0.99, error=0.0, cores_usable=2):
     path = directory / "run.json"
     run = json.loads(path.read_text())
     for planned in run["plan"]:
-        planned["placement"] = {"load": ["client"], "proxy": ["proxy"], "backends": ["server"]}
+        planned["assignment"] = {"load": ["client"], "proxy": ["proxy"], "backends": ["server"]}
     path.write_text(json.dumps(run))
     links = {
         "client": link(cores=2.0),
@@ -147,8 +147,8 @@ def test_a_run_on_this_machine_has_no_links(run_folder, capsys):
 def test_a_run_of_an_earlier_version_is_still_read(run_folder):
     run = read_run(run_folder)
     for planned in run["plan"]:
-        planned.pop("placement")
-    del run["spec"]["testbed"], run["spec"]["placement"], run["spec"]["gates"]["link_error_max"]
+        planned.pop("assignment")
+    del run["spec"]["testbed"], run["spec"]["assignment"], run["spec"]["gates"]["link_error_max"]
     (run_folder / "run.json").write_text(json.dumps(run))
     assert analyse(run_folder)["trials_used"] == 12
     assert "over the loopback: load" in text_of(run_folder)

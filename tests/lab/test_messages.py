@@ -17,7 +17,7 @@ from waylab.report.diagram import diagram
 from waylab.report.sections import setup, threats
 from waylab.report.tables import models_table
 from waylab.run import create_run
-from waylab.spec import Load, Messages, Placement, Spec, System, read_spec
+from waylab.spec import Assignment, Load, Messages, Spec, System, read_spec
 from waylab.testbed import Programs, RunningSystem, Testbed, canned, pgbench, pgbench_log
 from waylab.testbed.programs import find_waystage
 
@@ -39,7 +39,7 @@ def a_trial(services=1, generators=1, **messages):
         name="x",
         system=System(kind="messages", messages=Messages(services=services, **messages)),
         load=Load(clients=8, operations="d15", prefill=7, data_size=200, test_time_s=0.2, warm_up_s=0.1),
-        placement=Placement(load=("a",) * generators),
+        assignment=Assignment(load=("a",) * generators),
     )
     return make_plan(spec).trials[0]
 
@@ -103,8 +103,8 @@ def test_without_a_database_nothing_is_asked_of_one(fake, tmp_path):
         ('[system.messages]\ndispatch = "poool"', "should be one of fused, pool, none, canned"),
         ('[system.database]\nsettings = ["fsync"]', "should read like synchronous_commit=on"),
         (
-            '[testbed]\nkind = "netns"\n[testbed.hosts]\na = {}\n[placement]\nload = ["a"]',
-            "placement.messages",
+            '[testbed]\nkind = "netns"\n[testbed.hosts]\na = {}\n[assignment]\nload = ["a"]',
+            "assignment.messages",
         ),
     ],
 )

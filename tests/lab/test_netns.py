@@ -20,7 +20,7 @@ from waylab.cli import main
 from waylab.errors import LabError
 from waylab.folder import read_json, read_run
 from waylab.run import create_run
-from waylab.spec import HostSettings, Load, Placement, System, TestbedSettings
+from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
 from waylab.testbed import Machine, check_fits, open_testbed
 from waylab.testbed.netns import cgroups, links, namespaces
 from waylab.testbed.netns.owner import Owner, owner_of, this_process
@@ -39,7 +39,7 @@ oversubscribe = true
 [testbed.hosts]
 client = { up_mbit = 40, cores = 2 }
 server = { up_mbit = 20, down_mbit = 30, cores = 1 }
-[placement]
+[assignment]
 load = ["client", "client"]
 proxy = ["client"]
 backends = ["server"]
@@ -63,7 +63,7 @@ class ATrial:
     """As much of a trial as the testbed looks at."""
 
     def __init__(self, *hosts):
-        self.placement = Placement(load=hosts[:1], proxy=(), backends=hosts[1:])
+        self.assignment = Assignment(load=hosts[:1], proxy=(), backends=hosts[1:])
         self.system, self.load = System(kind="direct"), Load()
 
 

@@ -141,21 +141,21 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
             "should be one of asl18-client, asl18-middleware, asl18-server",
         ),
         ("[testbed.hosts]\n'A b' = {}", "testbed.hosts: 'A b' should be small letters, digits and dashes"),
-        ('[placement]\nload = "a"', "placement.load = 'a': should be a list of texts"),
+        ('[assignment]\nload = "a"', "assignment.load = 'a': should be a list of texts"),
         (
-            '[testbed.hosts]\na = {}\n[placement]\nload = ["b"]',
-            "placement.load: 'b' is not one of testbed.hosts; known: a",
+            '[testbed.hosts]\na = {}\n[assignment]\nload = ["b"]',
+            "assignment.load: 'b' is not one of testbed.hosts; known: a",
         ),
         (
-            '[testbed]\nkind = "netns"\nhosts.a = {}\n[placement]\nload = ["a"]\nbackends = ["a"]',
-            'placement.proxy: is missing; testbed.kind = "netns" runs every role on a host of its own',
+            '[testbed]\nkind = "netns"\nhosts.a = {}\n[assignment]\nload = ["a"]\nbackends = ["a"]',
+            'assignment.proxy: is missing; testbed.kind = "netns" runs every role on a host of its own',
         ),
         (
-            '[testbed.hosts]\na = {}\n[placement]\nload = ["a", "a", "a"]\n[load]\nclients = 2',
+            '[testbed.hosts]\na = {}\n[assignment]\nload = ["a", "a", "a"]\n[load]\nclients = 2',
             "load.clients = 2: fewer than one for each of 1 threads on 3 load generators",
         ),
         (
-            '[testbed.hosts]\na = {}\n[placement]\nload = ["a", "a"]\n[load]\nkey_maximum = 0',
+            '[testbed.hosts]\na = {}\n[assignment]\nload = ["a", "a"]\n[load]\nkey_maximum = 0',
             "load.key_maximum = 0: fewer keys than 2 load generators",
         ),
         ("a = [", "not TOML"),
@@ -222,19 +222,19 @@ def test_hosts_take_what_they_do_not_say_from_their_profile(tmp_path):
     spec = read(
         tmp_path,
         '[testbed]\nkind = "netns"\n[testbed.hosts]\nc = { profile = "asl18-client", cores = 1, delay_ms = 2 }\n'
-        's = {}\n[placement]\nload = ["c", "c"]\nproxy = ["s"]\nbackends = ["s"]\n'
-        '[factors.machines]\none = { "placement.load" = ["c"] }\ntwo = { "placement.load" = ["c", "s"] }\n',
+        's = {}\n[assignment]\nload = ["c", "c"]\nproxy = ["s"]\nbackends = ["s"]\n'
+        '[factors.machines]\none = { "assignment.load" = ["c"] }\ntwo = { "assignment.load" = ["c", "s"] }\n',
     )
     client, server = spec.testbed.hosts["c"], spec.testbed.hosts["s"]
     assert (client.cores, client.up_mbit, client.down_mbit, client.delay_ms) == (1.0, 200.0, None, 2.0)
     assert (server.cores, server.up_mbit, server.profile) == (None, None, "")
-    assert spec.placement.generators == 2 and spec.placement.hosts(1, 1) == ["c", "s"]
+    assert spec.assignment.generators == 2 and spec.assignment.hosts(1, 1) == ["c", "s"]
     assert spec_as_dict(spec)["testbed"]["hosts"]["c"]["profile"] == "asl18-client"
-    placed = {trial.levels: trial.placement for trial in make_plan(spec).trials}
+    placed = {trial.levels: trial.assignment for trial in make_plan(spec).trials}
     assert (
         placed[(("machines", "two"),)].load == ("c", "s") and placed[(("machines", "one"),)].generators == 1
     )
-    assert all(placement.proxy == ("s",) for placement in placed.values())
+    assert all(assignment.proxy == ("s",) for assignment in placed.values())
 
 
 def test_the_profiles_are_the_machines_of_the_study():

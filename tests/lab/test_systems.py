@@ -16,7 +16,7 @@ from waylab.fit.slots import fit_slots
 from waylab.folder import read_run
 from waylab.plan import make_plan, trial_as_dict
 from waylab.run import create_run
-from waylab.spec import Backends, Load, Placement, Proxy, Spec, System, read_spec
+from waylab.spec import Assignment, Backends, Load, Proxy, Spec, System, read_spec
 from waylab.testbed import RunningSystem, Testbed, find_programs
 from waylab.testbed.programs import SYSTEM_PROGRAMS
 from waylab.testbed.proxies import nutcracker_file
@@ -31,7 +31,7 @@ def a_trial(generators=1, clients=8, **system):
         name="x",
         system=System(**system),
         load=Load(clients=clients, test_time_s=0.2, warm_up_s=0.1),
-        placement=Placement(load=("a",) * generators),
+        assignment=Assignment(load=("a",) * generators),
     )
     return make_plan(spec).trials[0]
 
@@ -79,7 +79,7 @@ def test_without_a_proxy_every_client_may_go_to_all_backends_by_key(fake, tmp_pa
     assert "--distribution" not in found["load"]
 
 
-def test_twemproxy_gets_a_file_with_the_placement_of_our_own_proxy():
+def test_twemproxy_gets_a_file_with_the_key_distribution_of_our_own_proxy():
     text = nutcracker_file(Proxy(backend_timeout="250ms"), "127.0.0.1:1", ["127.0.0.1:2", "127.0.0.1:3"])
     lines = [line.strip() for line in text.splitlines()]
     assert {"listen: 127.0.0.1:1", "hash: md5", "distribution: ketama", "timeout: 250"} <= set(lines)
@@ -143,15 +143,15 @@ def test_a_system_that_cannot_be_is_one_line(tmp_path, text, message):
 
 
 def test_only_hosts_that_have_something_to_do_are_in_use():
-    placement = Placement(load=("c",), proxy=("m1", "m2"), backends=("s1", "s2", "s3"))
+    assignment = Assignment(load=("c",), proxy=("m1", "m2"), backends=("s1", "s2", "s3"))
     for system, used in [
         (System(backends=Backends(count=2)), ["c", "m1", "s1", "s2"]),
         (System(kind="nutcracker", proxy=Proxy(count=2)), ["c", "m1", "m2", "s1", "s2", "s3"]),
         (System(kind="direct"), ["c", "s1"]),
         (System(kind="direct", direct_to="all"), ["c", "s1", "s2", "s3"]),
     ]:
-        assert placement.hosts(system.proxies, system.backends_for(1)) == used
-        trial = dataclasses.replace(a_trial(), system=system, placement=placement)
+        assert assignment.hosts(system.proxies, system.backends_for(1)) == used
+        trial = dataclasses.replace(a_trial(), system=system, assignment=assignment)
         assert hosts_in_use(trial_as_dict(trial)) == used
 
 

@@ -81,7 +81,7 @@ def _missing(program: str, seen: int, expected: int) -> str:
 
 
 def _generators(found: Artifacts) -> int:
-    return max(1, len(found.plan.get("placement", {}).get("load", [])))
+    return max(1, len(found.plan.get("assignment", {}).get("load", [])))
 
 
 def _expected(found: Artifacts) -> dict[str, int]:

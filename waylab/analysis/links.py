@@ -41,7 +41,7 @@ def link_use(
 
 def hosts_in_use(plan: dict[str, Any]) -> list[str]:
     """Name the hosts of a trial, each once."""
-    placement, system = plan.get("placement", {}), plan["system"]
+    assignment, system = plan.get("assignment", {}), plan["system"]
     # Runs of earlier versions had one proxy, and said nothing of what was direct.
     kind = system["kind"]
     proxies = system["proxy"].get("count", 1) if kind in ("proxy", "nutcracker") else 0
@@ -51,7 +51,7 @@ def hosts_in_use(plan: dict[str, Any]) -> list[str]:
         kind == "messages" and system["messages"]["dispatch"] in ("fused", "pool")
     )
     if system["kind"] == "direct" and system.get("direct_to", "one") == "one":
-        backends = min(backends, max(1, len(placement.get("load", []))))
+        backends = min(backends, max(1, len(assignment.get("load", []))))
     used = {
         "load": None,
         "proxy": proxies,
@@ -59,7 +59,7 @@ def hosts_in_use(plan: dict[str, Any]) -> list[str]:
         "messages": services,
         "database": int(database),
     }
-    return list(dict.fromkeys(name for role in used for name in placement.get(role, [])[: used[role]]))
+    return list(dict.fromkeys(name for role in used for name in assignment.get(role, [])[: used[role]]))
 
 
 def worst_check(testbed: dict[str, Any], plan: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from waylab.spec import (
+    Assignment,
     Labels,
     Load,
-    Placement,
     Prediction,
     Spec,
     System,
@@ -37,7 +37,7 @@ class Trial:
     system: System
     load: Load
     seed: int
-    placement: Placement = field(default_factory=Placement)
+    assignment: Assignment = field(default_factory=Assignment)
     # What models may do with it: learn from it, be judged by it, or neither ("").
     role: str = ""
 
@@ -65,7 +65,7 @@ def make_plan(spec: Spec) -> Plan:
     planned = configurations(
         spec.factors,
         spec.design,
-        {"system": spec.system, "load": spec.load, "placement": spec.placement},
+        {"system": spec.system, "load": spec.load, "assignment": spec.assignment},
     )
     trials: list[Trial] = []
     order: list[int] = []
@@ -89,7 +89,7 @@ def make_plan(spec: Spec) -> Plan:
                     system=roots["system"].resolved(),
                     load=roots["load"],
                     seed=_seed(spec.design.seed, identity),
-                    placement=roots["placement"],
+                    assignment=roots["assignment"],
                     role=_role(spec.predict, levels),
                 )
             )

@@ -46,7 +46,7 @@ def _key(trial: dict[str, Any]) -> str:
             system["proxy"].get("count", 1),
             (system.get("messages") or {}).get("services"),
             (system.get("messages") or {}).get("dispatch"),
-            trial.get("placement"),
+            trial.get("assignment"),
         )
     )
 
@@ -66,9 +66,9 @@ def _columns(
 ) -> tuple[list[list[Box]], list[list[tuple[int, int]]]]:
     """Return the boxes from left to right, and between neighbouring columns which box leads to which."""
     trial = members[0]
-    system, placement = trial["system"], trial.get("placement") or {}
+    system, assignment = trial["system"], trial.get("assignment") or {}
     links = (content.analysis.get("testbed") or {}).get("links", {})
-    generators = max(1, len(placement.get("load", [])))
+    generators = max(1, len(assignment.get("load", [])))
     direct = system["kind"] == "direct"
     backends = system["backends"]["count"]
     if direct and system.get("direct_to", "one") == "one":
@@ -77,7 +77,7 @@ def _columns(
     server = servers[0] if len(servers) == 1 else "backend"
 
     def column(role: str, name: str, count: int, facts: list[str]) -> list[Box]:
-        hosts = placement.get(role) or []
+        hosts = assignment.get(role) or []
         boxes = []
         for index in range(count):
             host = hosts[index % len(hosts)] if hosts else None

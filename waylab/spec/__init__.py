@@ -6,7 +6,7 @@ First station of an experiment. Knows nothing of processes or results.
 from waylab.spec.design import Labels, configurations, matches
 from waylab.spec.distributions import mean_size_bytes, mean_time_s
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
-from waylab.spec.hosts import PROFILES, HostSettings, Placement, TestbedSettings
+from waylab.spec.hosts import PROFILES, Assignment, HostSettings, TestbedSettings
 from waylab.spec.messages import Database, Messages
 from waylab.spec.quantities import mean_of_distribution_s, size_bytes
 from waylab.spec.read import read_spec, spec_as_dict
@@ -30,6 +30,7 @@ __all__ = [
     "PROFILES",
     "QUICK",
     "SCALES",
+    "Assignment",
     "Backends",
     "Compare",
     "Database",
@@ -41,7 +42,6 @@ __all__ = [
     "Level",
     "Load",
     "Messages",
-    "Placement",
     "Prediction",
     "Proxy",
     "ReportOptions",

@@ -49,7 +49,7 @@ class TestbedSettings:
 
 
 @dataclass(frozen=True)
-class Placement:
+class Assignment:
     """Which hosts the roles run on. A role with several programs takes its hosts in turn.
 
     Every name in `load` is one load generator; named twice, a host runs two.
@@ -79,22 +79,22 @@ def with_profile(settings: HostSettings) -> HostSettings:
     return HostSettings(**own | {name: value for name, value in profile.items() if own[name] is None})
 
 
-def check_placement(testbed: TestbedSettings, placement: Placement, counts: dict[str, int]) -> None:
+def check_assignment(testbed: TestbedSettings, assignment: Assignment, counts: dict[str, int]) -> None:
     """Check one combination: every role has a host that is described; ValueError says which has not.
 
     `counts` says how many programs each role has beside the load.
     """
-    if len(placement.database) > 1:
+    if len(assignment.database) > 1:
         raise ValueError(
-            f"placement.database: one host, not {len(placement.database)}; there is one database"
+            f"assignment.database: one host, not {len(assignment.database)}; there is one database"
         )
     for role in ("load", *(role for role, count in counts.items() if count)):
-        names = getattr(placement, role)
+        names = getattr(assignment, role)
         for name in names:
             if name not in testbed.hosts:
                 known = ", ".join(testbed.hosts) or "none is described"
-                raise ValueError(f"placement.{role}: {name!r} is not one of testbed.hosts; known: {known}")
+                raise ValueError(f"assignment.{role}: {name!r} is not one of testbed.hosts; known: {known}")
         if testbed.kind != "local" and not names:
             raise ValueError(
-                f'placement.{role}: is missing; testbed.kind = "{testbed.kind}" runs every role on a host of its own'
+                f'assignment.{role}: is missing; testbed.kind = "{testbed.kind}" runs every role on a host of its own'
             )

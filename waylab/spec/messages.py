@@ -89,7 +89,7 @@ def check_messages(system: Any, load: Any, generators: int) -> None:
     if load.operations not in ("", "d15"):
         raise ValueError(f'load.operations = {load.operations!r}: system.kind = "database" knows "d15" only')
     if generators > 1:
-        raise ValueError('placement.load: system.kind = "database" has one load generator, pgbench')
+        raise ValueError('assignment.load: system.kind = "database" has one load generator, pgbench')
     if load.rate or load.think_time != "none":
         raise ValueError(
             'load.rate, load.think_time: system.kind = "database" is a closed loop that never thinks'

@@ -4,11 +4,11 @@ import difflib
 from typing import Any
 
 from waylab.spec.factors import resolve_key, setting_keys
-from waylab.spec.hosts import Placement
+from waylab.spec.hosts import Assignment
 from waylab.spec.schema import Load, System
 
-ROOTS = {"system": System, "load": Load, "placement": Placement}
-KEYS = setting_keys(("system", System), ("load", Load), ("placement", Placement))
+ROOTS = {"system": System, "load": Load, "assignment": Assignment}
+KEYS = setting_keys(("system", System), ("load", Load), ("assignment", Assignment))
 
 
 def nearest(name: str, known: list[str], prefix: str) -> str:

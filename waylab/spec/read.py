@@ -10,7 +10,7 @@ from waylab.errors import LabError
 from waylab.spec.compare import check_compares, read_compares
 from waylab.spec.design import Labels, check_design, configurations, listed_levels, matches, read_patterns
 from waylab.spec.factors import Factor, Level, check_of
-from waylab.spec.hosts import HostSettings, check_placement, with_profile
+from waylab.spec.hosts import HostSettings, check_assignment, with_profile
 from waylab.spec.messages import check_messages
 from waylab.spec.naming import ROOTS, checked, label_of, nearest, resolved, short
 from waylab.spec.published import read_published
@@ -221,18 +221,18 @@ def _check_whole(spec: Spec) -> None:
     if spec.report.x and spec.report.x not in [factor.name for factor in spec.factors]:
         raise ValueError(f"report.x = {spec.report.x!r}: is not a factor")
     _check_stopping(spec)
-    roots_of_spec = {"system": spec.system, "load": spec.load, "placement": spec.placement}
+    roots_of_spec = {"system": spec.system, "load": spec.load, "assignment": spec.assignment}
     combinations = configurations(spec.factors, spec.design, roots_of_spec)
     check_compares(spec, [labels for labels, _ in combinations])
     _check_prediction(spec.predict, [labels for labels, _ in combinations])
     for _, roots in combinations:
         _check_combination(roots["system"], roots["load"])
-        check_placement(
-            spec.testbed, roots["placement"], _programs_of(roots["system"], roots["placement"].generators)
+        check_assignment(
+            spec.testbed, roots["assignment"], _programs_of(roots["system"], roots["assignment"].generators)
         )
-        check_messages(roots["system"], roots["load"], roots["placement"].generators)
+        check_messages(roots["system"], roots["load"], roots["assignment"].generators)
         _check_loop(roots["load"])
-        _check_generators(roots["load"], roots["placement"].generators)
+        _check_generators(roots["load"], roots["assignment"].generators)
 
 
 def _programs_of(system: System, generators: int) -> dict[str, int]:

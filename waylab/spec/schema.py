@@ -9,7 +9,7 @@ from typing import Any
 from waylab.spec import checks
 from waylab.spec.factors import Factor
 from waylab.spec.findings import Published
-from waylab.spec.hosts import Placement, TestbedSettings
+from waylab.spec.hosts import Assignment, TestbedSettings
 from waylab.spec.messages import Database, Messages, operations
 
 
@@ -239,7 +239,7 @@ class Spec:
     system: System = field(default_factory=System)
     load: Load = field(default_factory=Load)
     testbed: TestbedSettings = field(default_factory=TestbedSettings)
-    placement: Placement = field(default_factory=Placement)
+    assignment: Assignment = field(default_factory=Assignment)
     factors: tuple[Factor, ...] = ()
     design: Design = field(default_factory=Design)
     stopping: Stopping = field(default_factory=Stopping)

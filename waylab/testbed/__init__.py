@@ -1,6 +1,6 @@
 """Hosts, and processes that come up on them, are ready, and go away again whatever happens.
 
-Knows nothing of results. Which role runs on which host is the placement; a testbed knows no roles.
+Knows nothing of results. Which role runs on which host is the assignment; a testbed knows no roles.
 """
 
 from waylab.testbed.database import COUNTERS, Database

@@ -18,7 +18,7 @@ def check_capacity(trials: tuple[Trial, ...]) -> None:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     for trial in trials:
         backends, load = trial.system.backends, trial.load
-        count = trial.system.backends_for(trial.placement.generators)
+        count = trial.system.backends_for(trial.assignment.generators)
         wanted = count * size_bytes(backends.memory)
         if wanted > memory_bytes:
             raise LabError(

@@ -75,7 +75,7 @@ class Database:
 
     def prepare(self, trial: Trial) -> str:
         """See that the server runs as the trial wants it, and return where its fresh database is, in libpq's words."""
-        names = trial.placement.database
+        names = trial.assignment.database
         told = (names[0] if names else None, trial.system.database.settings)
         if not self._server.running or told != self._told:
             self._bring_up(self._testbed.host(told[0]), told[1])

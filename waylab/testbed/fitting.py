@@ -25,8 +25,8 @@ def cores_described(settings: TestbedSettings, trial: Trial) -> float:
 
 
 def _hosts(trial: Trial) -> list[str]:
-    backends = trial.system.backends_for(trial.placement.generators)
-    return trial.placement.hosts(
+    backends = trial.system.backends_for(trial.assignment.generators)
+    return trial.assignment.hosts(
         trial.system.proxies, backends, trial.system.services, trial.system.databases
     )
 

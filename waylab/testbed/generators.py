@@ -40,7 +40,7 @@ def pace_options(load: Load, generator: Generator) -> list[str]:
 
 def generators(trial: Trial) -> list[Generator]:
     """Share clients and keys out evenly; no two generators write the same key, so that each can verify its own."""
-    load, count = trial.load, trial.placement.generators
+    load, count = trial.load, trial.assignment.generators
     keys = _parts(load.key_maximum - load.key_minimum + 1, count)
     clients = _parts(load.clients, count)
     found = []

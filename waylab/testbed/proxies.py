@@ -32,7 +32,7 @@ def nutcracker_command(program: Path, described: Path, host: Host) -> list[str]:
 
 
 def nutcracker_file(proxy: Proxy, listen: str, servers: list[str]) -> str:
-    """Return twemproxy's configuration: one pool, with the placement that `waystage proxy` has by default.
+    """Return twemproxy's configuration: one pool, with the key distribution that `waystage proxy` has by default.
 
     It keeps one connection to each server, as `waystage proxy` with the discipline `pipelined` and one loop does.
     """

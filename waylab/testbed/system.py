@@ -159,7 +159,7 @@ class RunningSystem:
         return process
 
     def _load_host(self, index: int) -> Host:
-        return self._host(self._trial.placement.load, index)
+        return self._host(self._trial.assignment.load, index)
 
     def _load_command(self, index: int, generator: Generator, addresses: list[str]) -> list[str]:
         """Return the part of the command that is the same for setting the keys and for the load."""
@@ -215,7 +215,7 @@ class RunningSystem:
         return self._directory / "pgbench"
 
     def _start_service(self, index: int) -> str:
-        host = self._host(self._trial.placement.messages, index)
+        host = self._host(self._trial.assignment.messages, index)
         name = "messages" if self._trial.system.services == 1 else f"messages-{index}"
         command = service_command(
             self._programs.waystage, self._trial, host.address, self._database_words, self._records
@@ -223,7 +223,7 @@ class RunningSystem:
         return self._start(host, name, command).wait_until_ready()
 
     def _start_backend(self, index: int, alone: bool) -> str:
-        host = self._host(self._trial.placement.backends, index)
+        host = self._host(self._trial.assignment.backends, index)
         if self.server == "memcached":
             return self._start_memcached(host, index)
         return self._start_cache(host, index, alone)
@@ -269,7 +269,7 @@ class RunningSystem:
         raise AssertionError("unreachable")
 
     def _start_proxy(self, index: int, servers: list[str]) -> str:
-        host, system = self._host(self._trial.placement.proxy, index), self._trial.system
+        host, system = self._host(self._trial.assignment.proxy, index), self._trial.system
         name = "proxy" if system.proxies == 1 else f"proxy-{index}"
         if system.kind == "nutcracker":
             return self._start_nutcracker(host, name, servers)
