@@ -8,7 +8,7 @@ from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.spec import (
     PROFILES,
-    mean_of_distribution_s,
+    mean_of_variate_s,
     read_spec,
     resolve_key,
     size_bytes,
@@ -211,9 +211,9 @@ def test_loosened_gates_are_named_with_their_reason(tmp_path):
 
 
 def test_quantities():
-    assert mean_of_distribution_s("none") == 0
-    assert mean_of_distribution_s("exp:200us") == pytest.approx(2e-4)
-    assert mean_of_distribution_s("uniform:100us:300us") == pytest.approx(2e-4)
+    assert mean_of_variate_s("none") == 0
+    assert mean_of_variate_s("exp:200us") == pytest.approx(2e-4)
+    assert mean_of_variate_s("uniform:100us:300us") == pytest.approx(2e-4)
     assert size_bytes("64m") == 64 << 20
     assert resolve_key("load.clients", ["load.clients"]) == "load.clients"
 

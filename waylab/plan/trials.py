@@ -16,7 +16,7 @@ from waylab.spec import (
     System,
     configurations,
     matches,
-    mean_of_distribution_s,
+    mean_of_variate_s,
     mean_time_s,
 )
 
@@ -108,9 +108,7 @@ def trial_as_dict(trial: Trial) -> dict[str, Any]:
     content["expected_s"] = trial.expected_s
     # Means in seconds, so that nobody who reads the run folder has to parse what people write.
     content["load"]["think_mean_s"] = mean_time_s(trial.load.think_time)
-    content["system"]["backends"]["service_mean_s"] = mean_of_distribution_s(
-        trial.system.backends.service_time
-    )
+    content["system"]["backends"]["service_mean_s"] = mean_of_variate_s(trial.system.backends.service_time)
     return content
 
 

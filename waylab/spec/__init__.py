@@ -4,11 +4,10 @@ First station of an experiment. Knows nothing of processes or results.
 """
 
 from waylab.spec.design import Labels, configurations, matches
-from waylab.spec.distributions import mean_size_bytes, mean_time_s
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
 from waylab.spec.hosts import PROFILES, Assignment, HostSettings, TestbedSettings
 from waylab.spec.messages import Database, Messages
-from waylab.spec.quantities import mean_of_distribution_s, size_bytes
+from waylab.spec.quantities import mean_of_variate_s, size_bytes
 from waylab.spec.read import read_spec, spec_as_dict
 from waylab.spec.scales import FULL, QUICK, SCALES, at_scale
 from waylab.spec.schema import (
@@ -24,6 +23,7 @@ from waylab.spec.schema import (
     Stopping,
     System,
 )
+from waylab.spec.variates import mean_size_bytes, mean_time_s
 
 __all__ = [
     "FULL",
@@ -53,7 +53,7 @@ __all__ = [
     "at_scale",
     "configurations",
     "matches",
-    "mean_of_distribution_s",
+    "mean_of_variate_s",
     "mean_size_bytes",
     "mean_time_s",
     "read_spec",

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from waylab.spec.distributions import check_arrivals, check_key_pattern, mean_size_bytes, mean_time_s
-from waylab.spec.quantities import mean_of_distribution_s, size_bytes
+from waylab.spec.quantities import mean_of_variate_s, size_bytes
+from waylab.spec.variates import check_arrivals, check_key_pattern, mean_size_bytes, mean_time_s
 
 Check = Callable[[Any], Any]
 
@@ -93,7 +93,7 @@ def distribution(value: Any) -> str:
     """A time: none, fixed:T, exp:T or uniform:T:T, kept as text."""
     if not isinstance(value, str):
         raise ValueError("should be one of none, fixed:200us, exp:200us, uniform:100us:300us")
-    mean_of_distribution_s(value)
+    mean_of_variate_s(value)
     return value
 
 
@@ -134,7 +134,7 @@ def duration_text(value: Any) -> str:
     """A duration with its unit, kept as text."""
     if not isinstance(value, str) or ":" in value or value == "none":
         raise ValueError("should be a duration such as 200us or 1s")
-    mean_of_distribution_s(f"fixed:{value}")
+    mean_of_variate_s(f"fixed:{value}")
     return value
 
 

@@ -24,7 +24,7 @@ def size_bytes(text: str) -> int:
     return int(found[1]) * 1024 ** _POWERS[found[2]]
 
 
-def mean_of_distribution_s(text: str) -> float:
+def mean_of_variate_s(text: str) -> float:
     """Mean in seconds of `none`, `fixed:T`, `exp:T` or `uniform:T:T`; ValueError when it is none of them."""
     kind, *parts = text.split(":")
     wanted = {"none": 0, "fixed": 1, "exp": 1, "uniform": 2}

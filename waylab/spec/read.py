@@ -14,7 +14,7 @@ from waylab.spec.hosts import HostSettings, check_assignment, with_profile
 from waylab.spec.messages import check_messages
 from waylab.spec.naming import ROOTS, checked, label_of, nearest, resolved, short
 from waylab.spec.published import read_published
-from waylab.spec.quantities import mean_of_distribution_s
+from waylab.spec.quantities import mean_of_variate_s
 from waylab.spec.scales import FULL, at_scale, read_scales
 from waylab.spec.schema import Load, Pattern, Prediction, Spec, Stopping, System
 
@@ -68,7 +68,7 @@ def spec_as_dict(spec: Spec) -> dict[str, Any]:
         content["predict"][name] = _patterns_as_tables(getattr(spec.predict, name))
     for compare in content["compare"]:
         compare["added_ns"] = (
-            round(1e9 * mean_of_distribution_s(f"fixed:{compare['added']}")) if compare["added"] else None
+            round(1e9 * mean_of_variate_s(f"fixed:{compare['added']}")) if compare["added"] else None
         )
     del content["scales"]
     return content

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from waylab.spec import Proxy, mean_of_distribution_s
+from waylab.spec import Proxy, mean_of_variate_s
 from waylab.testbed.hosts import Host
 
 
@@ -36,7 +36,7 @@ def nutcracker_file(proxy: Proxy, listen: str, servers: list[str]) -> str:
 
     It keeps one connection to each server, as `waystage proxy` with the discipline `pipelined` and one loop does.
     """
-    timeout_ms = round(1000 * mean_of_distribution_s(f"fixed:{proxy.backend_timeout}"))
+    timeout_ms = round(1000 * mean_of_variate_s(f"fixed:{proxy.backend_timeout}"))
     lines = [
         "backends:",
         f"  listen: {listen}",

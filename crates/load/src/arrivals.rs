@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn gaps_of_any_shape_are_stretched_to_the_rate() {
-        let shape = draw::Distribution::parse("fb_ia", draw::Unit::Time).unwrap();
+        let shape = variates::Variate::parse("fb_ia", variates::Unit::Time).unwrap();
         let times = times_s(&Arrivals::Gaps { per_s: 2000.0, shape: shape.clone() }, 0, 1, 200_000);
         let per_s = times.len() as f64 / times.last().unwrap();
         assert!((per_s - 2000.0).abs() < 20.0, "{per_s}");

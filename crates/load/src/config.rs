@@ -6,11 +6,11 @@ use crate::messages::MessagesConfig;
 use crate::sizes::{KeySizes, ValueSizes};
 use crate::think_time::ThinkTime;
 use crate::trace::{Timing, TraceConfig};
-use draw::{Popularity, Unit};
 use key_distribution::KeyDistribution;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+use variates::{Popularity, Unit};
 
 /// memcached's limit on a key.
 pub(crate) const KEY_BYTES_MAX: usize = 250;
@@ -35,7 +35,7 @@ pub enum Arrivals {
         /// Requests per second.
         per_s: f64,
         /// The gaps; only the ratios between them count.
-        shape: draw::Distribution,
+        shape: variates::Variate,
     },
     /// Open loop: exponential gaps while it is on, and nothing while it is off.
     Bursty {
@@ -67,8 +67,8 @@ pub enum Distribution {
 }
 
 /// Values, or keys, of always this size.
-pub fn fixed_bytes(bytes: usize) -> draw::Distribution {
-    draw::Distribution::fixed(bytes as f64, Unit::Bytes)
+pub fn fixed_bytes(bytes: usize) -> variates::Variate {
+    variates::Variate::fixed(bytes as f64, Unit::Bytes)
 }
 
 /// A run. Clients, requests and times are totals over all threads.
@@ -99,9 +99,9 @@ pub struct Config {
     /// Messages, instead of keys and values; the servers are message services then.
     pub messages: Option<MessagesConfig>,
     /// Bytes of values, or of messages.
-    pub data_size: draw::Distribution,
+    pub data_size: variates::Variate,
     /// Bytes of keys, their prefix included; without, as short as their numbers.
-    pub key_size: Option<draw::Distribution>,
+    pub key_size: Option<variates::Variate>,
     /// Which keys are asked for more often.
     pub key_pattern: Popularity,
     /// The smallest key number.

@@ -47,7 +47,7 @@ impl KeySpace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use draw::{Distribution, Unit};
+    use variates::{Unit, Variate};
 
     #[test]
     fn only_keys_as_we_write_them_are_ours() {
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn keys_of_drawn_sizes_are_all_different_and_ours() {
-        let sizes = |text| Some(KeySizes::new(&Distribution::parse(text, Unit::Bytes).unwrap(), 250));
+        let sizes = |text| Some(KeySizes::new(&Variate::parse(text, Unit::Bytes).unwrap(), 250));
         for text in ["fb_key", "uniform:1:400", "16"] {
             let keys = KeySpace::new("k", sizes(text));
             let mut seen = std::collections::HashSet::new();

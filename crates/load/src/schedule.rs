@@ -5,9 +5,9 @@
 use crate::config::Config;
 use crate::think_time::ThinkTime;
 use crate::versions::Versions;
-use draw::Drawer;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use variates::KeySampler;
 
 /// Keys tried for a set before it becomes a get: only matters when there are about as many requests in flight as keys.
 const LOCK_TRIES: usize = 8;
@@ -33,7 +33,7 @@ pub(crate) struct Schedule {
     ratio_set: u32,
     ratio_total: u32,
     key_minimum: u64,
-    keys: Drawer,
+    keys: KeySampler,
     think_time: ThinkTime,
 }
 
@@ -49,7 +49,7 @@ impl Schedule {
             ratio_set: config.ratio_set,
             ratio_total: config.ratio_set.saturating_add(config.ratio_get),
             key_minimum: config.key_minimum,
-            keys: config.key_pattern.drawer(config.keys(), thread, config.threads),
+            keys: config.key_pattern.sampler(config.keys(), thread, config.threads),
             think_time: config.think_time.clone(),
         }
     }

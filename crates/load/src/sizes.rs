@@ -1,9 +1,9 @@
 //! How large each value is, and how long each key: drawn once and for all from the key's number (and the value's version),
 //! so that what comes back can be held against it. Knows no requests.
 
-use draw::Distribution;
 use rand::SeedableRng;
 use rand_xoshiro::SplitMix64;
+use variates::Variate;
 
 /// The largest value that is drawn: with its header it still fits into memcached's usual 1 MiB.
 /// A size that is always the same may be larger.
@@ -16,22 +16,22 @@ const VERSION_ENDS_AT: usize = 16;
 pub(crate) struct ValueSizes {
     /// Without one, sizes are drawn.
     fixed_bytes: Option<usize>,
-    distribution: Distribution,
+    variate: Variate,
 }
 
 impl ValueSizes {
-    /// Sizes as this distribution of bytes has them. They do not depend on the seed of a run: what one run has set,
+    /// Sizes as this variate of bytes has them. They do not depend on the seed of a run: what one run has set,
     /// another can verify.
-    pub(crate) fn new(distribution: &Distribution) -> ValueSizes {
-        let fixed_bytes = distribution.fixed_value().map(|bytes| bytes.max(0.0).round() as usize);
-        ValueSizes { fixed_bytes, distribution: distribution.clone() }
+    pub(crate) fn new(variate: &Variate) -> ValueSizes {
+        let fixed_bytes = variate.fixed_value().map(|bytes| bytes.max(0.0).round() as usize);
+        ValueSizes { fixed_bytes, variate: variate.clone() }
     }
 
     /// The size of the value of `key` at `version`.
     pub(crate) fn of(&self, key: u64, version: u64) -> usize {
         self.fixed_bytes.unwrap_or_else(|| {
             let mut random = SplitMix64::seed_from_u64(key.rotate_left(32) ^ version);
-            self.distribution.draw_size(&mut random, 0, DRAWN_BYTES_MAX)
+            self.variate.draw_size(&mut random, 0, DRAWN_BYTES_MAX)
         })
     }
 
@@ -57,32 +57,32 @@ impl ValueSizes {
 /// The lengths of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct KeySizes {
-    distribution: Distribution,
+    variate: Variate,
     largest: usize,
 }
 
 impl KeySizes {
-    /// Lengths as this distribution of bytes has them, up to `largest`.
-    pub(crate) fn new(distribution: &Distribution, largest: usize) -> KeySizes {
-        KeySizes { distribution: distribution.clone(), largest }
+    /// Lengths as this variate of bytes has them, up to `largest`.
+    pub(crate) fn new(variate: &Variate, largest: usize) -> KeySizes {
+        KeySizes { variate: variate.clone(), largest }
     }
 
     /// The length of the key with this number, where it needs at least `needed` bytes.
     pub(crate) fn of(&self, key: u64, needed: usize) -> usize {
         let mut random = SplitMix64::seed_from_u64(key);
-        self.distribution.draw_size(&mut random, needed.min(self.largest), self.largest)
+        self.variate.draw_size(&mut random, needed.min(self.largest), self.largest)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use draw::Unit;
+    use variates::Unit;
 
     #[test]
     fn sizes_are_known_from_the_value_and_have_their_distribution() {
-        let distribution = Distribution::parse("uniform:10:1010", Unit::Bytes).unwrap();
-        let sizes = ValueSizes::new(&distribution);
+        let variate = Variate::parse("uniform:10:1010", Unit::Bytes).unwrap();
+        let sizes = ValueSizes::new(&variate);
         let mut sum = 0;
         for key in 0..10_000 {
             let bytes = sizes.of(key, 3);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn one_size_may_be_any_and_drawn_ones_stay_below_the_usual_limit() {
-        let sizes = |text| ValueSizes::new(&Distribution::parse(text, Unit::Bytes).unwrap());
+        let sizes = |text| ValueSizes::new(&Variate::parse(text, Unit::Bytes).unwrap());
         assert_eq!((sizes("4m").of(1, 1), sizes("4m").largest()), (4 << 20, 4 << 20));
         assert!((0..1000).all(|key| sizes("exp:4m").of(key, 1) <= DRAWN_BYTES_MAX));
         assert!(!sizes("8").fits(1, b"1234567") && sizes("8").fits(1, b"12345678"));

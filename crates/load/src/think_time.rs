@@ -1,14 +1,14 @@
 //! How long a client of the closed loop thinks between a reply and its next request.
 
 use clock::duration_ns;
-use draw::{Distribution, Unit};
 use rand::Rng;
 use std::fmt;
 use std::time::Duration;
+use variates::{Unit, Variate};
 
-/// A distribution of times, or no thinking at all.
+/// A variate of times, or no thinking at all.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ThinkTime(Option<Distribution>);
+pub struct ThinkTime(Option<Variate>);
 
 impl ThinkTime {
     /// Not at all.
@@ -16,33 +16,33 @@ impl ThinkTime {
 
     /// Always as long.
     pub fn fixed(time: Duration) -> ThinkTime {
-        ThinkTime(Some(Distribution::fixed(duration_ns(time) as f64, Unit::Time)))
+        ThinkTime(Some(Variate::fixed(duration_ns(time) as f64, Unit::Time)))
     }
 
     /// Exponentially distributed with this mean.
     pub fn exponential(mean: Duration) -> ThinkTime {
-        ThinkTime(Some(Distribution::exponential(duration_ns(mean) as f64, Unit::Time)))
+        ThinkTime(Some(Variate::exponential(duration_ns(mean) as f64, Unit::Time)))
     }
 
     /// Distributed like this, in nanoseconds.
-    pub fn drawn(distribution: Distribution) -> ThinkTime {
-        ThinkTime(Some(distribution))
+    pub fn drawn(variate: Variate) -> ThinkTime {
+        ThinkTime(Some(variate))
     }
 
     /// The mean in seconds; 0 without thinking.
     pub fn mean_s(&self) -> f64 {
-        self.0.as_ref().map_or(0.0, |distribution| distribution.mean() / 1e9)
+        self.0.as_ref().map_or(0.0, |variate| variate.mean() / 1e9)
     }
 
     /// Draws one, in nanoseconds.
     pub(crate) fn draw_ns(&self, random: &mut impl Rng) -> u64 {
-        self.0.as_ref().map_or(0, |distribution| distribution.draw_ns(random))
+        self.0.as_ref().map_or(0, |variate| variate.draw_ns(random))
     }
 
     /// Draws how long a client thinks before its first request: anywhere within a think time that is always the same,
     /// so that the clients do not march in step.
     pub(crate) fn draw_first_ns(&self, random: &mut impl Rng) -> u64 {
-        match self.0.as_ref().and_then(Distribution::fixed_value) {
+        match self.0.as_ref().and_then(Variate::fixed_value) {
             Some(time_ns) => random.random_range(0..=time_ns.max(0.0) as u64),
             None => self.draw_ns(random),
         }
@@ -53,7 +53,7 @@ impl fmt::Display for ThinkTime {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             None => formatter.write_str("none"),
-            Some(distribution) => distribution.fmt(formatter),
+            Some(variate) => variate.fmt(formatter),
         }
     }
 }

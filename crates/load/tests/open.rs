@@ -157,7 +157,7 @@ fn keys_are_found_where_they_were_put() {
 #[test]
 fn sizes_and_patterns_are_drawn_and_verified() {
     let server = Server::start();
-    let sizes = |text| draw::Distribution::parse(text, draw::Unit::Bytes).unwrap();
+    let sizes = |text| variates::Variate::parse(text, variates::Unit::Bytes).unwrap();
     let base = Config {
         servers: vec![server.address().to_string()],
         clients: 8,

@@ -2,12 +2,12 @@
 
 use crate::checks::refuse;
 use crate::description::{CLIENT, Discipline, JobClass, Network, Shape, Station, Time};
-use crate::distribution::Draw;
 use crate::error::ModelError;
 use crate::model::{ClassPlan, ForkPlan, Model, NONE, PoolPlan, StationPlan};
 use crate::reach::Reach;
 use crate::routing::{Choice, Hop, Routing, Visit};
 use crate::stamps::Stamps;
+use crate::variate::Variate;
 
 /// Numbers beyond this are as good as infinite for requests that are present.
 fn clamp(number: i64) -> u32 {
@@ -48,10 +48,10 @@ fn classes(network: &Network, reach: &Reach) -> Vec<ClassPlan> {
     let plan = |(index, class): (usize, &JobClass)| ClassPlan {
         name: class.name.clone(),
         population: class.population as usize,
-        think: Draw::new(&class.think),
+        think: Variate::new(&class.think),
         arrivals: class
             .is_open()
-            .then(|| Draw::between_arrivals(1.0 / class.arrivals_per_s, class.arrival_squared_variation)),
+            .then(|| Variate::between_arrivals(1.0 / class.arrivals_per_s, class.arrival_squared_variation)),
         begins: reach.starts.contains(&index),
     };
     network.classes.iter().enumerate().map(plan).collect()
@@ -65,7 +65,11 @@ fn station_plan(network: &Network, station: &Station) -> StationPlan {
     let level = |priority| priorities.iter().position(|&other| other == priority).unwrap_or(0);
     StationPlan {
         name: station.name.clone(),
-        service: network.classes.iter().map(|class| station.time(&class.name).map_or(Draw::Zero, Draw::new)).collect(),
+        service: network
+            .classes
+            .iter()
+            .map(|class| station.time(&class.name).map_or(Variate::Zero, Variate::new))
+            .collect(),
         level: network.classes.iter().map(|class| if by_priority { level(class.priority) as u16 } else { 0 }).collect(),
         levels: if by_priority { priorities.len() } else { 1 },
         servers: station.servers.map(clamp),

@@ -4,7 +4,6 @@
 mod checks;
 mod compile;
 mod description;
-mod distribution;
 mod error;
 mod json;
 mod model;
@@ -15,6 +14,7 @@ mod routing;
 mod stability;
 mod stamps;
 mod times_file;
+mod variate;
 
 mod batch;
 mod calendar;

@@ -3,13 +3,13 @@
 use crate::checks::check_network;
 use crate::compile::compile;
 use crate::description::Discipline;
-use crate::distribution::Draw;
 use crate::error::{ModelError, SimulateError};
 use crate::reach::Reach;
 use crate::read::read_network;
 use crate::routing::{Choice, Routing};
 use crate::stability::check_stable;
 use crate::stamps::Stamps;
+use crate::variate::Variate;
 use std::path::Path;
 
 /// Index of a pool, a node or a job that is not there.
@@ -41,9 +41,9 @@ pub struct Model {
 pub(crate) struct ClassPlan {
     pub(crate) name: String,
     pub(crate) population: usize,
-    pub(crate) think: Draw,
+    pub(crate) think: Variate,
     /// Between arrivals; none for a closed class.
-    pub(crate) arrivals: Option<Draw>,
+    pub(crate) arrivals: Option<Variate>,
     /// Whether requests begin in it.
     pub(crate) begins: bool,
 }
@@ -52,8 +52,8 @@ pub(crate) struct ClassPlan {
 #[derive(Clone, Debug)]
 pub(crate) struct StationPlan {
     pub(crate) name: String,
-    /// By class; classes that never come have [`Draw::Zero`].
-    pub(crate) service: Vec<Draw>,
+    /// By class; classes that never come have [`Variate::Zero`].
+    pub(crate) service: Vec<Variate>,
     /// By class: its place in the order of priorities, from 0; all 0 unless the discipline goes by priority.
     pub(crate) level: Vec<u16>,
     pub(crate) levels: usize,

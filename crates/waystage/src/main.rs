@@ -3,7 +3,6 @@
 #![allow(clippy::print_stdout, reason = "a program speaks on standard output; the libraries do not")]
 
 mod cache_command;
-mod draw_command;
 mod load_command;
 mod messages_command;
 mod proxy_command;
@@ -11,6 +10,7 @@ mod ready;
 mod records_command;
 mod simulate_command;
 mod transport_arguments;
+mod variates_command;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -34,8 +34,8 @@ enum Command {
     Cache(cache_command::CacheArguments),
     /// Serve queues of messages that PostgreSQL holds, over HTTP.
     Messages(messages_command::MessagesArguments),
-    /// Print draws of a distribution or of a pattern of keys, or describe it.
-    Draw(draw_command::DrawArguments),
+    /// Print random variates or keys of a pattern, or describe them.
+    Variates(variates_command::VariatesArguments),
     /// Read record files.
     Records(records_command::RecordsArguments),
     /// Simulate a queueing network described in a file, with confidence intervals.
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load_command::run(*arguments),
         Command::Cache(arguments) => cache_command::run(&arguments),
         Command::Messages(arguments) => messages_command::run(&arguments),
-        Command::Draw(arguments) => draw_command::run(&arguments),
+        Command::Variates(arguments) => variates_command::run(&arguments),
         Command::Records(arguments) => records_command::run(&arguments),
         Command::Simulate(arguments) => simulate_command::run(&arguments),
     };

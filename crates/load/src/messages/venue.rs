@@ -4,9 +4,9 @@ use super::MessagesConfig;
 use super::body::{self, ANYONE};
 use super::ledger::Ledger;
 use crate::config::Config;
-use draw::Distribution;
 use rand::Rng;
 use std::fmt::Write;
+use variates::Variate;
 
 /// The largest body that is drawn.
 const DRAWN_BYTES_MAX: usize = 1 << 20;
@@ -24,7 +24,7 @@ pub(crate) struct Venue {
     pub(crate) clients: usize,
     pub(crate) threads: usize,
     pub(crate) seed: u64,
-    sizes: Distribution,
+    sizes: Variate,
     fixed_bytes: Option<usize>,
     /// Without one, nothing is verified.
     pub(crate) ledger: Option<Ledger>,

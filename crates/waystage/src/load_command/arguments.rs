@@ -5,11 +5,11 @@ use crate::load_command::output::OutputArguments;
 use crate::load_command::trace::TraceArguments;
 use crate::load_command::values::{Shape, distribution, hit_ratio, protocol, rate, ratio, shape, sizes, think_time};
 use clap::Args;
-use draw::Popularity;
 use load::{Arrivals, Config, Distribution, Protocol, ThinkTime};
 use quantity::duration;
 use std::path::PathBuf;
 use std::time::Duration;
+use variates::Popularity;
 
 /// Arguments of one run, and of the runs of a search.
 #[derive(Debug, Args)]
@@ -60,14 +60,14 @@ pub(crate) struct RunArguments {
     /// Shares of sets and gets, in this order; drawn for each request.
     #[arg(long, value_name = "SET:GET", default_value = "1:10", value_parser = ratio)]
     ratio: (u32, u32),
-    /// Bytes of values [default: 128, or 200 with --messages], such as 128, uniform:100:2k or fb_value (docs/distributions.md); from 16 on a value holds its
+    /// Bytes of values [default: 128, or 200 with --messages], such as 128, uniform:100:2k or fb_value (docs/random-variates.md); from 16 on a value holds its
     /// key and version, from 24 on any damage is found.
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
-    data_size: Option<draw::Distribution>,
+    data_size: Option<variates::Variate>,
     /// Bytes of keys, such as 30 or fb_key: zeros before their numbers make it up [default: as short as can be].
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
-    key_size: Option<draw::Distribution>,
-    /// Which keys are asked for: uniform, sequential, zipf:0.99, gaussian or hot:0.1:0.9 (docs/distributions.md).
+    key_size: Option<variates::Variate>,
+    /// Which keys are asked for: uniform, sequential, zipf:0.99, gaussian or hot:0.1:0.9 (docs/random-variates.md).
     #[arg(long, value_name = "PATTERN", default_value = "uniform")]
     key_pattern: Popularity,
     /// The smallest key number.
@@ -95,7 +95,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
     /// Time between a reply and the client's next request: none, fixed:1ms, exp:1ms (exponential with this mean) or any
-    /// other distribution of times (docs/distributions.md).
+    /// other distribution of times (docs/random-variates.md).
     #[arg(long, value_name = "none|TIMES", default_value = "none", value_parser = think_time)]
     think_time: ThinkTime,
     /// Ask for no reply to sets: they count as answered when written, and what became of them is not known.

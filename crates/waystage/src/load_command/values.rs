@@ -1,9 +1,9 @@
 //! How the values of the arguments of `waystage load` are written.
 
-use draw::Unit;
 use load::{Arrivals, Distribution, Protocol, ThinkTime};
 use quantity::duration;
 use std::time::Duration;
+use variates::Unit;
 
 /// A share of the keys asked for.
 pub(crate) fn hit_ratio(text: &str) -> Result<f64, String> {
@@ -22,7 +22,7 @@ pub(crate) fn ratio(text: &str) -> Result<(u32, u32), String> {
 pub(crate) enum Shape {
     Constant,
     Poisson,
-    Gaps(draw::Distribution),
+    Gaps(variates::Variate),
     Bursty { on: Duration, off: Duration },
 }
 
@@ -39,7 +39,7 @@ impl Shape {
 
 pub(crate) fn shape(text: &str) -> Result<Shape, String> {
     if let Some(gaps) = text.strip_prefix("gaps:") {
-        let gaps = draw::Distribution::parse(gaps, Unit::Time).map_err(|error| error.to_string())?;
+        let gaps = variates::Variate::parse(gaps, Unit::Time).map_err(|error| error.to_string())?;
         gaps.finite_mean().map_err(|error| error.to_string())?;
         return Ok(Shape::Gaps(gaps));
     }
@@ -82,13 +82,13 @@ pub(crate) fn think_time(text: &str) -> Result<ThinkTime, String> {
     if text == "none" {
         return Ok(ThinkTime::NONE);
     }
-    let times = draw::Distribution::parse(text, Unit::Time).map_err(|error| format!("none, or {error}"))?;
+    let times = variates::Variate::parse(text, Unit::Time).map_err(|error| format!("none, or {error}"))?;
     times.finite_mean().map_err(|error| error.to_string())?;
     Ok(ThinkTime::drawn(times))
 }
 
-pub(crate) fn sizes(text: &str) -> Result<draw::Distribution, String> {
-    draw::Distribution::parse(text, Unit::Bytes).map_err(|error| error.to_string())
+pub(crate) fn sizes(text: &str) -> Result<variates::Variate, String> {
+    variates::Variate::parse(text, Unit::Bytes).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -1,31 +1,31 @@
-//! `waystage draw`: prints what a distribution or a pattern of keys draws, or describes it.
+//! `waystage variates`: prints random variates or keys of a pattern, or describes them.
 
 use clap::{Args, ValueEnum};
-use draw::{Distribution, DrawError, Popularity, Unit};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
+use variates::{Popularity, Unit, Variate, VariateError};
 
 const PERCENTILES: [f64; 10] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
 /// As many of the most popular keys, in one column of a description.
 const TOPS: [u64; 7] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
 
-/// Arguments of `waystage draw`.
+/// Arguments of `waystage variates`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Print draws of a distribution or of a pattern of keys, or describe it",
+    about = "Print random variates or keys of a pattern, or describe them",
     after_help = "Examples:
-  waystage draw --describe fb_value --unit bytes
-  waystage draw --count 1000 --unit time exp:1ms          nanoseconds, one a line
-  waystage draw --count 1000 --keys 10000 --pattern zipf:0.99
-  waystage draw --describe --keys 10000 --pattern zipf:0.99
-docs/distributions.md describes both languages.
+  waystage variates --describe fb_value --unit bytes
+  waystage variates --count 1000 --unit time exp:1ms          nanoseconds, one a line
+  waystage variates --count 1000 --keys 10000 --pattern zipf:0.99
+  waystage variates --describe --keys 10000 --pattern zipf:0.99
+docs/random-variates.md describes both languages.
 
 Exit codes: 0 done, 1 the output could not be written, 2 the arguments make no sense."
 )]
-pub(crate) struct DrawArguments {
-    /// A distribution, such as fb_value, uniform:10:20 or exp:1ms.
+pub(crate) struct VariatesArguments {
+    /// A random variate, such as fb_value, uniform:10:20 or exp:1ms.
     #[arg(value_name = "SPEC", required_unless_present = "keys", conflicts_with = "keys")]
     spec: Option<String>,
     /// What the numbers in SPEC are; sizes are drawn in bytes, times in nanoseconds.
@@ -60,12 +60,12 @@ enum UnitName {
 
 /// What is drawn from.
 enum Source {
-    Values(Distribution),
+    Values(Variate),
     Keys(Popularity, u64),
 }
 
 /// Draws or describes; arguments that make no sense are one line.
-pub(crate) fn run(arguments: &DrawArguments) -> Result<ExitCode, String> {
+pub(crate) fn run(arguments: &VariatesArguments) -> Result<ExitCode, String> {
     let source = match source(arguments) {
         Ok(source) => source,
         Err(line) => {
@@ -82,8 +82,8 @@ pub(crate) fn run(arguments: &DrawArguments) -> Result<ExitCode, String> {
     }
 }
 
-fn source(arguments: &DrawArguments) -> Result<Source, String> {
-    let line = |error: DrawError| error.to_string();
+fn source(arguments: &VariatesArguments) -> Result<Source, String> {
+    let line = |error: VariateError| error.to_string();
     if let (Some(keys), Some(pattern)) = (arguments.keys, arguments.pattern) {
         pattern.check(keys).map_err(line)?;
         if arguments.ranks && !pattern.has_ranks() {
@@ -97,21 +97,21 @@ fn source(arguments: &DrawArguments) -> Result<Source, String> {
         UnitName::Plain => Unit::Plain,
     };
     let spec = arguments.spec.as_deref().unwrap_or_default();
-    Distribution::parse(spec, unit).map(Source::Values).map_err(line)
+    Variate::parse(spec, unit).map(Source::Values).map_err(line)
 }
 
-fn draw(source: &Source, arguments: &DrawArguments, mut out: impl Write) -> io::Result<()> {
+fn draw(source: &Source, arguments: &VariatesArguments, mut out: impl Write) -> io::Result<()> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(arguments.seed);
     match source {
-        Source::Values(distribution) => {
+        Source::Values(variate) => {
             for _ in 0..arguments.count {
-                writeln!(out, "{}", distribution.draw(&mut random))?;
+                writeln!(out, "{}", variate.draw(&mut random))?;
             }
         }
         Source::Keys(pattern, keys) => {
-            let mut drawer = pattern.drawer(*keys, 0, 1);
+            let mut sampler = pattern.sampler(*keys, 0, 1);
             for _ in 0..arguments.count {
-                let drawn = if arguments.ranks { drawer.draw_rank(&mut random) } else { drawer.draw(&mut random) };
+                let drawn = if arguments.ranks { sampler.draw_rank(&mut random) } else { sampler.draw(&mut random) };
                 writeln!(out, "{drawn}")?;
             }
         }
@@ -121,19 +121,19 @@ fn draw(source: &Source, arguments: &DrawArguments, mut out: impl Write) -> io::
 
 fn describe(source: &Source, mut out: impl Write) -> io::Result<()> {
     match source {
-        Source::Values(distribution) => {
-            writeln!(out, "{distribution}\n{}", distribution.formula())?;
-            let mut row = |name: &str, value: f64| writeln!(out, "{name:>9}  {}", readable(value, distribution.unit()));
-            row("mean", distribution.mean())?;
-            row("smallest", distribution.quantile(0.0))?;
+        Source::Values(variate) => {
+            writeln!(out, "{variate}\n{}", variate.formula())?;
+            let mut row = |name: &str, value: f64| writeln!(out, "{name:>9}  {}", readable(value, variate.unit()));
+            row("mean", variate.mean())?;
+            row("smallest", variate.quantile(0.0))?;
             for percent in PERCENTILES {
-                row(&format!("p{percent}"), distribution.quantile(percent / 100.0))?;
+                row(&format!("p{percent}"), variate.quantile(percent / 100.0))?;
             }
-            row("largest", distribution.quantile(1.0))?;
+            row("largest", variate.quantile(1.0))?;
         }
         Source::Keys(pattern, keys) => {
             writeln!(out, "{pattern}, {keys} keys\n{}", pattern.formula())?;
-            let drawer = pattern.drawer(*keys, 0, 1);
+            let sampler = pattern.sampler(*keys, 0, 1);
             for top in TOPS.into_iter().filter(|top| top < keys).chain([*keys]) {
                 match pattern.top_share(*keys, top) {
                     Some(share) => writeln!(out, "{top:>9} most popular keys: {:.6} of the requests", share)?,
@@ -142,7 +142,7 @@ fn describe(source: &Source, mut out: impl Write) -> io::Result<()> {
             }
             if pattern.has_ranks() {
                 let popular: Vec<String> =
-                    (0..(*keys).min(10)).map(|rank| drawer.key_of_rank(rank).to_string()).collect();
+                    (0..(*keys).min(10)).map(|rank| sampler.key_of_rank(rank).to_string()).collect();
                 writeln!(out, "the most popular first: {}", popular.join(" "))?;
             }
         }

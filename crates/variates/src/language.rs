@@ -1,10 +1,10 @@
 //! The mini-language of distributions: `KIND:PARAMETER:...`, a bare value, or the name of a preset.
 
-use crate::distribution::Distribution;
-use crate::error::DrawError;
+use crate::error::VariateError;
 use crate::kind::Kind;
 use crate::tails::Tail;
 use crate::unit::{Unit, number};
+use crate::variate::Variate;
 use crate::weighted::Weighted;
 use std::fmt;
 
@@ -34,23 +34,23 @@ const KINDS: [(&str, &[Parameter]); 8] = [
 
 const NAMES: &str = "fixed, uniform, normal, lognormal, exp, pareto, gev, list, fb_key, fb_value, fb_ia";
 
-impl Distribution {
+impl Variate {
     /// Reads a distribution; the values in it are of this unit.
     ///
     /// # Errors
-    /// One line with the part that is wrong and an example. A mean may be infinite: see [`Distribution::finite_mean`].
-    pub fn parse(text: &str, unit: Unit) -> Result<Distribution, DrawError> {
+    /// One line with the part that is wrong and an example. A mean may be infinite: see [`Variate::finite_mean`].
+    pub fn parse(text: &str, unit: Unit) -> Result<Variate, VariateError> {
         let kind = match text.split_once(':') {
             Some((name, parameters)) => with_parameters(text, name, parameters, unit)?,
             None => alone(text, unit)?,
         };
-        Ok(Distribution { unit, kind })
+        Ok(Variate { unit, kind })
     }
 }
 
 /// A bare value, a preset, or `none`.
-fn alone(text: &str, unit: Unit) -> Result<Kind, DrawError> {
-    let refuse = |problem: &str| Err(DrawError::new(text, problem, format!("exp:{}", unit.examples().1)));
+fn alone(text: &str, unit: Unit) -> Result<Kind, VariateError> {
+    let refuse = |problem: &str| Err(VariateError::new(text, problem, format!("exp:{}", unit.examples().1)));
     match (text, unit) {
         ("none", Unit::Time) => Ok(Kind::Fixed(0.0)),
         ("fb_key", Unit::Bytes | Unit::Plain) => Ok(Kind::FbKey),
@@ -61,28 +61,28 @@ fn alone(text: &str, unit: Unit) -> Result<Kind, DrawError> {
         ("fb_ia", Unit::Bytes) => refuse("it is of times, and sizes are asked for"),
         _ => match KINDS.iter().find(|(name, _)| *name == text) {
             Some((name, parameters)) => {
-                Err(DrawError::new(text, "the parameters are missing", example(name, parameters, unit)))
+                Err(VariateError::new(text, "the parameters are missing", example(name, parameters, unit)))
             }
-            None if text == "list" => Err(DrawError::new(text, "the list is empty", list_example(unit))),
+            None if text == "list" => Err(VariateError::new(text, "the list is empty", list_example(unit))),
             None => unit
                 .read(text)
                 .map(Kind::Fixed)
-                .or_else(|line| refuse(&format!("neither a distribution ({NAMES}) nor a value: {line}"))),
+                .or_else(|line| refuse(&format!("neither a random variate ({NAMES}) nor a value: {line}"))),
         },
     }
 }
 
-fn with_parameters(text: &str, name: &str, rest: &str, unit: Unit) -> Result<Kind, DrawError> {
+fn with_parameters(text: &str, name: &str, rest: &str, unit: Unit) -> Result<Kind, VariateError> {
     if name == "list" {
-        return list(rest, unit).map_err(|problem| DrawError::new(text, problem, list_example(unit)));
+        return list(rest, unit).map_err(|problem| VariateError::new(text, problem, list_example(unit)));
     }
     let Some((_, parameters)) = KINDS.iter().find(|(known, _)| *known == name) else {
         let problem = format!("{name:?} is none of {NAMES}");
-        return Err(DrawError::new(text, problem, format!("exp:{}", unit.examples().1)));
+        return Err(VariateError::new(text, problem, format!("exp:{}", unit.examples().1)));
     };
     values(rest, parameters, unit)
         .and_then(|values| kind(name, &values))
-        .map_err(|problem| DrawError::new(text, problem, example(name, parameters, unit)))
+        .map_err(|problem| VariateError::new(text, problem, example(name, parameters, unit)))
 }
 
 /// As many values as there are parameters.
@@ -162,7 +162,7 @@ impl Parameter {
 }
 
 /// In the language, so that it is read as the same distribution again.
-impl fmt::Display for Distribution {
+impl fmt::Display for Variate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = |value: &f64| self.unit.write(*value);
         let tail = |tail: &Tail| format!("{}:{}:{}", value(&tail.location), value(&tail.scale), tail.shape);
@@ -193,11 +193,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn text(text: &str, unit: Unit) -> String {
-        Distribution::parse(text, unit).map_or_else(|error| panic!("{error}"), |read| read.to_string())
+        Variate::parse(text, unit).map_or_else(|error| panic!("{error}"), |read| read.to_string())
     }
 
     fn refusal(text: &str, unit: Unit) -> String {
-        Distribution::parse(text, unit).unwrap_err().to_string()
+        Variate::parse(text, unit).unwrap_err().to_string()
     }
 
     #[test]
@@ -247,9 +247,9 @@ mod tests {
             ("list:x:1", "value in \"x:1\""),
             ("list:1:1:1", "weight in \"1:1:1\""),
             ("weibull:1:2", "\"weibull\" is none of fixed,"),
-            ("foo", "neither a distribution"),
-            ("", "neither a distribution"),
-            ("none", "neither a distribution"),
+            ("foo", "neither a random variate"),
+            ("", "neither a random variate"),
+            ("none", "neither a random variate"),
         ];
         for unit in [Unit::Plain, Unit::Bytes, Unit::Time] {
             for (bad, part) in cases {
@@ -260,7 +260,7 @@ mod tests {
                 assert!(unit != Unit::Plain || line.contains(part), "{line}");
                 assert!(!line.contains('\n') && line.starts_with(&format!("{bad:?}: ")), "{line}");
                 let (_, example) = line.rsplit_once("for example ").unwrap();
-                assert!(Distribution::parse(example, unit).is_ok(), "{example} in {line}");
+                assert!(Variate::parse(example, unit).is_ok(), "{example} in {line}");
             }
         }
     }
@@ -298,14 +298,14 @@ mod tests {
                 7 => format!("list:{one}:{},{two},{three}:3", shape.abs() + 0.1),
                 _ => format!("fixed:{one}"),
             };
-            let read = Distribution::parse(&text, unit).unwrap();
-            prop_assert_eq!(&Distribution::parse(&read.to_string(), unit).unwrap(), &read, "{}", text);
+            let read = Variate::parse(&text, unit).unwrap();
+            prop_assert_eq!(&Variate::parse(&read.to_string(), unit).unwrap(), &read, "{}", text);
         }
 
         #[test]
         fn no_text_is_a_panic(text in "(fixed|uniform|list|gev|exp|fb_|none)?[:,0-9a-z.-]{0,12}", unit in unit()) {
-            if let Ok(read) = Distribution::parse(&text, unit) {
-                prop_assert_eq!(&Distribution::parse(&read.to_string(), unit).unwrap(), &read);
+            if let Ok(read) = Variate::parse(&text, unit) {
+                prop_assert_eq!(&Variate::parse(&read.to_string(), unit).unwrap(), &read);
                 prop_assert!(!read.quantile(0.5).is_nan() && !read.mean().is_nan(), "{}", text);
             }
         }

@@ -1,28 +1,28 @@
 //! A distribution of sizes, times or numbers. Its language is in `language`, its formulas in `kind`.
 
-use crate::error::DrawError;
+use crate::error::VariateError;
 use crate::kind::Kind;
 use crate::unit::Unit;
 use rand::Rng;
 
-/// A distribution that one can draw from: what `docs/distributions.md` describes.
+/// A distribution that one can draw from: what `docs/random-variates.md` describes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Distribution {
+pub struct Variate {
     pub(crate) unit: Unit,
     pub(crate) kind: Kind,
 }
 
-impl Distribution {
+impl Variate {
     /// Always this value, in the unit's own numbers (bytes, nanoseconds); finite.
-    pub fn fixed(value: f64, unit: Unit) -> Distribution {
+    pub fn fixed(value: f64, unit: Unit) -> Variate {
         debug_assert!(value.is_finite(), "a fixed value is finite");
-        Distribution { unit, kind: Kind::Fixed(value) }
+        Variate { unit, kind: Kind::Fixed(value) }
     }
 
     /// Exponential with this mean, in the unit's own numbers; finite and at least 0.
-    pub fn exponential(mean: f64, unit: Unit) -> Distribution {
+    pub fn exponential(mean: f64, unit: Unit) -> Variate {
         debug_assert!(mean.is_finite() && mean >= 0.0, "the mean of an exponential distribution is at least 0");
-        Distribution { unit, kind: Kind::Exponential { mean } }
+        Variate { unit, kind: Kind::Exponential { mean } }
     }
 
     /// One value: bytes, nanoseconds or a plain number. As the formula has it: a normal or extreme value may be below 0.
@@ -47,7 +47,7 @@ impl Distribution {
         whole(self.kind.draw(random)).clamp(minimum, maximum)
     }
 
-    /// The size at quantile `u`, rounded and moved to the limits as by [`Distribution::draw_size`]: for a size that must
+    /// The size at quantile `u`, rounded and moved to the limits as by [`Variate::draw_size`]: for a size that must
     /// follow from something known, such as a hash of the key taken as a number from 0 up to, not including, 1.
     ///
     /// # Panics
@@ -91,13 +91,13 @@ impl Distribution {
     ///
     /// # Errors
     /// The mean is infinite.
-    pub fn finite_mean(&self) -> Result<f64, DrawError> {
+    pub fn finite_mean(&self) -> Result<f64, VariateError> {
         let mean = self.mean();
         if mean.is_finite() {
             return Ok(mean);
         }
         let problem = "the mean is not finite, but one is needed here; the tail is too heavy";
-        Err(DrawError::new(&self.to_string(), problem, format!("exp:{}", self.unit.examples().1)))
+        Err(VariateError::new(&self.to_string(), problem, format!("exp:{}", self.unit.examples().1)))
     }
 
     /// The value that is always drawn, if there is only one.
@@ -150,19 +150,19 @@ mod tests {
         Xoshiro256PlusPlus::seed_from_u64(11)
     }
 
-    fn plain(text: &str) -> Distribution {
-        Distribution::parse(text, Unit::Plain).unwrap()
+    fn plain(text: &str) -> Variate {
+        Variate::parse(text, Unit::Plain).unwrap()
     }
 
     #[test]
     fn as_many_draws_are_below_a_quantile_as_it_says() {
         const DRAWS: usize = 100_000;
         for spec in SPECS.into_iter().chain(["fb_ia", "pareto:0:1:1.5", "gev:0:1:0"]) {
-            let distribution = plain(spec);
+            let variate = plain(spec);
             let mut random = random();
-            let draws: Vec<f64> = (0..DRAWS).map(|_| distribution.draw(&mut random)).collect();
+            let draws: Vec<f64> = (0..DRAWS).map(|_| variate.draw(&mut random)).collect();
             for u in [0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999] {
-                let quantile = distribution.quantile(u);
+                let quantile = variate.quantile(u);
                 let share = |count: usize| count as f64 / DRAWS as f64;
                 let below = share(draws.iter().filter(|draw| **draw < quantile).count());
                 let upto = share(draws.iter().filter(|draw| **draw <= quantile).count());
@@ -175,22 +175,22 @@ mod tests {
     #[test]
     fn draws_have_the_mean() {
         for spec in SPECS.into_iter().chain(["fb_ia", "gev:0:1:0"]) {
-            let distribution = plain(spec);
+            let variate = plain(spec);
             let mut random = random();
-            let mean = (0..200_000).map(|_| distribution.draw(&mut random)).sum::<f64>() / 2e5;
-            assert!((mean - distribution.mean()).abs() <= 0.015 * distribution.mean().abs(), "{spec}: {mean}");
+            let mean = (0..200_000).map(|_| variate.draw(&mut random)).sum::<f64>() / 2e5;
+            assert!((mean - variate.mean()).abs() <= 0.015 * variate.mean().abs(), "{spec}: {mean}");
         }
     }
 
     #[test]
     fn quantiles_rise_and_end_where_draws_do() {
         for spec in SPECS {
-            let distribution = plain(spec);
-            let quantiles: Vec<f64> = (0..=1000).map(|step| distribution.quantile(f64::from(step) / 1000.0)).collect();
+            let variate = plain(spec);
+            let quantiles: Vec<f64> = (0..=1000).map(|step| variate.quantile(f64::from(step) / 1000.0)).collect();
             assert!(quantiles.windows(2).all(|pair| pair[0] <= pair[1]), "{spec}");
             let mut random = random();
             for _ in 0..1000 {
-                let draw = distribution.draw(&mut random);
+                let draw = variate.draw(&mut random);
                 assert!(quantiles[0] <= draw && draw <= quantiles[1000], "{spec}: {draw}");
             }
         }
@@ -199,31 +199,31 @@ mod tests {
     #[test]
     fn sizes_are_rounded_and_moved_to_their_limits() {
         let mut random = random();
-        let normal = Distribution::parse("normal:100:80", Unit::Bytes).unwrap();
+        let normal = Variate::parse("normal:100:80", Unit::Bytes).unwrap();
         let sizes: Vec<usize> = (0..10_000).map(|_| normal.draw_size(&mut random, 16, 200)).collect();
         assert_eq!((sizes.iter().min(), sizes.iter().max()), (Some(&16), Some(&200)));
         // A share of Phi((200 - 100) / 80) = 0.106 lies above, and is not drawn again.
         let largest = sizes.iter().filter(|size| **size == 200).count();
         assert!((900..1200).contains(&largest), "{largest}");
-        let fixed = Distribution::parse("16.5", Unit::Bytes).unwrap();
+        let fixed = Variate::parse("16.5", Unit::Bytes).unwrap();
         assert_eq!(fixed.draw_size(&mut random, 0, 100), 17);
-        assert_eq!(Distribution::parse("pareto:0:1g:9", Unit::Bytes).unwrap().draw_size(&mut random, 3, 3), 3);
+        assert_eq!(Variate::parse("pareto:0:1g:9", Unit::Bytes).unwrap().draw_size(&mut random, 3, 3), 3);
     }
 
     #[test]
     fn uniform_sizes_are_equally_likely() {
         let mut random = random();
-        let uniform = Distribution::parse("uniform:1:3", Unit::Bytes).unwrap();
+        let uniform = Variate::parse("uniform:1:3", Unit::Bytes).unwrap();
         let mut counts = [0; 4];
         (0..30_000).for_each(|_| counts[uniform.draw_size(&mut random, 0, 10)] += 1);
         assert!(counts[0] == 0 && counts[1..].iter().all(|count| (9_600..10_400).contains(count)), "{counts:?}");
-        let narrow = Distribution::parse("uniform:1.2:1.4", Unit::Bytes).unwrap();
+        let narrow = Variate::parse("uniform:1.2:1.4", Unit::Bytes).unwrap();
         assert_eq!(narrow.draw_size(&mut random, 0, 10), 1);
     }
 
     #[test]
     fn sizes_at_a_quantile_are_as_those_drawn() {
-        let size = |text| move |u| Distribution::parse(text, Unit::Bytes).unwrap().size_at(u, 1, 1000);
+        let size = |text| move |u| Variate::parse(text, Unit::Bytes).unwrap().size_at(u, 1, 1000);
         assert_eq!([0.0, 0.333, 0.334, 0.667, 0.999, 1.0].map(size("uniform:1:3")), [1, 1, 2, 3, 3, 3]);
         assert_eq!([0.0, 0.005, 0.1, 0.999_999].map(size("fb_value")), [1, 1, 2, 1000]);
         assert_eq!([0.0, 0.5, 1.0].map(size("normal:100:5")), [1, 100, 1000]);
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn times_are_nanoseconds_from_zero_on() {
         let mut random = random();
-        let time = |text| Distribution::parse(text, Unit::Time).unwrap();
+        let time = |text| Variate::parse(text, Unit::Time).unwrap();
         assert_eq!(time("1.5ms").draw_ns(&mut random), 1_500_000);
         assert_eq!(time("fb_ia").mean(), 1000.0 * plain("fb_ia").mean());
         let normal = time("normal:1us:1us");

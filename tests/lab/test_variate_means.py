@@ -1,4 +1,4 @@
-"""The lab's reading of distributions: the means that `waystage draw` tells; and open loops."""
+"""The means of random variates in the lab, compared with those of `waystage variates`; and open loops."""
 
 import json
 import re
@@ -60,7 +60,7 @@ blocks = 2
     ("unit", "text"), [("bytes", one) for one in SIZES] + [("time", one) for one in TIMES]
 )
 def test_means_are_those_of_the_program(unit, text):
-    command = [find_waystage(), "draw", "--describe", "--unit", unit, text]
+    command = [find_waystage(), "variates", "--describe", "--unit", unit, text]
     said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     number, name = re.search(r"mean\s+(\S+) ?(\S*)", said).groups()
     mean = (mean_size_bytes if unit == "bytes" else mean_time_s)(text)

@@ -1,7 +1,7 @@
 //! Which keys are asked for, and how often: the patterns and their mini-language.
 
-use crate::drawer::Drawer;
-use crate::error::DrawError;
+use crate::error::VariateError;
+use crate::sampler::KeySampler;
 use crate::unit::number;
 use crate::zipf::Zipf;
 use std::fmt;
@@ -45,11 +45,11 @@ impl Popularity {
     ///
     /// # Errors
     /// There are no keys or more than [`KEYS_MAX`], the centre is not among them, or a value is out of its range.
-    pub fn check(&self, keys: u64) -> Result<(), DrawError> {
-        let refuse = |problem: String| Err(DrawError::new(&self.to_string(), problem, self.example(keys)));
+    pub fn check(&self, keys: u64) -> Result<(), VariateError> {
+        let refuse = |problem: String| Err(VariateError::new(&self.to_string(), problem, self.example(keys)));
         if keys == 0 || keys > KEYS_MAX {
             let problem = format!("cannot be drawn from {keys} keys, only from 1 to 2^48");
-            return Err(DrawError::new(&self.to_string(), problem, "10000 keys"));
+            return Err(VariateError::new(&self.to_string(), problem, "10000 keys"));
         }
         if let Popularity::Gaussian { centre_and_deviation: Some((centre, _)) } = self
             && *centre > (keys - 1) as f64
@@ -67,12 +67,12 @@ impl Popularity {
     ///
     /// # Panics
     /// If [`Popularity::check`] refuses, or `part` is not below `parts`.
-    pub fn drawer(&self, keys: u64, part: usize, parts: usize) -> Drawer {
+    pub fn sampler(&self, keys: u64, part: usize, parts: usize) -> KeySampler {
         if let Err(error) = self.check(keys) {
             panic!("an unchecked pattern: {error}");
         }
         assert!(part < parts, "parts count from 0");
-        Drawer::new(self, keys, part as u64, parts as u64)
+        KeySampler::new(self, keys, part as u64, parts as u64)
     }
 
     /// Whether keys have ranks, scattered over their numbers, as in `zipf` and `hot`.
@@ -160,13 +160,13 @@ pub(crate) fn hot_keys(keys: u64, keys_share: f64) -> u64 {
 
 /// Reads a pattern by its name, or by memtier's letters R, S, G and Z.
 impl FromStr for Popularity {
-    type Err = DrawError;
+    type Err = VariateError;
 
-    fn from_str(text: &str) -> Result<Popularity, DrawError> {
+    fn from_str(text: &str) -> Result<Popularity, VariateError> {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();
         let values = parts.map(number).collect::<Result<Vec<f64>, String>>();
-        let values = values.map_err(|line| DrawError::new(text, line, "zipf:0.99"))?;
+        let values = values.map_err(|line| VariateError::new(text, line, "zipf:0.99"))?;
         let (popularity, wanted) = match (name, values.as_slice()) {
             ("uniform" | "R", []) => (Some(Popularity::Uniform), "no values"),
             ("sequential" | "S", []) => (Some(Popularity::Sequential), "no values"),
@@ -185,15 +185,19 @@ impl FromStr for Popularity {
             ("gaussian" | "G", _) => (None, "gaussian or gaussian:CENTRE:DEVIATION"),
             ("hot", _) => (None, "hot:KEYS_SHARE:REQUESTS_SHARE"),
             _ => {
-                return Err(DrawError::new(text, format!("{name:?} is no pattern; there are {PATTERNS}"), "zipf:0.99"));
+                return Err(VariateError::new(
+                    text,
+                    format!("{name:?} is no pattern; there are {PATTERNS}"),
+                    "zipf:0.99",
+                ));
             }
         };
         let Some(popularity) = popularity else {
             let example = if name == "hot" { "hot:0.1:0.9" } else { "zipf:0.99" };
-            return Err(DrawError::new(text, format!("wanted {wanted}, not {} values", values.len()), example));
+            return Err(VariateError::new(text, format!("wanted {wanted}, not {} values", values.len()), example));
         };
         match popularity.problem() {
-            Some(problem) => Err(DrawError::new(text, problem, popularity.example(1000))),
+            Some(problem) => Err(VariateError::new(text, problem, popularity.example(1000))),
             None => Ok(popularity),
         }
     }

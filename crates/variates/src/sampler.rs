@@ -8,7 +8,7 @@ use rand_distr::{Distribution as _, StandardNormal};
 
 /// Draws keys of a [`Popularity`]: from 0 up to, not including, the number of keys.
 #[derive(Clone, Debug)]
-pub struct Drawer {
+pub struct KeySampler {
     keys: u64,
     scatter: Scatter,
     state: State,
@@ -35,9 +35,9 @@ enum State {
     },
 }
 
-impl Drawer {
+impl KeySampler {
     /// For a pattern that has been checked.
-    pub(crate) fn new(popularity: &Popularity, keys: u64, part: u64, parts: u64) -> Drawer {
+    pub(crate) fn new(popularity: &Popularity, keys: u64, part: u64, parts: u64) -> KeySampler {
         let state = match *popularity {
             Popularity::Uniform => State::Uniform,
             Popularity::Sequential => {
@@ -58,7 +58,7 @@ impl Drawer {
                 State::Hot { hot_keys: hot_keys(keys, keys_share), requests_share }
             }
         };
-        Drawer { keys, scatter: Scatter::new(keys), state }
+        KeySampler { keys, scatter: Scatter::new(keys), state }
     }
 
     /// The next key.

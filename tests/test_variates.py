@@ -1,4 +1,4 @@
-"""What `waystage draw` prints, against the distributions of scipy. Seeds are fixed: the outcome never changes."""
+"""What `waystage variates` prints, against the distributions of scipy. Seeds are fixed: the outcome never changes."""
 
 import subprocess
 
@@ -37,7 +37,7 @@ TAIL = stats.genpareto(0.348238, 15, 214.476)
 def run(*arguments):
     """The finished program."""
     return subprocess.run(
-        [WAYSTAGE, "draw", *map(str, arguments)], check=False, capture_output=True, text=True, timeout=60
+        [WAYSTAGE, "variates", *map(str, arguments)], check=False, capture_output=True, text=True, timeout=60
     )
 
 
@@ -200,7 +200,7 @@ def test_a_seed_decides():
 
 
 def test_whoever_reads_may_stop_early():
-    command = [WAYSTAGE, "draw", "exp:1", "--count", "1000000000000"]
+    command = [WAYSTAGE, "variates", "exp:1", "--count", "1000000000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert float(program.stdout.readline()) > 0
         program.stdout.close()

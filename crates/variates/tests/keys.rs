@@ -1,10 +1,10 @@
 //! Patterns of keys as their users see them: the language, and that keys come as often as the pattern says.
 
-use draw::{KEYS_MAX, Popularity};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use statrs::distribution::{ContinuousCDF, Normal};
+use variates::{KEYS_MAX, Popularity};
 
 fn random() -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(5)
@@ -15,10 +15,10 @@ fn pattern(text: &str) -> Popularity {
 }
 
 fn counts(text: &str, keys: usize, draws: usize) -> Vec<f64> {
-    let mut drawer = pattern(text).drawer(keys as u64, 0, 1);
+    let mut sampler = pattern(text).sampler(keys as u64, 0, 1);
     let mut random = random();
     let mut counts = vec![0.0; keys];
-    (0..draws).for_each(|_| counts[drawer.draw(&mut random) as usize] += 1.0);
+    (0..draws).for_each(|_| counts[sampler.draw(&mut random) as usize] += 1.0);
     counts
 }
 
@@ -43,13 +43,13 @@ fn uniform_keys_are_equally_likely() {
 #[test]
 fn parts_of_a_sequence_are_every_key_once_a_round() {
     for (keys, parts) in [(10, 1), (10, 3), (7, 7), (1000, 4)] {
-        let mut drawers: Vec<_> = (0..parts).map(|part| pattern("sequential").drawer(keys, part, parts)).collect();
+        let mut drawers: Vec<_> = (0..parts).map(|part| pattern("sequential").sampler(keys, part, parts)).collect();
         let mut random = random();
         for round in 0..3 {
             let mut seen = vec![0; keys as usize];
-            for (part, drawer) in drawers.iter_mut().enumerate() {
+            for (part, sampler) in drawers.iter_mut().enumerate() {
                 let stretch = keys as usize * (part + 1) / parts - keys as usize * part / parts;
-                let drawn: Vec<u64> = (0..stretch).map(|_| drawer.draw(&mut random)).collect();
+                let drawn: Vec<u64> = (0..stretch).map(|_| sampler.draw(&mut random)).collect();
                 assert!(drawn.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{drawn:?}");
                 drawn.iter().for_each(|key| seen[*key as usize] += 1);
             }
@@ -58,17 +58,17 @@ fn parts_of_a_sequence_are_every_key_once_a_round() {
     }
     // More parts than keys: some share one.
     for part in 0..5 {
-        let mut drawer = pattern("sequential").drawer(2, part, 5);
+        let mut sampler = pattern("sequential").sampler(2, part, 5);
         let mut random = random();
-        assert!((0..4).all(|_| drawer.draw(&mut random) < 2));
+        assert!((0..4).all(|_| sampler.draw(&mut random) < 2));
     }
 }
 
 #[test]
 fn zipf_keys_are_the_same_for_every_part_and_have_the_shares_of_their_ranks() {
-    let drawer = pattern("zipf:0.99").drawer(500, 0, 4);
-    let keys: Vec<u64> = (0..500).map(|rank| drawer.key_of_rank(rank)).collect();
-    let other = pattern("zipf:0.99").drawer(500, 3, 4);
+    let sampler = pattern("zipf:0.99").sampler(500, 0, 4);
+    let keys: Vec<u64> = (0..500).map(|rank| sampler.key_of_rank(rank)).collect();
+    let other = pattern("zipf:0.99").sampler(500, 3, 4);
     assert!((0..500).all(|rank| other.key_of_rank(rank) == keys[rank as usize]));
     let mut weights = vec![0.0; 500];
     keys.iter().zip(1..).for_each(|(key, rank)| weights[*key as usize] = f64::from(rank).powf(-0.99));
@@ -97,11 +97,11 @@ fn gaussian_keys_are_a_truncated_normal() {
 #[test]
 fn hot_keys_get_their_share() {
     let counts = counts("hot:0.1:0.9", 200, 200_000);
-    let drawer = pattern("hot:0.1:0.9").drawer(200, 0, 1);
+    let sampler = pattern("hot:0.1:0.9").sampler(200, 0, 1);
     let mut weights = vec![0.1 / 180.0; 200];
-    (0..20).for_each(|rank| weights[drawer.key_of_rank(rank) as usize] = 0.9 / 20.0);
+    (0..20).for_each(|rank| weights[sampler.key_of_rank(rank) as usize] = 0.9 / 20.0);
     assert_in_proportion(&counts, &weights, "hot");
-    let neighbours = (0..19).filter(|rank| drawer.key_of_rank(*rank).abs_diff(drawer.key_of_rank(rank + 1)) == 1);
+    let neighbours = (0..19).filter(|rank| sampler.key_of_rank(*rank).abs_diff(sampler.key_of_rank(rank + 1)) == 1);
     assert!(neighbours.count() <= 2, "hot keys are neighbours");
 }
 
@@ -109,9 +109,9 @@ fn hot_keys_get_their_share() {
 fn the_share_of_the_most_popular_is_what_is_drawn() {
     for text in ["uniform", "zipf:0.5", "zipf:1.2", "hot:0.05:0.8", "hot:1:0"] {
         let popularity = pattern(text);
-        let mut drawer = popularity.drawer(2000, 0, 1);
+        let mut sampler = popularity.sampler(2000, 0, 1);
         let mut random = random();
-        let ranks: Vec<u64> = (0..100_000).map(|_| drawer.draw_rank(&mut random)).collect();
+        let ranks: Vec<u64> = (0..100_000).map(|_| sampler.draw_rank(&mut random)).collect();
         for top in [1, 50, 100, 500, 2000] {
             let share = popularity.top_share(2000, top).unwrap();
             let drawn = ranks.iter().filter(|rank| **rank < top).count() as f64 / 1e5;
@@ -165,8 +165,8 @@ fn keys_must_be_there() {
     assert_eq!(pattern("gaussian:9:2").check(10), Ok(()));
     assert!(Popularity::Zipf { exponent: f64::NAN }.check(10).is_err());
     for text in ["uniform", "sequential", "zipf:0.99", "gaussian", "gaussian:0:1", "hot:0.1:0.9"] {
-        let mut drawer = pattern(text).drawer(1, 0, 1);
-        assert!((0..100).all(|_| drawer.draw(&mut random()) == 0), "{text}");
+        let mut sampler = pattern(text).sampler(1, 0, 1);
+        assert!((0..100).all(|_| sampler.draw(&mut random()) == 0), "{text}");
     }
 }
 
@@ -184,16 +184,16 @@ proptest! {
         let popularity = pattern(&text);
         prop_assert_eq!(pattern(&popularity.to_string()), popularity);
         prop_assert_eq!(popularity.check(keys), Ok(()));
-        let mut drawer = popularity.drawer(keys, 0, 2);
+        let mut sampler = popularity.sampler(keys, 0, 2);
         let mut random = random();
-        prop_assert!((0..100).all(|_| drawer.draw(&mut random) < keys));
+        prop_assert!((0..100).all(|_| sampler.draw(&mut random) < keys));
     }
 
     #[test]
     fn no_text_is_a_panic(text in "(zipf|gaussian|hot|uniform|Z|G)?[:,0-9a-z.-]{0,12}", keys in 1u64..2000) {
         if let Ok(popularity) = text.parse::<Popularity>() && popularity.check(keys).is_ok() {
-            let mut drawer = popularity.drawer(keys, 0, 1);
-            prop_assert!(drawer.draw(&mut random()) < keys);
+            let mut sampler = popularity.sampler(keys, 0, 1);
+            prop_assert!(sampler.draw(&mut random()) < keys);
         }
     }
 }

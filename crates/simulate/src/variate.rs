@@ -11,7 +11,7 @@ const VARIATION_MIN: f64 = 1e-12;
 
 /// A distribution one can draw from.
 #[derive(Clone, Debug)]
-pub(crate) enum Draw {
+pub(crate) enum Variate {
     Zero,
     Fixed(f64),
     Exponential(f64),
@@ -23,62 +23,63 @@ pub(crate) enum Draw {
     Measured(Arc<[f64]>),
 }
 
-impl Draw {
+impl Variate {
     /// For a time that has been checked.
-    pub(crate) fn new(time: &Time) -> Draw {
+    pub(crate) fn new(time: &Time) -> Variate {
         let (mean_s, variation) = (time.mean_s, time.squared_variation);
         if let Shape::Empirical(values) = &time.shape {
-            return if mean_s > 0.0 { Draw::Measured(values.clone()) } else { Draw::Zero };
+            return if mean_s > 0.0 { Variate::Measured(values.clone()) } else { Variate::Zero };
         }
         if mean_s == 0.0 {
-            return Draw::Zero;
+            return Variate::Zero;
         }
         match time.shape {
-            Shape::Exponential => Draw::Exponential(mean_s),
-            Shape::Hyperexponential => Draw::phases(mean_s, variation),
-            _ if variation < VARIATION_MIN => Draw::Fixed(mean_s),
+            Shape::Exponential => Variate::Exponential(mean_s),
+            Shape::Hyperexponential => Variate::phases(mean_s, variation),
+            _ if variation < VARIATION_MIN => Variate::Fixed(mean_s),
             Shape::Lognormal => {
                 let spread = variation.ln_1p();
-                LogNormal::new(mean_s.ln() - spread / 2.0, spread.sqrt()).map_or(Draw::Fixed(mean_s), Draw::Lognormal)
+                LogNormal::new(mean_s.ln() - spread / 2.0, spread.sqrt())
+                    .map_or(Variate::Fixed(mean_s), Variate::Lognormal)
             }
-            _ => Draw::gamma(mean_s, variation),
+            _ => Variate::gamma(mean_s, variation),
         }
     }
 
     /// Times between arrivals: the usual choice for a variation.
-    pub(crate) fn between_arrivals(mean_s: f64, squared_variation: f64) -> Draw {
+    pub(crate) fn between_arrivals(mean_s: f64, squared_variation: f64) -> Variate {
         match squared_variation {
-            1.0 => Draw::Exponential(mean_s),
-            variation if variation < VARIATION_MIN => Draw::Fixed(mean_s),
-            variation => Draw::gamma(mean_s, variation),
+            1.0 => Variate::Exponential(mean_s),
+            variation if variation < VARIATION_MIN => Variate::Fixed(mean_s),
+            variation => Variate::gamma(mean_s, variation),
         }
     }
 
-    fn gamma(mean_s: f64, variation: f64) -> Draw {
-        Gamma::new(1.0 / variation, mean_s * variation).map_or(Draw::Fixed(mean_s), Draw::Gamma)
+    fn gamma(mean_s: f64, variation: f64) -> Variate {
+        Gamma::new(1.0 / variation, mean_s * variation).map_or(Variate::Fixed(mean_s), Variate::Gamma)
     }
 
     /// Balanced means: both phases contribute the same to the mean.
-    fn phases(mean_s: f64, variation: f64) -> Draw {
+    fn phases(mean_s: f64, variation: f64) -> Variate {
         let first = (1.0 + ((variation - 1.0) / (variation + 1.0)).sqrt()) / 2.0;
-        Draw::Phases(first, mean_s / (2.0 * first), mean_s / (2.0 * (1.0 - first)))
+        Variate::Phases(first, mean_s / (2.0 * first), mean_s / (2.0 * (1.0 - first)))
     }
 
     /// Whether it never takes any time.
     pub(crate) fn is_zero(&self) -> bool {
-        matches!(self, Draw::Zero)
+        matches!(self, Variate::Zero)
     }
 
     /// One time in seconds.
     #[inline]
     pub(crate) fn draw(&self, random: &mut Xoshiro256PlusPlus) -> f64 {
         match self {
-            Draw::Exponential(mean_s) => {
+            Variate::Exponential(mean_s) => {
                 let unit: f64 = Exp1.sample(random);
                 unit * mean_s
             }
-            Draw::Fixed(time_s) => *time_s,
-            Draw::Zero => 0.0,
+            Variate::Fixed(time_s) => *time_s,
+            Variate::Zero => 0.0,
             other => other.draw_rare(random),
         }
     }
@@ -86,15 +87,15 @@ impl Draw {
     #[inline(never)]
     fn draw_rare(&self, random: &mut Xoshiro256PlusPlus) -> f64 {
         match self {
-            Draw::Phases(first, fast_s, slow_s) => {
+            Variate::Phases(first, fast_s, slow_s) => {
                 let mean_s = if random.random::<f64>() < *first { fast_s } else { slow_s };
                 let unit: f64 = Exp1.sample(random);
                 unit * mean_s
             }
-            Draw::Gamma(gamma) => gamma.sample(random),
-            Draw::Lognormal(lognormal) => lognormal.sample(random),
-            Draw::Measured(values) => values[random.random_range(0..values.len())],
-            Draw::Zero | Draw::Fixed(_) | Draw::Exponential(_) => 0.0,
+            Variate::Gamma(gamma) => gamma.sample(random),
+            Variate::Lognormal(lognormal) => lognormal.sample(random),
+            Variate::Measured(values) => values[random.random_range(0..values.len())],
+            Variate::Zero | Variate::Fixed(_) | Variate::Exponential(_) => 0.0,
         }
     }
 }
@@ -118,7 +119,7 @@ mod tests {
             time(Shape::Gamma, 1e-300),
         ];
         for time in table {
-            let draw = Draw::new(&time);
+            let draw = Variate::new(&time);
             let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
             let draws: Vec<f64> = (0..400_000).map(|_| draw.draw(&mut random)).collect();
             let mean = draws.iter().sum::<f64>() / draws.len() as f64;
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn times_between_arrivals_have_their_variation() {
         for variation in [0.0, 0.5, 1.0, 3.0] {
-            let draw = Draw::between_arrivals(0.5, variation);
+            let draw = Variate::between_arrivals(0.5, variation);
             let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
             let draws: Vec<f64> = (0..400_000).map(|_| draw.draw(&mut random)).collect();
             let mean = draws.iter().sum::<f64>() / draws.len() as f64;

@@ -1,6 +1,6 @@
-"""Distributions of sizes and times, and patterns of keys: whether the words can be, and what the mean is.
+"""Random variates (sizes and times) and patterns of keys: checks their text and computes their means.
 
-The languages are those of docs/distributions.md. What is drawn is the programs' affair.
+docs/random-variates.md describes the languages. The programs draw the values.
 """
 
 import math
@@ -30,7 +30,7 @@ _TIMES = {"fb_ia": "pareto:0us:16.0292us:0.154971", "none": "fixed:0s"}
 
 
 def mean_size_bytes(text: str) -> float:
-    """Mean in bytes of a distribution of sizes; ValueError says what is wrong with it."""
+    """Mean in bytes of a random size; ValueError says what is wrong with it."""
     if text in _SIZES:
         known = _SIZES[text]
         return _mean(known, _bytes, "4k") if isinstance(known, str) else known
@@ -38,7 +38,7 @@ def mean_size_bytes(text: str) -> float:
 
 
 def mean_time_s(text: str) -> float:
-    """Mean in seconds of a distribution of times; ValueError says what is wrong, or that there is no mean."""
+    """Mean in seconds of a random time; ValueError says what is wrong, or that there is no mean."""
     mean_s = _mean(_TIMES.get(text, text), duration_s, "1ms")
     if not math.isfinite(mean_s):
         raise ValueError(f"{text!r} has an infinite mean; its shape must be below 1")
