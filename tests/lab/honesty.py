@@ -1,6 +1,6 @@
 """How often the lab's intervals hold the truth: synthetic campaigns whose truth is known, and a table of it.
 
-`python tests/lab/honesty.py` prints the table of docs/statistics.md; WAYSTAGE_HONESTY sets the number of campaigns.
+`python tests/lab/honesty.py` prints the table of docs/statistics-coverage.md; WAYSTAGE_HONESTY sets the number of campaigns.
 """
 
 import math
@@ -326,7 +326,7 @@ SCENARIOS = [
 
 
 def table() -> str:
-    """All scenarios as the table of docs/statistics.md."""
+    """All scenarios as the table of docs/statistics-coverage.md."""
     lines = [
         "| campaigns | what | an interval was given | it held the truth, or the event happened |",
         "|---|---|---|---|",
