@@ -45,8 +45,9 @@ CRATES = {
 }
 DEVELOPMENT = {"testkit", "records", "wire", "cache"}
 
-# What each Python package may import of ours, besides `errors` and `folder`, which hold no logic of any step.
+# What each Python package may import of ours, besides `errors` and `runfolder`, which hold no logic of any step.
 PACKAGES = {
+    "runfolder": set(),
     "spec": set(),
     "plan": {"spec"},
     "testbed": {"plan", "spec"},
@@ -60,7 +61,7 @@ PACKAGES = {
     "report": {"predict", "fit", "analysis", "records", "models"},
     "cli": {"spec", "plan", "testbed", "run", "records", "models", "analysis", "fit", "predict", "report"},
 }
-SHARED = {"errors", "folder"}
+SHARED = {"errors", "runfolder"}
 MODELS_MAY_USE = {"numpy", "scipy"}
 SLOW_TO_LOAD = {"statsmodels", "pandas", "pydoe"}
 STATISTICS_MAY_USE = MODELS_MAY_USE | SLOW_TO_LOAD

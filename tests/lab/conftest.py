@@ -8,10 +8,10 @@ import pytest
 from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse
-from waylab.folder import read_run
 from waylab.predict import predict
 from waylab.report import write_report
 from waylab.run import create_run
+from waylab.runfolder.files import read_run
 
 SPEC = """
 name = "synthetic"

@@ -12,8 +12,8 @@ from synthetic import AFTER_NS, BEFORE_NS, PROXY_STAGES_NS, WINDOW_S, Truth, wri
 
 from waylab.analysis import analyse, read_analysis
 from waylab.errors import LabError
-from waylab.folder import read_run
 from waylab.run import create_run
+from waylab.runfolder.files import read_run
 
 
 def by_levels(content, clients, replicas):

@@ -19,9 +19,9 @@ from waylab.analysis.traces import trace
 from waylab.analysis.trial import TrialResult
 from waylab.analysis.verdicts import verdict, verdict_sentence
 from waylab.errors import LabError
-from waylab.folder import read_json
 from waylab.report.content import read_content
 from waylab.report.write import draw
+from waylab.runfolder.files import read_json
 
 
 def read(directory):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse
-from waylab.folder import read_run
 from waylab.plan import make_plan
+from waylab.runfolder.files import read_run
 from waylab.spec import Assignment, Load, Spec
 from waylab.testbed import RunningSystem, Testbed, find_programs
 from waylab.testbed.generators import generators

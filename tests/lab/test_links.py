@@ -9,10 +9,10 @@ from synthetic import START_NS, WINDOW_S, Truth, write_trial
 
 from waylab.analysis import analyse
 from waylab.cli import main
-from waylab.folder import read_run
 from waylab.predict import predict
 from waylab.report.content import read_content
 from waylab.report.page import page
+from waylab.runfolder.files import read_run
 
 ASKED_MBIT = 100.0
 PAYLOAD_MBIT = 95.64

@@ -8,7 +8,6 @@ from postgres_peer import postgres_or_skip
 
 from waylab.analysis import analyse
 from waylab.errors import LabError
-from waylab.folder import read_run
 from waylab.plan import make_plan
 from waylab.predict import predict
 from waylab.report.content import read_content
@@ -17,6 +16,7 @@ from waylab.report.diagram import diagram
 from waylab.report.sections import setup, threats
 from waylab.report.tables import models_table
 from waylab.run import create_run
+from waylab.runfolder.files import read_run
 from waylab.spec import Assignment, Load, Messages, Spec, System, read_spec
 from waylab.testbed import Programs, RunningSystem, Testbed, canned, pgbench, pgbench_log
 from waylab.testbed.programs import find_waystage

@@ -18,8 +18,8 @@ from test_run import processes_of, wait_for
 
 from waylab.cli import main
 from waylab.errors import LabError
-from waylab.folder import read_json, read_run
 from waylab.run import create_run
+from waylab.runfolder.files import read_json, read_run
 from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
 from waylab.testbed import Machine, check_fits, open_testbed
 from waylab.testbed.netns import cgroups, links, namespaces

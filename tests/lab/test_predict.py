@@ -8,10 +8,10 @@ from synthetic import START_NS, Truth, record_bytes, rows, write_trial
 
 from waylab.analysis import analyse
 from waylab.fit import fit_slots
-from waylab.folder import read_run
 from waylab.models import MM1, ClosedMMc
 from waylab.predict import predict, read_predictions
 from waylab.run import create_run
+from waylab.runfolder.files import read_run
 
 DIRECT = """
 name = "direct"

@@ -8,9 +8,9 @@ from rich.console import Console
 from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse
-from waylab.folder import read_run
 from waylab.predict import predict
 from waylab.report import show_run, write_report
+from waylab.runfolder.files import read_run
 
 FIGURES = [
     "both-views",

@@ -20,12 +20,12 @@ from synthetic import Truth, write_trial
 from waylab.analysis import analyse
 from waylab.cli.repetition import Repetition
 from waylab.errors import LabError
-from waylab.folder import read_run, read_stopping
 from waylab.plan import make_plan
 from waylab.run import campaign as campaign_module
 from waylab.run import create_run, resume_run
 from waylab.run import room as room_module
 from waylab.run import trial as trial_module
+from waylab.runfolder.files import read_run, read_stopping
 from waylab.spec import read_spec
 from waylab.testbed.capacity import check_capacity
 from waylab.testbed.programs import find_waystage

@@ -7,8 +7,8 @@ from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse
 from waylab.errors import LabError
-from waylab.folder import read_run
 from waylab.run import create_run
+from waylab.runfolder.files import read_run
 from waylab.spec import read_spec
 
 SPEC = """

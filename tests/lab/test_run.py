@@ -13,8 +13,8 @@ import pytest
 
 from waylab.cli.commands import EXIT_NOTHING_USABLE
 from waylab.errors import LabError
-from waylab.folder import read_run
 from waylab.run import create_run, resume_run, unfinished_runs
+from waylab.runfolder.files import read_run
 
 QUICK_SPEC = """
 name = "quick"

@@ -11,10 +11,10 @@ from waylab.analysis.precision import gating_values
 from waylab.cli import main
 from waylab.cli.repetition import Repetition
 from waylab.errors import LabError
-from waylab.folder import read_json, read_run, read_stopping
 from waylab.plan import trial_as_dict
 from waylab.run import campaign as campaign_module
 from waylab.run import create_run, resume_run, unfinished_runs
+from waylab.runfolder.files import read_json, read_run, read_stopping
 
 SPEC = """
 name = "stopping"

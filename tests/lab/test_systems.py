@@ -13,9 +13,9 @@ from waylab.analysis import analyse
 from waylab.analysis.links import hosts_in_use
 from waylab.errors import LabError
 from waylab.fit.slots import fit_slots
-from waylab.folder import read_run
 from waylab.plan import make_plan, trial_as_dict
 from waylab.run import create_run
+from waylab.runfolder.files import read_run
 from waylab.spec import Assignment, Backends, Load, Proxy, Spec, System, read_spec
 from waylab.testbed import RunningSystem, Testbed, find_programs
 from waylab.testbed.programs import SYSTEM_PROGRAMS

@@ -8,9 +8,9 @@ import pytest
 from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse
-from waylab.folder import read_json, read_run
 from waylab.plan import make_plan, trial_as_dict
 from waylab.run import create_run
+from waylab.runfolder.files import read_json, read_run
 from waylab.spec import mean_size_bytes, mean_time_s, read_spec
 from waylab.testbed.generators import asking_options, generators, value_options
 from waylab.testbed.programs import find_waystage

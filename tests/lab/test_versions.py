@@ -10,8 +10,8 @@ from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse
 from waylab.cli import main
-from waylab.folder import read_run
 from waylab.run import create_run
+from waylab.runfolder.files import read_run
 
 SPEC = WHOLE.replace("clients = [4, 16]", "clients = [16]")
 # The noise of each block, as factors: small, and without a trend.

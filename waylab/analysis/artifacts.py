@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from waylab import folder
 from waylab.errors import LabError
 from waylab.records import Records, RecordsError, joined_records, read_records
+from waylab.runfolder import paths
+from waylab.runfolder.files import read_json
 
 
 @dataclass
@@ -35,25 +36,23 @@ class Artifacts:
 
 def read_artifacts(directory: Path, plan: dict[str, Any]) -> Artifacts:
     """Read what there is of a trial."""
-    found = Artifacts(plan["id"], plan, folder.trial_directory(directory, plan["id"]))
-    path = found.directory / folder.TRIAL
+    found = Artifacts(plan["id"], plan, paths.trial_directory(directory, plan["id"]))
+    path = found.directory / paths.TRIAL
     if not path.is_file():
         found.problems.append("has not been run")
         return found
-    found.result = folder.read_json(path, folder.TRIAL_FORMAT, "")
+    found.result = read_json(path, paths.TRIAL_FORMAT, "")
     if found.result["status"] != "measured":
         found.problems.append(str(found.result["reason"]))
         return found
     try:
-        found.load = folder.read_json(
-            found.directory / folder.LOAD, folder.LOAD_FORMAT, "the load wrote no summary"
-        )
+        found.load = read_json(found.directory / paths.LOAD, paths.LOAD_FORMAT, "the load wrote no summary")
     except LabError as error:
         found.problems.append(str(error))
         return found
     expected = _expected(found)
     seen: dict[str, int] = {}
-    for path in sorted((found.directory / folder.RECORDS).glob("*.way")):
+    for path in sorted((found.directory / paths.RECORDS).glob("*.way")):
         try:
             records = read_records(path)
         except RecordsError as error:

@@ -7,8 +7,8 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from waylab import folder
 from waylab.analysis.processor import increase_within
+from waylab.runfolder import paths
 
 _WAYS = {"up": "sent_bytes", "down": "received_bytes"}
 # From here on a link is said to be what limits a configuration.
@@ -19,7 +19,7 @@ def link_use(
     directory: Path, testbed: dict[str, Any], plan: dict[str, Any], window_ns: tuple[int, int]
 ) -> dict[str, Any]:
     """Return the utilisation of every limited direction of the hosts in use, frames dropped, time stood still."""
-    path = directory / folder.HOSTS
+    path = directory / paths.HOSTS
     links = testbed.get("links", {})
     if not links or not path.is_file():
         return {"utilisation": {}, "throttled_share": {}, "dropped_packets": 0}

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from waylab import folder
 from waylab.errors import LabError
+from waylab.runfolder import paths
 
 # Whose processor time is that of a request; several of one role are added up.
 ROLES = ("load", "proxy", "backends", "messages", "database")
@@ -18,7 +18,7 @@ _COVERED_MIN = 0.9
 def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]:
     """Processor seconds within the window of `proxy`, `backends` (summed), `messages`, `database`, `waylab` itself."""
     series: dict[str, list[tuple[int, float]]] = {}
-    for row in _rows(directory / folder.PROCESSES):
+    for row in _rows(directory / paths.PROCESSES):
         if row["process"].startswith("load"):
             # It ends with the window, so its last sample lies well before the end; and it measures itself.
             continue
@@ -34,12 +34,12 @@ def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]
 def machine(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]:
     """What the whole machine did within the window: busy and steal seconds, bytes over all interfaces."""
     columns: dict[str, list[tuple[int, float]]] = {}
-    for row in _rows(directory / folder.MACHINE):
+    for row in _rows(directory / paths.MACHINE):
         clock_ns = int(row["clock_ns"])
         for name in ("user_s", "system_s", "interrupt_s", "idle_s", "steal_s", "network_sent_bytes"):
             columns.setdefault(name, []).append((clock_ns, float(row[name])))
     if not columns:
-        raise LabError(f"{directory / folder.MACHINE}: is empty")
+        raise LabError(f"{directory / paths.MACHINE}: is empty")
     return {name: increase_within(points, window_ns, directory) for name, points in columns.items()}
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from waylab import __version__, folder
+from waylab import __version__
 from waylab.analysis.artifacts import read_artifacts
 from waylab.analysis.axes import axes
 from waylab.analysis.changes import changes
@@ -16,11 +16,13 @@ from waylab.analysis.links import testbed_summary
 from waylab.analysis.published import published_facts, published_results
 from waylab.analysis.trial import TrialResult, trial_result
 from waylab.analysis.within import steady_state
+from waylab.runfolder import paths
+from waylab.runfolder.files import read_json, read_run, read_stopping, write_json
 
 
 def analyse(directory: Path) -> dict[str, Any]:
     """Analyse a run folder and write the result into it."""
-    run = folder.read_run(directory)
+    run = read_run(directory)
     spec = run["spec"]
     trials, places = [], []
     for planned in run["plan"]:
@@ -30,12 +32,12 @@ def analyse(directory: Path) -> dict[str, Any]:
             places.append((found.plan, found.testbed))
     chosen = axes(spec)
     content: dict[str, Any] = {
-        "format": folder.ANALYSIS_FORMAT,
+        "format": paths.ANALYSIS_FORMAT,
         "waylab": __version__,
         "name": run["name"],
         "complete": all(trial.content["run"] for trial in trials),
         "axes": chosen,
-        "stopping": folder.read_stopping(directory),
+        "stopping": read_stopping(directory),
         "testbed": testbed_summary(places),
         "trials": [trial.content for trial in trials],
         "trials_used": sum(trial.used for trial in trials),
@@ -49,20 +51,20 @@ def analyse(directory: Path) -> dict[str, Any]:
     content["factorial"] = factorial(spec, trials)
     content["published"] = published_results(spec, trials)
     content["facts"] = facts(content) + published_facts(content["published"])
-    folder.write_json(directory / folder.ANALYSIS, content)
-    return folder.read_json(directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, "")
+    write_json(directory / paths.ANALYSIS, content)
+    return read_json(directory / paths.ANALYSIS, paths.ANALYSIS_FORMAT, "")
 
 
 def analyse_trial(directory: Path, trial_id: str) -> TrialResult:
     """Analyse a single trial, for those who watch a run."""
-    run = folder.read_run(directory)
+    run = read_run(directory)
     planned = next(planned for planned in run["plan"] if planned["id"] == trial_id)
     return trial_result(read_artifacts(directory, planned), run["spec"]["gates"])
 
 
 def read_analysis(directory: Path) -> dict[str, Any]:
     """Read the analysis of a run."""
-    folder.read_run(directory)
-    return folder.read_json(
-        directory / folder.ANALYSIS, folder.ANALYSIS_FORMAT, f"make it with: waylab analyse {directory}"
+    read_run(directory)
+    return read_json(
+        directory / paths.ANALYSIS, paths.ANALYSIS_FORMAT, f"make it with: waylab analyse {directory}"
     )

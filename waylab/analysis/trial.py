@@ -7,7 +7,6 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-from waylab import folder
 from waylab.analysis import histograms, stages, views
 from waylab.analysis.artifacts import Artifacts
 from waylab.analysis.database import database_use
@@ -18,6 +17,7 @@ from waylab.analysis.processor import processor_use
 from waylab.analysis.traces import trace
 from waylab.analysis.within import effective_counts, within_run
 from waylab.errors import LabError
+from waylab.runfolder import paths
 
 # Programs between the load and what is behind; one of them at most is part of a system.
 MIDDLES = ("proxy", "messages")
@@ -48,7 +48,7 @@ def trial_result(artifacts: Artifacts, gates: dict[str, Any]) -> TrialResult:
         except LabError as error:
             artifacts.problems.append(str(error))
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            artifacts.problems.append(f"{folder.LOAD}: is not what docs/load-summary.md describes: {error!r}")
+            artifacts.problems.append(f"{paths.LOAD}: is not what docs/load-summary.md describes: {error!r}")
     text = "; ".join(artifacts.problems)
     gate = {"name": "complete", "passed": False, "value": None, "limit": None, "text": text}
     return TrialResult({**head, "used": False, "reasons": [f"complete: {text}"], "gates": [gate]})
@@ -136,7 +136,7 @@ def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram], gates: dict
             artifacts.directory, artifacts.testbed, artifacts.plan, artifacts.window_ns
         )
     except (LabError, KeyError, ValueError) as error:
-        artifacts.problems.append(f"{folder.HOSTS}: {error}")
+        artifacts.problems.append(f"{paths.HOSTS}: {error}")
         numbers["links"] = {"utilisation": {}, "throttled_share": {}, "dropped_packets": None}
     numbers["database"] = database_use(artifacts.result, load)
     return numbers

@@ -8,12 +8,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from waylab import __version__, folder
+from waylab import __version__
 from waylab.analysis.comparisons import metric_of
 from waylab.analysis.run import read_analysis
 from waylab.analysis.statistics import paired_ratio
 from waylab.analysis.verdicts import BETTER, EQUIVALENT, WORSE, verdict, verdict_sentence
 from waylab.errors import LabError
+from waylab.runfolder import paths
+from waylab.runfolder.files import read_json, read_run
 
 METRICS = ("throughput_per_s", "response_mean_ns", "cpu_per_request_ns.total")
 MARGIN = 0.05
@@ -49,7 +51,7 @@ def compare_runs(
     for metric in metrics:
         if not _KNOWN.fullmatch(metric):
             raise LabError(f"compare: metric {metric!r} is unknown; known: {_KNOWN_WORDS}")
-    runs = [folder.read_run(directory) for directory in (baseline, candidate)]
+    runs = [read_run(directory) for directory in (baseline, candidate)]
     _check_same(baseline, candidate, runs)
     analyses = [read_analysis(directory) for directory in (baseline, candidate)]
     pairs = _pairs(analyses)
@@ -62,7 +64,7 @@ def compare_runs(
     else:
         said = "no worse" if all(one in (EQUIVALENT, BETTER) for one in verdicts) else "undecided"
     return {
-        "format": folder.COMPARE_FORMAT,
+        "format": paths.COMPARE_FORMAT,
         "waylab": __version__,
         "name": runs[0]["name"],
         "question": runs[0]["spec"]["question"],
@@ -173,5 +175,5 @@ def _notes(baseline: Path, candidate: Path) -> list[str]:
 
 
 def _environment(directory: Path) -> dict[str, Any]:
-    path = directory / folder.ENVIRONMENT
-    return folder.read_json(path, folder.ENVIRONMENT_FORMAT, "the run folder is incomplete")
+    path = directory / paths.ENVIRONMENT
+    return read_json(path, paths.ENVIRONMENT_FORMAT, "the run folder is incomplete")

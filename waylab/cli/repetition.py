@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from waylab import folder
 from waylab.analysis import analyse_trial
 from waylab.analysis.precision import gating_values
 from waylab.analysis.statistics.stopping import StoppingRule, decide
 from waylab.errors import LabError
+from waylab.runfolder.files import read_run
 from waylab.spec import Stopping
 
 
@@ -42,7 +42,7 @@ class Repetition:
 
     def decide(self, block: int, elapsed_s: float) -> dict[str, Any]:
         """Decide after a block whether another one is run; `elapsed_s` is what the trials so far took."""
-        plan = folder.read_run(self._directory)["plan"]
+        plan = read_run(self._directory)["plan"]
         contents = [self.content(planned["id"]) for planned in plan if planned["block"] <= block]
         values, left_out = gating_values(contents, list(self._stopping.metrics))
         rule = rule_of(self._stopping)

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from waylab import __version__, folder
+from waylab import __version__
 from waylab.analysis import read_analysis
 from waylab.fit import Fit, NotApplicableError
 from waylab.models import UnstableError
 from waylab.predict.forecasts import MODELS, Model
+from waylab.runfolder import paths
+from waylab.runfolder.files import read_json, read_run, write_json
 
 CALIBRATION, HELD_OUT = "calibration", "held-out"
 
@@ -18,7 +20,7 @@ def predict(directory: Path) -> dict[str, Any]:
     """Compare every model with every configuration and write the result into the run folder."""
     analysis = read_analysis(directory)
     # Runs of earlier versions have no roles.
-    roles = {trial["configuration"]: trial.get("role", "") for trial in folder.read_run(directory)["plan"]}
+    roles = {trial["configuration"]: trial.get("role", "") for trial in read_run(directory)["plan"]}
     configurations = analysis["configurations"]
     calibration = [one for one in configurations if roles[one["name"]] == CALIBRATION]
     held_out = any(role == HELD_OUT for role in roles.values())
@@ -38,20 +40,20 @@ def predict(directory: Path) -> dict[str, Any]:
     entries = [entry for entry in entries if entry["model"] in told]
     summary = [_summary(model.name, entries) for model in MODELS if model.name in told]
     content = {
-        "format": folder.PREDICTIONS_FORMAT,
+        "format": paths.PREDICTIONS_FORMAT,
         "waylab": __version__,
         "entries": entries,
         "summary": summary,
         "facts": [_fact(part) for part in summary],
     }
-    folder.write_json(directory / folder.PREDICTIONS, content)
-    return folder.read_json(directory / folder.PREDICTIONS, folder.PREDICTIONS_FORMAT, "")
+    write_json(directory / paths.PREDICTIONS, content)
+    return read_json(directory / paths.PREDICTIONS, paths.PREDICTIONS_FORMAT, "")
 
 
 def read_predictions(directory: Path) -> dict[str, Any]:
     """Read what was predicted for a run."""
     what = f"make it with: waylab analyse {directory}"
-    return folder.read_json(directory / folder.PREDICTIONS, folder.PREDICTIONS_FORMAT, what)
+    return read_json(directory / paths.PREDICTIONS, paths.PREDICTIONS_FORMAT, what)
 
 
 def _entry(

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from waylab import folder
 from waylab.errors import LabError
 from waylab.report.content import Content, read_content
 from waylab.report.numbers import shown
 from waylab.report.offline import document
 from waylab.report.sections import decided
 from waylab.report.table import table
+from waylab.runfolder import paths
 
 # Which figure tells most: the first of these that a run has.
 _MAIN = ("throughput", "response-mean", "factorial-effects", "trace-throughput", "comparisons")
@@ -35,18 +35,16 @@ class _Part:
         return self.content.run["name"] if self.content else self.directory.name
 
 
-def find_runs(paths: list[Path]) -> list[Path]:
+def find_runs(places: list[Path]) -> list[Path]:
     """Return the run folders that are meant: each path is one, or holds some.
 
     Raises:
         LabError: for a path in which there is none.
     """
     found: list[Path] = []
-    for path in paths:
+    for path in places:
         runs = (
-            [path]
-            if (path / folder.RUN).is_file()
-            else sorted(p.parent for p in path.glob(f"*/{folder.RUN}"))
+            [path] if (path / paths.RUN).is_file() else sorted(p.parent for p in path.glob(f"*/{paths.RUN}"))
         )
         if not runs:
             raise LabError(f"{path}: is no run folder and holds none")
@@ -122,7 +120,7 @@ def _section(part: _Part, number: int, base: Path) -> str:
 
 def _figure(directory: Path) -> str:
     for name in _MAIN:
-        path = directory / folder.FIGURES / f"{name}.svg"
+        path = directory / paths.FIGURES / f"{name}.svg"
         if path.is_file():
             # As an image of its own: drawings within one page would share the names of their parts.
             data = base64.b64encode(path.read_bytes()).decode()
@@ -131,7 +129,7 @@ def _figure(directory: Path) -> str:
 
 
 def _link(directory: Path, base: Path) -> str:
-    report = directory / folder.REPORT
+    report = directory / paths.REPORT
     if not report.is_file():
         return f'<p class="soft">No report yet: waylab report {escape(str(directory))}</p>'
     target = os.path.relpath(report.resolve(), base.resolve())

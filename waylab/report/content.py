@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from waylab import folder
 from waylab.analysis import read_analysis
 from waylab.predict import read_predictions
+from waylab.runfolder import paths
+from waylab.runfolder.files import read_json, read_run
 
 # Of all operations that records can name, those whose stages are shown apart.
 OPERATIONS_WITH_STAGES = ("get", "set", "send", "pop", "peek", "waiting_queues")
@@ -63,19 +64,17 @@ class Content:
 
     def trial_file(self, trial_id: str) -> dict[str, Any] | None:
         """What the run wrote about one trial, if it was run."""
-        path = folder.trial_directory(self.directory, trial_id) / folder.TRIAL
-        return folder.read_json(path, folder.TRIAL_FORMAT, "") if path.is_file() else None
+        path = paths.trial_directory(self.directory, trial_id) / paths.TRIAL
+        return read_json(path, paths.TRIAL_FORMAT, "") if path.is_file() else None
 
 
 def read_content(directory: Path) -> Content:
     """Read the JSON files of a run."""
-    run = folder.read_run(directory)
+    run = read_run(directory)
     return Content(
         directory,
         run,
-        folder.read_json(
-            directory / folder.ENVIRONMENT, folder.ENVIRONMENT_FORMAT, "the run folder is incomplete"
-        ),
+        read_json(directory / paths.ENVIRONMENT, paths.ENVIRONMENT_FORMAT, "the run folder is incomplete"),
         read_analysis(directory),
         read_predictions(directory),
     )

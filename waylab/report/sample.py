@@ -4,12 +4,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from waylab import folder
 from waylab.errors import LabError
 from waylab.report.content import Content, read_content
 from waylab.report.numbers import NONE, rate_text, time_text
 from waylab.report.published import unit_of
 from waylab.report.write import write_report
+from waylab.runfolder import paths
 
 BYTES_MAX = 300_000
 # Room for the words beside the figures.
@@ -39,14 +39,14 @@ def write_sample(directory: Path, target: Path) -> Path:
     Raises:
         LabError: when the run is not analysed, or the folder cannot be written.
     """
-    if not (directory / folder.FIGURES).is_dir():
+    if not (directory / paths.FIGURES).is_dir():
         write_report(directory)
     content = read_content(directory)
     place = target / content.run["name"]
     try:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        figures = _chosen(directory / folder.FIGURES)
+        figures = _chosen(directory / paths.FIGURES)
         for figure in figures:
             shutil.copyfile(figure, place / figure.name)
         path = place / "README.md"

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from waylab import folder
 from waylab.report.content import Content, read_content
 from waylab.report.numbers import NONE, rate_text, time_text
+from waylab.runfolder import paths
 
 
 def show_run(directory: Path, console: Console) -> None:
@@ -24,7 +24,7 @@ def show_run(directory: Path, console: Console) -> None:
         console.print("[bold red]Trials that are not used:[/bold red]")
     for trial in failed:
         console.print(f"  [red]✗[/red] {escape(trial['id'])}: {escape('; '.join(trial['reasons']))}")
-    report = directory / folder.REPORT
+    report = directory / paths.REPORT
     console.print(
         f"report: {report if report.is_file() else f'none yet; waylab report {directory}'}", soft_wrap=True
     )

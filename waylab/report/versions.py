@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.markup import escape as plain
 from rich.table import Table
 
-from waylab import folder
 from waylab.report.numbers import NONE, percent_text, ratio_text, shown
 from waylab.report.offline import document
 from waylab.report.table import definitions, table
+from waylab.runfolder import paths
+from waylab.runfolder.files import write_json
 
 _COLOURS = {"worse": "bold red", "undecided": "yellow", "better": "green", "equivalent": "green"}
 _CLASSES = {"worse": "fail", "better": "pass", "equivalent": "pass", "undecided": ""}
@@ -21,7 +22,7 @@ _CLASSES = {"worse": "fail", "better": "pass", "equivalent": "pass", "undecided"
 def write_comparison(content: dict[str, Any], directory: Path) -> Path:
     """Write `compare.json` and `compare.html`; return the path of the page."""
     directory.mkdir(parents=True, exist_ok=True)
-    folder.write_json(directory / folder.COMPARE, content)
+    write_json(directory / paths.COMPARE, content)
     path = directory / "compare.html"
     path.write_text(_page(content), encoding="utf-8")
     return path

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import vl_convert
 
-from waylab import folder
 from waylab.report.content import Content, read_content
 from waylab.report.figures import DRAWERS, Figure, style
 from waylab.report.page import page
+from waylab.runfolder import paths
 
 _PNG_SCALE = 2.0
 
@@ -17,12 +17,12 @@ def write_report(directory: Path) -> Path:
     """Write the page and the figures; return the path of the page."""
     content = read_content(directory)
     figures = draw(content)
-    target = directory / folder.FIGURES
+    target = directory / paths.FIGURES
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     for figure in figures:
         _save(figure, target)
-    path = directory / folder.REPORT
+    path = directory / paths.REPORT
     temporary = path.with_suffix(".partial")
     temporary.write_text(page(content, figures), encoding="utf-8")
     temporary.replace(path)

@@ -12,13 +12,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from waylab import __version__, folder
+from waylab import __version__
 from waylab.errors import LabError
 from waylab.plan import Plan, Trial, make_plan, trial_as_dict
 from waylab.run.environment import environment
 from waylab.run.repetition import Decide, Repetition, blocks_run
 from waylab.run.room import make_sure_of_room
 from waylab.run.trial import run_trial
+from waylab.runfolder import paths
+from waylab.runfolder.files import read_json, read_run, write_json
 from waylab.spec import FULL, QUICK, Spec, read_spec, spec_as_dict
 from waylab.testbed import (
     Database,
@@ -97,7 +99,7 @@ class Campaign:
                 if not self.waiting():
                     return
                 limit = self.spec.gates.link_error_max
-                logs = self.directory / folder.LINKS
+                logs = self.directory / paths.LINKS
                 with (
                     open_testbed(self.spec.testbed, self.plan.trials, logs, limit) as testbed,
                     self._database(testbed) as database,
@@ -116,10 +118,10 @@ class Campaign:
 
     def finished(self, trial: Trial) -> bool:
         """Say whether a trial was measured; one that failed is run again."""
-        path = folder.trial_directory(self.directory, trial.id) / folder.TRIAL
+        path = paths.trial_directory(self.directory, trial.id) / paths.TRIAL
         if not path.is_file():
             return False
-        return folder.read_json(path, folder.TRIAL_FORMAT, "")["status"] == "measured"
+        return read_json(path, paths.TRIAL_FORMAT, "")["status"] == "measured"
 
     def waiting(self) -> list[Trial]:
         """List the trials that are to be run, without blocks that a stopping rule spared."""
@@ -163,7 +165,7 @@ class Campaign:
 
             tick(0.0)
             make_sure_of_room(self.directory)
-            directory = folder.trial_directory(self.directory, trial.id)
+            directory = paths.trial_directory(self.directory, trial.id)
             result = run_trial(trial, self._programs, directory, testbed, tick, database)
             pace.learn(trial.expected_s, result["took_s"])
             tell(Step(done + 1, total, trial, max(0.0, (rest_s - trial.expected_s) * pace.factor), result))
@@ -198,7 +200,7 @@ class _Lock:
     """One waylab at a time in a run folder: the second would wipe the first one's trial."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / folder.RUN
+        self._path = directory / paths.RUN
         self._file: IO[str] | None = None
 
     def __enter__(self) -> None:
@@ -224,23 +226,23 @@ def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
     programs = programs_of(plan.trials)
     now = datetime.now(UTC)
     directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
-    shutil.copyfile(spec_path, directory / folder.SPEC)
-    folder.write_json(directory / folder.ENVIRONMENT, environment(programs))
-    folder.write_json(directory / folder.RUN, _run_content(spec, plan, spec_path, directory, now, scale))
+    shutil.copyfile(spec_path, directory / paths.SPEC)
+    write_json(directory / paths.ENVIRONMENT, environment(programs))
+    write_json(directory / paths.RUN, _run_content(spec, plan, spec_path, directory, now, scale))
     return Campaign(directory, spec, plan, programs)
 
 
 def resume_run(directory: Path) -> Campaign:
     """Take up a run where it stopped, with the specification that it was started with."""
-    run = folder.read_run(directory, whole=True)
+    run = read_run(directory, whole=True)
     # Runs of earlier versions knew two scales only.
-    spec = read_spec(directory / folder.SPEC, run.get("scale", QUICK if run["quick"] else FULL))
+    spec = read_spec(directory / paths.SPEC, run.get("scale", QUICK if run["quick"] else FULL))
     plan = make_plan(spec)
     if [trial.id for trial in plan.trials] != [trial["id"] for trial in run["plan"]]:
-        raise LabError(f"{directory / folder.SPEC}: gives another plan than {folder.RUN}; start a new run")
+        raise LabError(f"{directory / paths.SPEC}: gives another plan than {paths.RUN}; start a new run")
     check_fits(spec.testbed, plan.trials, Machine())
     programs = programs_of(plan.trials)
-    started_with = folder.read_json(directory / folder.ENVIRONMENT, folder.ENVIRONMENT_FORMAT, "")
+    started_with = read_json(directory / paths.ENVIRONMENT, paths.ENVIRONMENT_FORMAT, "")
     now = environment(programs)
     if now["programs"]["waystage"]["sha256"] != started_with["programs"]["waystage"]["sha256"]:
         raise LabError(
@@ -253,14 +255,14 @@ def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:
     """Find runs of exactly this specification that stopped half-way."""
     text = spec_path.read_bytes()
     found = []
-    for path in sorted(results.glob(f"*/{folder.RUN}")):
+    for path in sorted(results.glob(f"*/{paths.RUN}")):
         directory = path.parent
         try:
-            run = folder.read_run(directory)
-            same = (directory / folder.SPEC).read_bytes() == text
+            run = read_run(directory)
+            same = (directory / paths.SPEC).read_bytes() == text
         except (LabError, OSError):
             continue
-        trials = [folder.trial_directory(directory, trial["id"]) / folder.TRIAL for trial in run["plan"]]
+        trials = [paths.trial_directory(directory, trial["id"]) / paths.TRIAL for trial in run["plan"]]
         if same and not all(trial.is_file() for trial in trials):
             found.append(directory)
     return found
@@ -284,7 +286,7 @@ def _run_content(
 ) -> dict[str, Any]:
     original = re.sub(r"^\./", "", str(spec_path))
     return {
-        "format": folder.RUN_FORMAT,
+        "format": paths.RUN_FORMAT,
         "waylab": __version__,
         "name": spec.name,
         "created_utc": now.strftime("%Y-%m-%d %H:%M:%S"),

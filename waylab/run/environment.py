@@ -12,7 +12,8 @@ from typing import Any
 
 import psutil
 
-from waylab import __version__, folder
+from waylab import __version__
+from waylab.runfolder import paths
 from waylab.testbed import Programs
 
 _PACKAGES = ["numpy", "scipy", "altair", "vl-convert-python", "hdrhistogram", "psutil", "pyroute2", "rich"]
@@ -21,7 +22,7 @@ _PACKAGES = ["numpy", "scipy", "altair", "vl-convert-python", "hdrhistogram", "p
 def environment(programs: Programs) -> dict[str, Any]:
     """Describe programs and machine."""
     return {
-        "format": folder.ENVIRONMENT_FORMAT,
+        "format": paths.ENVIRONMENT_FORMAT,
         "taken_unix_s": round(time.time(), 3),
         "waylab": __version__,
         "python": sys.version.split()[0],

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from waylab import folder
 from waylab.plan import Plan, Trial
+from waylab.runfolder import paths
+from waylab.runfolder.files import read_json, read_stopping, write_json
 from waylab.spec import Stopping
 
 # Is given the number of blocks so far and the seconds that their trials took, and says `stop`, `kind` and `reason`.
@@ -17,7 +18,7 @@ Decide = Callable[[int, float], dict[str, Any]]
 
 def blocks_run(directory: Path) -> int | None:
     """Return after which block a run was ended; None while it goes on, or when there is no rule."""
-    stopping = folder.read_stopping(directory)
+    stopping = read_stopping(directory)
     return int(stopping["block"]) if stopping and stopping["stop"] else None
 
 
@@ -29,7 +30,7 @@ class Repetition:
         self._rule = rule
         self._plan = plan
         self._decide = decide if rule.precision else None
-        kept = folder.read_stopping(directory)
+        kept = read_stopping(directory)
         self._decisions: list[dict[str, Any]] = kept["decisions"] if kept else []
 
     @property
@@ -59,24 +60,22 @@ class Repetition:
         decision = self._decide(block, self._elapsed_s(block))
         self._decisions.append(decision | {"block": block})
         content = {
-            "format": folder.STOPPING_FORMAT,
+            "format": paths.STOPPING_FORMAT,
             "rule": dict(vars(self._rule)),
             **{key: decision[key] for key in ("stop", "kind", "reason")},
             "block": block,
             "decisions": self._decisions,
         }
-        folder.write_json(self._directory / folder.STOPPING, content)
+        write_json(self._directory / paths.STOPPING, content)
         return bool(decision["stop"])
 
     def _elapsed_s(self, block: int) -> float:
         """Return what the trials took, and not the time that has passed: a resumed run must decide the same."""
-        paths = [
-            folder.trial_directory(self._directory, trial.id) / folder.TRIAL
+        results = [
+            paths.trial_directory(self._directory, trial.id) / paths.TRIAL
             for trial in self._plan.trials
             if trial.block <= block
         ]
         return sum(
-            float(folder.read_json(path, folder.TRIAL_FORMAT, "")["took_s"])
-            for path in paths
-            if path.is_file()
+            float(read_json(path, paths.TRIAL_FORMAT, "")["took_s"]) for path in results if path.is_file()
         )

@@ -12,7 +12,7 @@ from typing import IO
 
 import psutil
 
-from waylab import folder
+from waylab.runfolder import paths
 from waylab.testbed import COUNTERS, Database, Process, Testbed
 
 INTERVAL_S = 0.25
@@ -49,9 +49,9 @@ class Telemetry:
         self._database_file: IO[str] | None = None
         self._database_written_s = -_DATABASE_INTERVAL_S
         if database:
-            self._database_file = (directory / folder.DATABASE).open("w", newline="", encoding="utf-8")
+            self._database_file = (directory / paths.DATABASE).open("w", newline="", encoding="utf-8")
             csv.writer(self._database_file).writerow(["clock_ns", *COUNTERS])
-        self._hosts_path = directory / folder.HOSTS
+        self._hosts_path = directory / paths.HOSTS
         self._hosts_file: IO[str] | None = None
         self._hosts_written_s = -_HOSTS_INTERVAL_S
         self._watched = [("waylab", psutil.Process(os.getpid()))]
@@ -60,8 +60,8 @@ class Telemetry:
                 self._watched.append((process.name, psutil.Process(process.pid)))
             except psutil.NoSuchProcess:
                 continue
-        self._process_file = (directory / folder.PROCESSES).open("w", newline="", encoding="utf-8")
-        self._machine_file = (directory / folder.MACHINE).open("w", newline="", encoding="utf-8")
+        self._process_file = (directory / paths.PROCESSES).open("w", newline="", encoding="utf-8")
+        self._machine_file = (directory / paths.MACHINE).open("w", newline="", encoding="utf-8")
         self._process_rows = csv.writer(self._process_file)
         self._machine_rows = csv.writer(self._machine_file)
         self._process_rows.writerow(PROCESS_COLUMNS)

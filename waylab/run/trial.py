@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from waylab import folder
 from waylab.errors import LabError
 from waylab.plan import Trial
 from waylab.run.environment import machine_now
 from waylab.run.telemetry import INTERVAL_S, Telemetry
+from waylab.runfolder import paths
+from waylab.runfolder.files import read_json, write_json
 from waylab.testbed import Database, Process, Programs, RunningSystem, Testbed
 
 # Prefill and connecting come on top of warm-up and test time.
@@ -61,7 +62,7 @@ def run_trial(
         failure = str(error)
     failure = failure or _failure_of(system.processes)
     result = {
-        "format": folder.TRIAL_FORMAT,
+        "format": paths.TRIAL_FORMAT,
         "id": trial.id,
         "order": trial.order,
         "status": "failed" if failure else "measured",
@@ -87,7 +88,7 @@ def run_trial(
             for process in system.processes
         ],
     }
-    folder.write_json(directory / folder.TRIAL, result)
+    write_json(directory / paths.TRIAL, result)
     return result
 
 
@@ -126,7 +127,7 @@ def _check_summaries(system: RunningSystem, loads: list[Process], directory: Pat
 def _overlap(directory: Path, system: RunningSystem) -> float:
     """Return the share of all windows together in which every load generator measured."""
     parts = [
-        folder.read_json(directory / generator.summary, folder.LOAD_FORMAT, "the load wrote no summary")
+        read_json(directory / generator.summary, paths.LOAD_FORMAT, "the load wrote no summary")
         for generator in system.generators
     ]
     starts_ns = [int(part["measure_from_clock_ns"]) for part in parts]

@@ -13,8 +13,9 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-from waylab import folder
 from waylab.plan import Trial
+from waylab.runfolder import paths
+from waylab.runfolder.files import write_json
 from waylab.testbed.pgbench import LOG_PREFIX, SCRIPTS
 from waylab.testbed.processes import TestbedError
 
@@ -50,11 +51,11 @@ def summarise(trial: Trial, directory: Path, scripts: Path, process: str) -> Non
         mine = inside & (named == name)
         of_messages[name] = _operation(responses[mine], rows[mine, _SERVICE_NS])
     requests = int(inside.sum())
-    cpu_s = _cpu_s(directory / folder.PROCESSES, process, window)
+    cpu_s = _cpu_s(directory / paths.PROCESSES, process, window)
     window_s = (window[1] - window[0]) * 1e-9
     verification = dict.fromkeys(("checked", "wrong", "torn", "stale", "unexpected_reply"), 0)
     content = {
-        "format": folder.LOAD_FORMAT,
+        "format": paths.LOAD_FORMAT,
         "settings": {"loop": "closed", "clients": trial.load.clients, "generator": "pgbench"},
         "started_clock_ns": started_ns,
         "measure_from_clock_ns": window[0],
@@ -77,7 +78,7 @@ def summarise(trial: Trial, directory: Path, scripts: Path, process: str) -> Non
         "valid": True,
         "reasons": [],
     }
-    folder.write_json(directory / folder.LOAD, content)
+    write_json(directory / paths.LOAD, content)
 
 
 def _read(scripts: Path) -> tuple[Rows, int]:

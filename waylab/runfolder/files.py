@@ -1,7 +1,4 @@
-"""The run folder: names and versions of its files. The only thing the running and the analysing half share.
-
-It must not know what is in the files beyond their format line, and how many blocks of a plan were run.
-"""
+"""Reads and writes the JSON files of a run folder: all or nothing, and a mistake in one is one line."""
 
 import json
 import math
@@ -10,35 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from waylab.errors import LabError
-
-RUN_FORMAT = "waylab-run/1"
-TRIAL_FORMAT = "waylab-trial/1"
-ANALYSIS_FORMAT = "waylab-analysis/1"
-PREDICTIONS_FORMAT = "waylab-predictions/1"
-ENVIRONMENT_FORMAT = "waylab-environment/1"
-STOPPING_FORMAT = "waylab-stopping/1"
-LOAD_FORMAT = "waystage-load/1"
-COMPARE_FORMAT = "waylab-compare/1"
-
-RUN = "run.json"
-SPEC = "spec.toml"
-ENVIRONMENT = "environment.json"
-TRIALS = "trials"
-TRIAL = "trial.json"
-LOAD = "load.json"
-PROCESSES = "processes.csv"
-MACHINE = "machine.csv"
-HOSTS = "hosts.csv"
-DATABASE = "database.csv"
-LINKS = "links"
-RECORDS = "records"
-LOGS = "logs"
-STOPPING = "stopping.json"
-ANALYSIS = "analysis.json"
-PREDICTIONS = "predictions.json"
-REPORT = "report.html"
-COMPARE = "compare.json"
-FIGURES = "figures"
+from waylab.runfolder import paths
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -76,7 +45,7 @@ def read_run(directory: Path, whole: bool = False) -> dict[str, Any]:
     """Read `run.json` of a run folder; its plan without the blocks that a stopping rule spared, unless `whole`."""
     if not directory.is_dir():
         raise LabError(f"{directory}: no such run folder")
-    run = read_json(directory / RUN, RUN_FORMAT, "this is not a run folder of waylab")
+    run = read_json(directory / paths.RUN, paths.RUN_FORMAT, "this is not a run folder of waylab")
     stopping = None if whole else read_stopping(directory)
     if stopping and stopping["stop"]:
         run["plan"] = [trial for trial in run["plan"] if trial["block"] <= stopping["block"]]
@@ -85,13 +54,8 @@ def read_run(directory: Path, whole: bool = False) -> dict[str, Any]:
 
 def read_stopping(directory: Path) -> dict[str, Any] | None:
     """Read what a stopping rule decided; None where there is none, or no block is over yet."""
-    path = directory / STOPPING
-    return read_json(path, STOPPING_FORMAT, "") if path.is_file() else None
-
-
-def trial_directory(directory: Path, trial_id: str) -> Path:
-    """Where a trial keeps its files."""
-    return directory / TRIALS / trial_id
+    path = directory / paths.STOPPING
+    return read_json(path, paths.STOPPING_FORMAT, "") if path.is_file() else None
 
 
 def _finite(content: Any) -> Any:

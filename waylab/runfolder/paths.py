@@ -1,0 +1,37 @@
+"""The names of the files in a run folder, and the versions of their formats."""
+
+from pathlib import Path
+
+RUN_FORMAT = "waylab-run/1"
+TRIAL_FORMAT = "waylab-trial/1"
+ANALYSIS_FORMAT = "waylab-analysis/1"
+PREDICTIONS_FORMAT = "waylab-predictions/1"
+ENVIRONMENT_FORMAT = "waylab-environment/1"
+STOPPING_FORMAT = "waylab-stopping/1"
+LOAD_FORMAT = "waystage-load/1"
+COMPARE_FORMAT = "waylab-compare/1"
+
+RUN = "run.json"
+SPEC = "spec.toml"
+ENVIRONMENT = "environment.json"
+TRIALS = "trials"
+TRIAL = "trial.json"
+LOAD = "load.json"
+PROCESSES = "processes.csv"
+MACHINE = "machine.csv"
+HOSTS = "hosts.csv"
+DATABASE = "database.csv"
+LINKS = "links"
+RECORDS = "records"
+LOGS = "logs"
+STOPPING = "stopping.json"
+ANALYSIS = "analysis.json"
+PREDICTIONS = "predictions.json"
+REPORT = "report.html"
+COMPARE = "compare.json"
+FIGURES = "figures"
+
+
+def trial_directory(directory: Path, trial_id: str) -> Path:
+    """Where a trial keeps its files."""
+    return directory / TRIALS / trial_id
