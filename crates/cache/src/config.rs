@@ -1,6 +1,6 @@
 //! What a cache is asked to be, checked before anything is opened.
 
-use crate::stall::Stall;
+use clock::{Nanos, duration_ns};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,6 +38,16 @@ pub struct RecordsConfig {
     pub directory: PathBuf,
     /// One request in so many is kept.
     pub sample: u32,
+}
+
+/// A pause of the whole server, as a garbage collection or a slow disk causes one, at regular times, so that a test of an
+/// instrument can compute its effect: at the end of every period, counted from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// Duration of the pause.
+    pub length: Duration,
+    /// From the start of one pause to the start of the next.
+    pub period: Duration,
 }
 
 /// The distribution of the service time.
@@ -117,6 +127,16 @@ impl Config {
     }
 }
 
+impl Stall {
+    /// What remains of the pause at `now`; zero outside a pause.
+    pub(crate) fn left(self, start: Nanos, now: Nanos) -> Duration {
+        let (length_ns, period_ns) = (duration_ns(self.length), duration_ns(self.period));
+        let into_period_ns = now.since(start) % period_ns;
+        let working_ns = period_ns - length_ns;
+        if into_period_ns < working_ns { Duration::ZERO } else { Duration::from_nanos(period_ns - into_period_ns) }
+    }
+}
+
 impl ServiceTime {
     fn check(self) -> Result<(), ConfigError> {
         let longest = match self {
@@ -159,5 +179,12 @@ mod tests {
         assert_eq!(ServiceTime::Uniform(second / 10_000, second).to_string(), "uniform:100us:1s");
         assert_eq!(Config { workers: 0, ..Config::default() }.check(), Err(ConfigError::Workers(0)));
         assert_eq!(Config { memory_limit_bytes: 0, ..Config::default() }.check(), Err(ConfigError::NoMemory));
+    }
+
+    #[test]
+    fn the_pause_is_at_the_end_of_each_period() {
+        let stall = Stall { length: Duration::from_nanos(200), period: Duration::from_nanos(1000) };
+        let left = |after: u64| stall.left(Nanos(77), Nanos(77 + after)).as_nanos();
+        assert_eq!([0, 799, 800, 999, 1000, 1799, 1900].map(left), [0, 0, 200, 1, 0, 0, 100]);
     }
 }

@@ -4,9 +4,10 @@
 //! so the order of arrival is the order of service starts, and no client can tell the difference. Only its reply has to wait.
 
 use crate::config::Config;
-use crate::execute::{Answer, execute, outcome, refused_store};
+use crate::execute::{execute, refused_store};
 use crate::expiry::Epoch;
 use crate::journal::Journal;
+use crate::operations::{Answer, outcome};
 use crate::service::{Service, Slot};
 use crate::statistics::{Counters, Surroundings, VERSION, general};
 use crate::store::{ITEM_MAXIMUM_BYTES, Store};

@@ -4,9 +4,9 @@
 //! asks the kernel for events and looks at the clock again and again. That costs one processor and makes replies leave within
 //! microseconds of the time that was computed for them. An idle cache, or one without a service time, sleeps.
 
+use crate::config::Stall;
 use crate::desk::Desk;
 use crate::session::{Next, Session};
-use crate::stall::Stall;
 use clock::Nanos;
 use mio::net::TcpListener;
 use net::{Connection, Mailbox, Poller, Ready, Token};

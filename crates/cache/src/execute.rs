@@ -1,40 +1,17 @@
 //! One verb, one function: what a request does to the store and what it answers. Knows no time and no connection.
 
-use crate::arithmetic::{decreased, increased, number, overwrite};
+use crate::arithmetic::{decreased, increased, number};
 use crate::meta::execute_meta;
+use crate::operations::{Answer, NOT_A_NUMBER, Offer, offer_value, outcome, refusal, renumber};
 use crate::statistics::Counters;
-use crate::store::{Refused, Store};
+use crate::store::Store;
 use records::Outcome;
 use wire::{KEY_BYTES_MAXIMUM, Keys, Reply, Request, Value, Verb, decode_base64};
 
 /// A longer reply is refused: a line that names one large value a thousand times must not take the memory of a thousand.
 const REPLY_BYTES_MAXIMUM: usize = 64 * 1024 * 1024;
 
-const TOO_LARGE: Reply<'static> = Reply::ServerError(b"object too large for cache");
-const OUT_OF_MEMORY: Reply<'static> = Reply::ServerError(b"out of memory storing object");
 const REPLY_TOO_LARGE: Reply<'static> = Reply::ServerError(b"out of memory writing get response");
-pub(crate) const NOT_A_NUMBER: Reply<'static> = Reply::ClientError(b"cannot increment or decrement non-numeric value");
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) outcome: Outcome,
-    /// Keys named.
-    pub(crate) keys: u16,
-    /// Values returned.
-    pub(crate) hits: u16,
-}
-
-/// A value that is offered.
-pub(crate) struct Offer<'a> {
-    pub(crate) verb: Verb,
-    pub(crate) key: &'a [u8],
-    pub(crate) flags: u32,
-    pub(crate) exptime: i64,
-    pub(crate) value: &'a [u8],
-    pub(crate) unique: u64,
-}
-
 /// Carries out a request on the store; one that is not about the store does nothing.
 pub(crate) fn execute(request: &Request<'_>, store: &mut Store, counters: &mut Counters, out: &mut Vec<u8>) -> Answer {
     let (reply, noreply) = match *request {
@@ -81,15 +58,6 @@ pub(crate) fn refused_store(line: &[u8], store: &mut Store) {
     }
 }
 
-/// How a record names what a reply says.
-pub(crate) fn outcome(reply: &Reply<'_>) -> Outcome {
-    match reply {
-        Reply::Error | Reply::ClientError(_) => Outcome::ClientError,
-        Reply::ServerError(_) => Outcome::ServerError,
-        _ => Outcome::Answered,
-    }
-}
-
 fn get(
     verb: Verb,
     exptime: i64,
@@ -125,49 +93,6 @@ fn get(
     answer
 }
 
-pub(crate) fn offer_value(offer: &Offer<'_>, store: &mut Store, counters: &mut Counters) -> Reply<'static> {
-    let &Offer { verb, key, flags, exptime, value, unique } = offer;
-    if let Err(refused) = store.fits(key, flags, value.len()) {
-        if verb == Verb::Set {
-            store.remove(key);
-        }
-        return refusal(refused);
-    }
-    let there = store.get(key).map(|item| (item.unique, item.flags, item.expires));
-    match (verb, there) {
-        (Verb::Add, Some(_)) | (Verb::Replace | Verb::Append | Verb::Prepend, None) => Reply::NotStored,
-        (Verb::Append | Verb::Prepend, Some((_, flags, expires))) => {
-            let joined = store.get(key).map(|item| match verb {
-                Verb::Append => [&item.data, value].concat(),
-                _ => [value, &item.data].concat(),
-            });
-            // A value that grows too large stays as it was.
-            let stored = joined.is_some_and(|joined| store.put(key, flags, expires, joined.into()).is_ok());
-            if stored { Reply::Stored } else { Reply::NotStored }
-        }
-        (Verb::Cas, None) => {
-            counters.cas_misses += 1;
-            Reply::NotFound
-        }
-        (Verb::Cas, Some((current, ..))) if current != unique => {
-            counters.cas_badval += 1;
-            Reply::Exists
-        }
-        _ => {
-            counters.cas_hits += u64::from(verb == Verb::Cas);
-            let expires = store.expiry(exptime);
-            store.put(key, flags, expires, value.into()).map_or_else(refusal, |()| Reply::Stored)
-        }
-    }
-}
-
-pub(crate) fn refusal(refused: Refused) -> Reply<'static> {
-    match refused {
-        Refused::TooLarge => TOO_LARGE,
-        Refused::OutOfMemory => OUT_OF_MEMORY,
-    }
-}
-
 fn delete(key: &[u8], store: &mut Store, counters: &mut Counters) -> Reply<'static> {
     if store.remove(key) {
         counters.delete_hits += 1;
@@ -191,17 +116,6 @@ fn arithmetic(verb: Verb, key: &[u8], delta: u64, store: &mut Store, counters: &
     *hits += 1;
     let after = change(before, delta);
     renumber(key, after, store).map_or_else(refusal, |()| Reply::Number(after))
-}
-
-/// Writes a number over the value of a key, and leaves everything else that is known of it.
-pub(crate) fn renumber(key: &[u8], number: u64, store: &mut Store) -> Result<(), Refused> {
-    let Some(item) = store.get(key) else { return Ok(()) };
-    let (data, flags, expires, marks) = (overwrite(&item.data, number), item.flags, item.expires, item.marks);
-    store.put(key, flags, expires, data)?;
-    if let Some(item) = store.get(key) {
-        item.marks = marks;
-    }
-    Ok(())
 }
 
 fn touch(key: &[u8], exptime: i64, store: &mut Store, counters: &mut Counters) -> bool {

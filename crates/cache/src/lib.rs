@@ -1,16 +1,16 @@
-//! A small memcached-compatible server with a service time that can be dictated: a backend whose queueing is known exactly.
+//! A small memcached-compatible server whose service time is configured: a backend with a known queueing model.
 //!
-//! One thread, one store, no locks. A request's way, and the files in its order:
+//! One thread, one store, no locks. The path of a request:
 //!
 //! ```text
-//! event_loop -> session -> desk -> service   when will it be served
-//!                            |  -> execute, meta -> store (expiry, recency), arithmetic
+//! event_loop -> session -> desk -> service            when the request will be served
+//!                            |  -> execute or meta -> operations, arithmetic -> store (expiry, recency)
 //!                            |  -> statistics
-//!               session <- reply, held until it is served, in the order of the requests
+//!               session <- reply, blocked until it is served, in the order of the requests
 //!               journal     its record
 //! ```
 //!
-//! Requests that are about the server itself (`version`, `verbosity`, `stats`, `mn`, `quit`) and what is no request take no service time.
+//! Requests about the server itself (`version`, `verbosity`, `stats`, `mn`, `quit`) and malformed requests take no service time.
 
 mod arithmetic;
 mod config;
@@ -20,15 +20,14 @@ mod execute;
 mod expiry;
 mod journal;
 mod meta;
+mod operations;
 mod recency;
 mod service;
 mod session;
-mod stall;
 mod statistics;
 mod store;
 
-pub use config::{Config, ConfigError, RecordsConfig, SERVICE_TIME_MAXIMUM, ServiceTime, WORKERS_MAXIMUM};
-pub use stall::Stall;
+pub use config::{Config, ConfigError, RecordsConfig, SERVICE_TIME_MAXIMUM, ServiceTime, Stall, WORKERS_MAXIMUM};
 pub use statistics::Counters;
 
 use clock::Clock;

@@ -2,7 +2,7 @@
 //! Flags are worked off in the order in which they stand: `T30 t` tells the new time that is left, `t T30` the old one.
 
 use crate::arithmetic::{decreased, increased, number};
-use crate::execute::{Answer, NOT_A_NUMBER, Offer, offer_value, outcome, refusal, renumber};
+use crate::operations::{Answer, NOT_A_NUMBER, Offer, offer_value, outcome, refusal, renumber};
 use crate::statistics::Counters;
 use crate::store::{Item, Store};
 use clock::Nanos;

@@ -1,7 +1,6 @@
 //! A non-blocking stream with an inbox and an outbox.
 
-use crate::buffers::Buffers;
-use crate::inbox::Inbox;
+use crate::inbox::{Buffers, Filled, Inbox};
 use crate::outbox::Outbox;
 use crate::stream::{Endpoint, Stream};
 use mio::event::Source;
@@ -23,17 +22,6 @@ pub struct Connection {
     readable: bool,
     /// Whether readiness said that the peer will send no more.
     closing: bool,
-}
-
-/// What a read found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filled {
-    /// Nothing, or no more than what is now in the inbox.
-    Drained,
-    /// The budget was used up: there may be more.
-    More,
-    /// The peer has closed its side; what it sent before is in the inbox.
-    Closed,
 }
 
 /// What a write achieved.

@@ -1,6 +1,27 @@
-//! Bytes that have been read and not yet consumed, always in one piece, so that a parser sees a slice.
+//! The read side of a connection: received bytes that have not been consumed, contiguous, so that a parser sees one slice.
+//! Its buffer comes from a pool of the event loop and returns to it, so that an idle connection has none.
 
-use crate::buffers::Buffers;
+/// Bytes of a new read buffer.
+pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
+/// Spare buffers kept. One turn of the event loop needs no more than it reads connections.
+const SPARE_MAX: usize = 64;
+
+/// The pool of read buffers of one event loop.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    spare: Vec<Vec<u8>>,
+}
+
+/// The result of reading until the budget is used up or the socket is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// The socket is empty; everything that had arrived is in the inbox.
+    Drained,
+    /// The budget is used up; the socket may have more.
+    More,
+    /// The peer has closed its side; everything it sent is in the inbox.
+    Closed,
+}
 
 /// The read side of a connection.
 #[derive(Debug, Default)]
@@ -9,6 +30,20 @@ pub struct Inbox {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+}
+
+impl Buffers {
+    /// A buffer of [`BUFFER_BYTES`] bytes with arbitrary content.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES])
+    }
+
+    /// Returns a buffer to the pool. A buffer that has grown is freed, so that one large value does not keep its memory.
+    pub fn give(&mut self, buffer: Vec<u8>) {
+        if buffer.len() == BUFFER_BYTES && self.spare.len() < SPARE_MAX {
+            self.spare.push(buffer);
+        }
+    }
 }
 
 impl Inbox {
@@ -63,7 +98,6 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffers::BUFFER_BYTES;
 
     #[test]
     fn bytes_stay_in_order_through_growth_and_compaction() {

@@ -2,7 +2,6 @@
 //! Knows no protocol, no request and no time: bytes come in, bytes go out, and somebody else says what they mean.
 
 mod address;
-mod buffers;
 mod connection;
 mod control;
 mod inbox;
@@ -19,10 +18,9 @@ mod tls;
 mod tls_stream;
 
 pub use address::{Address, AddressError, HostPort};
-pub use buffers::Buffers;
-pub use connection::{Connection, Filled, Flushed};
+pub use connection::{Connection, Flushed};
 pub use control::{Channel, ControlSocket};
-pub use inbox::Inbox;
+pub use inbox::{Buffers, Filled, Inbox};
 pub use inherited::Inherited;
 pub use listener::{BindError, bind, resolve};
 pub use listening::Listening;

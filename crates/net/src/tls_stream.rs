@@ -1,8 +1,6 @@
 //! TLS over a TCP socket, within readiness: nothing waits, neither for a handshake nor for a record that has come in part.
 
-use crate::buffers::Buffers;
-use crate::connection::Filled;
-use crate::inbox::Inbox;
+use crate::inbox::{Buffers, Filled, Inbox};
 use crate::outbox::Outbox;
 use mio::net::TcpStream;
 use std::io::{self, Read};

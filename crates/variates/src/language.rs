@@ -1,6 +1,6 @@
 //! The mini-language of distributions: `KIND:PARAMETER:...`, a bare value, or the name of a preset.
 
-use crate::error::VariateError;
+use crate::VariateError;
 use crate::kind::Kind;
 use crate::tails::Tail;
 use crate::unit::{Unit, number};

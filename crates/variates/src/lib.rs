@@ -2,7 +2,6 @@
 //! (docs/random-variates.md), drawn from whatever generator of random numbers one brings.
 //! Knows no clock, no files and nothing of what is drawn for.
 
-mod error;
 mod kind;
 mod language;
 mod popularity;
@@ -16,8 +15,24 @@ mod variate;
 mod weighted;
 mod zipf;
 
-pub use error::VariateError;
 pub use popularity::{KEYS_MAX, Popularity};
 pub use sampler::KeySampler;
 pub use unit::Unit;
 pub use variate::Variate;
+
+use thiserror::Error;
+
+/// A text that is neither a random variate nor a popularity: one line with the part that is wrong and an example.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{text:?}: {problem}; for example {example}")]
+pub struct VariateError {
+    text: String,
+    problem: String,
+    example: String,
+}
+
+impl VariateError {
+    pub(crate) fn new(text: &str, problem: impl Into<String>, example: impl Into<String>) -> VariateError {
+        VariateError { text: text.to_owned(), problem: problem.into(), example: example.into() }
+    }
+}

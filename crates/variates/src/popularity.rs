@@ -1,7 +1,6 @@
 //! Which keys are asked for, and how often: the patterns and their mini-language.
 
-use crate::error::VariateError;
-use crate::sampler::KeySampler;
+use crate::VariateError;
 use crate::unit::number;
 use crate::zipf::Zipf;
 use std::fmt;
@@ -60,19 +59,6 @@ impl Popularity {
             ));
         }
         self.problem().map_or(Ok(()), refuse)
-    }
-
-    /// Draws keys for part number `part` of `parts`, such as one thread of several. Only `sequential` has parts: each
-    /// has its own stretch of the keys, so that all parts together ask for every key once before any is asked for again.
-    ///
-    /// # Panics
-    /// If [`Popularity::check`] refuses, or `part` is not below `parts`.
-    pub fn sampler(&self, keys: u64, part: usize, parts: usize) -> KeySampler {
-        if let Err(error) = self.check(keys) {
-            panic!("an unchecked pattern: {error}");
-        }
-        assert!(part < parts, "parts count from 0");
-        KeySampler::new(self, keys, part as u64, parts as u64)
     }
 
     /// Whether keys have ranks, scattered over their numbers, as in `zipf` and `hot`.

@@ -35,9 +35,24 @@ enum State {
     },
 }
 
+impl Popularity {
+    /// Draws keys for part number `part` of `parts`, such as one thread of several. Only `sequential` has parts: each
+    /// has its own stretch of the keys, so that all parts together ask for every key once before any is asked for again.
+    ///
+    /// # Panics
+    /// If [`Popularity::check`] refuses, or `part` is not below `parts`.
+    pub fn sampler(&self, keys: u64, part: usize, parts: usize) -> KeySampler {
+        if let Err(error) = self.check(keys) {
+            panic!("an unchecked pattern: {error}");
+        }
+        assert!(part < parts, "parts count from 0");
+        KeySampler::new(self, keys, part as u64, parts as u64)
+    }
+}
+
 impl KeySampler {
     /// For a pattern that has been checked.
-    pub(crate) fn new(popularity: &Popularity, keys: u64, part: u64, parts: u64) -> KeySampler {
+    fn new(popularity: &Popularity, keys: u64, part: u64, parts: u64) -> KeySampler {
         let state = match *popularity {
             Popularity::Uniform => State::Uniform,
             Popularity::Sequential => {

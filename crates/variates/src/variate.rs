@@ -1,6 +1,6 @@
 //! A distribution of sizes, times or numbers. Its language is in `language`, its formulas in `kind`.
 
-use crate::error::VariateError;
+use crate::VariateError;
 use crate::kind::Kind;
 use crate::unit::Unit;
 use rand::Rng;

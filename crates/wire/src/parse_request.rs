@@ -6,39 +6,11 @@ use crate::limits::Limits;
 use crate::number::{parse_i64, parse_u32, parse_u64};
 use crate::parse_meta::parse_meta;
 use crate::parse_storage::parse_storage;
-use crate::request::Request;
+use crate::request::{ParsedRequest, Request};
 use crate::request_error::RequestError;
 use crate::verb::Verb;
 use crate::words::{WordList, Words, skip_spaces, trim_end_spaces};
 use memchr::memchr;
-
-/// What the bytes begin with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParsedRequest<'a> {
-    /// The beginning of something: ask again when there are more bytes.
-    Incomplete,
-    /// A request.
-    Request {
-        /// What it says.
-        request: Request<'a>,
-        /// Its bytes.
-        consumed: usize,
-    },
-    /// Something that is no request: answer `error.line()`, drop `consumed` bytes now and the next `swallow` bytes as they arrive.
-    Invalid {
-        /// What is wrong with it.
-        error: RequestError,
-        /// Its bytes that are here.
-        consumed: usize,
-        /// Its bytes after those, here or not.
-        swallow: u64,
-    },
-    /// Something after which nothing can be understood: close the connection, silently when there is no error.
-    Close {
-        /// What to answer before closing.
-        error: Option<RequestError>,
-    },
-}
 
 /// Spaces that may stand before a command on a line longer than `Limits::command_bytes`.
 const LEADING_SPACES_MAXIMUM: usize = 100;

@@ -3,8 +3,7 @@
 
 use crate::limits::Limits;
 use crate::number::{parse_i64, parse_u32, parse_u64};
-use crate::parse_request::ParsedRequest;
-use crate::request::Request;
+use crate::request::{ParsedRequest, Request};
 use crate::request_error::RequestError;
 use crate::verb::Verb;
 use crate::words::WordList;

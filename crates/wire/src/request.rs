@@ -3,7 +3,36 @@
 use crate::keys::Keys;
 use crate::meta::Meta;
 use crate::number::push_number;
+use crate::request_error::RequestError;
 use crate::verb::Verb;
+
+/// The result of parsing the bytes received so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParsedRequest<'a> {
+    /// The message is not complete; parse again when more bytes have arrived.
+    Incomplete,
+    /// One complete request.
+    Request {
+        /// The request; it borrows from the bytes.
+        request: Request<'a>,
+        /// The length of the request in bytes.
+        consumed: usize,
+    },
+    /// A malformed request. Reply with `error.line()`, drop `consumed` bytes now and the next `swallow` bytes as they arrive.
+    Invalid {
+        /// The reason, and the reply.
+        error: RequestError,
+        /// Bytes of the message that have been received.
+        consumed: usize,
+        /// Bytes of the message that follow, received or not.
+        swallow: u64,
+    },
+    /// The stream can no longer be parsed: close the connection, without a reply if `error` is `None`.
+    Close {
+        /// The last reply before the connection is closed.
+        error: Option<RequestError>,
+    },
+}
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
