@@ -4,18 +4,16 @@
 
 mod message;
 mod offset;
-mod shares;
+pub(crate) mod shares;
 
 mod agent;
 mod session;
 
 mod controller;
-pub(crate) mod coordination;
 mod gather;
 mod link;
 
 pub use agent::Agent;
-pub use controller::{Task, Tasks, coordinate};
-pub use coordination::{AgentReport, Coordination};
+pub use controller::coordinate;
 pub use message::PROTOCOL;
-pub use shares::{Share, Shares, split};
+pub use shares::{Share, Shares, Task, Tasks, split};

@@ -1,11 +1,14 @@
 //! Everything that can be chosen about a run, and the check that the choices make sense together.
 //! Knows no flags and no files of flags: the program `waystage` fills it in.
 
-use crate::keys::KeySpace;
-use crate::messages::MessagesConfig;
-use crate::sizes::{KeySizes, ValueSizes};
-use crate::think_time::ThinkTime;
-use crate::trace::{Timing, TraceConfig};
+mod check;
+pub(crate) mod messages;
+
+use crate::config::messages::MessagesConfig;
+use crate::workload::keys::KeySpace;
+use crate::workload::sizes::{KeySizes, ValueSizes};
+use crate::workload::think_time::ThinkTime;
+use crate::workload::trace::{Timing, TraceConfig};
 use key_distribution::KeyDistribution;
 use std::fmt;
 use std::path::PathBuf;

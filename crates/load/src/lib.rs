@@ -7,70 +7,41 @@
 //! It speaks to any server of the protocol and knows none of them.
 
 mod config;
-mod config_check;
-mod connect;
-mod prefill;
+mod progress;
+mod run;
 
-mod arrivals;
-mod keys;
-mod pace;
-mod plan;
-mod replay;
-mod schedule;
-mod sizes;
-mod think_time;
-mod value;
-mod versions;
+mod workload;
+
+mod drive;
 
 mod messages;
 
-mod client;
-mod encoder;
-mod event_loop;
-mod lane;
-mod window;
-mod worker;
-
-mod distribution;
-mod part;
-mod seconds;
-mod tally;
-
-pub mod saturate;
-pub mod trace;
-
-mod conduct;
-mod metrics;
-
-mod merge;
+mod measure;
+mod report;
 
 mod agents;
-mod settings;
-mod summary;
-mod times;
-mod verdict;
+pub mod saturate;
 
-mod interval_log;
-mod memtier;
-mod percentile_text;
-mod print;
-
-pub use agents::{Agent, AgentReport, Coordination, PROTOCOL, Share, Shares, Task, Tasks, coordinate, split};
-pub use conduct::{Prepared, Progress, prepare, run};
+pub use agents::{Agent, PROTOCOL, Share, Shares, Task, Tasks, coordinate, split};
+pub use config::messages::MessagesConfig;
 pub use config::{Arrivals, Config, Distribution, Protocol, fixed_bytes};
-pub use interval_log::interval_log;
-pub use memtier::memtier_json;
-pub use merge::{MergeError, merge, merge_named};
-pub use messages::{MessageOperation, MessagesConfig, MessagesSummary, Mix, VERIFIED_BYTES_MIN};
-pub use metrics::Metrics;
-pub use part::Part;
-pub use percentile_text::percentile_text;
-pub use print::{render, render_second};
-pub use seconds::{Second, SecondHistograms};
-pub use settings::{MessageSettings, Settings};
-pub use summary::{Cpu, FORMAT, MergedPart, OperationSummary, Operations, Summary, Totals, Verification};
-pub use think_time::ThinkTime;
-pub use times::{PERCENTILES, Times};
+pub use measure::part::Part;
+pub use measure::seconds::{Second, SecondHistograms};
+pub use measure::times::{PERCENTILES, Times};
+pub use messages::{MessageOperation, MessagesSummary, Mix, VERIFIED_BYTES_MIN};
+pub use progress::Progress;
+pub use report::hdr_text::{interval_log, percentile_text};
+pub use report::memtier::memtier_json;
+pub use report::merge::{MergeError, merge, merge_named};
+pub use report::metrics::Metrics;
+pub use report::print::{render, render_second};
+pub use report::settings::{MessageSettings, Settings};
+pub use report::summary::{
+    AgentReport, Coordination, Cpu, FORMAT, MergedPart, OperationSummary, Operations, Summary, Totals, Verification,
+};
+pub use run::{Prepared, prepare, run};
+pub use workload::think_time::ThinkTime;
+pub use workload::trace;
 
 use std::io;
 

@@ -13,10 +13,11 @@
 
 mod bracket;
 mod judge;
+mod load_probe;
 mod objective;
 mod observation;
+mod probe;
 mod report;
-mod run;
 mod search;
 #[cfg(test)]
 mod synthetic;
@@ -24,8 +25,9 @@ mod synthetic;
 mod tests;
 
 pub use judge::{Judgement, Outcome};
+pub use load_probe::LoadProbe;
 pub use objective::{Objective, Quantity};
 pub use observation::{Batch, Observation};
+pub use probe::{Ended, Probe, SearchConfig};
 pub use report::{FORMAT, Finding, ProbeReport, Saturation, Step, render, render_heading, render_probe};
-pub use run::LoadProbe;
-pub use search::{Ended, Probe, SearchConfig, search};
+pub use search::search;

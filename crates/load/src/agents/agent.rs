@@ -1,13 +1,12 @@
 //! An agent: waits for controllers, and does one run after another. Knows no flags and no signals.
 
 use crate::LoadError;
-use crate::agents::session;
+use crate::agents::session::{self, Host};
 use crate::config::Config;
 use clock::Clock;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -20,24 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct Agent<'a> {
     /// Where controllers find it.
     listener: TcpListener,
-    pub(crate) clock: &'a Clock,
-    /// Ends the agent, and a run with it.
-    pub(crate) stop: &'a AtomicBool,
-    /// Makes the configuration of a run out of a controller's words, or says in one line why not.
-    pub(crate) parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
-    /// Is told of each run, one line at a time.
-    pub(crate) tell: &'a (dyn Fn(&str) + Sync),
-    /// The controller whose run is being done.
-    busy_with: Mutex<Option<SocketAddr>>,
-}
-
-/// The right to run: only one controller has it.
-pub(crate) struct Claim<'a>(&'a Mutex<Option<SocketAddr>>);
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
+    /// What every session needs.
+    host: Host<'a>,
 }
 
 impl<'a> Agent<'a> {
@@ -57,7 +40,7 @@ impl<'a> Agent<'a> {
         let listener = TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Agent { listener, clock, stop, parse, tell, busy_with: Mutex::new(None) })
+        Ok(Agent { listener, host: Host::new(clock, stop, parse, tell) })
     }
 
     /// Where it listens.
@@ -72,7 +55,7 @@ impl<'a> Agent<'a> {
     pub fn serve(&self) {
         let connected = &AtomicUsize::new(0);
         thread::scope(|scope| {
-            while !self.stop.load(Ordering::Relaxed) {
+            while !self.host.stop.load(Ordering::Relaxed) {
                 match self.listener.accept() {
                     Ok((stream, peer)) if connected.load(Ordering::Relaxed) < CONNECTIONS_MAX => {
                         connected.fetch_add(1, Ordering::Relaxed);
@@ -97,19 +80,7 @@ impl<'a> Agent<'a> {
     fn talk(&self, stream: TcpStream, peer: SocketAddr) {
         // On some systems what is accepted inherits this from the listener.
         if stream.set_nonblocking(false).is_ok() {
-            session::talk(self, stream, peer);
-        }
-    }
-
-    /// The right to run, unless another controller has it.
-    pub(crate) fn claim(&self, peer: SocketAddr) -> Result<Claim<'_>, String> {
-        let mut busy_with = self.busy_with.lock().unwrap_or_else(PoisonError::into_inner);
-        match *busy_with {
-            Some(other) => Err(format!("busy with a run for {other}; wait until it has ended, or use another agent")),
-            None => {
-                *busy_with = Some(peer);
-                Ok(Claim(&self.busy_with))
-            }
+            session::talk(&self.host, stream, peer);
         }
     }
 }

@@ -6,10 +6,11 @@ use crate::agents::gather::{LiveSeconds, Outcome, Start, gather};
 use crate::agents::link::{Event, Link};
 use crate::agents::message::{AgentHello, FromAgent, PROTOCOL, ToAgent};
 use crate::agents::offset::{Offset, Sample};
-use crate::agents::shares::Share;
-use crate::conduct::{Progress, prepare};
+use crate::agents::shares::Tasks;
 use crate::config::Config;
-use crate::summary::Summary;
+use crate::progress::Progress;
+use crate::report::summary::Summary;
+use crate::run::prepare;
 use clock::{Clock, Nanos, duration_ns, unix_now};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -25,30 +26,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// An agent is asked for the time this often, so that both sides know that the other is there.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// One agent's task.
-#[derive(Clone, Debug)]
-pub struct Task {
-    /// HOST:PORT.
-    pub agent: String,
-    /// What it is to do, for the summary ...
-    pub share: Share,
-    /// ... and in words that the agent understands.
-    pub arguments: Vec<String>,
-}
-
-/// A run that is shared out.
-#[derive(Clone, Debug)]
-pub struct Tasks {
-    /// At least one.
-    pub agents: Vec<Task>,
-    /// A client that measures from here.
-    pub measuring: Option<Config>,
-    /// Percentiles to show; without any, those of the agents.
-    pub percentiles: Vec<f64>,
-    /// The command line, for the summary.
-    pub arguments: Vec<String>,
-}
 
 /// What is known of one agent.
 #[derive(Debug)]

@@ -2,13 +2,12 @@
 //! Knows no connections.
 
 use crate::LoadError;
-use crate::agents::controller::Tasks;
-use crate::agents::coordination::{AgentReport, Coordination};
 use crate::agents::message::AgentHello;
 use crate::agents::offset::Offset;
-use crate::merge::merge_named;
-use crate::seconds::Second;
-use crate::summary::Summary;
+use crate::agents::shares::Tasks;
+use crate::measure::seconds::Second;
+use crate::report::merge::merge_named;
+use crate::report::summary::{AgentReport, Coordination, Summary};
 use clock::Nanos;
 use std::collections::BTreeMap;
 

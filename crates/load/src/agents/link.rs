@@ -4,7 +4,7 @@
 use crate::LoadError;
 use crate::agents::message::{FROM_AGENT_BYTES_MAX, FromAgent, Lines, NoLine, ToAgent, parse, write};
 use crate::agents::session::{LOOK_EVERY, SILENCE, WRITE_TIMEOUT};
-use crate::summary::Summary;
+use crate::report::summary::Summary;
 use clock::{Clock, Nanos, duration_ns};
 use std::io;
 use std::net::{Shutdown, TcpStream};

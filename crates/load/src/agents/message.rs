@@ -1,8 +1,8 @@
 //! What controller and agent say to each other: one JSON object per line, and how lines are read with a limit.
 //! Knows no sockets and no order of messages.
 
-use crate::seconds::Second;
-use crate::summary::Summary;
+use crate::measure::seconds::Second;
+use crate::report::summary::Summary;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};

@@ -2,12 +2,13 @@
 //! and the loss of the controller are noticed while the other prepares and runs.
 
 use crate::LoadError;
-use crate::agents::agent::Agent;
 use crate::agents::message::{
     AgentHello, FromAgent, Lines, NoLine, PROTOCOL, TO_AGENT_BYTES_MAX, ToAgent, parse, write,
 };
-use crate::conduct::{Progress, prepare};
-use clock::{Nanos, duration_ns};
+use crate::config::Config;
+use crate::progress::Progress;
+use crate::run::prepare;
+use clock::{Clock, Nanos, duration_ns};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -34,9 +35,55 @@ enum End {
     Refused(String),
 }
 
+/// What the sessions of an agent share.
+pub(crate) struct Host<'a> {
+    pub(crate) clock: &'a Clock,
+    /// Ends the agent, and a run with it.
+    pub(crate) stop: &'a AtomicBool,
+    /// Makes the configuration of a run out of a controller's words, or says in one line why not.
+    pub(crate) parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
+    /// Is told of each run, one line at a time.
+    pub(crate) tell: &'a (dyn Fn(&str) + Sync),
+    /// The controller whose run is being done.
+    busy_with: Mutex<Option<SocketAddr>>,
+}
+
+/// The right to run: only one controller has it.
+pub(crate) struct Claim<'a>(&'a Mutex<Option<SocketAddr>>);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl<'a> Host<'a> {
+    /// An agent that is not busy.
+    pub(crate) fn new(
+        clock: &'a Clock,
+        stop: &'a AtomicBool,
+        parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
+        tell: &'a (dyn Fn(&str) + Sync),
+    ) -> Host<'a> {
+        Host { clock, stop, parse, tell, busy_with: Mutex::new(None) }
+    }
+
+    /// The right to run, unless another controller has it.
+    pub(crate) fn claim(&self, peer: SocketAddr) -> Result<Claim<'_>, String> {
+        let mut busy_with = self.busy_with.lock().unwrap_or_else(PoisonError::into_inner);
+        match *busy_with {
+            Some(other) => Err(format!("busy with a run for {other}; wait until it has ended, or use another agent")),
+            None => {
+                *busy_with = Some(peer);
+                Ok(Claim(&self.busy_with))
+            }
+        }
+    }
+}
+
 /// What the two threads of a session share.
 struct Session<'a> {
-    agent: &'a Agent<'a>,
+    agent: &'a Host<'a>,
     peer: SocketAddr,
     out: Mutex<TcpStream>,
     /// Ends the run of this session.
@@ -46,7 +93,7 @@ struct Session<'a> {
 }
 
 /// Serves one controller.
-pub(crate) fn talk(agent: &Agent<'_>, stream: TcpStream, peer: SocketAddr) {
+pub(crate) fn talk(agent: &Host<'_>, stream: TcpStream, peer: SocketAddr) {
     let _ = stream.set_nodelay(true);
     let can_wait = stream.set_read_timeout(Some(LOOK_EVERY)).and(stream.set_write_timeout(Some(WRITE_TIMEOUT)));
     let (Ok(()), Ok(out)) = (can_wait, stream.try_clone()) else { return };

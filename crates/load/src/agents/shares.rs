@@ -34,6 +34,30 @@ pub struct Shares {
     pub measuring: Option<Config>,
 }
 
+/// One agent's task.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// HOST:PORT.
+    pub agent: String,
+    /// What it is to do, for the summary ...
+    pub share: Share,
+    /// ... and in words that the agent understands.
+    pub arguments: Vec<String>,
+}
+
+/// A run that is shared out.
+#[derive(Clone, Debug)]
+pub struct Tasks {
+    /// At least one.
+    pub agents: Vec<Task>,
+    /// A client that measures from here.
+    pub measuring: Option<Config>,
+    /// Percentiles to show; without any, those of the agents.
+    pub percentiles: Vec<f64>,
+    /// The command line, for the summary.
+    pub arguments: Vec<String>,
+}
+
 /// Shares a run out to so many agents and, with a rate, to a client that measures from the controller.
 ///
 /// # Errors

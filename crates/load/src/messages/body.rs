@@ -4,7 +4,7 @@
 //! run u64 | sender u32 | queue u32 | receiver u32 | number u32 | fill | xxh3 of all before it, u64      (little-endian)
 //! ```
 
-use crate::value::Fill;
+use crate::workload::value::Fill;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of what stands before the fill, and behind it.

@@ -7,7 +7,7 @@ use super::ledger::Wish;
 use super::mix::{MessageOperation, Mix};
 use super::request::{Asked, Speaking};
 use super::venue::Venue;
-use crate::tally::{Ended, Operation};
+use crate::measure::request::{Ended, Operation};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use records::Outcome;

@@ -1,6 +1,6 @@
 //! Which operations a run with messages is made of, and how people write that: `send:4,pop:1`, or `d15`.
 
-use crate::tally::Operation;
+use crate::measure::request::Operation;
 use std::fmt;
 use std::str::FromStr;
 

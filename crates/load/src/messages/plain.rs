@@ -3,7 +3,7 @@
 use super::http::{Parsed, parse};
 use super::request::Speaking;
 use super::venue::Venue;
-use crate::lane::CONNECT_TIMEOUT;
+use crate::drive::connection::CONNECT_TIMEOUT;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

@@ -157,8 +157,8 @@ fn from(sender: u32, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::messages::MessagesConfig;
     use crate::config::{Config, fixed_bytes};
-    use crate::messages::MessagesConfig;
 
     fn venue(tokens: &[&str]) -> Venue {
         let messages = MessagesConfig {

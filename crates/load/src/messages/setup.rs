@@ -6,9 +6,10 @@ use super::drain::drain;
 use super::plain::{Answer, Plain, excerpt};
 use super::venue::Venue;
 use crate::LoadError;
+use crate::progress::Told;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use clock::{Clock, Nanos};
+use clock::Clock;
 use rand::SeedableRng;
 use rand_xoshiro::SplitMix64;
 use std::fmt::Write;
@@ -18,32 +19,9 @@ use std::time::Duration;
 
 /// Messages sent at once; docs/messages.md has the service's limit.
 const BATCH: u64 = 100;
-/// Progress is reported when this has passed, and again each time it has.
-const REPORT_EVERY: Duration = Duration::from_secs(2);
 /// The queues are not worth more after a run.
 const DELETE_PATIENCE: Duration = Duration::from_secs(5);
 const DELETE_TRIES: usize = 3;
-
-/// Progress that is told every two seconds: what, how many, of how many.
-pub(crate) struct Told<'t> {
-    clock: &'t Clock,
-    next: Nanos,
-    report: &'t mut dyn FnMut(&'static str, u64, u64),
-}
-
-impl<'t> Told<'t> {
-    pub(crate) fn new(clock: &'t Clock, report: &'t mut dyn FnMut(&'static str, u64, u64)) -> Told<'t> {
-        Told { next: clock.now() + REPORT_EVERY, clock, report }
-    }
-
-    pub(crate) fn tell(&mut self, what: &'static str, done: u64, of: u64) {
-        let now = self.clock.now();
-        if now >= self.next {
-            self.next = now + REPORT_EVERY;
-            (self.report)(what, done, of);
-        }
-    }
-}
 
 /// The queues of a run while they are there. However the run ends, they are deleted with it, unless they are to be kept.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! What all clients of a run with messages share: names, sizes, tokens, and the ledger.
 
-use super::MessagesConfig;
 use super::body::{self, ANYONE};
 use super::ledger::Ledger;
 use crate::config::Config;
+use crate::config::messages::MessagesConfig;
 use rand::Rng;
 use std::fmt::Write;
 use variates::Variate;

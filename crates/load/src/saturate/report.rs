@@ -3,7 +3,7 @@
 
 use super::judge::{Judgement, Outcome};
 use super::objective::Objective;
-use super::search::SearchConfig;
+use super::probe::SearchConfig;
 use serde::Serialize;
 use std::fmt::{self, Write};
 

@@ -3,7 +3,7 @@
 
 use super::objective::Objective;
 use super::observation::{Batch, Observation};
-use super::search::{Ended, Probe};
+use super::probe::{Ended, Probe};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::ops::Range;

@@ -1,13 +1,13 @@
 //! Results of agents whose clocks are far apart are one run, and one that is missing is told.
 
 use super::*;
-use crate::agents::controller::Task;
-use crate::agents::shares::Share;
+use crate::agents::shares::{Share, Task};
 use crate::config::Config;
-use crate::part::Part;
-use crate::seconds::SecondsCollector;
-use crate::summary::Measured;
-use crate::tally::{Ended, Operation, Tally};
+use crate::measure::part::Part;
+use crate::measure::request::{Ended, Operation};
+use crate::measure::seconds::SecondsCollector;
+use crate::measure::tally::Tally;
+use crate::report::summarise::{Measured, summarise};
 use clock::CpuTime;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn summary(seed: u64, ahead_ns: i64) -> Summary {
     let mut tally = Tally::new();
     tally.completed = 1;
     let (window, seconds) = SecondsCollector::new(1).close([part], 3);
-    Summary::new(&config, &measured, &tally, &window, seconds)
+    summarise(&config, &measured, &tally, &window, seconds)
 }
 
 fn tasks() -> Tasks {
@@ -113,7 +113,7 @@ fn the_measuring_client_is_told_apart_and_counts_for_the_verdict() {
     let measuring = merged.coordination.as_ref().unwrap().measuring.as_ref().unwrap();
     assert_eq!((merged.totals.requests, measuring.totals.requests, merged.valid), (2, 1, true));
     assert_eq!(measuring.started_unix_ns, START.unix_ns);
-    assert!(crate::print::render(&merged).contains("\nmeasuring "));
+    assert!(crate::report::print::render(&merged).contains("\nmeasuring "));
     let spoilt = Summary { reasons: vec!["torn".into()], valid: false, ..summary(5, 0) };
     for measuring in [Ok(Box::new(spoilt)), Err("no such server".into())] {
         let merged = gather(&tasks(), START, both(), Some(measuring)).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::messages::MessagesConfig;
+use crate::config::messages::MessagesConfig;
 
 fn venue(operations: &str) -> Venue {
     let messages = MessagesConfig {

@@ -1,0 +1,239 @@
+//! Whether what was chosen about a run makes sense together, and what of it may surprise.
+
+use crate::config::messages::MessagesConfig;
+use crate::config::{Arrivals, Config, KEY_BYTES_MAX};
+use crate::messages::VERIFIED_BYTES_MIN;
+use crate::workload::think_time::ThinkTime;
+
+/// The versions of all keys are kept in memory, eight bytes each.
+const KEYS_MAX: u64 = 1 << 27;
+/// Digits of the largest key number.
+const DIGITS_MAX: usize = 20;
+/// memcached's usual limit on a value.
+const USUAL_VALUE_BYTES_MAX: usize = 1 << 20;
+/// A larger value is surely a mistake.
+const VALUE_BYTES_MAX: usize = 1 << 30;
+/// Limits that only keep mistakes from taking all memory.
+const CLIENTS_MAX: usize = 60_000;
+const THREADS_MAX: usize = 255;
+const RATE_MIN_PER_S: f64 = 0.001;
+const RATE_MAX_PER_S: f64 = 1e8;
+const PIPELINE_MAX: usize = 65_536;
+const MULTI_KEY_GET_MAX: usize = 10_000;
+const QUEUES_MAX: usize = 1_000_000;
+/// Behind the prefix stands a number, or a client's number and another; the service allows names of 80 bytes.
+const PREFIX_BYTES_MAX: usize = 50;
+
+impl Config {
+    /// Refuses what cannot be run, in one line that says what to change.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn check(&self) -> Result<(), String> {
+        let prefix_is_text = self.key_prefix.bytes().all(|byte| byte.is_ascii_graphic());
+        let window_is_empty = self.requests.is_none() && self.test_time.is_zero();
+        let checks = [
+            (self.servers.is_empty(), "no server to load; give --server HOST:PORT".to_owned()),
+            (self.threads == 0 || self.threads > THREADS_MAX, format!("--threads must be 1 to {THREADS_MAX}")),
+            (
+                self.clients < self.threads,
+                format!("--clients {} is a total and cannot be shared by --threads {}", self.clients, self.threads),
+            ),
+            (self.clients > CLIENTS_MAX, format!("--clients must be at most {CLIENTS_MAX}")),
+            (
+                self.ratio_set == 0 && self.ratio_get == 0,
+                "--ratio 0:0 leaves nothing to send; it is set:get, for example 1:10".to_owned(),
+            ),
+            (
+                self.key_maximum < self.key_minimum,
+                format!("--key-maximum {} is below --key-minimum {}", self.key_maximum, self.key_minimum),
+            ),
+            (!prefix_is_text, "--key-prefix must be visible ASCII characters without spaces".to_owned()),
+            (
+                self.key_prefix.len() > KEY_BYTES_MAX - DIGITS_MAX,
+                format!("--key-prefix must be at most {} bytes", KEY_BYTES_MAX - DIGITS_MAX),
+            ),
+            (
+                self.value_sizes().largest() > VALUE_BYTES_MAX,
+                format!("--data-size must be at most {VALUE_BYTES_MAX} bytes"),
+            ),
+            (
+                self.multi_key_get == 0 || self.multi_key_get > MULTI_KEY_GET_MAX,
+                format!("--multi-key-get must be 1 to {MULTI_KEY_GET_MAX}"),
+            ),
+            (
+                self.pipeline == 0 || self.pipeline > PIPELINE_MAX,
+                format!("--pipeline must be 1 to {PIPELINE_MAX}; 1 is one request at a time"),
+            ),
+            (window_is_empty, "--test-time 0 leaves nothing to measure".to_owned()),
+            (self.requests == Some(0), "--requests 0 leaves nothing to measure".to_owned()),
+            (self.reply_timeout.is_zero(), "--reply-timeout must be more than 0".to_owned()),
+            (
+                self.arrivals.per_s().is_some_and(|per_s| !(RATE_MIN_PER_S..=RATE_MAX_PER_S).contains(&per_s)),
+                format!("--rate must be {RATE_MIN_PER_S} to {RATE_MAX_PER_S} requests per second"),
+            ),
+            (
+                self.arrivals.per_s().is_some() && self.think_time != ThinkTime::NONE,
+                "--rate and --think-time contradict each other: an open loop does not wait for replies".to_owned(),
+            ),
+            (
+                matches!(&self.arrivals, Arrivals::Bursty { on, off, .. } if on.is_zero() || off.is_zero()),
+                "--arrivals bursty needs times above 0: bursty:200ms:800ms".to_owned(),
+            ),
+            (
+                self.connections() > CLIENTS_MAX,
+                format!(
+                    "--clients {} with a connection to each of {} servers are too many; at most {CLIENTS_MAX} in all",
+                    self.clients,
+                    self.servers.len()
+                ),
+            ),
+        ];
+        if let Some(trace) = &self.trace {
+            trace.check().map_err(|error| format!("--trace: {error}"))?;
+            if self.arrivals != Arrivals::Closed || self.requests.is_some() || self.multi_key_get > 1 {
+                return Err(
+                    "--trace says itself what is asked and when: without --rate, --requests (see --trace-rows) \
+                    and --multi-key-get"
+                        .to_owned(),
+                );
+            }
+        }
+        if let Some((_, line)) = checks.into_iter().find(|(refused, _)| *refused) {
+            return Err(line);
+        }
+        if let Arrivals::Gaps { shape, .. } = &self.arrivals
+            && shape.finite_mean().is_ok_and(|mean| mean <= 0.0)
+        {
+            return Err(format!("--arrivals gaps:{shape}: their mean must be above 0"));
+        }
+        if self.keys() > KEYS_MAX {
+            return Err(format!("{} keys are too many to verify; at most {KEYS_MAX}", self.keys()));
+        }
+        if let Some(messages) = &self.messages {
+            messages.check(self)?;
+        }
+        self.key_pattern.check(self.keys()).map_err(|error| format!("--key-pattern: {error}"))?;
+        Ok(())
+    }
+
+    /// What can be run but may surprise, one line each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.messages.is_some() {
+            return lines;
+        }
+        if self.value_sizes().largest() > USUAL_VALUE_BYTES_MAX {
+            lines.push("--data-size is above 1 MiB, which memcached refuses unless started with -I".to_owned());
+        }
+        let smallest = self.data_size.quantile(0.0);
+        if smallest < 16.0 {
+            lines.push(format!(
+                "a value of {smallest:.0} bytes cannot hold its key and version (16): {} cannot be told",
+                if smallest > 8.0 { "some old versions" } else { "old versions and some foreign values" }
+            ));
+        }
+        if self.ratio_set > 0 && self.keys() < (self.clients * self.pipeline) as u64 {
+            lines.push("fewer keys than requests in flight: a set that finds its key busy becomes a get".to_owned());
+        }
+        lines
+    }
+}
+
+impl MessagesConfig {
+    /// Refuses what cannot be run, in one line that says what to change.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    fn check(&self, config: &Config) -> Result<(), String> {
+        if self.queues == 0 || self.queues > QUEUES_MAX {
+            return Err(format!("--queues must be 1 to {QUEUES_MAX}"));
+        }
+        if config.pipeline != 1 {
+            return Err("--pipeline is 1 with --messages: one request is in flight on a connection".into());
+        }
+        let smallest = config.data_size.quantile(0.0);
+        if self.verify && smallest < VERIFIED_BYTES_MIN as f64 {
+            return Err(format!(
+                "--data-size {}: a body of {smallest:.0} bytes cannot say whose it is; from {VERIFIED_BYTES_MIN} on it can, or use \
+                 --no-verify",
+                config.data_size
+            ));
+        }
+        if let Some(prefix) = &self.queue_prefix {
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+            let begins_well = prefix.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric() || first == b'_');
+            if !begins_well || prefix.len() > PREFIX_BYTES_MAX || !prefix.bytes().all(is_name) {
+                return Err(format!(
+                    "--queue-prefix {prefix:?}: 1 to {PREFIX_BYTES_MAX} letters, digits, '_', '-' and '.', not beginning with '-' or '.'"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::fixed_bytes;
+    use std::time::Duration;
+
+    fn valid() -> Config {
+        Config { servers: vec!["127.0.0.1:11211".into()], ..Config::default() }
+    }
+
+    fn refusal(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = valid();
+        change(&mut config);
+        config.check().unwrap_err()
+    }
+
+    #[test]
+    fn the_default_can_be_run_and_surprises_nobody() {
+        assert_eq!(valid().check(), Ok(()));
+        assert_eq!(valid().warnings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn contradictions_are_one_line_that_names_the_flag() {
+        assert!(refusal(|config| config.servers.clear()).contains("--server"));
+        assert!(refusal(|config| config.threads = 2).contains("--clients 1 is a total"));
+        assert!(refusal(|config| (config.ratio_set, config.ratio_get) = (0, 0)).contains("--ratio 0:0"));
+        assert!(refusal(|config| config.key_minimum = 20_000).contains("--key-maximum 10000 is below"));
+        assert!(refusal(|config| config.pipeline = 0).contains("--pipeline"));
+        assert!(refusal(|config| config.multi_key_get = 0).contains("--multi-key-get"));
+        assert!(refusal(|config| config.key_prefix = "a b".into()).contains("--key-prefix"));
+        assert!(refusal(|config| config.key_maximum = u64::MAX).contains("too many"));
+        assert!(refusal(|config| config.test_time = Duration::ZERO).contains("--test-time"));
+        assert!(refusal(|config| config.requests = Some(0)).contains("--requests"));
+    }
+
+    #[test]
+    fn an_open_loop_needs_a_rate_that_can_be_and_no_thinking() {
+        let open = |arrivals| refusal(move |config| config.arrivals = arrivals);
+        assert!(open(Arrivals::Constant { per_s: 0.0 }).contains("--rate"));
+        assert!(open(Arrivals::Poisson { per_s: f64::NAN }).contains("--rate"));
+        let (on, off) = (Duration::ZERO, Duration::from_secs(1));
+        assert!(open(Arrivals::Bursty { per_s: 1.0, on, off }).contains("bursty"));
+        let thinking = refusal(|config| {
+            config.arrivals = Arrivals::Poisson { per_s: 1.0 };
+            config.think_time = ThinkTime::fixed(Duration::from_secs(1));
+        });
+        assert!(thinking.contains("contradict"), "{thinking}");
+    }
+
+    #[test]
+    fn surprises_are_warned_of() {
+        let warned = |change: fn(&mut Config)| {
+            let mut config = valid();
+            change(&mut config);
+            assert_eq!(config.check(), Ok(()));
+            config.warnings().join("\n")
+        };
+        assert!(warned(|config| config.data_size = fixed_bytes(2 << 20)).contains("1 MiB"));
+        assert!(warned(|config| config.data_size = fixed_bytes(10)).contains("some old versions"));
+        assert!(warned(|config| config.key_maximum = 0).is_empty());
+        assert!(warned(|config| (config.key_maximum, config.clients) = (0, 2)).contains("fewer keys"));
+    }
+}

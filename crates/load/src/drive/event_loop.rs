@@ -1,0 +1,270 @@
+//! One thread: waits for replies, for clients that are done thinking and for arrivals, and lets each client do its part.
+//!
+//! What is due within [`NEAR`] is waited for without sleeping: going to sleep and waking up would take as long. With `spin` nothing is
+//! waited for in any other way.
+
+use crate::LoadError;
+use crate::drive::client::Client;
+use crate::drive::connection::{CONNECT_TIMEOUT, LaneState, Lost};
+use crate::drive::lane::Lane;
+use crate::drive::worker::Worker;
+use crate::measure::tally::Tally;
+use clock::Nanos;
+use net::{Connection, Flushed, Poller, Ready, Timer, Token};
+use std::time::Duration;
+
+/// How often the loop looks after time limits, lost connections and the passing of seconds.
+const HOUSEKEEPING: Duration = Duration::from_millis(50);
+/// The timer is for what is further away than this.
+const NEAR: Duration = Duration::from_micros(20);
+/// The timer's token; connections are numbered from 0.
+const TIMER: Token = Token(usize::MAX);
+
+/// The clients of one thread.
+#[derive(Debug)]
+pub(crate) struct EventLoop<'a> {
+    worker: Worker<'a>,
+    clients: Vec<Client>,
+    lanes: Vec<Lane>,
+    poller: Poller,
+    timer: Timer,
+    /// Lanes whose last turn ended before everything was read.
+    unfinished: Vec<usize>,
+    /// Clients that have something to issue; kept for its memory.
+    woken: Vec<usize>,
+    next_housekeeping: Nanos,
+    /// When something is due, as far as is known.
+    next_due: Option<Nanos>,
+}
+
+/// What a thread hands back.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) tally: Tally,
+    /// Requests issued that never ended.
+    pub(crate) lost: u64,
+    /// Queues that clients created and did not delete.
+    pub(crate) own_queues: Vec<String>,
+}
+
+impl<'a> EventLoop<'a> {
+    /// A loop over connected clients: `lanes` are the connections of the first, then those of the second, ...
+    pub(crate) fn new(worker: Worker<'a>, mut lanes: Vec<Lane>) -> Result<EventLoop<'a>, LoadError> {
+        let poller = Poller::new().map_err(LoadError::Poller)?;
+        let timer = Timer::new().map_err(LoadError::Poller)?;
+        poller.add_timer(&timer, TIMER).map_err(LoadError::Poller)?;
+        let each = worker.shared.config.lanes_per_client();
+        for (number, lane) in lanes.iter_mut().enumerate() {
+            lane.line.client = number / each;
+            if let LaneState::Up(connection) = &mut lane.state {
+                poller.add_reading(connection, Token(number)).map_err(LoadError::Poller)?;
+            }
+        }
+        let clients = (0..lanes.len() / each).map(|number| Client::new(number, number * each..(number + 1) * each));
+        Ok(EventLoop {
+            worker,
+            clients: clients.collect(),
+            lanes,
+            poller,
+            timer,
+            unfinished: Vec::new(),
+            woken: Vec::new(),
+            next_housekeeping: Nanos::UNSET,
+            next_due: None,
+        })
+    }
+
+    /// Runs until the plan is over and every request has ended.
+    pub(crate) fn run(mut self) -> Result<Finished, LoadError> {
+        let mut ready = Vec::new();
+        self.begin();
+        let mut asked_at = None;
+        loop {
+            let now = self.worker.now();
+            if let Some(asked_at) = asked_at {
+                self.worker.polled(asked_at, now);
+            }
+            let is_over = self.worker.is_over(now);
+            if now >= self.next_housekeeping {
+                self.keep_house(now, is_over)?;
+            }
+            if is_over && self.lanes.iter().all(|lane| lane.window.is_empty()) {
+                break;
+            }
+            if !is_over {
+                self.take_due(now);
+            }
+            let is_idle = self.woken.is_empty() && self.unfinished.is_empty();
+            self.pump_woken();
+            let timeout = self.timeout(is_over)?;
+            self.poller.wait(Some(timeout), &mut ready).map_err(LoadError::Poller)?;
+            asked_at = (is_idle && timeout.is_zero() && ready.is_empty()).then_some(now);
+            self.serve(&ready);
+        }
+        let (tally, lost, own_queues) = self.worker.close();
+        Ok(Finished { tally, lost, own_queues })
+    }
+
+    /// In a closed loop every client fills its window, after thinking if it thinks. In an open one all are free.
+    fn begin(&mut self) {
+        let now = self.worker.now();
+        for _ in 0..self.worker.shared.config.pipeline {
+            for number in 0..self.clients.len() {
+                self.worker.begin(number, &mut self.clients[number].ready, now);
+            }
+        }
+        self.woken.extend(0..self.clients.len());
+    }
+
+    /// Hands what is due to the clients that shall issue it.
+    fn take_due(&mut self, now: Nanos) {
+        let each = self.worker.shared.config.lanes_per_client();
+        let lanes = &self.lanes;
+        // With several servers a client goes on with those that are there.
+        let can_issue = |number: usize| each > 1 || lanes[number].is_up();
+        let (clients, woken) = (&mut self.clients, &mut self.woken);
+        self.next_due = self.worker.take_due(now, can_issue, |client, intended, row| {
+            clients[client].take(intended, row);
+            woken.push(client);
+        });
+    }
+
+    /// Lets every client that has something to issue do so, what is ready of one client in one write.
+    fn pump_woken(&mut self) {
+        let mut woken = std::mem::take(&mut self.woken);
+        // A client that was woken twice has nothing left to write the second time.
+        woken.drain(..).for_each(|number| self.pump(number));
+        // What they need no reply for lets them go on at once: those are woken already.
+        woken.append(&mut self.woken);
+        self.woken = woken;
+    }
+
+    /// How long the loop may wait. Sets the timer if that is less than the kernel's coarse limit can tell.
+    fn timeout(&mut self, is_over: bool) -> Result<Duration, LoadError> {
+        if self.worker.shared.config.spin || !self.unfinished.is_empty() || !self.woken.is_empty() {
+            return Ok(Duration::ZERO);
+        }
+        let Some(due) = self.next_due.filter(|_| !is_over) else {
+            return Ok(HOUSEKEEPING);
+        };
+        let left = due.after(self.worker.now());
+        if left <= NEAR {
+            return Ok(Duration::ZERO);
+        }
+        if left < HOUSEKEEPING {
+            self.timer.set(due.0).map_err(LoadError::Poller)?;
+        }
+        Ok(HOUSEKEEPING)
+    }
+
+    /// Reads what has come, refills the windows, writes.
+    fn serve(&mut self, ready: &[Ready]) {
+        let mut again = std::mem::take(&mut self.unfinished);
+        for number in again.drain(..) {
+            self.turn(number);
+        }
+        for event in ready.iter().filter(|event| event.token != TIMER) {
+            let number = event.token.0;
+            match &mut self.lanes[number].state {
+                LaneState::Up(connection) => connection.on_ready(event.readable, event.writable, event.closing),
+                LaneState::Connecting(connection, _) => {
+                    connection.on_ready(event.readable, event.writable, event.closing);
+                    if connection.connect_error().is_some() {
+                        self.lose(number, Lost::Closed);
+                    } else if event.writable && connection.peer_address().is_some() {
+                        self.lanes[number].is_connected(&self.worker);
+                        self.worker.is_back(self.lanes[number].line.client);
+                    }
+                }
+                LaneState::Down(_) => {}
+            }
+            if !self.unfinished.contains(&number) {
+                self.turn(number);
+            }
+        }
+    }
+
+    /// One lane's turn: its replies, then its client's next requests.
+    fn turn(&mut self, number: usize) {
+        let lane = &mut self.lanes[number];
+        let client = lane.line.client;
+        match lane.receive(&mut self.worker, &mut self.clients[client]) {
+            Ok(false) => {}
+            Ok(true) => self.unfinished.push(number),
+            Err(lost) => return self.lose(number, lost),
+        }
+        self.pump(client);
+    }
+
+    /// Lets a client issue what is ready, and writes it.
+    fn pump(&mut self, number: usize) {
+        let client = &mut self.clients[number];
+        let lanes = client.lanes.clone();
+        client.issue(&mut self.worker, &mut self.lanes[lanes.clone()]);
+        let mut is_written = true;
+        for at in lanes {
+            let lane = &mut self.lanes[at];
+            match lane.flush(&mut self.worker, &mut self.clients[number]) {
+                Ok(Flushed::All) => is_written &= lane.is_up(),
+                Ok(Flushed::Blocked) => {
+                    is_written = false;
+                    self.wait_for_room(at);
+                }
+                Err(lost) => self.lose(at, lost),
+            }
+        }
+        if is_written && !self.clients[number].ready.is_empty() {
+            self.woken.push(number);
+        }
+    }
+
+    /// From now on the poller tells when the lane has room to write.
+    fn wait_for_room(&mut self, number: usize) {
+        let lane = &mut self.lanes[number];
+        if let LaneState::Up(connection) = &mut lane.state
+            && !lane.waits_for_room
+        {
+            lane.waits_for_room = true;
+            if self.poller.rename(connection, Token(number)).is_err() {
+                self.lose(number, Lost::Closed);
+            }
+        }
+    }
+
+    fn lose(&mut self, number: usize, lost: Lost) {
+        let now = self.worker.now();
+        let lane = &mut self.lanes[number];
+        lane.lose(&mut self.worker, &mut self.clients[lane.line.client], lost, now);
+    }
+
+    /// Gives up replies that do not come, makes lost connections again, hands over what has gathered.
+    fn keep_house(&mut self, now: Nanos, is_over: bool) -> Result<(), LoadError> {
+        self.next_housekeeping = now + HOUSEKEEPING;
+        self.worker.roll(now);
+        self.worker.flush_records();
+        let patience = self.worker.shared.config.reply_timeout;
+        for number in 0..self.lanes.len() {
+            let lane = &self.lanes[number];
+            match lane.state {
+                LaneState::Up(_) if lane.window.oldest_issued().is_some_and(|issued| issued + patience <= now) => {
+                    self.lose(number, Lost::Timeout);
+                }
+                LaneState::Connecting(_, give_up_at) if give_up_at <= now => self.lose(number, Lost::Closed),
+                LaneState::Down(retry_at) if retry_at <= now && !is_over => self.reconnect(number, now)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn reconnect(&mut self, number: usize, now: Nanos) -> Result<(), LoadError> {
+        match Connection::connect(self.lanes[number].address) {
+            Ok(mut connection) => {
+                self.poller.add(&mut connection, Token(number)).map_err(LoadError::Poller)?;
+                self.lanes[number].state = LaneState::Connecting(connection, now + CONNECT_TIMEOUT);
+            }
+            Err(_) => self.lose(number, Lost::Closed),
+        }
+        Ok(())
+    }
+}

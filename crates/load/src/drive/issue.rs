@@ -1,0 +1,140 @@
+//! What a client sends next: an operation of the schedule, a row of a trace or a request to a message service, on the lane
+//! of the server that it is for. Knows no sockets.
+
+use crate::drive::client::{Client, Join};
+use crate::drive::connection::ConnectionId;
+use crate::drive::encoder;
+use crate::drive::lane::Lane;
+use crate::drive::pending::Pending;
+use crate::drive::worker::Worker;
+use crate::measure::request::Operation;
+use crate::workload::replay::Held;
+use crate::workload::schedule::Choice;
+use crate::workload::versions::Known;
+use clock::Nanos;
+use records::Outcome;
+
+impl Client {
+    /// Issues everything that is ready. `lanes` are its own.
+    pub(crate) fn issue(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane]) {
+        // With one connection a client waits until it is back. With several it goes on with the others.
+        while let Some(&intended) = self.ready.front()
+            && (lanes.len() > 1 || lanes[0].is_up())
+            && self.in_flight < worker.shared.config.pipeline
+        {
+            let issued = worker.now();
+            if !worker.shared.plan.may_issue(intended, issued) {
+                self.ready.clear();
+                worker.released(std::mem::take(&mut self.rows).len());
+                return;
+            }
+            self.ready.pop_front();
+            worker.issued += 1;
+            if let Some(row) = self.rows.pop_front() {
+                self.replay(worker, lanes, &row, if worker.is_unpaced() { issued } else { intended }, issued);
+                continue;
+            }
+            if worker.conversation.is_some() {
+                self.message(worker, lanes, intended, issued);
+                continue;
+            }
+            match worker.schedule.choose(worker.shared.versions) {
+                Choice::Set { key, version } => self.set(worker, lanes, (key, version), intended, issued),
+                Choice::Get => self.get(worker, lanes, intended, issued),
+            }
+        }
+    }
+
+    fn set(
+        &mut self,
+        worker: &mut Worker<'_>,
+        lanes: &mut [Lane],
+        (key, version): (u64, u64),
+        intended: Nanos,
+        issued: Nanos,
+    ) {
+        let lane = &mut lanes[worker.owner(key)];
+        let mut pending = Pending::new(Operation::Set, intended, issued);
+        pending.keys = 1;
+        pending.is_quiet = worker.shared.config.noreply;
+        if !lane.is_up() {
+            worker.shared.versions.release(key);
+            return self.refuse(worker, pending, lane.line);
+        }
+        lane.window.expect(key, Known::default());
+        lane.push(pending, |_, out| worker.encoder.set(key, version, out));
+    }
+
+    fn replay(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], row: &Held, intended: Nanos, issued: Nanos) {
+        worker.released(1);
+        self.in_flight += 1;
+        let mut pending = Pending::new(Operation::of(row.operation), intended, issued);
+        (pending.keys, pending.verb, pending.is_row) = (1, encoder::verb(row.operation), true);
+        let lane = &mut lanes[worker.owner_of(&row.key)];
+        if !lane.is_up() {
+            return self.refuse(worker, pending, lane.line);
+        }
+        lane.window.expect_row(row.name, row.is_checked);
+        lane.push(pending, |_, out| worker.encoder.row(row, out));
+    }
+
+    /// Asks a message service for what comes next.
+    fn message(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], intended: Nanos, issued: Nanos) {
+        let Some(conversation) = &mut worker.conversation else { return };
+        let lane = &mut lanes[0];
+        let (operation, server) = (conversation.ask(self.number), lane.line.server);
+        let mut pending = Pending::new(operation.class(), intended, issued);
+        pending.message = Some(operation);
+        lane.push(pending, |_, out| conversation.write(self.number, server, out));
+    }
+
+    fn get(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], intended: Nanos, issued: Nanos) {
+        let keys = worker.shared.config.multi_key_get;
+        let mut pending = Pending::new(Operation::Get, intended, issued);
+        pending.keys = keys as u32;
+        if lanes.len() > 1 {
+            return self.get_from_owners(worker, lanes, pending);
+        }
+        let lane = &mut lanes[0];
+        for _ in 0..keys {
+            let key = worker.schedule.key();
+            lane.window.expect(key, worker.shared.versions.known(key));
+        }
+        lane.push(pending, |window, out| worker.encoder.get(window.last_keys(keys), out));
+    }
+
+    /// Asks every server for the keys that it owns; the request is answered when all have.
+    fn get_from_owners(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], whole: Pending) {
+        let mut keys = std::mem::take(&mut worker.keys);
+        keys.clear();
+        for _ in 0..whole.keys {
+            let key = worker.schedule.key();
+            keys.push((worker.owner(key), key));
+        }
+        // Stable: within a server the keys keep their order.
+        keys.sort_by_key(|(owner, _)| *owner);
+        let parts_left = keys.chunk_by(|one, other| one.0 == other.0).count();
+        let first = lanes[keys[0].0].line;
+        let join = (parts_left > 1)
+            .then(|| self.joins.insert(Join { whole, line: first, parts_left, outcome: Outcome::Answered }));
+        for part in keys.chunk_by(|one, other| one.0 == other.0) {
+            let lane = &mut lanes[part[0].0];
+            let pending = whole.part(part.len(), join);
+            if lane.is_up() {
+                for &(_, key) in part {
+                    lane.window.expect(key, worker.shared.versions.known(key));
+                }
+                lane.push(pending, |window, out| worker.encoder.get(window.last_keys(part.len()), out));
+            } else {
+                self.refuse(worker, pending, lane.line);
+            }
+        }
+        worker.keys = keys;
+    }
+
+    /// Ends a request whose server is not connected.
+    fn refuse(&mut self, worker: &mut Worker<'_>, pending: Pending, line: ConnectionId) {
+        worker.tally.error("server not connected");
+        self.end(worker, pending, line, pending.issued, Outcome::BackendDown);
+    }
+}

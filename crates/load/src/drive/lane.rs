@@ -1,0 +1,228 @@
+//! One connection of a client, with the requests that are in flight on it.
+//!
+//! The stamps of a request: intended, when it was to be sent; issued, read right before it is encoded; sent, when the write
+//! that took its last byte returned; completed, when the read that completed its reply returned.
+//! Knows no other connection, and not why the run begins or ends.
+
+use crate::drive::client::Client;
+use crate::drive::connection::{ConnectionId, LaneState, Lost, RETRY_DOUBLINGS_MAX, RETRY_FIRST};
+use crate::drive::pending::Pending;
+use crate::drive::window::{Matched, Window};
+use crate::drive::worker::Worker;
+use crate::messages::{Parsed, parse};
+use clock::Nanos;
+use net::{Connection, Filled, Flushed};
+use records::Outcome;
+use std::net::SocketAddr;
+use wire::{ParsedReply, Reply, parse_reply};
+
+/// Reads of one connection before the others get their turn.
+const READS_PER_TURN: usize = 16;
+/// Bytes of an error line that are kept.
+const ERROR_LINE_BYTES_MAX: usize = 120;
+
+/// One connection of a client.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) line: ConnectionId,
+    pub(crate) address: SocketAddr,
+    pub(crate) state: LaneState,
+    pub(crate) window: Window,
+    /// Whether the poller tells when there is room to write.
+    pub(crate) waits_for_room: bool,
+    /// Number of the next request on this connection.
+    sequence: u32,
+    /// Connections lost in a row without a reply between.
+    failures: u32,
+}
+
+impl Lane {
+    /// A lane that is connected.
+    pub(crate) fn new(connection: Connection, line: ConnectionId, address: SocketAddr) -> Lane {
+        Lane {
+            line,
+            address,
+            state: LaneState::Up(connection),
+            window: Window::default(),
+            waits_for_room: false,
+            sequence: 0,
+            failures: 0,
+        }
+    }
+
+    /// Whether requests can be written.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.state, LaneState::Up(_))
+    }
+
+    /// Puts a request whose keys the window expects behind those in flight; `encode` appends its bytes.
+    /// Only when the lane is up.
+    pub(crate) fn push(&mut self, mut pending: Pending, encode: impl FnOnce(&Window, &mut Vec<u8>)) {
+        let LaneState::Up(connection) = &mut self.state else {
+            debug_assert!(false, "only a lane that is up takes requests");
+            return;
+        };
+        let before = connection.outbox.queued_total();
+        connection.outbox.append(|out| encode(&self.window, out));
+        pending.ends_at = connection.outbox.queued_total();
+        pending.request_bytes = pending.ends_at - before;
+        pending.sequence = self.sequence;
+        self.sequence = self.sequence.wrapping_add(1);
+        self.window.push(pending);
+    }
+
+    /// Writes what waits, in one go. What needs no reply has ended then.
+    pub(crate) fn flush(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<Flushed, Lost> {
+        let LaneState::Up(connection) = &mut self.state else {
+            return Ok(Flushed::All);
+        };
+        if !self.window.has_unsent() {
+            return Ok(Flushed::All);
+        }
+        let flushed = connection.flush().map_err(|_| Lost::Closed)?;
+        let now = worker.now();
+        self.window.mark_sent(connection.outbox.written_total(), now);
+        debug_assert!(flushed == Flushed::Blocked || !self.window.has_unsent(), "what is written is sent");
+        while let Some(pending) = self.window.next_without_reply(worker.shared.versions) {
+            client.end(worker, pending, self.line, now, Outcome::Answered);
+        }
+        Ok(flushed)
+    }
+
+    /// Reads and matches replies; true when there may be more to read, in a later turn.
+    pub(crate) fn receive(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<bool, Lost> {
+        for _ in 0..READS_PER_TURN {
+            let LaneState::Up(connection) = &mut self.state else {
+                return Ok(false);
+            };
+            if !connection.is_readable() {
+                connection.inbox.release(&mut worker.buffers);
+                return Ok(false);
+            }
+            // A budget of one byte is one read, so that each read has its own stamp.
+            let filled = connection.fill(&mut worker.buffers, 1).map_err(|_| Lost::Closed)?;
+            let completed = worker.now();
+            self.match_replies(worker, client, completed)?;
+            if filled == Filled::Closed {
+                return Err(Lost::Closed);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Matches every complete reply that has been read.
+    fn match_replies(&mut self, worker: &mut Worker<'_>, client: &mut Client, completed: Nanos) -> Result<(), Lost> {
+        if worker.conversation.is_some() {
+            return self.match_responses(worker, client, completed);
+        }
+        let LaneState::Up(connection) = &mut self.state else {
+            return Ok(());
+        };
+        loop {
+            let (reply, consumed) = match parse_reply(connection.inbox.filled(), &worker.limits) {
+                ParsedReply::Incomplete => return Ok(()),
+                ParsedReply::Broken(_) => return Err(Lost::OutOfStep),
+                ParsedReply::Reply { reply, consumed } => (reply, consumed),
+            };
+            let ended = match self.window.accept(&reply, consumed, &worker.judge, &mut worker.tally.verified) {
+                Matched::More => None,
+                Matched::Answered(pending) => Some((pending, Outcome::Answered)),
+                Matched::Failed(pending) => Some((pending, note_error(worker, &reply))),
+                Matched::Unexpected => return Err(Lost::OutOfStep),
+            };
+            connection.inbox.consume(consumed);
+            if let Some((pending, outcome)) = ended {
+                self.failures = 0;
+                client.end(worker, pending, self.line, completed, outcome);
+            }
+        }
+    }
+
+    /// The same for a message service: one request is in flight, and its response may end the connection.
+    fn match_responses(&mut self, worker: &mut Worker<'_>, client: &mut Client, completed: Nanos) -> Result<(), Lost> {
+        let Some(conversation) = &mut worker.conversation else { return Ok(()) };
+        let LaneState::Up(connection) = &mut self.state else { return Ok(()) };
+        if connection.inbox.filled().is_empty() {
+            return Ok(());
+        }
+        let response = match parse(connection.inbox.filled()) {
+            Parsed::Incomplete => return Ok(()),
+            Parsed::Response(response) => response,
+            Parsed::Broken(line) => {
+                worker.tally.error(&line);
+                return Err(Lost::OutOfStep);
+            }
+        };
+        // Nothing follows a response before the next request.
+        if self.window.is_empty() || response.consumed < connection.inbox.filled().len() {
+            return Err(Lost::OutOfStep);
+        }
+        let Some(heard) = conversation.hear(self.line.client, &response) else {
+            worker.tally.error(&format!("{}, which is no reply to what was asked", response.status));
+            return Err(Lost::OutOfStep);
+        };
+        let (consumed, closes) = (response.consumed, response.closes);
+        connection.inbox.consume(consumed);
+        if let Some(mut pending) = self.window.answer_oldest() {
+            self.failures = 0;
+            pending.reply_bytes = consumed as u64;
+            pending.hits = heard.hits;
+            pending.keys = u32::from(pending.message.is_some_and(|operation| operation.is_reading()));
+            if let Some(line) = &heard.error {
+                worker.tally.error(line);
+            }
+            client.end(worker, pending, self.line, completed, heard.outcome);
+        }
+        if closes { Err(Lost::Closed) } else { Ok(()) }
+    }
+
+    /// Gives up the connection and everything in flight on it; it is to be made again after a while.
+    pub(crate) fn lose(&mut self, worker: &mut Worker<'_>, client: &mut Client, lost: Lost, now: Nanos) {
+        let wait = RETRY_FIRST * (1 << self.failures.min(RETRY_DOUBLINGS_MAX));
+        self.failures = self.failures.saturating_add(1);
+        if let LaneState::Up(_) = std::mem::replace(&mut self.state, LaneState::Down(now + wait)) {
+            worker.shared.plan.connection_lost();
+        }
+        if lost == Lost::OutOfStep {
+            worker.tally.verified.unexpected_reply += 1;
+        }
+        let mut reason = lost;
+        while let Some(pending) = self.window.give_up(worker.shared.versions) {
+            let outcome = if reason == Lost::Timeout { Outcome::Timeout } else { Outcome::BackendLost };
+            worker.tally.error(reason.error_line());
+            if let Some(conversation) = &mut worker.conversation {
+                conversation.give_up(self.line.client, pending.sent.is_set());
+            }
+            client.end(worker, pending, self.line, now, outcome);
+            // Only the oldest request is why; those behind it went down with the connection.
+            reason = Lost::Closed;
+        }
+    }
+
+    /// Takes over a connection that replaces a lost one.
+    pub(crate) fn is_connected(&mut self, worker: &Worker<'_>) {
+        self.state = match std::mem::replace(&mut self.state, LaneState::Down(Nanos::NEVER)) {
+            LaneState::Connecting(connection, _) => {
+                self.line.port = connection.local_address().map_or(0, |address| address.port());
+                self.line.connection = worker.shared.plan.connection_made();
+                self.sequence = 0;
+                // It was added for writing, too, to be told that it is connected.
+                self.waits_for_room = true;
+                LaneState::Up(connection)
+            }
+            other => other,
+        };
+    }
+}
+
+/// Counts an error reply under its line, and says what it is in a record.
+fn note_error(worker: &mut Worker<'_>, reply: &Reply<'_>) -> Outcome {
+    let (word, text, outcome): (&str, &[u8], Outcome) = match reply {
+        Reply::ClientError(text) => ("CLIENT_ERROR ", text, Outcome::ClientError),
+        Reply::ServerError(text) => ("SERVER_ERROR ", text, Outcome::ServerError),
+        _ => ("ERROR", b"", Outcome::ClientError),
+    };
+    let text = String::from_utf8_lossy(&text[..text.len().min(ERROR_LINE_BYTES_MAX)]);
+    worker.tally.error(format!("{word}{text}").trim_end());
+    outcome
+}

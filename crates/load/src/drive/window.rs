@@ -1,0 +1,302 @@
+//! The requests of one connection that are in flight, oldest first, and what each reply says about them.
+//! Every value that comes back is verified here. Knows no sockets and no clock.
+
+use crate::drive::pending::Pending;
+use crate::measure::request::Operation;
+use crate::measure::tally::Verified;
+use crate::workload::keys::KeySpace;
+use crate::workload::replay;
+use crate::workload::sizes::ValueSizes;
+use crate::workload::value::{Content, inspect};
+use crate::workload::versions::{Known, Versions};
+use clock::Nanos;
+use std::collections::VecDeque;
+use wire::{MetaCode, MetaFlags, Reply, Value};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A key of a request in flight.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    key: u64,
+    known: Known,
+    /// Whether its value can be held against anything.
+    is_checked: bool,
+    returned: bool,
+}
+
+/// Requests in flight, and their keys in the same order.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    pending: VecDeque<Pending>,
+    expected: VecDeque<Expected>,
+    /// How many of `pending`, from the oldest, have been written to the last byte.
+    sent: usize,
+    /// Requests that will not be answered and have not ended.
+    quiet: usize,
+}
+
+/// What a reply must be held against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judge<'a> {
+    pub(crate) versions: &'a Versions,
+    pub(crate) keys: &'a KeySpace,
+    pub(crate) sizes: &'a ValueSizes,
+    /// Whether values are those of a trace.
+    pub(crate) is_replay: bool,
+}
+
+/// What a reply meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Matched {
+    /// A value of the oldest request, which is not complete yet.
+    More,
+    /// The oldest request has its ordinary answer.
+    Answered(Pending),
+    /// The oldest request was answered by an error.
+    Failed(Pending),
+    /// Nothing that was asked for: the connection is out of step.
+    Unexpected,
+}
+
+impl Window {
+    /// Adds a key to the request that is being issued.
+    pub(crate) fn expect(&mut self, key: u64, known: Known) {
+        self.expected.push_back(Expected { key, known, is_checked: true, returned: false });
+    }
+
+    /// Adds the key of a row of a trace, by its name.
+    pub(crate) fn expect_row(&mut self, name: u64, is_checked: bool) {
+        self.expected.push_back(Expected { key: name, known: Known::NOTHING, is_checked, returned: false });
+    }
+
+    /// The keys added for a request that is being issued, the last `count`.
+    pub(crate) fn last_keys(&self, count: usize) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.expected.range(self.expected.len() - count..).map(|expected| expected.key)
+    }
+
+    /// Adds a request whose keys have been added.
+    pub(crate) fn push(&mut self, pending: Pending) {
+        self.quiet += usize::from(pending.is_quiet);
+        self.pending.push_back(pending);
+    }
+
+    /// Whether nothing is in flight.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// When the oldest request was issued.
+    pub(crate) fn oldest_issued(&self) -> Option<Nanos> {
+        self.pending.front().map(|pending| pending.issued)
+    }
+
+    /// Stamps what has been written up to `written_total`.
+    pub(crate) fn mark_sent(&mut self, written_total: u64, now: Nanos) {
+        while let Some(pending) = self.pending.get_mut(self.sent).filter(|pending| pending.ends_at <= written_total) {
+            pending.sent = now;
+            self.sent += 1;
+        }
+    }
+
+    /// Whether a request waits to be written.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.sent < self.pending.len()
+    }
+
+    /// Matches a reply of `reply_bytes` with the oldest request, and verifies the value it brings.
+    pub(crate) fn accept(
+        &mut self,
+        reply: &Reply<'_>,
+        reply_bytes: usize,
+        judge: &Judge<'_>,
+        verified: &mut Verified,
+    ) -> Matched {
+        self.forget_ended();
+        let Some(oldest) = self.pending.front_mut() else {
+            return Matched::Unexpected;
+        };
+        oldest.reply_bytes += reply_bytes as u64;
+        let is_one = oldest.keys == 1;
+        match (oldest.operation, reply) {
+            (Operation::Get, Reply::Value(value)) => match self.take_value(value, judge, verified) {
+                Some(()) => Matched::More,
+                None => Matched::Unexpected,
+            },
+            (Operation::Get, Reply::MetaValue { flags, data }) => match value_of(flags, data) {
+                Some(value) if self.take_value(&value, judge, verified).is_some() => {
+                    if is_one {
+                        self.answered(|_| ())
+                    } else {
+                        Matched::More
+                    }
+                }
+                _ => Matched::Unexpected,
+            },
+            (Operation::Get, Reply::End) => self.answered(|_| ()),
+            (Operation::Get, Reply::Meta { code: MetaCode::Miss, .. }) if is_one => self.answered(|_| ()),
+            (Operation::Get, Reply::Meta { code: MetaCode::Noop, .. }) if !is_one => self.answered(|_| ()),
+            (Operation::Set, reply) if oldest.is_row && ends_row(reply) => self.answered(|_| ()),
+            (Operation::Set, Reply::Stored | Reply::Meta { code: MetaCode::Header, .. }) => {
+                self.answered(|key| judge.versions.acknowledge(key))
+            }
+            (_, reply) if reply.is_error() => {
+                self.finish(|key| judge.versions.fail(key)).map_or(Matched::Unexpected, Matched::Failed)
+            }
+            _ => Matched::Unexpected,
+        }
+    }
+
+    fn answered(&mut self, settle: impl FnOnce(u64)) -> Matched {
+        self.finish(settle).map_or(Matched::Unexpected, Matched::Answered)
+    }
+
+    /// The oldest request, which knows no keys and is answered.
+    pub(crate) fn answer_oldest(&mut self) -> Option<Pending> {
+        self.finish(|_| ())
+    }
+
+    /// A request that has been written and is not answered: it has ended, and what became of its set is not known.
+    pub(crate) fn next_without_reply(&mut self, versions: &Versions) -> Option<Pending> {
+        if self.quiet == 0 {
+            return None;
+        }
+        let mut first_key = 0;
+        for pending in self.pending.iter_mut().take(self.sent) {
+            if pending.is_quiet && !pending.has_ended {
+                versions.fail(self.expected[first_key].key);
+                pending.has_ended = true;
+                self.quiet -= 1;
+                let ended = *pending;
+                self.forget_ended();
+                return Some(ended);
+            }
+            first_key += pending.keys as usize;
+        }
+        None
+    }
+
+    /// Forgets requests that have ended without a reply, as far as none before them waits for one.
+    fn forget_ended(&mut self) {
+        while self.pending.front().is_some_and(|pending| pending.has_ended) {
+            self.finish(|_| ());
+        }
+    }
+
+    /// Gives up the oldest request; what became of its set is not known.
+    pub(crate) fn give_up(&mut self, versions: &Versions) -> Option<Pending> {
+        self.forget_ended();
+        self.finish(|key| versions.fail(key))
+    }
+
+    /// Removes the oldest request and its keys, and passes on the key of a set.
+    fn finish(&mut self, settle: impl FnOnce(u64)) -> Option<Pending> {
+        let pending = self.pending.pop_front()?;
+        self.quiet -= usize::from(pending.is_quiet && !pending.has_ended);
+        self.sent = self.sent.saturating_sub(1);
+        if pending.operation == Operation::Set
+            && !pending.is_row
+            && let Some(expected) = self.expected.front()
+        {
+            settle(expected.key);
+        }
+        self.expected.drain(..pending.keys as usize);
+        Some(pending)
+    }
+
+    /// Verifies a value of the oldest request; none when its key was not asked for, or not again.
+    fn take_value(&mut self, value: &Value<'_>, judge: &Judge<'_>, verified: &mut Verified) -> Option<()> {
+        let oldest = self.pending.front_mut()?;
+        let key = if judge.is_replay { xxh3_64(value.key) } else { judge.keys.number(value.key)? };
+        let keys = oldest.keys as usize;
+        let is_it = |at: &usize| !self.expected[*at].returned && self.expected[*at].key == key;
+        // Values come in the order of the keys, unless a proxy has put several servers' answers together.
+        let at = (oldest.cursor as usize..keys).chain(0..oldest.cursor as usize).find(is_it)?;
+        oldest.cursor = at as u32 + 1;
+        oldest.hits += 1;
+        self.expected[at].returned = true;
+        if judge.is_replay && !(self.expected[at].is_checked && replay::is_verified(value.data)) {
+            return Some(());
+        }
+        verified.checked += 1;
+        let fits = if judge.is_replay { replay::fits(value.data) } else { judge.sizes.fits(key, value.data) };
+        match inspect(value.data, key, value.data.len()) {
+            _ if !fits => verified.torn += 1,
+            Content::Wrong => verified.wrong += 1,
+            Content::Torn => verified.torn += 1,
+            Content::Whole(_) if value.flags != 0 => verified.torn += 1,
+            Content::Whole(seen) if judge.versions.is_fresh(key, self.expected[at].known, seen) => {}
+            Content::Whole(_) => verified.stale += 1,
+        }
+        Some(())
+    }
+}
+
+/// Whether this answers a row of a trace that is no get: as wanted, or because of what the server holds.
+fn ends_row(reply: &Reply<'_>) -> bool {
+    use MetaCode::{Exists, Header, NotFound, NotStored};
+    match reply {
+        Reply::Meta { code, .. } => matches!(code, Header | NotFound | NotStored | Exists),
+        Reply::Stored | Reply::NotStored | Reply::Exists | Reply::NotFound | Reply::Deleted | Reply::Number(_) => true,
+        _ => false,
+    }
+}
+
+/// The value that a meta reply brings, if it names its key.
+fn value_of<'a>(flags: &'a [u8], data: &'a [u8]) -> Option<Value<'a>> {
+    let flags = MetaFlags::new(flags);
+    let stored = std::str::from_utf8(flags.argument(b'f')?).ok()?.parse().ok()?;
+    Some(Value { key: flags.argument(b'k')?, flags: stored, cas: None, data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(operation: Operation, keys: u32, ends_at: u64) -> Pending {
+        Pending { keys, ends_at, ..Pending::new(operation, Nanos(1), Nanos(2)) }
+    }
+
+    #[test]
+    fn requests_are_sent_when_their_last_byte_is() {
+        let mut window = Window::default();
+        [10, 20, 30].into_iter().for_each(|ends_at| window.push(pending(Operation::Get, 0, ends_at)));
+        window.mark_sent(9, Nanos(5));
+        assert_eq!(window.sent, 0);
+        window.mark_sent(25, Nanos(6));
+        assert!(window.has_unsent());
+        window.mark_sent(30, Nanos(7));
+        assert!(!window.has_unsent());
+        let sent: Vec<u64> = window.pending.iter().map(|pending| pending.sent.0).collect();
+        assert_eq!(sent, [6, 6, 7]);
+    }
+
+    #[test]
+    fn replies_belong_to_the_oldest_and_settle_its_set() {
+        let versions = Versions::new(0, 2, true);
+        let (keys, sizes) = (KeySpace::new("key-", None), ValueSizes::new(&crate::config::fixed_bytes(32)));
+        let judge = Judge { versions: &versions, keys: &keys, sizes: &sizes, is_replay: false };
+        let mut verified = Verified::default();
+        let mut window = Window::default();
+        for key in 0..2 {
+            assert_eq!(versions.lock(key), Some(2));
+            window.expect(key, Known::default());
+            window.push(pending(Operation::Set, 1, 1));
+        }
+        window.expect(1, versions.known(1));
+        window.push(pending(Operation::Get, 1, 1));
+        assert!(matches!(window.accept(&Reply::End, 5, &judge, &mut verified), Matched::Unexpected));
+        assert!(matches!(window.accept(&Reply::Stored, 8, &judge, &mut verified), Matched::Answered(_)));
+        assert!(matches!(window.accept(&Reply::Error, 7, &judge, &mut verified), Matched::Failed(_)));
+        assert_eq!((versions.lock(0), versions.uncertain()), (Some(3), 1));
+        let mut data = Vec::new();
+        crate::workload::value::make(1, 1, 32, &mut data);
+        let value = |key| Reply::Value(Value { key, flags: 0, cas: None, data: &data });
+        assert!(matches!(window.accept(&value(b"key-0"), 9, &judge, &mut verified), Matched::Unexpected));
+        assert!(matches!(window.accept(&value(b"key-1"), 9, &judge, &mut verified), Matched::More));
+        assert!(matches!(window.accept(&value(b"key-1"), 9, &judge, &mut verified), Matched::Unexpected));
+        let Matched::Answered(get) = window.accept(&Reply::End, 5, &judge, &mut verified) else { panic!("it ended") };
+        assert_eq!((get.hits, get.reply_bytes, window.is_empty()), (1, 32, true));
+        assert_eq!(verified, Verified { checked: 1, ..Verified::default() });
+        assert!(matches!(window.accept(&Reply::End, 5, &judge, &mut verified), Matched::Unexpected));
+    }
+}

@@ -1,0 +1,338 @@
+//! What the clients of one thread share: clock, draws, counts, records, who is thinking until when, and who is free.
+//! Every request ends here, once, answered or not.
+
+use crate::config::Config;
+use crate::drive::connection::{ConnectionId, RETRY_FIRST};
+use crate::drive::encoder::Encoder;
+use crate::drive::pace::{Closed, Open, Pace};
+use crate::drive::pending::Pending;
+use crate::drive::plan::Plan;
+use crate::drive::window::Judge;
+use crate::measure::request::Ended;
+use crate::measure::seconds::Handover;
+use crate::measure::tally::Tally;
+use crate::messages::{Conversation, MessageOperation, Venue};
+use crate::workload::arrivals::ArrivalClock;
+use crate::workload::replay::{Due, Held, Replay};
+use crate::workload::schedule::Schedule;
+use crate::workload::versions::Versions;
+use clock::{Clock, Nanos, duration_ns};
+use key_distribution::KeyDistribution;
+use net::Buffers;
+use records::{Outcome, PARENT, Row, RowSender, is_sampled};
+use std::collections::VecDeque;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use wire::Limits;
+
+/// A question to the kernel whether anything has come takes less.
+const ASKING_LONGEST_NS: u64 = 20_000;
+
+/// What all threads share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shared<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) clock: &'a Clock,
+    pub(crate) plan: &'a Plan,
+    pub(crate) versions: &'a Versions,
+    pub(crate) encoder: &'a Encoder,
+    pub(crate) key_distribution: Option<&'a KeyDistribution>,
+    /// Of a run with messages.
+    pub(crate) venue: Option<&'a Venue>,
+}
+
+/// One thread's tools and books.
+#[derive(Debug)]
+pub(crate) struct Worker<'a> {
+    pub(crate) shared: Shared<'a>,
+    thread: usize,
+    pub(crate) schedule: Schedule,
+    pub(crate) encoder: Encoder,
+    pub(crate) judge: Judge<'a>,
+    pub(crate) limits: Limits,
+    /// With a message service; then nothing of what is for memcached is used.
+    pub(crate) conversation: Option<Conversation<'a>>,
+    pub(crate) buffers: Buffers,
+    pub(crate) tally: Tally,
+    /// Several servers, and which keys are whose.
+    key_distribution: Option<&'a KeyDistribution>,
+    /// Keys of a request and their servers; kept for its memory.
+    pub(crate) keys: Vec<(usize, u64)>,
+    pace: Pace,
+    seconds: Sender<Handover>,
+    records: Option<RowSender>,
+    /// Requests issued and requests ended: equal when the thread ends.
+    pub(crate) issued: u64,
+    ended: u64,
+}
+
+impl<'a> Worker<'a> {
+    /// The tools of thread number `thread`.
+    pub(crate) fn new(
+        shared: Shared<'a>,
+        thread: usize,
+        seconds: Sender<Handover>,
+        records: Option<RowSender>,
+        replay: Option<Replay>,
+    ) -> Worker<'a> {
+        let config = shared.config;
+        let clock = ArrivalClock::new(config, thread, shared.plan.start);
+        let pace = match (replay, clock) {
+            (Some(replay), _) => Pace::Replay(replay),
+            (None, Some(clock)) => Pace::Open(Open { clock, free: VecDeque::new() }),
+            (None, None) => Pace::Closed(Closed::default()),
+        };
+        Worker {
+            shared,
+            thread,
+            schedule: Schedule::new(config, thread),
+            encoder: shared.encoder.clone(),
+            judge: Judge {
+                versions: shared.versions,
+                keys: &shared.encoder.keys,
+                sizes: &shared.encoder.sizes,
+                is_replay: config.trace.is_some(),
+            },
+            limits: reply_limits(config),
+            conversation: shared.venue.map(|venue| Conversation::new(venue, thread)),
+            buffers: Buffers::default(),
+            tally: Tally::new(),
+            key_distribution: shared.key_distribution,
+            keys: Vec::new(),
+            pace,
+            seconds,
+            records,
+            issued: 0,
+            ended: 0,
+        }
+    }
+
+    /// The time now.
+    pub(crate) fn now(&self) -> Nanos {
+        self.shared.clock.now()
+    }
+
+    /// Ends a request: counts it and records it.
+    pub(crate) fn end(&mut self, pending: &Pending, line: ConnectionId, completed: Nanos, outcome: Outcome) {
+        self.ended += 1;
+        // A server may refuse a request before it has taken all of it.
+        let sent = if pending.sent.is_set() { pending.sent } else { pending.issued };
+        if matches!(outcome, Outcome::Answered | Outcome::ClientError | Outcome::ServerError) {
+            self.tally.requests_answered += 1;
+            self.tally.requests_sent += 1;
+        } else {
+            self.tally.requests_sent += u64::from(pending.sent.is_set());
+        }
+        let ended = Ended {
+            operation: pending.operation,
+            intended: pending.intended,
+            sent,
+            completed,
+            keys: pending.keys,
+            hits: pending.hits,
+            request_bytes: pending.request_bytes,
+            reply_bytes: pending.reply_bytes,
+            failed: outcome != Outcome::Answered,
+            message: pending.message,
+        };
+        self.roll(completed);
+        // An open loop follows to its end what was intended in the window: the slowest must not be left out.
+        let counted_at = if self.pace.is_open() { pending.intended } else { completed };
+        let plan = self.shared.plan;
+        self.tally.completed += u64::from(outcome == Outcome::Answered && plan.in_window(completed));
+        self.tally.record(&ended, plan.in_window(counted_at));
+        if let Some(whole) = self.conversation.as_mut().and_then(|conversation| conversation.whole(line.client, &ended))
+        {
+            let counted_at = if self.pace.is_open() { whole.intended } else { completed };
+            self.tally.record_whole(&whole, plan.in_window(counted_at));
+        }
+        if let Some(records) = &mut self.records
+            && is_sampled(line.port, pending.sequence, records.sample())
+        {
+            let stamps = [pending.intended.0, pending.issued.0, sent.0, completed.0];
+            records.push(&row(pending, line, self.thread, outcome), &stamps);
+        }
+    }
+
+    /// The time from `from` to `to` went by in waiting without sleeping. An asking that took long was interrupted: the time
+    /// was not spent by us.
+    pub(crate) fn polled(&mut self, from: Nanos, to: Nanos) {
+        if self.shared.plan.in_window(to) {
+            self.tally.polled_ns += to.since(from).min(ASKING_LONGEST_NS);
+        }
+    }
+
+    /// Hands over the second that is past.
+    pub(crate) fn roll(&mut self, now: Nanos) {
+        let now_in = self.shared.plan.second(now);
+        if let Some(past) = self.tally.roll(now_in) {
+            // The collector outlives the threads.
+            let _ = self.seconds.send(Handover { thread: self.thread, now_in, past });
+        }
+    }
+
+    /// Which of a client's connections a key goes to.
+    pub(crate) fn owner(&mut self, key: u64) -> usize {
+        match self.key_distribution {
+            Some(keys) => keys.owner(self.encoder.key(key)),
+            None => 0,
+        }
+    }
+
+    /// The same for the text of a key.
+    pub(crate) fn owner_of(&self, key: &[u8]) -> usize {
+        self.key_distribution.map_or(0, |keys| keys.owner(key))
+    }
+
+    /// One of the requests that a client may have in flight at the beginning: free for an arrival, or to be thought about.
+    pub(crate) fn begin(&mut self, client: usize, ready: &mut VecDeque<Nanos>, now: Nanos) {
+        match &mut self.pace {
+            Pace::Open(open) => open.free.push_back((client, now)),
+            Pace::Replay(_) => {}
+            Pace::Closed(_) => {
+                let think_ns = self.schedule.first_think_ns();
+                self.think(client, ready, now, think_ns);
+            }
+        }
+    }
+
+    /// What follows a request that has ended: its client thinks about the next, or is free for the next arrival.
+    pub(crate) fn next(&mut self, client: usize, ready: &mut VecDeque<Nanos>, completed: Nanos, outcome: Outcome) {
+        match &mut self.pace {
+            Pace::Open(open) => return open.free.push_back((client, completed)),
+            Pace::Replay(_) => return,
+            Pace::Closed(_) => {}
+        }
+        let mut think_ns = self.schedule.think_ns();
+        if outcome == Outcome::BackendDown {
+            // What is refused at once must not be asked for again at once.
+            think_ns = think_ns.max(duration_ns(RETRY_FIRST));
+        }
+        if let Some(conversation) = &mut self.conversation {
+            think_ns = think_ns.max(duration_ns(conversation.take_back_off(client)));
+        }
+        self.think(client, ready, completed, think_ns);
+    }
+
+    fn think(&mut self, client: usize, ready: &mut VecDeque<Nanos>, from: Nanos, think_ns: u64) {
+        match &mut self.pace {
+            Pace::Closed(closed) if think_ns > 0 => {
+                closed.think_until(from + Duration::from_nanos(think_ns), client);
+            }
+            _ => ready.push_back(from),
+        }
+    }
+
+    /// Passes each request that is due to `issue`, with its client, its intended time and its row of a trace; returns when the
+    /// next will be due, if that is known.
+    pub(crate) fn take_due(
+        &mut self,
+        now: Nanos,
+        can_issue: impl Fn(usize) -> bool,
+        mut issue: impl FnMut(usize, Nanos, Option<Held>),
+    ) -> Option<Nanos> {
+        let plan = self.shared.plan;
+        match &mut self.pace {
+            Pace::Closed(closed) => {
+                while let Some((due, client)) = closed.next_awake(now) {
+                    issue(client, due, None);
+                }
+                closed.next_due()
+            }
+            Pace::Open(open) => {
+                while let Some(arrival) = open.next_arrival(now, plan.measure_to(), &can_issue) {
+                    let late_ns = now.since(arrival.due.max(arrival.free_since));
+                    self.tally.arrive(plan.second(arrival.due), plan.in_window(arrival.due), late_ns);
+                    issue(arrival.client, arrival.due, None);
+                }
+                open.next_due()
+            }
+            Pace::Replay(replay) => loop {
+                match replay.next(now) {
+                    Due::Row(client, due, held) => {
+                        if replay.is_paced() {
+                            self.tally.arrive(plan.second(due), plan.in_window(due), now.since(due));
+                        }
+                        issue(client, due, Some(held));
+                    }
+                    Due::At(due) => break Some(due),
+                    Due::Full | Due::Over => break None,
+                }
+            },
+        }
+    }
+
+    /// A client has a connection again: until now it was not free, whatever it waits for.
+    pub(crate) fn is_back(&mut self, client: usize) {
+        let now = self.now();
+        if let Pace::Open(open) = &mut self.pace {
+            open.is_back(client, now);
+        }
+    }
+
+    /// So many rows of a trace are no longer held.
+    pub(crate) fn released(&mut self, rows: usize) {
+        if let Pace::Replay(replay) = &mut self.pace {
+            replay.released(rows);
+        }
+    }
+
+    /// Whether rows of a trace are sent as fast as can be: each is intended when it is issued.
+    pub(crate) fn is_unpaced(&self) -> bool {
+        matches!(&self.pace, Pace::Replay(replay) if !replay.is_paced())
+    }
+
+    /// Whether nothing more is to be issued.
+    pub(crate) fn is_over(&self, now: Nanos) -> bool {
+        let plan = self.shared.plan;
+        self.pace.is_over() || (plan.is_over(now) && (!self.pace.is_behind(plan) || now >= plan.issue_until()))
+    }
+
+    /// Hands over the records that have gathered.
+    pub(crate) fn flush_records(&mut self) {
+        if let Some(records) = &mut self.records {
+            records.flush();
+        }
+    }
+
+    /// The counts, how many requests were issued and never ended (a bug if any), and the queues that clients have left behind.
+    pub(crate) fn close(mut self) -> (Tally, u64, Vec<String>) {
+        // What an open loop intended and never sent.
+        let plan = self.shared.plan;
+        while let Pace::Open(open) = &mut self.pace
+            && plan.measure_to() != Nanos::NEVER
+            && open.clock.next() < plan.measure_to()
+        {
+            self.tally.miss(plan.second(open.clock.next()), plan.in_window(open.clock.next()));
+            open.clock.advance();
+        }
+        let own_queues = self.conversation.as_ref().map(Conversation::own_queues).unwrap_or_default();
+        (self.tally, self.issued - self.ended, own_queues)
+    }
+}
+
+/// Replies may be as large as our values, and as memcached's usual ones.
+pub(crate) fn reply_limits(config: &Config) -> Limits {
+    let usual = Limits::default();
+    Limits { value_bytes: usual.value_bytes.max(config.value_sizes().largest()), ..usual }
+}
+
+/// The record of a request.
+fn row(pending: &Pending, line: ConnectionId, thread: usize, outcome: Outcome) -> Row {
+    Row {
+        connection: line.connection,
+        sequence: pending.sequence,
+        request_bytes: u32::try_from(pending.request_bytes).unwrap_or(u32::MAX),
+        reply_bytes: u32::try_from(pending.reply_bytes).unwrap_or(u32::MAX),
+        port: line.port,
+        backend: line.server,
+        keys: u16::try_from(pending.keys).unwrap_or(u16::MAX),
+        hits: u16::try_from(pending.hits).unwrap_or(u16::MAX),
+        r#loop: thread as u8,
+        operation: pending.message.map_or(pending.verb as u8, MessageOperation::record),
+        outcome: outcome as u8,
+        leg: PARENT,
+        legs: pending.parts,
+        ..Row::default()
+    }
+}

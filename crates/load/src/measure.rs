@@ -1,0 +1,8 @@
+//! What is counted and timed while a run goes on: per request, per second and per thread, and how these add up.
+
+pub(crate) mod histogram;
+pub(crate) mod part;
+pub(crate) mod request;
+pub(crate) mod seconds;
+pub(crate) mod tally;
+pub(crate) mod times;

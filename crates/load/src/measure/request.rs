@@ -1,0 +1,60 @@
+//! One request that has ended, as everything that counts it sees it. Knows no connections and no server.
+
+use crate::messages::MessageOperation;
+use crate::workload::trace::TraceOperation;
+use clock::Nanos;
+
+/// The operations that a run is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// A get of one or more keys.
+    Get,
+    /// A set of one key.
+    Set,
+}
+
+/// A request that has ended, with everything that is to be counted of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) operation: Operation,
+    pub(crate) intended: Nanos,
+    pub(crate) sent: Nanos,
+    pub(crate) completed: Nanos,
+    pub(crate) keys: u32,
+    pub(crate) hits: u32,
+    pub(crate) request_bytes: u64,
+    pub(crate) reply_bytes: u64,
+    /// Whether its reply was an error, or it got none.
+    pub(crate) failed: bool,
+    /// Of a message service, which operation it is.
+    pub(crate) message: Option<MessageOperation>,
+}
+
+impl Operation {
+    /// Under which a row of a trace is counted: what reads, and everything else.
+    pub(crate) fn of(operation: TraceOperation) -> Operation {
+        match operation {
+            TraceOperation::Get | TraceOperation::Gets => Operation::Get,
+            _ => Operation::Set,
+        }
+    }
+}
+
+impl Ended {
+    pub(crate) fn response_ns(&self) -> u64 {
+        self.completed.since(self.intended)
+    }
+
+    /// Values returned; a set returns none.
+    pub(crate) fn hits(&self) -> u64 {
+        u64::from(self.hits)
+    }
+
+    /// Keys that a get named and that were not returned.
+    pub(crate) fn misses(&self) -> u64 {
+        match self.operation {
+            Operation::Get => u64::from(self.keys - self.hits),
+            Operation::Set => 0,
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What one thread counts: each request once, into the part of the run that it ended in, and what is of the whole run.
+//! Tallies of several threads merge exactly: counts and histograms add up.
+
+use crate::measure::histogram::Distribution;
+use crate::measure::part::Part;
+use crate::measure::request::Ended;
+use clock::Nanos;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Kinds of errors told apart.
+const ERROR_KINDS_MAX: usize = 20;
+/// Under which errors of further kinds are counted.
+const OTHER_ERRORS: &str = "errors of further kinds";
+
+/// What verification found, over the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verified {
+    pub(crate) checked: u64,
+    pub(crate) wrong: u64,
+    pub(crate) torn: u64,
+    pub(crate) stale: u64,
+    pub(crate) unexpected_reply: u64,
+}
+
+/// Everything that one thread counts.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// What has ended in the current second.
+    part: Box<Part>,
+    /// Parts that were handed over and are empty again ...
+    spares: Receiver<Box<Part>>,
+    /// ... and the way back, which each part takes along.
+    home: Sender<Box<Part>>,
+    /// Requests whose intended time lies within the window, sent or not; counted in an open loop only.
+    pub(crate) intended: u64,
+    /// Of those that were sent, how much later than it could have been the thread turned to them: not counting the wait for a client.
+    pub(crate) lateness: Distribution,
+    /// Requests intended in each second of the run, sent or not; in an open loop only.
+    pub(crate) intended_in: Vec<u64>,
+    /// Requests answered other than by an error within the window, whenever they were intended.
+    pub(crate) completed: u64,
+    /// Time within the window in which a thread waited by asking again and again.
+    pub(crate) polled_ns: u64,
+    /// Of the whole run.
+    pub(crate) requests_sent: u64,
+    pub(crate) requests_answered: u64,
+    pub(crate) verified: Verified,
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// When the last request ended, however it ended.
+    pub(crate) last_completed: Nanos,
+}
+
+impl Tally {
+    /// Of a thread that has done nothing yet.
+    pub(crate) fn new() -> Tally {
+        let (home, spares) = channel();
+        Tally {
+            part: Box::new(Part::new(home.clone())),
+            spares,
+            home,
+            intended: 0,
+            lateness: Distribution::new(),
+            intended_in: Vec::new(),
+            completed: 0,
+            polled_ns: 0,
+            requests_sent: 0,
+            requests_answered: 0,
+            verified: Verified::default(),
+            errors: BTreeMap::new(),
+            last_completed: Nanos::UNSET,
+        }
+    }
+
+    /// Counts a request that has ended, in or out of the window. One that failed is counted as an error and nowhere else:
+    /// a fast refusal is not a fast answer.
+    pub(crate) fn record(&mut self, ended: &Ended, in_window: bool) {
+        self.last_completed = self.last_completed.max(ended.completed);
+        let part = &mut self.part;
+        if in_window { &mut part.inside } else { &mut part.outside }.record(ended);
+    }
+
+    /// Counts an operation of several requests, which are counted themselves.
+    pub(crate) fn record_whole(&mut self, ended: &Ended, in_window: bool) {
+        let part = &mut self.part;
+        if in_window { &mut part.inside } else { &mut part.outside }.record_whole(ended);
+    }
+
+    /// Counts a request of an open loop that was intended in this second of the run, and is sent `lateness_ns` later than it
+    /// could have been.
+    pub(crate) fn arrive(&mut self, second: u64, in_window: bool, lateness_ns: u64) {
+        self.intend(second, in_window);
+        if in_window {
+            self.lateness.record(lateness_ns);
+        }
+    }
+
+    /// Counts a request of an open loop that was intended and never sent.
+    pub(crate) fn miss(&mut self, second: u64, in_window: bool) {
+        self.intend(second, in_window);
+    }
+
+    fn intend(&mut self, second: u64, in_window: bool) {
+        let second = second as usize;
+        if second >= self.intended_in.len() {
+            self.intended_in.resize(second + 1, 0);
+        }
+        self.intended_in[second] += 1;
+        self.intended += u64::from(in_window);
+    }
+
+    /// Begins another part when second `now_in` has begun; the past part is to be handed over.
+    pub(crate) fn roll(&mut self, now_in: u64) -> Option<Box<Part>> {
+        if now_in <= self.part.second {
+            return None;
+        }
+        // A part that comes back costs no memory to be zeroed on the path of a request.
+        let mut next = self.spares.try_recv().unwrap_or_else(|_| Box::new(Part::new(self.home.clone())));
+        next.second = now_in;
+        Some(std::mem::replace(&mut self.part, next))
+    }
+
+    /// The part that the thread was in when it ended.
+    pub(crate) fn into_part(self) -> Box<Part> {
+        self.part
+    }
+
+    /// Counts an error under its first line.
+    pub(crate) fn error(&mut self, line: &str) {
+        count_error(&mut self.errors, line, 1);
+    }
+
+    /// Takes in what another thread has counted of the whole run; its parts are added up elsewhere.
+    pub(crate) fn merge(&mut self, other: &Tally) {
+        self.intended += other.intended;
+        self.lateness.merge(&other.lateness);
+        self.intended_in.resize(self.intended_in.len().max(other.intended_in.len()), 0);
+        self.intended_in.iter_mut().zip(&other.intended_in).for_each(|(own, other)| *own += other);
+        self.completed += other.completed;
+        self.polled_ns += other.polled_ns;
+        self.requests_sent += other.requests_sent;
+        self.requests_answered += other.requests_answered;
+        self.verified.merge(other.verified);
+        self.last_completed = self.last_completed.max(other.last_completed);
+        for (line, count) in &other.errors {
+            count_error(&mut self.errors, line, *count);
+        }
+    }
+}
+
+/// Adds to the errors of one line; further kinds than fit are counted together.
+pub(crate) fn count_error(errors: &mut BTreeMap<String, u64>, line: &str, count: u64) {
+    if let Some(known) = errors.get_mut(line) {
+        *known += count;
+    } else if errors.len() < ERROR_KINDS_MAX - 1 {
+        errors.insert(line.to_owned(), count);
+    } else {
+        *errors.entry(OTHER_ERRORS.to_owned()).or_default() += count;
+    }
+}
+
+impl Verified {
+    pub(crate) fn merge(&mut self, other: Verified) {
+        self.checked += other.checked;
+        self.wrong += other.wrong;
+        self.torn += other.torn;
+        self.stale += other.stale;
+        self.unexpected_reply += other.unexpected_reply;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::request::Operation;
+
+    fn ended(operation: Operation, response_ns: u64, failed: bool) -> Ended {
+        Ended {
+            operation,
+            intended: Nanos(100),
+            sent: Nanos(100 + response_ns / 4),
+            completed: Nanos(100 + response_ns),
+            keys: 3,
+            hits: 2,
+            request_bytes: 10,
+            reply_bytes: 20,
+            failed,
+            message: None,
+        }
+    }
+
+    #[test]
+    fn a_part_ends_with_its_second_and_tells_the_window_apart() {
+        let mut tally = Tally::new();
+        assert!(tally.roll(0).is_none());
+        tally.record(&ended(Operation::Get, 1000, false), false);
+        tally.record(&ended(Operation::Get, 9000, false), true);
+        let past = tally.roll(2).unwrap();
+        assert_eq!((past.second, past.inside.get.count(), past.outside.get.count()), (0, 1, 1));
+        assert_eq!((past.inside.get.response.max_ns(), past.outside.get.response.max_ns()), (9000, 1000));
+        // Late by a second that is past: it cannot be put back there.
+        assert!(tally.roll(1).is_none());
+        assert_eq!(tally.last_completed, Nanos(9100));
+        assert_eq!(tally.into_part().second, 2);
+    }
+
+    #[test]
+    fn parts_come_back_empty() {
+        let mut tally = Tally::new();
+        tally.record(&ended(Operation::Set, 1000, false), true);
+        let past = tally.roll(1).unwrap();
+        let address: *const Part = &raw const *past;
+        past.go_home();
+        assert_eq!(tally.roll(2).unwrap().second, 1);
+        let part = tally.into_part();
+        assert_eq!((&raw const *part, part.second, part.is_empty()), (address, 2, true));
+    }
+
+    #[test]
+    fn arrivals_are_counted_whether_they_are_sent_or_not() {
+        let mut tally = Tally::new();
+        tally.arrive(0, false, 10);
+        tally.arrive(2, true, 30);
+        let mut sum = Tally::new();
+        sum.merge(&tally);
+        tally.miss(2, true);
+        tally.miss(3, false);
+        sum.merge(&tally);
+        assert_eq!((sum.intended, sum.lateness.count(), sum.lateness.max_ns()), (3, 2, 30));
+        assert_eq!(sum.intended_in, [2, 0, 3, 1]);
+    }
+
+    #[test]
+    fn errors_are_counted_by_line_and_kinds_are_limited() {
+        let mut tally = Tally::new();
+        for kind in 0..100 {
+            tally.error(&format!("SERVER_ERROR {kind:03}"));
+            tally.error("SERVER_ERROR 000");
+        }
+        assert_eq!(tally.errors.len(), ERROR_KINDS_MAX);
+        assert_eq!(tally.errors["SERVER_ERROR 000"], 101);
+        assert_eq!(tally.errors.values().sum::<u64>(), 200);
+    }
+}

@@ -1,0 +1,129 @@
+//! A distribution of times as the summary shows it, and back: what is written down is enough to add several up exactly.
+//! Knows nothing of what took the time.
+
+use crate::measure::histogram::{Distribution, histogram};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Which percentiles are shown when nobody asks for others.
+pub const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
+
+/// A distribution of times. A percentile with fewer than ten values above it is left out: it would say more about luck.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
+pub struct Times {
+    pub mean_ns: f64,
+    pub std_ns: f64,
+    pub min_ns: u64,
+    pub max_ns: u64,
+    pub sum_ns: u128,
+    /// Square nanoseconds.
+    pub sum_squares_ns2: u128,
+    pub percentiles: BTreeMap<String, u64>,
+    pub histogram: String,
+}
+
+impl Times {
+    pub(crate) fn new(distribution: &Distribution, percentiles: &[f64]) -> Times {
+        let shown = percentiles.iter().filter(|&&percent| distribution.supports(percent));
+        Times {
+            mean_ns: distribution.mean_ns(),
+            std_ns: distribution.std_ns(),
+            min_ns: distribution.min_ns(),
+            max_ns: distribution.max_ns(),
+            sum_ns: distribution.sum_ns(),
+            sum_squares_ns2: distribution.squares_ns(),
+            percentiles: shown.map(|&percent| (name(percent), distribution.percentile_ns(percent))).collect(),
+            histogram: encode(&distribution.histogram),
+        }
+    }
+
+    /// The distribution that these times were written down from.
+    ///
+    /// # Errors
+    /// Why its histogram cannot be read, or that it has other buckets than ours.
+    pub(crate) fn distribution(&self) -> Result<Distribution, String> {
+        let histogram = decode(&self.histogram)?;
+        Ok(Distribution::from_parts(histogram, self.sum_ns, self.sum_squares_ns2, (self.min_ns, self.max_ns)))
+    }
+}
+
+/// What a percentile is called: "50", "99.9".
+pub(crate) fn name(percent: f64) -> String {
+    percent.to_string()
+}
+
+/// A histogram as text: HdrHistogram's V2, deflated, base64.
+pub(crate) fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    // Writing to memory cannot fail; an empty text would be noticed by every reader.
+    let _ = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
+    STANDARD.encode(bytes)
+}
+
+/// See [`encode`]. An empty text is an empty histogram.
+///
+/// # Errors
+/// What is wrong with the text, or that its buckets are not ours.
+pub(crate) fn decode(text: &str) -> Result<Histogram<u64>, String> {
+    let own = histogram::<u64>();
+    if text.is_empty() {
+        return Ok(own);
+    }
+    let bytes = STANDARD.decode(text).map_err(|error| format!("a histogram is not base64: {error}"))?;
+    let read: Histogram<u64> = Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .map_err(|error| format!("a histogram cannot be read: {error}"))?;
+    let buckets = |histogram: &Histogram<u64>| (histogram.low(), histogram.high(), histogram.sigfig());
+    if buckets(&read) != buckets(&own) {
+        return Err(format!("a histogram has other buckets ({:?}, not {:?})", buckets(&read), buckets(&own)));
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(times_ns: &[u64]) -> Distribution {
+        let mut distribution = Distribution::new();
+        times_ns.iter().for_each(|time_ns| distribution.record(*time_ns));
+        distribution
+    }
+
+    #[test]
+    fn a_percentile_is_named_as_it_is_typed_and_needs_ten_values_above_it() {
+        let times = Times::new(&of(&[5; 10_000]), &PERCENTILES);
+        let names: Vec<&str> = times.percentiles.keys().map(String::as_str).collect();
+        assert_eq!(names, ["50", "75", "90", "95", "99", "99.9"]);
+        assert!(Times::new(&of(&[5; 19]), &[50.0]).percentiles.is_empty());
+        assert_eq!(Times::new(&of(&[5; 20]), &[50.0]).percentiles["50"], 5);
+    }
+
+    #[test]
+    fn damaged_histograms_and_those_of_others_are_one_line() {
+        let mut times = Times::new(&of(&[5]), &PERCENTILES);
+        for (text, expected) in [("?", "not base64"), ("AAAA", "cannot be read"), ("HISTFAAA", "cannot be read")] {
+            times.histogram = text.into();
+            let line = times.distribution().unwrap_err();
+            assert!(line.contains(expected) && !line.contains('\n'), "{line}");
+        }
+        times.histogram = encode(&Histogram::new_with_bounds(1, 1_000, 3).unwrap());
+        assert!(times.distribution().unwrap_err().contains("other buckets"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(times_ns in proptest::collection::vec(0u64..200_000_000_000, 0..200)) {
+            let times = Times::new(&of(&times_ns), &PERCENTILES);
+            let text = serde_json::to_string(&times).unwrap();
+            let read: Times = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(&Times::new(&read.distribution().unwrap(), &PERCENTILES), &times);
+        }
+    }
+}

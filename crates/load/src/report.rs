@@ -1,0 +1,11 @@
+//! What a reader gets: the summary with its verdict, as JSON, as text, in other tools' formats and as metrics.
+
+pub(crate) mod hdr_text;
+pub(crate) mod memtier;
+pub(crate) mod merge;
+pub(crate) mod metrics;
+pub(crate) mod print;
+pub(crate) mod settings;
+pub(crate) mod summarise;
+pub(crate) mod summary;
+pub(crate) mod verdict;

@@ -1,0 +1,110 @@
+//! The two text formats of HdrHistogram: percentiles of one histogram (`.hgrm`), as its `outputPercentileDistribution` writes them
+//! for the public plotter, and the run as an interval log (`.hlog`, version 1.3). Knows the summary only. Values are milliseconds.
+
+use crate::measure::times::{Times, decode};
+use crate::report::summary::Summary;
+use std::fmt::Write;
+
+/// Percentiles for each halving of the distance to 100 %, as all tools have it.
+const TICKS_PER_HALF_DISTANCE: u32 = 5;
+const NANOS_PER_MILLI: f64 = 1e6;
+/// A histogram of three significant digits has twice a thousand steps in a bucket, as a power of two.
+const STEPS_PER_BUCKET: u64 = 2048;
+
+/// The text; none when there are no values.
+///
+/// The values of the table are those of the histogram. Mean, deviation and maximum below it are exact.
+///
+/// # Errors
+/// Why the histogram cannot be read.
+pub fn percentile_text(times: &Times) -> Result<Option<String>, String> {
+    let distribution = times.distribution()?;
+    let histogram = &distribution.histogram;
+    if histogram.is_empty() {
+        return Ok(None);
+    }
+    // Writing to a String cannot fail, here and below.
+    let mut text = format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    let mut total = 0;
+    for step in histogram.iter_quantiles(TICKS_PER_HALF_DISTANCE) {
+        total += step.count_since_last_iteration();
+        let (value_ms, quantile) = (step.value_iterated_to() as f64 / NANOS_PER_MILLI, step.quantile_iterated_to());
+        let _ = write!(text, "{value_ms:>12.3} {quantile:>2.12} {total:>10}");
+        let _ = if quantile < 1.0 { writeln!(text, " {:>14.2}", 1.0 / (1.0 - quantile)) } else { writeln!(text) };
+    }
+    let milliseconds = |ns: f64| ns / NANOS_PER_MILLI;
+    let (mean, deviation) = (milliseconds(times.mean_ns), milliseconds(times.std_ns));
+    let _ = writeln!(text, "#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]");
+    let _ = writeln!(text, "#[Max     = {:>12.3}, Total count    = {total:>12}]", milliseconds(times.max_ns as f64));
+    let _ = writeln!(text, "#[Buckets = {:>12}, SubBuckets     = {STEPS_PER_BUCKET:>12}]", buckets(histogram.high()));
+    Ok(Some(text))
+}
+
+/// The log of all seconds, warm-up included; a comment says which of them were measured.
+///
+/// # Errors
+/// Why a histogram cannot be read.
+pub fn interval_log(summary: &Summary) -> Result<String, String> {
+    let start_s = summary.started_unix_ns as f64 / 1e9;
+    let since_start_s = |clock_ns: u64| clock_ns.saturating_sub(summary.started_clock_ns) as f64 / 1e9;
+    // Writing to a String cannot fail, here and below.
+    let mut text = format!("#[waystage load {}, response times in nanoseconds]\n", summary.version);
+    let _ = writeln!(
+        text,
+        "#[measured from {:.3} to {:.3} s, the rest is warm-up or end]",
+        since_start_s(summary.measure_from_clock_ns),
+        since_start_s(summary.measure_to_clock_ns)
+    );
+    text += "#[Histogram log format version 1.3]\n";
+    let _ = writeln!(text, "#[StartTime: {start_s:.3} (seconds since epoch)]");
+    let _ = writeln!(text, "#[BaseTime: {start_s:.3} (seconds since epoch)]");
+    text += "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n";
+    for second in &summary.seconds {
+        for (tag, histogram) in [("get", &second.histograms.get), ("set", &second.histograms.set)] {
+            if !histogram.is_empty() {
+                let max_ms = decode(histogram)?.max() as f64 / NANOS_PER_MILLI;
+                let _ = writeln!(text, "Tag={tag},{}.000,1.000,{max_ms:.3},{histogram}", second.second);
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// Buckets of a histogram up to `highest`: each reaches twice as far as the one before.
+fn buckets(highest: u64) -> u32 {
+    let mut reach = STEPS_PER_BUCKET;
+    let mut buckets = 1;
+    while reach <= highest {
+        reach *= 2;
+        buckets += 1;
+    }
+    buckets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::histogram::Distribution;
+
+    #[test]
+    fn columns_are_those_of_the_format() {
+        let mut distribution = Distribution::new();
+        [1_000_000, 2_000_000, 2_000_000, 5_500_000].into_iter().for_each(|time_ns| distribution.record(time_ns));
+        let text = percentile_text(&Times::new(&distribution, &[])).unwrap().unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "       Value     Percentile TotalCount 1/(1-Percentile)");
+        assert_eq!(lines[1], "");
+        assert_eq!(lines[2], "       1.000 0.000000000000          1           1.00");
+        let last = lines.iter().position(|line| line.contains("1.000000000000")).unwrap();
+        assert_eq!(lines[last], "       5.501 1.000000000000          4");
+        assert_eq!(lines[last + 1], "#[Mean    =        2.625, StdDeviation   =        1.974]");
+        assert_eq!(lines[last + 2], "#[Max     =        5.500, Total count    =            4]");
+        assert_eq!(lines[last + 3], "#[Buckets =           26, SubBuckets     =         2048]");
+        assert_eq!(lines.len(), last + 4);
+    }
+
+    #[test]
+    fn nothing_has_no_file() {
+        assert_eq!(percentile_text(&Times::new(&Distribution::new(), &[])), Ok(None));
+    }
+}

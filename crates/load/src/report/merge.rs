@@ -1,0 +1,362 @@
+//! The summaries of several generators that ran at the same time as one: counts and histograms add up exactly,
+//! and percentiles are read from the sum. Knows summaries only, not the runs behind them.
+
+use crate::measure::histogram::Distribution;
+use crate::measure::part::OperationTally;
+use crate::measure::seconds::{Second, sum_of_known};
+use crate::measure::tally::count_error;
+use crate::measure::times::Times;
+use crate::report::settings::MIXED;
+use crate::report::summary::{
+    Cpu, FORMAT, MergedPart, OperationSummary, Operations, Summary, Totals, Verification, per_second,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+mod settings;
+
+/// Windows that have less than this share of their whole extent in common are worth a note.
+const OVERLAP_SHARE: f64 = 0.99;
+/// Starts that are further than this from whole seconds apart are worth a note.
+const SHIFT_NS: u64 = 50_000_000;
+
+/// Why summaries are not one run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what it is")]
+pub enum MergeError {
+    #[error("nothing to merge; name the summaries that --json-out-file wrote")]
+    Nothing,
+    #[error("{name}: the format is {format:?}, not {FORMAT:?}; merge with the version of waystage that wrote it")]
+    Format { name: String, format: String },
+    #[error("{name}: cannot be merged: {reason}")]
+    Unreadable { name: String, reason: String },
+    #[error("{one} and {other} are the same run; name each summary once")]
+    Twice { one: String, other: String },
+    #[error("{one} and {other} were not measured at the same time: the first ended {gap_s} s before the second began")]
+    Apart { one: String, other: String, gap_s: String },
+}
+
+/// A summary and what it is called.
+type Named<'a> = (&'a str, &'a Summary);
+
+/// Merges summaries, which are called "part 1" and so on in what is said of them. See [`merge_named`].
+///
+/// # Errors
+/// See [`merge_named`].
+pub fn merge(summaries: &[Summary]) -> Result<Summary, MergeError> {
+    let names: Vec<String> = (1..=summaries.len()).map(|number| format!("part {number}")).collect();
+    merge_named(&names.iter().map(String::as_str).zip(summaries).collect::<Vec<_>>())
+}
+
+/// Merges summaries, each with its name: one summary of all requests together.
+///
+/// Its clock is that of the part that started first. Its window reaches from the first beginning to the last end, and rates are over
+/// all of it. A second of a part counts as that second of the whole in which most of it lies. It is valid when all parts are.
+///
+/// # Errors
+/// When the summaries are not of one run: other formats, the same one twice, windows without a common time, damaged histograms.
+pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
+    let first = parts.iter().min_by_key(|(_, part)| part.started_unix_ns).ok_or(MergeError::Nothing)?.1;
+    check(parts)?;
+    let window = Window::of(parts)?;
+    let (settings, differences) = settings::merged(parts);
+    let percentiles = &settings.percentiles;
+    let measured_s = window.length_ns() as f64 / 1e9;
+    let sum = |which: fn(&Operations) -> &OperationSummary| operation(parts, which);
+    let (get, set) = (sum(|operations| &operations.get)?, sum(|operations| &operations.set)?);
+    let mut all = get.clone();
+    all.merge(&set);
+    let lateness = lateness(parts)?.map(|lateness| Times::new(&lateness, percentiles));
+    let totals = totals(parts).rates(measured_s);
+    let reasons = said(parts, |part| &part.reasons);
+    let mut notes = said(parts, |part| &part.notes);
+    notes.extend(differences);
+    if settings.r#loop == MIXED {
+        notes.push(
+            "open and closed loops are merged: the responses of the one count from the schedule, those of the other from the end \
+             of thinking; each generator's own summary keeps them apart"
+                .into(),
+        );
+    }
+    notes.extend(window.note(parts.len()));
+    notes.extend(shift_note(first.started_unix_ns, parts));
+    Ok(Summary {
+        format: FORMAT.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        arguments: Vec::new(),
+        started_unix_ns: first.started_unix_ns,
+        started_clock_ns: first.started_clock_ns,
+        measure_from_clock_ns: clock_of(first, window.from_unix_ns),
+        measure_to_clock_ns: clock_of(first, window.to_unix_ns),
+        measured_s,
+        partial: parts.iter().any(|(_, part)| part.partial),
+        throughput_per_s: per_second(totals.completed, measured_s),
+        totals,
+        operations: Operations {
+            get: OperationSummary::new(&get, percentiles),
+            set: OperationSummary::new(&set, percentiles),
+            all: OperationSummary::new(&all, percentiles),
+            messages: messages(parts)?
+                .into_iter()
+                .map(|(name, sum)| (name, OperationSummary::new(&sum, percentiles)))
+                .collect(),
+        },
+        lateness,
+        seconds: seconds(first.started_unix_ns, parts)?,
+        cpu: cpu(parts),
+        verification: verification(parts),
+        errors: errors(parts),
+        valid: parts.iter().all(|(_, part)| part.valid),
+        reasons,
+        notes,
+        parts: parts.iter().flat_map(|part| remembered(*part)).collect(),
+        settings,
+        coordination: None,
+        messages: parts.iter().filter_map(|(_, part)| part.messages.clone()).reduce(|mut sum, other| {
+            sum.merge(&other);
+            sum
+        }),
+    })
+}
+
+/// The measured times of all parts, in unix time.
+struct Window {
+    from_unix_ns: u64,
+    to_unix_ns: u64,
+    common_ns: u64,
+}
+
+impl Window {
+    fn of(parts: &[Named<'_>]) -> Result<Window, MergeError> {
+        let from = |(_, part): &Named<'_>| unix_of(part, part.measure_from_clock_ns);
+        let to = |(_, part): &Named<'_>| unix_of(part, part.measure_to_clock_ns);
+        let last_to_begin = parts.iter().max_by_key(|part| from(part)).ok_or(MergeError::Nothing)?;
+        let first_to_end = parts.iter().min_by_key(|part| to(part)).ok_or(MergeError::Nothing)?;
+        let (common_from, common_to) = (from(last_to_begin), to(first_to_end));
+        if common_to <= common_from && parts.len() > 1 {
+            return Err(MergeError::Apart {
+                one: first_to_end.0.into(),
+                other: last_to_begin.0.into(),
+                gap_s: format!("{:.3}", (common_from - common_to) as f64 / 1e9),
+            });
+        }
+        Ok(Window {
+            from_unix_ns: parts.iter().map(from).min().unwrap_or(common_from),
+            to_unix_ns: parts.iter().map(to).max().unwrap_or(common_to),
+            common_ns: common_to.saturating_sub(common_from),
+        })
+    }
+
+    fn length_ns(&self) -> u64 {
+        self.to_unix_ns.saturating_sub(self.from_unix_ns)
+    }
+
+    fn note(&self, parts: usize) -> Option<String> {
+        let (common_s, whole_s) = (self.common_ns as f64 / 1e9, self.length_ns() as f64 / 1e9);
+        (common_s < OVERLAP_SHARE * whole_s).then(|| {
+            format!(
+                "all {parts} generators were measured together for {common_s:.3} s of {whole_s:.3} s; rates are over all of it \
+                 and so too low for the time in which all ran: start them together, for as long"
+            )
+        })
+    }
+}
+
+/// A time on a part's clock as unix time, and the other way round.
+fn unix_of(part: &Summary, clock_ns: u64) -> u64 {
+    part.started_unix_ns + clock_ns.saturating_sub(part.started_clock_ns)
+}
+
+fn clock_of(part: &Summary, unix_ns: u64) -> u64 {
+    part.started_clock_ns + unix_ns.saturating_sub(part.started_unix_ns)
+}
+
+/// Refuses what cannot be one run.
+fn check(parts: &[Named<'_>]) -> Result<(), MergeError> {
+    for (index, (name, part)) in parts.iter().enumerate() {
+        if part.format != FORMAT {
+            return Err(MergeError::Format { name: (*name).into(), format: part.format.clone() });
+        }
+        let twin = parts[..index].iter().find(|(_, other)| is_same(part, other));
+        if let Some((one, _)) = twin {
+            return Err(MergeError::Twice { one: (*one).into(), other: (*name).into() });
+        }
+    }
+    Ok(())
+}
+
+/// Whether two summaries are one: two processes do not start in the same nanosecond with the same seed.
+fn is_same(one: &Summary, other: &Summary) -> bool {
+    let identity = |part: &Summary| (part.started_unix_ns, part.started_clock_ns, part.settings.seed);
+    identity(one) == identity(other) && one.operations == other.operations
+}
+
+/// One operation of all parts.
+fn operation(parts: &[Named<'_>], which: fn(&Operations) -> &OperationSummary) -> Result<OperationTally, MergeError> {
+    added(parts.iter().map(|(name, part)| (*name, which(&part.operations))))
+}
+
+/// Each operation of a message service, by its name.
+fn messages(parts: &[Named<'_>]) -> Result<BTreeMap<String, OperationTally>, MergeError> {
+    let names: BTreeSet<&String> = parts.iter().flat_map(|(_, part)| part.operations.messages.keys()).collect();
+    let of = |operation: &String| {
+        added(parts.iter().filter_map(|(name, part)| Some((*name, part.operations.messages.get(operation)?))))
+    };
+    names.into_iter().map(|name| Ok((name.clone(), of(name)?))).collect()
+}
+
+/// The sum of what several generators have measured of one operation.
+fn added<'a>(shown: impl Iterator<Item = (&'a str, &'a OperationSummary)>) -> Result<OperationTally, MergeError> {
+    let mut sum = OperationTally::new();
+    for (name, shown) in shown {
+        let unreadable = |reason| MergeError::Unreadable { name: name.into(), reason };
+        let tally = OperationTally {
+            hits: shown.hits,
+            misses: shown.misses,
+            errors: shown.errors,
+            sent_bytes: shown.sent_bytes,
+            received_bytes: shown.received_bytes,
+            response: shown.response.distribution().map_err(unreadable)?,
+            service: shown.service.distribution().map_err(unreadable)?,
+            slip: shown.slip.distribution().map_err(unreadable)?,
+        };
+        if tally.count() != shown.count {
+            let reason = format!("{} requests are counted, and {} are in their histogram", shown.count, tally.count());
+            return Err(unreadable(reason));
+        }
+        sum.merge(&tally);
+    }
+    Ok(sum)
+}
+
+/// How late the generators were; nothing when none has an open loop.
+fn lateness(parts: &[Named<'_>]) -> Result<Option<Distribution>, MergeError> {
+    let mut sum: Option<Distribution> = None;
+    for (name, part) in parts {
+        if let Some(times) = &part.lateness {
+            let read = times.distribution();
+            let read = read.map_err(|reason| MergeError::Unreadable { name: (*name).into(), reason })?;
+            sum.get_or_insert_with(Distribution::new).merge(&read);
+        }
+    }
+    Ok(sum)
+}
+
+fn totals(parts: &[Named<'_>]) -> Totals {
+    let sum = |field: fn(&Totals) -> u64| parts.iter().map(|(_, part)| field(&part.totals)).sum();
+    let known = |field: fn(&Totals) -> Option<u64>| {
+        parts.iter().map(|(_, part)| field(&part.totals)).reduce(sum_of_known).flatten()
+    };
+    Totals {
+        requests: sum(|totals| totals.requests),
+        completed: sum(|totals| totals.completed),
+        keys: sum(|totals| totals.keys),
+        hits: sum(|totals| totals.hits),
+        misses: sum(|totals| totals.misses),
+        errors: sum(|totals| totals.errors),
+        sent_bytes: sum(|totals| totals.sent_bytes),
+        received_bytes: sum(|totals| totals.received_bytes),
+        requests_sent: sum(|totals| totals.requests_sent),
+        requests_answered: sum(|totals| totals.requests_answered),
+        intended: known(|totals| totals.intended),
+        unsent: known(|totals| totals.unsent),
+        offered_per_s: None,
+        achieved_share: None,
+    }
+}
+
+/// All seconds by the time at which they were, counted from `start_unix_ns`.
+fn seconds(start_unix_ns: u64, parts: &[Named<'_>]) -> Result<Vec<Second>, MergeError> {
+    let mut merged: BTreeMap<u64, (Second, usize)> = BTreeMap::new();
+    for (name, part) in parts {
+        let (offset, _) = shift(start_unix_ns, part);
+        for second in &part.seconds {
+            let mut second = second.clone();
+            second.second += offset;
+            let Some((sum, of)) = merged.get_mut(&second.second) else {
+                merged.insert(second.second, (second, 1));
+                continue;
+            };
+            sum.merge(&second).map_err(|reason| MergeError::Unreadable { name: (*name).into(), reason })?;
+            *of += 1;
+        }
+    }
+    // A second that is not within the window of every part is not a second of the whole.
+    Ok(merged.into_values().map(|(sum, of)| Second { measured: sum.measured && of == parts.len(), ..sum }).collect())
+}
+
+/// By how many seconds the seconds of a part are shifted, and how far that is from the truth.
+fn shift(start_unix_ns: u64, part: &Summary) -> (u64, u64) {
+    let apart_ns = part.started_unix_ns.saturating_sub(start_unix_ns);
+    let seconds = (apart_ns + 500_000_000) / 1_000_000_000;
+    (seconds, apart_ns.abs_diff(seconds * 1_000_000_000))
+}
+
+fn shift_note(start_unix_ns: u64, parts: &[Named<'_>]) -> Option<String> {
+    let largest_ns = parts.iter().map(|(_, part)| shift(start_unix_ns, part).1).max().unwrap_or(0);
+    (largest_ns > SHIFT_NS).then(|| {
+        format!(
+            "the starts are up to {:.3} s off whole seconds apart, and so are the requests within `seconds`; nothing else is",
+            largest_ns as f64 / 1e9
+        )
+    })
+}
+
+fn cpu(parts: &[Named<'_>]) -> Cpu {
+    let user_s = parts.iter().map(|(_, part)| part.cpu.user_s).sum();
+    let system_s = parts.iter().map(|(_, part)| part.cpu.system_s).sum();
+    let polled_s = parts.iter().map(|(_, part)| part.cpu.polled_s).sum();
+    let thread_seconds = parts.iter().map(|(_, part)| part.measured_s * part.settings.threads as f64).sum();
+    Cpu { user_s, system_s, polled_s, share: 0.0 }.of(thread_seconds)
+}
+
+fn verification(parts: &[Named<'_>]) -> Verification {
+    parts.iter().fold(Verification::default(), |sum, (_, part)| {
+        let other = part.verification;
+        Verification {
+            checked: sum.checked + other.checked,
+            wrong: sum.wrong + other.wrong,
+            torn: sum.torn + other.torn,
+            stale: sum.stale + other.stale,
+            unexpected_reply: sum.unexpected_reply + other.unexpected_reply,
+            keys_uncertain: sum.keys_uncertain + other.keys_uncertain,
+        }
+    })
+}
+
+fn errors(parts: &[Named<'_>]) -> BTreeMap<String, u64> {
+    let mut sum = BTreeMap::new();
+    for (line, count) in parts.iter().flat_map(|(_, part)| &part.errors) {
+        count_error(&mut sum, line, *count);
+    }
+    sum
+}
+
+/// What is said of the parts, each line with the name of its part.
+fn said(parts: &[Named<'_>], lines: fn(&Summary) -> &Vec<String>) -> Vec<String> {
+    let of_part =
+        |(name, part): &Named<'_>| lines(part).iter().map(|line| format!("{name}: {line}")).collect::<Vec<_>>();
+    parts.iter().flat_map(of_part).collect()
+}
+
+/// What is kept of a part; of one that was merged itself, its parts.
+fn remembered((name, part): Named<'_>) -> Vec<MergedPart> {
+    if !part.parts.is_empty() {
+        return part.parts.clone();
+    }
+    vec![MergedPart {
+        name: name.into(),
+        version: part.version.clone(),
+        arguments: part.arguments.clone(),
+        settings: part.settings.clone(),
+        started_unix_ns: part.started_unix_ns,
+        measured_s: part.measured_s,
+        requests: part.totals.requests,
+        throughput_per_s: part.throughput_per_s,
+        response_mean_ns: part.operations.all.response.mean_ns,
+        cpu: part.cpu,
+        valid: part.valid,
+    }]
+}
+
+#[cfg(test)]
+mod tests;

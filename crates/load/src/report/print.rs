@@ -1,0 +1,328 @@
+//! The summary as a person reads it: what was done, a table, what it cost, and the verdict.
+//! Computes nothing that the summary does not hold.
+
+use crate::measure::seconds::Second;
+use crate::measure::times::{PERCENTILES, Times, name};
+use crate::report::settings::{MIXED, Settings};
+use crate::report::summary::{Coordination, OperationSummary, Summary};
+use std::fmt::Write;
+
+/// Percentiles in the table when nobody asks for others. One that too few values support is a dash.
+const USUAL: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
+/// Widths of the columns; those of times are all as wide.
+const NAME_WIDTH: usize = 9;
+const COUNT_WIDTHS: [(&str, usize); 5] =
+    [("count", 10), ("per second", 10), ("hits", 10), ("misses", 8), ("errors", 8)];
+const TIME_WIDTH: usize = 8;
+
+/// The whole summary, many lines.
+pub fn render(summary: &Summary) -> String {
+    let settings = &summary.settings;
+    // Writing to a String cannot fail, here and below.
+    let mut text = heading(settings);
+    let from = match (settings.is_open(), settings.r#loop == MIXED) {
+        (true, _) => "from when a request was due",
+        (_, true) => "from when a request was due, or its client was done thinking,",
+        (false, false) => "from the end of thinking",
+    };
+    let _ = writeln!(
+        text,
+        "measured {:.3} s after {:.1} s of warm-up; times are responses, {from} to the last byte of the reply\n",
+        summary.measured_s, settings.warm_up_s
+    );
+    text += &table(summary);
+    text += &delays(summary);
+    text += &summary.coordination.as_ref().map(agents).unwrap_or_default();
+    text += &whole_run(summary);
+    text.push('\n');
+    for note in &summary.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    // The last line is the one that is read.
+    if summary.valid {
+        text += "VALID\n";
+    }
+    for reason in &summary.reasons {
+        let _ = writeln!(text, "NOT VALID: {reason}");
+    }
+    text
+}
+
+/// What was run.
+fn heading(settings: &Settings) -> String {
+    let arrivals = settings.arrivals.as_deref().unwrap_or("no schedule");
+    let clients = format!("N={} clients on {} thread(s)", settings.clients, settings.threads);
+    let clients =
+        if settings.pipeline > 1 { format!("{clients}, {} in flight each", settings.pipeline) } else { clients };
+    let what = match (settings.is_open(), settings.r#loop == MIXED) {
+        (true, _) => format!("open loop, {arrivals}, {clients}"),
+        (_, true) => format!("open and closed loops, {arrivals}, {clients}, Z={}", settings.think_time),
+        (false, false) if settings.trace.is_some() => format!("closed loop, {arrivals}, {clients}"),
+        (false, false) => format!("closed loop, {clients}, Z={}", settings.think_time),
+    };
+    let at = format!("{} protocol, {}", settings.protocol, settings.servers.join(" "));
+    if settings.trace.is_some() {
+        return format!("{what}\n{at}\n");
+    }
+    if let Some(messages) = &settings.messages {
+        return format!(
+            "{what}\noperations {}, {} queues, bodies of {}, {at}\n",
+            messages.operations, messages.queues, settings.data_size
+        );
+    }
+    let keys_per_get =
+        if settings.multi_key_get > 1 { format!(", {} keys per get", settings.multi_key_get) } else { String::new() };
+    format!(
+        "{what}\nset:get {}:{}{keys_per_get}, values of {}, keys {} to {}, {at}\n",
+        settings.ratio_set, settings.ratio_get, settings.data_size, settings.key_minimum, settings.key_maximum
+    )
+}
+
+fn table(summary: &Summary) -> String {
+    let asked = &summary.settings.percentiles;
+    let percentiles: &[f64] = if asked.as_slice() == PERCENTILES { &USUAL } else { asked };
+    let headings =
+        ["mean".to_owned()].into_iter().chain(percentiles.iter().map(|&percent| format!("p{}", name(percent))));
+    let mut text =
+        row("operation", COUNT_WIDTHS.map(|(heading, _)| heading.to_owned()), headings.chain(["max".to_owned()]));
+    let operations = &summary.operations;
+    let named = operations.messages.iter().map(|(name, operation)| (name.as_str(), operation));
+    let usual = [("get", &operations.get), ("set", &operations.set)];
+    let usual = usual.into_iter().filter(|_| operations.messages.is_empty());
+    for (title, operation) in named.chain(usual).chain([("all", &operations.all)]) {
+        if operation.count + operation.errors > 0 || title == "all" {
+            text += &row(
+                title,
+                counts(operation, summary.measured_s),
+                times(&operation.response, operation.count, percentiles),
+            );
+        }
+    }
+    if let Some(measuring) = summary.coordination.as_ref().and_then(|coordination| coordination.measuring.as_ref()) {
+        let all = &measuring.operations.all;
+        text += &row("measuring", counts(all, measuring.measured_s), times(&all.response, all.count, percentiles));
+    }
+    text
+}
+
+fn counts(operation: &OperationSummary, measured_s: f64) -> [String; 5] {
+    let per_second = if measured_s > 0.0 { operation.count as f64 / measured_s } else { 0.0 };
+    [
+        operation.count.to_string(),
+        format!("{per_second:.0}"),
+        operation.hits.to_string(),
+        operation.misses.to_string(),
+        operation.errors.to_string(),
+    ]
+}
+
+fn times(times: &Times, count: u64, percentiles: &[f64]) -> Vec<String> {
+    let exact = |ns: f64| if count == 0 { "-".into() } else { time(ns) };
+    let shown = percentiles.iter().map(|&percent| percentile(times, percent));
+    [exact(times.mean_ns)].into_iter().chain(shown).chain([exact(times.max_ns as f64)]).collect()
+}
+
+fn percentile(times: &Times, percent: f64) -> String {
+    times.percentiles.get(&name(percent)).map_or("-".into(), |&time_ns| time(time_ns as f64))
+}
+
+/// One line of the table: the first column to the left, the others to the right.
+fn row(title: &str, counts: [String; 5], times: impl IntoIterator<Item = String>) -> String {
+    let mut line = format!("{title:<NAME_WIDTH$}");
+    for (cell, (_, width)) in counts.iter().zip(COUNT_WIDTHS) {
+        let _ = write!(line, " {cell:>width$}");
+    }
+    for cell in times {
+        let _ = write!(line, " {cell:>TIME_WIDTH$}");
+    }
+    line + "\n"
+}
+
+/// Where the response went, and in an open loop what became of the schedule.
+fn delays(summary: &Summary) -> String {
+    let (all, totals) = (&summary.operations.all, &summary.totals);
+    let mut text = String::from("\n");
+    if let (Some(offered_per_s), Some(share), Some(unsent)) =
+        (totals.offered_per_s, totals.achieved_share, totals.unsent)
+    {
+        let _ = writeln!(
+            text,
+            "offered {} per second, achieved {} ({:.2} %); {unsent} requests were due and never sent",
+            rate(offered_per_s),
+            rate(summary.throughput_per_s),
+            100.0 * share
+        );
+    }
+    let line = |name: &str, what: &str, times: &Times| {
+        let p99 = times.percentiles.get("99").map(|&p99_ns| format!(", p99 {}", time(p99_ns as f64)));
+        let (mean, max) = (time(times.mean_ns), time(times.max_ns as f64));
+        format!("{name:<8} ({what}) mean {mean}{}, max {max}\n", p99.unwrap_or_default())
+    };
+    if all.count > 0 {
+        text += &line("service", "sent to completed", &all.service);
+        text += &line("slip", "intended to sent", &all.slip);
+    }
+    if let Some(lateness) = summary.lateness.as_ref().filter(|lateness| lateness.max_ns > 0) {
+        text += &line("lateness", "of the generator, part of slip", lateness);
+    }
+    text
+}
+
+/// What is said below the table of a run that was shared out: many lines.
+fn agents(coordination: &Coordination) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail, here and below.
+    if let Some(measuring) = &coordination.measuring {
+        let _ = writeln!(
+            text,
+            "measuring: the same servers as a lightly loaded client sees them, {} requests per second from the controller; not in \
+             the rows above",
+            measuring.settings.offered_per_s.unwrap_or(0.0)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "{} agent(s), measured from the same instant to within {}",
+        coordination.agents.len(),
+        time(coordination.start_spread_ns as f64)
+    );
+    for report in &coordination.agents {
+        let share = &report.share;
+        let rate = share.rate_per_s.map_or(String::new(), |per_s| format!(", {per_s} requests/s"));
+        let requests = share.requests.map_or(String::new(), |requests| format!(", {requests} requests"));
+        let lost = report.lost.as_ref().map_or(String::new(), |why| format!(": LOST, {why}"));
+        let _ = writeln!(
+            text,
+            "agent {} ({}, {} cores): {} clients{rate}{requests}, keys {} to {}{lost}",
+            report.agent, report.host, report.cores, share.clients, share.key_minimum, share.key_maximum
+        );
+    }
+    text
+}
+
+/// Requests per second, with a fraction where it says something.
+fn rate(per_s: f64) -> String {
+    if per_s < 1_000.0 { format!("{per_s:.1}") } else { format!("{per_s:.0}") }
+}
+
+/// What is of the whole run: requests, errors, verification and cost.
+fn whole_run(summary: &Summary) -> String {
+    let (totals, verification, cpu) = (&summary.totals, &summary.verification, &summary.cpu);
+    let mut text =
+        format!("whole run: {} requests sent, {} answered\n", totals.requests_sent, totals.requests_answered);
+    for (line, count) in &summary.errors {
+        let _ = writeln!(text, "error, {count} times: {line}");
+    }
+    if let Some(messages) = &summary.messages {
+        text += &messages.render();
+    } else {
+        let _ = writeln!(
+            text,
+            "verified {} values: {} wrong, {} torn, {} stale; {} unexpected replies, {} keys uncertain",
+            verification.checked,
+            verification.wrong,
+            verification.torn,
+            verification.stale,
+            verification.unexpected_reply,
+            verification.keys_uncertain
+        );
+    }
+    let _ = writeln!(
+        text,
+        "load generator: {:.2} s user, {:.2} s system, {:.0} % of its {} thread(s)",
+        cpu.user_s,
+        cpu.system_s,
+        cpu.share * 100.0,
+        summary.settings.threads
+    );
+    for part in &summary.parts {
+        let _ = writeln!(
+            text,
+            "of which {}: {} clients, {:.0} per second, mean {}, {:.0} % of its {} thread(s)",
+            part.name,
+            part.settings.clients,
+            part.throughput_per_s,
+            time(part.response_mean_ns),
+            part.cpu.share * 100.0,
+            part.settings.threads
+        );
+    }
+    text
+}
+
+/// A second of the run, on one line; in an open loop beside what is offered.
+pub fn render_second(second: &Second, offered_per_s: Option<f64>) -> String {
+    let requests = match offered_per_s {
+        None => format!("{:>9} requests", second.requests),
+        Some(offered_per_s) => format!("{:>9} of {offered_per_s:.0} offered", second.requests),
+    };
+    let slip = |second: &Second| {
+        let mean_ns = if second.requests == 0 { 0.0 } else { second.slip_sum_ns as f64 / second.requests as f64 };
+        format!("  slip {:>8} max {:>8}", time(mean_ns), time(second.slip_max_ns as f64))
+    };
+    format!(
+        "{:>4} s {requests}  mean {:>8}  p50 {:>8}  p99 {:>8}  max {:>8}{}  errors {}",
+        second.second + 1,
+        time(second.mean_ns),
+        time(second.p50_ns as f64),
+        time(second.p99_ns as f64),
+        time(second.max_ns as f64),
+        offered_per_s.map(|_| slip(second)).unwrap_or_default(),
+        second.errors
+    )
+}
+
+/// A time in a unit that leaves one to four digits before the point.
+pub(crate) fn time(time_ns: f64) -> String {
+    match time_ns {
+        time_ns if time_ns < 1e3 => format!("{time_ns:.0}ns"),
+        time_ns if time_ns < 1e6 => format!("{:.1}us", time_ns / 1e3),
+        time_ns if time_ns < 1e9 => format!("{:.2}ms", time_ns / 1e6),
+        time_ns => format!("{:.2}s", time_ns / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Arrivals, Config};
+    use crate::measure::histogram::Distribution;
+
+    #[test]
+    fn times_are_short() {
+        let shown = [0.0, 999.0, 1500.0, 2.5e6, 61e9].map(time);
+        assert_eq!(shown, ["0ns", "999ns", "1.5us", "2.50ms", "61.00s"]);
+    }
+
+    #[test]
+    fn the_first_line_says_what_was_done() {
+        let first = |config: &Config| heading(&Settings::new(config)).lines().next().unwrap().to_owned();
+        let closed = Config { clients: 5, pipeline: 3, ..Config::default() };
+        assert_eq!(first(&closed), "closed loop, N=5 clients on 1 thread(s), 3 in flight each, Z=none");
+        let open = Config { arrivals: Arrivals::Poisson { per_s: 5000.0 }, clients: 5, ..Config::default() };
+        assert_eq!(first(&open), "open loop, poisson 5000/s, N=5 clients on 1 thread(s)");
+    }
+
+    #[test]
+    fn columns_line_up_and_percentiles_without_support_are_dashes() {
+        let mut distribution = Distribution::new();
+        (0..100).for_each(|_| distribution.record(1_500));
+        let cells = times(&Times::new(&distribution, &USUAL), 100, &USUAL);
+        assert_eq!(cells, ["1.5us", "1.5us", "1.5us", "-", "-", "1.5us"]);
+        let line = row("all", ["100", "10", "0", "0", "0"].map(String::from), cells);
+        let widths = NAME_WIDTH + COUNT_WIDTHS.iter().map(|(_, width)| width + 1).sum::<usize>() + 6 * (TIME_WIDTH + 1);
+        assert_eq!(line.trim_end().len(), widths);
+        assert_eq!(times(&Times::new(&Distribution::new(), &USUAL), 0, &USUAL), ["-"; 6]);
+    }
+
+    #[test]
+    fn an_open_loop_shows_what_it_offers_every_second() {
+        let second = crate::measure::seconds::SecondsCollector::new(1).close(None, 1).1.remove(0);
+        assert!(render_second(&second, None).starts_with("   1 s         0 requests  mean"));
+        let line = render_second(&Second { requests: 4, slip_sum_ns: 6_000, slip_max_ns: 3_000, ..second }, Some(50.0));
+        assert!(
+            line.starts_with("   1 s         4 of 50 offered  mean") && line.contains("slip    1.5us max    3.0us"),
+            "{line}"
+        );
+    }
+}

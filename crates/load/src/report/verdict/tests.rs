@@ -1,0 +1,224 @@
+//! Every reason and every note: when it is given, and when it is not.
+
+use super::*;
+use crate::config::{Arrivals, Config};
+use crate::measure::part::Counts;
+use crate::measure::request::{Ended, Operation};
+use crate::measure::seconds::SecondsCollector;
+use crate::measure::tally::Tally;
+use crate::report::summarise::{Measured, summarise};
+use crate::workload::think_time::ThinkTime;
+use clock::{CpuTime, Nanos};
+use std::time::Duration;
+
+const MS: u64 = 1_000_000;
+
+/// A run of ten seconds with 2000 gets of 2 ms each that hit.
+fn run(config: &Config, tally: &Tally) -> Summary {
+    let mut window = Counts::new();
+    for _ in 0..2_000 {
+        window.record(&Ended {
+            operation: Operation::Get,
+            intended: Nanos(MS),
+            sent: Nanos(MS),
+            completed: Nanos(3 * MS),
+            keys: 1,
+            hits: 1,
+            request_bytes: 10,
+            reply_bytes: 20,
+            failed: false,
+            message: None,
+        });
+    }
+    let measured = Measured {
+        started_unix_ns: 7,
+        start: Nanos(0),
+        from: Nanos(0),
+        to: Nanos(10_000 * MS),
+        cpu_from: CpuTime::default(),
+        cpu_to: CpuTime { user_s: 1.0, system_s: 1.0 },
+        keys_uncertain: 0,
+        stopped: false,
+        broken: None,
+        messages: None,
+    };
+    let seconds = SecondsCollector::new(1).close(None, 10).1;
+    summarise(config, &measured, tally, &window, seconds)
+}
+
+/// In a closed loop whose one client is busy with 2000 requests of 2 ms for four seconds of ten, thinking in the others.
+fn closed() -> Summary {
+    let think_time = ThinkTime::fixed(Duration::from_millis(3));
+    let mut tally = Tally::new();
+    tally.completed = 2_000;
+    run(&Config { think_time, ..Config::default() }, &tally)
+}
+
+/// In an open loop that offers 200 per second and is never late.
+fn open() -> Summary {
+    let mut tally = Tally::new();
+    (0..2_000).for_each(|request| tally.arrive(request / 200, true, 1_000));
+    tally.completed = 2_000;
+    let arrivals = Arrivals::Constant { per_s: 200.0 };
+    let mut summary = run(&Config { arrivals, clients: 4, ..Config::default() }, &tally);
+    summary.seconds.iter_mut().for_each(|second| second.requests = 200);
+    summary
+}
+
+fn times(delay_ns: u64, count: u64) -> Times {
+    let mut distribution = Distribution::new();
+    (0..count).for_each(|_| distribution.record(delay_ns));
+    Times::new(&distribution, &[99.0])
+}
+
+/// The one line that is said of a run, with `reasons` or `notes` empty.
+fn said(summary: &Summary) -> (Vec<String>, Vec<String>) {
+    (reasons(summary, None), notes(summary))
+}
+
+fn nothing() -> (Vec<String>, Vec<String>) {
+    Default::default()
+}
+
+#[test]
+fn nothing_is_said_of_runs_without_fault() {
+    for summary in [closed(), open()] {
+        assert_eq!(said(&summary), nothing());
+        assert!(summary.valid);
+    }
+}
+
+#[test]
+fn verification_and_lost_servers_spoil_a_run() {
+    let mut summary = closed();
+    (summary.verification.checked, summary.verification.stale, summary.verification.unexpected_reply) = (9, 2, 1);
+    let reasons = reasons(&summary, Some("every connection was lost"));
+    assert_eq!(reasons.len(), 3);
+    assert!(reasons[0].starts_with("2 of 9 values are stale"), "{reasons:?}");
+    assert!(reasons[2].starts_with("every connection was lost; look at"), "{reasons:?}");
+}
+
+#[test]
+fn nothing_measured_spoils_a_run() {
+    let mut summary = closed();
+    summary.totals.requests = 0;
+    assert!(said(&summary).0[0].starts_with("nothing was measured"));
+}
+
+#[test]
+fn a_late_generator_spoils_an_open_loop_and_a_wait_for_clients_does_not() {
+    let mut summary = open();
+    summary.lateness = Some(times(900_000, 2_000));
+    assert_eq!(said(&summary), nothing());
+    summary.lateness = Some(times(2 * MS, 999));
+    assert_eq!(said(&summary), nothing(), "999 values say nothing about a 99th percentile");
+    summary.operations.all.slip = times(5 * MS, 2_000);
+    let (reasons, notes) = said(&summary);
+    assert!(reasons.is_empty() && notes[0].contains("waited 5.00ms or longer for a free client, all 4"), "{notes:?}");
+    summary.lateness = Some(times(2 * MS, 2_000));
+    let (reasons, notes) = said(&summary);
+    assert!(reasons[0].contains("sent 2.00ms earlier or more (1.00ms is tolerated)"), "{reasons:?}");
+    assert!(reasons[0].ends_with("other work kept it from running: leave it a core of its own"), "{reasons:?}");
+    summary.cpu.share = 0.95;
+    assert!(said(&summary).0[0].ends_with("use more --threads or generators"));
+    assert!(notes.is_empty(), "{notes:?}");
+    // A tenth of the median response is no more than that.
+    summary.operations.all.response = times(21 * MS, 2_000);
+    assert!(said(&summary).0.is_empty());
+}
+
+#[test]
+fn a_rate_that_is_not_reached_spoils_an_open_loop() {
+    let mut summary = open();
+    (summary.totals.completed, summary.throughput_per_s, summary.totals.unsent) = (1_500, 150.0, Some(400));
+    let behind_in = |summary: &mut Summary, seconds: usize| {
+        summary.seconds.iter_mut().take(seconds).for_each(|second| second.requests = 150);
+        said(summary).0
+    };
+    // One long stall is not a rate that cannot be reached, but what was never sent is missing all the same.
+    assert!(behind_in(&mut summary, 5)[0].starts_with("400 of 2000 requests that were due"));
+    summary.totals.unsent = Some(0);
+    assert!(behind_in(&mut summary, 5).is_empty());
+    summary.totals.unsent = Some(400);
+    let reasons = behind_in(&mut summary, 6);
+    assert!(
+        reasons[0].contains("150/s of 200/s") && reasons[0].contains("400 of 2000 requests were never"),
+        "{reasons:?}"
+    );
+    // Being behind by more than the window explains why nothing that was due in it was answered.
+    summary.totals.requests = 0;
+    assert_eq!(said(&summary).0.len(), 1);
+    summary.totals.requests = 2_000;
+    // In few seconds nobody can tell, and what was lost is enough.
+    summary.seconds.truncate(2);
+    summary.seconds.iter_mut().for_each(|second| second.requests = 200);
+    assert_eq!(said(&summary).0.len(), 1);
+    // What is still in flight at the end is not missing, and what failed came.
+    (summary.totals.completed, summary.totals.errors, summary.totals.unsent) = (1_496, 500, Some(0));
+    assert!(said(&summary).0.is_empty());
+}
+
+#[test]
+fn misses_are_a_note_unless_a_hit_ratio_was_asked_for() {
+    let mut summary = closed();
+    summary.totals.misses = 2;
+    assert_eq!(said(&summary), nothing());
+    summary.totals.misses = 20;
+    let (reasons, notes) = said(&summary);
+    assert!(reasons.is_empty() && notes[0].starts_with("1.0 % of the keys read were not found"), "{notes:?}");
+    summary.settings.prefill = false;
+    assert_eq!(said(&summary), nothing());
+    summary.settings.expect_hit_ratio = Some(0.99);
+    assert_eq!(said(&summary), nothing());
+    summary.settings.expect_hit_ratio = Some(0.995);
+    assert!(said(&summary).0[0].starts_with("the hit ratio is 0.9901, and 0.995 was expected"));
+    (summary.totals.hits, summary.totals.misses) = (0, 0);
+    assert!(said(&summary).0[0].starts_with("no key was read"));
+}
+
+#[test]
+fn a_busy_generator_is_a_note_where_the_most_is_looked_for() {
+    let mut summary = closed();
+    summary.cpu.share = 0.95;
+    assert_eq!(said(&summary), nothing());
+    summary.settings.think_mean_s = 0.0;
+    summary.throughput_per_s = 500.0;
+    let (reasons, notes) = said(&summary);
+    assert!(reasons.is_empty() && notes[0].contains("used 95 % of its 1 thread(s)"), "{notes:?}");
+    summary.cpu.share = 0.9;
+    assert_eq!(said(&summary), nothing());
+}
+
+#[test]
+fn the_interactive_law_is_looked_at_where_it_says_something() {
+    let mut summary = closed();
+    summary.settings.clients = 2;
+    assert!(said(&summary).1.is_empty(), "2000 thoughts are too few");
+    summary.settings.think_mean_s = 0.0;
+    summary.throughput_per_s = 900.0;
+    assert!(said(&summary).1[0].starts_with("X (R + Z) is 1.8 and N is 2"), "{:?}", said(&summary));
+    summary.operations.all.response.max_ns = 501 * MS;
+    assert_eq!(said(&summary), nothing());
+    summary.operations.all.response.max_ns = 2 * MS;
+    summary.errors.insert("ERROR".into(), 1);
+    assert_eq!(said(&summary), nothing());
+    summary.errors.clear();
+    summary.throughput_per_s = 1_000.0;
+    assert_eq!(said(&summary), nothing());
+}
+
+#[test]
+fn failures_and_an_early_end_are_notes() {
+    let mut summary = closed();
+    (summary.totals.errors, summary.partial, summary.measured_s) = (3, true, 4.25);
+    let (reasons, notes) = said(&summary);
+    assert!(reasons.is_empty());
+    assert!(notes[0].starts_with("ended early, after 4.2 of 10.0 s"), "{notes:?}");
+    assert!(notes[1].starts_with("3 of 2003 requests failed"), "{notes:?}");
+    summary.measured_s = 10.0;
+    assert!(said(&summary).1[0].starts_with("3 of 2003 requests failed"), "it was not early");
+    summary.settings.requests = Some(5_000);
+    assert!(said(&summary).1[0].contains("2000 of 5000 requests"));
+    summary.totals.errors = 2;
+    assert_eq!(said(&summary).1.len(), 1);
+}

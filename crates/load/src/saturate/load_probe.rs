@@ -1,0 +1,124 @@
+//! The search's view of the load generator: a run at a rate, and what its summary says about the objectives.
+
+use super::objective::Objective;
+use super::observation::{Batch, Observation};
+use super::probe::{Ended, Probe};
+use crate::config::{Arrivals, Config};
+use crate::measure::times::decode;
+use crate::report::summary::Summary;
+use crate::{Progress, run};
+use clock::Clock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Runs the load generator for a search.
+#[derive(Debug)]
+pub struct LoadProbe<'a> {
+    config: Config,
+    objectives: Vec<Objective>,
+    clock: &'a Clock,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> LoadProbe<'a> {
+    /// Runs that are configured so, but for their rate, length and seed. `stop` ends the search.
+    pub fn new(config: Config, objectives: &[Objective], clock: &'a Clock, stop: &'a AtomicBool) -> LoadProbe<'a> {
+        LoadProbe { config, objectives: objectives.to_vec(), clock, stop }
+    }
+
+    /// Refuses what cannot be searched with, in one line that says what to change.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn check(config: &Config) -> Result<(), String> {
+        if config.requests.is_some() || config.trace.is_some() {
+            return Err(
+                "a search for saturation takes --test-time, the length of a run, not --requests or --trace".into()
+            );
+        }
+        if config.test_time < Duration::from_secs(3) {
+            return Err("--test-time must be at least 3s: runs are judged by how their seconds differ".into());
+        }
+        if config.records.is_some() {
+            return Err("--records is for a single run, and not for a search".into());
+        }
+        config.check()
+    }
+}
+
+impl Probe for LoadProbe<'_> {
+    fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, Ended> {
+        let config =
+            Config { arrivals: at_rate(&self.config.arrivals, rate_per_s), test_time: length, ..self.config.clone() };
+        let outcome = run(&config, self.clock, self.stop, &mut |_: Progress<'_>| ());
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Ended::Stopped);
+        }
+        let summary = outcome.map_err(|error| Ended::Failed(error.to_string()))?;
+        // The keys are there now; and the same draws again would not be a fresh run.
+        self.config.prefill = false;
+        self.config.seed = self.config.seed.wrapping_add(1);
+        observe(&summary, &self.objectives).map_err(Ended::Failed)
+    }
+}
+
+/// The same kind of arrivals at another rate.
+fn at_rate(arrivals: &Arrivals, per_s: f64) -> Arrivals {
+    match arrivals {
+        Arrivals::Closed | Arrivals::Poisson { .. } => Arrivals::Poisson { per_s },
+        Arrivals::Constant { .. } => Arrivals::Constant { per_s },
+        Arrivals::Gaps { shape, .. } => Arrivals::Gaps { per_s, shape: shape.clone() },
+        Arrivals::Bursty { on, off, .. } => Arrivals::Bursty { per_s, on: *on, off: *off },
+    }
+}
+
+/// What a run's summary says about the objectives.
+fn observe(summary: &Summary, objectives: &[Objective]) -> Result<Observation, String> {
+    let all = &summary.operations.all;
+    let totals = &summary.totals;
+    let whole = |histogram: &str, failed| -> Result<Batch, String> {
+        Ok(Batch { failed, ..batch([histogram].into_iter(), objectives)? })
+    };
+    let measured = summary.seconds.iter().filter(|second| second.measured);
+    let seconds = measured.map(|second| {
+        let histograms = [second.histograms.get.as_str(), &second.histograms.set];
+        Ok(Batch { failed: second.errors, ..batch(histograms.into_iter(), objectives)? })
+    });
+    Ok(Observation {
+        measured_s: summary.measured_s,
+        intended: totals.intended.unwrap_or_default(),
+        answered_in_window: totals.completed,
+        seconds: seconds.collect::<Result<_, String>>()?,
+        total: whole(&all.response.histogram, totals.errors + totals.unsent.unwrap_or_default())?,
+        service: whole(&all.service.histogram, totals.errors)?,
+        lateness: whole(summary.lateness.as_ref().map_or("", |lateness| &lateness.histogram), 0)?,
+        cpu_share: summary.cpu.share,
+        broken: broken(summary),
+    })
+}
+
+/// The requests of some histograms, which know each time to three digits.
+fn batch<'a>(histograms: impl Iterator<Item = &'a str>, objectives: &[Objective]) -> Result<Batch, String> {
+    let mut batch = Batch::new(objectives.len());
+    for histogram in histograms {
+        for value in decode(histogram)?.iter_recorded() {
+            batch.record(objectives, value.value_iterated_to(), value.count_since_last_iteration());
+        }
+    }
+    Ok(batch)
+}
+
+/// What makes a run worthless at any rate. That it was too much for somebody is what the search is about.
+fn broken(summary: &Summary) -> Option<String> {
+    let verification = summary.verification;
+    let values = verification.wrong + verification.torn + verification.stale;
+    if values > 0 {
+        return Some(format!("{values} of {} values are not what was set", verification.checked));
+    }
+    let unexpected = verification.unexpected_reply;
+    if unexpected > 0 {
+        return Some(format!("{unexpected} replies were not replies to what was asked"));
+    }
+    // Nobody has stopped it, so the servers went away.
+    summary.partial.then(|| summary.reasons.join("; "))
+}

@@ -1,0 +1,11 @@
+//! What is sent and when it is due: keys, sizes, values, arrivals, think times and traces, all from the seed. Knows no connections.
+
+pub(crate) mod arrivals;
+pub(crate) mod keys;
+pub(crate) mod replay;
+pub(crate) mod schedule;
+pub(crate) mod sizes;
+pub(crate) mod think_time;
+pub mod trace;
+pub(crate) mod value;
+pub(crate) mod versions;

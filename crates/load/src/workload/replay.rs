@@ -1,0 +1,166 @@
+//! One thread's part of a trace that is replayed: takes rows when they are due and holds them until their client sends them.
+//! All rows of a key go to one client, so that their order is kept. Knows no sockets.
+
+use crate::workload::trace::{Next, TraceOperation, TraceRows};
+use crate::workload::value;
+use clock::Nanos;
+use std::collections::HashSet;
+use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Rows that wait for their clients, over all clients of a thread. A replay that is so far behind takes no more for now.
+const HELD_MAX: usize = 16_384;
+/// While the reader of the trace is behind, it is asked again after this.
+const ASK_AGAIN: Duration = Duration::from_millis(1);
+/// Shorter values are digits, so that they can be counted with; nothing can be told of them when they come back.
+const DIGITS_MAX: usize = 19;
+
+/// A row that waits for its client.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) operation: TraceOperation,
+    pub(crate) key: Vec<u8>,
+    /// Stands for the key in values.
+    pub(crate) name: u64,
+    pub(crate) value_bytes: usize,
+    pub(crate) expiry_s: u32,
+    /// Whether what is read of the key can be held against what the replay writes.
+    pub(crate) is_checked: bool,
+}
+
+/// The rows of one thread.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    rows: TraceRows,
+    start: Nanos,
+    /// Rows are due whenever their client can send them.
+    is_unpaced: bool,
+    clients: usize,
+    held: usize,
+    has_ended: bool,
+    /// Keys whose values are no longer as one row wrote them.
+    changed: HashSet<u64>,
+}
+
+/// What the next row of a trace is.
+#[derive(Debug)]
+pub(crate) enum Due {
+    /// To be sent by this client; it was due at this time.
+    Row(usize, Nanos, Held),
+    /// To be asked for again at this time.
+    At(Nanos),
+    /// None, until a reply has come.
+    Full,
+    /// None any more.
+    Over,
+}
+
+impl Replay {
+    /// Rows that begin to be due at `start`, for so many clients.
+    pub(crate) fn new(rows: TraceRows, start: Nanos, is_unpaced: bool, clients: usize) -> Replay {
+        Replay { rows, start, is_unpaced, clients, held: 0, has_ended: false, changed: HashSet::new() }
+    }
+
+    /// Whether rows have times of their own.
+    pub(crate) fn is_paced(&self) -> bool {
+        !self.is_unpaced
+    }
+
+    /// What is due now.
+    pub(crate) fn next(&mut self, now: Nanos) -> Due {
+        if self.held >= HELD_MAX {
+            return Due::Full;
+        }
+        let row = match self.rows.peek() {
+            Next::Row(row) => row,
+            Next::Pending => return Due::At(now + ASK_AGAIN),
+            Next::End => {
+                self.has_ended = true;
+                return Due::Over;
+            }
+        };
+        let due = if self.is_unpaced { now } else { Nanos(self.start.0.saturating_add(row.at_ns)) };
+        if due > now {
+            return Due::At(due);
+        }
+        let name = xxh3_64(row.key);
+        use TraceOperation::{Append, Decr, Incr, Prepend};
+        if matches!(row.operation, Append | Prepend | Incr | Decr) {
+            self.changed.insert(name);
+        }
+        let held = Held {
+            operation: row.operation,
+            key: row.key.to_vec(),
+            name,
+            value_bytes: row.value_bytes as usize,
+            expiry_s: row.expiry_s(),
+            is_checked: self.changed.is_empty() || !self.changed.contains(&name),
+        };
+        // The low bits have chosen the thread.
+        let client = (name >> 32) as usize % self.clients;
+        self.rows.advance();
+        self.held += 1;
+        Due::Row(client, due, held)
+    }
+
+    /// A row that was held is sent, or given up.
+    pub(crate) fn released(&mut self, rows: usize) {
+        self.held -= rows;
+    }
+
+    /// Whether the last row has been sent.
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_ended && self.held == 0
+    }
+}
+
+impl Held {
+    /// Appends its value: as the generator's own, with its length for a version, so that it can be verified to the byte.
+    pub(crate) fn append_value(&self, out: &mut Vec<u8>) {
+        if self.value_bytes > DIGITS_MAX {
+            return value::make(self.name, self.value_bytes as u64, self.value_bytes, out);
+        }
+        out.extend((0..self.value_bytes).map(|at| b'1' + (self.name >> at) as u8 % 9));
+    }
+}
+
+/// Whether bytes that were read can be a value that a replay wrote, by their length alone.
+pub(crate) fn fits(data: &[u8]) -> bool {
+    let length = data.get(8..16).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+    !is_verified(data) || length == Some(data.len() as u64)
+}
+
+/// Whether anything can be told of a value of this length.
+pub(crate) fn is_verified(data: &[u8]) -> bool {
+    data.len() > DIGITS_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::value::{Content, inspect};
+
+    fn held(key: &[u8], value_bytes: usize) -> Held {
+        let (operation, name) = (TraceOperation::Set, xxh3_64(key));
+        Held { operation, key: key.to_vec(), name, value_bytes, expiry_s: 0, is_checked: true }
+    }
+
+    #[test]
+    fn long_values_tell_their_key_and_length_and_short_ones_are_numbers() {
+        for value_bytes in [20, 21, 64, 5000] {
+            let held = held(b"some-key", value_bytes);
+            let mut value = Vec::new();
+            held.append_value(&mut value);
+            assert_eq!(value.len(), value_bytes);
+            assert!(fits(&value) && matches!(inspect(&value, held.name, value.len()), Content::Whole(_)));
+            assert!(value_bytes == 20 || !fits(&value[..value_bytes - 1]), "a byte is missing");
+            assert_eq!(inspect(&value, xxh3_64(b"another"), value.len()), Content::Wrong);
+        }
+        for value_bytes in 1..=DIGITS_MAX {
+            let mut value = Vec::new();
+            held(b"counter", value_bytes).append_value(&mut value);
+            assert!(value.len() == value_bytes && value[0] != b'0' && value.iter().all(u8::is_ascii_digit));
+            assert!(std::str::from_utf8(&value).unwrap().parse::<u64>().is_ok());
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Which version of each key the server has acknowledged, shared by all threads.
+//! At most one set of a key is in flight, so that "older than the last acknowledged" has a meaning.
+//! Knows no values and no connections.
+
+use crate::workload::value::SeenVersion;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A set of this key is in flight.
+const LOCKED: u64 = 1 << 63;
+/// A set of this key has failed: it may still take effect at any later time, so freshness cannot be judged ever again.
+const UNCERTAIN: u64 = 1 << 62;
+/// Nothing is known of this key until its first acknowledged set: it may hold a value from before the run.
+const UNKNOWN: u64 = 1 << 61;
+/// The rest is the version.
+const VERSION: u64 = UNKNOWN - 1;
+
+/// The version that the prefill writes.
+pub(crate) const PREFILL_VERSION: u64 = 1;
+
+/// One word per key: the highest version acknowledged (or given up), and the flags above.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    words: Vec<AtomicU64>,
+    key_minimum: u64,
+}
+
+/// What was known of a key when a get of it was issued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known(u64);
+
+impl Known {
+    /// Nothing: any version is fresh.
+    pub(crate) const NOTHING: Known = Known(UNKNOWN);
+}
+
+impl Versions {
+    /// All keys from `key_minimum`, `keys` of them; prefilled, or with whatever was there before.
+    pub(crate) fn new(key_minimum: u64, keys: u64, prefilled: bool) -> Versions {
+        let word = if prefilled { PREFILL_VERSION } else { UNKNOWN };
+        Versions { words: (0..keys).map(|_| AtomicU64::new(word)).collect(), key_minimum }
+    }
+
+    fn word(&self, key: u64) -> &AtomicU64 {
+        &self.words[(key - self.key_minimum) as usize]
+    }
+
+    /// Begins a set of `key` and returns the version to write; none when another set of it is in flight.
+    pub(crate) fn lock(&self, key: u64) -> Option<u64> {
+        let word = self.word(key);
+        let before = word.load(Ordering::Relaxed);
+        if before & LOCKED != 0 {
+            return None;
+        }
+        word.compare_exchange(before, before | LOCKED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        Some((before & VERSION) + 1)
+    }
+
+    /// The set in flight of `key` was acknowledged.
+    pub(crate) fn acknowledge(&self, key: u64) {
+        self.unlock(key, |word| word & UNCERTAIN);
+    }
+
+    /// The set in flight of `key` was never sent.
+    pub(crate) fn release(&self, key: u64) {
+        self.word(key).fetch_and(!LOCKED, Ordering::Release);
+    }
+
+    /// The set in flight of `key` failed, or nobody knows.
+    pub(crate) fn fail(&self, key: u64) {
+        self.unlock(key, |word| word & UNKNOWN | UNCERTAIN);
+    }
+
+    /// Only the holder of the lock comes here, so nobody else changes the word.
+    fn unlock(&self, key: u64, flags: impl Fn(u64) -> u64) {
+        let word = self.word(key);
+        let before = word.load(Ordering::Relaxed);
+        debug_assert!(before & LOCKED != 0, "only a locked key can be unlocked");
+        word.store(((before & VERSION) + 1) | flags(before), Ordering::Release);
+    }
+
+    /// What is known of `key`; to be asked before a get of it is sent.
+    pub(crate) fn known(&self, key: u64) -> Known {
+        Known(self.word(key).load(Ordering::Acquire))
+    }
+
+    /// Whether a value of `key` seen now is as new as it has to be: not older than what was acknowledged
+    /// when the get was issued, and not a version that this run has never written.
+    pub(crate) fn is_fresh(&self, key: u64, known: Known, seen: SeenVersion) -> bool {
+        if known.0 & (UNCERTAIN | UNKNOWN) != 0 {
+            return true;
+        }
+        let now = self.word(key).load(Ordering::Acquire);
+        let highest = (now & VERSION) + u64::from(now & LOCKED != 0);
+        seen.newest_up_to(highest).is_some_and(|version| version >= known.0 & VERSION)
+    }
+
+    /// Keys of which a set has failed.
+    pub(crate) fn uncertain(&self) -> u64 {
+        self.words.iter().filter(|word| word.load(Ordering::Relaxed) & UNCERTAIN != 0).count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::value::{Content, inspect, make};
+
+    fn seen(key: u64, version: u64) -> SeenVersion {
+        let mut bytes = Vec::new();
+        make(key, version, 32, &mut bytes);
+        match inspect(&bytes, key, 32) {
+            Content::Whole(seen) => seen,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_set_of_a_key_at_a_time() {
+        let versions = Versions::new(10, 2, true);
+        assert_eq!(versions.lock(10), Some(2));
+        assert_eq!(versions.lock(10), None);
+        assert_eq!(versions.lock(11), Some(2));
+        versions.acknowledge(10);
+        assert_eq!(versions.lock(10), Some(3));
+    }
+
+    #[test]
+    fn fresh_is_between_acknowledged_and_issued() {
+        let versions = Versions::new(0, 1, true);
+        versions.lock(0);
+        versions.acknowledge(0);
+        let known = versions.known(0);
+        assert!(!versions.is_fresh(0, known, seen(0, 1)));
+        assert!(versions.is_fresh(0, known, seen(0, 2)));
+        assert!(!versions.is_fresh(0, known, seen(0, 3)), "version 3 was never written");
+        versions.lock(0);
+        assert!(versions.is_fresh(0, known, seen(0, 3)), "the set in flight may have taken effect");
+        versions.acknowledge(0);
+        assert!(
+            versions.is_fresh(0, known, seen(0, 2)),
+            "what was acknowledged after the get was issued does not bind it"
+        );
+        assert!(!versions.is_fresh(0, versions.known(0), seen(0, 2)));
+    }
+
+    #[test]
+    fn a_failed_set_makes_a_key_uncertain_for_ever() {
+        let versions = Versions::new(0, 2, true);
+        versions.lock(0);
+        versions.fail(0);
+        assert_eq!(versions.lock(0), Some(3), "a version is never used twice");
+        versions.acknowledge(0);
+        assert!(versions.is_fresh(0, versions.known(0), seen(0, 2)), "the failed set may have landed late");
+        assert_eq!(versions.uncertain(), 1);
+    }
+
+    #[test]
+    fn a_key_that_was_not_prefilled_is_known_from_its_first_set() {
+        let versions = Versions::new(0, 1, false);
+        let before = versions.known(0);
+        assert!(versions.is_fresh(0, before, seen(0, 99)));
+        assert_eq!(versions.lock(0), Some(1));
+        versions.acknowledge(0);
+        assert!(versions.is_fresh(0, before, seen(0, 99)), "that get was issued before");
+        assert!(!versions.is_fresh(0, versions.known(0), seen(0, 99)));
+        assert!(versions.is_fresh(0, versions.known(0), seen(0, 1)));
+        assert_eq!(versions.uncertain(), 0);
+    }
+
+    #[test]
+    fn threads_never_hold_the_same_key() {
+        let versions = Versions::new(0, 3, true);
+        let acknowledged: u64 = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        (0..20_000u64)
+                            .filter(|round| {
+                                versions.lock(round % 3).inspect(|_| versions.acknowledge(round % 3)).is_some()
+                            })
+                            .count() as u64
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        let total: u64 = (0..3).map(|key| versions.lock(key).unwrap() - 2).sum();
+        assert_eq!(total, acknowledged);
+    }
+}
