@@ -14,7 +14,6 @@ from waylab.models import (
     GGm,
     MMm,
     MMmK,
-    Priorities,
     as_table,
     erlang_b,
     erlang_c,
@@ -153,14 +152,6 @@ def test_pollaczek_khinchine(variation, waiting_s):
 def test_allen_cunneen():
     queue = GGm(3, 1, 4, arrival_squared_variation=1, service_squared_variation=0.5)
     assert printed(queue.waiting_mean_s, ".38207547") and queue.kind == "approximation"
-
-
-def test_cobham():
-    """Two equal classes at rho = 0.8: W0 = 0.8, so 0.8 / 0.6 and 0.8 / (0.6 * 0.2)."""
-    queue = Priorities((0.4, 0.4), (1.0, 1.0))
-    assert queue.class_waiting_mean_s == pytest.approx((0.8 / 0.6, 0.8 / 0.12), rel=1e-13)
-    preemptive = Priorities((0.4, 0.4), (1.0, 1.0), preemptive=True)
-    assert preemptive.class_response_mean_s == pytest.approx((1 / 0.6, 1 / 0.12), rel=1e-13)
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,15 @@ import numpy as np
 import pytest
 
 from waylab.models import (
-    MD1,
     MG1,
     MM1K,
     BirthDeath,
-    BulkArrivals,
     BulkService,
     ClosedBirthDeath,
     ClosedMMc,
-    FullBatchService,
     MMm,
     MMmK,
     PhaseType,
-    Priorities,
     ProcessorSharing,
     Service,
 )
@@ -75,71 +71,6 @@ def test_a_server_that_takes_what_is_there(arrivals, batch):
     assert queue.batch_mean == pytest.approx(arrivals / queue.utilisation)
 
 
-@pytest.mark.parametrize(("arrivals", "batch"), [(0.7, 1), (2.0, 3), (4.0, 6)])
-@pytest.mark.parametrize("full", [False, True])
-def test_a_server_that_lets_jobs_join_or_waits_for_a_full_batch(arrivals, batch, full):
-    def moves(present):
-        comes = [(arrivals, present + 1)] if present < 300 else []
-        if present < (batch if full else 1):
-            return comes
-        return [*comes, (1.0, present - min(present, batch))]
-
-    queue = FullBatchService(arrivals, 1.0, batch) if full else BulkService(arrivals, 1.0, batch, joins=True)
-    chain = steady(0, moves)
-    assert (queue.in_system_mean, queue.in_system_std) == pytest.approx(moments(chain, lambda n: n), rel=1e-8)
-    busy = mean(chain, lambda n: n >= (batch if full else 1))
-    waits = 1 - chain[batch - 1] if full else mean(chain, lambda n: n >= batch)
-    assert queue.utilisation == pytest.approx(busy, rel=1e-9)
-    assert queue.waits_probability == pytest.approx(waits, rel=1e-9)
-    for present in (0, 1, batch, 2 * batch + 1):
-        assert queue.probability(present) == pytest.approx(chain[present], rel=1e-8)
-
-
-def test_jobs_that_arrive_several_at_a_time():
-    sizes = {1: 0.5, 2: 0.2, 5: 0.3}
-    size_mean = sum(size * share for size, share in sizes.items())
-    variation = sum(size**2 * share for size, share in sizes.items()) / size_mean**2 - 1
-
-    def moves(present):
-        comes = [(0.25 * share, present + size) for size, share in sizes.items() if present < 300]
-        return comes + ([(1.0, present - 1)] if present else [])
-
-    queue, chain = BulkArrivals(0.25, 1.0, size_mean, variation), steady(0, moves)
-    assert queue.in_system_mean == pytest.approx(mean(chain, lambda n: n), rel=1e-9)
-    assert queue.queue_length_mean == pytest.approx(mean(chain, lambda n: max(0, n - 1)), rel=1e-9)
-    assert queue.waits_probability == pytest.approx(1 - chain[0] / size_mean, rel=1e-9)
-
-
-@pytest.mark.parametrize("preemptive", [False, True])
-def test_priorities_of_two_classes_with_different_service_times(preemptive):
-    arrivals, services = (0.2, 0.3), (1.0, 0.9)
-
-    def moves(state):
-        *present, serving = state
-        found = []
-        for index in range(2):
-            if present[index] < 40:
-                after = [*present]
-                after[index] += 1
-                takes = serving is None or (preemptive and index < serving)
-                found.append((arrivals[index], (*after, index if takes else serving)))
-        if serving is not None:
-            after = [*present]
-            after[serving] -= 1
-            following = next((index for index in range(2) if after[index]), None)
-            found.append((services[serving], (*after, following)))
-        return found
-
-    chain = steady((0, 0, None), moves)
-    queue = Priorities(arrivals, [1 / rate for rate in services], preemptive)
-    present = [mean(chain, lambda state, index=index: state[index]) for index in range(2)]
-    assert queue.class_in_system_mean == pytest.approx(present, rel=1e-6)
-    assert queue.class_queue_length_mean == pytest.approx(
-        np.array(present) - np.array(arrivals) / services, rel=1e-6
-    )
-    assert queue.class_waits_probability[0] == pytest.approx(0.2 if preemptive else 0.2 + 0.3 / 0.9)
-
-
 def test_processor_sharing_by_the_chain_of_one_customer():
     rho, others = 0.6, np.arange(120)
     rates = np.diag(-(rho + 1.0) * np.ones(120)) + np.diag(rho * np.ones(119), 1)
@@ -148,7 +79,6 @@ def test_processor_sharing_by_the_chain_of_one_customer():
     queue = ProcessorSharing(rho, 1.0)
     assert queue.response_mean_s == pytest.approx(time.mean_s, rel=1e-9)
     assert queue.response_std_s == pytest.approx(time.std_s, rel=1e-9)
-    assert queue.conditional_response_s(3.0) == pytest.approx(3.0 / 0.4)
 
 
 # Times: what one customer goes through, as a phase-type time built from the state that it finds.
@@ -244,36 +174,6 @@ def test_the_response_time_where_the_two_rates_meet(difference):
     time = PhaseType.mixture_of([waits, 1 - waits], [both, PhaseType.exponential(1.0)])
     for share in (0.1, 0.9, 0.999):
         assert queue.response_quantile_s(share) == pytest.approx(time.quantile(share), rel=1e-10)
-
-
-def test_constant_service_by_erlangs_alternating_series():
-    """P(W <= t) = (1 - rho) sum of (-y)^j / j! exp(y), y = lambda (t - j S): right while t is small (Erlang, 1909)."""
-    queue = MD1(0.6, 1.25)
-    for time_s in (0.0, 0.3, 1.25, 2.0, 4.99, 7.5):
-        left = [0.6 * (time_s - count * 1.25) for count in range(int(time_s / 1.25) + 1)]
-        series = sum((-y) ** count / math.factorial(count) * math.exp(y) for count, y in enumerate(left))
-        assert queue.waiting_cdf(time_s) == pytest.approx(0.25 * series, rel=1e-11)
-
-
-@pytest.mark.parametrize("rho", [0.05, 0.5, 0.9, 0.99])
-def test_constant_service_has_the_moments_of_pollaczek_and_khinchine(rho):
-    queue = MD1(rho, 1.0)
-    nodes, weights = np.polynomial.legendre.leggauss(10)
-    first = second = 0.0
-    for service in range(math.ceil(queue.waiting_quantile_s(1 - 1e-14)) + 1):
-        for node, weight in zip(nodes, weights, strict=True):
-            time_s = service + (node + 1) / 2
-            more = 1 - queue.waiting_cdf(time_s)
-            first += weight / 2 * more
-            second += weight * time_s * more
-    assert first == pytest.approx(rho / (2 * (1 - rho)), rel=1e-9)
-    assert math.sqrt(second - first**2) == pytest.approx(queue.waiting_std_s, rel=1e-8)
-
-
-def test_constant_service_has_no_step_where_the_exponential_tail_takes_over():
-    queue = MD1(0.9, 1.0)
-    before, after = 1 - queue.waiting_cdf(40 - 1e-9), 1 - queue.waiting_cdf(40 + 1e-9)
-    assert before == pytest.approx(after, rel=1e-6)
 
 
 def test_a_service_made_of_phases_waits_like_any_other_of_its_moments():

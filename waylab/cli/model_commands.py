@@ -12,7 +12,7 @@ from rich.console import Console
 from waylab.cli.model_values import clients_values, measured_runs, spread
 from waylab.cli.patience import Patience
 from waylab.errors import LabError
-from waylab.models.elementary import MD1, MG1, MM1, MM1K, ClosedMMc, GGm, MMm, MMmK, Queue
+from waylab.models.elementary import MG1, MM1, MM1K, ClosedMMc, GGm, MMm, MMmK, Queue
 from waylab.models.errors import AssumptionError, ModelError
 from waylab.models.network import Network, closed_network
 from waylab.models.network_file import network_as_dict, read_network
@@ -80,8 +80,6 @@ def mmm(arguments: argparse.Namespace) -> int:
 def mg1(arguments: argparse.Namespace) -> int:
     """One server, any service time."""
     service_s = 1 / _services_per_s(arguments)
-    if arguments.variation == 0:
-        return _show_queue(MD1(arguments.arrivals, service_s), arguments)
     return _show_queue(MG1(arguments.arrivals, service_s, arguments.variation), arguments)
 
 

@@ -254,6 +254,8 @@ def _fit_many(near: Array, sizes: Array, rates: Array, scale: Array) -> Array:
     """Fit curves of shape (curves, runs) near some parameters, all at once (Levenberg and Marquardt).
 
     Alpha and beta may fall to where 30 % of the throughput at the largest size is more than linear.
+    scipy's `least_squares` takes one curve at a time: for 500 curves 0.31 s instead of 0.012 s, with the same result.
+    All curves as one sparse problem take it up to 34 s.
     """
     largest, weight = sizes.max(), np.sqrt(scale) / np.abs(rates).max(initial=1e-300)
     units = np.array([near[0], 1 / largest, 1 / largest**2])

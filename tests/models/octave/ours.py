@@ -7,7 +7,7 @@ import numpy as np
 
 from waylab.models import JobClass, Network, Route, Station
 from waylab.models.elementary.finite import MM1K, MMmK
-from waylab.models.elementary.mmm import MMInfinite, MMm
+from waylab.models.elementary.mmm import MMm
 from waylab.models.solvers.convolution import solve_convolution
 from waylab.models.solvers.mixed import solve_mixed
 from waylab.models.solvers.open import solve_open
@@ -70,8 +70,9 @@ def qsmm1k(arrivals, services, room):
 
 
 def qsmminf(arrivals, services):
-    queue = MMInfinite(arrivals, services)
-    return [None, *_means(queue)[1:], queue.probability(0)]
+    result = solve_open(network([[1 / services]], [[1]], [0], arrivals_per_s=[arrivals]))
+    _, response_s, present, throughput_per_s = (float(array[0, 0]) for array in numbers(result))
+    return [None, response_s, present, throughput_per_s, result.present_probability["station0"][0]]
 
 
 def _means(queue):

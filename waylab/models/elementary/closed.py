@@ -80,11 +80,6 @@ class ClosedChain(ChainBusyPeriod):
         return float(self.probabilities @ self._counts)
 
     @property
-    def in_station_mean(self) -> float:
-        """Mean number waiting or in service at the station."""
-        return self.in_system_mean
-
-    @property
     def in_system_variance(self) -> float:
         """Variance of the number at the station."""
         return float(self.probabilities @ (self._counts - self.in_system_mean) ** 2)

@@ -39,11 +39,6 @@ class FiniteRoom(ChainBusyPeriod):
         return f"M/M/{self.servers}/{self.capacity}"
 
     @property
-    def offered_utilisation(self) -> float:
-        """Load that is offered, lambda / (m mu); it may be above 1."""
-        return self.arrivals_per_s / (self.servers * self.services_per_s)
-
-    @property
     def probabilities(self) -> Array:
         """Probability of n = 0..K present, shape (K + 1,)."""
         return self._chain.probabilities

@@ -1,4 +1,4 @@
-"""G/G/1 and G/G/m: only means and variations are known. A bound (Kingman) and an approximation (Allen-Cunneen)."""
+"""G/G/1 and G/G/m: only means and variations are known. The approximation of Allen and Cunneen."""
 
 from dataclasses import dataclass
 
@@ -54,19 +54,6 @@ class GeneralServers(Queue):
         """
         variation = (self.arrival_squared_variation + self.service_squared_variation) / 2
         return variation * MMm(self.arrivals_per_s, self.services_per_s, self.servers).waiting_mean_s
-
-    @property
-    def waiting_bound_s(self) -> float:
-        """Upper bound of the mean waiting time (Kingman, 1962 and 1970; Kleinrock, vol. 2, 2.2 and 2.8).
-
-        lambda (Va + Vs / m + (m - 1) E[S]^2 / m^2) / (2 (1 - rho)), with the variances of the times between arrivals
-        and of service. It holds for every G/G/m with independent times, and is reached near saturation.
-        """
-        service_s, between_s, servers = 1 / self.services_per_s, 1 / self.arrivals_per_s, self.servers
-        variance_s2 = self.arrival_squared_variation * between_s**2
-        variance_s2 += self.service_squared_variation * service_s**2 / servers
-        variance_s2 += (servers - 1) * service_s**2 / servers**2
-        return self.arrivals_per_s * variance_s2 / (2 * (1 - self.utilisation))
 
     @property
     def response_mean_s(self) -> float:

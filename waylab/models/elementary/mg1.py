@@ -119,7 +119,7 @@ class MG1(PoissonServer):
     @property
     def name(self) -> str:
         """Kendall's notation."""
-        return "M/G/1"
+        return "M/D/1" if self.service_squared_variation == 0 else "M/G/1"
 
     @property
     def service_mean_s(self) -> float:
