@@ -122,7 +122,6 @@ PROXY_NEVER = {
 IN_CIRCLES = {
     "messages": 2,
     "proxy": 25,
-    "simulate": 4,
     "waylab": 2,
 }
 

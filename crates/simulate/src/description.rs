@@ -1,6 +1,14 @@
 //! The description of a model as it stands in the file, with names; checked and compiled elsewhere.
 //! The same as waylab/models/network.py; docs/model-format.md describes it.
 
+pub(crate) mod checks;
+mod json;
+pub(crate) mod reach;
+pub(crate) mod read;
+mod read_time;
+pub(crate) mod stability;
+mod times_file;
+
 use std::sync::Arc;
 
 /// The place where every request begins and ends; no station may be called so.

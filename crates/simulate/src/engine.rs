@@ -1,15 +1,26 @@
 //! One replication as it runs: takes events from the calendar, lets requests begin and end, and counts them.
 //! How they move from place to place is in `movement`, how they are cut into legs in `forking`.
 
-use crate::checks::PRESENT_MAX;
+mod calendar;
+mod forking;
+pub(crate) mod histogram;
+pub(crate) mod jobs;
+mod movement;
+pub(crate) mod observer;
+pub(crate) mod pool;
+mod station;
+pub(crate) mod tally;
+mod world;
+
+use crate::description::checks::PRESENT_MAX;
+use crate::engine::histogram::Histogram;
+use crate::engine::jobs::Phase;
+use crate::engine::observer::Observer;
+use crate::engine::pool::Pool;
+use crate::engine::station::Station;
+use crate::engine::world::World;
 use crate::error::Stop;
-use crate::histogram::Histogram;
-use crate::jobs::Phase;
 use crate::model::{Model, NONE};
-use crate::pool::Pool;
-use crate::station::Station;
-use crate::watch::Watch;
-use crate::world::World;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +34,7 @@ const LOOK_EVERY: u64 = 1 << 16;
 
 /// One replication.
 #[derive(Debug)]
-pub(crate) struct Engine<'m, W> {
+pub(crate) struct Engine<'m, O> {
     pub(crate) model: &'m Model,
     pub(crate) world: World,
     pub(crate) stations: Vec<Station<'m>>,
@@ -34,7 +45,7 @@ pub(crate) struct Engine<'m, W> {
     pub(crate) requests: Vec<RequestTally>,
     /// By fork and class: how often it was joined, and how long that took.
     pub(crate) forks: Vec<Vec<(u64, f64)>>,
-    pub(crate) watch: W,
+    pub(crate) observer: O,
     /// Why it cannot go on.
     pub(crate) failure: Option<Stop>,
     pub(crate) events: u64,
@@ -65,9 +76,9 @@ pub(crate) struct RequestTally {
     pub(crate) responses: Histogram,
 }
 
-impl<'m, W: Watch> Engine<'m, W> {
+impl<'m, O: Observer> Engine<'m, O> {
     /// An empty system; closed customers think.
-    pub(crate) fn new(model: &'m Model, random: Xoshiro256PlusPlus, watch: W) -> Engine<'m, W> {
+    pub(crate) fn new(model: &'m Model, random: Xoshiro256PlusPlus, observer: O) -> Engine<'m, O> {
         let (classes, stations) = (model.classes.len(), model.stations.len());
         let mut engine = Engine {
             model,
@@ -77,7 +88,7 @@ impl<'m, W: Watch> Engine<'m, W> {
             agenda: VecDeque::new(),
             requests: vec![RequestTally::default(); classes],
             forks: vec![vec![(0, 0.0); classes]; model.forks.len()],
-            watch,
+            observer,
             failure: None,
             events: 0,
             completed: 0,
@@ -223,7 +234,7 @@ impl<'m, W: Watch> Engine<'m, W> {
         request.pool_ahead = NONE;
         request.phase = Phase::Serving;
         self.requests[request.class as usize].began += 1;
-        self.watch.began(job, request);
+        self.observer.began(job, request);
         self.go_on(job);
     }
 
@@ -261,7 +272,7 @@ impl<'m, W: Watch> Engine<'m, W> {
         tally.response_s += response_s;
         tally.responses.record(response_s);
         self.completed += 1;
-        self.watch.ended(job, request, self.world.now_s, false);
+        self.observer.ended(job, request, self.world.now_s, false);
         self.end(job, class);
     }
 
@@ -271,7 +282,7 @@ impl<'m, W: Watch> Engine<'m, W> {
         let request = &self.world.jobs[job];
         let began = request.began_class;
         self.requests[began as usize].lost += 1;
-        self.watch.ended(job, request, self.world.now_s, true);
+        self.observer.ended(job, request, self.world.now_s, true);
         if self.is_open(began) || self.model.ends[began as usize] {
             self.end(job, began);
         } else {

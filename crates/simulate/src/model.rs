@@ -1,16 +1,14 @@
-//! A model that has been checked, compiled to numbers: what the engine runs. No names are looked up here.
+//! A checked description compiled to numbers, which the engine runs: names are indices here.
 
-use crate::checks::check_network;
-use crate::compile::compile;
+mod compile;
+pub(crate) mod routing;
+pub(crate) mod stamps;
+pub(crate) mod variate;
+
 use crate::description::Discipline;
-use crate::error::{ModelError, SimulateError};
-use crate::reach::Reach;
-use crate::read::read_network;
-use crate::routing::{Choice, Routing};
-use crate::stability::check_stable;
-use crate::stamps::Stamps;
-use crate::variate::Variate;
-use std::path::Path;
+use crate::model::routing::{Choice, Routing};
+use crate::model::stamps::Stamps;
+use crate::model::variate::Variate;
 
 /// Index of a pool, a node or a job that is not there.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -84,30 +82,6 @@ pub(crate) struct PoolPlan {
 }
 
 impl Model {
-    /// Reads a model from a file `waystage-model/1`.
-    ///
-    /// # Errors
-    /// One line that names the file, the field and the rule.
-    pub fn read(path: &Path) -> Result<Model, SimulateError> {
-        let refuse = |source| SimulateError::Model { path: path.to_owned(), source };
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| refuse(ModelError::new("the model", format!("cannot be read: {error}"))))?;
-        Model::parse(&text, path.parent().unwrap_or(Path::new("."))).map_err(refuse)
-    }
-
-    /// Reads a model from JSON; files of measured times are looked for in `folder`.
-    ///
-    /// # Errors
-    /// The field and the rule.
-    pub fn parse(text: &str, folder: &Path) -> Result<Model, ModelError> {
-        let network = read_network(text, folder)?;
-        check_network(&network)?;
-        let reach = Reach::new(&network);
-        reach.check(&network)?;
-        check_stable(&network)?;
-        compile(&network, &reach)
-    }
-
     /// Names of the classes, in the order of every result.
     pub fn class_names(&self) -> impl Iterator<Item = &str> {
         self.classes.iter().map(|class| class.name.as_str())

@@ -1,10 +1,13 @@
 //! One replication: a warm-up that is thrown away, then as many requests as are asked for, and what was measured of them.
 
+pub(crate) mod recorder;
+pub(crate) mod warm_up;
+
 use crate::engine::Engine;
+use crate::engine::histogram::Histogram;
+use crate::engine::observer::Observer;
 use crate::error::Stop;
-use crate::histogram::Histogram;
 use crate::model::Model;
-use crate::watch::Watch;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::atomic::AtomicBool;
@@ -112,14 +115,14 @@ pub(crate) fn random_of(seed: u64, replication: usize) -> Xoshiro256PlusPlus {
 ///
 /// # Errors
 /// When it is asked to stop, or cannot go on.
-pub(crate) fn replicate<W: Watch>(
+pub(crate) fn replicate<O: Observer>(
     model: &Model,
     random: Xoshiro256PlusPlus,
     length: Length,
-    watch: W,
+    observer: O,
     stop: &AtomicBool,
-) -> Result<(Outcome, W), Stop> {
-    let mut engine = Engine::new(model, random, watch);
+) -> Result<(Outcome, O), Stop> {
+    let mut engine = Engine::new(model, random, observer);
     engine.run(length.warm_up, stop)?;
     engine.reset();
     let measured_from_s = engine.world.now_s;
@@ -153,10 +156,10 @@ pub(crate) fn replicate<W: Watch>(
     if outcome.numbers.iter().any(|number| number.is_infinite()) {
         return Err(Stop::TooLate);
     }
-    Ok((outcome, engine.watch))
+    Ok((outcome, engine.observer))
 }
 
-fn numbers<W: Watch>(engine: &Engine<'_, W>, measured_s: f64) -> Vec<f64> {
+fn numbers<O: Observer>(engine: &Engine<'_, O>, measured_s: f64) -> Vec<f64> {
     let layout = Layout::new(engine.model);
     let mut numbers = vec![f64::NAN; layout.len()];
     for (class, tally) in engine.requests.iter().enumerate() {

@@ -1,11 +1,15 @@
 //! The result as it is written: `waystage-simulation/1`. docs/model-format.md describes it.
 
+pub(crate) mod print;
+pub(crate) mod spread;
+pub(crate) mod totals;
+
 use crate::model::Model;
-use crate::recorder::RecordsWritten;
+use crate::replication::recorder::RecordsWritten;
 use crate::replication::{OfClass, OfStation};
-use crate::run::{Settings, target};
-use crate::spread::{Estimate, Student};
-use crate::totals::{Totals, quantile_shares};
+use crate::report::spread::{Estimate, Student};
+use crate::report::totals::{Totals, quantile_shares};
+use crate::settings::{Settings, target};
 use serde::Serialize;
 use std::time::Duration;
 

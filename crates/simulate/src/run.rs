@@ -1,50 +1,24 @@
 //! Runs replications on all cores until there are enough, and adds them up in the order of their numbers.
 //! Which replications are run depends on their results only, never on the threads: the same seed, the same result.
 
+use crate::engine::observer::NoObserver;
 use crate::error::{SimulateError, Stop};
 use crate::model::Model;
-use crate::recorder::{RecordFiles, Recorder, RecordsWritten};
+use crate::replication::recorder::{RecordFiles, Recorder, RecordsWritten};
+use crate::replication::warm_up::find_warm_up;
 use crate::replication::{Length, Outcome, random_of, replicate};
+use crate::report::spread::Student;
+use crate::report::totals::Totals;
 use crate::report::{Conduct, Simulation, WarmUpUsed, report};
-use crate::spread::Student;
-use crate::totals::Totals;
-use crate::warm_up::find_warm_up;
-use crate::watch::Nobody;
+use crate::settings::{Settings, target};
 use clock::{Clock, CpuTime, process_cpu};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// How often the threads are looked after.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Requests that one replication can count.
-const REQUESTS_MAX: u64 = 1 << 40;
-
-/// How to simulate.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Decides everything that is drawn.
-    pub seed: u64,
-    /// At least so many replications.
-    pub replications: usize,
-    /// At most so many, when a precision is asked for.
-    pub replications_max: usize,
-    /// Requests that are measured in each.
-    pub requests: u64,
-    /// Requests that are thrown away at the beginning of each; found by a pilot replication when not given.
-    pub warm_up: Option<u64>,
-    /// Half-width of the mean response time of every class, as a share of the mean, that is good enough.
-    pub precision: Option<f64>,
-    /// Replications at the same time.
-    pub threads: usize,
-    /// Stop after this time with what there is.
-    pub time_limit: Duration,
-    /// Directory for records of the first replication, and one request in how many is kept.
-    pub records: Option<(PathBuf, u32)>,
-}
-
 /// How far it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
@@ -76,47 +50,6 @@ struct Gathered {
     /// Those that were done before one of a lower number.
     early: BTreeMap<usize, Outcome>,
     records: Option<RecordsWritten>,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            seed: 1,
-            replications: 20,
-            replications_max: 1000,
-            requests: 200_000,
-            warm_up: None,
-            precision: None,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            time_limit: Duration::from_secs(600),
-            records: None,
-        }
-    }
-}
-
-impl Settings {
-    fn check(&self) -> Result<(), SimulateError> {
-        let refuse = |name, rule: &str| Err(SimulateError::Setting(name, rule.into()));
-        match self.precision {
-            Some(share) if !(share > 0.0 && share < 1.0) => {
-                return refuse("precision", "must lie between 0 and 1, such as 0.01");
-            }
-            _ => {}
-        }
-        if self.replications < 2 || self.replications > 1_000_000 {
-            return refuse("replications", "must be from 2, for an interval, to 1000000");
-        }
-        if self.precision.is_some() && self.replications_max < self.replications {
-            return refuse("replications-max", "must not be below replications");
-        }
-        if self.requests < 1 || self.requests > REQUESTS_MAX || self.warm_up > Some(REQUESTS_MAX) {
-            return refuse("requests", "must be from 1 to 1000000000000, and so must the warm-up");
-        }
-        if self.threads < 1 || self.threads > 4096 {
-            return refuse("threads", "must be from 1 to 4096");
-        }
-        Ok(())
-    }
 }
 
 /// Simulates a model.
@@ -244,7 +177,7 @@ fn one(shared: &Shared<'_>, number: usize) -> Result<(Outcome, Option<RecordsWri
             let written = recorder.close(outcome.measured_from_s, outcome.measured_s)?;
             Ok((outcome, Some(written)))
         }
-        _ => Ok((replicate(model, random, length, Nobody, stop)?.0, None)),
+        _ => Ok((replicate(model, random, length, NoObserver, stop)?.0, None)),
     }
 }
 
@@ -301,11 +234,6 @@ fn more(model: &Model, settings: &Settings, gathered: &Gathered, wanted: usize) 
     // The half-width shrinks with the root of the number; a tenth more, because it is itself an estimate.
     let enough = (wanted as f64 * (found / target).powi(2) * 1.1).ceil();
     (enough.min(4.0 * wanted as f64) as usize).max(wanted + 1).min(settings.replications_max).max(wanted)
-}
-
-/// The half-width is compared with the mean that was found, not the true one: Law, Simulation Modeling and Analysis, 9.4.1.
-pub(crate) fn target(precision: f64) -> f64 {
-    precision / (1.0 + precision)
 }
 
 impl Gathered {

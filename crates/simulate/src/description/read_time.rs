@@ -1,10 +1,10 @@
 //! A time as it stands in the file: a plain number is the mean of an exponential one; otherwise an object.
 //! The rules are those of waylab/models/service.py.
 
+use crate::description::json;
+use crate::description::times_file::read_times_s;
 use crate::description::{Shape, Time};
 use crate::error::ModelError;
-use crate::json;
-use crate::times_file::read_times_s;
 use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;

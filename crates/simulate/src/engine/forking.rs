@@ -5,11 +5,11 @@
 //! left, the request is lost.
 
 use crate::engine::Engine;
-use crate::jobs::Phase;
+use crate::engine::jobs::Phase;
+use crate::engine::observer::Observer;
 use crate::model::NONE;
-use crate::watch::Watch;
 
-impl<W: Watch> Engine<'_, W> {
+impl<O: Observer> Engine<'_, O> {
     /// A request comes to a fork: the first leg goes at once, the others after it, one sending time apart.
     pub(crate) fn fork(&mut self, job: u32, fork: usize) {
         let model = self.model;
@@ -21,7 +21,7 @@ impl<W: Watch> Engine<'_, W> {
         request.serial = request.serial.wrapping_add(1);
         request.legs_done = 0;
         request.legs_left = plan.branches.len() as u32;
-        self.watch.arrived(job, request, 0);
+        self.observer.arrived(job, request, 0);
         // A request that is lost on the way may be another one by the time that the last leg is cut.
         let request = request.clone();
         let pool = model.pool_of[model.stations.len() + fork];

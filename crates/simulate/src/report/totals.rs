@@ -1,9 +1,9 @@
 //! What all replications say together, added up in the order of their numbers so that threads make no difference.
 
-use crate::histogram::Histogram;
+use crate::engine::histogram::Histogram;
 use crate::model::Model;
 use crate::replication::{Layout, OfClass, OfStation, Outcome};
-use crate::spread::{Spread, Student};
+use crate::report::spread::{Spread, Student};
 
 /// Shares for which the quantiles of response times are given.
 pub(crate) fn quantile_shares() -> Vec<f64> {

@@ -1,9 +1,9 @@
 //! Who watches a replication: nobody, the search for the warm-up, or the writer of records. Costs nothing when nobody does.
 
-use crate::jobs::Job;
+use crate::engine::jobs::Job;
 
 /// Told what happens to requests and legs; does nothing unless it says otherwise.
-pub(crate) trait Watch {
+pub(crate) trait Observer {
     /// A request leaves the client.
     fn began(&mut self, _number: u32, _request: &Job) {}
     /// A request or leg comes to a node at which `present` are there with it.
@@ -20,6 +20,6 @@ pub(crate) trait Watch {
 
 /// Nobody.
 #[derive(Debug)]
-pub(crate) struct Nobody;
+pub(crate) struct NoObserver;
 
-impl Watch for Nobody {}
+impl Observer for NoObserver {}

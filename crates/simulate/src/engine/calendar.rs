@@ -6,7 +6,7 @@
 //! say whose event it is. An event that fires leaves a hole at the top, and the first one scheduled by it fills the hole:
 //! one way down the heap instead of two, for nearly every event.
 
-use crate::checks::{NAMES_MAX, PRESENT_MAX};
+use crate::description::checks::{NAMES_MAX, PRESENT_MAX};
 
 const SLOT_BITS: u32 = 24;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;

@@ -1,10 +1,10 @@
 //! Servers that each serve one request to its end: first come first served, or by priority without interruption.
 
-use crate::jobs::Phase;
+use crate::engine::jobs::Phase;
+use crate::engine::jobs::Queue;
+use crate::engine::tally::StationTally;
+use crate::engine::world::World;
 use crate::model::StationPlan;
-use crate::queue::Queue;
-use crate::tally::StationTally;
-use crate::world::World;
 
 /// Free servers, and who waits for one.
 #[derive(Debug)]

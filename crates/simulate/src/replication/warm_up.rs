@@ -3,11 +3,11 @@
 //! MSER-5 (White, 1997, Simulation 69): of the response times in the order of completion, in means of five, cut off as many
 //! as make the standard error of the mean of the rest smallest. Then twice as many, for safety.
 
+use crate::engine::jobs::Job;
+use crate::engine::observer::Observer;
 use crate::error::Stop;
-use crate::jobs::Job;
 use crate::model::Model;
 use crate::replication::{Length, random_of, replicate};
-use crate::watch::Watch;
 use std::sync::atomic::AtomicBool;
 
 /// Response times are put together until there are at most so many.
@@ -39,7 +39,7 @@ struct Pilot {
     means_s: Vec<f64>,
 }
 
-impl Watch for Pilot {
+impl Observer for Pilot {
     fn ended(&mut self, _number: u32, request: &Job, now_s: f64, is_lost: bool) {
         if is_lost {
             return;

@@ -1,11 +1,11 @@
 //! Servers of which a request of higher priority takes one from a request of lower priority, which goes on later where it
 //! stopped. Of the lowest priority in service, the one that was taken into service last makes way.
 
-use crate::jobs::Phase;
+use crate::engine::jobs::Phase;
+use crate::engine::jobs::Queue;
+use crate::engine::tally::StationTally;
+use crate::engine::world::World;
 use crate::model::StationPlan;
-use crate::queue::Queue;
-use crate::tally::StationTally;
-use crate::world::World;
 
 /// Free servers, who is in service, and who waits.
 #[derive(Debug)]

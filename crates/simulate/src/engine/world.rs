@@ -4,8 +4,8 @@
 //! neighbouring events, never absolute times. The end of a run of a thousand million events lies some 10^9 service times
 //! after its beginning; there a float still tells apart 10^-7 of a service time, and its rounding has no direction.
 
-use crate::calendar::Calendar;
-use crate::jobs::{Jobs, Phase};
+use crate::engine::calendar::Calendar;
+use crate::engine::jobs::{Jobs, Phase};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The shared state of one replication.

@@ -1,7 +1,7 @@
 //! Refuses an open model at which more arrives than can be served, before it is simulated.
 //! Visits by the traffic equations, as in Lavenberg and Reiser (1980); only what arrives from outside counts.
 
-use crate::checks::refuse;
+use crate::description::checks::refuse;
 use crate::description::{CLIENT, Network, Station};
 use crate::error::ModelError;
 

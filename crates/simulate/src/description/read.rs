@@ -1,9 +1,9 @@
 //! From the JSON file `waystage-model/1` to a description. Knows types and fields; the rules are in `checks`.
 
+use crate::description::json;
+use crate::description::read_time::read_time;
 use crate::description::{Discipline, Fork, JobClass, Join, Network, Pool, Route, Station};
 use crate::error::ModelError;
-use crate::json;
-use crate::read_time::read_time;
 use serde_json::Value;
 use std::path::Path;
 

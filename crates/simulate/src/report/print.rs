@@ -1,7 +1,7 @@
 //! The result as a person reads it: tables on the terminal.
 
+use crate::report::spread::Estimate;
 use crate::report::{Quantiles, Simulation};
-use crate::spread::Estimate;
 use std::fmt::Write;
 
 /// Shares of requests whose response times are shown.

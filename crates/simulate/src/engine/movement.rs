@@ -3,14 +3,14 @@
 //! A slot comes before room. Who waits for a slot has left where it was; who waits for room at a full station has not, and
 //! keeps its server, its place and its slot there (blocking after service). First come first served in both.
 
+use crate::engine::jobs::Phase;
+use crate::engine::observer::Observer;
 use crate::engine::{Engine, Task};
 use crate::error::Stop;
-use crate::jobs::Phase;
 use crate::model::NONE;
-use crate::routing::{Hop, Routing};
-use crate::watch::Watch;
+use crate::model::routing::{Hop, Routing};
 
-impl<W: Watch> Engine<'_, W> {
+impl<O: Observer> Engine<'_, O> {
     /// A request that is done where it is goes on.
     #[inline]
     pub(crate) fn go_on(&mut self, job: u32) {
@@ -87,7 +87,7 @@ impl<W: Watch> Engine<'_, W> {
         let request = &mut self.world.jobs[job];
         request.pool_ahead = pool;
         self.pools[pool as usize].take(request.target_class, self.world.now_s, waited_s);
-        self.watch.acquired(job, request, pool, self.world.now_s);
+        self.observer.acquired(job, request, pool, self.world.now_s);
     }
 
     /// Then the room. Who goes round to where it is already keeps its place.
@@ -145,7 +145,7 @@ impl<W: Watch> Engine<'_, W> {
         if node < self.stations.len() {
             self.stations[node].arrive(&mut self.world, job);
             let present = self.stations[node].present;
-            self.watch.arrived(job, &self.world.jobs[job], present);
+            self.observer.arrived(job, &self.world.jobs[job], present);
         } else {
             self.fork(job, node - self.model.stations.len());
         }
@@ -158,7 +158,7 @@ impl<W: Watch> Engine<'_, W> {
         if node == NONE {
             return;
         }
-        self.watch.left(job, &self.world.jobs[job], self.world.now_s);
+        self.observer.left(job, &self.world.jobs[job], self.world.now_s);
         if let Some(station) = self.stations.get_mut(node as usize) {
             station.leave(&mut self.world, job);
             if !station.blocked.is_empty() {
@@ -176,7 +176,7 @@ impl<W: Watch> Engine<'_, W> {
             return;
         }
         self.world.jobs[job].pool = NONE;
-        self.watch.released(job, &self.world.jobs[job], pool, self.world.now_s);
+        self.observer.released(job, &self.world.jobs[job], pool, self.world.now_s);
         let slots = &mut self.pools[pool as usize];
         slots.give_back(self.world.now_s);
         if !slots.queue.is_empty() {

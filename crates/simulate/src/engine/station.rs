@@ -1,15 +1,21 @@
 //! A station: one of six ways to serve, room or none, and what is counted. Knows no routes: who is done, the engine moves.
 
-use crate::batch::Batch;
+mod batch;
+mod preemptive;
+mod servers;
+mod sharing;
+mod single;
+
 use crate::description::Discipline;
-use crate::jobs::{List, Phase};
+use crate::engine::jobs::{List, Phase};
+use crate::engine::station::batch::Batch;
+use crate::engine::station::preemptive::Preemptive;
+use crate::engine::station::servers::Servers;
+use crate::engine::station::sharing::Sharing;
+use crate::engine::station::single::Single;
+use crate::engine::tally::StationTally;
+use crate::engine::world::World;
 use crate::model::StationPlan;
-use crate::preemptive::Preemptive;
-use crate::servers::Servers;
-use crate::sharing::Sharing;
-use crate::single::Single;
-use crate::tally::StationTally;
-use crate::world::World;
 
 /// A station and everybody there.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 //! A clock of its own runs as fast as each of them is served, so that an arrival moves nobody: each is done when that clock
 //! shows what it showed at the arrival, and the work besides. One event stands for the first to be done.
 
-use crate::jobs::Phase;
+use crate::engine::jobs::Phase;
+use crate::engine::tally::StationTally;
+use crate::engine::world::World;
 use crate::model::StationPlan;
-use crate::tally::StationTally;
-use crate::world::World;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

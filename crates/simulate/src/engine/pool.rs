@@ -1,6 +1,6 @@
 //! Slots that are held, and who waits for one.
 
-use crate::jobs::List;
+use crate::engine::jobs::List;
 
 /// One pool.
 #[derive(Debug)]

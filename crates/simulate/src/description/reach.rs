@@ -1,6 +1,6 @@
 //! Who comes where: everything described must matter, and every request must find its way back.
 
-use crate::checks::refuse;
+use crate::description::checks::refuse;
 use crate::description::{CLIENT, Network};
 use crate::error::ModelError;
 use std::collections::{BTreeSet, HashMap, HashSet};

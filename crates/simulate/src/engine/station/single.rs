@@ -2,11 +2,11 @@
 //! For exponential service this has the same means as any way to share that speed (product form).
 
 use crate::description::Discipline;
-use crate::jobs::Phase;
+use crate::engine::jobs::Phase;
+use crate::engine::jobs::Queue;
+use crate::engine::tally::StationTally;
+use crate::engine::world::World;
 use crate::model::{NONE, StationPlan};
-use crate::queue::Queue;
-use crate::tally::StationTally;
-use crate::world::World;
 
 /// The one in service, and who waits.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Servers that take several waiting requests at once. The class of the first one says how long it takes, and is the class
 //! that the server is busy with. A server is free again when the last of them has left.
 
-use crate::jobs::{List, Phase};
+use crate::engine::jobs::{List, Phase};
+use crate::engine::tally::StationTally;
+use crate::engine::world::World;
 use crate::model::{NONE, StationPlan};
-use crate::tally::StationTally;
-use crate::world::World;
 
 /// Servers, and who waits for one.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Which events of a model stand for the stages of the proxy, so that its records can be written.
 
-use crate::checks::refuse;
 use crate::description::Network;
+use crate::description::checks::refuse;
 use crate::error::ModelError;
 use clock::{STAGES, Stage};
 

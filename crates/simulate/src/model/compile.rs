@@ -1,13 +1,42 @@
-//! From a checked description to numbers.
+//! Reads, checks and compiles a description: from the file `waystage-model/1` to a [`Model`].
 
-use crate::checks::refuse;
+use crate::description::checks::{check_network, refuse};
+use crate::description::reach::Reach;
+use crate::description::read::read_network;
+use crate::description::stability::check_stable;
 use crate::description::{CLIENT, Discipline, JobClass, Network, Shape, Station, Time};
-use crate::error::ModelError;
+use crate::error::{ModelError, SimulateError};
+use crate::model::routing::{Choice, Hop, Routing, Visit};
+use crate::model::stamps::Stamps;
+use crate::model::variate::Variate;
 use crate::model::{ClassPlan, ForkPlan, Model, NONE, PoolPlan, StationPlan};
-use crate::reach::Reach;
-use crate::routing::{Choice, Hop, Routing, Visit};
-use crate::stamps::Stamps;
-use crate::variate::Variate;
+use std::path::Path;
+
+impl Model {
+    /// Reads a model from a file `waystage-model/1`.
+    ///
+    /// # Errors
+    /// One line that names the file, the field and the rule.
+    pub fn read(path: &Path) -> Result<Model, SimulateError> {
+        let refuse = |source| SimulateError::Model { path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| refuse(ModelError::new("the model", format!("cannot be read: {error}"))))?;
+        Model::parse(&text, path.parent().unwrap_or(Path::new("."))).map_err(refuse)
+    }
+
+    /// Reads a model from JSON; files of measured times are looked for in `folder`.
+    ///
+    /// # Errors
+    /// The field and the rule.
+    pub fn parse(text: &str, folder: &Path) -> Result<Model, ModelError> {
+        let network = read_network(text, folder)?;
+        check_network(&network)?;
+        let reach = Reach::new(&network);
+        reach.check(&network)?;
+        check_stable(&network)?;
+        compile(&network, &reach)
+    }
+}
 
 /// Numbers beyond this are as good as infinite for requests that are present.
 fn clamp(number: i64) -> u32 {
@@ -15,7 +44,7 @@ fn clamp(number: i64) -> u32 {
 }
 
 /// Compiles a description that has been checked.
-pub(crate) fn compile(network: &Network, reach: &Reach) -> Result<Model, ModelError> {
+fn compile(network: &Network, reach: &Reach) -> Result<Model, ModelError> {
     let nodes = network.node_names().count();
     let mut pool_of = vec![NONE; nodes];
     for (index, pool) in network.pools.iter().enumerate() {

@@ -4,9 +4,9 @@
 //! where the model says which events stand for its stages, one row for each request.
 
 use crate::description::Discipline;
-use crate::jobs::Job;
+use crate::engine::jobs::Job;
+use crate::engine::observer::Observer;
 use crate::model::Model;
-use crate::watch::Watch;
 use clock::{Nanos, STAGES};
 use records::{Header, NO_BACKEND, Outcome, PARENT, Program, Row, RowSender, Writer, is_sampled};
 use serde::Serialize;
@@ -134,12 +134,12 @@ impl<'m> Recorder<'m> {
         }
     }
 
-    fn stages(&self, pick: impl Fn(&crate::stamps::Stamps) -> Option<&u8>) -> u8 {
+    fn stages(&self, pick: impl Fn(&crate::model::stamps::Stamps) -> Option<&u8>) -> u8 {
         self.model.stamps.as_ref().and_then(pick).copied().unwrap_or(0)
     }
 }
 
-impl Watch for Recorder<'_> {
+impl Observer for Recorder<'_> {
     fn began(&mut self, number: u32, _request: &Job) {
         grow(&mut self.stages_s, number, [f64::NAN; STAGES]);
         self.stages_s[number as usize] = [f64::NAN; STAGES];
