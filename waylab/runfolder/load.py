@@ -1,0 +1,110 @@
+"""`load.json`: the parts of the load generator's summary that the lab reads. docs/load-summary.md has all of it."""
+
+from msgspec import Struct, field
+
+
+class LoadTotals(Struct, frozen=True, kw_only=True):
+    """Counts of the measured window."""
+
+    requests: int  # requests that count for the window
+    keys: int  # keys of these requests
+    hits: int  # keys that were read and found
+    misses: int  # keys that were read and not found
+    errors: int  # error replies
+    sent_bytes: int | None = None  # bytes of requests
+    received_bytes: int | None = None  # bytes of replies
+    requests_answered: int | None = None  # answered requests of the whole run, warm-up included
+    unsent: int | None = None  # requests of an open loop that were due and never sent
+    achieved_share: float | None = (
+        None  # share of the due requests of an open loop that were answered in time
+    )
+
+
+class LoadTimes(Struct, frozen=True, kw_only=True):
+    """A distribution of times."""
+
+    mean_ns: float  # mean in nanoseconds
+    std_ns: float  # standard deviation in nanoseconds
+    histogram: str  # HdrHistogram in nanoseconds: V2, deflated, base64; "" if empty
+
+
+class LoadOperation(Struct, frozen=True, kw_only=True):
+    """One operation, such as get."""
+
+    count: int  # number of requests
+    response: LoadTimes  # response time: from the intended start to the complete reply
+
+
+class LoadOperations(Struct, frozen=True, kw_only=True):
+    """All operations: get and set, and those of a message service by name."""
+
+    all: LoadOperation  # all requests
+    get: LoadOperation  # requests that read
+    set: LoadOperation  # requests that write
+    messages: dict[str, LoadOperation] = field(default_factory=dict)  # operations of a message service
+
+    def by_name(self) -> dict[str, LoadOperation]:
+        """Return the operations by name, `all` first: those of a message service, or get and set."""
+        return {"all": self.all, **(self.messages or {"get": self.get, "set": self.set})}
+
+
+class LoadSecond(Struct, frozen=True, kw_only=True):
+    """One second of the run."""
+
+    second: int  # number of the second, from 0
+    measured: bool  # whether the whole second lies in the measured window
+    requests: int  # requests that ended in this second
+    hits: int = 0  # keys found
+    misses: int = 0  # keys not found
+    mean_ns: float | None = None  # mean response time in nanoseconds
+    p99_ns: float | None = None  # 99th percentile of the response time in nanoseconds
+    sum_ns: int | None = None  # sum of the response times in nanoseconds
+    histograms: dict[str, str] = field(default_factory=dict)  # histogram of the response time by operation
+
+
+class LoadCpu(Struct, frozen=True, kw_only=True):
+    """CPU time of the load generator in the measured window."""
+
+    user_s: float  # user time in seconds
+    system_s: float  # system time in seconds
+    share: float  # CPU time as a share of the window times the threads
+
+
+class LoadVerification(Struct, frozen=True, kw_only=True):
+    """What the load generator found wrong with replies."""
+
+    checked: int  # values that were checked
+    wrong: int  # values of another key
+    torn: int  # values that are parts of two writes
+    stale: int  # values older than the last acknowledged write
+    unexpected_reply: int  # replies that answer no request
+
+
+class LoadPart(Struct, frozen=True, kw_only=True):
+    """One load generator of several."""
+
+    cpu: LoadCpu  # its CPU time
+
+
+class LoadSummary(Struct, frozen=True, kw_only=True):
+    """The summary of a load generator, or of several that were merged."""
+
+    format: str  # waystage-load/1
+    measure_from_clock_ns: int  # start of the measured window on CLOCK_MONOTONIC, in nanoseconds
+    measure_to_clock_ns: int  # end of the measured window
+    measured_s: float  # length of the measured window in seconds
+    totals: LoadTotals  # counts of the window
+    throughput_per_s: float  # requests completed per second of the window
+    operations: LoadOperations  # by operation
+    seconds: list[LoadSecond]  # every second of the run, warm-up included
+    cpu: LoadCpu  # CPU time in the window
+    verification: LoadVerification  # what was wrong with replies
+    valid: bool  # the load generator's own verdict
+    reasons: list[str]  # why the run is not valid
+    errors: dict[str, int] = field(default_factory=dict)  # count by first line of an error reply
+    parts: list[LoadPart] = field(default_factory=list)  # the load generators of a merged summary
+
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """The measured window on the monotonic clock."""
+        return self.measure_from_clock_ns, self.measure_to_clock_ns

@@ -1,0 +1,70 @@
+"""Means, ratios and laws as they stand in the files of a run folder. Knows nothing of where they come from."""
+
+from msgspec import Struct
+
+# Percentiles by name ("50", "99.9"), in nanoseconds. A percentile with fewer than ten values beyond it is left out.
+Percentiles = dict[str, int]
+
+
+class Interval(Struct, frozen=True, kw_only=True):
+    """A mean over trials with its 95 % interval (Student's t), in the unit that the field's name ends with."""
+
+    count: int  # number of trials
+    mean: float | None  # mean over the trials; null without a trial
+    low: float | None  # lower end of the interval; null with fewer than two trials
+    high: float | None  # upper end of the interval
+
+    def known_mean(self) -> float:
+        """Return the mean of a configuration of which at least one trial was used."""
+        assert self.mean is not None, "an interval of a used configuration has a mean"
+        return self.mean
+
+
+class Ratio(Struct, frozen=True, kw_only=True):
+    """The ratio candidate / baseline, paired within blocks on the log scale."""
+
+    blocks: int  # number of blocks with a pair
+    ratio: float | None  # geometric mean of the blocks' ratios; null without a block
+    low: float | None  # lower end of the interval; null with fewer than two blocks
+    high: float | None  # upper end of the interval
+    excludes_1: bool | None  # whether the interval excludes 1; null without an interval
+    equivalent: bool | None  # result of the equivalence test; null without a margin or an interval
+
+
+class NullArm(Ratio, frozen=True, kw_only=True):
+    """A comparison of a level with itself under another name."""
+
+    flagged: bool | None  # whether the two differ, which they must not; null with fewer than two blocks
+    text: str  # the result in words
+
+
+class PositiveControl(Struct, frozen=True, kw_only=True):
+    """A comparison with a level to which a known amount was added."""
+
+    blocks: int  # number of blocks with a pair
+    added: float  # the amount that was added, in the metric's unit, or the expected ratio
+    mean: float | None  # mean paired difference in the metric's unit, or the ratio
+    low: float | None  # lower end of the interval; null with fewer than two blocks
+    high: float | None  # upper end of the interval
+    found: bool | None  # whether the interval excludes no change on the right side
+    exact: bool | None  # whether the interval also contains the added amount
+    text: str  # the result in words
+
+
+class Law(Struct, frozen=True, kw_only=True):
+    """An operational law, checked between numbers that were measured independently of each other."""
+
+    name: str  # name of the law
+    expected: float | None  # the value that the law gives
+    found: float | None  # the measured value
+    residual: float | None  # found / expected - 1; null if the expected value is 0
+    limit: float  # largest residual, in absolute value, with which the law holds
+    holds: bool | None  # whether the law holds; null if it cannot be checked
+    text: str  # the result in words
+
+
+class WorstLaw(Law, frozen=True, kw_only=True):
+    """A law in the trial of a configuration that is furthest off."""
+
+    trials: int  # number of trials in which the law was checked
+    broken: int  # number of trials in which the law does not hold

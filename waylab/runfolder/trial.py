@@ -1,0 +1,96 @@
+"""`trial.json`: what happened in one trial, and where it ran. Written last; without it the trial did not finish."""
+
+from msgspec import Struct, field
+
+MEASURED, FAILED = "measured", "failed"
+
+
+class MachineState(Struct, frozen=True, kw_only=True):
+    """What may change between trials."""
+
+    clock_ns: int  # CLOCK_MONOTONIC, in nanoseconds
+    load_average: list[float]  # over 1, 5 and 15 minutes
+    steal_s: float  # steal time since the machine started, in seconds
+    memory_available_bytes: int  # memory that programs could still take, in bytes
+
+
+class ProcessOutcome(Struct, frozen=True, kw_only=True):
+    """One process of a trial, and how it ended."""
+
+    name: str  # name of the process, for example backend-0
+    command: list[str]  # the command line
+    pid: int  # number of the process
+    exit_code: int | None  # exit code; negative for the signal that ended it; null if unknown
+    host: str | None = None  # emulated host; null on this machine as it is
+    killed: bool = False  # whether it had to be killed
+
+
+class LinkCheck(Struct, frozen=True, kw_only=True):
+    """One number of an emulated link: as described and as measured."""
+
+    name: str  # up_mbit, down_mbit or delay_ms
+    asked: float  # the setting, in the unit of its name
+    expected: float  # what TCP should measure for that setting: Mbit/s of payload, or ms there and back
+    measured: float  # what TCP measured, in the same unit
+    error: float  # measured / expected - 1
+
+
+class Link(Struct, frozen=True, kw_only=True):
+    """The link of an emulated host, as described and as measured before the first trial."""
+
+    profile: str  # name of a known machine; "" for none
+    cores: float | None  # cores of the host; null without a limit
+    up_mbit: float | None  # rate of what the host sends, in Mbit/s of Ethernet frames; null without a limit
+    down_mbit: float | None  # rate of what the host receives, in Mbit/s of Ethernet frames
+    delay_ms: float | None  # one-way delay in milliseconds
+    checks: list[LinkCheck]  # settings beside measurements
+    round_trip_median_ms: float | None = None  # measured round trip in milliseconds
+    round_trip_min_ms: float | None = None  # shortest measured round trip in milliseconds
+    up_payload_mbit: float | None = None  # measured rate of payload that the host sends, in Mbit/s
+    down_payload_mbit: float | None = None  # measured rate of payload that the host receives, in Mbit/s
+    segment_bytes: int | None = None  # payload of a full TCP segment, in bytes
+    attempt: int | None = None  # number of the measurement that was accepted
+    measured_unix_s: float | None = None  # when the link was measured, in seconds since 1970
+
+
+class TestbedFacts(Struct, frozen=True, kw_only=True):
+    """Where a trial ran."""
+
+    __test__ = False
+
+    kind: str = "local"  # local or netns
+    pinning: str | None = None  # shared or apart: how cores of emulated hosts are limited
+    cores_usable: int | None = None  # cores of the machine that the lab may use
+    links: dict[str, Link] = field(default_factory=dict)  # links by name of the host; empty on this machine
+
+
+class DatabaseFacts(Struct, frozen=True, kw_only=True):
+    """The database of a trial, and its own counters."""
+
+    version: str | None = None  # version of PostgreSQL
+    file_system: str | None = None  # kind of the file system of its data
+    command: list[str] = field(default_factory=list)  # the command line
+    before: dict[str, int | None] | None = (
+        None  # counters before the load; null for a counter it does not have
+    )
+    after: dict[str, int | None] | None = None  # counters after all programs have ended
+
+
+class TrialOutcome(Struct, frozen=True, kw_only=True):
+    """One trial: whether it was measured, and by which processes."""
+
+    format: str  # waylab-trial/1
+    id: str  # name of the trial
+    order: int  # position in the plan, from 1
+    status: str  # measured or failed
+    reason: str | None  # why the trial failed
+    server: str | None  # memcached, embedded or another server behind the system's entry
+    started_unix_s: float  # start in seconds since 1970
+    took_s: float  # duration in seconds
+    processes: list[ProcessOutcome]  # every process of the trial
+    testbed: TestbedFacts = field(default_factory=TestbedFacts)  # where it ran
+    database: DatabaseFacts | None = None  # null if the system has no database
+    generators_overlap: float | None = None  # share of all windows in which every load generator measured
+    before: MachineState | None = None  # the machine before the trial
+    after: MachineState | None = None  # the machine after the trial
+    clock_step_s: float | None = None  # how far the wall clock moved against the monotonic one, in seconds
