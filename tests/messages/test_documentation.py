@@ -5,7 +5,7 @@ import re
 from programs import ROOT
 
 PAGE = (ROOT / "docs/messages.md").read_text()
-KINDS = (ROOT / "crates/messages/src/kinds.rs").read_text()
+KINDS = (ROOT / "crates/messages/src/interface/problem_types.rs").read_text()
 
 
 def test_the_example_runs(url, capsys):

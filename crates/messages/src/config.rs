@@ -1,15 +1,16 @@
 //! What the service is told: where the database is, where to listen, how to dispatch, and every limit.
 
 mod settings;
+mod token;
 
 pub use configuration::{ConfigError, Document, FileError};
 pub use settings::{DispatchKind, Settings, TokenSettings};
+pub(crate) use token::hash;
 
-use crate::rows::RecordsConfig;
-pub use crate::tokens::{Permission, TokenConfig};
 pub use net::IdentityFiles;
 use std::path::PathBuf;
 use std::time::Duration;
+pub use token::{Permission, TokenConfig};
 
 const DAY_S: u64 = 24 * 60 * 60;
 
@@ -77,6 +78,15 @@ pub struct Clients {
     pub body_timeout: Duration,
     /// Without taking a byte of a reply.
     pub unread_timeout: Duration,
+}
+
+/// Where records go, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordsConfig {
+    /// Record files are written into this directory.
+    pub directory: PathBuf,
+    /// One request in so many is kept.
+    pub sample: u32,
 }
 
 /// Everything the service needs to know.

@@ -1,72 +1,95 @@
-//! The message service. The modules stand in the order in which a request meets them:
+//! The message service: queues of messages over HTTP, stored in PostgreSQL. The process can be killed at any time, because PostgreSQL holds
+//! all state. docs/life-of-a-message.md follows one send through the numbered stations:
 //!
 //! ```text
-//!  client -> accept -> listen -> parse -> admit -> dispatch (fused or pool) -> statement -> PostgreSQL
-//!  client <- stream <- listen <- reply <- answer <------------------------------------------ PostgreSQL
-//!              `-> journal: counted, histograms, records
+//!  client -> 1 handle -> 2 parse -> 3 admit -> 4 dispatch -> 5 lane -> 6 answer -> 7 statement -> PostgreSQL
+//!  client <- 8 client_connection <- handle <- reply <--------------------- answer <-------------- PostgreSQL
 //! ```
-//! PostgreSQL holds the truth: this process may be killed at any time. docs/messages.md has interface, promises and design.
-
-mod accept;
-mod client;
-mod connections;
-mod stream;
-
-mod ended;
-mod journey;
-mod listen;
-mod passage;
-mod tokens;
-
-mod interface;
-mod kinds;
-mod openapi;
-mod page;
-
-mod documents;
-mod lease;
-mod names;
-mod parse;
-mod settings;
-mod work;
-
-mod admit;
-mod waiting;
-
-mod dispatch;
-mod lane;
-mod neighbours;
-mod null;
-mod queue;
-
-mod batch;
-mod connection;
-mod low_water;
-mod statement;
-mod tls;
-
-mod answer;
-mod failure;
-mod problem;
-mod reply;
-
-mod journal;
-mod memory;
-mod metrics;
-mod rows;
-
-mod mover;
-mod schema;
-mod sweep;
+//! `http` knows no SQL. `path` is what every request passes. `database` works beside the path, each part over its own connection.
 
 mod config;
 mod embedded;
-mod running;
+mod start;
+
+mod http {
+    pub(crate) mod accept;
+    pub(crate) mod active_request;
+    pub(crate) mod client_connection;
+    pub(crate) mod handle;
+    pub(crate) mod problem;
+    pub(crate) mod reply;
+    pub(crate) mod router;
+    pub(crate) mod stream;
+    pub(crate) mod tokens;
+}
+
+mod interface {
+    pub(crate) mod documents;
+    pub(crate) mod lease_operations;
+    pub(crate) mod message_operations;
+    pub(crate) mod openapi;
+    pub(crate) mod operation;
+    pub(crate) mod page;
+    pub(crate) mod problem_types;
+    pub(crate) mod queue_operations;
+    pub(crate) mod rules;
+    pub(crate) mod table;
+}
+
+mod path {
+    pub(crate) mod admit;
+    pub(crate) mod answer;
+    pub(crate) mod batch;
+    pub(crate) mod dispatch;
+    pub(crate) mod failure;
+    pub(crate) mod lane;
+    pub(crate) mod lease;
+    pub(crate) mod long_polls;
+    pub(crate) mod memory;
+    pub(crate) mod null_database;
+    pub(crate) mod queue;
+    pub(crate) mod work;
+
+    pub(crate) mod parse {
+        pub(crate) mod leases;
+        pub(crate) mod messages;
+        mod options;
+        pub(crate) mod queues;
+        pub(crate) mod request;
+    }
+
+    pub(crate) mod statement {
+        pub(crate) mod fetch;
+        pub(crate) mod leases;
+        pub(crate) mod prepare;
+        pub(crate) mod queues;
+        pub(crate) mod send;
+    }
+}
+
+mod database {
+    pub(crate) mod cleanup;
+    pub(crate) mod connection;
+    pub(crate) mod error;
+    pub(crate) mod low_water;
+    pub(crate) mod low_water_reader;
+    pub(crate) mod peers;
+    pub(crate) mod redelivery;
+    pub(crate) mod schema;
+    pub(crate) mod tls;
+}
+
+mod observe {
+    pub(crate) mod client_connections;
+    pub(crate) mod journal;
+    pub(crate) mod measurements;
+    pub(crate) mod metrics;
+    pub(crate) mod record_file;
+}
 
 pub use config::{
     Clients, Config, ConfigError, Dispatch, DispatchKind, Document, FileError, IdentityFiles, Limits, Permission,
-    Settings, TokenConfig, TokenSettings,
+    RecordsConfig, Settings, TokenConfig, TokenSettings,
 };
 pub use embedded::{Embedded, EmbeddedError};
-pub use rows::RecordsConfig;
-pub use running::{MessagesError, Running, check, start};
+pub use start::{MessagesError, Running, check, start};

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Client, Database, serve};
 
-const FIRST_STEP: &str = include_str!("../migrations/0001_queues_and_messages.sql");
+const FIRST_STEP: &str = include_str!("../src/database/migrations/0001_queues_and_messages.sql");
 
 /// What the first version left.
 const LEFT: &str = "CREATE TABLE waystage_schema (step integer NOT NULL);

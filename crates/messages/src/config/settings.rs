@@ -1,8 +1,8 @@
 //! The configuration as it is written: what a file or the arguments say, and nothing about what they leave out.
 //! Keys here are the keys of the file and, where there is one, of the argument; examples/messages/reference.toml describes each.
 
-use super::{Clients, Config, Dispatch, IdentityFiles, Limits, Permission, TokenConfig};
-use crate::rows::RecordsConfig;
+use super::token;
+use super::{Clients, Config, Dispatch, IdentityFiles, Limits, Permission, RecordsConfig, TokenConfig};
 use configuration::text::{opt_size, opt_time};
 use configuration::{ConfigError, FromDocument};
 use serde::{Deserialize, Serialize};
@@ -265,7 +265,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     ];
     match times.into_iter().find(|(_, time)| time.is_zero()) {
         Some((key, _)) => Err(refuse(key, "must be longer than nothing")),
-        None => crate::tokens::check(&config.tokens)
+        None => token::check(&config.tokens)
             .map_err(|(place, key, problem)| refuse(format!("token.{place}.{key}"), problem)),
     }
 }

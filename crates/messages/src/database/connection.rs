@@ -1,0 +1,231 @@
+//! A connection to PostgreSQL that is ready for work: with the settings that the statements need, the right schema, and every
+//! statement prepared.
+
+use crate::database::error::{ConnectError, chain};
+use crate::database::schema;
+use crate::database::tls::DatabaseTls;
+use crate::path::statement::prepare::Statements;
+use clock::{Clock, Nanos};
+use net::ClientTls;
+use std::future::poll_fn;
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const SILENT_PEER_TIMEOUT: Duration = Duration::from_secs(20);
+/// The library limits the connecting alone, not what the server says after it.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A host that vanished while a statement was under way is noticed after (1 + [`KEEPALIVES`]) times this.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const KEEPALIVES: u32 = 3;
+/// Sayings of others that may wait to be heard.
+const HEARD: usize = 1000;
+const KEEPALIVE_OF_THE_LIBRARY: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// The statements go along indexes, and a plan once made stays; the planner's other ideas, from statistics that know nothing of dead
+/// rows, are what makes queues in databases collapse. An acknowledged message is on disk. The sweep of deleted queues relies on the
+/// limit of a statement's time.
+const OPTIONS: &str = "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed \
+    -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
+    -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s";
+
+/// Where the database is.
+#[derive(Clone, Debug)]
+pub(crate) struct Database {
+    config: Config,
+    tls: Option<DatabaseTls>,
+}
+
+/// A connection and its prepared statements.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    pub(crate) statements: Statements,
+    /// When it was made.
+    pub(crate) connected: Nanos,
+}
+
+/// The part of a connection that moves the bytes; only while it is driven. Whoever waits for the database drives it, so that on the way
+/// there and back no other task has to be woken.
+pub(crate) struct Wire(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl Database {
+    /// Reads the text that says where it is.
+    pub(crate) fn parse(text: &str, authority: Option<&Path>) -> Result<Database, String> {
+        if text.contains("sslmode=verify") || text.contains("sslrootcert") {
+            return Err("verifying is what --database-authority FILE is for; leave sslmode and sslrootcert out".into());
+        }
+        let mut config: Config = text.parse().map_err(|error| chain(&error))?;
+        if config.get_hosts().is_empty() {
+            return Err("it names no host".into());
+        }
+        let options = match config.get_options() {
+            Some(theirs) => format!("{OPTIONS} {theirs}"),
+            None => OPTIONS.to_string(),
+        };
+        config.options(options);
+        if config.get_application_name().is_none() {
+            config.application_name("waystage");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(SILENT_PEER_TIMEOUT);
+        }
+        if config.get_keepalives_idle() == KEEPALIVE_OF_THE_LIBRARY {
+            config.keepalives_idle(KEEPALIVE);
+        }
+        if config.get_keepalives_interval().is_none() {
+            config.keepalives_interval(KEEPALIVE);
+        }
+        if config.get_keepalives_retries().is_none() {
+            config.keepalives_retries(KEEPALIVES);
+        }
+        let is_socket = config.get_hosts().iter().any(|host| matches!(host, Host::Unix(_)));
+        let tls = match (authority, config.get_ssl_mode()) {
+            (Some(_), SslMode::Disable) => return Err("sslmode=disable and --database-authority contradict".into()),
+            (Some(_), _) if is_socket => return Err("PostgreSQL speaks no TLS over a unix socket".into()),
+            (Some(path), _) => {
+                config.ssl_mode(SslMode::Require);
+                Some(DatabaseTls::new(ClientTls::load(path, None).map_err(|error| error.to_string())?.config()))
+            }
+            // Encrypted for whoever answers would look safe and not be.
+            (None, SslMode::Require) => {
+                return Err("sslmode=require needs --database-authority FILE, which vouches for the server".into());
+            }
+            _ => None,
+        };
+        Ok(Database { config, tls })
+    }
+
+    /// Connects, brings the schema up to date and prepares every statement.
+    pub(crate) async fn connect(&self, clock: &Clock) -> Result<(Session, Wire), ConnectError> {
+        let wire = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.connect_wire()).await;
+        let (mut client, mut wire) = wire.map_err(|_| ConnectError::Silent)??;
+        let prepare = async {
+            schema::migrate(&mut client).await?;
+            Ok::<_, ConnectError>(Statements::prepare(&client).await?)
+        };
+        let statements = wire.drive(prepare).await?;
+        Ok((Session { client, statements, connected: clock.now() }, wire))
+    }
+
+    /// A connection without statements, for work beside the path of requests.
+    pub(crate) async fn connect_bare(&self) -> Result<Client, tokio_postgres::Error> {
+        let (client, Wire(connection)) = self.connect_wire().await?;
+        if let Some(connection) = connection {
+            // It ends with the client.
+            tokio::spawn(connection);
+        }
+        Ok(client)
+    }
+
+    /// A connection that hears what others say on the channels it listens to, until either end of it is dropped.
+    pub(crate) async fn connect_listening(&self) -> Result<(Client, mpsc::Receiver<String>), tokio_postgres::Error> {
+        Ok(match &self.tls {
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await?;
+                (client, hear(connection))
+            }
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls.clone()).await?;
+                (client, hear(connection))
+            }
+        })
+    }
+
+    async fn connect_wire(&self) -> Result<(Client, Wire), tokio_postgres::Error> {
+        // The error of what moves the bytes is the client's error.
+        Ok(match &self.tls {
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await?;
+                (client, Wire::new(async move { drop(connection.await) }))
+            }
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls.clone()).await?;
+                (client, Wire::new(async move { drop(connection.await) }))
+            }
+        })
+    }
+}
+
+/// Drives a connection and gives on what it hears; beyond what is expected, it is not heard.
+fn hear<S, T>(mut connection: Connection<S, T>) -> mpsc::Receiver<String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, receiver) = mpsc::channel(HEARD);
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(heard) = message {
+                let _ = sender.try_send(heard.payload().to_string());
+            }
+        }
+    });
+    receiver
+}
+
+impl Wire {
+    fn new(connection: impl Future<Output = ()> + Send + 'static) -> Wire {
+        Wire(Some(Box::pin(connection)))
+    }
+
+    /// Does some work, and moves bytes until it is done. When the connection ends, the client hears of it.
+    pub(crate) async fn drive<W: Future>(&mut self, work: W) -> W::Output {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let done = work.as_mut().poll(context);
+            let is_over = |connection: &mut Pin<Box<dyn Future<Output = ()> + Send>>| {
+                connection.as_mut().poll(context).is_ready()
+            };
+            if done.is_pending() && self.0.as_mut().is_some_and(is_over) {
+                self.0 = None;
+            }
+            done
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Database, String> {
+        Database::parse(text, None)
+    }
+
+    /// The clock runs ahead here whenever nothing is to be done.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_says_nothing_is_not_waited_for() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let database = parse(&format!("host=127.0.0.1 port={port} user=me")).unwrap();
+        let Err(error) = database.connect(&Clock::monotonic()).await else { panic!("it said something") };
+        assert!(!error.is_lasting(), "{error}");
+    }
+
+    #[test]
+    fn a_database_is_a_url_or_words() {
+        assert!(parse("postgres://me@localhost/queues").is_ok());
+        assert!(parse("host=/run/postgresql user=me options='-c work_mem=8MB'").is_ok());
+        for text in [
+            "",
+            "nonsense",
+            "postgres://me@localhost:no/queues",
+            "user=me",
+            "host=a sslmode=require",
+            "host=a sslmode=verify-full",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(!error.is_empty() && !error.contains('\n'), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Why the database cannot be used.
+
+use thiserror::Error;
+use tokio_postgres::error::SqlState;
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub(crate) enum ConnectError {
+    #[error("{}", chain(.0))]
+    Postgres(#[from] tokio_postgres::Error),
+    #[error("it does not answer")]
+    Silent,
+    #[error("{0}")]
+    Schema(#[from] SchemaError),
+}
+
+/// The role may not do what it must.
+fn is_forbidden(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+}
+
+impl ConnectError {
+    /// Whether somebody has to change something before it can work; otherwise the database may simply not be there yet.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            ConnectError::Silent => false,
+            ConnectError::Schema(SchemaError::Postgres(error)) => is_forbidden(error),
+            ConnectError::Schema(_) => true,
+            ConnectError::Postgres(error) => {
+                let is_refused = |code: &SqlState| code.code().starts_with("28") || code.code().starts_with("3D");
+                error.code().is_some_and(is_refused) || is_forbidden(error)
+            }
+        }
+    }
+}
+
+/// Why the schema is not what it should be.
+#[derive(Debug, Error)]
+pub(crate) enum SchemaError {
+    /// The database said no.
+    #[error("cannot bring the tables up to date: {}", chain(.0))]
+    Postgres(#[from] tokio_postgres::Error),
+    /// Another version of the program has been here.
+    #[error("the database is at step {found} of the schema, and this program knows {known}: use a newer program")]
+    Newer {
+        /// The database's.
+        found: usize,
+        /// Ours.
+        known: usize,
+    },
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text.replace('\n', " ")
+}

@@ -1,0 +1,122 @@
+//! Schemas of what clients send: names, times, counts, and the documents made of them. They have the limits of the service in them.
+
+use crate::config::Limits;
+use crate::interface::rules::{ATTEMPTS_MAX, NAME_BYTES_MAX, NAME_PATTERN};
+use serde_json::json;
+use std::time::Duration;
+use utoipa::openapi::schema::{
+    AdditionalProperties, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type,
+};
+use utoipa::openapi::{KnownFormat, Ref, RefOr, SchemaFormat};
+
+/// The documents by name.
+pub(super) fn documents(limits: &Limits) -> Vec<(&'static str, RefOr<Schema>)> {
+    vec![
+        ("Batch", several("messages", Ref::from_schema_name("BatchMessage").into(), limits)),
+        ("BatchMessage", batch_message(limits)),
+        ("Leases", several("leases", text().into(), limits)),
+        ("Settings", settings(limits)),
+    ]
+}
+
+/// Any text.
+pub(super) fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+/// The name of a queue, a sender or a receiver.
+pub(super) fn name() -> ObjectBuilder {
+    text().min_length(Some(1)).max_length(Some(NAME_BYTES_MAX)).pattern(Some(NAME_PATTERN))
+}
+
+/// A time with its unit.
+pub(super) fn time(longest: Duration, may_be_nothing: bool) -> ObjectBuilder {
+    let about = format!("Such as 200ms or 30s, at most {}.", quantity::duration_text(longest));
+    text().pattern(Some(duration_pattern(longest, may_be_nothing))).description(Some(about))
+}
+
+/// Any bytes.
+pub(super) fn bytes() -> ObjectBuilder {
+    text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
+}
+
+/// A document with this field and nothing else.
+fn several(field: &str, item: RefOr<Schema>, limits: &Limits) -> RefOr<Schema> {
+    let array = ArrayBuilder::new().items(item).min_items(Some(1)).max_items(Some(limits.batch_messages));
+    closed(ObjectBuilder::new().property(field, array).required(field)).into()
+}
+
+fn batch_message(limits: &Limits) -> RefOr<Schema> {
+    let base64 = text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Byte))).content_encoding("base64");
+    let with = |field: &str, body: ObjectBuilder| {
+        let object = ObjectBuilder::new()
+            .property("to", or_null(name()).description(Some("The receiver; null or missing: anyone.")))
+            .property("delay", or_null(time(limits.delay, true)))
+            .property("expiry", or_null(time(limits.expiry, false)));
+        closed(object.property(field, body).required(field))
+    };
+    OneOfBuilder::new()
+        .description(Some("A message of a batch: `body` is text, `body_base64` any bytes."))
+        .item(with("body", text()))
+        .item(with("body_base64", base64))
+        .into()
+}
+
+fn settings(limits: &Limits) -> RefOr<Schema> {
+    let both = || {
+        ObjectBuilder::new()
+            .property("expiry", or_null(time(limits.expiry, false)))
+            .property("lease", or_null(time(limits.lease, false)))
+    };
+    let attempts = ObjectBuilder::new()
+        .schema_type(SchemaType::Array(vec![Type::Integer, Type::Null]))
+        .minimum(Some(1))
+        .maximum(Some(ATTEMPTS_MAX))
+        .description(Some("Of a message before it is a dead letter; null or missing: 5."));
+    let other = name().description(Some("Another queue, which must be there."));
+    let null = || ObjectBuilder::new().schema_type(Type::Null);
+    OneOfBuilder::new()
+        .description(Some("Settings of a queue; what is missing or null is as for a new queue."))
+        .item(closed(both().property("attempts", attempts).property("dead_letters", other).required("dead_letters")))
+        .item(closed(both().property("attempts", null()).property("dead_letters", null())))
+        .examples([json!({ "attempts": 5, "dead_letters": "orders-dead", "expiry": "60m", "lease": "30s" })])
+        .into()
+}
+
+fn or_null(schema: ObjectBuilder) -> ObjectBuilder {
+    schema.schema_type(SchemaType::Array(vec![Type::String, Type::Null]))
+}
+
+fn closed(object: ObjectBuilder) -> ObjectBuilder {
+    object.schema_type(Type::Object).additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
+}
+
+/// Durations without a fraction up to the longest, as a regular expression. The service takes fractions and other units, too.
+pub(super) fn duration_pattern(longest: Duration, may_be_nothing: bool) -> String {
+    let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+    let number = |most: u64| number_up_to(most, if may_be_nothing { '0' } else { '1' });
+    format!("^(({})ms|({})s|({})m)$", number(longest_ms), number(longest_ms / 1000), number(longest_ms / 60_000))
+}
+
+/// A regular expression for the numbers from 0 or 1 to `most`, without leading zeros.
+pub(super) fn number_up_to(most: u64, from: char) -> String {
+    let digits = most.to_string();
+    let mut choices = Vec::new();
+    if from == '0' {
+        choices.push("0".to_string());
+    }
+    if digits.len() > 1 {
+        choices.push(format!("[1-9][0-9]{{0,{}}}", digits.len() - 2));
+    }
+    for (index, digit) in digits.char_indices() {
+        let lowest = if index == 0 { '1' } else { '0' };
+        if digit > lowest {
+            let below = char::from(u8::try_from(digit).unwrap_or(b'1') - 1);
+            choices.push(format!("{}[{lowest}-{below}][0-9]{{{}}}", &digits[..index], digits.len() - index - 1));
+        }
+    }
+    if most > 0 {
+        choices.push(digits);
+    }
+    choices.join("|")
+}

@@ -1,0 +1,43 @@
+//! Which names queues, senders and receivers may have. Names go into paths, headers and an index, so they are short and plain.
+
+/// Bytes of a name.
+pub(crate) const NAME_BYTES_MAX: usize = 80;
+
+/// The same rule as a regular expression, without the length.
+pub(crate) const NAME_PATTERN: &str = "^[A-Za-z0-9_][A-Za-z0-9_.-]*$";
+
+/// Characters of an idempotency key.
+pub(crate) const KEY_BYTES_MAX: usize = 80;
+
+/// The characters of an idempotency key as a regular expression, without the length.
+pub(crate) const KEY_PATTERN: &str = "^[!-~]+$";
+
+/// The highest number of attempts that a queue can be set to.
+pub(crate) const ATTEMPTS_MAX: i32 = 1000;
+
+/// Whether this may be a name: letters, digits, `_`, `-` and `.`, beginning with a letter, a digit or `_`.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let begins_well = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    begins_well && text.len() <= NAME_BYTES_MAX && text.bytes().all(is_plain)
+}
+
+/// Whether this can be an idempotency key: visible ASCII characters.
+pub(crate) fn is_key(text: &str) -> bool {
+    (1..=KEY_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_plain() {
+        for name in ["a", "0", "_", "orders.new-2_x", &"q".repeat(80)] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "-a", "a b", "a/b", "a\0", "ä", "a:b", "a\n", &"q".repeat(81)] {
+            assert!(!is_name(name), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A lane whose server is stopped in the middle of a statement.
+
+use super::*;
+use crate::embedded::{Embedded, EmbeddedError};
+use crate::observe::measurements::Journey;
+use crate::observe::record_file::Rows;
+use crate::path::queue::Bounds;
+use crate::path::work::{Answer, Outcome, Work};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::oneshot;
+
+const BOUNDS: Bounds =
+    Bounds { waiting_requests: 10, waiting_bytes: 10, taken_requests: usize::MAX, taken_messages: 10, taken_bytes: 10 };
+const BACKEND: &str =
+    "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
+
+fn ask(queue: &JobQueue) -> oneshot::Receiver<Outcome> {
+    let (back, receiver) = oneshot::channel();
+    queue.push(Job { work: Work::Probe, journey: Journey::default(), _held: None, back }).unwrap();
+    receiver
+}
+
+async fn pid(database: &Database) -> Pid {
+    let row = database.connect_bare().await.unwrap().query_one(BACKEND, &[]).await.unwrap();
+    Pid::from_raw(row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_server_that_stops_answering_is_left_and_another_connection_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = match Embedded::start(directory.path()) {
+        Ok(server) => server,
+        Err(EmbeddedError::Missing) => {
+            assert!(std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(), "PostgreSQL is required here, and missing");
+            return eprintln!("SKIPPED: there is no PostgreSQL here; apt-get install postgresql");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let database = Database::parse(&server.url(), None).unwrap();
+    let queue = Arc::new(JobQueue::new(BOUNDS));
+    let lane = Lane {
+        number: 0,
+        queue: queue.clone(),
+        database: database.clone(),
+        low_waters: LowWaters::new(usize::MAX),
+        memory: Arc::new(Memory::new(1000)),
+        clock: Clock::monotonic(),
+        journal: Arc::new(Journal::new(Rows::default())),
+    };
+    let lane = tokio::spawn(lane.run());
+    assert_eq!(ask(&queue).await.unwrap().result, Ok(Answer::Present));
+    let backend = pid(&database).await;
+    kill_process(backend, Signal::STOP).unwrap();
+    let asked = ask(&queue);
+    // From here on the clock runs ahead whenever nothing is to be done.
+    tokio::time::pause();
+    assert!(asked.await.is_err(), "nobody answers for it: admit says that it is in doubt");
+    tokio::time::resume();
+    assert_eq!(ask(&queue).await.unwrap().result, Ok(Answer::Present));
+    kill_process(backend, Signal::CONT).unwrap();
+    queue.close();
+    lane.await.unwrap();
+}

@@ -1,0 +1,100 @@
+//! What a send may say beside receiver and body: when, for how long, and with which key. The same for a single message and a batch.
+
+use crate::config::Limits;
+use crate::http::problem::Problem;
+use crate::interface::rules::{KEY_BYTES_MAX, is_key};
+use axum::http::HeaderMap;
+use std::time::Duration;
+
+const KEY: &str = "idempotency-key";
+
+/// A duration up to the longest, in milliseconds, rounded up; `what` says where it was.
+pub(super) fn time_ms(what: &str, text: &str, longest: Duration) -> Result<i64, Problem> {
+    match quantity::duration(text) {
+        Ok(time) if time <= longest => Ok(i64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i64::MAX)),
+        Ok(_) => Err(Problem::unreadable(format!("{what}: the longest is {}", quantity::duration_text(longest)))),
+        Err(error) => Err(Problem::unreadable(format!("{what}: {error}"))),
+    }
+}
+
+/// The same, and not nothing.
+pub(super) fn positive_ms(what: &str, text: &str, longest: Duration) -> Result<i64, Problem> {
+    match time_ms(what, text, longest)? {
+        0 => Err(Problem::unreadable(format!("{what}: it must be longer than 0"))),
+        ms => Ok(ms),
+    }
+}
+
+/// Delay and expiry of a message, 0 where there is none; `prefix` says which message.
+pub(super) fn times(
+    prefix: &str,
+    delay: Option<&str>,
+    expiry: Option<&str>,
+    limits: &Limits,
+) -> Result<(i64, i64), Problem> {
+    let delay_ms = delay.map_or(Ok(0), |text| time_ms(&format!("{prefix}delay"), text, limits.delay))?;
+    let expiry_ms = expiry.map_or(Ok(0), |text| positive_ms(&format!("{prefix}expiry"), text, limits.expiry))?;
+    if expiry.is_some() && expiry_ms <= delay_ms {
+        return Err(Problem::unreadable(format!(
+            "{prefix}expiry: it is over before the delay, so nobody would get it"
+        )));
+    }
+    Ok((delay_ms, expiry_ms))
+}
+
+/// The key with which a send is done once; empty when there is none.
+pub(super) fn key(headers: &HeaderMap) -> Result<String, Problem> {
+    let refuse = || {
+        let detail = format!("the header Idempotency-Key: one with 1 to {KEY_BYTES_MAX} visible characters");
+        Err(Problem::unreadable(detail))
+    };
+    let mut values = headers.get_all(KEY).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(String::new()),
+        (Some(value), None) => match value.to_str() {
+            Ok(key) if is_key(key) => Ok(key.to_string()),
+            _ => refuse(),
+        },
+        _ => refuse(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_limits_and_are_never_cut_to_nothing() {
+        let limits = Limits::default();
+        assert_eq!(times("", Some("1us"), Some("1h"), &limits), Ok((1, 3_600_000)));
+        assert_eq!(times("", Some("0s"), None, &limits), Ok((0, 0)));
+        let bad = [
+            (Some("361h"), None),
+            (None, Some("0s")),
+            (Some("1s"), Some("1s")),
+            (Some("soon"), None),
+            (None, Some("-1s")),
+        ];
+        for (delay, expiry) in bad {
+            let problem = times("messages[2].", delay, expiry, &limits).unwrap_err();
+            assert!(problem.detail.starts_with("messages[2]."), "{delay:?} {expiry:?}: {}", problem.detail);
+        }
+    }
+
+    #[test]
+    fn a_key_is_short_and_visible_and_there_once() {
+        let headers = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(KEY, value.parse().unwrap());
+            }
+            headers
+        };
+        assert_eq!(key(&headers(&[])), Ok(String::new()));
+        assert_eq!(key(&headers(&["\"8e03978e-40d5\""])), Ok("\"8e03978e-40d5\"".into()));
+        for bad in [vec![""], vec!["a b"], vec!["a", "a"], vec!["ä"]] {
+            assert!(key(&headers(&bad)).is_err(), "{bad:?}");
+        }
+        assert!(key(&headers(&[&"k".repeat(80)])).is_ok() && key(&headers(&[&"k".repeat(81)])).is_err());
+    }
+}
