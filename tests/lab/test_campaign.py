@@ -13,8 +13,10 @@ from waylab.analysis.statistics import paired_ratio
 from waylab.cli import main
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.noise import measure_noise
-from waylab.report.sample import BYTES_MAX, _beside
+from waylab.report.sample import FIGURES_MAX, _beside, deciding_figures
 from waylab.testbed.programs import find_waystage
+
+BYTES_MAX = 150_000
 
 
 def campaign(*arguments):
@@ -52,16 +54,27 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path, capsys):
 
 
 def test_a_sample_is_small_and_whole(reported, tmp_path):
-    assert main(["report", str(reported), "--sample", str(tmp_path)]) == 0
-    place = tmp_path / "synthetic"
-    text = (place / "README.md").read_text()
-    assert sum(path.stat().st_size for path in place.iterdir()) < BYTES_MAX
+    page = tmp_path / "study.md"
+    assert main(["report", str(reported), "--sample", str(page)]) == 0
+    text = page.read_text()
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.*")) < BYTES_MAX
     assert r"It is \<b\>right\</b\> & exact." in text
     assert "| clients=16, replicas=2 | 3 of 3 |" in text and "12 of 12 trials passed every gate" in text
     figures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", text)
-    assert "throughput.svg" in figures and sorted(figures) == sorted(
-        path.name for path in place.glob("*.svg")
-    )
+    assert 0 < len(figures) <= FIGURES_MAX
+    assert sorted(figures) == sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.svg"))
+
+
+def test_a_sample_has_the_figures_that_decide_its_findings():
+    rate = {"kind": "ratio", "metric": "throughput_per_s", "of": {"a.b": ["2"]}, "to": {"a.b": ["1"]}}
+    reply = {"kind": "ratio", "metric": "set.response_mean_ns", "of": {"r_s": ["2"]}, "to": {"r_s": ["1"]}}
+    stage = {"kind": "stage", "metric": None, "of": {}, "to": {}}
+    everything = ["response-mean", "response-set-by-r-s", "stage-times", "throughput", "throughput-by-a-b"]
+    found = deciding_figures([stage, rate, rate, reply], everything)
+    assert found == ["throughput-by-a-b", "stage-times", "response-set-by-r-s"]
+    assert deciding_figures([rate, reply], ["response-mean", "throughput"]) == ["throughput", "response-mean"]
+    assert deciding_figures([], everything) == ["throughput-by-a-b"]
+    assert deciding_figures([stage], ["other"]) == ["other"]
 
 
 def test_the_noise_floor_is_the_half_width_of_the_ratio():
@@ -91,8 +104,9 @@ def test_a_sample_sets_a_study_beside_the_run():
         }
     }
     lines = _beside(SimpleNamespace(analysis=analysis))
-    assert lines[-2:] == [
+    assert lines[-3:] == [
         "| half \\| of it | 0.5000 | 0.5200 | 0.5000 to 0.5400 | yes |",
         "| half \\| of it | – | 25.00 % | – | undecided |",
+        "",
     ]
     assert _beside(SimpleNamespace(analysis={})) == []

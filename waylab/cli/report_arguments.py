@@ -11,12 +11,14 @@ _COMMANDS = "waylab.cli.report_commands"
 def add_report_commands(parts: Any) -> None:
     """Add these commands to those of `waylab`."""
     report = parts.add_parser("report", help="write the report of a run folder again, from its JSON files")
-    report.add_argument("run", type=Path, metavar="RUN", help="a run folder, for example results/TIME-NAME")
+    report.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN", help="a run folder, for example results/TIME-NAME"
+    )
     report.add_argument(
         "--sample",
         type=Path,
-        metavar="DIR",
-        help="write a small copy instead, Markdown with the main figures: DIR/NAME/README.md",
+        metavar="FILE.md",
+        help="write one small Markdown page over the runs instead, with their deciding figures in a folder FILE",
     )
     report.set_defaults(command=later(_COMMANDS, "report"))
 

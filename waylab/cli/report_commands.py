@@ -23,9 +23,13 @@ _EXITS = {"no worse": EXIT_NO_WORSE, "worse": EXIT_WORSE, "undecided": EXIT_UNDE
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Write the report, or a sample of it."""
-    path = write_sample(arguments.run, arguments.sample) if arguments.sample else write_report(arguments.run)
-    Console(highlight=False).print(f"{path}", soft_wrap=True)
+    """Write the report of each run, or one sample page over all of them."""
+    if arguments.sample:
+        paths = [write_sample(arguments.runs, arguments.sample)]
+    else:
+        paths = [write_report(run) for run in arguments.runs]
+    for path in paths:
+        Console(highlight=False).print(f"{path}", soft_wrap=True)
     return 0
 
 

@@ -1,6 +1,8 @@
-"""A small copy of a report that fits into a repository: Markdown with the main figures, a few hundred kilobytes."""
+"""Samples of reports that fit into a repository: one Markdown page for several runs, with the deciding figures."""
 
 import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,71 +13,82 @@ from waylab.report.published import unit_of
 from waylab.report.write import write_report
 from waylab.runfolder import paths
 
-BYTES_MAX = 300_000
-# Room for the words beside the figures.
-_WORDS_BYTES = 40_000
+FIGURES_MAX = 4
+"""At most this many figures of one run: those on which most of its findings are decided."""
 _FACTS_MAX = 40
-# The most telling ones first; what no longer fits is left out.
-_FIGURES = (
-    "throughput",
-    "response-mean",
-    "factorial-effects",
-    "factorial-variation",
-    "response-set-by-*",
-    "response-get-by-*",
-    "comparisons",
-    "stage-times",
-    "response-histogram*",
-    "throughput-by-*",
-    "trace-*",
-    "residuals-*",
-    "*",
-)
+# The figure of a run without findings: the first of these that it has.
+_USUAL = ("trace-throughput", "throughput-by-*", "throughput", "*")
 
 
-def write_sample(directory: Path, target: Path) -> Path:
-    """Write `target/NAME/README.md` with figures beside it; return its path.
+def write_sample(directories: Sequence[Path], page: Path) -> Path:
+    """Write `page` with one section for each run, and its figures into the folder of that name; return `page`.
 
     Raises:
-        LabError: when the run is not analysed, or the folder cannot be written.
+        LabError: when a run is not analysed, or the page cannot be written.
     """
-    if not (directory / paths.FIGURES).is_dir():
-        write_report(directory)
-    content = read_content(directory)
-    place = target / content.run["name"]
+    figures_folder = page.with_suffix("")
+    sections = []
+    for directory in directories:
+        if not (directory / paths.FIGURES).is_dir():
+            write_report(directory)
+        content = read_content(directory)
+        available = sorted((directory / paths.FIGURES).glob("*.svg"))
+        findings = (content.analysis.get("published") or {"findings": []})["findings"]
+        chosen = deciding_figures(findings, [path.stem for path in available])
+        name = content.run["name"]
+        try:
+            figures_folder.mkdir(parents=True, exist_ok=True)
+            for path in available:
+                if path.stem in chosen:
+                    shutil.copyfile(path, figures_folder / f"{name}-{path.name}")
+        except OSError as error:
+            raise LabError(f"{figures_folder}: cannot be written: {error.strerror}") from None
+        sections += _section(content, {stem: f"{page.stem}/{name}-{stem}.svg" for stem in chosen})
     try:
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        figures = _chosen(directory / paths.FIGURES)
-        for figure in figures:
-            shutil.copyfile(figure, place / figure.name)
-        path = place / "README.md"
-        path.write_text(_text(content, [figure.name for figure in figures]), encoding="utf-8")
+        page.write_text("\n".join([f"# Samples of reports: {page.stem}", "", *sections]), encoding="utf-8")
     except OSError as error:
-        raise LabError(f"{place}: cannot be written: {error.strerror}") from None
-    return path
+        raise LabError(f"{page}: cannot be written: {error.strerror}") from None
+    return page
 
 
-def _chosen(figures: Path) -> list[Path]:
-    found: list[Path] = []
-    left = BYTES_MAX - _WORDS_BYTES
-    for pattern in _FIGURES:
-        for path in sorted(figures.glob(f"{pattern}.svg")):
-            size = path.stat().st_size
-            if path not in found and size <= left:
-                found.append(path)
-                left -= size
-    return found
+def deciding_figures(findings: Sequence[Mapping[str, Any]], available: Sequence[str]) -> list[str]:
+    """Choose the figures that show what the findings are decided on, the one with most findings first."""
+    shown = (next((stem for stem in _figures_of(finding) if stem in available), None) for finding in findings)
+    counts = Counter(stem for stem in shown if stem)
+    if counts:
+        return [stem for stem, _ in counts.most_common(FIGURES_MAX)]
+    usual = (stem for pattern in _USUAL for stem in available if Path(stem).match(pattern))
+    return [stem for stem in usual][:1]
 
 
-def _text(content: Content, figures: list[str]) -> str:
+def _figures_of(finding: Mapping[str, Any]) -> list[str]:
+    """Figures that show the quantity of a finding, the most exact one first."""
+    fixed = {"stage": "stage-times", "effect": "factorial-variation"}
+    if finding["kind"] in fixed:
+        return [fixed[finding["kind"]]]
+    operation, _, quantity = (finding["metric"] or "").rpartition(".")
+    is_response = quantity.startswith("response_")
+    of, to = finding["of"] or {}, finding["to"] or {}
+    factor = next((name for name in of if name in to and of[name] != to[name]), None)
+    figures = []
+    if factor:
+        what = f"response-{operation}" if is_response else "throughput"
+        figures.append(f"{what}-by-{factor.replace('.', '-').replace('_', '-')}")
+    return [*figures, "response-mean" if is_response else "throughput"]
+
+
+def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
     spec, analysis = content.spec, content.analysis
     lines = [
-        f"# {content.run['name']}",
+        f"## {content.run['name']}",
         "",
         f"{_plain(spec['question'])}",
         "",
-        f"A sample of a report, run on {content.run['created_utc']} UTC with {_program(content)}.",
+        f"Run on {content.run['created_utc']} UTC with {_program(content)}:",
+        "",
+        "```",
+        content.run["reproduce"][0],
+        "```",
         "",
         f"**Hypothesis.** {_plain(spec['hypothesis'])}",
         "",
@@ -85,18 +98,17 @@ def _text(content: Content, figures: list[str]) -> str:
         "",
     ]
     failed = [trial for trial in analysis["trials"] if not trial["used"]]
-    lines += [f"- {trial['id']}: {_plain('; '.join(trial['reasons']))}" for trial in failed[:_FACTS_MAX]]
+    if failed:
+        lines += [f"- {trial['id']}: {_plain('; '.join(trial['reasons']))}" for trial in failed[:_FACTS_MAX]]
+        lines.append("")
+    for stem, path in figures.items():
+        lines += [f"![{stem}]({path})", ""]
     verdicts = [c for c in analysis["comparisons"] if c.get("verdict_text")]
     lines += _beside(content)
-    lines += ["", "## What was found", ""]
+    lines += ["### What was found", ""]
     lines += [f"- **{c['verdict']}**: {_plain(c['verdict_text'])}" for c in verdicts]
     lines += [f"- {_plain(fact)}" for fact in content.facts[:_FACTS_MAX]]
-    lines += ["", "## Figures", ""]
-    for name in figures:
-        lines += [f"![{Path(name).stem}]({name})", ""]
-    lines += ["## All configurations", "", *_table(content), "", "## How to reproduce", "", "```"]
-    lines += [content.run["reproduce"][0], "```", ""]
-    return "\n".join(lines)
+    return [*lines, "", "### All configurations", "", *_table(content), ""]
 
 
 def _beside(content: Content) -> list[str]:
@@ -104,7 +116,7 @@ def _beside(content: Content) -> list[str]:
     published = content.analysis.get("published")
     if not published:
         return []
-    lines = ["", f"## Beside {_plain(published['source'])}", ""]
+    lines = [f"### Beside {_plain(published['source'])}", ""]
     lines += ["| finding | theirs | ours | 95 % interval | reproduced |", "|---|---|---|---|---|"]
     for finding in published["findings"]:
         text = unit_of(finding)
@@ -115,7 +127,7 @@ def _beside(content: Content) -> list[str]:
         interval = NONE if finding["low"] is None else f"{low} to {high}"
         cells = [_plain(finding["text"]), theirs, ours, interval, finding["reproduced"]]
         lines.append("| " + " | ".join(cells) + " |")
-    return lines
+    return [*lines, ""]
 
 
 def _table(content: Content) -> list[str]:
