@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test lint bench bench-load bench-messages bench-models calibrate build clean
+.PHONY: help demo demo-messages smoke test lint features bench bench-load bench-messages bench-models calibrate build clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -23,12 +23,18 @@ test: build $(READY) ## Every test of both halves
 	cargo test --workspace --locked
 	$(VENV)/bin/python -m pytest
 
-lint: $(READY) ## Formatting, lints and types; every warning is an error
+lint: $(READY) features ## Formatting, lints and types; every warning is an error
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/mypy
+
+# Only the binary is checked, and only its own lints can fail: its libraries are the same in every combination.
+features: ## Check that each program builds without the others
+	for feature in proxy load cache messages simulate; do \
+	  cargo clippy --quiet --package waystage --locked --no-default-features --features $$feature -- -D warnings || exit 1; \
+	done
 
 bench: bench-models bench-load ## What the proxy and its stamps cost, what the load generator costs, and how fast the models are, side by side, interleaved (several minutes)
 	$(VENV)/bin/waylab run experiments/overhead.toml

@@ -1,6 +1,6 @@
 //! `waystage cache`: a memcached-compatible server whose service time can be dictated.
 
-use crate::ready;
+use crate::ready::{StopSignals, announce};
 use cache::{Config, RecordsConfig, ServiceTime, Stall};
 use clap::Args;
 use clock::Clock;
@@ -38,7 +38,7 @@ pub(crate) struct CacheArguments {
 
 /// Serves until a signal comes.
 pub(crate) fn run(arguments: &CacheArguments) -> Result<ExitCode, String> {
-    let mut signals = ready::signals()?;
+    let mut signals = StopSignals::take_over()?;
     let config = Config {
         listen: arguments.listen.clone(),
         memory_limit_bytes: arguments.memory_limit,
@@ -50,14 +50,14 @@ pub(crate) fn run(arguments: &CacheArguments) -> Result<ExitCode, String> {
         ..Config::default()
     };
     let running = cache::start(&config, Clock::monotonic()).map_err(|error| error.to_string())?;
-    ready::announce(&format!(
+    announce(&format!(
         "waystage cache ready on {} service-time={} workers={} seed={}",
         running.address(),
         config.service_time,
         config.workers,
         config.seed
     ));
-    ready::wait(&mut signals);
+    signals.wait();
     running.stop();
     let totals = running.join().map_err(|error| error.to_string())?;
     if totals.records_dropped > 0 {

@@ -1,21 +1,43 @@
 //! The one binary: turns arguments into configurations, signals into stops, and outcomes into exit codes.
+//! Each program is a feature of this crate, so that a binary can have the proxy alone.
 
-#![allow(clippy::print_stdout, reason = "a program speaks on standard output; the libraries do not")]
+#![allow(clippy::print_stdout, reason = "a program reports on standard output; the libraries do not")]
 
+#[cfg(feature = "cache")]
 mod cache_command;
+#[cfg(feature = "load")]
 mod load_command;
+#[cfg(feature = "messages")]
 mod messages_command;
+#[cfg(feature = "proxy")]
 mod proxy_command;
+#[cfg(any(feature = "proxy", feature = "load", feature = "cache", feature = "messages"))]
 mod ready;
 mod records_command;
+#[cfg(feature = "simulate")]
 mod simulate_command;
+#[cfg(feature = "proxy")]
 mod transport_arguments;
+#[cfg(feature = "load")]
 mod variates_command;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// A memcached proxy that times every stage of every request, and what is needed to measure it.
+/// A command that depends on a feature: its name, the feature, and whether this binary has it.
+type OptionalCommand = (&'static str, &'static str, bool);
+
+const OPTIONAL_COMMANDS: [OptionalCommand; 6] = [
+    ("proxy", "proxy", cfg!(feature = "proxy")),
+    ("load", "load", cfg!(feature = "load")),
+    ("cache", "cache", cfg!(feature = "cache")),
+    ("messages", "messages", cfg!(feature = "messages")),
+    ("variates", "load", cfg!(feature = "load")),
+    ("simulate", "simulate", cfg!(feature = "simulate")),
+];
+
+/// A memcached proxy that times every stage of every request, and the programs that measure it.
 #[derive(Debug, Parser)]
 #[command(name = "waystage", version, max_term_width = 110)]
 struct Arguments {
@@ -23,22 +45,28 @@ struct Arguments {
     command: Command,
 }
 
-/// What to do.
+/// The commands of this binary.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Forward requests to memcached servers, and time every stage of every request.
+    #[cfg(feature = "proxy")]
     Proxy(Box<proxy_command::ProxyArguments>),
     /// Load memcached servers in an open or a closed loop, measure latency and verify every value.
+    #[cfg(feature = "load")]
     Load(Box<load_command::LoadArguments>),
-    /// Serve memcached's protocol from memory, with a service time that can be dictated.
+    /// Serve the memcached protocol from memory, with a configured service time.
+    #[cfg(feature = "cache")]
     Cache(cache_command::CacheArguments),
-    /// Serve queues of messages that PostgreSQL holds, over HTTP.
-    Messages(messages_command::MessagesArguments),
+    /// Serve message queues over HTTP; PostgreSQL stores the messages.
+    #[cfg(feature = "messages")]
+    Messages(Box<messages_command::MessagesArguments>),
     /// Print random variates or keys of a pattern, or describe them.
+    #[cfg(feature = "load")]
     Variates(variates_command::VariatesArguments),
     /// Read record files.
     Records(records_command::RecordsArguments),
     /// Simulate a queueing network described in a file, with confidence intervals.
+    #[cfg(feature = "simulate")]
     Simulate(simulate_command::SimulateArguments),
 }
 
@@ -48,12 +76,18 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let outcome = match arguments.command {
+        #[cfg(feature = "proxy")]
         Command::Proxy(arguments) => proxy_command::run(*arguments),
+        #[cfg(feature = "load")]
         Command::Load(arguments) => load_command::run(*arguments),
+        #[cfg(feature = "cache")]
         Command::Cache(arguments) => cache_command::run(&arguments),
+        #[cfg(feature = "messages")]
         Command::Messages(arguments) => messages_command::run(&arguments),
+        #[cfg(feature = "load")]
         Command::Variates(arguments) => variates_command::run(&arguments),
         Command::Records(arguments) => records_command::run(&arguments),
+        #[cfg(feature = "simulate")]
         Command::Simulate(arguments) => simulate_command::run(&arguments),
     };
     match outcome {
@@ -65,21 +99,57 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help is printed whole; a mistake is one line, as every other error.
+/// Prints help in full, and a mistake as one line, like every other error.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // Whoever reads our output may stop early, as `head` does.
+        // The reader of a pipe may exit early, as `head` does.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    eprintln!("waystage: {} (see --help)", one_line(error));
+    match missing_command(error, &OPTIONAL_COMMANDS) {
+        Some(line) => eprintln!("waystage: {line}"),
+        None => eprintln!("waystage: {} (see --help)", one_line(error)),
+    }
     ExitCode::from(2)
 }
 
-/// What is wrong with arguments, without the usage.
+/// The line for a command that exists but was not built in.
+fn missing_command(error: &clap::Error, commands: &[OptionalCommand]) -> Option<String> {
+    let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    else {
+        return None;
+    };
+    let (name, feature, _) = commands.iter().find(|(command, _, is_built_in)| command == name && !is_built_in)?;
+    Some(format!(
+        "this binary was built without the command {name}; build it with `cargo build --release -p waystage --features {feature}`"
+    ))
+}
+
+/// The mistake in the arguments, without the usage.
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).collect();
     let line = lines.join(" ").replace("  ", " ");
     line.trim().trim_start_matches("error: ").trim_end_matches("For more information, try '--help'.").trim().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_was_not_built_in_names_its_feature() {
+        let line = |name: &str| {
+            let arguments = clap::Command::new("waystage").subcommand(clap::Command::new("records"));
+            let error = arguments.try_get_matches_from(["waystage", name, "--help"]).unwrap_err();
+            missing_command(&error, &[("variates", "load", false), ("proxy", "proxy", true)])
+        };
+        let variates = line("variates").unwrap();
+        assert!(
+            variates.contains("without the command variates") && variates.ends_with("--features load`"),
+            "{variates}"
+        );
+        assert_eq!([line("proxy"), line("recrods")], [None, None]);
+    }
 }

@@ -2,7 +2,7 @@
 
 mod flags;
 
-use crate::ready;
+use crate::ready::{StopSignals, announce};
 use clap::Args;
 use clock::Clock;
 use flags::MessagesFlags;
@@ -52,11 +52,11 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
             eprintln!("waystage: {error}");
             return Ok(ExitCode::from(2));
         }
-        ready::announce(&summary(&config, arguments.embedded));
+        announce(&summary(&config, arguments.embedded));
         return Ok(ExitCode::SUCCESS);
     }
     fit_into_descriptors(&mut config)?;
-    let mut signals = ready::signals()?;
+    let mut signals = StopSignals::take_over()?;
     if is_null {
         eprintln!("waystage: messages: MEASURING MODE: there is no database, and everything that is sent is lost");
     }
@@ -70,12 +70,12 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     }
     let running = messages::start(&config, Clock::monotonic()).map_err(|error| error.to_string())?;
     let dispatch = flags::name(config.dispatch);
-    ready::announce(&format!("waystage messages ready on {} dispatch={dispatch}", running.address()));
-    ready::wait(&mut signals);
+    announce(&format!("waystage messages ready on {} dispatch={dispatch}", running.address()));
+    signals.wait();
     let records = running.stop().map_err(|error| error.to_string());
     drop(embedded);
     if let Some(records) = records? {
-        ready::announce(&format!("waystage messages records written {} dropped {}", records.written, records.dropped));
+        announce(&format!("waystage messages records written {} dropped {}", records.written, records.dropped));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -146,7 +146,7 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     }
     if room < config.clients.connections_max {
         let wanted = config.clients.connections_max;
-        ready::announce(&format!(
+        announce(&format!(
             "waystage messages admits {room} connections, not {wanted}: open files are limited to {available}"
         ));
         config.clients.connections_max = room;

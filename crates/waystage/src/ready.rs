@@ -1,21 +1,28 @@
-//! What every server does once it runs: says so on one line, waits for SIGTERM or SIGINT.
+//! What every server does once it runs: prints one line, and waits for SIGTERM or SIGINT.
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::io::Write;
 
-/// Takes over SIGTERM and SIGINT; to be called before anything else starts, so that none is missed.
-pub(crate) fn signals() -> Result<Signals, String> {
-    Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot take over signals: {error}"))
-}
-
-/// Prints a line at once: whoever waits for it reads a pipe. A reader that has gone away is no reason to stop serving.
+/// Prints a line and flushes it, because the reader of a pipe waits for it. A reader that has exited does not stop a server.
 pub(crate) fn announce(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Returns when one of the signals has come.
-pub(crate) fn wait(signals: &mut Signals) {
-    signals.forever().next();
+/// SIGTERM and SIGINT, from now on handled here.
+#[cfg(any(feature = "cache", feature = "messages"))]
+pub(crate) struct StopSignals(signal_hook::iterator::Signals);
+
+#[cfg(any(feature = "cache", feature = "messages"))]
+impl StopSignals {
+    /// Takes over both signals. Called before anything else starts, so that no signal is missed.
+    pub(crate) fn take_over() -> Result<StopSignals, String> {
+        use signal_hook::consts::{SIGINT, SIGTERM};
+        let signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]);
+        signals.map(StopSignals).map_err(|error| format!("cannot take over signals: {error}"))
+    }
+
+    /// Returns when one of them has arrived.
+    pub(crate) fn wait(&mut self) {
+        self.0.forever().next();
+    }
 }

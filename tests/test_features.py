@@ -1,0 +1,31 @@
+"""The programs are features of one binary: a proxy without the others needs nothing that only they need."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FEATURES = ("proxy", "load", "cache", "messages", "simulate")
+# An async runtime, an HTTP framework and a PostgreSQL client: the message service alone needs them.
+MESSAGES_ONLY = {"tokio", "tokio-postgres", "tokio-rustls", "axum", "hyper", "hyper-util", "utoipa"}
+
+
+def dependencies(*features: str) -> set[str]:
+    """The names of all packages of a binary with these features, itself included."""
+    command = ["cargo", "tree", "--locked", "--package", "waystage", "--edges", "normal", "--prefix", "none"]
+    command += ["--format", "{p}", "--no-default-features", "--features", ",".join(features)]
+    tree = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=120).stdout
+    return {line.split()[0] for line in tree.splitlines() if line}
+
+
+def test_all_programs_together_have_every_package():
+    assert set(FEATURES) | MESSAGES_ONLY <= dependencies("default")
+    assert dependencies("default") == dependencies(*FEATURES)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_each_program_comes_without_the_others(feature):
+    found = dependencies(feature)
+    assert found & set(FEATURES) == {feature}
+    assert bool(found & MESSAGES_ONLY) == (feature == "messages")
