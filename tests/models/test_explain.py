@@ -22,13 +22,14 @@ from waylab.models import (
     open_network,
     solve,
 )
-from waylab.models.network import JobClass, Network, Station
+from waylab.models.description import JobClass, Station
+from waylab.models.network import Network
 from waylab.models.service import Service
+from waylab.models.summary.explain import LINES_MAX, explain
+from waylab.models.summary.findings import find, knee_clients, limit_of
+from waylab.models.summary.findings_rows import findings_as_dict, sweep_as_dicts
+from waylab.models.summary.result import response_mean_s, result_as_dict, station_loads
 from waylab.models.sweep import changed, sweep
-from waylab.models.telling.explain import LINES_MAX, explain
-from waylab.models.telling.findings import find, knee_clients, limit_of
-from waylab.models.telling.findings_summary import findings_as_dict, sweep_as_dicts
-from waylab.models.telling.summary import response_mean_s, result_as_dict, station_loads
 
 KNOWN_DEMANDS_S = {"a": 0.02, "b": 0.08, "c": 0.08, "d": 0.06}
 

@@ -26,7 +26,7 @@ from waylab.models.solvers.fork_times import (
     order_statistic_s,
 )
 from waylab.models.solvers.markov import solve_markov
-from waylab.models.solvers.seen import present_given, stretch
+from waylab.models.solvers.stretch import present_given, stretch
 
 
 def forked(clients, services_s, think_s=1.0, join="all", servers=1, front_s=0.0, send_s=0.0):

@@ -12,19 +12,19 @@ from networks import EVERY, a16, a16_switching, replicated, slots, three_tiers
 
 from waylab.errors import LabError
 from waylab.models import MM1, JobClass, Network, Route, Station, closed_network, network_as_dict, solve
-from waylab.models.network import Pool
+from waylab.models.description import Pool
 from waylab.models.network_file import read_network
+from waylab.models.summary.findings_rows import sweep_as_dicts
+from waylab.models.summary.queue import distribution_points
+from waylab.models.summary.result import result_as_dict
+from waylab.models.summary.usl import usl_as_dict
 from waylab.models.sweep import sweep
-from waylab.models.telling.explain_usl import usl_as_dict
-from waylab.models.telling.findings_summary import sweep_as_dicts
-from waylab.models.telling.queue_summary import distribution_points
-from waylab.models.telling.summary import result_as_dict
 from waylab.models.usl import fit_usl
 from waylab.report.models.charts import distribution_chart, sweep_chart, usl_chart, utilisation_bars
 from waylab.report.models.figure import DARK, LIGHT
 from waylab.report.models.graph import CLIENT, END, graph_of
 from waylab.report.models.layout import layout_of
-from waylab.report.models.network import network_drawing
+from waylab.report.models.network_drawing import network_drawing
 from waylab.report.models.write import picture, write_figures
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "experiments/models").glob("*.json"))

@@ -8,17 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from waylab.models.description import Fork, JobClass, Pool, Route, Station
 from waylab.models.errors import ModelError, UnstableError
-from waylab.models.network import (
-    Fork,
-    JobClass,
-    Network,
-    Pool,
-    Route,
-    Station,
-    closed_network,
-    open_network,
-)
+from waylab.models.network import Network, closed_network, open_network
 from waylab.models.network_file import network_from_dict, write_network
 from waylab.models.service import Service
 from waylab.models.simulate import find_program, simulate

@@ -28,7 +28,7 @@ from waylab.models import (
     solve,
     write_network,
 )
-from waylab.models.solvers.what_if import closed_throughput
+from waylab.models.solvers.variants import closed_throughput
 
 ROOT = Path(__file__).parents[2]
 WAYSTAGE = ROOT / "target/release/waystage"

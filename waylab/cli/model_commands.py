@@ -19,25 +19,24 @@ from waylab.models.network_file import network_as_dict, read_network
 from waylab.models.result import Result
 from waylab.models.simulate import simulate as simulate_network
 from waylab.models.solve import solve
-from waylab.models.sweep import changed, sweep
-from waylab.models.telling.bounds_summary import (
+from waylab.models.summary.bounds import (
     bounds_as_dicts,
     explain_bounds,
     knee_of,
     limits_as_dicts,
     sweep_bounds,
 )
-from waylab.models.telling.explain import sentences
-from waylab.models.telling.explain_queue import explain_queue
-from waylab.models.telling.explain_usl import explain_usl, usl_as_dict
-from waylab.models.telling.findings import find, knee_clients
-from waylab.models.telling.findings_summary import findings_as_dict, sweep_as_dicts
-from waylab.models.telling.queue_summary import distribution_points, queue_as_dict
-from waylab.models.telling.summary import result_as_dict
+from waylab.models.summary.explain import sentences
+from waylab.models.summary.findings import find, knee_clients
+from waylab.models.summary.findings_rows import findings_as_dict, sweep_as_dicts
+from waylab.models.summary.queue import distribution_points, explain_queue, queue_as_dict
+from waylab.models.summary.result import result_as_dict
+from waylab.models.summary.usl import explain_usl, usl_as_dict
+from waylab.models.sweep import changed, sweep
 from waylab.models.usl import fit_usl
 from waylab.report.models import charts, terminal
 from waylab.report.models.figure import ModelFigure
-from waylab.report.models.network import network_drawing
+from waylab.report.models.network_drawing import network_drawing
 from waylab.report.models.write import write_figures
 
 Command = Callable[[argparse.Namespace], int]

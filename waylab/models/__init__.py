@@ -11,6 +11,7 @@ from waylab.models.bounds import (
     geometric_bounds,
     saturation_factor,
 )
+from waylab.models.description import Fork, JobClass, Pool, Route, Station
 from waylab.models.elementary import (
     GG1,
     MG1,
@@ -31,24 +32,15 @@ from waylab.models.elementary import (
     servers_needed,
 )
 from waylab.models.errors import AssumptionError, ModelError, UnstableError
-from waylab.models.network import (
-    Fork,
-    JobClass,
-    Network,
-    Pool,
-    Route,
-    Station,
-    closed_network,
-    open_network,
-)
+from waylab.models.network import Network, closed_network, open_network
 from waylab.models.network_file import network_as_dict, network_from_dict, read_network, write_network
 from waylab.models.phase_type import PhaseType
 from waylab.models.result import Result
 from waylab.models.service import Service
 from waylab.models.simulate import simulate
 from waylab.models.solve import solve
+from waylab.models.summary import explain
 from waylab.models.sweep import sweep
-from waylab.models.telling import explain
 from waylab.models.usl import Usl, UslFit, fit_usl
 
 __all__ = [

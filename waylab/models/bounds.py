@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from waylab.models.description import Station
 from waylab.models.errors import AssumptionError
 from waylab.models.features import require
-from waylab.models.network import Network, Station
+from waylab.models.network import Network
 from waylab.models.solvers.products import Demands, demands
 
 Array = NDArray[np.float64]

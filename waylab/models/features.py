@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
+from waylab.models.description import Station
 from waylab.models.errors import AssumptionError
-from waylab.models.network import Network, Station
+from waylab.models.network import Network
 from waylab.models.traffic import traffic
 
 # Feature: the assumption that it breaks. A solver names the features that it can handle.

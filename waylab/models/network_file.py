@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from waylab.models.description import Fork, JobClass, Pool, Route, Station
 from waylab.models.errors import ModelError
-from waylab.models.network import Fork, JobClass, Network, Pool, Route, Station
+from waylab.models.network import Network
 from waylab.models.service import Service
 
 FORMAT = "waystage-model/1"

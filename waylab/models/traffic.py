@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waylab.models.checks import CLIENT
+from waylab.models.description import CLIENT
 from waylab.models.errors import ModelError
 from waylab.models.network import Network
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from waylab.models.elementary.inputs import check_at_least_zero, check_rates, check_stable, check_whole
+from waylab.models.elementary.input_checks import check_at_least_zero, check_rates, check_stable, check_whole
 from waylab.models.elementary.queue import Queue, finite
 from waylab.models.errors import ModelError
 

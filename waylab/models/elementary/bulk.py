@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import brentq
 
-from waylab.models.elementary.inputs import check_rates, check_stable, check_whole
+from waylab.models.elementary.input_checks import check_rates, check_stable, check_whole
 from waylab.models.elementary.waiting import ExponentialWait
 
 

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from waylab.models.elementary.birth_death import BirthDeath, ChainBusyPeriod, log_product_form
 from waylab.models.elementary.closed_passage import closed_response_time
-from waylab.models.elementary.inputs import check_at_least_zero, check_rates, check_whole
+from waylab.models.elementary.input_checks import check_at_least_zero, check_rates, check_whole
 from waylab.models.elementary.waiting import Line
 from waylab.models.errors import AssumptionError, ModelError
 from waylab.models.phase_type import PhaseType

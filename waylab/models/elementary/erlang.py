@@ -2,7 +2,7 @@
 
 import math
 
-from waylab.models.elementary.inputs import check_at_least_zero, check_rates, check_stable, check_whole
+from waylab.models.elementary.input_checks import check_at_least_zero, check_rates, check_stable, check_whole
 from waylab.models.errors import ModelError
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waylab.models.elementary.birth_death import BirthDeath, ChainBusyPeriod
-from waylab.models.elementary.inputs import check_rates, check_whole
+from waylab.models.elementary.input_checks import check_rates, check_whole
 from waylab.models.elementary.waiting import Line
 from waylab.models.errors import ModelError
 

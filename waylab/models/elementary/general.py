@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from waylab.models.elementary.inputs import check_at_least_zero, check_rates, check_stable, check_whole
+from waylab.models.elementary.input_checks import check_at_least_zero, check_rates, check_stable, check_whole
 from waylab.models.elementary.mmm import MMm
 from waylab.models.elementary.queue import Queue
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from waylab.models.elementary.inputs import as_service, check_at_least_zero, check_rates, check_stable
+from waylab.models.elementary.input_checks import as_service, check_at_least_zero, check_rates, check_stable
 from waylab.models.elementary.queue import Queue
-from waylab.models.elementary.service_law import more_arrivals, third_moment_s3
+from waylab.models.elementary.service_times import more_arrivals, third_moment_s3
 from waylab.models.errors import AssumptionError, ModelError
 from waylab.models.phase_type import PhaseType
 from waylab.models.service import Service

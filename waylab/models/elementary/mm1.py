@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from waylab.models.elementary.inputs import check_rates, check_stable
+from waylab.models.elementary.input_checks import check_rates, check_stable
 from waylab.models.elementary.queue import Queue
 from waylab.models.uniformisation import check_share
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from waylab.models.elementary.birth_death import BirthDeath, ChainBusyPeriod
 from waylab.models.elementary.erlang import erlang_c
-from waylab.models.elementary.inputs import check_rates, check_stable, check_whole
+from waylab.models.elementary.input_checks import check_rates, check_stable, check_whole
 from waylab.models.elementary.waiting import ExponentialWait
 
 

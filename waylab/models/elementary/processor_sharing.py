@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from waylab.models.elementary.inputs import as_service, check_rates, check_stable
+from waylab.models.elementary.input_checks import as_service, check_rates, check_stable
 from waylab.models.elementary.mg1 import PoissonServer
-from waylab.models.elementary.service_law import second_moment_s2
+from waylab.models.elementary.service_times import second_moment_s2
 from waylab.models.service import Service
 
 

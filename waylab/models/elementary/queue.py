@@ -3,7 +3,7 @@
 import math
 from typing import NoReturn
 
-from waylab.models.elementary.inputs import check_whole
+from waylab.models.elementary.input_checks import check_whole
 from waylab.models.errors import AssumptionError, ModelError
 from waylab.models.uniformisation import check_share, quantile
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from waylab.models.network import Network
 from waylab.models.solvers.fork_times import harmonic, left_behind, order_statistic_s, synchronisation
 from waylab.models.solvers.products import Demands, demands
-from waylab.models.solvers.seen import stretch
+from waylab.models.solvers.stretch import stretch
 from waylab.models.solvers.weights import station_rates
 from waylab.models.traffic import traffic
 

@@ -6,10 +6,10 @@ Refuses what the chain of states cannot hold: times without the memoryless prope
 import math
 from dataclasses import dataclass
 
-from waylab.models.checks import CLIENT
+from waylab.models.description import CLIENT, Station
 from waylab.models.errors import AssumptionError
 from waylab.models.features import ASSUMPTIONS, require
-from waylab.models.network import Network, Station
+from waylab.models.network import Network
 from waylab.models.traffic import traffic
 
 SOLVER = "markov"

@@ -7,8 +7,9 @@ multiple types of customers (1980); rates and several servers by summing the ope
 import numpy as np
 from numpy.typing import NDArray
 
+from waylab.models.description import Station
 from waylab.models.features import require
-from waylab.models.network import Network, Station
+from waylab.models.network import Network
 from waylab.models.result import Result
 from waylab.models.solvers.convolution import check_lattice, closed_steady
 from waylab.models.solvers.open import check_stable, station_alone

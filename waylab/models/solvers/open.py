@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from waylab.models.description import Station
 from waylab.models.errors import UnstableError
 from waylab.models.features import require
-from waylab.models.network import Network, Station
+from waylab.models.network import Network
 from waylab.models.result import Result
 from waylab.models.solvers.log_sums import log_sum
 from waylab.models.solvers.passage import open_quantiles

@@ -6,9 +6,9 @@ Means need none of this; a network without an exact distribution simply has none
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from waylab.models.checks import CLIENT
+from waylab.models.description import CLIENT, Station
 from waylab.models.elementary.closed import ClosedMMc
-from waylab.models.network import Network, Station
+from waylab.models.network import Network
 from waylab.models.phase_type import PhaseType
 from waylab.models.result import Distribution
 from waylab.models.service import Service

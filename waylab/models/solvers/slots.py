@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from waylab.models.checks import CLIENT
+from waylab.models.description import CLIENT, JobClass, Pool, Station
 from waylab.models.errors import AssumptionError
-from waylab.models.network import JobClass, Network, Pool, Station
+from waylab.models.network import Network
 from waylab.models.service import Service
 from waylab.models.solvers.convolution import closed_steady
 from waylab.models.solvers.fork_join import Point, closed_points
 from waylab.models.solvers.fork_model import Model
 from waylab.models.solvers.products import Demands, demands
-from waylab.models.solvers.seen import present_given
+from waylab.models.solvers.stretch import present_given
 from waylab.models.traffic import traffic
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from waylab.models.network import Station
+from waylab.models.description import Station
 from waylab.models.solvers.log_sums import log_of, log_sum
 
 Array = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 from waylab.report.models.charts import distribution_chart, sweep_chart, usl_chart, utilisation_bars
 from waylab.report.models.figure import ModelFigure
-from waylab.report.models.network import network_drawing
+from waylab.report.models.network_drawing import network_drawing
 from waylab.report.models.write import write_figures
 
 __all__ = [

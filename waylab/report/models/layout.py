@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from waylab.report.models.graph import CLIENT, END, Graph
 from waylab.report.models.layers import Layers, is_place, layers_of
-from waylab.report.models.ways import (
+from waylab.report.models.lines import (
     BESIDE,
     Box,
     Path,

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from waylab.report.figures.figure import values
-from waylab.report.models.ways import Box
+from waylab.report.models.lines import Box
 
 _CELLS = 4
 _CELL_WIDTH = 7.0

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from waylab.models.result import Result
-from waylab.models.telling.findings import Findings, limit_of
-from waylab.models.telling.summary import response_mean_s, result_as_dict
+from waylab.models.summary.findings import Findings, limit_of
+from waylab.models.summary.result import response_mean_s, result_as_dict
 
 
 def sweep_as_dicts(values: Sequence[float], results: Sequence[Result]) -> list[dict[str, Any]]:

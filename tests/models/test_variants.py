@@ -8,7 +8,7 @@ import pytest
 from waylab.models import ModelError, closed_network
 from waylab.models.solvers.convolution import solve_convolution
 from waylab.models.solvers.mva import solve_mva
-from waylab.models.solvers.what_if import closed_throughput
+from waylab.models.solvers.variants import closed_throughput
 
 
 def demands(variants, stations, seed=5):

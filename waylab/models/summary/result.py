@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from waylab.models.description import Station
 from waylab.models.errors import ModelError
-from waylab.models.network import Network, Station
+from waylab.models.network import Network
 from waylab.models.result import Result
 
 Array = NDArray[np.float64]

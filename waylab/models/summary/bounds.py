@@ -13,8 +13,8 @@ from waylab.models.bounds import (
 )
 from waylab.models.errors import AssumptionError
 from waylab.models.network import Network
+from waylab.models.summary.texts import number_text, percent_text, time_text
 from waylab.models.sweep import changed
-from waylab.models.telling.words import number_text, percent_text, time_text
 from waylab.models.traffic import Chain, traffic
 
 _ALIKE = 1e-9

@@ -1,5 +1,5 @@
 """Results in words, and as plain numbers for JSON and drawings: what is the bottleneck, and what would move it."""
 
-from waylab.models.telling.explain import explain
+from waylab.models.summary.explain import explain
 
 __all__ = ["explain"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from waylab.models.errors import ModelError
-from waylab.models.telling.words import number_text, percent_text
+from waylab.models.summary.texts import number_text, percent_text
 from waylab.models.usl import UslFit
 
 LEVEL = 0.95

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from waylab.models.description import Station
 from waylab.models.errors import AssumptionError, ModelError, UnstableError
 from waylab.models.features import features
-from waylab.models.network import Network, Station
+from waylab.models.network import Network
 from waylab.models.result import Array, Result
 from waylab.models.solve import solve
 from waylab.models.solvers import SOLVERS
+from waylab.models.summary.result import pool_loads, response_mean_s, station_loads, waiting_share
 from waylab.models.sweep import changed, with_service_factor, with_slots
-from waylab.models.telling.summary import pool_loads, response_mean_s, station_loads, waiting_share
 from waylab.models.traffic import traffic
 
 Solver = Callable[[Network], Result]

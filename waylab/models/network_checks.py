@@ -2,22 +2,14 @@
 
 import math
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
 
+from waylab.models.description import CLIENT, DISCIPLINES, JOINS, WHEN_FULL, Description, JobClass, Station
 from waylab.models.errors import ModelError
 
-if TYPE_CHECKING:
-    from waylab.models.network import JobClass, Network, Station
-
-# The place where every request begins and ends; no station may be called so.
-CLIENT = "client"
-DISCIPLINES = ("fcfs", "ps", "priority", "preemptive")
-JOINS = ("all", "majority", "first")
-WHEN_FULL = ("lose", "block")
 _SUM_TOLERANCE = 1e-9
 
 
-def check_network(network: "Network") -> None:
+def check_network(network: Description) -> None:
     """Check everything that can be said without solving.
 
     Raises:
@@ -51,7 +43,7 @@ def _names(where: str, names: tuple[str, ...]) -> None:
         seen.add(name)
 
 
-def _class(where: str, job_class: "JobClass") -> None:
+def _class(where: str, job_class: JobClass) -> None:
     if not _whole(job_class.population, 0):
         raise ModelError(f"{where}.population", f"must be a whole number >= 0, not {job_class.population}")
     _at_least_zero(f"{where}.arrivals_per_s", job_class.arrivals_per_s)
@@ -60,7 +52,7 @@ def _class(where: str, job_class: "JobClass") -> None:
         raise ModelError(where, "has a population and arrivals; it is either closed or open")
 
 
-def _station(where: str, station: "Station", classes: tuple[str, ...]) -> None:
+def _station(where: str, station: Station, classes: tuple[str, ...]) -> None:
     for name in station.service:
         if name not in classes:
             raise ModelError(f"{where}.service", f"there is no class {name!r}")
@@ -87,7 +79,7 @@ def _station(where: str, station: "Station", classes: tuple[str, ...]) -> None:
         raise ModelError(f"{where}.batch", "needs discipline fcfs, a number of servers and no rates")
 
 
-def _forks(network: "Network") -> None:
+def _forks(network: Description) -> None:
     for index, fork in enumerate(network.forks):
         where = f"forks[{index}] {fork.name!r}"
         if fork.join not in JOINS:
@@ -100,7 +92,7 @@ def _forks(network: "Network") -> None:
         _at_least_zero(f"{where}.send_s", fork.send_s)
 
 
-def _pools(network: "Network") -> None:
+def _pools(network: Description) -> None:
     taken: set[str] = set()
     for index, pool in enumerate(network.pools):
         where = f"pools[{index}] {pool.name!r}"
@@ -116,7 +108,7 @@ def _pools(network: "Network") -> None:
             taken.add(name)
 
 
-def _visits(network: "Network") -> None:
+def _visits(network: Description) -> None:
     for name, visits in network.visits.items():
         if name not in network.class_names:
             raise ModelError(f"visits.{name}", "there is no such class")
@@ -130,7 +122,7 @@ def _visits(network: "Network") -> None:
                 _served(network, f"visits.{name}.{node}", name, node)
 
 
-def _routes(network: "Network") -> None:
+def _routes(network: Description) -> None:
     sums: dict[tuple[str, str], float] = {}
     for index, route in enumerate(network.routes):
         where = f"routes[{index}]"
@@ -161,7 +153,7 @@ def _routes(network: "Network") -> None:
             )
 
 
-def _served(network: "Network", where: str, class_name: str, node: str) -> None:
+def _served(network: Description, where: str, class_name: str, node: str) -> None:
     """Every class that comes to a station, directly or as a leg, must have a service time there."""
     fork = network.fork(node)
     for name in fork.branches if fork else (node,):
@@ -169,7 +161,7 @@ def _served(network: "Network", where: str, class_name: str, node: str) -> None:
             raise ModelError(where, f"station {name!r} has no service time for class {class_name!r}")
 
 
-def _switching(network: "Network") -> None:
+def _switching(network: Description) -> None:
     for name, row in network.switching.items():
         if name not in network.class_names:
             raise ModelError(f"switching.{name}", "there is no such class")
@@ -183,7 +175,7 @@ def _switching(network: "Network") -> None:
             raise ModelError(f"switching.{name}", "is an open class; its requests do not come again")
 
 
-def _used(network: "Network") -> None:
+def _used(network: Description) -> None:
     """Everything described must matter: a class that never starts or a station nobody visits is a mistake."""
     starts = _starting_classes(network)
     if not starts:
@@ -205,7 +197,7 @@ def _used(network: "Network") -> None:
             raise ModelError(f"station or fork {node!r}", "nobody visits it")
 
 
-def _starting_classes(network: "Network") -> set[str]:
+def _starting_classes(network: Description) -> set[str]:
     """Classes in which requests begin: by arrival, by population, or as the next request of a closed customer."""
     opened = {job_class.name for job_class in network.classes if job_class.arrivals_per_s > 0}
     closed = {job_class.name for job_class in network.classes if job_class.population}
@@ -219,7 +211,7 @@ def _starting_classes(network: "Network") -> set[str]:
         closed |= more
 
 
-def _ends(network: "Network", starts: set[str]) -> set[str]:
+def _ends(network: Description, starts: set[str]) -> set[str]:
     """Classes in which requests that begin in `starts` end."""
     if network.visits:
         return starts
@@ -231,7 +223,7 @@ def _ends(network: "Network", starts: set[str]) -> set[str]:
     }
 
 
-def _reachable(network: "Network", starts: set[str]) -> tuple[set[str], set[str]]:
+def _reachable(network: Description, starts: set[str]) -> tuple[set[str], set[str]]:
     """Classes and nodes that requests beginning in `starts` come to; legs of forks too."""
     if network.visits:
         classes = set(starts)
@@ -247,7 +239,7 @@ def _reachable(network: "Network", starts: set[str]) -> tuple[set[str], set[str]
     return classes, places
 
 
-def _passed(network: "Network", starts: set[str]) -> set[tuple[str, str]]:
+def _passed(network: Description, starts: set[str]) -> set[tuple[str, str]]:
     """Pairs of class and place that requests beginning in `starts` leave from."""
     waiting = [(name, CLIENT) for name in starts]
     seen = set(waiting)

@@ -4,9 +4,9 @@ from waylab.models.elementary.queue import Queue
 from waylab.models.features import features
 from waylab.models.network import Network
 from waylab.models.result import Result
-from waylab.models.telling.explain_queue import explain_queue
-from waylab.models.telling.findings import Change, Findings, Limit, Solver, find
-from waylab.models.telling.words import change_text, number_text, percent_text, time_text
+from waylab.models.summary.findings import Change, Findings, Limit, Solver, find
+from waylab.models.summary.queue import explain_queue
+from waylab.models.summary.texts import change_text, number_text, percent_text, time_text
 
 LINES_MAX = 10
 
