@@ -76,7 +76,7 @@ def hang_if_asked() -> None:
 
 
 def connections_of_a_client() -> int:
-    return 1 if "doors" in sys.argv or "--messages" in sys.argv else sys.argv.count("--server")
+    return 1 if "any" in sys.argv or "--messages" in sys.argv else sys.argv.count("--server")
 
 
 def merge() -> None:

@@ -50,16 +50,16 @@ def values_of(command, name):
     return [command[index + 1] for index, part in enumerate(command) if part == name]
 
 
-def test_several_proxies_stand_before_the_same_backends_and_are_doors_to_the_load(fake, tmp_path):
+def test_several_proxies_stand_before_the_same_backends_and_the_load_uses_any_of_them(fake, tmp_path):
     addresses, found = commands(a_trial(proxy=Proxy(count=2)), tmp_path)
     assert list(found) == ["backend-0", "backend-1", "backend-2", "proxy-0", "proxy-1", "load"]
     behind = values_of(found["proxy-0"], "--server")
     assert len(behind) == 3 and behind == values_of(found["proxy-1"], "--server")
     assert values_of(found["load"], "--server") == addresses and len(addresses) == 2
-    assert values_of(found["load"], "--distribution") == ["doors"]
+    assert values_of(found["load"], "--distribution") == ["any"]
 
 
-def test_generators_begin_with_different_doors(fake, tmp_path):
+def test_generators_start_with_different_servers(fake, tmp_path):
     addresses, found = commands(a_trial(generators=3, proxy=Proxy(count=2)), tmp_path)
     first = [values_of(found[f"load-{index}"], "--server")[0] for index in range(3)]
     assert first == [addresses[0], addresses[1], addresses[0]]

@@ -179,9 +179,9 @@ class RunningSystem:
         named = [part for address in addresses for part in ("--server", address)]
         if not system.proxies or len(addresses) == 1:
             return named
-        # Clients take the doors in turn, so that generators with few clients must not all begin with the same.
+        # Clients take the servers in turn, so generators with few clients must not all start with the same one.
         first = 2 * (index % len(addresses))
-        return [*named[first:], *named[:first], "--distribution", "doors"]
+        return [*named[first:], *named[:first], "--distribution", "any"]
 
     def _start_generator(
         self, index: int, generator: Generator, addresses: list[str], paused: bool

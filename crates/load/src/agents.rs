@@ -9,11 +9,11 @@ pub(crate) mod shares;
 mod agent;
 mod session;
 
+mod agent_connection;
 mod controller;
 mod gather;
-mod link;
 
 pub use agent::Agent;
 pub use controller::coordinate;
 pub use message::PROTOCOL;
-pub use shares::{Share, Shares, Task, Tasks, split};
+pub use shares::{AgentTask, DistributedRun, Share, Shares, split};

@@ -62,11 +62,11 @@ pub enum Protocol {
 
 /// Which server a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distribution {
+pub enum ServerChoice {
     /// The server that owns the key, as libketama has it: every client has a connection to every server.
     Ketama,
     /// Any: all servers are doors to the same data, and every client has one of them, in turn.
-    Doors,
+    Any,
 }
 
 /// Values, or keys, of always this size.
@@ -82,7 +82,7 @@ pub struct Config {
     /// Sets ask for no reply: they count as answered when they are written, and what became of them is not known.
     pub noreply: bool,
     /// What several servers are.
-    pub distribution: Distribution,
+    pub distribution: ServerChoice,
     /// The dialect.
     pub protocol: Protocol,
     /// The loop, open or closed, and the rate.
@@ -148,7 +148,7 @@ impl Default for Config {
         Config {
             servers: Vec::new(),
             noreply: false,
-            distribution: Distribution::Ketama,
+            distribution: ServerChoice::Ketama,
             protocol: Protocol::Text,
             arrivals: Arrivals::Closed,
             clients: 1,
@@ -222,8 +222,8 @@ impl Config {
     pub(crate) fn lanes_per_client(&self) -> usize {
         match self.distribution {
             _ if self.messages.is_some() => 1,
-            Distribution::Ketama => self.servers.len(),
-            Distribution::Doors => 1,
+            ServerChoice::Ketama => self.servers.len(),
+            ServerChoice::Any => 1,
         }
     }
 

@@ -22,9 +22,9 @@ mod report;
 mod agents;
 pub mod saturate;
 
-pub use agents::{Agent, PROTOCOL, Share, Shares, Task, Tasks, coordinate, split};
+pub use agents::{Agent, AgentTask, DistributedRun, PROTOCOL, Share, Shares, coordinate, split};
 pub use config::messages::MessagesConfig;
-pub use config::{Arrivals, Config, Distribution, Protocol, fixed_bytes};
+pub use config::{Arrivals, Config, Protocol, ServerChoice, fixed_bytes};
 pub use measure::part::Part;
 pub use measure::seconds::{Second, SecondHistograms};
 pub use measure::times::{PERCENTILES, Times};

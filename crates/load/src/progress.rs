@@ -36,18 +36,18 @@ pub enum Progress<'a> {
 }
 
 /// Progress that is told every two seconds: what, how many, of how many.
-pub(crate) struct Told<'t> {
+pub(crate) struct ProgressReporter<'t> {
     clock: &'t Clock,
     next: Nanos,
     report: &'t mut dyn FnMut(&'static str, u64, u64),
 }
 
-impl<'t> Told<'t> {
-    pub(crate) fn new(clock: &'t Clock, report: &'t mut dyn FnMut(&'static str, u64, u64)) -> Told<'t> {
-        Told { next: clock.now() + REPORT_EVERY, clock, report }
+impl<'t> ProgressReporter<'t> {
+    pub(crate) fn new(clock: &'t Clock, report: &'t mut dyn FnMut(&'static str, u64, u64)) -> ProgressReporter<'t> {
+        ProgressReporter { next: clock.now() + REPORT_EVERY, clock, report }
     }
 
-    pub(crate) fn tell(&mut self, what: &'static str, done: u64, of: u64) {
+    pub(crate) fn report(&mut self, what: &'static str, done: u64, of: u64) {
         let now = self.clock.now();
         if now >= self.next {
             self.next = now + REPORT_EVERY;

@@ -4,16 +4,16 @@
 use crate::LoadError;
 use crate::config::Config;
 use crate::drive::encoder::Encoder;
-use crate::drive::event_loop::{EventLoop, Finished};
+use crate::drive::event_loop::{EventLoop, ThreadResult};
 use crate::drive::lane::Lane;
 use crate::drive::plan::Plan;
-use crate::drive::worker::{Shared, Worker};
+use crate::drive::worker::{RunContext, Worker};
 use crate::drive::{connect, prefill};
 use crate::measure::seconds::{Handover, SecondsCollector};
 use crate::measure::tally::Tally;
-use crate::messages::{Queues, Venue};
-use crate::progress::{Progress, Told};
-use crate::report::summarise::{Measured, summarise};
+use crate::messages::{MessagesContext, RunQueues};
+use crate::progress::{Progress, ProgressReporter};
+use crate::report::summarise::{MeasuredRun, summarise};
 use crate::report::summary::Summary;
 use crate::workload::replay::Replay;
 use crate::workload::trace::{TraceReader, TraceRows};
@@ -27,7 +27,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 /// The longest sleep of the conductor.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A run that is stopped ends so much later: all threads have noticed by then, so that they agree on the end.
 const STOP_NOTICE: Duration = Duration::from_millis(10);
 /// With every connection lost for so long the run is given up.
@@ -59,7 +59,7 @@ pub struct Prepared<'a> {
     writer: Option<Writer>,
     reader: Option<TraceReader>,
     replays: Vec<Option<TraceRows>>,
-    queues: Option<Queues>,
+    queues: Option<RunQueues>,
 }
 
 /// Loads the servers as configured. Ends early, with what was measured so far, when `stop` is set.
@@ -95,11 +95,11 @@ pub fn prepare<'a>(
         }
         None => (None, (0..config.threads).map(|_| None).collect::<Vec<_>>()),
     };
-    let queues = match Venue::new(config, unix_now()) {
-        Some(venue) => {
+    let queues = match MessagesContext::new(config, unix_now()) {
+        Some(context) => {
             let mut report = |what, done, of| watch(Progress::Stage { what, done, of });
-            let told = &mut Told::new(clock, &mut report);
-            Some(Queues::create(venue, &addresses, config.reply_timeout, stop, told)?)
+            let progress = &mut ProgressReporter::new(clock, &mut report);
+            Some(RunQueues::create(context, &addresses, config.reply_timeout, stop, progress)?)
         }
         None => None,
     };
@@ -136,12 +136,19 @@ impl Prepared<'_> {
         let plan = Plan::new(config, start);
         let (encoder, key_distribution) = (Encoder::new(config), config.key_distribution());
         let key_distribution = key_distribution.as_ref();
-        let venue = queues.as_ref().map(|queues| &queues.venue);
-        let shared =
-            Shared { config, clock, plan: &plan, versions: &versions, encoder: &encoder, key_distribution, venue };
+        let messages = queues.as_ref().map(|queues| &queues.context);
+        let context = RunContext {
+            config,
+            clock,
+            plan: &plan,
+            versions: &versions,
+            encoder: &encoder,
+            key_distribution,
+            messages,
+        };
         let senders = (0..config.threads).map(|_| writer.as_ref().map(Writer::sender)).collect();
         let mut conductor = Conductor::new(&plan, clock, stop);
-        let (finished, seconds) = conductor.conduct(shared, lanes, senders, replays, watch)?;
+        let (finished, seconds) = conductor.conduct(context, lanes, senders, replays, watch)?;
 
         let mut tally = Tally::new();
         finished.iter().for_each(|thread| tally.merge(&thread.tally));
@@ -162,7 +169,7 @@ impl Prepared<'_> {
         }
         if let Some(queues) = queues {
             let mut report = |what, done, of| watch(Progress::Stage { what, done, of });
-            let (messages, deleted) = queues.settle(clock, &own_queues, &mut Told::new(clock, &mut report));
+            let (messages, deleted) = queues.finish(clock, &own_queues, &mut ProgressReporter::new(clock, &mut report));
             measured.messages = Some(messages);
             deleted.unwrap_or_else(|line| watch(Progress::Note(&line)));
         }
@@ -180,7 +187,7 @@ fn wait_until(start: Nanos, clock: &Clock, stop: &AtomicBool) -> Result<(), Load
         if stop.load(Ordering::Relaxed) {
             return Err(LoadError::Stopped);
         }
-        thread::sleep(left.min(LOOK_EVERY));
+        thread::sleep(left.min(POLL_INTERVAL));
     }
 }
 
@@ -192,21 +199,21 @@ impl<'a> Conductor<'a> {
     /// Starts the threads and waits until all have ended.
     fn conduct(
         &mut self,
-        shared: Shared<'_>,
+        context: RunContext<'_>,
         lanes: Vec<Vec<Lane>>,
         records: Vec<Option<RowSender>>,
         replays: Vec<Option<TraceRows>>,
         watch: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(Vec<Finished>, SecondsCollector), LoadError> {
+    ) -> Result<(Vec<ThreadResult>, SecondsCollector), LoadError> {
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
-            let mut threads: Vec<ScopedJoinHandle<'_, Result<Finished, LoadError>>> = Vec::new();
+            let mut threads: Vec<ScopedJoinHandle<'_, Result<ThreadResult, LoadError>>> = Vec::new();
             for (number, ((lanes, records), rows)) in lanes.into_iter().zip(records).zip(replays).enumerate() {
                 let sender = sender.clone();
-                let is_unpaced = !shared.config.is_open();
-                let clients = lanes.len() / shared.config.lanes_per_client();
-                let replay = rows.map(|rows| Replay::new(rows, shared.plan.start, is_unpaced, clients));
-                let body = move || EventLoop::new(Worker::new(shared, number, sender, records, replay), lanes)?.run();
+                let is_unpaced = !context.config.is_open();
+                let clients = lanes.len() / context.config.lanes_per_client();
+                let replay = rows.map(|rows| Replay::new(rows, context.plan.start, is_unpaced, clients));
+                let body = move || EventLoop::new(Worker::new(context, number, sender, records, replay), lanes)?.run();
                 let spawned = thread::Builder::new().name(format!("load-{number}")).spawn_scoped(scope, body);
                 threads.push(spawned.map_err(|error| {
                     self.plan.stop_at(Nanos::UNSET);
@@ -215,7 +222,7 @@ impl<'a> Conductor<'a> {
             }
             drop(sender);
             let seconds = self.wait(&receiver, SecondsCollector::new(threads.len()), watch);
-            let finished: Result<Vec<Finished>, LoadError> =
+            let finished: Result<Vec<ThreadResult>, LoadError> =
                 threads.into_iter().map(|thread| thread.join().map_err(|_| LoadError::Panicked)?).collect();
             finished.map(|finished| (finished, seconds))
         })
@@ -229,7 +236,7 @@ impl<'a> Conductor<'a> {
         watch: &mut dyn FnMut(Progress<'_>),
     ) -> SecondsCollector {
         loop {
-            match receiver.recv_timeout(self.look()) {
+            match receiver.recv_timeout(self.poll()) {
                 Ok(handover) => {
                     watch(Progress::Part(&handover.past));
                     let over = seconds.take(handover);
@@ -242,14 +249,14 @@ impl<'a> Conductor<'a> {
     }
 
     /// Does what is due now, and says for how long nothing will be.
-    fn look(&mut self) -> Duration {
+    fn poll(&mut self) -> Duration {
         let now = self.clock.now();
         if self.stop.load(Ordering::Relaxed) {
             self.stopped |= !self.plan.is_over(now);
             self.plan.stop_at(now + STOP_NOTICE);
         }
         self.watch_connections(now);
-        let mut sleep = LOOK_EVERY;
+        let mut sleep = POLL_INTERVAL;
         for (edge, cpu) in [(self.plan.measure_from, &mut self.cpu_from), (self.plan.measure_to(), &mut self.cpu_to)] {
             if now >= edge {
                 cpu.get_or_insert_with(process_cpu);
@@ -275,14 +282,14 @@ impl<'a> Conductor<'a> {
     }
 
     /// The window as it came out. A run that a number of requests decided ends with its last reply.
-    fn measured(&mut self, started_unix_ns: u64, last_completed: Nanos, keys_uncertain: u64) -> Measured {
+    fn measured(&mut self, started_unix_ns: u64, last_completed: Nanos, keys_uncertain: u64) -> MeasuredRun {
         let from = self.plan.measure_from;
         let to = match self.plan.measure_to() {
             Nanos::NEVER => Nanos(last_completed.0.saturating_add(1)),
             to => to,
         };
         let cpu_to = mem::take(&mut self.cpu_to).unwrap_or_else(process_cpu);
-        Measured {
+        MeasuredRun {
             started_unix_ns,
             start: self.plan.start,
             from,

@@ -24,10 +24,10 @@ mod synthetic;
 #[cfg(test)]
 mod tests;
 
-pub use judge::{Judgement, Outcome};
+pub use judge::{Judgement, ObjectiveOutcome};
 pub use load_probe::LoadProbe;
 pub use objective::{Objective, Quantity};
 pub use observation::{Batch, Observation};
-pub use probe::{Ended, Probe, SearchConfig};
+pub use probe::{Probe, ProbeError, SearchConfig};
 pub use report::{FORMAT, Finding, ProbeReport, Saturation, Step, render, render_heading, render_probe};
 pub use search::search;

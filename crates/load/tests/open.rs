@@ -6,7 +6,7 @@ mod support;
 
 use cache::Stall;
 use clock::Clock;
-use load::{Arrivals, Config, Distribution, Progress, Protocol, Summary};
+use load::{Arrivals, Config, Progress, Protocol, ServerChoice, Summary};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use testkit::Server;
@@ -124,7 +124,7 @@ fn keys_are_found_where_they_were_put() {
     let servers = [Server::start(), Server::start(), Server::start()];
     let base = Config {
         servers: servers.iter().map(|server| server.address().to_string()).collect(),
-        distribution: Distribution::Ketama,
+        distribution: ServerChoice::Ketama,
         clients: 6,
         threads: 2,
         key_maximum: 499,

@@ -6,7 +6,7 @@
 
 use cache::ServiceTime;
 use clock::Clock;
-use load::saturate::{Finding, LoadProbe, Objective, Outcome, ProbeReport, Quantity, SearchConfig, search};
+use load::saturate::{Finding, LoadProbe, Objective, ObjectiveOutcome, ProbeReport, Quantity, SearchConfig, search};
 use load::{Arrivals, Config};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -62,14 +62,14 @@ fn first_run(mean: Duration, workers: usize, clients: (usize, usize), rate_per_s
 fn a_rate_well_below_the_capacity_is_met() {
     // One worker, 4 ms each: 250 per second. At 100 per second three of four responses take less than 10 ms.
     let run = first_run(Duration::from_millis(4), 1, (50, 4), 100.0);
-    assert_eq!(run.outcome, Outcome::Met, "{run:#?}");
+    assert_eq!(run.outcome, ObjectiveOutcome::Met, "{run:#?}");
     assert!((60.0..140.0).contains(&run.achieved_per_s), "{run:#?}");
 }
 
 #[test]
 fn a_rate_above_the_capacity_is_missed() {
     let run = first_run(Duration::from_millis(4), 1, (50, 4), 500.0);
-    assert_eq!(run.outcome, Outcome::Missed, "{run:#?}");
+    assert_eq!(run.outcome, ObjectiveOutcome::Missed, "{run:#?}");
     assert!(run.achieved_per_s < 300.0, "{run:#?}");
 }
 
@@ -77,7 +77,7 @@ fn a_rate_above_the_capacity_is_missed() {
 fn a_generator_with_too_few_connections_is_the_limit_and_not_the_server() {
     // Eight workers could serve 400 per second, but one connection with one request in flight asks for 50 at most.
     let run = first_run(Duration::from_millis(20), 8, (1, 1), 200.0);
-    assert_eq!(run.outcome, Outcome::GeneratorLimited, "{run:#?}");
+    assert_eq!(run.outcome, ObjectiveOutcome::GeneratorLimited, "{run:#?}");
     assert!(run.note.unwrap().contains("--clients"));
 }
 

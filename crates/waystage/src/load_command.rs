@@ -98,7 +98,7 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
         }
     };
     match load::run(&config, &Clock::monotonic(), &stop, &mut watch) {
-        Ok(summary) => tell(&summary, files),
+        Ok(summary) => finish(&summary, files),
         Err(error) => {
             files.discard();
             Err(error.to_string())
@@ -107,7 +107,7 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
 }
 
 /// Prints and writes a summary; the exit code says whether it is valid.
-fn tell(summary: &Summary, files: OutputFiles) -> Result<ExitCode, String> {
+fn finish(summary: &Summary, files: OutputFiles) -> Result<ExitCode, String> {
     // Whoever reads our output may stop early; the files are written all the same.
     let _ = io::stdout().write_all(load::render(summary).as_bytes());
     files.write(summary)?;

@@ -1,7 +1,7 @@
 //! An agent: waits for controllers, and does one run after another. Knows no flags and no signals.
 
 use crate::LoadError;
-use crate::agents::session::{self, Host};
+use crate::agents::session::{self, AgentContext};
 use crate::config::Config;
 use clock::Clock;
 use std::io::ErrorKind;
@@ -13,14 +13,14 @@ use std::time::Duration;
 /// Controllers that may be connected at once, most of them to be told that the agent is busy.
 const CONNECTIONS_MAX: usize = 16;
 /// How often is looked for a controller, and at the stop flag.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A generator that waits for work.
 pub struct Agent<'a> {
     /// Where controllers find it.
     listener: TcpListener,
     /// What every session needs.
-    host: Host<'a>,
+    host: AgentContext<'a>,
 }
 
 impl<'a> Agent<'a> {
@@ -33,14 +33,14 @@ impl<'a> Agent<'a> {
         clock: &'a Clock,
         stop: &'a AtomicBool,
         parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
-        tell: &'a (dyn Fn(&str) + Sync),
+        log: &'a (dyn Fn(&str) + Sync),
     ) -> Result<Agent<'a>, LoadError> {
         let failed = |reason: String| LoadError::Listen { listen: listen.into(), reason };
         let address = net::resolve(listen).map_err(|error| failed(error.to_string()))?;
         let listener = TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Agent { listener, host: Host::new(clock, stop, parse, tell) })
+        Ok(Agent { listener, host: AgentContext::new(clock, stop, parse, log) })
     }
 
     /// Where it listens.
@@ -60,7 +60,7 @@ impl<'a> Agent<'a> {
                     Ok((stream, peer)) if connected.load(Ordering::Relaxed) < CONNECTIONS_MAX => {
                         connected.fetch_add(1, Ordering::Relaxed);
                         let body = move || {
-                            self.talk(stream, peer);
+                            self.serve_controller(stream, peer);
                             connected.fetch_sub(1, Ordering::Relaxed);
                         };
                         if thread::Builder::new().name("agent-session".into()).spawn_scoped(scope, body).is_err() {
@@ -71,16 +71,16 @@ impl<'a> Agent<'a> {
                     Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     // Nobody is there, or there is no file left for whoever is: both may be otherwise soon.
-                    Err(_) => thread::sleep(LOOK_EVERY),
+                    Err(_) => thread::sleep(POLL_INTERVAL),
                 }
             }
         });
     }
 
-    fn talk(&self, stream: TcpStream, peer: SocketAddr) {
+    fn serve_controller(&self, stream: TcpStream, peer: SocketAddr) {
         // On some systems what is accepted inherits this from the listener.
         if stream.set_nonblocking(false).is_ok() {
-            session::talk(&self.host, stream, peer);
+            session::serve_controller(&self.host, stream, peer);
         }
     }
 }

@@ -2,11 +2,11 @@
 //! one is lost. Reads no socket itself, and merges nothing.
 
 use crate::LoadError;
-use crate::agents::gather::{LiveSeconds, Outcome, Start, gather};
-use crate::agents::link::{Event, Link};
+use crate::agents::agent_connection::{AgentConnection, Event};
+use crate::agents::gather::{AgentOutcome, LiveSeconds, Start, gather};
 use crate::agents::message::{AgentHello, FromAgent, PROTOCOL, ToAgent};
 use crate::agents::offset::{Offset, Sample};
-use crate::agents::shares::Tasks;
+use crate::agents::shares::DistributedRun;
 use crate::config::Config;
 use crate::progress::Progress;
 use crate::report::summary::Summary;
@@ -18,22 +18,22 @@ use std::thread::{self, Scope};
 use std::time::Duration;
 
 /// Questions for the time, of which the one with the smallest round trip counts.
-const CLOCK_QUESTIONS: usize = 20;
+const CLOCK_SAMPLES: usize = 20;
 /// Between the word to start and the start: for the word to arrive everywhere, and threads to be ready.
 const LEAD: Duration = Duration::from_secs(1);
 /// How long an agent may take to answer what needs no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// An agent is asked for the time this often, so that both sides know that the other is there.
+/// An agent is sent for the time this often, so that both sides know that the other is there.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What is known of one agent.
 #[derive(Debug)]
-struct Member {
-    link: Link,
+struct AgentState {
+    link: AgentConnection,
     hello: Option<AgentHello>,
-    /// The question that is open.
-    asked: Option<(u64, Nanos)>,
+    /// The request that is open.
+    sent: Option<(u64, Nanos)>,
     samples: Vec<Sample>,
     /// Keys set, of so many.
     prefill: (u64, u64),
@@ -43,14 +43,14 @@ struct Member {
 }
 
 struct Controller<'a> {
-    tasks: &'a Tasks,
+    tasks: &'a DistributedRun,
     clock: &'a Clock,
     stop: &'a AtomicBool,
-    members: Vec<Member>,
+    members: Vec<AgentState>,
     events: Receiver<Event>,
     live: LiveSeconds,
     last_heartbeat: Nanos,
-    questions: u64,
+    time_requests: u64,
     measuring_prepared: bool,
     measuring: Option<Result<Box<Summary>, String>>,
 }
@@ -61,7 +61,7 @@ struct Controller<'a> {
 /// # Errors
 /// When an agent cannot be reached or cannot do its task, before anybody starts; or when no agent has a result.
 pub fn coordinate(
-    tasks: &Tasks,
+    tasks: &DistributedRun,
     clock: &Clock,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(Progress<'_>),
@@ -71,7 +71,7 @@ pub fn coordinate(
         let (sender, events) = mpsc::channel();
         let mut members = Vec::new();
         for (number, task) in tasks.agents.iter().enumerate() {
-            members.push(Member::new(Link::connect(number, &task.agent, clock, sender.clone(), scope)?));
+            members.push(AgentState::new(AgentConnection::connect(number, &task.agent, clock, sender.clone(), scope)?));
         }
         let mut controller = Controller {
             tasks,
@@ -81,7 +81,7 @@ pub fn coordinate(
             members,
             events,
             last_heartbeat: clock.now(),
-            questions: 0,
+            time_requests: 0,
             measuring_prepared: tasks.measuring.is_none(),
             measuring: None,
         };
@@ -91,10 +91,10 @@ pub fn coordinate(
     })
 }
 
-impl Member {
-    fn new(link: Link) -> Member {
-        let (hello, asked, samples, prefill) = (None, None, Vec::new(), (0, 0));
-        Member { link, hello, asked, samples, prefill, prepared: false, result: None, lost: None }
+impl AgentState {
+    fn new(link: AgentConnection) -> AgentState {
+        let (hello, sent, samples, prefill) = (None, None, Vec::new(), (0, 0));
+        AgentState { link, hello, sent, samples, prefill, prepared: false, result: None, lost: None }
     }
 
     fn is_done(&self) -> bool {
@@ -115,7 +115,7 @@ impl<'a> Controller<'a> {
         'a: 'scope,
     {
         let hello = ToAgent::Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").into() };
-        self.say_to_all(&hello);
+        self.send_to_all(&hello);
         self.until(Some(ANSWER_TIMEOUT), watch, |controller| controller.first(|member| member.hello.is_none()))?;
         let (start_measuring, started) = mpsc::channel();
         if let Some(config) = &self.tasks.measuring {
@@ -126,7 +126,7 @@ impl<'a> Controller<'a> {
                 .map_err(LoadError::Thread)?;
         }
         for (member, task) in self.members.iter().zip(&self.tasks.agents) {
-            let _ = member.link.say(&ToAgent::Prepare { arguments: task.arguments.clone() });
+            let _ = member.link.send_message(&ToAgent::Prepare { arguments: task.arguments.clone() });
         }
         self.until(None, watch, |controller| {
             controller.first(|member| !member.prepared).or((!controller.measuring_prepared).then_some(0))
@@ -137,7 +137,7 @@ impl<'a> Controller<'a> {
         let lead_ns = duration_ns(LEAD) + 8 * error_ns;
         let start = Start { clock: Nanos(now.0 + lead_ns), unix_ns: unix_now() + lead_ns };
         for (member, offset) in self.members.iter().zip(&offsets) {
-            let _ = member.link.say(&ToAgent::Start { at_clock_ns: offset.to_agent(start.clock).0 });
+            let _ = member.link.send_message(&ToAgent::Start { at_clock_ns: offset.to_agent(start.clock).0 });
         }
         let _ = start_measuring.send(start.clock);
         self.until_done(measuring_stop, watch);
@@ -145,7 +145,7 @@ impl<'a> Controller<'a> {
     }
 
     /// The first agent that something is true of.
-    fn first(&self, is_so: impl Fn(&Member) -> bool) -> Option<usize> {
+    fn first(&self, is_so: impl Fn(&AgentState) -> bool) -> Option<usize> {
         self.members.iter().position(is_so)
     }
 
@@ -153,24 +153,27 @@ impl<'a> Controller<'a> {
         LoadError::Agent { agent: self.tasks.agents[agent].agent.clone(), line }
     }
 
-    fn say_to_all(&self, message: &ToAgent) {
+    fn send_to_all(&self, message: &ToAgent) {
         // Whoever cannot hear it is found to be lost by the thread that reads.
-        self.members.iter().filter(|member| !member.is_done()).for_each(|member| drop(member.link.say(message)));
+        self.members
+            .iter()
+            .filter(|member| !member.is_done())
+            .for_each(|member| drop(member.link.send_message(message)));
     }
 
     /// Waits until nobody is waited for. Before the start, one that is lost ends it for all.
     fn until(
         &mut self,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
         watch: &mut dyn FnMut(Progress<'_>),
-        waits_for: impl Fn(&Controller<'_>) -> Option<usize>,
+        blocked_on: impl Fn(&Controller<'_>) -> Option<usize>,
     ) -> Result<(), LoadError> {
         let since = self.clock.now();
-        while let Some(agent) = waits_for(self) {
+        while let Some(agent) = blocked_on(self) {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(LoadError::Stopped);
             }
-            if patience.is_some_and(|patience| self.clock.now() >= since + patience) {
+            if timeout.is_some_and(|timeout| self.clock.now() >= since + timeout) {
                 return Err(self.agent_error(agent, "it does not answer; is it `waystage load agent`?".into()));
             }
             self.take_next(watch);
@@ -190,11 +193,11 @@ impl<'a> Controller<'a> {
         let mut offsets = Vec::new();
         for agent in 0..self.members.len() {
             self.members[agent].samples.clear();
-            for count in 0..CLOCK_QUESTIONS {
-                self.ask(agent);
-                let waits_for =
+            for count in 0..CLOCK_SAMPLES {
+                self.request_time(agent);
+                let blocked_on =
                     |controller: &Controller<'_>| (controller.members[agent].samples.len() <= count).then_some(agent);
-                self.until(Some(ANSWER_TIMEOUT), watch, waits_for)?;
+                self.until(Some(ANSWER_TIMEOUT), watch, blocked_on)?;
             }
             let offset = Offset::estimate(&self.members[agent].samples);
             offsets.push(offset.ok_or_else(|| self.agent_error(agent, "its clock cannot be".into()))?);
@@ -203,12 +206,12 @@ impl<'a> Controller<'a> {
     }
 
     /// Asks one agent for the time.
-    fn ask(&mut self, agent: usize) {
-        self.questions += 1;
-        let question = ToAgent::Clock { number: self.questions };
+    fn request_time(&mut self, agent: usize) {
+        self.time_requests += 1;
+        let request = ToAgent::Clock { number: self.time_requests };
         let member = &mut self.members[agent];
-        member.asked = Some((self.questions, self.clock.now()));
-        let _ = member.link.say(&question);
+        member.sent = Some((self.time_requests, self.clock.now()));
+        let _ = member.link.send_message(&request);
     }
 
     /// Waits until every agent has a result or is lost. When one is lost, or the measuring client is, all are stopped.
@@ -221,7 +224,7 @@ impl<'a> Controller<'a> {
                 self.first(|member| member.lost.is_some()).is_some() || matches!(&self.measuring, Some(Err(_)));
             if !stopping && (failed || self.stop.load(Ordering::Relaxed)) {
                 stopping = true;
-                self.say_to_all(&ToAgent::Stop {});
+                self.send_to_all(&ToAgent::Stop {});
                 measuring_stop.store(true, Ordering::Relaxed);
             }
         }
@@ -233,14 +236,14 @@ impl<'a> Controller<'a> {
         if now.since(self.last_heartbeat) >= duration_ns(HEARTBEAT) {
             self.last_heartbeat = now;
             for agent in 0..self.members.len() {
-                // A question that is open is not replaced: its answer would be lost.
-                if !self.members[agent].is_done() && self.members[agent].asked.is_none() {
-                    self.ask(agent);
+                // A request that is open is not replaced: its answer would be lost.
+                if !self.members[agent].is_done() && self.members[agent].sent.is_none() {
+                    self.request_time(agent);
                 }
             }
         }
-        match self.events.recv_timeout(LOOK_EVERY) {
-            Ok(Event::Said { agent, at, message }) => self.hear(agent, at, message, watch),
+        match self.events.recv_timeout(POLL_INTERVAL) {
+            Ok(Event::Received { agent, at, message }) => self.handle(agent, at, message, watch),
             Ok(Event::Lost { agent, why }) => self.lose(agent, why, watch),
             Ok(Event::MeasuringPrepared) => self.measuring_prepared = true,
             Ok(Event::MeasuringDone(result)) => self.measuring = Some(result),
@@ -249,7 +252,7 @@ impl<'a> Controller<'a> {
         }
     }
 
-    fn hear(&mut self, agent: usize, at: Nanos, message: FromAgent, watch: &mut dyn FnMut(Progress<'_>)) {
+    fn handle(&mut self, agent: usize, at: Nanos, message: FromAgent, watch: &mut dyn FnMut(Progress<'_>)) {
         let member = &mut self.members[agent];
         match message {
             FromAgent::Hello(hello) if hello.protocol == PROTOCOL => member.hello = Some(hello),
@@ -258,13 +261,13 @@ impl<'a> Controller<'a> {
                 self.lose(agent, why, watch);
             }
             FromAgent::Clock { number, clock_ns } => {
-                if let Some((_, asked)) = member.asked.take_if(|(open, _)| *open == number) {
-                    member.samples.push(Sample { asked, told: Nanos(clock_ns), answered: at });
+                if let Some((_, sent)) = member.sent.take_if(|(open, _)| *open == number) {
+                    member.samples.push(Sample { sent, agent_clock: Nanos(clock_ns), answered: at });
                 }
             }
             FromAgent::Prefill { keys, of } => {
                 member.prefill = (keys, of);
-                let sum = |part: fn(&Member) -> u64| self.members.iter().map(part).sum();
+                let sum = |part: fn(&AgentState) -> u64| self.members.iter().map(part).sum();
                 watch(Progress::Prefill { keys: sum(|member| member.prefill.0), of: sum(|member| member.prefill.1) });
             }
             FromAgent::Prepared {} => member.prepared = true,
@@ -290,9 +293,9 @@ impl<'a> Controller<'a> {
         }
     }
 
-    fn outcomes(&mut self, offsets: &[Offset]) -> Vec<Outcome> {
+    fn outcomes(&mut self, offsets: &[Offset]) -> Vec<AgentOutcome> {
         let unknown = || AgentHello { protocol: PROTOCOL, version: String::new(), host: "unknown".into(), cores: 0 };
-        let outcome = |(member, offset): (&mut Member, &Offset)| Outcome {
+        let outcome = |(member, offset): (&mut AgentState, &Offset)| AgentOutcome {
             hello: member.hello.take().unwrap_or_else(unknown),
             offset: *offset,
             result: member.result.take(),

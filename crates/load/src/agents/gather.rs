@@ -4,7 +4,7 @@
 use crate::LoadError;
 use crate::agents::message::AgentHello;
 use crate::agents::offset::Offset;
-use crate::agents::shares::Tasks;
+use crate::agents::shares::DistributedRun;
 use crate::measure::seconds::Second;
 use crate::report::merge::merge_named;
 use crate::report::summary::{AgentReport, Coordination, Summary};
@@ -21,7 +21,7 @@ pub(crate) struct LiveSeconds {
 
 /// What has become of one agent.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct AgentOutcome {
     pub(crate) hello: AgentHello,
     pub(crate) offset: Offset,
     /// The summary, and by how much the run began too late.
@@ -68,9 +68,9 @@ impl LiveSeconds {
 
 /// One summary of all results. An agent that was lost spoils the run; what the others measured is kept.
 pub(crate) fn gather(
-    tasks: &Tasks,
+    tasks: &DistributedRun,
     start: Start,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<AgentOutcome>,
     measuring: Option<Result<Box<Summary>, String>>,
 ) -> Result<Summary, LoadError> {
     let mut results: Vec<(&str, Summary)> = Vec::new();
@@ -133,7 +133,7 @@ pub(crate) fn gather(
     Ok(merged)
 }
 
-/// An agent that heard of the start too late has not done all of its warm-up, or not all of its work.
+/// An agent that last_heard of the start too late has not done all of its warm-up, or not all of its work.
 fn lateness(agent: &str, late_ns: u64, summary: &Summary, reasons: &mut Vec<String>, notes: &mut Vec<String>) {
     let late_s = late_ns as f64 / 1e9;
     if late_s > summary.settings.warm_up_s {
@@ -167,10 +167,10 @@ fn on_our_clock(summary: Summary, offset: Offset, start: Start, percentiles: &[f
 /// Within how much of each other all windows began: as told, and the two largest errors of the clocks on top.
 fn spread_ns(reports: &[AgentReport], results: &[(&str, Summary)]) -> u64 {
     let begins = || results.iter().map(|(_, summary)| summary.measure_from_clock_ns);
-    let told_ns = begins().max().unwrap_or(0) - begins().min().unwrap_or(0);
+    let apart_ns = begins().max().unwrap_or(0) - begins().min().unwrap_or(0);
     let mut errors: Vec<u64> = reports.iter().map(|report| report.clock_error_ns).collect();
     errors.sort_unstable_by(|one, other| other.cmp(one));
-    told_ns + errors.iter().take(2).sum::<u64>()
+    apart_ns + errors.iter().take(2).sum::<u64>()
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(crate) enum ToAgent {
 pub(crate) enum FromAgent {
     /// The answer to the controller's.
     Hello(AgentHello),
-    /// The time at which the question with this number was read.
+    /// The time at which the request with this number was read.
     Clock { number: u64, clock_ns: u64 },
     /// So many keys are set.
     Prefill { keys: u64, of: u64 },
@@ -64,9 +64,9 @@ pub(crate) struct AgentHello {
 
 /// Why there is no next line.
 #[derive(Debug)]
-pub(crate) enum NoLine {
+pub(crate) enum LineError {
     /// Nothing has come for as long as the stream waits.
-    Silence,
+    TimedOut,
     /// The other side is gone.
     Closed,
     /// The other side does not keep to what was agreed.
@@ -75,7 +75,7 @@ pub(crate) enum NoLine {
 
 /// Reads lines, each at most so long.
 #[derive(Debug)]
-pub(crate) struct Lines<R> {
+pub(crate) struct LineReader<R> {
     stream: R,
     bytes_max: usize,
     buffer: Vec<u8>,
@@ -83,13 +83,13 @@ pub(crate) struct Lines<R> {
     searched: usize,
 }
 
-impl<R: Read> Lines<R> {
-    pub(crate) fn new(stream: R, bytes_max: usize) -> Lines<R> {
-        Lines { stream, bytes_max, buffer: Vec::new(), searched: 0 }
+impl<R: Read> LineReader<R> {
+    pub(crate) fn new(stream: R, bytes_max: usize) -> LineReader<R> {
+        LineReader { stream, bytes_max, buffer: Vec::new(), searched: 0 }
     }
 
-    /// The next line, without its end. After `Silence` it can be asked for again.
-    pub(crate) fn next(&mut self) -> Result<Vec<u8>, NoLine> {
+    /// The next line, without its end. After `TimedOut` it can be sent for again.
+    pub(crate) fn next(&mut self) -> Result<Vec<u8>, LineError> {
         loop {
             if let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
                 let rest = self.buffer.split_off(self.searched + at + 1);
@@ -100,24 +100,24 @@ impl<R: Read> Lines<R> {
             }
             self.searched = self.buffer.len();
             if self.buffer.len() > self.bytes_max {
-                return Err(NoLine::Broken(format!("a line is longer than {} bytes", self.bytes_max)));
+                return Err(LineError::Broken(format!("a line is longer than {} bytes", self.bytes_max)));
             }
             self.fill()?;
         }
     }
 
-    fn fill(&mut self) -> Result<(), NoLine> {
+    fn fill(&mut self) -> Result<(), LineError> {
         let before = self.buffer.len();
         self.buffer.resize(before + CHUNK_BYTES, 0);
         let read = self.stream.read(&mut self.buffer[before..]);
         self.buffer.truncate(before + read.as_ref().map_or(0, |bytes| *bytes));
         match read {
-            Ok(0) => Err(NoLine::Closed),
+            Ok(0) => Err(LineError::Closed),
             Ok(_) => Ok(()),
             Err(error) => match error.kind() {
                 ErrorKind::Interrupted => Ok(()),
-                ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(NoLine::Silence),
-                _ => Err(NoLine::Closed),
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(LineError::TimedOut),
+                _ => Err(LineError::Closed),
             },
         }
     }
@@ -153,16 +153,16 @@ mod tests {
                 Ok(taken)
             }
         }
-        let mut lines = Lines::new(Bits(b"one\n\ntwo and more\nrest"), 100);
+        let mut lines = LineReader::new(Bits(b"one\n\ntwo and more\nrest"), 100);
         let read: Vec<Vec<u8>> = (0..3).map(|_| lines.next().unwrap()).collect();
         assert_eq!(read, [b"one".to_vec(), b"".to_vec(), b"two and more".to_vec()]);
-        assert!(matches!(lines.next(), Err(NoLine::Closed)));
+        assert!(matches!(lines.next(), Err(LineError::Closed)));
     }
 
     #[test]
     fn a_line_without_end_is_given_up() {
-        let mut lines = Lines::new(io::repeat(b'x'), 1000);
-        assert!(matches!(lines.next(), Err(NoLine::Broken(line)) if line.contains("1000 bytes")));
+        let mut lines = LineReader::new(io::repeat(b'x'), 1000);
+        assert!(matches!(lines.next(), Err(LineError::Broken(line)) if line.contains("1000 bytes")));
     }
 
     #[test]

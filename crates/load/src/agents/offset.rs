@@ -1,16 +1,16 @@
-//! How far an agent's clock is from the controller's, from questions for the time and their answers.
+//! How far an agent's clock is from the controller's, from time_requests for the time and their answers.
 //! F. Cristian, Probabilistic clock synchronization, Distributed Computing 3 (1989): the answer with the smallest round trip
 //! is the best, and half of that round trip bounds its error, however unequal the two ways are. Reads no clock.
 
 use clock::Nanos;
 
-/// One question for the time.
+/// One request for the time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// On the controller's clock.
-    pub(crate) asked: Nanos,
+    pub(crate) sent: Nanos,
     /// On the agent's clock.
-    pub(crate) told: Nanos,
+    pub(crate) agent_clock: Nanos,
     /// On the controller's clock.
     pub(crate) answered: Nanos,
 }
@@ -29,8 +29,8 @@ impl Offset {
     /// The best estimate; none without samples.
     pub(crate) fn estimate(samples: &[Sample]) -> Option<Offset> {
         let best = samples.iter().min_by_key(|sample| sample.round_trip_ns())?;
-        let middle = best.asked.0 + best.round_trip_ns() / 2;
-        let ns = i128::from(best.told.0) - i128::from(middle);
+        let middle = best.sent.0 + best.round_trip_ns() / 2;
+        let ns = i128::from(best.agent_clock.0) - i128::from(middle);
         let ns = i64::try_from(ns).ok()?;
         // Half of an odd number of nanoseconds is rounded up, and so is the middle's.
         Some(Offset { ns, error_ns: best.round_trip_ns() / 2 + 1 })
@@ -49,7 +49,7 @@ impl Offset {
 
 impl Sample {
     fn round_trip_ns(&self) -> u64 {
-        self.answered.since(self.asked)
+        self.answered.since(self.sent)
     }
 }
 
@@ -60,12 +60,12 @@ mod tests {
 
     const AGENT_AHEAD_NS: i64 = -3_000_000_000;
 
-    /// A question at `asked` whose way there and back take so long.
-    fn sample(asked: u64, there_ns: u64, back_ns: u64, ahead_ns: i64) -> Sample {
+    /// A request at `sent` whose way there and back take so long.
+    fn sample(sent: u64, there_ns: u64, back_ns: u64, ahead_ns: i64) -> Sample {
         Sample {
-            asked: Nanos(asked),
-            told: Nanos((asked + there_ns).saturating_add_signed(ahead_ns)),
-            answered: Nanos(asked + there_ns + back_ns),
+            sent: Nanos(sent),
+            agent_clock: Nanos((sent + there_ns).saturating_add_signed(ahead_ns)),
+            answered: Nanos(sent + there_ns + back_ns),
         }
     }
 

@@ -1,9 +1,9 @@
-//! An agent's side of one run: hello, prepare, start, seconds, result. One thread reads, so that a question for the time, a stop
+//! An agent's side of one run: hello, prepare, start, seconds, result. One thread reads, so that a request for the time, a stop
 //! and the loss of the controller are noticed while the other prepares and runs.
 
 use crate::LoadError;
 use crate::agents::message::{
-    AgentHello, FromAgent, Lines, NoLine, PROTOCOL, TO_AGENT_BYTES_MAX, ToAgent, parse, write,
+    AgentHello, FromAgent, LineError, LineReader, PROTOCOL, TO_AGENT_BYTES_MAX, ToAgent, parse, write,
 };
 use crate::config::Config;
 use crate::progress::Progress;
@@ -17,33 +17,33 @@ use std::thread;
 use std::time::Duration;
 
 /// A controller that has said nothing for so long is gone: it asks for the time every second.
-pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// After the last word a controller has so long to close.
 const LINGER: Duration = Duration::from_secs(2);
 /// A controller that reads nothing for so long is gone.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the reading thread looks up.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Messages that may wait for their turn; a controller waits for the answer to each.
 const MESSAGES_MAX: usize = 4;
 
 /// Why a session ends before its time.
 enum End {
-    /// There is nobody left to tell.
+    /// There is nobody left to log.
     Gone,
     /// The line that the controller is told.
     Refused(String),
 }
 
 /// What the sessions of an agent share.
-pub(crate) struct Host<'a> {
+pub(crate) struct AgentContext<'a> {
     pub(crate) clock: &'a Clock,
     /// Ends the agent, and a run with it.
     pub(crate) stop: &'a AtomicBool,
     /// Makes the configuration of a run out of a controller's words, or says in one line why not.
     pub(crate) parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
     /// Is told of each run, one line at a time.
-    pub(crate) tell: &'a (dyn Fn(&str) + Sync),
+    pub(crate) log: &'a (dyn Fn(&str) + Sync),
     /// The controller whose run is being done.
     busy_with: Mutex<Option<SocketAddr>>,
 }
@@ -57,15 +57,15 @@ impl Drop for Claim<'_> {
     }
 }
 
-impl<'a> Host<'a> {
+impl<'a> AgentContext<'a> {
     /// An agent that is not busy.
     pub(crate) fn new(
         clock: &'a Clock,
         stop: &'a AtomicBool,
         parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
-        tell: &'a (dyn Fn(&str) + Sync),
-    ) -> Host<'a> {
-        Host { clock, stop, parse, tell, busy_with: Mutex::new(None) }
+        log: &'a (dyn Fn(&str) + Sync),
+    ) -> AgentContext<'a> {
+        AgentContext { clock, stop, parse, log, busy_with: Mutex::new(None) }
     }
 
     /// The right to run, unless another controller has it.
@@ -83,7 +83,7 @@ impl<'a> Host<'a> {
 
 /// What the two threads of a session share.
 struct Session<'a> {
-    agent: &'a Host<'a>,
+    agent: &'a AgentContext<'a>,
     peer: SocketAddr,
     out: Mutex<TcpStream>,
     /// Ends the run of this session.
@@ -93,9 +93,9 @@ struct Session<'a> {
 }
 
 /// Serves one controller.
-pub(crate) fn talk(agent: &Host<'_>, stream: TcpStream, peer: SocketAddr) {
+pub(crate) fn serve_controller(agent: &AgentContext<'_>, stream: TcpStream, peer: SocketAddr) {
     let _ = stream.set_nodelay(true);
-    let can_wait = stream.set_read_timeout(Some(LOOK_EVERY)).and(stream.set_write_timeout(Some(WRITE_TIMEOUT)));
+    let can_wait = stream.set_read_timeout(Some(POLL_INTERVAL)).and(stream.set_write_timeout(Some(WRITE_TIMEOUT)));
     let (Ok(()), Ok(out)) = (can_wait, stream.try_clone()) else { return };
     let session =
         Session { agent, peer, out: Mutex::new(out), stop: AtomicBool::new(false), is_over: AtomicBool::new(false) };
@@ -103,14 +103,14 @@ pub(crate) fn talk(agent: &Host<'_>, stream: TcpStream, peer: SocketAddr) {
         let (sender, receiver) = sync_channel(MESSAGES_MAX);
         let reading = &session;
         let spawned = thread::Builder::new().name("agent-reader".into()).spawn_scoped(scope, move || {
-            reading.read(Lines::new(&stream, TO_AGENT_BYTES_MAX), &sender);
+            reading.read(LineReader::new(&stream, TO_AGENT_BYTES_MAX), &sender);
         });
         if spawned.is_err() {
             return;
         }
-        if let Err(End::Refused(line)) = session.converse(&receiver) {
-            session.tell(&line);
-            let _ = session.say(&FromAgent::Error { line });
+        if let Err(End::Refused(line)) = session.run_session(&receiver) {
+            session.log(&line);
+            let _ = session.send_message(&FromAgent::Error { line });
         }
         session.is_over.store(true, Ordering::Relaxed);
         // What was said must arrive: the other side closes first, if it does so in time.
@@ -120,22 +120,22 @@ pub(crate) fn talk(agent: &Host<'_>, stream: TcpStream, peer: SocketAddr) {
 
 impl Session<'_> {
     /// Reads until there is nothing more to read; whatever the reason, a run that goes on is then stopped.
-    fn read(&self, mut lines: Lines<&TcpStream>, messages: &SyncSender<Result<ToAgent, String>>) {
+    fn read(&self, mut lines: LineReader<&TcpStream>, messages: &SyncSender<Result<ToAgent, String>>) {
         let clock = self.agent.clock;
-        let (mut heard, mut over_since) = (clock.now(), None);
+        let (mut last_heard, mut over_since) = (clock.now(), None);
         loop {
             let line = lines.next();
             let now = clock.now();
             match line {
                 Ok(line) => {
-                    heard = now;
+                    last_heard = now;
                     if !self.take(parse(&line), now, messages) {
                         break;
                     }
                 }
-                Err(NoLine::Silence) => {}
-                Err(NoLine::Closed) => break,
-                Err(NoLine::Broken(line)) => {
+                Err(LineError::TimedOut) => {}
+                Err(LineError::Closed) => break,
+                Err(LineError::Broken(line)) => {
                     let _ = messages.try_send(Err(line));
                     break;
                 }
@@ -145,7 +145,7 @@ impl Session<'_> {
                 if now.since(since) >= duration_ns(LINGER) {
                     break;
                 }
-            } else if self.agent.stop.load(Ordering::Relaxed) || now.since(heard) >= duration_ns(SILENCE) {
+            } else if self.agent.stop.load(Ordering::Relaxed) || now.since(last_heard) >= duration_ns(SILENCE_TIMEOUT) {
                 break;
             }
         }
@@ -160,7 +160,7 @@ impl Session<'_> {
         messages: &SyncSender<Result<ToAgent, String>>,
     ) -> bool {
         match message {
-            Ok(ToAgent::Clock { number }) => self.say(&FromAgent::Clock { number, clock_ns: now.0 }).is_ok(),
+            Ok(ToAgent::Clock { number }) => self.send_message(&FromAgent::Clock { number, clock_ns: now.0 }).is_ok(),
             Ok(ToAgent::Stop {}) => {
                 self.stop.store(true, Ordering::Relaxed);
                 true
@@ -172,7 +172,7 @@ impl Session<'_> {
         }
     }
 
-    fn say(&self, message: &FromAgent) -> Result<(), End> {
+    fn send_message(&self, message: &FromAgent) -> Result<(), End> {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         write(&mut *out, message).map_err(|_| {
             // Half a line may be out: nothing more can follow it.
@@ -182,7 +182,7 @@ impl Session<'_> {
     }
 
     /// One run, from hello to result.
-    fn converse(&self, messages: &Receiver<Result<ToAgent, String>>) -> Result<(), End> {
+    fn run_session(&self, messages: &Receiver<Result<ToAgent, String>>) -> Result<(), End> {
         let next = || match messages.recv() {
             Ok(Ok(message)) => Ok(message),
             Ok(Err(line)) => Err(End::Refused(line)),
@@ -198,11 +198,11 @@ impl Session<'_> {
             ToAgent::Prepare { arguments } => arguments,
             other => return Err(unexpected(other)),
         };
-        self.tell(&format!("prepares: {}", arguments.join(" ")));
+        self.log(&format!("prepares: {}", arguments.join(" ")));
         let config = (self.agent.parse)(&arguments).map_err(End::Refused)?;
         let prepared = prepare(&config, self.agent.clock, &self.stop, &mut |progress| self.watch(progress));
         let prepared = prepared.map_err(|error| self.failed(&error))?;
-        self.say(&FromAgent::Prepared {})?;
+        self.send_message(&FromAgent::Prepared {})?;
         let start = match next()? {
             ToAgent::Start { at_clock_ns } => Nanos(at_clock_ns),
             other => return Err(unexpected(other)),
@@ -215,8 +215,8 @@ impl Session<'_> {
         }
         // Whoever has the result may send another controller at once.
         drop(claim);
-        self.tell(&format!("done, {} requests answered", summary.totals.requests_answered));
-        self.say(&FromAgent::Result { late_ns, summary: Box::new(summary) })
+        self.log(&format!("done, {} requests answered", summary.totals.requests_answered));
+        self.send_message(&FromAgent::Result { late_ns, summary: Box::new(summary) })
     }
 
     /// Answers a hello; nothing else is done for a controller that is not like us, or not the only one.
@@ -230,24 +230,24 @@ impl Session<'_> {
         }
         let claim = self.agent.claim(self.peer).map_err(End::Refused)?;
         let hello = AgentHello { protocol, version: own.into(), host: host(), cores: cores() };
-        self.say(&FromAgent::Hello(hello))?;
+        self.send_message(&FromAgent::Hello(hello))?;
         Ok(claim)
     }
 
     /// Says here what is done for this controller.
-    fn tell(&self, line: &str) {
-        (self.agent.tell)(&format!("{}: {line}", self.peer));
+    fn log(&self, line: &str) {
+        (self.agent.log)(&format!("{}: {line}", self.peer));
     }
 
     /// Passes on what happens; a controller that does not take it is gone.
     fn watch(&self, progress: Progress<'_>) {
         let said = match progress {
-            Progress::Prefill { keys, of } => self.say(&FromAgent::Prefill { keys, of }),
+            Progress::Prefill { keys, of } => self.send_message(&FromAgent::Prefill { keys, of }),
             Progress::Second(second) => {
                 if second.second == 0 {
-                    self.tell("runs");
+                    self.log("runs");
                 }
-                self.say(&FromAgent::Second(Box::new(second.clone())))
+                self.send_message(&FromAgent::Second(Box::new(second.clone())))
             }
             Progress::Part(_) | Progress::Note(_) | Progress::Stage { .. } => Ok(()),
         };

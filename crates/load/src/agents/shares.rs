@@ -36,7 +36,7 @@ pub struct Shares {
 
 /// One agent's task.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct AgentTask {
     /// HOST:PORT.
     pub agent: String,
     /// What it is to do, for the summary ...
@@ -47,9 +47,9 @@ pub struct Task {
 
 /// A run that is shared out.
 #[derive(Clone, Debug)]
-pub struct Tasks {
+pub struct DistributedRun {
     /// At least one.
-    pub agents: Vec<Task>,
+    pub agents: Vec<AgentTask>,
     /// A client that measures from here.
     pub measuring: Option<Config>,
     /// Percentiles to show; without any, those of the agents.

@@ -7,9 +7,9 @@
 //! Knows no sockets.
 
 use crate::drive::connection::ConnectionId;
-use crate::drive::pending::Pending;
+use crate::drive::pending::PendingRequest;
 use crate::drive::worker::Worker;
-use crate::workload::replay::Held;
+use crate::workload::replay::BufferedRow;
 use clock::Nanos;
 use records::Outcome;
 use slab::Slab;
@@ -26,7 +26,7 @@ pub(crate) struct Client {
     /// When each request that it may issue now was intended.
     pub(crate) ready: VecDeque<Nanos>,
     /// Rows of a trace that it is to send, each behind its entry in `ready`.
-    pub(super) rows: VecDeque<Held>,
+    pub(super) rows: VecDeque<BufferedRow>,
     /// Rows of a trace that are in flight.
     pub(super) in_flight: usize,
     /// Requests that went to several servers, and what has come back so far.
@@ -36,7 +36,7 @@ pub(crate) struct Client {
 /// A request that went to several servers.
 #[derive(Debug)]
 pub(super) struct Join {
-    pub(super) whole: Pending,
+    pub(super) whole: PendingRequest,
     pub(super) line: ConnectionId,
     pub(super) parts_left: usize,
     pub(super) outcome: Outcome,
@@ -49,7 +49,7 @@ impl Client {
     }
 
     /// Takes a request that is due, or the row of a trace that it is, until it can be sent.
-    pub(crate) fn take(&mut self, intended: Nanos, row: Option<Held>) {
+    pub(crate) fn take(&mut self, intended: Nanos, row: Option<BufferedRow>) {
         self.ready.push_back(intended);
         self.rows.extend(row);
     }
@@ -58,7 +58,7 @@ impl Client {
     pub(crate) fn end(
         &mut self,
         worker: &mut Worker<'_>,
-        pending: Pending,
+        pending: PendingRequest,
         line: ConnectionId,
         completed: Nanos,
         outcome: Outcome,

@@ -36,7 +36,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// The connections of all clients, shared out to the threads in turn. A client has a connection to every server,
+/// The connections of all clients, context out to the threads in turn. A client has a connection to every server,
 /// or to the next in turn where all are doors to the same data.
 pub(crate) fn lanes(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Vec<Lane>>, LoadError> {
     let mut threads: Vec<Vec<Lane>> = (0..config.threads).map(|_| Vec::new()).collect();

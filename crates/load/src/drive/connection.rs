@@ -31,13 +31,13 @@ pub(crate) enum LaneState {
     Up(Connection),
     /// Being connected; given up at this time.
     Connecting(Connection, Nanos),
-    /// Lost; to be made again at this time.
+    /// Disconnect; to be made again at this time.
     Down(Nanos),
 }
 
 /// Why a connection is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum Disconnect {
     /// It was closed or broke.
     Closed,
     /// A reply did not come in time.
@@ -46,13 +46,13 @@ pub(crate) enum Lost {
     OutOfStep,
 }
 
-impl Lost {
+impl Disconnect {
     /// Under which line the oldest request in flight is counted.
     pub(crate) fn error_line(self) -> &'static str {
         match self {
-            Lost::Closed => "connection lost",
-            Lost::Timeout => "no reply in time",
-            Lost::OutOfStep => "connection out of step",
+            Disconnect::Closed => "connection lost",
+            Disconnect::Timeout => "no reply in time",
+            Disconnect::OutOfStep => "connection out of step",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Protocol};
 use crate::workload::keys::KeySpace;
-use crate::workload::replay::Held;
+use crate::workload::replay::BufferedRow;
 use crate::workload::sizes::ValueSizes;
 use crate::workload::trace::TraceOperation;
 use crate::workload::value;
@@ -94,7 +94,7 @@ impl Encoder {
     }
 
     /// Appends a row of a trace.
-    pub(crate) fn row(&mut self, row: &Held, out: &mut Vec<u8>) {
+    pub(crate) fn row(&mut self, row: &BufferedRow, out: &mut Vec<u8>) {
         self.value.clear();
         if row.operation.carries_value() {
             row.append_value(&mut self.value);
@@ -134,7 +134,7 @@ pub(crate) fn verb(operation: TraceOperation) -> Verb {
     }
 }
 
-fn text_row(row: &Held, value: &[u8], out: &mut Vec<u8>) {
+fn text_row(row: &BufferedRow, value: &[u8], out: &mut Vec<u8>) {
     let (verb, key, noreply) = (verb(row.operation), row.key.as_slice(), false);
     match row.operation {
         TraceOperation::Get | TraceOperation::Gets => encode_get(verb, 0, std::iter::once(key), out),
@@ -147,7 +147,7 @@ fn text_row(row: &Held, value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn meta_row(row: &Held, value: &[u8], out: &mut Vec<u8>) {
+fn meta_row(row: &BufferedRow, value: &[u8], out: &mut Vec<u8>) {
     let (name, flags): (&[u8], &[u8]) = match row.operation {
         TraceOperation::Get | TraceOperation::Gets => (b"mg ", b" k f v"),
         TraceOperation::Set | TraceOperation::Cas => (b"ms ", b""),

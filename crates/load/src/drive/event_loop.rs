@@ -5,7 +5,7 @@
 
 use crate::LoadError;
 use crate::drive::client::Client;
-use crate::drive::connection::{CONNECT_TIMEOUT, LaneState, Lost};
+use crate::drive::connection::{CONNECT_TIMEOUT, Disconnect, LaneState};
 use crate::drive::lane::Lane;
 use crate::drive::worker::Worker;
 use crate::measure::tally::Tally;
@@ -39,7 +39,7 @@ pub(crate) struct EventLoop<'a> {
 
 /// What a thread hands back.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct ThreadResult {
     pub(crate) tally: Tally,
     /// Requests issued that never ended.
     pub(crate) lost: u64,
@@ -53,7 +53,7 @@ impl<'a> EventLoop<'a> {
         let poller = Poller::new().map_err(LoadError::Poller)?;
         let timer = Timer::new().map_err(LoadError::Poller)?;
         poller.add_timer(&timer, TIMER).map_err(LoadError::Poller)?;
-        let each = worker.shared.config.lanes_per_client();
+        let each = worker.context.config.lanes_per_client();
         for (number, lane) in lanes.iter_mut().enumerate() {
             lane.line.client = number / each;
             if let LaneState::Up(connection) = &mut lane.state {
@@ -75,18 +75,18 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Runs until the plan is over and every request has ended.
-    pub(crate) fn run(mut self) -> Result<Finished, LoadError> {
+    pub(crate) fn run(mut self) -> Result<ThreadResult, LoadError> {
         let mut ready = Vec::new();
         self.begin();
-        let mut asked_at = None;
+        let mut polled_at = None;
         loop {
             let now = self.worker.now();
-            if let Some(asked_at) = asked_at {
-                self.worker.polled(asked_at, now);
+            if let Some(polled_at) = polled_at {
+                self.worker.polled(polled_at, now);
             }
             let is_over = self.worker.is_over(now);
             if now >= self.next_housekeeping {
-                self.keep_house(now, is_over)?;
+                self.housekeeping(now, is_over)?;
             }
             if is_over && self.lanes.iter().all(|lane| lane.window.is_empty()) {
                 break;
@@ -98,17 +98,17 @@ impl<'a> EventLoop<'a> {
             self.pump_woken();
             let timeout = self.timeout(is_over)?;
             self.poller.wait(Some(timeout), &mut ready).map_err(LoadError::Poller)?;
-            asked_at = (is_idle && timeout.is_zero() && ready.is_empty()).then_some(now);
+            polled_at = (is_idle && timeout.is_zero() && ready.is_empty()).then_some(now);
             self.serve(&ready);
         }
         let (tally, lost, own_queues) = self.worker.close();
-        Ok(Finished { tally, lost, own_queues })
+        Ok(ThreadResult { tally, lost, own_queues })
     }
 
     /// In a closed loop every client fills its window, after thinking if it thinks. In an open one all are free.
     fn begin(&mut self) {
         let now = self.worker.now();
-        for _ in 0..self.worker.shared.config.pipeline {
+        for _ in 0..self.worker.context.config.pipeline {
             for number in 0..self.clients.len() {
                 self.worker.begin(number, &mut self.clients[number].ready, now);
             }
@@ -118,7 +118,7 @@ impl<'a> EventLoop<'a> {
 
     /// Hands what is due to the clients that shall issue it.
     fn take_due(&mut self, now: Nanos) {
-        let each = self.worker.shared.config.lanes_per_client();
+        let each = self.worker.context.config.lanes_per_client();
         let lanes = &self.lanes;
         // With several servers a client goes on with those that are there.
         let can_issue = |number: usize| each > 1 || lanes[number].is_up();
@@ -141,7 +141,7 @@ impl<'a> EventLoop<'a> {
 
     /// How long the loop may wait. Sets the timer if that is less than the kernel's coarse limit can tell.
     fn timeout(&mut self, is_over: bool) -> Result<Duration, LoadError> {
-        if self.worker.shared.config.spin || !self.unfinished.is_empty() || !self.woken.is_empty() {
+        if self.worker.context.config.spin || !self.unfinished.is_empty() || !self.woken.is_empty() {
             return Ok(Duration::ZERO);
         }
         let Some(due) = self.next_due.filter(|_| !is_over) else {
@@ -170,7 +170,7 @@ impl<'a> EventLoop<'a> {
                 LaneState::Connecting(connection, _) => {
                     connection.on_ready(event.readable, event.writable, event.closing);
                     if connection.connect_error().is_some() {
-                        self.lose(number, Lost::Closed);
+                        self.disconnect(number, Disconnect::Closed);
                     } else if event.writable && connection.peer_address().is_some() {
                         self.lanes[number].is_connected(&self.worker);
                         self.worker.is_back(self.lanes[number].line.client);
@@ -191,7 +191,7 @@ impl<'a> EventLoop<'a> {
         match lane.receive(&mut self.worker, &mut self.clients[client]) {
             Ok(false) => {}
             Ok(true) => self.unfinished.push(number),
-            Err(lost) => return self.lose(number, lost),
+            Err(cause) => return self.disconnect(number, cause),
         }
         self.pump(client);
     }
@@ -210,7 +210,7 @@ impl<'a> EventLoop<'a> {
                     is_written = false;
                     self.wait_for_room(at);
                 }
-                Err(lost) => self.lose(at, lost),
+                Err(cause) => self.disconnect(at, cause),
             }
         }
         if is_written && !self.clients[number].ready.is_empty() {
@@ -226,30 +226,32 @@ impl<'a> EventLoop<'a> {
         {
             lane.waits_for_room = true;
             if self.poller.rename(connection, Token(number)).is_err() {
-                self.lose(number, Lost::Closed);
+                self.disconnect(number, Disconnect::Closed);
             }
         }
     }
 
-    fn lose(&mut self, number: usize, lost: Lost) {
+    fn disconnect(&mut self, number: usize, cause: Disconnect) {
         let now = self.worker.now();
         let lane = &mut self.lanes[number];
-        lane.lose(&mut self.worker, &mut self.clients[lane.line.client], lost, now);
+        lane.disconnect(&mut self.worker, &mut self.clients[lane.line.client], cause, now);
     }
 
     /// Gives up replies that do not come, makes lost connections again, hands over what has gathered.
-    fn keep_house(&mut self, now: Nanos, is_over: bool) -> Result<(), LoadError> {
+    fn housekeeping(&mut self, now: Nanos, is_over: bool) -> Result<(), LoadError> {
         self.next_housekeeping = now + HOUSEKEEPING;
         self.worker.roll(now);
         self.worker.flush_records();
-        let patience = self.worker.shared.config.reply_timeout;
+        let timeout = self.worker.context.config.reply_timeout;
         for number in 0..self.lanes.len() {
             let lane = &self.lanes[number];
             match lane.state {
-                LaneState::Up(_) if lane.window.oldest_issued().is_some_and(|issued| issued + patience <= now) => {
-                    self.lose(number, Lost::Timeout);
+                LaneState::Up(_) if lane.window.oldest_issued().is_some_and(|issued| issued + timeout <= now) => {
+                    self.disconnect(number, Disconnect::Timeout);
                 }
-                LaneState::Connecting(_, give_up_at) if give_up_at <= now => self.lose(number, Lost::Closed),
+                LaneState::Connecting(_, give_up_at) if give_up_at <= now => {
+                    self.disconnect(number, Disconnect::Closed)
+                }
                 LaneState::Down(retry_at) if retry_at <= now && !is_over => self.reconnect(number, now)?,
                 _ => {}
             }
@@ -263,7 +265,7 @@ impl<'a> EventLoop<'a> {
                 self.poller.add(&mut connection, Token(number)).map_err(LoadError::Poller)?;
                 self.lanes[number].state = LaneState::Connecting(connection, now + CONNECT_TIMEOUT);
             }
-            Err(_) => self.lose(number, Lost::Closed),
+            Err(_) => self.disconnect(number, Disconnect::Closed),
         }
         Ok(())
     }

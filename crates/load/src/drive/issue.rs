@@ -5,12 +5,12 @@ use crate::drive::client::{Client, Join};
 use crate::drive::connection::ConnectionId;
 use crate::drive::encoder;
 use crate::drive::lane::Lane;
-use crate::drive::pending::Pending;
+use crate::drive::pending::PendingRequest;
 use crate::drive::worker::Worker;
 use crate::measure::request::Operation;
-use crate::workload::replay::Held;
+use crate::workload::replay::BufferedRow;
 use crate::workload::schedule::Choice;
-use crate::workload::versions::Known;
+use crate::workload::versions::KnownVersion;
 use clock::Nanos;
 use records::Outcome;
 
@@ -20,10 +20,10 @@ impl Client {
         // With one connection a client waits until it is back. With several it goes on with the others.
         while let Some(&intended) = self.ready.front()
             && (lanes.len() > 1 || lanes[0].is_up())
-            && self.in_flight < worker.shared.config.pipeline
+            && self.in_flight < worker.context.config.pipeline
         {
             let issued = worker.now();
-            if !worker.shared.plan.may_issue(intended, issued) {
+            if !worker.context.plan.may_issue(intended, issued) {
                 self.ready.clear();
                 worker.released(std::mem::take(&mut self.rows).len());
                 return;
@@ -38,7 +38,7 @@ impl Client {
                 self.message(worker, lanes, intended, issued);
                 continue;
             }
-            match worker.schedule.choose(worker.shared.versions) {
+            match worker.schedule.choose(worker.context.versions) {
                 Choice::Set { key, version } => self.set(worker, lanes, (key, version), intended, issued),
                 Choice::Get => self.get(worker, lanes, intended, issued),
             }
@@ -54,21 +54,28 @@ impl Client {
         issued: Nanos,
     ) {
         let lane = &mut lanes[worker.owner(key)];
-        let mut pending = Pending::new(Operation::Set, intended, issued);
+        let mut pending = PendingRequest::new(Operation::Set, intended, issued);
         pending.keys = 1;
-        pending.is_quiet = worker.shared.config.noreply;
+        pending.is_quiet = worker.context.config.noreply;
         if !lane.is_up() {
-            worker.shared.versions.release(key);
+            worker.context.versions.release(key);
             return self.refuse(worker, pending, lane.line);
         }
-        lane.window.expect(key, Known::default());
+        lane.window.expect(key, KnownVersion::default());
         lane.push(pending, |_, out| worker.encoder.set(key, version, out));
     }
 
-    fn replay(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], row: &Held, intended: Nanos, issued: Nanos) {
+    fn replay(
+        &mut self,
+        worker: &mut Worker<'_>,
+        lanes: &mut [Lane],
+        row: &BufferedRow,
+        intended: Nanos,
+        issued: Nanos,
+    ) {
         worker.released(1);
         self.in_flight += 1;
-        let mut pending = Pending::new(Operation::of(row.operation), intended, issued);
+        let mut pending = PendingRequest::new(Operation::of(row.operation), intended, issued);
         (pending.keys, pending.verb, pending.is_row) = (1, encoder::verb(row.operation), true);
         let lane = &mut lanes[worker.owner_of(&row.key)];
         if !lane.is_up() {
@@ -82,15 +89,15 @@ impl Client {
     fn message(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], intended: Nanos, issued: Nanos) {
         let Some(conversation) = &mut worker.conversation else { return };
         let lane = &mut lanes[0];
-        let (operation, server) = (conversation.ask(self.number), lane.line.server);
-        let mut pending = Pending::new(operation.class(), intended, issued);
+        let (operation, server) = (conversation.choose(self.number), lane.line.server);
+        let mut pending = PendingRequest::new(operation.class(), intended, issued);
         pending.message = Some(operation);
         lane.push(pending, |_, out| conversation.write(self.number, server, out));
     }
 
     fn get(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], intended: Nanos, issued: Nanos) {
-        let keys = worker.shared.config.multi_key_get;
-        let mut pending = Pending::new(Operation::Get, intended, issued);
+        let keys = worker.context.config.multi_key_get;
+        let mut pending = PendingRequest::new(Operation::Get, intended, issued);
         pending.keys = keys as u32;
         if lanes.len() > 1 {
             return self.get_from_owners(worker, lanes, pending);
@@ -98,13 +105,13 @@ impl Client {
         let lane = &mut lanes[0];
         for _ in 0..keys {
             let key = worker.schedule.key();
-            lane.window.expect(key, worker.shared.versions.known(key));
+            lane.window.expect(key, worker.context.versions.known(key));
         }
         lane.push(pending, |window, out| worker.encoder.get(window.last_keys(keys), out));
     }
 
     /// Asks every server for the keys that it owns; the request is answered when all have.
-    fn get_from_owners(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], whole: Pending) {
+    fn get_from_owners(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], whole: PendingRequest) {
         let mut keys = std::mem::take(&mut worker.keys);
         keys.clear();
         for _ in 0..whole.keys {
@@ -122,7 +129,7 @@ impl Client {
             let pending = whole.part(part.len(), join);
             if lane.is_up() {
                 for &(_, key) in part {
-                    lane.window.expect(key, worker.shared.versions.known(key));
+                    lane.window.expect(key, worker.context.versions.known(key));
                 }
                 lane.push(pending, |window, out| worker.encoder.get(window.last_keys(part.len()), out));
             } else {
@@ -133,7 +140,7 @@ impl Client {
     }
 
     /// Ends a request whose server is not connected.
-    fn refuse(&mut self, worker: &mut Worker<'_>, pending: Pending, line: ConnectionId) {
+    fn refuse(&mut self, worker: &mut Worker<'_>, pending: PendingRequest, line: ConnectionId) {
         worker.tally.error("server not connected");
         self.end(worker, pending, line, pending.issued, Outcome::BackendDown);
     }

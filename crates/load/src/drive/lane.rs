@@ -5,11 +5,11 @@
 //! Knows no other connection, and not why the run begins or ends.
 
 use crate::drive::client::Client;
-use crate::drive::connection::{ConnectionId, LaneState, Lost, RETRY_DOUBLINGS_MAX, RETRY_FIRST};
-use crate::drive::pending::Pending;
-use crate::drive::window::{Matched, Window};
+use crate::drive::connection::{ConnectionId, Disconnect, LaneState, RETRY_DOUBLINGS_MAX, RETRY_FIRST};
+use crate::drive::pending::PendingRequest;
+use crate::drive::window::{ReplyMatch, Window};
 use crate::drive::worker::Worker;
-use crate::messages::{Parsed, parse};
+use crate::messages::{ParsedResponse, parse};
 use clock::Nanos;
 use net::{Connection, Filled, Flushed};
 use records::Outcome;
@@ -57,7 +57,7 @@ impl Lane {
 
     /// Puts a request whose keys the window expects behind those in flight; `encode` appends its bytes.
     /// Only when the lane is up.
-    pub(crate) fn push(&mut self, mut pending: Pending, encode: impl FnOnce(&Window, &mut Vec<u8>)) {
+    pub(crate) fn push(&mut self, mut pending: PendingRequest, encode: impl FnOnce(&Window, &mut Vec<u8>)) {
         let LaneState::Up(connection) = &mut self.state else {
             debug_assert!(false, "only a lane that is up takes requests");
             return;
@@ -72,25 +72,25 @@ impl Lane {
     }
 
     /// Writes what waits, in one go. What needs no reply has ended then.
-    pub(crate) fn flush(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<Flushed, Lost> {
+    pub(crate) fn flush(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<Flushed, Disconnect> {
         let LaneState::Up(connection) = &mut self.state else {
             return Ok(Flushed::All);
         };
         if !self.window.has_unsent() {
             return Ok(Flushed::All);
         }
-        let flushed = connection.flush().map_err(|_| Lost::Closed)?;
+        let flushed = connection.flush().map_err(|_| Disconnect::Closed)?;
         let now = worker.now();
         self.window.mark_sent(connection.outbox.written_total(), now);
         debug_assert!(flushed == Flushed::Blocked || !self.window.has_unsent(), "what is written is sent");
-        while let Some(pending) = self.window.next_without_reply(worker.shared.versions) {
+        while let Some(pending) = self.window.next_without_reply(worker.context.versions) {
             client.end(worker, pending, self.line, now, Outcome::Answered);
         }
         Ok(flushed)
     }
 
     /// Reads and matches replies; true when there may be more to read, in a later turn.
-    pub(crate) fn receive(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<bool, Lost> {
+    pub(crate) fn receive(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<bool, Disconnect> {
         for _ in 0..READS_PER_TURN {
             let LaneState::Up(connection) = &mut self.state else {
                 return Ok(false);
@@ -100,18 +100,23 @@ impl Lane {
                 return Ok(false);
             }
             // A budget of one byte is one read, so that each read has its own stamp.
-            let filled = connection.fill(&mut worker.buffers, 1).map_err(|_| Lost::Closed)?;
+            let filled = connection.fill(&mut worker.buffers, 1).map_err(|_| Disconnect::Closed)?;
             let completed = worker.now();
             self.match_replies(worker, client, completed)?;
             if filled == Filled::Closed {
-                return Err(Lost::Closed);
+                return Err(Disconnect::Closed);
             }
         }
         Ok(true)
     }
 
     /// Matches every complete reply that has been read.
-    fn match_replies(&mut self, worker: &mut Worker<'_>, client: &mut Client, completed: Nanos) -> Result<(), Lost> {
+    fn match_replies(
+        &mut self,
+        worker: &mut Worker<'_>,
+        client: &mut Client,
+        completed: Nanos,
+    ) -> Result<(), Disconnect> {
         if worker.conversation.is_some() {
             return self.match_responses(worker, client, completed);
         }
@@ -121,14 +126,14 @@ impl Lane {
         loop {
             let (reply, consumed) = match parse_reply(connection.inbox.filled(), &worker.limits) {
                 ParsedReply::Incomplete => return Ok(()),
-                ParsedReply::Broken(_) => return Err(Lost::OutOfStep),
+                ParsedReply::Broken(_) => return Err(Disconnect::OutOfStep),
                 ParsedReply::Reply { reply, consumed } => (reply, consumed),
             };
-            let ended = match self.window.accept(&reply, consumed, &worker.judge, &mut worker.tally.verified) {
-                Matched::More => None,
-                Matched::Answered(pending) => Some((pending, Outcome::Answered)),
-                Matched::Failed(pending) => Some((pending, note_error(worker, &reply))),
-                Matched::Unexpected => return Err(Lost::OutOfStep),
+            let ended = match self.window.match_reply(&reply, consumed, &worker.verifier, &mut worker.tally.verified) {
+                ReplyMatch::More => None,
+                ReplyMatch::Answered(pending) => Some((pending, Outcome::Answered)),
+                ReplyMatch::Failed(pending) => Some((pending, note_error(worker, &reply))),
+                ReplyMatch::Unexpected => return Err(Disconnect::OutOfStep),
             };
             connection.inbox.consume(consumed);
             if let Some((pending, outcome)) = ended {
@@ -139,63 +144,68 @@ impl Lane {
     }
 
     /// The same for a message service: one request is in flight, and its response may end the connection.
-    fn match_responses(&mut self, worker: &mut Worker<'_>, client: &mut Client, completed: Nanos) -> Result<(), Lost> {
+    fn match_responses(
+        &mut self,
+        worker: &mut Worker<'_>,
+        client: &mut Client,
+        completed: Nanos,
+    ) -> Result<(), Disconnect> {
         let Some(conversation) = &mut worker.conversation else { return Ok(()) };
         let LaneState::Up(connection) = &mut self.state else { return Ok(()) };
         if connection.inbox.filled().is_empty() {
             return Ok(());
         }
         let response = match parse(connection.inbox.filled()) {
-            Parsed::Incomplete => return Ok(()),
-            Parsed::Response(response) => response,
-            Parsed::Broken(line) => {
+            ParsedResponse::Incomplete => return Ok(()),
+            ParsedResponse::Response(response) => response,
+            ParsedResponse::Broken(line) => {
                 worker.tally.error(&line);
-                return Err(Lost::OutOfStep);
+                return Err(Disconnect::OutOfStep);
             }
         };
         // Nothing follows a response before the next request.
         if self.window.is_empty() || response.consumed < connection.inbox.filled().len() {
-            return Err(Lost::OutOfStep);
+            return Err(Disconnect::OutOfStep);
         }
-        let Some(heard) = conversation.hear(self.line.client, &response) else {
+        let Some(matched) = conversation.match_response(self.line.client, &response) else {
             worker.tally.error(&format!("{}, which is no reply to what was asked", response.status));
-            return Err(Lost::OutOfStep);
+            return Err(Disconnect::OutOfStep);
         };
         let (consumed, closes) = (response.consumed, response.closes);
         connection.inbox.consume(consumed);
         if let Some(mut pending) = self.window.answer_oldest() {
             self.failures = 0;
             pending.reply_bytes = consumed as u64;
-            pending.hits = heard.hits;
+            pending.hits = matched.hits;
             pending.keys = u32::from(pending.message.is_some_and(|operation| operation.is_reading()));
-            if let Some(line) = &heard.error {
+            if let Some(line) = &matched.error {
                 worker.tally.error(line);
             }
-            client.end(worker, pending, self.line, completed, heard.outcome);
+            client.end(worker, pending, self.line, completed, matched.outcome);
         }
-        if closes { Err(Lost::Closed) } else { Ok(()) }
+        if closes { Err(Disconnect::Closed) } else { Ok(()) }
     }
 
     /// Gives up the connection and everything in flight on it; it is to be made again after a while.
-    pub(crate) fn lose(&mut self, worker: &mut Worker<'_>, client: &mut Client, lost: Lost, now: Nanos) {
+    pub(crate) fn disconnect(&mut self, worker: &mut Worker<'_>, client: &mut Client, cause: Disconnect, now: Nanos) {
         let wait = RETRY_FIRST * (1 << self.failures.min(RETRY_DOUBLINGS_MAX));
         self.failures = self.failures.saturating_add(1);
         if let LaneState::Up(_) = std::mem::replace(&mut self.state, LaneState::Down(now + wait)) {
-            worker.shared.plan.connection_lost();
+            worker.context.plan.connection_lost();
         }
-        if lost == Lost::OutOfStep {
+        if cause == Disconnect::OutOfStep {
             worker.tally.verified.unexpected_reply += 1;
         }
-        let mut reason = lost;
-        while let Some(pending) = self.window.give_up(worker.shared.versions) {
-            let outcome = if reason == Lost::Timeout { Outcome::Timeout } else { Outcome::BackendLost };
+        let mut reason = cause;
+        while let Some(pending) = self.window.give_up(worker.context.versions) {
+            let outcome = if reason == Disconnect::Timeout { Outcome::Timeout } else { Outcome::BackendLost };
             worker.tally.error(reason.error_line());
             if let Some(conversation) = &mut worker.conversation {
                 conversation.give_up(self.line.client, pending.sent.is_set());
             }
             client.end(worker, pending, self.line, now, outcome);
             // Only the oldest request is why; those behind it went down with the connection.
-            reason = Lost::Closed;
+            reason = Disconnect::Closed;
         }
     }
 
@@ -204,7 +214,7 @@ impl Lane {
         self.state = match std::mem::replace(&mut self.state, LaneState::Down(Nanos::NEVER)) {
             LaneState::Connecting(connection, _) => {
                 self.line.port = connection.local_address().map_or(0, |address| address.port());
-                self.line.connection = worker.shared.plan.connection_made();
+                self.line.connection = worker.context.plan.connection_made();
                 self.sequence = 0;
                 // It was added for writing, too, to be told that it is connected.
                 self.waits_for_room = true;

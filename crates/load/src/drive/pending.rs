@@ -7,7 +7,7 @@ use wire::Verb;
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingRequest {
     pub(crate) operation: Operation,
     pub(crate) intended: Nanos,
     pub(crate) issued: Nanos,
@@ -38,10 +38,10 @@ pub(crate) struct Pending {
     pub(crate) cursor: u32,
 }
 
-impl Pending {
+impl PendingRequest {
     /// A request that begins to be encoded.
-    pub(crate) fn new(operation: Operation, intended: Nanos, issued: Nanos) -> Pending {
-        Pending {
+    pub(crate) fn new(operation: Operation, intended: Nanos, issued: Nanos) -> PendingRequest {
+        PendingRequest {
             operation,
             intended,
             issued,
@@ -64,12 +64,12 @@ impl Pending {
     }
 
     /// The part of it that names so many of its keys.
-    pub(crate) fn part(&self, keys: usize, join: Option<usize>) -> Pending {
-        Pending { keys: keys as u32, join, ..*self }
+    pub(crate) fn part(&self, keys: usize, join: Option<usize>) -> PendingRequest {
+        PendingRequest { keys: keys as u32, join, ..*self }
     }
 
     /// Takes a part that has ended into the whole.
-    pub(crate) fn absorb(&mut self, part: &Pending) {
+    pub(crate) fn absorb(&mut self, part: &PendingRequest) {
         // The whole has been sent when its last part has.
         let is_first = self.request_bytes == 0 && self.reply_bytes == 0;
         self.sent = self.sent.max(part.sent);

@@ -1,4 +1,4 @@
-//! When a run begins, what of it is measured and when it is over; shared by all threads.
+//! When a run begins, what of it is measured and when it is over; context by all threads.
 
 use crate::config::Config;
 use clock::Nanos;

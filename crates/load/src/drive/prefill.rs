@@ -27,7 +27,7 @@ const WAIT: Duration = Duration::from_millis(50);
 
 /// A prefill under way.
 struct Prefill {
-    lines: Vec<Line>,
+    lines: Vec<PrefillConnection>,
     encoder: Encoder,
     key_distribution: Option<KeyDistribution>,
     limits: Limits,
@@ -37,7 +37,7 @@ struct Prefill {
 }
 
 /// One connection and the keys that it still has to set.
-struct Line {
+struct PrefillConnection {
     connection: Connection,
     /// Number of its server, which owns only some of these keys.
     server: usize,
@@ -85,11 +85,11 @@ pub(crate) fn prefill(
 }
 
 /// When the last reply came; none when that is too long ago.
-fn progress(last: (Nanos, u64), now: (Nanos, u64), patience: Duration) -> Option<(Nanos, u64)> {
+fn progress(last: (Nanos, u64), now: (Nanos, u64), timeout: Duration) -> Option<(Nanos, u64)> {
     if now.1 > last.1 {
         return Some(now);
     }
-    (last.0 + patience > now.0).then_some(last)
+    (last.0 + timeout > now.0).then_some(last)
 }
 
 impl Prefill {
@@ -98,7 +98,7 @@ impl Prefill {
         let each = shares.iter().flat_map(|keys| (0..config.lanes_per_client()).map(move |server| (server, keys)));
         let lines = each.map(|(server, keys)| {
             let connection = connect(&config.servers[server], addresses[server])?;
-            Ok(Line { connection, server, keys: keys.clone(), in_flight: 0 })
+            Ok(PrefillConnection { connection, server, keys: keys.clone(), in_flight: 0 })
         });
         Ok(Prefill {
             lines: lines.collect::<Result<_, LoadError>>()?,
@@ -147,7 +147,7 @@ impl Prefill {
     }
 }
 
-impl Line {
+impl PrefillConnection {
     /// Takes every complete reply; returns how many.
     fn take_replies(&mut self, limits: &Limits) -> Result<u64, String> {
         let mut stored = 0;
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn patience_ends_when_nothing_moves() {
-        let patience = Duration::from_nanos(10);
-        assert_eq!(progress((Nanos(1), 5), (Nanos(9), 6), patience), Some((Nanos(9), 6)));
-        assert_eq!(progress((Nanos(1), 5), (Nanos(9), 5), patience), Some((Nanos(1), 5)));
-        assert_eq!(progress((Nanos(1), 5), (Nanos(11), 5), patience), None);
+        let timeout = Duration::from_nanos(10);
+        assert_eq!(progress((Nanos(1), 5), (Nanos(9), 6), timeout), Some((Nanos(9), 6)));
+        assert_eq!(progress((Nanos(1), 5), (Nanos(9), 5), timeout), Some((Nanos(1), 5)));
+        assert_eq!(progress((Nanos(1), 5), (Nanos(11), 5), timeout), None);
     }
 }

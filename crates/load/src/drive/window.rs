@@ -1,14 +1,14 @@
 //! The requests of one connection that are in flight, oldest first, and what each reply says about them.
 //! Every value that comes back is verified here. Knows no sockets and no clock.
 
-use crate::drive::pending::Pending;
+use crate::drive::pending::PendingRequest;
 use crate::measure::request::Operation;
-use crate::measure::tally::Verified;
+use crate::measure::tally::VerificationCounts;
 use crate::workload::keys::KeySpace;
 use crate::workload::replay;
 use crate::workload::sizes::ValueSizes;
 use crate::workload::value::{Content, inspect};
-use crate::workload::versions::{Known, Versions};
+use crate::workload::versions::{KnownVersion, Versions};
 use clock::Nanos;
 use std::collections::VecDeque;
 use wire::{MetaCode, MetaFlags, Reply, Value};
@@ -18,8 +18,8 @@ use xxhash_rust::xxh3::xxh3_64;
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     key: u64,
-    known: Known,
-    /// Whether its value can be held against anything.
+    known: KnownVersion,
+    /// Whether its value can be row against anything.
     is_checked: bool,
     returned: bool,
 }
@@ -27,7 +27,7 @@ struct Expected {
 /// Requests in flight, and their keys in the same order.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingRequest>,
     expected: VecDeque<Expected>,
     /// How many of `pending`, from the oldest, have been written to the last byte.
     sent: usize,
@@ -35,9 +35,9 @@ pub(crate) struct Window {
     quiet: usize,
 }
 
-/// What a reply must be held against.
+/// What a reply must be row against.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Judge<'a> {
+pub(crate) struct Verifier<'a> {
     pub(crate) versions: &'a Versions,
     pub(crate) keys: &'a KeySpace,
     pub(crate) sizes: &'a ValueSizes,
@@ -47,26 +47,26 @@ pub(crate) struct Judge<'a> {
 
 /// What a reply meant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Matched {
+pub(crate) enum ReplyMatch {
     /// A value of the oldest request, which is not complete yet.
     More,
     /// The oldest request has its ordinary answer.
-    Answered(Pending),
+    Answered(PendingRequest),
     /// The oldest request was answered by an error.
-    Failed(Pending),
+    Failed(PendingRequest),
     /// Nothing that was asked for: the connection is out of step.
     Unexpected,
 }
 
 impl Window {
     /// Adds a key to the request that is being issued.
-    pub(crate) fn expect(&mut self, key: u64, known: Known) {
+    pub(crate) fn expect(&mut self, key: u64, known: KnownVersion) {
         self.expected.push_back(Expected { key, known, is_checked: true, returned: false });
     }
 
     /// Adds the key of a row of a trace, by its name.
     pub(crate) fn expect_row(&mut self, name: u64, is_checked: bool) {
-        self.expected.push_back(Expected { key: name, known: Known::NOTHING, is_checked, returned: false });
+        self.expected.push_back(Expected { key: name, known: KnownVersion::NOTHING, is_checked, returned: false });
     }
 
     /// The keys added for a request that is being issued, the last `count`.
@@ -75,7 +75,7 @@ impl Window {
     }
 
     /// Adds a request whose keys have been added.
-    pub(crate) fn push(&mut self, pending: Pending) {
+    pub(crate) fn push(&mut self, pending: PendingRequest) {
         self.quiet += usize::from(pending.is_quiet);
         self.pending.push_back(pending);
     }
@@ -104,59 +104,59 @@ impl Window {
     }
 
     /// Matches a reply of `reply_bytes` with the oldest request, and verifies the value it brings.
-    pub(crate) fn accept(
+    pub(crate) fn match_reply(
         &mut self,
         reply: &Reply<'_>,
         reply_bytes: usize,
-        judge: &Judge<'_>,
-        verified: &mut Verified,
-    ) -> Matched {
+        verifier: &Verifier<'_>,
+        verified: &mut VerificationCounts,
+    ) -> ReplyMatch {
         self.forget_ended();
         let Some(oldest) = self.pending.front_mut() else {
-            return Matched::Unexpected;
+            return ReplyMatch::Unexpected;
         };
         oldest.reply_bytes += reply_bytes as u64;
         let is_one = oldest.keys == 1;
         match (oldest.operation, reply) {
-            (Operation::Get, Reply::Value(value)) => match self.take_value(value, judge, verified) {
-                Some(()) => Matched::More,
-                None => Matched::Unexpected,
+            (Operation::Get, Reply::Value(value)) => match self.take_value(value, verifier, verified) {
+                Some(()) => ReplyMatch::More,
+                None => ReplyMatch::Unexpected,
             },
             (Operation::Get, Reply::MetaValue { flags, data }) => match value_of(flags, data) {
-                Some(value) if self.take_value(&value, judge, verified).is_some() => {
+                Some(value) if self.take_value(&value, verifier, verified).is_some() => {
                     if is_one {
                         self.answered(|_| ())
                     } else {
-                        Matched::More
+                        ReplyMatch::More
                     }
                 }
-                _ => Matched::Unexpected,
+                _ => ReplyMatch::Unexpected,
             },
             (Operation::Get, Reply::End) => self.answered(|_| ()),
             (Operation::Get, Reply::Meta { code: MetaCode::Miss, .. }) if is_one => self.answered(|_| ()),
             (Operation::Get, Reply::Meta { code: MetaCode::Noop, .. }) if !is_one => self.answered(|_| ()),
             (Operation::Set, reply) if oldest.is_row && ends_row(reply) => self.answered(|_| ()),
             (Operation::Set, Reply::Stored | Reply::Meta { code: MetaCode::Header, .. }) => {
-                self.answered(|key| judge.versions.acknowledge(key))
+                self.answered(|key| verifier.versions.acknowledge(key))
             }
             (_, reply) if reply.is_error() => {
-                self.finish(|key| judge.versions.fail(key)).map_or(Matched::Unexpected, Matched::Failed)
+                self.finish(|key| verifier.versions.fail(key)).map_or(ReplyMatch::Unexpected, ReplyMatch::Failed)
             }
-            _ => Matched::Unexpected,
+            _ => ReplyMatch::Unexpected,
         }
     }
 
-    fn answered(&mut self, settle: impl FnOnce(u64)) -> Matched {
-        self.finish(settle).map_or(Matched::Unexpected, Matched::Answered)
+    fn answered(&mut self, record_key: impl FnOnce(u64)) -> ReplyMatch {
+        self.finish(record_key).map_or(ReplyMatch::Unexpected, ReplyMatch::Answered)
     }
 
     /// The oldest request, which knows no keys and is answered.
-    pub(crate) fn answer_oldest(&mut self) -> Option<Pending> {
+    pub(crate) fn answer_oldest(&mut self) -> Option<PendingRequest> {
         self.finish(|_| ())
     }
 
     /// A request that has been written and is not answered: it has ended, and what became of its set is not known.
-    pub(crate) fn next_without_reply(&mut self, versions: &Versions) -> Option<Pending> {
+    pub(crate) fn next_without_reply(&mut self, versions: &Versions) -> Option<PendingRequest> {
         if self.quiet == 0 {
             return None;
         }
@@ -183,13 +183,13 @@ impl Window {
     }
 
     /// Gives up the oldest request; what became of its set is not known.
-    pub(crate) fn give_up(&mut self, versions: &Versions) -> Option<Pending> {
+    pub(crate) fn give_up(&mut self, versions: &Versions) -> Option<PendingRequest> {
         self.forget_ended();
         self.finish(|key| versions.fail(key))
     }
 
     /// Removes the oldest request and its keys, and passes on the key of a set.
-    fn finish(&mut self, settle: impl FnOnce(u64)) -> Option<Pending> {
+    fn finish(&mut self, record_key: impl FnOnce(u64)) -> Option<PendingRequest> {
         let pending = self.pending.pop_front()?;
         self.quiet -= usize::from(pending.is_quiet && !pending.has_ended);
         self.sent = self.sent.saturating_sub(1);
@@ -197,16 +197,21 @@ impl Window {
             && !pending.is_row
             && let Some(expected) = self.expected.front()
         {
-            settle(expected.key);
+            record_key(expected.key);
         }
         self.expected.drain(..pending.keys as usize);
         Some(pending)
     }
 
     /// Verifies a value of the oldest request; none when its key was not asked for, or not again.
-    fn take_value(&mut self, value: &Value<'_>, judge: &Judge<'_>, verified: &mut Verified) -> Option<()> {
+    fn take_value(
+        &mut self,
+        value: &Value<'_>,
+        verifier: &Verifier<'_>,
+        verified: &mut VerificationCounts,
+    ) -> Option<()> {
         let oldest = self.pending.front_mut()?;
-        let key = if judge.is_replay { xxh3_64(value.key) } else { judge.keys.number(value.key)? };
+        let key = if verifier.is_replay { xxh3_64(value.key) } else { verifier.keys.number(value.key)? };
         let keys = oldest.keys as usize;
         let is_it = |at: &usize| !self.expected[*at].returned && self.expected[*at].key == key;
         // Values come in the order of the keys, unless a proxy has put several servers' answers together.
@@ -214,17 +219,17 @@ impl Window {
         oldest.cursor = at as u32 + 1;
         oldest.hits += 1;
         self.expected[at].returned = true;
-        if judge.is_replay && !(self.expected[at].is_checked && replay::is_verified(value.data)) {
+        if verifier.is_replay && !(self.expected[at].is_checked && replay::is_verified(value.data)) {
             return Some(());
         }
         verified.checked += 1;
-        let fits = if judge.is_replay { replay::fits(value.data) } else { judge.sizes.fits(key, value.data) };
+        let fits = if verifier.is_replay { replay::fits(value.data) } else { verifier.sizes.fits(key, value.data) };
         match inspect(value.data, key, value.data.len()) {
             _ if !fits => verified.torn += 1,
             Content::Wrong => verified.wrong += 1,
             Content::Torn => verified.torn += 1,
             Content::Whole(_) if value.flags != 0 => verified.torn += 1,
-            Content::Whole(seen) if judge.versions.is_fresh(key, self.expected[at].known, seen) => {}
+            Content::Whole(seen) if verifier.versions.is_fresh(key, self.expected[at].known, seen) => {}
             Content::Whole(_) => verified.stale += 1,
         }
         Some(())
@@ -252,8 +257,8 @@ fn value_of<'a>(flags: &'a [u8], data: &'a [u8]) -> Option<Value<'a>> {
 mod tests {
     use super::*;
 
-    fn pending(operation: Operation, keys: u32, ends_at: u64) -> Pending {
-        Pending { keys, ends_at, ..Pending::new(operation, Nanos(1), Nanos(2)) }
+    fn pending(operation: Operation, keys: u32, ends_at: u64) -> PendingRequest {
+        PendingRequest { keys, ends_at, ..PendingRequest::new(operation, Nanos(1), Nanos(2)) }
     }
 
     #[test]
@@ -274,29 +279,31 @@ mod tests {
     fn replies_belong_to_the_oldest_and_settle_its_set() {
         let versions = Versions::new(0, 2, true);
         let (keys, sizes) = (KeySpace::new("key-", None), ValueSizes::new(&crate::config::fixed_bytes(32)));
-        let judge = Judge { versions: &versions, keys: &keys, sizes: &sizes, is_replay: false };
-        let mut verified = Verified::default();
+        let verifier = Verifier { versions: &versions, keys: &keys, sizes: &sizes, is_replay: false };
+        let mut verified = VerificationCounts::default();
         let mut window = Window::default();
         for key in 0..2 {
             assert_eq!(versions.lock(key), Some(2));
-            window.expect(key, Known::default());
+            window.expect(key, KnownVersion::default());
             window.push(pending(Operation::Set, 1, 1));
         }
         window.expect(1, versions.known(1));
         window.push(pending(Operation::Get, 1, 1));
-        assert!(matches!(window.accept(&Reply::End, 5, &judge, &mut verified), Matched::Unexpected));
-        assert!(matches!(window.accept(&Reply::Stored, 8, &judge, &mut verified), Matched::Answered(_)));
-        assert!(matches!(window.accept(&Reply::Error, 7, &judge, &mut verified), Matched::Failed(_)));
+        assert!(matches!(window.match_reply(&Reply::End, 5, &verifier, &mut verified), ReplyMatch::Unexpected));
+        assert!(matches!(window.match_reply(&Reply::Stored, 8, &verifier, &mut verified), ReplyMatch::Answered(_)));
+        assert!(matches!(window.match_reply(&Reply::Error, 7, &verifier, &mut verified), ReplyMatch::Failed(_)));
         assert_eq!((versions.lock(0), versions.uncertain()), (Some(3), 1));
         let mut data = Vec::new();
         crate::workload::value::make(1, 1, 32, &mut data);
         let value = |key| Reply::Value(Value { key, flags: 0, cas: None, data: &data });
-        assert!(matches!(window.accept(&value(b"key-0"), 9, &judge, &mut verified), Matched::Unexpected));
-        assert!(matches!(window.accept(&value(b"key-1"), 9, &judge, &mut verified), Matched::More));
-        assert!(matches!(window.accept(&value(b"key-1"), 9, &judge, &mut verified), Matched::Unexpected));
-        let Matched::Answered(get) = window.accept(&Reply::End, 5, &judge, &mut verified) else { panic!("it ended") };
+        assert!(matches!(window.match_reply(&value(b"key-0"), 9, &verifier, &mut verified), ReplyMatch::Unexpected));
+        assert!(matches!(window.match_reply(&value(b"key-1"), 9, &verifier, &mut verified), ReplyMatch::More));
+        assert!(matches!(window.match_reply(&value(b"key-1"), 9, &verifier, &mut verified), ReplyMatch::Unexpected));
+        let ReplyMatch::Answered(get) = window.match_reply(&Reply::End, 5, &verifier, &mut verified) else {
+            panic!("it ended")
+        };
         assert_eq!((get.hits, get.reply_bytes, window.is_empty()), (1, 32, true));
-        assert_eq!(verified, Verified { checked: 1, ..Verified::default() });
-        assert!(matches!(window.accept(&Reply::End, 5, &judge, &mut verified), Matched::Unexpected));
+        assert_eq!(verified, VerificationCounts { checked: 1, ..VerificationCounts::default() });
+        assert!(matches!(window.match_reply(&Reply::End, 5, &verifier, &mut verified), ReplyMatch::Unexpected));
     }
 }

@@ -5,15 +5,15 @@ use crate::config::Config;
 use crate::drive::connection::{ConnectionId, RETRY_FIRST};
 use crate::drive::encoder::Encoder;
 use crate::drive::pace::{Closed, Open, Pace};
-use crate::drive::pending::Pending;
+use crate::drive::pending::PendingRequest;
 use crate::drive::plan::Plan;
-use crate::drive::window::Judge;
-use crate::measure::request::Ended;
+use crate::drive::window::Verifier;
+use crate::measure::request::EndedRequest;
 use crate::measure::seconds::Handover;
 use crate::measure::tally::Tally;
-use crate::messages::{Conversation, MessageOperation, Venue};
+use crate::messages::{Conversation, MessageOperation, MessagesContext};
 use crate::workload::arrivals::ArrivalClock;
-use crate::workload::replay::{Due, Held, Replay};
+use crate::workload::replay::{BufferedRow, Due, Replay};
 use crate::workload::schedule::Schedule;
 use crate::workload::versions::Versions;
 use clock::{Clock, Nanos, duration_ns};
@@ -26,11 +26,11 @@ use std::time::Duration;
 use wire::Limits;
 
 /// A question to the kernel whether anything has come takes less.
-const ASKING_LONGEST_NS: u64 = 20_000;
+const POLL_MAX_NS: u64 = 20_000;
 
 /// What all threads share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shared<'a> {
+pub(crate) struct RunContext<'a> {
     pub(crate) config: &'a Config,
     pub(crate) clock: &'a Clock,
     pub(crate) plan: &'a Plan,
@@ -38,17 +38,17 @@ pub(crate) struct Shared<'a> {
     pub(crate) encoder: &'a Encoder,
     pub(crate) key_distribution: Option<&'a KeyDistribution>,
     /// Of a run with messages.
-    pub(crate) venue: Option<&'a Venue>,
+    pub(crate) messages: Option<&'a MessagesContext>,
 }
 
 /// One thread's tools and books.
 #[derive(Debug)]
 pub(crate) struct Worker<'a> {
-    pub(crate) shared: Shared<'a>,
+    pub(crate) context: RunContext<'a>,
     thread: usize,
     pub(crate) schedule: Schedule,
     pub(crate) encoder: Encoder,
-    pub(crate) judge: Judge<'a>,
+    pub(crate) verifier: Verifier<'a>,
     pub(crate) limits: Limits,
     /// With a message service; then nothing of what is for memcached is used.
     pub(crate) conversation: Option<Conversation<'a>>,
@@ -69,35 +69,35 @@ pub(crate) struct Worker<'a> {
 impl<'a> Worker<'a> {
     /// The tools of thread number `thread`.
     pub(crate) fn new(
-        shared: Shared<'a>,
+        context: RunContext<'a>,
         thread: usize,
         seconds: Sender<Handover>,
         records: Option<RowSender>,
         replay: Option<Replay>,
     ) -> Worker<'a> {
-        let config = shared.config;
-        let clock = ArrivalClock::new(config, thread, shared.plan.start);
+        let config = context.config;
+        let clock = ArrivalClock::new(config, thread, context.plan.start);
         let pace = match (replay, clock) {
             (Some(replay), _) => Pace::Replay(replay),
             (None, Some(clock)) => Pace::Open(Open { clock, free: VecDeque::new() }),
             (None, None) => Pace::Closed(Closed::default()),
         };
         Worker {
-            shared,
+            context,
             thread,
             schedule: Schedule::new(config, thread),
-            encoder: shared.encoder.clone(),
-            judge: Judge {
-                versions: shared.versions,
-                keys: &shared.encoder.keys,
-                sizes: &shared.encoder.sizes,
+            encoder: context.encoder.clone(),
+            verifier: Verifier {
+                versions: context.versions,
+                keys: &context.encoder.keys,
+                sizes: &context.encoder.sizes,
                 is_replay: config.trace.is_some(),
             },
             limits: reply_limits(config),
-            conversation: shared.venue.map(|venue| Conversation::new(venue, thread)),
+            conversation: context.messages.map(|messages| Conversation::new(messages, thread)),
             buffers: Buffers::default(),
             tally: Tally::new(),
-            key_distribution: shared.key_distribution,
+            key_distribution: context.key_distribution,
             keys: Vec::new(),
             pace,
             seconds,
@@ -109,11 +109,11 @@ impl<'a> Worker<'a> {
 
     /// The time now.
     pub(crate) fn now(&self) -> Nanos {
-        self.shared.clock.now()
+        self.context.clock.now()
     }
 
     /// Ends a request: counts it and records it.
-    pub(crate) fn end(&mut self, pending: &Pending, line: ConnectionId, completed: Nanos, outcome: Outcome) {
+    pub(crate) fn end(&mut self, pending: &PendingRequest, line: ConnectionId, completed: Nanos, outcome: Outcome) {
         self.ended += 1;
         // A server may refuse a request before it has taken all of it.
         let sent = if pending.sent.is_set() { pending.sent } else { pending.issued };
@@ -123,7 +123,7 @@ impl<'a> Worker<'a> {
         } else {
             self.tally.requests_sent += u64::from(pending.sent.is_set());
         }
-        let ended = Ended {
+        let ended = EndedRequest {
             operation: pending.operation,
             intended: pending.intended,
             sent,
@@ -138,7 +138,7 @@ impl<'a> Worker<'a> {
         self.roll(completed);
         // An open loop follows to its end what was intended in the window: the slowest must not be left out.
         let counted_at = if self.pace.is_open() { pending.intended } else { completed };
-        let plan = self.shared.plan;
+        let plan = self.context.plan;
         self.tally.completed += u64::from(outcome == Outcome::Answered && plan.in_window(completed));
         self.tally.record(&ended, plan.in_window(counted_at));
         if let Some(whole) = self.conversation.as_mut().and_then(|conversation| conversation.whole(line.client, &ended))
@@ -157,14 +157,14 @@ impl<'a> Worker<'a> {
     /// The time from `from` to `to` went by in waiting without sleeping. An asking that took long was interrupted: the time
     /// was not spent by us.
     pub(crate) fn polled(&mut self, from: Nanos, to: Nanos) {
-        if self.shared.plan.in_window(to) {
-            self.tally.polled_ns += to.since(from).min(ASKING_LONGEST_NS);
+        if self.context.plan.in_window(to) {
+            self.tally.polled_ns += to.since(from).min(POLL_MAX_NS);
         }
     }
 
     /// Hands over the second that is past.
     pub(crate) fn roll(&mut self, now: Nanos) {
-        let now_in = self.shared.plan.second(now);
+        let now_in = self.context.plan.second(now);
         if let Some(past) = self.tally.roll(now_in) {
             // The collector outlives the threads.
             let _ = self.seconds.send(Handover { thread: self.thread, now_in, past });
@@ -229,9 +229,9 @@ impl<'a> Worker<'a> {
         &mut self,
         now: Nanos,
         can_issue: impl Fn(usize) -> bool,
-        mut issue: impl FnMut(usize, Nanos, Option<Held>),
+        mut issue: impl FnMut(usize, Nanos, Option<BufferedRow>),
     ) -> Option<Nanos> {
-        let plan = self.shared.plan;
+        let plan = self.context.plan;
         match &mut self.pace {
             Pace::Closed(closed) => {
                 while let Some((due, client)) = closed.next_awake(now) {
@@ -249,11 +249,11 @@ impl<'a> Worker<'a> {
             }
             Pace::Replay(replay) => loop {
                 match replay.next(now) {
-                    Due::Row(client, due, held) => {
+                    Due::Row(client, due, row) => {
                         if replay.is_paced() {
                             self.tally.arrive(plan.second(due), plan.in_window(due), now.since(due));
                         }
-                        issue(client, due, Some(held));
+                        issue(client, due, Some(row));
                     }
                     Due::At(due) => break Some(due),
                     Due::Full | Due::Over => break None,
@@ -270,7 +270,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// So many rows of a trace are no longer held.
+    /// So many rows of a trace are no longer row.
     pub(crate) fn released(&mut self, rows: usize) {
         if let Pace::Replay(replay) = &mut self.pace {
             replay.released(rows);
@@ -284,7 +284,7 @@ impl<'a> Worker<'a> {
 
     /// Whether nothing more is to be issued.
     pub(crate) fn is_over(&self, now: Nanos) -> bool {
-        let plan = self.shared.plan;
+        let plan = self.context.plan;
         self.pace.is_over() || (plan.is_over(now) && (!self.pace.is_behind(plan) || now >= plan.issue_until()))
     }
 
@@ -298,7 +298,7 @@ impl<'a> Worker<'a> {
     /// The counts, how many requests were issued and never ended (a bug if any), and the queues that clients have left behind.
     pub(crate) fn close(mut self) -> (Tally, u64, Vec<String>) {
         // What an open loop intended and never sent.
-        let plan = self.shared.plan;
+        let plan = self.context.plan;
         while let Pace::Open(open) = &mut self.pace
             && plan.measure_to() != Nanos::NEVER
             && open.clock.next() < plan.measure_to()
@@ -318,7 +318,7 @@ pub(crate) fn reply_limits(config: &Config) -> Limits {
 }
 
 /// The record of a request.
-fn row(pending: &Pending, line: ConnectionId, thread: usize, outcome: Outcome) -> Row {
+fn row(pending: &PendingRequest, line: ConnectionId, thread: usize, outcome: Outcome) -> Row {
     Row {
         connection: line.connection,
         sequence: pending.sequence,

@@ -5,9 +5,9 @@ use hdrhistogram::{Counter, Histogram};
 /// The longest time that a histogram tells apart; anything longer counts as this (the maximum is kept exactly).
 const LONGEST_NS: u64 = 60_000_000_000;
 
-/// A distribution of times: percentiles from the histogram, everything else exact.
+/// A recorded of times: percentiles from the histogram, everything else exact.
 #[derive(Clone, Debug)]
-pub(crate) struct Distribution {
+pub(crate) struct TimeHistogram {
     pub(crate) histogram: Histogram<u64>,
     sum_ns: u128,
     squares_ns: u128,
@@ -15,10 +15,10 @@ pub(crate) struct Distribution {
     max_ns: u64,
 }
 
-impl Distribution {
+impl TimeHistogram {
     /// Without values.
-    pub(crate) fn new() -> Distribution {
-        Distribution { histogram: histogram(), sum_ns: 0, squares_ns: 0, min_ns: u64::MAX, max_ns: 0 }
+    pub(crate) fn new() -> TimeHistogram {
+        TimeHistogram { histogram: histogram(), sum_ns: 0, squares_ns: 0, min_ns: u64::MAX, max_ns: 0 }
     }
 
     pub(crate) fn record(&mut self, time_ns: u64) {
@@ -29,7 +29,7 @@ impl Distribution {
         self.max_ns = self.max_ns.max(time_ns);
     }
 
-    pub(crate) fn merge(&mut self, other: &Distribution) {
+    pub(crate) fn merge(&mut self, other: &TimeHistogram) {
         add(&mut self.histogram, &other.histogram);
         self.sum_ns += other.sum_ns;
         self.squares_ns = self.squares_ns.saturating_add(other.squares_ns);
@@ -37,7 +37,7 @@ impl Distribution {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// What was written down of a distribution, read back.
+    /// What was written down of a recorded, read back.
     pub(crate) fn from_parts(
         histogram: Histogram<u64>,
         sum_ns: u128,
@@ -45,7 +45,7 @@ impl Distribution {
         min_max_ns: (u64, u64),
     ) -> Self {
         let min_ns = if histogram.is_empty() { u64::MAX } else { min_max_ns.0 };
-        Distribution { histogram, sum_ns, squares_ns, min_ns, max_ns: min_max_ns.1 }
+        TimeHistogram { histogram, sum_ns, squares_ns, min_ns, max_ns: min_max_ns.1 }
     }
 
     /// Forgets everything and keeps its memory.
@@ -127,32 +127,32 @@ mod tests {
 
     #[test]
     fn a_percentile_needs_ten_values_above_it() {
-        let mut distribution = Distribution::new();
-        (0..9_999).for_each(|_| distribution.record(5));
-        assert!(distribution.supports(99.0) && !distribution.supports(99.9));
-        distribution.record(5);
-        assert!(distribution.supports(99.9));
-        assert_eq!(distribution.percentile_ns(99.9), 5);
+        let mut recorded = TimeHistogram::new();
+        (0..9_999).for_each(|_| recorded.record(5));
+        assert!(recorded.supports(99.0) && !recorded.supports(99.9));
+        recorded.record(5);
+        assert!(recorded.supports(99.9));
+        assert_eq!(recorded.percentile_ns(99.9), 5);
     }
 
     #[test]
     fn longer_than_the_longest_is_kept_as_the_maximum() {
-        let mut distribution = Distribution::new();
-        distribution.record(0);
-        distribution.record(u64::MAX / 2);
-        assert_eq!((distribution.count(), distribution.max_ns()), (2, u64::MAX / 2));
+        let mut recorded = TimeHistogram::new();
+        recorded.record(0);
+        recorded.record(u64::MAX / 2);
+        assert_eq!((recorded.count(), recorded.max_ns()), (2, u64::MAX / 2));
     }
 
     proptest! {
         #[test]
         fn mean_and_deviation_are_exact(times in proptest::collection::vec(0u64..10_000_000, 2..200)) {
-            let mut distribution = Distribution::new();
-            times.iter().for_each(|time| distribution.record(*time));
+            let mut recorded = TimeHistogram::new();
+            times.iter().for_each(|time| recorded.record(*time));
             let count = times.len() as f64;
             let mean = times.iter().sum::<u64>() as f64 / count;
             let variance = times.iter().map(|time| (*time as f64 - mean).powi(2)).sum::<f64>() / (count - 1.0);
-            prop_assert!((distribution.mean_ns() - mean).abs() <= 1e-9 * mean);
-            prop_assert!((distribution.std_ns() - variance.sqrt()).abs() <= 1e-6 * (1.0 + variance.sqrt()));
+            prop_assert!((recorded.mean_ns() - mean).abs() <= 1e-9 * mean);
+            prop_assert!((recorded.std_ns() - variance.sqrt()).abs() <= 1e-6 * (1.0 + variance.sqrt()));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What one thread has counted in one second, in and out of the measured window apart: the smallest share of a run that is
 //! handed over. Parts add up exactly, to seconds and to the window.
 
-use crate::measure::histogram::Distribution;
-use crate::measure::request::{Ended, Operation};
-use crate::messages::KINDS;
+use crate::measure::histogram::TimeHistogram;
+use crate::measure::request::{EndedRequest, Operation};
+use crate::messages::OPERATIONS;
 use std::sync::mpsc::Sender;
 
 /// One thread's part of one second: of the requests that ended in it, those that count and those that do not.
@@ -12,7 +12,7 @@ pub struct Part {
     pub(crate) second: u64,
     pub(crate) inside: Counts,
     pub(crate) outside: Counts,
-    home: Sender<Box<Part>>,
+    free_parts: Sender<Box<Part>>,
 }
 
 /// What was counted of the requests that ended in some time.
@@ -23,7 +23,7 @@ pub(crate) struct Counts {
     /// Keys of requests that were answered other than by an error.
     pub(crate) keys: u64,
     /// Of a message service, each operation by its number; only those that occur.
-    pub(crate) messages: [Option<Box<OperationTally>>; KINDS],
+    pub(crate) messages: [Option<Box<OperationTally>>; OPERATIONS],
 }
 
 /// What was counted of one operation.
@@ -35,15 +35,15 @@ pub(crate) struct OperationTally {
     /// Of failed requests, too.
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
-    pub(crate) response: Distribution,
-    pub(crate) service: Distribution,
-    pub(crate) slip: Distribution,
+    pub(crate) response: TimeHistogram,
+    pub(crate) service: TimeHistogram,
+    pub(crate) slip: TimeHistogram,
 }
 
 impl Part {
-    /// An empty part that can be given back to `home`.
-    pub(crate) fn new(home: Sender<Box<Part>>) -> Part {
-        Part { second: 0, inside: Counts::new(), outside: Counts::new(), home }
+    /// An empty part that can be given back to `free_parts`.
+    pub(crate) fn new(free_parts: Sender<Box<Part>>) -> Part {
+        Part { second: 0, inside: Counts::new(), outside: Counts::new(), free_parts }
     }
 
     /// Whether nothing has ended in it.
@@ -52,11 +52,11 @@ impl Part {
     }
 
     /// Empties the part and gives it back to its thread, which may have ended.
-    pub(crate) fn go_home(mut self: Box<Part>) {
+    pub(crate) fn recycle(mut self: Box<Part>) {
         self.inside.clear();
         self.outside.clear();
-        let home = self.home.clone();
-        let _ = home.send(self);
+        let free_parts = self.free_parts.clone();
+        let _ = free_parts.send(self);
     }
 }
 
@@ -66,7 +66,7 @@ impl Counts {
     }
 
     /// Counts a request. One that failed is counted as an error and nowhere else.
-    pub(crate) fn record(&mut self, ended: &Ended) {
+    pub(crate) fn record(&mut self, ended: &EndedRequest) {
         if !ended.failed {
             self.keys += u64::from(ended.keys);
         }
@@ -78,7 +78,7 @@ impl Counts {
     }
 
     /// Counts an operation of several requests, which are counted themselves.
-    pub(crate) fn record_whole(&mut self, ended: &Ended) {
+    pub(crate) fn record_whole(&mut self, ended: &EndedRequest) {
         if let Some(operation) = ended.message {
             self.messages[operation as usize].get_or_insert_with(|| Box::new(OperationTally::new())).record(ended);
         }
@@ -125,9 +125,9 @@ impl OperationTally {
             errors: 0,
             sent_bytes: 0,
             received_bytes: 0,
-            response: Distribution::new(),
-            service: Distribution::new(),
-            slip: Distribution::new(),
+            response: TimeHistogram::new(),
+            service: TimeHistogram::new(),
+            slip: TimeHistogram::new(),
         }
     }
 
@@ -147,7 +147,7 @@ impl OperationTally {
         self.response.count()
     }
 
-    fn record(&mut self, ended: &Ended) {
+    fn record(&mut self, ended: &EndedRequest) {
         self.sent_bytes += ended.request_bytes;
         self.received_bytes += ended.reply_bytes;
         if ended.failed {
@@ -175,8 +175,8 @@ mod tests {
     use clock::Nanos;
     use proptest::prelude::*;
 
-    fn ended(operation: Operation, response_ns: u64, failed: bool) -> Ended {
-        Ended {
+    fn ended(operation: Operation, response_ns: u64, failed: bool) -> EndedRequest {
+        EndedRequest {
             operation,
             intended: Nanos(100),
             sent: Nanos(100 + response_ns / 4),

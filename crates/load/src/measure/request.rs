@@ -15,7 +15,7 @@ pub(crate) enum Operation {
 
 /// A request that has ended, with everything that is to be counted of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedRequest {
     pub(crate) operation: Operation,
     pub(crate) intended: Nanos,
     pub(crate) sent: Nanos,
@@ -40,7 +40,7 @@ impl Operation {
     }
 }
 
-impl Ended {
+impl EndedRequest {
     pub(crate) fn response_ns(&self) -> u64 {
         self.completed.since(self.intended)
     }

@@ -1,7 +1,7 @@
 //! The run second by second: threads hand over the parts that are past; the collector adds them up, to seconds and to the window,
 //! and keeps of each second a few numbers and its histograms.
 
-use crate::measure::histogram::{Distribution, add};
+use crate::measure::histogram::{TimeHistogram, add};
 use crate::measure::part::{Counts, Part};
 use crate::measure::times::{decode, encode};
 use serde::{Deserialize, Serialize};
@@ -98,7 +98,7 @@ impl SecondsCollector {
         let second = self.open.entry(part.second).or_insert_with(Counts::new);
         second.merge(&part.inside);
         second.merge(&part.outside);
-        part.go_home();
+        part.recycle();
     }
 
     /// Finishes all seconds before `end`, also those in which nothing was counted.
@@ -117,7 +117,7 @@ impl Second {
     fn new(index: u64, counts: &Counts) -> Second {
         let all = counts.all();
         let response = &all.response;
-        let text = |of: &Distribution| if of.count() == 0 { String::new() } else { encode(&of.histogram) };
+        let text = |of: &TimeHistogram| if of.count() == 0 { String::new() } else { encode(&of.histogram) };
         Second {
             second: index,
             measured: false,
@@ -190,7 +190,7 @@ fn sum(one: &str, other: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::request::{Ended, Operation};
+    use crate::measure::request::{EndedRequest, Operation};
     use clock::Nanos;
     use std::sync::mpsc::channel;
 
@@ -199,7 +199,7 @@ mod tests {
         part.second = index;
         for &response_ns in responses_ns {
             let counts = if in_window { &mut part.inside } else { &mut part.outside };
-            counts.record(&Ended {
+            counts.record(&EndedRequest {
                 operation: if response_ns % 2 == 0 { Operation::Get } else { Operation::Set },
                 intended: Nanos(1),
                 sent: Nanos(1),

@@ -1,9 +1,9 @@
 //! What one thread counts: each request once, into the part of the run that it ended in, and what is of the whole run.
 //! Tallies of several threads merge exactly: counts and histograms add up.
 
-use crate::measure::histogram::Distribution;
+use crate::measure::histogram::TimeHistogram;
 use crate::measure::part::Part;
-use crate::measure::request::Ended;
+use crate::measure::request::EndedRequest;
 use clock::Nanos;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,7 +15,7 @@ const OTHER_ERRORS: &str = "errors of further kinds";
 
 /// What verification found, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verified {
+pub(crate) struct VerificationCounts {
     pub(crate) checked: u64,
     pub(crate) wrong: u64,
     pub(crate) torn: u64,
@@ -29,13 +29,13 @@ pub(crate) struct Tally {
     /// What has ended in the current second.
     part: Box<Part>,
     /// Parts that were handed over and are empty again ...
-    spares: Receiver<Box<Part>>,
+    free_parts: Receiver<Box<Part>>,
     /// ... and the way back, which each part takes along.
-    home: Sender<Box<Part>>,
+    return_parts: Sender<Box<Part>>,
     /// Requests whose intended time lies within the window, sent or not; counted in an open loop only.
     pub(crate) intended: u64,
     /// Of those that were sent, how much later than it could have been the thread turned to them: not counting the wait for a client.
-    pub(crate) lateness: Distribution,
+    pub(crate) lateness: TimeHistogram,
     /// Requests intended in each second of the run, sent or not; in an open loop only.
     pub(crate) intended_in: Vec<u64>,
     /// Requests answered other than by an error within the window, whenever they were intended.
@@ -45,7 +45,7 @@ pub(crate) struct Tally {
     /// Of the whole run.
     pub(crate) requests_sent: u64,
     pub(crate) requests_answered: u64,
-    pub(crate) verified: Verified,
+    pub(crate) verified: VerificationCounts,
     pub(crate) errors: BTreeMap<String, u64>,
     /// When the last request ended, however it ended.
     pub(crate) last_completed: Nanos,
@@ -54,19 +54,19 @@ pub(crate) struct Tally {
 impl Tally {
     /// Of a thread that has done nothing yet.
     pub(crate) fn new() -> Tally {
-        let (home, spares) = channel();
+        let (return_parts, free_parts) = channel();
         Tally {
-            part: Box::new(Part::new(home.clone())),
-            spares,
-            home,
+            part: Box::new(Part::new(return_parts.clone())),
+            free_parts,
+            return_parts,
             intended: 0,
-            lateness: Distribution::new(),
+            lateness: TimeHistogram::new(),
             intended_in: Vec::new(),
             completed: 0,
             polled_ns: 0,
             requests_sent: 0,
             requests_answered: 0,
-            verified: Verified::default(),
+            verified: VerificationCounts::default(),
             errors: BTreeMap::new(),
             last_completed: Nanos::UNSET,
         }
@@ -74,14 +74,14 @@ impl Tally {
 
     /// Counts a request that has ended, in or out of the window. One that failed is counted as an error and nowhere else:
     /// a fast refusal is not a fast answer.
-    pub(crate) fn record(&mut self, ended: &Ended, in_window: bool) {
+    pub(crate) fn record(&mut self, ended: &EndedRequest, in_window: bool) {
         self.last_completed = self.last_completed.max(ended.completed);
         let part = &mut self.part;
         if in_window { &mut part.inside } else { &mut part.outside }.record(ended);
     }
 
     /// Counts an operation of several requests, which are counted themselves.
-    pub(crate) fn record_whole(&mut self, ended: &Ended, in_window: bool) {
+    pub(crate) fn record_whole(&mut self, ended: &EndedRequest, in_window: bool) {
         let part = &mut self.part;
         if in_window { &mut part.inside } else { &mut part.outside }.record_whole(ended);
     }
@@ -115,7 +115,7 @@ impl Tally {
             return None;
         }
         // A part that comes back costs no memory to be zeroed on the path of a request.
-        let mut next = self.spares.try_recv().unwrap_or_else(|_| Box::new(Part::new(self.home.clone())));
+        let mut next = self.free_parts.try_recv().unwrap_or_else(|_| Box::new(Part::new(self.return_parts.clone())));
         next.second = now_in;
         Some(std::mem::replace(&mut self.part, next))
     }
@@ -159,8 +159,8 @@ pub(crate) fn count_error(errors: &mut BTreeMap<String, u64>, line: &str, count:
     }
 }
 
-impl Verified {
-    pub(crate) fn merge(&mut self, other: Verified) {
+impl VerificationCounts {
+    pub(crate) fn merge(&mut self, other: VerificationCounts) {
         self.checked += other.checked;
         self.wrong += other.wrong;
         self.torn += other.torn;
@@ -174,8 +174,8 @@ mod tests {
     use super::*;
     use crate::measure::request::Operation;
 
-    fn ended(operation: Operation, response_ns: u64, failed: bool) -> Ended {
-        Ended {
+    fn ended(operation: Operation, response_ns: u64, failed: bool) -> EndedRequest {
+        EndedRequest {
             operation,
             intended: Nanos(100),
             sent: Nanos(100 + response_ns / 4),
@@ -210,7 +210,7 @@ mod tests {
         tally.record(&ended(Operation::Set, 1000, false), true);
         let past = tally.roll(1).unwrap();
         let address: *const Part = &raw const *past;
-        past.go_home();
+        past.recycle();
         assert_eq!(tally.roll(2).unwrap().second, 1);
         let part = tally.into_part();
         assert_eq!((&raw const *part, part.second, part.is_empty()), (address, 2, true));

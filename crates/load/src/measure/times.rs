@@ -1,7 +1,7 @@
-//! A distribution of times as the summary shows it, and back: what is written down is enough to add several up exactly.
+//! A recorded of times as the summary shows it, and back: what is written down is enough to add several up exactly.
 //! Knows nothing of what took the time.
 
-use crate::measure::histogram::{Distribution, histogram};
+use crate::measure::histogram::{TimeHistogram, histogram};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Which percentiles are shown when nobody asks for others.
 pub const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
-/// A distribution of times. A percentile with fewer than ten values above it is left out: it would say more about luck.
+/// A recorded of times. A percentile with fewer than ten values above it is left out: it would say more about luck.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Times {
@@ -28,27 +28,27 @@ pub struct Times {
 }
 
 impl Times {
-    pub(crate) fn new(distribution: &Distribution, percentiles: &[f64]) -> Times {
-        let shown = percentiles.iter().filter(|&&percent| distribution.supports(percent));
+    pub(crate) fn new(recorded: &TimeHistogram, percentiles: &[f64]) -> Times {
+        let shown = percentiles.iter().filter(|&&percent| recorded.supports(percent));
         Times {
-            mean_ns: distribution.mean_ns(),
-            std_ns: distribution.std_ns(),
-            min_ns: distribution.min_ns(),
-            max_ns: distribution.max_ns(),
-            sum_ns: distribution.sum_ns(),
-            sum_squares_ns2: distribution.squares_ns(),
-            percentiles: shown.map(|&percent| (name(percent), distribution.percentile_ns(percent))).collect(),
-            histogram: encode(&distribution.histogram),
+            mean_ns: recorded.mean_ns(),
+            std_ns: recorded.std_ns(),
+            min_ns: recorded.min_ns(),
+            max_ns: recorded.max_ns(),
+            sum_ns: recorded.sum_ns(),
+            sum_squares_ns2: recorded.squares_ns(),
+            percentiles: shown.map(|&percent| (name(percent), recorded.percentile_ns(percent))).collect(),
+            histogram: encode(&recorded.histogram),
         }
     }
 
-    /// The distribution that these times were written down from.
+    /// The recorded that these times were written down from.
     ///
     /// # Errors
     /// Why its histogram cannot be read, or that it has other buckets than ours.
-    pub(crate) fn distribution(&self) -> Result<Distribution, String> {
+    pub(crate) fn to_histogram(&self) -> Result<TimeHistogram, String> {
         let histogram = decode(&self.histogram)?;
-        Ok(Distribution::from_parts(histogram, self.sum_ns, self.sum_squares_ns2, (self.min_ns, self.max_ns)))
+        Ok(TimeHistogram::from_parts(histogram, self.sum_ns, self.sum_squares_ns2, (self.min_ns, self.max_ns)))
     }
 }
 
@@ -90,10 +90,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of(times_ns: &[u64]) -> Distribution {
-        let mut distribution = Distribution::new();
-        times_ns.iter().for_each(|time_ns| distribution.record(*time_ns));
-        distribution
+    fn of(times_ns: &[u64]) -> TimeHistogram {
+        let mut recorded = TimeHistogram::new();
+        times_ns.iter().for_each(|time_ns| recorded.record(*time_ns));
+        recorded
     }
 
     #[test]
@@ -110,11 +110,11 @@ mod tests {
         let mut times = Times::new(&of(&[5]), &PERCENTILES);
         for (text, expected) in [("?", "not base64"), ("AAAA", "cannot be read"), ("HISTFAAA", "cannot be read")] {
             times.histogram = text.into();
-            let line = times.distribution().unwrap_err();
+            let line = times.to_histogram().unwrap_err();
             assert!(line.contains(expected) && !line.contains('\n'), "{line}");
         }
         times.histogram = encode(&Histogram::new_with_bounds(1, 1_000, 3).unwrap());
-        assert!(times.distribution().unwrap_err().contains("other buckets"));
+        assert!(times.to_histogram().unwrap_err().contains("other buckets"));
     }
 
     proptest! {
@@ -123,7 +123,7 @@ mod tests {
             let times = Times::new(&of(&times_ns), &PERCENTILES);
             let text = serde_json::to_string(&times).unwrap();
             let read: Times = serde_json::from_str(&text).unwrap();
-            prop_assert_eq!(&Times::new(&read.distribution().unwrap(), &PERCENTILES), &times);
+            prop_assert_eq!(&Times::new(&read.to_histogram().unwrap(), &PERCENTILES), &times);
         }
     }
 }

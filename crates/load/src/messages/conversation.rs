@@ -1,13 +1,13 @@
-//! What the clients of one thread ask next, and what the answers mean. Knows no sockets and no schedule: it is asked when a
-//! request is due, and told what came back.
+//! What the clients of one thread ask next, and what the answers mean. Knows no sockets and no schedule: it is request when a
+//! request is due, and progress what came back.
 
 use super::body::ANYONE;
+use super::context::MessagesContext;
 use super::http::Response;
-use super::ledger::Wish;
+use super::ledger::ReadRequest;
 use super::mix::{MessageOperation, Mix};
-use super::request::{Asked, Speaking};
-use super::venue::Venue;
-use crate::measure::request::{Ended, Operation};
+use super::request::{MessageRequest, RequestWriter};
+use crate::measure::request::{EndedRequest, Operation};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use records::Outcome;
@@ -23,98 +23,98 @@ const D15_STEPS: u8 = 5;
 /// The clients of one thread as the service sees them.
 #[derive(Debug)]
 pub(crate) struct Conversation<'v> {
-    venue: &'v Venue,
+    context: &'v MessagesContext,
     thread: usize,
     random: Xoshiro256PlusPlus,
-    speakers: Vec<Speaker>,
+    clients: Vec<ClientState>,
 }
 
 /// One client.
 #[derive(Debug, Default)]
-struct Speaker {
+struct ClientState {
     /// The request in flight.
-    asked: Option<Asked>,
+    request: Option<MessageRequest>,
     /// Its own queues: those from the one number to the other are there.
     created: u32,
     deleted: u32,
     /// Where it is in D15's operation, and what of that has ended.
     step: u8,
     operations: u64,
-    whole: Option<Ended>,
+    whole: Option<EndedRequest>,
     /// A queue that was said to hold a message for it.
     waiting: Option<u32>,
-    /// How long it was asked to be quiet.
+    /// How long it was request to be quiet.
     back_off: Duration,
 }
 
 /// What a response means.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct MatchedResponse {
     pub(crate) outcome: Outcome,
-    /// Whether what was asked for was there.
+    /// Whether what was request for was there.
     pub(crate) hits: u32,
     /// Under which line an error is counted.
     pub(crate) error: Option<String>,
 }
 
-impl Heard {
-    fn done() -> Heard {
-        Heard { outcome: Outcome::Answered, hits: 0, error: None }
+impl MatchedResponse {
+    fn done() -> MatchedResponse {
+        MatchedResponse { outcome: Outcome::Answered, hits: 0, error: None }
     }
 
-    fn found() -> Heard {
-        Heard { hits: 1, ..Heard::done() }
+    fn found() -> MatchedResponse {
+        MatchedResponse { hits: 1, ..MatchedResponse::done() }
     }
 
-    fn failed(outcome: Outcome, error: String) -> Heard {
-        Heard { outcome, hits: 0, error: Some(error) }
+    fn failed(outcome: Outcome, error: String) -> MatchedResponse {
+        MatchedResponse { outcome, hits: 0, error: Some(error) }
     }
 }
 
 impl<'v> Conversation<'v> {
     /// Of thread number `thread`.
-    pub(crate) fn new(venue: &'v Venue, thread: usize) -> Conversation<'v> {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(venue.seed);
+    pub(crate) fn new(context: &'v MessagesContext, thread: usize) -> Conversation<'v> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(context.seed);
         // Far from what is drawn of arrivals and think times.
         random.long_jump();
         random.long_jump();
         for _ in 0..thread {
             random.jump();
         }
-        Conversation { venue, thread, random, speakers: Vec::new() }
+        Conversation { context, thread, random, clients: Vec::new() }
     }
 
     /// Draws the next request of a client; says which operation it is counted under.
-    pub(crate) fn ask(&mut self, client: usize) -> MessageOperation {
+    pub(crate) fn choose(&mut self, client: usize) -> MessageOperation {
         let number = self.number(client);
-        if client >= self.speakers.len() {
-            self.speakers.resize_with(client + 1, Speaker::default);
+        if client >= self.clients.len() {
+            self.clients.resize_with(client + 1, ClientState::default);
         }
-        let asked = match &self.venue.config.mix {
+        let request = match &self.context.config.mix {
             Mix::D15 => self.d15(client, number),
             Mix::Drawn(drawn) => {
                 let operation = pick(drawn, &mut self.random);
                 self.drawn(operation, client, number)
             }
         };
-        self.speakers[client].asked = Some(asked);
-        asked.operation()
+        self.clients[client].request = Some(request);
+        request.operation()
     }
 
     /// Appends the request that was drawn, to this server.
     pub(crate) fn write(&self, client: usize, server: u16, out: &mut Vec<u8>) {
-        if let Some(asked) = self.speakers.get(client).and_then(|speaker| speaker.asked) {
-            let host = &self.venue.hosts[usize::from(server)];
-            Speaking { venue: self.venue, host, client: self.number(client) }.write(&asked, out);
+        if let Some(request) = self.clients.get(client).and_then(|client_state| client_state.request) {
+            let host = &self.context.hosts[usize::from(server)];
+            RequestWriter { context: self.context, host, client: self.number(client) }.write(&request, out);
         }
     }
 
     /// The number of a client within the run; connections are shared out to the threads in turn.
     fn number(&self, client: usize) -> u32 {
-        (client * self.venue.threads + self.thread) as u32
+        (client * self.context.threads + self.thread) as u32
     }
 
-    fn drawn(&mut self, operation: MessageOperation, client: usize, number: u32) -> Asked {
+    fn drawn(&mut self, operation: MessageOperation, client: usize, number: u32) -> MessageRequest {
         let queue = self.queue();
         match operation {
             MessageOperation::Send => self.send(number, queue, ANYONE),
@@ -122,107 +122,117 @@ impl<'v> Conversation<'v> {
                 let receiver = self.client();
                 self.send(number, queue, receiver)
             }
-            MessageOperation::Peek => Asked::Peek { queue },
-            MessageOperation::PeekFrom => Asked::PeekFrom { sender: self.client() },
-            MessageOperation::PopFrom => Asked::PopFrom { queue, sender: self.client() },
-            MessageOperation::Waiting => Asked::Waiting,
-            MessageOperation::Create => Asked::Create { number: self.speakers[client].created },
-            MessageOperation::Delete => Asked::Delete { number: self.speakers[client].deleted },
-            MessageOperation::Pop | MessageOperation::D15 => Asked::Pop { queue },
+            MessageOperation::Peek => MessageRequest::Peek { queue },
+            MessageOperation::PeekFrom => MessageRequest::PeekFrom { sender: self.client() },
+            MessageOperation::PopFrom => MessageRequest::PopFrom { queue, sender: self.client() },
+            MessageOperation::Waiting => MessageRequest::Waiting,
+            MessageOperation::Create => MessageRequest::Create { number: self.clients[client].created },
+            MessageOperation::Delete => MessageRequest::Delete { number: self.clients[client].deleted },
+            MessageOperation::Pop | MessageOperation::D15 => MessageRequest::Pop { queue },
         }
     }
 
     /// The next request of D15's operation.
-    fn d15(&mut self, client: usize, number: u32) -> Asked {
-        let (step, operations) = (self.speakers[client].step, self.speakers[client].operations);
+    fn d15(&mut self, client: usize, number: u32) -> MessageRequest {
+        let (step, operations) = (self.clients[client].step, self.clients[client].operations);
         let queue = self.queue();
         match step {
             0 => {
                 let receiver = if operations % 2 == 0 { ANYONE } else { self.client() };
                 self.send(number, queue, receiver)
             }
-            1 => Asked::Waiting,
-            2 => Asked::Peek { queue: self.speakers[client].waiting.unwrap_or(queue) },
-            3 => Asked::PeekFrom { sender: self.client() },
-            _ => Asked::Pop { queue: self.speakers[client].waiting.unwrap_or(queue) },
+            1 => MessageRequest::Waiting,
+            2 => MessageRequest::Peek { queue: self.clients[client].waiting.unwrap_or(queue) },
+            3 => MessageRequest::PeekFrom { sender: self.client() },
+            _ => MessageRequest::Pop { queue: self.clients[client].waiting.unwrap_or(queue) },
         }
     }
 
-    fn send(&mut self, number: u32, queue: u32, receiver: u32) -> Asked {
-        let size_bytes = self.venue.size(&mut self.random);
-        Asked::Send { label: self.venue.issue(number, queue, receiver), size_bytes }
+    fn send(&mut self, number: u32, queue: u32, receiver: u32) -> MessageRequest {
+        let size_bytes = self.context.size(&mut self.random);
+        MessageRequest::Send { label: self.context.issue(number, queue, receiver), size_bytes }
     }
 
     fn queue(&mut self) -> u32 {
-        self.random.random_range(0..self.venue.queues.len()) as u32
+        self.random.random_range(0..self.context.queues.len()) as u32
     }
 
     fn client(&mut self) -> u32 {
-        self.random.random_range(0..self.venue.clients) as u32
+        self.random.random_range(0..self.context.clients) as u32
     }
 
     /// What a response means for the client's request; none when it is no response to that.
-    pub(crate) fn hear(&mut self, client: usize, response: &Response<'_>) -> Option<Heard> {
-        let asked = self.speakers.get(client)?.asked?;
+    pub(crate) fn match_response(&mut self, client: usize, response: &Response<'_>) -> Option<MatchedResponse> {
+        let request = self.clients.get(client)?.request?;
         let number = self.number(client);
-        if response.status >= 400 && !(response.status == 404 && matches!(asked, Asked::Delete { .. })) {
-            let heard = self.refused(&asked, number, response);
-            let speaker = &mut self.speakers[client];
-            speaker.asked = None;
-            speaker.back_off = response.retry_after.unwrap_or_default();
-            return Some(heard);
+        if response.status >= 400 && !(response.status == 404 && matches!(request, MessageRequest::Delete { .. })) {
+            let matched = self.refused(&request, number, response);
+            let client_state = &mut self.clients[client];
+            client_state.request = None;
+            client_state.back_off = response.retry_after.unwrap_or_default();
+            return Some(matched);
         }
         let receiver = number;
-        let ledger = self.venue.ledger.as_ref();
-        let heard = match (asked, response.status) {
-            (Asked::Create { number }, 201 | 204) => {
-                self.speakers[client].created = number + 1;
-                Heard::done()
+        let ledger = self.context.ledger.as_ref();
+        let matched = match (request, response.status) {
+            (MessageRequest::Create { number }, 201 | 204) => {
+                self.clients[client].created = number + 1;
+                MatchedResponse::done()
             }
-            (Asked::Delete { .. }, 404) => Heard::done(),
-            (Asked::Delete { number }, 204) => {
-                self.speakers[client].deleted = number + 1;
-                Heard::found()
+            (MessageRequest::Delete { .. }, 404) => MatchedResponse::done(),
+            (MessageRequest::Delete { number }, 204) => {
+                self.clients[client].deleted = number + 1;
+                MatchedResponse::found()
             }
-            (Asked::Send { label, .. }, 201) => {
+            (MessageRequest::Send { label, .. }, 201) => {
                 if let Some(ledger) = ledger {
                     ledger.acknowledge(label.sender, label.queue, label.number);
                 }
-                Heard::done()
+                MatchedResponse::done()
             }
-            (Asked::Waiting, 200) => {
+            (MessageRequest::Waiting, 200) => {
                 let found = self.waiting(response.body);
-                self.speakers[client].waiting = found;
-                if has_names(response.body) { Heard::found() } else { Heard::done() }
+                self.clients[client].waiting = found;
+                if has_names(response.body) { MatchedResponse::found() } else { MatchedResponse::done() }
             }
-            (Asked::Peek { .. } | Asked::PeekFrom { .. } | Asked::Pop { .. } | Asked::PopFrom { .. }, 204) => {
-                Heard::done()
-            }
-            (Asked::Peek { .. } | Asked::PeekFrom { .. } | Asked::Pop { .. } | Asked::PopFrom { .. }, 200) => {
+            (
+                MessageRequest::Peek { .. }
+                | MessageRequest::PeekFrom { .. }
+                | MessageRequest::Pop { .. }
+                | MessageRequest::PopFrom { .. },
+                204,
+            ) => MatchedResponse::done(),
+            (
+                MessageRequest::Peek { .. }
+                | MessageRequest::PeekFrom { .. }
+                | MessageRequest::Pop { .. }
+                | MessageRequest::PopFrom { .. },
+                200,
+            ) => {
                 if let Some(ledger) = ledger {
-                    let wish = wish(&asked, receiver);
-                    if is_pop(&asked) {
-                        ledger.receive(&wish, response.body);
+                    let read = read_request(&request, receiver);
+                    if is_pop(&request) {
+                        ledger.receive(&read, response.body);
                     } else {
-                        ledger.peek(&wish, response.body);
+                        ledger.peek(&read, response.body);
                     }
                 }
-                Heard::found()
+                MatchedResponse::found()
             }
             _ => return None,
         };
-        self.speakers[client].asked = None;
-        Some(heard)
+        self.clients[client].request = None;
+        Some(matched)
     }
 
     /// A response that says that it was not done, or that nobody knows.
-    fn refused(&self, asked: &Asked, number: u32, response: &Response<'_>) -> Heard {
+    fn refused(&self, request: &MessageRequest, number: u32, response: &Response<'_>) -> MatchedResponse {
         let kind = problem(response.body);
         // Whoever else answers with 5xx, such as a proxy, does not know what the service has done.
         let is_in_doubt = response.status >= 500 && kind.is_none_or(|kind| kind == "in-doubt");
-        self.settle(asked, number, is_in_doubt);
+        self.record_failure(request, number, is_in_doubt);
         if response.status == 503
-            && let Some(ledger) = &self.venue.ledger
+            && let Some(ledger) = &self.context.ledger
             && !is_in_doubt
         {
             ledger.note_refusal();
@@ -231,46 +241,53 @@ impl<'v> Conversation<'v> {
             500.. => Outcome::ServerError,
             _ => Outcome::ClientError,
         };
-        Heard::failed(outcome, format!("{} {}", response.status, kind.unwrap_or("without a problem document")))
+        MatchedResponse::failed(
+            outcome,
+            format!("{} {}", response.status, kind.unwrap_or("without a problem document")),
+        )
     }
 
     /// The request of a client will not be answered; `was_sent` if the service may have it.
     pub(crate) fn give_up(&mut self, client: usize, was_sent: bool) {
         let number = self.number(client);
-        if let Some(asked) = self.speakers.get_mut(client).and_then(|speaker| speaker.asked.take()) {
-            if was_sent && let Asked::Create { number } = asked {
+        if let Some(request) = self.clients.get_mut(client).and_then(|client_state| client_state.request.take()) {
+            if was_sent && let MessageRequest::Create { number } = request {
                 // Whatever became of it, the next is another one, and it is deleted after the run if it is there.
-                self.speakers[client].created = number + 1;
+                self.clients[client].created = number + 1;
             }
-            self.settle(&asked, number, was_sent);
+            self.record_failure(&request, number, was_sent);
         }
     }
 
     /// Tells the ledger of a request that was not acknowledged.
-    fn settle(&self, asked: &Asked, number: u32, is_in_doubt: bool) {
-        let Some(ledger) = &self.venue.ledger else { return };
-        match asked {
-            Asked::Send { label, .. } if is_in_doubt => ledger.doubt_send(label.sender, label.queue, label.number),
-            Asked::Send { label, .. } => ledger.refuse(label.sender, label.queue, label.number),
-            Asked::Pop { queue } | Asked::PopFrom { queue, .. } if is_in_doubt => ledger.doubt_pop(*queue, number, 1),
+    fn record_failure(&self, request: &MessageRequest, number: u32, is_in_doubt: bool) {
+        let Some(ledger) = &self.context.ledger else { return };
+        match request {
+            MessageRequest::Send { label, .. } if is_in_doubt => {
+                ledger.record_send_in_doubt(label.sender, label.queue, label.number)
+            }
+            MessageRequest::Send { label, .. } => ledger.refuse(label.sender, label.queue, label.number),
+            MessageRequest::Pop { queue } | MessageRequest::PopFrom { queue, .. } if is_in_doubt => {
+                ledger.record_pop_in_doubt(*queue, number, 1)
+            }
             _ => {}
         }
     }
 
-    /// How long a client was asked to be quiet.
+    /// How long a client was request to be quiet.
     pub(crate) fn take_back_off(&mut self, client: usize) -> Duration {
-        self.speakers.get_mut(client).map(|speaker| std::mem::take(&mut speaker.back_off)).unwrap_or_default()
+        self.clients.get_mut(client).map(|client_state| std::mem::take(&mut client_state.back_off)).unwrap_or_default()
     }
 
     /// Takes a request into the operation that it is a part of; the whole, when that has ended.
-    pub(crate) fn whole(&mut self, client: usize, part: &Ended) -> Option<Ended> {
-        if self.venue.config.mix != Mix::D15 {
+    pub(crate) fn whole(&mut self, client: usize, part: &EndedRequest) -> Option<EndedRequest> {
+        if self.context.config.mix != Mix::D15 {
             return None;
         }
-        let speaker = self.speakers.get_mut(client)?;
-        let sum = match speaker.whole.take() {
-            None => Ended { operation: Operation::Set, hits: 0, message: Some(MessageOperation::D15), ..*part },
-            Some(before) => Ended {
+        let client_state = self.clients.get_mut(client)?;
+        let sum = match client_state.whole.take() {
+            None => EndedRequest { operation: Operation::Set, hits: 0, message: Some(MessageOperation::D15), ..*part },
+            Some(before) => EndedRequest {
                 completed: part.completed,
                 request_bytes: before.request_bytes + part.request_bytes,
                 reply_bytes: before.reply_bytes + part.reply_bytes,
@@ -278,38 +295,38 @@ impl<'v> Conversation<'v> {
                 ..before
             },
         };
-        speaker.step += 1;
-        if speaker.step < D15_STEPS {
-            speaker.whole = Some(sum);
+        client_state.step += 1;
+        if client_state.step < D15_STEPS {
+            client_state.whole = Some(sum);
             return None;
         }
-        (speaker.step, speaker.waiting) = (0, None);
-        speaker.operations += 1;
+        (client_state.step, client_state.waiting) = (0, None);
+        client_state.operations += 1;
         Some(sum)
     }
 
     /// The queues that clients created and have not deleted.
     pub(crate) fn own_queues(&self) -> Vec<String> {
-        let of = |(client, speaker): (usize, &Speaker)| {
+        let of = |(client, client_state): (usize, &ClientState)| {
             let number = self.number(client);
-            // The last may be there although nobody heard of it.
-            (speaker.deleted..=speaker.created).map(move |queue| (number, queue)).collect::<Vec<_>>()
+            // The last may be there although nobody matched of it.
+            (client_state.deleted..=client_state.created).map(move |queue| (number, queue)).collect::<Vec<_>>()
         };
-        let has_own = |speaker: &Speaker| speaker.created > 0;
-        let owners = self.speakers.iter().enumerate().filter(|(_, speaker)| has_own(speaker));
-        owners.flat_map(of).map(|(client, queue)| self.venue.scratch(client, queue)).collect()
+        let has_own = |client_state: &ClientState| client_state.created > 0;
+        let owners = self.clients.iter().enumerate().filter(|(_, client_state)| has_own(client_state));
+        owners.flat_map(of).map(|(client, queue)| self.context.scratch(client, queue)).collect()
     }
 
     /// One of the queues of this run that a list of names has, each with the same probability.
     fn waiting(&mut self, document: &[u8]) -> Option<u32> {
-        let prefix = self.venue.prefix.as_bytes();
+        let prefix = self.context.prefix.as_bytes();
         let (mut rest, mut found, mut seen) = (document, None, 0);
         while let Some(at) = memchr::memmem::find(rest, prefix) {
             rest = &rest[at + prefix.len()..];
             let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
             let queue = std::str::from_utf8(&rest[..digits]).ok().and_then(|digits| digits.parse::<u32>().ok());
             let is_name = rest.get(digits) == Some(&b'"');
-            if let Some(queue) = queue.filter(|queue| is_name && (*queue as usize) < self.venue.queues.len()) {
+            if let Some(queue) = queue.filter(|queue| is_name && (*queue as usize) < self.context.queues.len()) {
                 seen += 1;
                 if self.random.random_range(0..seen) == 0 {
                     found = Some(queue);
@@ -333,18 +350,18 @@ fn pick(drawn: &[(MessageOperation, u32)], random: &mut impl Rng) -> MessageOper
     MessageOperation::Pop
 }
 
-fn is_pop(asked: &Asked) -> bool {
-    matches!(asked, Asked::Pop { .. } | Asked::PopFrom { .. })
+fn is_pop(request: &MessageRequest) -> bool {
+    matches!(request, MessageRequest::Pop { .. } | MessageRequest::PopFrom { .. })
 }
 
-fn wish(asked: &Asked, receiver: u32) -> Wish {
-    let (queue, sender) = match *asked {
-        Asked::Peek { queue } | Asked::Pop { queue } => (Some(queue), None),
-        Asked::PopFrom { queue, sender } => (Some(queue), Some(sender)),
-        Asked::PeekFrom { sender } => (None, Some(sender)),
+fn read_request(request: &MessageRequest, receiver: u32) -> ReadRequest {
+    let (queue, sender) = match *request {
+        MessageRequest::Peek { queue } | MessageRequest::Pop { queue } => (Some(queue), None),
+        MessageRequest::PopFrom { queue, sender } => (Some(queue), Some(sender)),
+        MessageRequest::PeekFrom { sender } => (None, Some(sender)),
         _ => (None, None),
     };
-    Wish { receiver, queue, sender }
+    ReadRequest { receiver, queue, sender }
 }
 
 /// Whether a list of names has one: `{"queues":["a"]}`.

@@ -1,11 +1,11 @@
 //! After the run: pops what is left, so that every message that was acknowledged is seen, or is known to be missing.
 
-use super::account::MessagesSummary;
 use super::body::ANYONE;
-use super::ledger::{Ledger, Wish};
-use super::plain::{Answer, Plain};
-use super::venue::Venue;
-use crate::progress::Told;
+use super::context::MessagesContext;
+use super::ledger::{Ledger, ReadRequest};
+use super::setup_connection::{Answer, SetupConnection};
+use super::summary::MessagesSummary;
+use crate::progress::ProgressReporter;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clock::Clock;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-/// Messages asked for at once; docs/messages.md has the service's limit.
+/// Messages request for at once; docs/messages.md has the service's limit.
 const AT_ONCE: u64 = 100;
 /// What a statement of a service that was killed still holds comes back, or is gone, within this time.
 const GRACE: Duration = Duration::from_secs(2);
@@ -47,40 +47,40 @@ struct Message {
 
 /// Reads what is left, and says what became of every message.
 pub(crate) fn drain(
-    venue: &Venue,
+    context: &MessagesContext,
     addresses: &[SocketAddr],
-    patience: Duration,
+    timeout: Duration,
     clock: &Clock,
-    told: &mut Told<'_>,
+    progress: &mut ProgressReporter<'_>,
 ) -> MessagesSummary {
-    let drained = read_all(venue, addresses, patience, clock, told);
-    MessagesSummary::new(venue, drained.messages, drained.is_complete)
+    let drained = read_all(context, addresses, timeout, clock, progress);
+    MessagesSummary::new(context, drained.messages, drained.is_complete)
 }
 
 /// Pops what is left, for anyone and for each receiver that something is left for, until nothing is missing or nothing comes.
 fn read_all(
-    venue: &Venue,
+    context: &MessagesContext,
     addresses: &[SocketAddr],
-    patience: Duration,
+    timeout: Duration,
     clock: &Clock,
-    told: &mut Told<'_>,
+    progress: &mut ProgressReporter<'_>,
 ) -> Drained {
-    let Some(ledger) = &venue.ledger else { return Drained::default() };
-    let until = clock.now() + venue.config.drain;
-    let mut plain = Plain::new(venue, addresses, patience);
-    let mut unexpected = waiting(venue, &mut plain);
+    let Some(ledger) = &context.ledger else { return Drained::default() };
+    let until = clock.now() + context.config.drain;
+    let mut connection = SetupConnection::new(context, addresses, timeout);
+    let mut unexpected = waiting(context, &mut connection);
     let all = ledger.outstanding();
     let mut drained = Drained { messages: 0, is_complete: true };
     let mut last_progress = clock.now();
     loop {
         let before = drained.messages;
-        for (number, queue) in (0..).zip(&venue.queues) {
+        for (number, queue) in (0..).zip(&context.queues) {
             let receivers = ledger.receivers(number).into_iter().chain(unexpected.remove(&number).unwrap_or_default());
             for receiver in [ANYONE].into_iter().chain(receivers) {
-                let wish = Wish { receiver, queue: Some(number), sender: None };
-                let is_empty = empty(venue, ledger, &mut plain, &wish, queue, &mut |messages| {
+                let request = ReadRequest { receiver, queue: Some(number), sender: None };
+                let is_empty = empty(context, ledger, &mut connection, &request, queue, &mut |messages| {
                     drained.messages += messages;
-                    told.tell("read what is left", drained.messages, all);
+                    progress.report("read what is left", drained.messages, all);
                     clock.now() < until
                 });
                 if !is_empty {
@@ -103,15 +103,15 @@ fn read_all(
 }
 
 /// For whom each queue holds messages, as the service says: also those that nobody expects.
-fn waiting(venue: &Venue, plain: &mut Plain<'_>) -> BTreeMap<u32, Vec<u32>> {
+fn waiting(context: &MessagesContext, connection: &mut SetupConnection<'_>) -> BTreeMap<u32, Vec<u32>> {
     let mut receivers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    if !venue.config.mix.is_addressing() {
+    if !context.config.mix.is_addressing() {
         return receivers;
     }
-    let numbers: HashMap<&str, u32> = venue.queues.iter().map(String::as_str).zip(0..).collect();
-    for receiver in 0..venue.clients as u32 {
-        let path = format!("/v1/receivers/{}/queues", venue.name(receiver));
-        let Answer::Reply(200, body) = plain.ask(receiver, |speaking, out| speaking.plain("GET", &path, out)) else {
+    let numbers: HashMap<&str, u32> = context.queues.iter().map(String::as_str).zip(0..).collect();
+    for receiver in 0..context.clients as u32 {
+        let path = format!("/v1/receivers/{}/queues", context.name(receiver));
+        let Answer::Reply(200, body) = connection.send(receiver, |writer, out| writer.plain("GET", &path, out)) else {
             continue;
         };
         let names = serde_json::from_slice::<Names>(&body).map(|names| names.queues).unwrap_or_default();
@@ -122,31 +122,32 @@ fn waiting(venue: &Venue, plain: &mut Plain<'_>) -> BTreeMap<u32, Vec<u32>> {
     receivers
 }
 
-/// Pops until nothing is found; false when `go_on`, which is told how many came, says that the time is over.
+/// Pops until nothing is found; false when `go_on`, which is progress how many came, says that the time is over.
 fn empty(
-    venue: &Venue,
+    context: &MessagesContext,
     ledger: &Ledger,
-    plain: &mut Plain<'_>,
-    wish: &Wish,
+    connection: &mut SetupConnection<'_>,
+    request: &ReadRequest,
     queue: &str,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> bool {
-    let of = if wish.receiver == ANYONE { String::new() } else { format!("for={}&", venue.name(wish.receiver)) };
+    let of =
+        if request.receiver == ANYONE { String::new() } else { format!("for={}&", context.name(request.receiver)) };
     let path = format!("/v1/queues/{queue}/messages:pop?{of}max={AT_ONCE}");
-    let client = if wish.receiver == ANYONE { venue.prefiller() } else { wish.receiver };
+    let client = if request.receiver == ANYONE { context.prefiller() } else { request.receiver };
     loop {
-        let came = match plain.ask(client, |speaking, out| speaking.plain("POST", &path, out)) {
-            Answer::Reply(200, body) => take(ledger, wish, &body),
+        let came = match connection.send(client, |writer, out| writer.plain("POST", &path, out)) {
+            Answer::Reply(200, body) => take(ledger, request, &body),
             Answer::Reply(204, _) => 0,
-            Answer::Reply(..) | Answer::NotAsked(_) => {
+            Answer::Reply(..) | Answer::NotSent(_) => {
                 thread::sleep(PAUSE);
                 if go_on(0) {
                     continue;
                 }
                 return false;
             }
-            Answer::Doubt(_) => {
-                ledger.doubt_pop(wish.queue.unwrap_or_default(), wish.receiver, AT_ONCE);
+            Answer::InDoubt(_) => {
+                ledger.record_pop_in_doubt(request.queue.unwrap_or_default(), request.receiver, AT_ONCE);
                 thread::sleep(PAUSE);
                 if go_on(0) {
                     continue;
@@ -164,14 +165,14 @@ fn empty(
 }
 
 /// Enters every message of a document; returns how many there are.
-fn take(ledger: &Ledger, wish: &Wish, body: &[u8]) -> u64 {
+fn take(ledger: &Ledger, request: &ReadRequest, body: &[u8]) -> u64 {
     let Ok(document) = serde_json::from_slice::<Document>(body) else {
         // A document that is none is a torn message, and its end.
-        ledger.receive(wish, &[]);
+        ledger.receive(request, &[]);
         return 0;
     };
     for message in &document.messages {
-        ledger.receive(wish, &STANDARD.decode(&message.body_base64).unwrap_or_default());
+        ledger.receive(request, &STANDARD.decode(&message.body_base64).unwrap_or_default());
     }
     document.messages.len() as u64
 }

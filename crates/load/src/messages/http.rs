@@ -1,4 +1,4 @@
-//! Reads one HTTP/1.1 response from what a connection has brought. Knows no sockets and not what was asked.
+//! Reads one HTTP/1.1 response from what a connection has brought. Knows no sockets and not what was request.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ const HEADERS_MAX: usize = 64;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a body at most.
 const BODY_BYTES_MAX: usize = 256 << 20;
-/// Nobody is told to wait for longer.
+/// Nobody is progress to wait for longer.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// What the bytes begin with.
 #[derive(Debug)]
-pub(crate) enum Parsed<'a> {
+pub(crate) enum ParsedResponse<'a> {
     /// The beginning of a response.
     Incomplete,
     /// What is not understood here, in one line.
@@ -37,38 +37,38 @@ pub(crate) struct Response<'a> {
 
 /// What the headers say.
 #[derive(Default)]
-struct Said {
+struct Headers {
     length: Option<usize>,
     closes: bool,
     retry_after: Option<Duration>,
 }
 
 /// Reads a response.
-pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
+pub(crate) fn parse(bytes: &[u8]) -> ParsedResponse<'_> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
     let head_bytes = match head.parse(bytes) {
         Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
-        Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => return Parsed::Incomplete,
-        Ok(httparse::Status::Partial) => return Parsed::Broken("a reply without an end of its headers".into()),
-        Err(error) => return Parsed::Broken(format!("a reply that is not HTTP/1.1: {error}")),
+        Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => return ParsedResponse::Incomplete,
+        Ok(httparse::Status::Partial) => return ParsedResponse::Broken("a reply without an end of its headers".into()),
+        Err(error) => return ParsedResponse::Broken(format!("a reply that is not HTTP/1.1: {error}")),
     };
     let status = head.code.unwrap_or(0);
-    let said = match Said::read(head.headers, head.version == Some(0)) {
+    let said = match Headers::read(head.headers, head.version == Some(0)) {
         Ok(said) => said,
-        Err(line) => return Parsed::Broken(line),
+        Err(line) => return ParsedResponse::Broken(line),
     };
     let has_no_body = status == 204 || status == 304;
     let body_bytes = match said.length {
-        _ if status < 200 => return Parsed::Broken(format!("status {status}, which nobody asked for")),
+        _ if status < 200 => return ParsedResponse::Broken(format!("status {status}, which nobody request for")),
         _ if has_no_body => 0,
-        Some(length) if length > BODY_BYTES_MAX => return Parsed::Broken(format!("a body of {length} bytes")),
+        Some(length) if length > BODY_BYTES_MAX => return ParsedResponse::Broken(format!("a body of {length} bytes")),
         Some(length) => length,
-        None => return Parsed::Broken(format!("status {status} without Content-Length")),
+        None => return ParsedResponse::Broken(format!("status {status} without Content-Length")),
     };
     match bytes.get(head_bytes..head_bytes + body_bytes) {
-        None => Parsed::Incomplete,
-        Some(body) => Parsed::Response(Response {
+        None => ParsedResponse::Incomplete,
+        Some(body) => ParsedResponse::Response(Response {
             status,
             body,
             consumed: head_bytes + body_bytes,
@@ -78,9 +78,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
     }
 }
 
-impl Said {
-    fn read(headers: &[httparse::Header<'_>], is_1_0: bool) -> Result<Said, String> {
-        let mut said = Said { closes: is_1_0, ..Said::default() };
+impl Headers {
+    fn read(headers: &[httparse::Header<'_>], is_1_0: bool) -> Result<Headers, String> {
+        let mut said = Headers { closes: is_1_0, ..Headers::default() };
         for header in headers {
             let text = std::str::from_utf8(header.value).unwrap_or("").trim();
             if header.name.eq_ignore_ascii_case("content-length") {
@@ -107,7 +107,7 @@ mod tests {
 
     fn response(bytes: &[u8]) -> Response<'_> {
         match parse(bytes) {
-            Parsed::Response(response) => response,
+            ParsedResponse::Response(response) => response,
             other => panic!("{other:?}"),
         }
     }
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((whole.status, whole.body, whole.consumed), (200, &b"abc"[..], bytes.len() - 4));
         assert!(!whole.closes && whole.retry_after.is_none());
         for cut in 0..bytes.len() - 4 {
-            assert!(matches!(parse(&bytes[..cut]), Parsed::Incomplete), "{cut}");
+            assert!(matches!(parse(&bytes[..cut]), ParsedResponse::Incomplete), "{cut}");
         }
     }
 
@@ -149,10 +149,10 @@ mod tests {
             (b"HTTP/1.1 100 Continue\r\n\r\n", "status 100"),
         ];
         for (bytes, expected) in broken {
-            let Parsed::Broken(line) = parse(bytes) else { panic!("{expected}: it was taken") };
+            let ParsedResponse::Broken(line) = parse(bytes) else { panic!("{expected}: it was taken") };
             assert!(line.contains(expected) && !line.contains('\n'), "{line}");
         }
         let endless = [b"HTTP/1.1 200 OK\r\nA: ".as_slice(), &vec![b'a'; HEAD_BYTES_MAX]].concat();
-        assert!(matches!(parse(&endless), Parsed::Broken(_)));
+        assert!(matches!(parse(&endless), ParsedResponse::Broken(_)));
     }
 }

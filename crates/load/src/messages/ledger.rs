@@ -16,13 +16,13 @@ pub(crate) struct Ledger {
     /// By receiver, the last number from each queue and sender.
     receivers: Vec<Mutex<HashMap<(u32, u32), u32>>>,
     /// By queue and receiver, how many messages may have been removed without anybody getting them.
-    doubtful_pops: Mutex<BTreeMap<(u32, u32), u64>>,
-    pub(crate) counts: Counts,
+    pops_in_doubt: Mutex<BTreeMap<(u32, u32), u64>>,
+    pub(crate) counts: LedgerCounts,
 }
 
 /// What was counted.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct LedgerCounts {
     pub(crate) acknowledged: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) peeked: AtomicU64,
@@ -38,9 +38,9 @@ pub(crate) struct Counts {
     pub(crate) refused: AtomicU64,
 }
 
-/// What a receiver asked for.
+/// What a receiver request for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct ReadRequest {
     /// Who asks; [`ANYONE`] for messages that are for anyone only.
     pub(crate) receiver: u32,
     /// The queue; without one, any.
@@ -60,7 +60,7 @@ pub(crate) struct Remainder {
     pub(crate) sends_in_doubt: u64,
 }
 
-impl Counts {
+impl LedgerCounts {
     pub(crate) fn of(counter: &AtomicU64) -> u64 {
         counter.load(Ordering::Relaxed)
     }
@@ -82,8 +82,8 @@ impl Ledger {
             run,
             senders: (0..=clients).map(|_| Mutex::default()).collect(),
             receivers: (0..=clients).map(|_| Mutex::default()).collect(),
-            doubtful_pops: Mutex::default(),
-            counts: Counts::default(),
+            pops_in_doubt: Mutex::default(),
+            counts: LedgerCounts::default(),
         }
     }
 
@@ -106,17 +106,17 @@ impl Ledger {
     }
 
     /// Nobody knows whether a send was done.
-    pub(crate) fn doubt_send(&self, sender: u32, queue: u32, number: u32) {
+    pub(crate) fn record_send_in_doubt(&self, sender: u32, queue: u32, number: u32) {
         add(&self.counts.sends_in_doubt);
-        if self.with(sender, queue, |stream| stream.doubt(number)) == Some(true) {
+        if self.with(sender, queue, |stream| stream.mark_in_doubt(number)) == Some(true) {
             add(&self.counts.sends_in_doubt_arrived);
         }
     }
 
     /// Nobody knows whether a pop took up to so many messages.
-    pub(crate) fn doubt_pop(&self, queue: u32, receiver: u32, messages: u64) {
+    pub(crate) fn record_pop_in_doubt(&self, queue: u32, receiver: u32, messages: u64) {
         add(&self.counts.pops_in_doubt);
-        *locked(&self.doubtful_pops).entry((queue, receiver)).or_default() += messages;
+        *locked(&self.pops_in_doubt).entry((queue, receiver)).or_default() += messages;
     }
 
     /// A request was refused: nothing was done.
@@ -125,23 +125,23 @@ impl Ledger {
     }
 
     /// A message was popped.
-    pub(crate) fn receive(&self, wish: &Wish, body: &[u8]) {
+    pub(crate) fn receive(&self, request: &ReadRequest, body: &[u8]) {
         add(&self.counts.received);
-        let Some(label) = self.read(wish, body) else { return };
+        let Some(label) = self.read(request, body) else { return };
         let receipt = self.with(label.sender, label.queue, |stream| stream.receive(label.number));
         match receipt {
             None | Some(Receipt::Unknown) => add(&self.counts.unknown),
             Some(Receipt::Again) => add(&self.counts.doubled),
-            // It may have been done at any time after it was asked for.
-            Some(Receipt::First { was_doubtful: true }) => add(&self.counts.sends_in_doubt_arrived),
-            Some(Receipt::First { was_doubtful: false }) => self.order(wish.receiver, &label),
+            // It may have been done at any time after it was request for.
+            Some(Receipt::First { was_in_doubt: true }) => add(&self.counts.sends_in_doubt_arrived),
+            Some(Receipt::First { was_in_doubt: false }) => self.order(request.receiver, &label),
         }
     }
 
     /// A message was read and left.
-    pub(crate) fn peek(&self, wish: &Wish, body: &[u8]) {
+    pub(crate) fn peek(&self, request: &ReadRequest, body: &[u8]) {
         add(&self.counts.peeked);
-        let Some(label) = self.read(wish, body) else { return };
+        let Some(label) = self.read(request, body) else { return };
         if self.with(label.sender, label.queue, |stream| label.number < stream.next()) != Some(true) {
             add(&self.counts.unknown);
         }
@@ -164,7 +164,7 @@ impl Ledger {
     pub(crate) fn outstanding(&self) -> u64 {
         let of = |streams: &Mutex<HashMap<u32, Stream>>| {
             let streams = locked(streams);
-            streams.values().map(|stream| stream.left().filter(|left| !left.is_doubtful).count()).sum::<usize>()
+            streams.values().map(|stream| stream.left().filter(|left| !left.is_in_doubt).count()).sum::<usize>()
         };
         self.senders.iter().map(of).sum::<usize>() as u64
     }
@@ -176,7 +176,7 @@ impl Ledger {
         for sender in &self.senders {
             for (queue, stream) in locked(sender).iter() {
                 for message in stream.left() {
-                    if message.is_doubtful {
+                    if message.is_in_doubt {
                         remainder.sends_in_doubt += 1;
                     } else {
                         *left.entry(*queue).or_default().entry(message.receiver).or_default() += 1;
@@ -184,7 +184,7 @@ impl Ledger {
                 }
             }
         }
-        let pops = locked(&self.doubtful_pops);
+        let pops = locked(&self.pops_in_doubt);
         for (queue, by_receiver) in left {
             // A message for one receiver can only have been taken by a pop of his; those left over may have taken others.
             let mut spare: u64 = 0;
@@ -204,8 +204,8 @@ impl Ledger {
         remainder
     }
 
-    /// Whose a body is, if it is whole, of this run, and what was asked for.
-    fn read(&self, wish: &Wish, body: &[u8]) -> Option<body::Label> {
+    /// Whose a body is, if it is whole, of this run, and what was request for.
+    fn read(&self, request: &ReadRequest, body: &[u8]) -> Option<body::Label> {
         let Some(label) = body::read(body) else {
             add(&self.counts.torn);
             return None;
@@ -214,9 +214,9 @@ impl Ledger {
             add(&self.counts.unknown);
             return None;
         }
-        let is_for_him = label.receiver == ANYONE || label.receiver == wish.receiver;
-        let is_asked = wish.queue.is_none_or(|queue| queue == label.queue)
-            && wish.sender.is_none_or(|sender| sender == label.sender);
+        let is_for_him = label.receiver == ANYONE || label.receiver == request.receiver;
+        let is_asked = request.queue.is_none_or(|queue| queue == label.queue)
+            && request.sender.is_none_or(|sender| sender == label.sender);
         if !is_for_him || !is_asked {
             add(&self.counts.misdelivered);
         }
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     const RUN: u64 = 77;
-    const ANY: Wish = Wish { receiver: 0, queue: None, sender: None };
+    const ANY: ReadRequest = ReadRequest { receiver: 0, queue: None, sender: None };
 
     fn ledger() -> Ledger {
         Ledger::new(RUN, 4)
@@ -265,7 +265,8 @@ mod tests {
 
     fn counted(ledger: &Ledger) -> [u64; 5] {
         let counts = &ledger.counts;
-        [&counts.doubled, &counts.out_of_order, &counts.torn, &counts.unknown, &counts.misdelivered].map(Counts::of)
+        [&counts.doubled, &counts.out_of_order, &counts.torn, &counts.unknown, &counts.misdelivered]
+            .map(LedgerCounts::of)
     }
 
     #[test]
@@ -276,7 +277,7 @@ mod tests {
             ledger.receive(&ANY, &body);
         }
         assert_eq!((counted(&ledger), ledger.remainder()), ([0; 5], Remainder::default()));
-        assert_eq!((ledger.outstanding(), Counts::of(&ledger.counts.received)), (0, 200));
+        assert_eq!((ledger.outstanding(), LedgerCounts::of(&ledger.counts.received)), (0, 200));
     }
 
     #[test]
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!(counted(&ledger), [1, 1, 1, 2, 0]);
         let other = send(&ledger, 2, 3);
         ledger.receive(&ANY, &other);
-        ledger.receive(&Wish { queue: Some(5), ..ANY }, &bodies[3]);
+        ledger.receive(&ReadRequest { queue: Some(5), ..ANY }, &bodies[3]);
         assert_eq!(counted(&ledger), [1, 1, 1, 2, 2]);
         assert_eq!(ledger.remainder(), Remainder { lost: 1, ..Remainder::default() });
     }
@@ -306,9 +307,9 @@ mod tests {
     fn order_is_judged_for_each_receiver_alone() {
         let ledger = ledger();
         let bodies: Vec<_> = (0..3).map(|_| send(&ledger, 1, ANYONE)).collect();
-        ledger.receive(&Wish { receiver: 1, ..ANY }, &bodies[2]);
-        ledger.receive(&Wish { receiver: 2, ..ANY }, &bodies[0]);
-        ledger.receive(&Wish { receiver: 2, ..ANY }, &bodies[1]);
+        ledger.receive(&ReadRequest { receiver: 1, ..ANY }, &bodies[2]);
+        ledger.receive(&ReadRequest { receiver: 2, ..ANY }, &bodies[0]);
+        ledger.receive(&ReadRequest { receiver: 2, ..ANY }, &bodies[1]);
         assert_eq!(counted(&ledger), [0; 5]);
     }
 
@@ -319,13 +320,13 @@ mod tests {
         send(&ledger, 1, ANYONE);
         let remainder = |ledger: &Ledger| (ledger.remainder().lost, ledger.remainder().taken_in_doubt);
         assert_eq!(remainder(&ledger), (3, 0));
-        ledger.doubt_pop(1, 3, 1);
+        ledger.record_pop_in_doubt(1, 3, 1);
         assert_eq!(remainder(&ledger), (3, 0), "that was another queue");
-        ledger.doubt_pop(0, 2, 1);
+        ledger.record_pop_in_doubt(0, 2, 1);
         assert_eq!(remainder(&ledger), (2, 1), "receiver 2 can have taken what is for anyone");
-        ledger.doubt_pop(0, 3, 1);
+        ledger.record_pop_in_doubt(0, 3, 1);
         assert_eq!(remainder(&ledger), (1, 2));
-        ledger.doubt_pop(0, 3, 1);
+        ledger.record_pop_in_doubt(0, 3, 1);
         assert_eq!(remainder(&ledger), (0, 3));
     }
 
@@ -333,12 +334,12 @@ mod tests {
     fn what_is_in_doubt_may_come_late_and_is_not_lost() {
         let ledger = ledger();
         let number = ledger.issue(1, 0, ANYONE);
-        ledger.doubt_send(1, 0, number);
+        ledger.record_send_in_doubt(1, 0, number);
         let second = send(&ledger, 1, ANYONE);
         ledger.receive(&ANY, &second);
         assert_eq!(ledger.remainder(), Remainder { sends_in_doubt: 1, ..Remainder::default() });
         ledger.receive(&ANY, &body(1, 0, ANYONE, number));
         assert_eq!((counted(&ledger), ledger.remainder()), ([0; 5], Remainder::default()));
-        assert_eq!(Counts::of(&ledger.counts.sends_in_doubt_arrived), 1);
+        assert_eq!(LedgerCounts::of(&ledger.counts.sends_in_doubt_arrived), 1);
     }
 }

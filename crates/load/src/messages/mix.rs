@@ -21,8 +21,8 @@ pub enum MessageOperation {
     D15,
 }
 
-/// How many operations are told apart.
-pub(crate) const KINDS: usize = ALL.len();
+/// How many operations are progress apart.
+pub(crate) const OPERATIONS: usize = ALL.len();
 const ALL: [MessageOperation; 10] = [
     MessageOperation::Create,
     MessageOperation::Delete,

@@ -1,12 +1,12 @@
-//! What is asked of the service, and its bytes: written straight into the buffer of a connection.
+//! What is request of the service, and its bytes: written straight into the buffer of a connection.
 
 use super::body::{self, ANYONE, Label};
+use super::context::MessagesContext;
 use super::mix::MessageOperation;
-use super::venue::Venue;
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum MessageRequest {
     /// Create the client's queue of this number.
     Create { number: u32 },
     /// Delete it.
@@ -27,56 +27,56 @@ pub(crate) enum Asked {
 
 /// Whom a client talks to, and as whom.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Speaking<'v> {
-    pub(crate) venue: &'v Venue,
+pub(crate) struct RequestWriter<'v> {
+    pub(crate) context: &'v MessagesContext,
     /// HOST:PORT of the service.
     pub(crate) host: &'v str,
     pub(crate) client: u32,
 }
 
-impl Asked {
+impl MessageRequest {
     /// Under which operation it is counted.
     pub(crate) fn operation(&self) -> MessageOperation {
         match self {
-            Asked::Create { .. } => MessageOperation::Create,
-            Asked::Delete { .. } => MessageOperation::Delete,
-            Asked::Send { label, .. } if label.receiver == ANYONE => MessageOperation::Send,
-            Asked::Send { .. } => MessageOperation::SendTo,
-            Asked::Peek { .. } => MessageOperation::Peek,
-            Asked::PeekFrom { .. } => MessageOperation::PeekFrom,
-            Asked::Pop { .. } => MessageOperation::Pop,
-            Asked::PopFrom { .. } => MessageOperation::PopFrom,
-            Asked::Waiting => MessageOperation::Waiting,
+            MessageRequest::Create { .. } => MessageOperation::Create,
+            MessageRequest::Delete { .. } => MessageOperation::Delete,
+            MessageRequest::Send { label, .. } if label.receiver == ANYONE => MessageOperation::Send,
+            MessageRequest::Send { .. } => MessageOperation::SendTo,
+            MessageRequest::Peek { .. } => MessageOperation::Peek,
+            MessageRequest::PeekFrom { .. } => MessageOperation::PeekFrom,
+            MessageRequest::Pop { .. } => MessageOperation::Pop,
+            MessageRequest::PopFrom { .. } => MessageOperation::PopFrom,
+            MessageRequest::Waiting => MessageOperation::Waiting,
         }
     }
 }
 
-impl Speaking<'_> {
+impl RequestWriter<'_> {
     /// Appends a request.
-    pub(crate) fn write(&self, asked: &Asked, out: &mut Vec<u8>) {
-        match *asked {
-            Asked::Create { number } => self.scratch(b"PUT", number, out),
-            Asked::Delete { number } => self.scratch(b"DELETE", number, out),
-            Asked::Send { label, size_bytes } => return self.send(&label, size_bytes, out),
-            Asked::Peek { queue } => {
+    pub(crate) fn write(&self, request: &MessageRequest, out: &mut Vec<u8>) {
+        match *request {
+            MessageRequest::Create { number } => self.scratch(b"PUT", number, out),
+            MessageRequest::Delete { number } => self.scratch(b"DELETE", number, out),
+            MessageRequest::Send { label, size_bytes } => return self.send(&label, size_bytes, out),
+            MessageRequest::Peek { queue } => {
                 self.queue(b"GET", queue, b"/messages/head?for=c", out);
                 number(self.client, out);
             }
-            Asked::PeekFrom { sender } => {
+            MessageRequest::PeekFrom { sender } => {
                 out.extend_from_slice(b"GET /v1/messages/head?for=c");
                 number(self.client, out);
                 from(sender, out);
             }
-            Asked::Pop { queue } => {
+            MessageRequest::Pop { queue } => {
                 self.queue(b"POST", queue, b"/messages:pop?for=c", out);
                 number(self.client, out);
             }
-            Asked::PopFrom { queue, sender } => {
+            MessageRequest::PopFrom { queue, sender } => {
                 self.queue(b"POST", queue, b"/messages:pop?for=c", out);
                 number(self.client, out);
                 from(sender, out);
             }
-            Asked::Waiting => {
+            MessageRequest::Waiting => {
                 out.extend_from_slice(b"GET /v1/receivers/c");
                 number(self.client, out);
                 out.extend_from_slice(b"/queues");
@@ -114,14 +114,14 @@ impl Speaking<'_> {
     fn queue(&self, method: &[u8], queue: u32, rest: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(method);
         out.extend_from_slice(b" /v1/queues/");
-        out.extend_from_slice(self.venue.queues.get(queue as usize).map_or("", String::as_str).as_bytes());
+        out.extend_from_slice(self.context.queues.get(queue as usize).map_or("", String::as_str).as_bytes());
         out.extend_from_slice(rest);
     }
 
     fn scratch(&self, method: &[u8], queue: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(method);
         out.extend_from_slice(b" /v1/queues/");
-        out.extend_from_slice(self.venue.prefix.as_bytes());
+        out.extend_from_slice(self.context.prefix.as_bytes());
         out.extend_from_slice(b"own-");
         number(self.client, out);
         out.push(b'-');
@@ -132,7 +132,7 @@ impl Speaking<'_> {
     fn headers(&self, body_bytes: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
         out.extend_from_slice(self.host.as_bytes());
-        if let Some(token) = self.venue.token(self.client) {
+        if let Some(token) = self.context.token(self.client) {
             out.extend_from_slice(b"\r\nAuthorization: Bearer ");
             out.extend_from_slice(token.as_bytes());
         } else {
@@ -160,52 +160,53 @@ mod tests {
     use crate::config::messages::MessagesConfig;
     use crate::config::{Config, fixed_bytes};
 
-    fn venue(tokens: &[&str]) -> Venue {
+    fn context(tokens: &[&str]) -> MessagesContext {
         let messages = MessagesConfig {
             queue_prefix: Some("q".into()),
             tokens: tokens.iter().map(ToString::to_string).collect(),
             ..MessagesConfig::default()
         };
         let config = Config { messages: Some(messages), clients: 4, data_size: fixed_bytes(40), ..Config::default() };
-        Venue::new(&config, 1).unwrap()
+        MessagesContext::new(&config, 1).unwrap()
     }
 
-    fn written(venue: &Venue, asked: &Asked) -> String {
+    fn written(context: &MessagesContext, request: &MessageRequest) -> String {
         let mut out = Vec::new();
-        Speaking { venue, host: "h:1", client: 3 }.write(asked, &mut out);
+        RequestWriter { context, host: "h:1", client: 3 }.write(request, &mut out);
         String::from_utf8_lossy(&out).into_owned()
     }
 
     #[test]
     fn every_request_is_as_the_service_wants_it() {
-        let venue = venue(&[]);
+        let context = context(&[]);
         let rest = " HTTP/1.1\r\nHost: h:1\r\nWaystage-Sender: c3\r\nContent-Length: 0\r\n\r\n";
-        for (asked, line) in [
-            (Asked::Create { number: 0 }, "PUT /v1/queues/qown-3-0"),
-            (Asked::Delete { number: 7 }, "DELETE /v1/queues/qown-3-7"),
-            (Asked::Peek { queue: 2 }, "GET /v1/queues/q2/messages/head?for=c3"),
-            (Asked::PeekFrom { sender: 1 }, "GET /v1/messages/head?for=c3&from=c1"),
-            (Asked::Pop { queue: 9 }, "POST /v1/queues/q9/messages:pop?for=c3"),
-            (Asked::PopFrom { queue: 0, sender: 2 }, "POST /v1/queues/q0/messages:pop?for=c3&from=c2"),
-            (Asked::Waiting, "GET /v1/receivers/c3/queues"),
+        for (request, line) in [
+            (MessageRequest::Create { number: 0 }, "PUT /v1/queues/qown-3-0"),
+            (MessageRequest::Delete { number: 7 }, "DELETE /v1/queues/qown-3-7"),
+            (MessageRequest::Peek { queue: 2 }, "GET /v1/queues/q2/messages/head?for=c3"),
+            (MessageRequest::PeekFrom { sender: 1 }, "GET /v1/messages/head?for=c3&from=c1"),
+            (MessageRequest::Pop { queue: 9 }, "POST /v1/queues/q9/messages:pop?for=c3"),
+            (MessageRequest::PopFrom { queue: 0, sender: 2 }, "POST /v1/queues/q0/messages:pop?for=c3&from=c2"),
+            (MessageRequest::Waiting, "GET /v1/receivers/c3/queues"),
         ] {
-            assert_eq!(written(&venue, &asked), format!("{line}{rest}"));
+            assert_eq!(written(&context, &request), format!("{line}{rest}"));
         }
     }
 
     #[test]
     fn a_send_has_its_body_and_its_receiver() {
-        let venue = venue(&["secret", "other"]);
+        let context = context(&["secret", "other"]);
         for (receiver, path) in [(ANYONE, "q1/messages "), (2, "q1/messages?to=c2 ")] {
-            let label = venue.issue(3, 1, receiver);
-            let text = written(&venue, &Asked::Send { label, size_bytes: 40 });
+            let label = context.issue(3, 1, receiver);
+            let text = written(&context, &MessageRequest::Send { label, size_bytes: 40 });
             assert!(text.starts_with(&format!("POST /v1/queues/{path}HTTP/1.1\r\n")), "{text}");
             assert!(text.contains("\r\nAuthorization: Bearer other\r\n") && !text.contains("Sender"), "{text}");
             assert!(text.contains("Content-Length: 40\r\n\r\n"));
         }
-        let label = venue.issue(3, 1, ANYONE);
+        let label = context.issue(3, 1, ANYONE);
         let mut out = Vec::new();
-        Speaking { venue: &venue, host: "h", client: 3 }.write(&Asked::Send { label, size_bytes: 40 }, &mut out);
+        RequestWriter { context: &context, host: "h", client: 3 }
+            .write(&MessageRequest::Send { label, size_bytes: 40 }, &mut out);
         assert_eq!(body::read(&out[out.len() - 40..]), Some(label));
     }
 }

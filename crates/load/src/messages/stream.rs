@@ -29,7 +29,7 @@ struct Mark {
 enum State {
     InFlight,
     Acknowledged,
-    Doubtful,
+    InDoubt,
 }
 
 /// What a message that was received is.
@@ -38,7 +38,7 @@ pub(crate) enum Receipt {
     /// Received for the first time.
     First {
         /// Nobody knew whether it had been sent, so nobody knows when.
-        was_doubtful: bool,
+        was_in_doubt: bool,
     },
     /// Received before.
     Again,
@@ -52,7 +52,7 @@ pub(crate) struct Left {
     /// Its receiver, or [`ANYONE`].
     pub(crate) receiver: u32,
     /// Whether nobody knows that it was sent.
-    pub(crate) is_doubtful: bool,
+    pub(crate) is_in_doubt: bool,
 }
 
 impl Stream {
@@ -94,9 +94,9 @@ impl Stream {
     }
 
     /// Nobody knows whether the send was done. True when it is known already, because it was received.
-    pub(crate) fn doubt(&mut self, number: u32) -> bool {
+    pub(crate) fn mark_in_doubt(&mut self, number: u32) -> bool {
         if self.is_waiting(number) {
-            self.marks.entry(number).and_modify(|mark| mark.state = State::Doubtful);
+            self.marks.entry(number).and_modify(|mark| mark.state = State::InDoubt);
             false
         } else {
             self.marks.remove(&number);
@@ -115,12 +115,12 @@ impl Stream {
         self.set(number, false);
         match self.marks.get(&number).map(|mark| mark.state) {
             // Its acknowledgement is still to come.
-            Some(State::InFlight) => Receipt::First { was_doubtful: false },
+            Some(State::InFlight) => Receipt::First { was_in_doubt: false },
             Some(state) => {
                 self.marks.remove(&number);
-                Receipt::First { was_doubtful: state == State::Doubtful }
+                Receipt::First { was_in_doubt: state == State::InDoubt }
             }
-            None => Receipt::First { was_doubtful: false },
+            None => Receipt::First { was_in_doubt: false },
         }
     }
 
@@ -131,8 +131,8 @@ impl Stream {
             (0..WORD_BITS).filter(move |bit| word >> bit & 1 == 1).map(move |bit| first + bit)
         });
         numbers.map(|number| match self.marks.get(&number) {
-            None => Left { receiver: ANYONE, is_doubtful: false },
-            Some(mark) => Left { receiver: mark.receiver, is_doubtful: mark.state != State::Acknowledged },
+            None => Left { receiver: ANYONE, is_in_doubt: false },
+            Some(mark) => Left { receiver: mark.receiver, is_in_doubt: mark.state != State::Acknowledged },
         })
     }
 
@@ -167,10 +167,10 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    const FIRST: Receipt = Receipt::First { was_doubtful: false };
+    const FIRST: Receipt = Receipt::First { was_in_doubt: false };
 
     fn left(stream: &Stream) -> Vec<(u32, bool)> {
-        stream.left().map(|left| (left.receiver, left.is_doubtful)).collect()
+        stream.left().map(|left| (left.receiver, left.is_in_doubt)).collect()
     }
 
     #[test]
@@ -193,9 +193,9 @@ mod tests {
             stream.acknowledge(number);
         }
         let doubtful = stream.issue(ANYONE);
-        assert!(!stream.doubt(doubtful));
+        assert!(!stream.mark_in_doubt(doubtful));
         assert_eq!(left(&stream), [(ANYONE, false), (3, false), (4, false), (ANYONE, true)]);
-        assert_eq!(stream.receive(doubtful), Receipt::First { was_doubtful: true });
+        assert_eq!(stream.receive(doubtful), Receipt::First { was_in_doubt: true });
         assert_eq!(stream.receive(doubtful), Receipt::Again);
     }
 
@@ -204,7 +204,7 @@ mod tests {
         let mut stream = Stream::default();
         let number = stream.issue(5);
         assert_eq!(stream.receive(number), FIRST);
-        assert!(stream.doubt(number));
+        assert!(stream.mark_in_doubt(number));
         assert!(stream.marks.is_empty());
     }
 

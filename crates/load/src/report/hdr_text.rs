@@ -18,8 +18,8 @@ const STEPS_PER_BUCKET: u64 = 2048;
 /// # Errors
 /// Why the histogram cannot be read.
 pub fn percentile_text(times: &Times) -> Result<Option<String>, String> {
-    let distribution = times.distribution()?;
-    let histogram = &distribution.histogram;
+    let recorded = times.to_histogram()?;
+    let histogram = &recorded.histogram;
     if histogram.is_empty() {
         return Ok(None);
     }
@@ -84,13 +84,13 @@ fn buckets(highest: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::histogram::Distribution;
+    use crate::measure::histogram::TimeHistogram;
 
     #[test]
     fn columns_are_those_of_the_format() {
-        let mut distribution = Distribution::new();
-        [1_000_000, 2_000_000, 2_000_000, 5_500_000].into_iter().for_each(|time_ns| distribution.record(time_ns));
-        let text = percentile_text(&Times::new(&distribution, &[])).unwrap().unwrap();
+        let mut recorded = TimeHistogram::new();
+        [1_000_000, 2_000_000, 2_000_000, 5_500_000].into_iter().for_each(|time_ns| recorded.record(time_ns));
+        let text = percentile_text(&Times::new(&recorded, &[])).unwrap().unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "       Value     Percentile TotalCount 1/(1-Percentile)");
         assert_eq!(lines[1], "");
@@ -105,6 +105,6 @@ mod tests {
 
     #[test]
     fn nothing_has_no_file() {
-        assert_eq!(percentile_text(&Times::new(&Distribution::new(), &[])), Ok(None));
+        assert_eq!(percentile_text(&Times::new(&TimeHistogram::new(), &[])), Ok(None));
     }
 }

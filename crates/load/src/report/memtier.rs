@@ -1,7 +1,7 @@
 //! The summary in the shape of memtier_benchmark's JSON (version 2.x), so that scripts written for it read it.
 //! Latencies are milliseconds there. docs/load-summary.md says what has no counterpart.
 
-use crate::measure::histogram::{Distribution, add, histogram, supports};
+use crate::measure::histogram::{TimeHistogram, add, histogram, supports};
 use crate::measure::seconds::Second;
 use crate::measure::times::{decode, encode};
 use crate::report::summary::{OperationSummary, Summary, per_second};
@@ -91,8 +91,8 @@ struct Section<'a> {
 impl Section<'_> {
     fn json(&self, summary: &Summary) -> Result<Value, String> {
         let response = match self.operation {
-            Some(operation) => operation.response.distribution()?,
-            None => Distribution::new(),
+            Some(operation) => operation.response.to_histogram()?,
+            None => TimeHistogram::new(),
         };
         let field = |of: fn(&OperationSummary) -> u64| self.operation.map_or(0, of);
         let rate = |count: u64| per_second(count, summary.measured_s);
@@ -156,7 +156,7 @@ impl Section<'_> {
 }
 
 /// By both names that memtier's versions have given them, "p99.90" and "p99.900".
-fn percentiles(response: &Distribution, percentiles: &[f64]) -> Value {
+fn percentiles(response: &TimeHistogram, percentiles: &[f64]) -> Value {
     let mut found = Map::new();
     for &percent in percentiles.iter().filter(|&&percent| response.supports(percent)) {
         let value_ms = milliseconds(response.percentile_ns(percent) as f64);
@@ -187,10 +187,10 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::measure::part::{Counts, Part};
-    use crate::measure::request::{Ended, Operation};
+    use crate::measure::request::{EndedRequest, Operation};
     use crate::measure::seconds::{Handover, SecondsCollector};
     use crate::measure::tally::Tally;
-    use crate::report::summarise::{Measured, summarise};
+    use crate::report::summarise::{MeasuredRun, summarise};
     use clock::{CpuTime, Nanos};
     use std::sync::mpsc::channel;
 
@@ -199,7 +199,7 @@ mod tests {
         let mut part = Box::new(Part::new(channel().0));
         for request in 0..5_000 {
             let is_set = request % 5 > 0;
-            let ended = Ended {
+            let ended = EndedRequest {
                 operation: if is_set { Operation::Set } else { Operation::Get },
                 intended: Nanos(1),
                 sent: Nanos(1),
@@ -217,7 +217,7 @@ mod tests {
         window.merge(&part.inside);
         let mut seconds = SecondsCollector::new(1);
         seconds.take(Handover { thread: 0, now_in: 1, past: part });
-        let measured = Measured {
+        let measured = MeasuredRun {
             started_unix_ns: 5_000_000_000,
             start: Nanos(0),
             from: Nanos(0),

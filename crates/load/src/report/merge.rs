@@ -1,7 +1,7 @@
 //! The summaries of several generators that ran at the same time as one: counts and histograms add up exactly,
 //! and percentiles are read from the sum. Knows summaries only, not the runs behind them.
 
-use crate::measure::histogram::Distribution;
+use crate::measure::histogram::TimeHistogram;
 use crate::measure::part::OperationTally;
 use crate::measure::seconds::{Second, sum_of_known};
 use crate::measure::tally::count_error;
@@ -57,7 +57,7 @@ pub fn merge(summaries: &[Summary]) -> Result<Summary, MergeError> {
 pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
     let first = parts.iter().min_by_key(|(_, part)| part.started_unix_ns).ok_or(MergeError::Nothing)?.1;
     check(parts)?;
-    let window = Window::of(parts)?;
+    let window = CommonWindow::of(parts)?;
     let (settings, differences) = settings::merged(parts);
     let percentiles = &settings.percentiles;
     let measured_s = window.length_ns() as f64 / 1e9;
@@ -119,14 +119,14 @@ pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
 }
 
 /// The measured times of all parts, in unix time.
-struct Window {
+struct CommonWindow {
     from_unix_ns: u64,
     to_unix_ns: u64,
     common_ns: u64,
 }
 
-impl Window {
-    fn of(parts: &[Named<'_>]) -> Result<Window, MergeError> {
+impl CommonWindow {
+    fn of(parts: &[Named<'_>]) -> Result<CommonWindow, MergeError> {
         let from = |(_, part): &Named<'_>| unix_of(part, part.measure_from_clock_ns);
         let to = |(_, part): &Named<'_>| unix_of(part, part.measure_to_clock_ns);
         let last_to_begin = parts.iter().max_by_key(|part| from(part)).ok_or(MergeError::Nothing)?;
@@ -139,7 +139,7 @@ impl Window {
                 gap_s: format!("{:.3}", (common_from - common_to) as f64 / 1e9),
             });
         }
-        Ok(Window {
+        Ok(CommonWindow {
             from_unix_ns: parts.iter().map(from).min().unwrap_or(common_from),
             to_unix_ns: parts.iter().map(to).max().unwrap_or(common_to),
             common_ns: common_to.saturating_sub(common_from),
@@ -215,9 +215,9 @@ fn added<'a>(shown: impl Iterator<Item = (&'a str, &'a OperationSummary)>) -> Re
             errors: shown.errors,
             sent_bytes: shown.sent_bytes,
             received_bytes: shown.received_bytes,
-            response: shown.response.distribution().map_err(unreadable)?,
-            service: shown.service.distribution().map_err(unreadable)?,
-            slip: shown.slip.distribution().map_err(unreadable)?,
+            response: shown.response.to_histogram().map_err(unreadable)?,
+            service: shown.service.to_histogram().map_err(unreadable)?,
+            slip: shown.slip.to_histogram().map_err(unreadable)?,
         };
         if tally.count() != shown.count {
             let reason = format!("{} requests are counted, and {} are in their histogram", shown.count, tally.count());
@@ -229,13 +229,13 @@ fn added<'a>(shown: impl Iterator<Item = (&'a str, &'a OperationSummary)>) -> Re
 }
 
 /// How late the generators were; nothing when none has an open loop.
-fn lateness(parts: &[Named<'_>]) -> Result<Option<Distribution>, MergeError> {
-    let mut sum: Option<Distribution> = None;
+fn lateness(parts: &[Named<'_>]) -> Result<Option<TimeHistogram>, MergeError> {
+    let mut sum: Option<TimeHistogram> = None;
     for (name, part) in parts {
         if let Some(times) = &part.lateness {
-            let read = times.distribution();
+            let read = times.to_histogram();
             let read = read.map_err(|reason| MergeError::Unreadable { name: (*name).into(), reason })?;
-            sum.get_or_insert_with(Distribution::new).merge(&read);
+            sum.get_or_insert_with(TimeHistogram::new).merge(&read);
         }
     }
     Ok(sum)

@@ -2,7 +2,7 @@
 //! of a request. docs/load-summary.md describes every metric.
 
 use crate::config::Config;
-use crate::measure::histogram::Distribution;
+use crate::measure::histogram::TimeHistogram;
 use crate::measure::part::{Counts, OperationTally, Part};
 use crate::measure::seconds::Second;
 use hdrhistogram::Histogram;
@@ -27,18 +27,18 @@ const OPERATION: &str = "operation";
 
 /// What has been handed over, of the whole run and not of the window alone.
 #[derive(Debug)]
-struct Seen {
+struct RunCounts {
     counts: Counts,
     offered_per_s: Option<f64>,
     achieved_per_s: f64,
 }
 
 /// The same as it is shared with the thread that answers.
-type Shared = Arc<Mutex<Seen>>;
+type SharedCounts = Arc<Mutex<RunCounts>>;
 
-impl Seen {
-    fn new(config: &Config) -> Seen {
-        Seen { counts: Counts::new(), offered_per_s: config.arrivals.per_s(), achieved_per_s: 0.0 }
+impl RunCounts {
+    fn new(config: &Config) -> RunCounts {
+        RunCounts { counts: Counts::new(), offered_per_s: config.arrivals.per_s(), achieved_per_s: 0.0 }
     }
 
     fn add(&mut self, part: &Part) {
@@ -99,8 +99,8 @@ const TIMES: [(&str, &str); 3] = [
 ];
 
 impl Snapshot {
-    fn of(seen: &Seen) -> Snapshot {
-        let operations = [("get", &seen.counts.get), ("set", &seen.counts.set)];
+    fn of(counts: &RunCounts) -> Snapshot {
+        let operations = [("get", &counts.counts.get), ("set", &counts.counts.set)];
         let series = operations.iter().flat_map(|(operation, tally)| {
             let times = [("response", &tally.response), ("service", &tally.service), ("slip", &tally.slip)];
             times.map(|(name, times)| Series::new(name, operation, times))
@@ -108,8 +108,8 @@ impl Snapshot {
         Snapshot {
             times: series.collect(),
             operations: operations.map(|(operation, tally)| (operation, Counters::new(tally))),
-            offered_per_s: seen.offered_per_s,
-            achieved_per_s: seen.achieved_per_s,
+            offered_per_s: counts.offered_per_s,
+            achieved_per_s: counts.achieved_per_s,
         }
     }
 
@@ -139,7 +139,7 @@ impl Counters {
 }
 
 impl Series {
-    fn new(name: &'static str, operation: &'static str, times: &Distribution) -> Series {
+    fn new(name: &'static str, operation: &'static str, times: &TimeHistogram) -> Series {
         let sum_s = times.sum_ns() as f64 / 1e9;
         Series { name, operation, sum_s, count: times.count(), buckets: buckets(&times.histogram) }
     }
@@ -191,7 +191,7 @@ fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
 }
 
-fn lock(shared: &Shared) -> std::sync::MutexGuard<'_, Seen> {
+fn lock(shared: &SharedCounts) -> std::sync::MutexGuard<'_, RunCounts> {
     // Counts are whole between any two additions.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

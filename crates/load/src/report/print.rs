@@ -286,7 +286,7 @@ pub(crate) fn time(time_ns: f64) -> String {
 mod tests {
     use super::*;
     use crate::config::{Arrivals, Config};
-    use crate::measure::histogram::Distribution;
+    use crate::measure::histogram::TimeHistogram;
 
     #[test]
     fn times_are_short() {
@@ -305,14 +305,14 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_percentiles_without_support_are_dashes() {
-        let mut distribution = Distribution::new();
-        (0..100).for_each(|_| distribution.record(1_500));
-        let cells = times(&Times::new(&distribution, &USUAL), 100, &USUAL);
+        let mut recorded = TimeHistogram::new();
+        (0..100).for_each(|_| recorded.record(1_500));
+        let cells = times(&Times::new(&recorded, &USUAL), 100, &USUAL);
         assert_eq!(cells, ["1.5us", "1.5us", "1.5us", "-", "-", "1.5us"]);
         let line = row("all", ["100", "10", "0", "0", "0"].map(String::from), cells);
         let widths = NAME_WIDTH + COUNT_WIDTHS.iter().map(|(_, width)| width + 1).sum::<usize>() + 6 * (TIME_WIDTH + 1);
         assert_eq!(line.trim_end().len(), widths);
-        assert_eq!(times(&Times::new(&Distribution::new(), &USUAL), 0, &USUAL), ["-"; 6]);
+        assert_eq!(times(&Times::new(&TimeHistogram::new(), &USUAL), 0, &USUAL), ["-"; 6]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The settings of a run as used, as the summary shows them.
 
 use crate::config::messages::MessagesConfig;
-use crate::config::{Arrivals, Config, Distribution, Protocol};
+use crate::config::{Arrivals, Config, Protocol, ServerChoice};
 use crate::measure::times::PERCENTILES;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -65,12 +65,8 @@ impl Settings {
         let is_open = config.is_open();
         Settings {
             servers: config.servers.clone(),
-            distribution: distribution(if config.messages.is_some() {
-                Distribution::Doors
-            } else {
-                config.distribution
-            })
-            .into(),
+            distribution: distribution(if config.messages.is_some() { ServerChoice::Any } else { config.distribution })
+                .into(),
             protocol: if config.messages.is_some() { HTTP } else { protocol(config.protocol) }.into(),
             noreply: config.noreply,
             r#loop: if is_open { OPEN } else { CLOSED }.into(),
@@ -158,10 +154,10 @@ fn protocol(protocol: Protocol) -> &'static str {
     }
 }
 
-fn distribution(distribution: Distribution) -> &'static str {
+fn distribution(distribution: ServerChoice) -> &'static str {
     match distribution {
-        Distribution::Ketama => "ketama",
-        Distribution::Doors => "doors",
+        ServerChoice::Ketama => "ketama",
+        ServerChoice::Any => "any",
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::measure::part::{Counts, OperationTally};
 use crate::measure::seconds::Second;
-use crate::measure::tally::{Tally, Verified};
+use crate::measure::tally::{Tally, VerificationCounts};
 use crate::measure::times::Times;
 use crate::messages::{MessageOperation, MessagesSummary};
 use crate::report::settings::Settings;
@@ -13,7 +13,7 @@ use clock::{CpuTime, Nanos};
 
 /// When a run was measured, and what it cost.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured {
+pub(crate) struct MeasuredRun {
     pub(crate) started_unix_ns: u64,
     pub(crate) from: Nanos,
     pub(crate) to: Nanos,
@@ -32,7 +32,7 @@ pub(crate) struct Measured {
 /// Puts together what all threads have counted: `tally` of the whole run, `window` of the measured part of it.
 pub(crate) fn summarise(
     config: &Config,
-    measured: &Measured,
+    measured: &MeasuredRun,
     tally: &Tally,
     window: &Counts,
     mut seconds: Vec<Second>,
@@ -114,14 +114,14 @@ fn totals(tally: &Tally, window: &Counts, all: &OperationTally, settings: &Setti
     }
 }
 
-fn cpu(measured: &Measured, polled_ns: u64, thread_seconds: f64) -> Cpu {
+fn cpu(measured: &MeasuredRun, polled_ns: u64, thread_seconds: f64) -> Cpu {
     let user_s = (measured.cpu_to.user_s - measured.cpu_from.user_s).max(0.0);
     let system_s = (measured.cpu_to.system_s - measured.cpu_from.system_s).max(0.0);
     Cpu { user_s, system_s, polled_s: polled_ns as f64 / 1e9, share: 0.0 }.of(thread_seconds)
 }
 
-fn verification(verified: Verified, keys_uncertain: u64) -> Verification {
-    let Verified { checked, wrong, torn, stale, unexpected_reply } = verified;
+fn verification(verified: VerificationCounts, keys_uncertain: u64) -> Verification {
+    let VerificationCounts { checked, wrong, torn, stale, unexpected_reply } = verified;
     Verification { checked, wrong, torn, stale, unexpected_reply, keys_uncertain }
 }
 

@@ -1,7 +1,7 @@
 //! Whether a run is to be believed: what spoils it, and what is worth knowing about it, one line each with what to do.
 //! Judges what the summary says and nothing else; docs/load-summary.md gives the reasons for the thresholds.
 
-use crate::measure::histogram::Distribution;
+use crate::measure::histogram::TimeHistogram;
 use crate::measure::times::Times;
 use crate::messages::MessagesSummary;
 use crate::report::print::time;
@@ -53,7 +53,14 @@ pub(crate) fn reasons(summary: &Summary, broken: Option<&str>) -> Vec<String> {
 
 /// What does not spoil the run, but may surprise.
 pub(crate) fn notes(summary: &Summary) -> Vec<String> {
-    let found = [stopped(summary), failures(summary), misses(summary), slipping(summary), busy(summary), law(summary)];
+    let found = [
+        stopped(summary),
+        failures(summary),
+        misses(summary),
+        slipping(summary),
+        busy(summary),
+        interactive_law(summary),
+    ];
     let of_messages = summary.messages.iter().flat_map(MessagesSummary::notes);
     found.into_iter().flatten().chain(of_messages).collect()
 }
@@ -206,7 +213,7 @@ fn busy(summary: &Summary) -> Option<String> {
 }
 
 /// The interactive response time law (Denning and Buzen, 1978): N = X (R + Z). Where it fails, clients stood still or counts are wrong.
-fn law(summary: &Summary) -> Option<String> {
+fn interactive_law(summary: &Summary) -> Option<String> {
     let (settings, response) = (&summary.settings, &summary.operations.all.response);
     let longest_s = response.max_ns as f64 / 1e9 + settings.think_mean_s;
     let thoughts = if settings.think_mean_s > 0.0 { LAW_THOUGHTS } else { 0.0 };
@@ -232,11 +239,11 @@ fn hit_ratio(summary: &Summary) -> Option<f64> {
     (read > 0).then(|| summary.totals.hits as f64 / read as f64)
 }
 
-fn read(times: &Times) -> Option<Distribution> {
-    times.distribution().ok()
+fn read(times: &Times) -> Option<TimeHistogram> {
+    times.to_histogram().ok()
 }
 
-fn p99_ns(delays: &Distribution) -> Option<f64> {
+fn p99_ns(delays: &TimeHistogram) -> Option<f64> {
     (delays.count() >= DELAYS_MIN).then(|| delays.percentile_ns(99.0) as f64)
 }
 

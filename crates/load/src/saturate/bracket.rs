@@ -1,12 +1,12 @@
 //! What is known of the rates that were tried, and between which of them the answer lies. Runs nothing and judges nothing.
 
-use super::judge::Outcome;
+use super::judge::ObjectiveOutcome;
 
 /// What was found out about a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Known {
+pub(super) struct ExaminedRate {
     pub(super) rate_per_s: f64,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ObjectiveOutcome,
     /// On which side of the answer it lies. When the longest run has left it undecided, its best guess says so.
     pub(super) is_below: bool,
 }
@@ -14,11 +14,11 @@ pub(super) struct Known {
 /// All that is believed. What has been contradicted is forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Bracket {
-    known: Vec<Known>,
+    known: Vec<ExaminedRate>,
 }
 
 impl Bracket {
-    pub(super) fn add(&mut self, known: Known) {
+    pub(super) fn add(&mut self, known: ExaminedRate) {
         self.known.push(known);
     }
 
@@ -36,18 +36,18 @@ impl Bracket {
     /// The highest rate below the answer that was surely met.
     pub(super) fn surely_met(&self) -> Option<f64> {
         let upper = self.upper().unwrap_or(f64::INFINITY);
-        highest(self.known.iter().filter(|known| known.outcome == Outcome::Met && known.rate_per_s < upper))
+        highest(self.known.iter().filter(|known| known.outcome == ObjectiveOutcome::Met && known.rate_per_s < upper))
     }
 
     /// The lowest rate above the answer that was surely missed.
     pub(super) fn surely_missed(&self) -> Option<f64> {
         let lower = self.lower().unwrap_or(0.0);
-        lowest(self.known.iter().filter(|known| known.outcome == Outcome::Missed && known.rate_per_s > lower))
+        lowest(self.known.iter().filter(|known| known.outcome == ObjectiveOutcome::Missed && known.rate_per_s > lower))
     }
 
     /// The rate at which the generator was the limit, unless the server is it at less.
     pub(super) fn generator_limit(&self) -> Option<f64> {
-        let limit = lowest(self.known.iter().filter(|known| known.outcome == Outcome::GeneratorLimited))?;
+        let limit = lowest(self.known.iter().filter(|known| known.outcome == ObjectiveOutcome::GeneratorLimited))?;
         self.surely_missed().is_none_or(|missed| limit < missed).then_some(limit)
     }
 
@@ -62,11 +62,11 @@ impl Bracket {
     }
 }
 
-fn highest<'a>(known: impl Iterator<Item = &'a Known>) -> Option<f64> {
+fn highest<'a>(known: impl Iterator<Item = &'a ExaminedRate>) -> Option<f64> {
     known.map(|known| known.rate_per_s).reduce(f64::max)
 }
 
-fn lowest<'a>(known: impl Iterator<Item = &'a Known>) -> Option<f64> {
+fn lowest<'a>(known: impl Iterator<Item = &'a ExaminedRate>) -> Option<f64> {
     known.map(|known| known.rate_per_s).reduce(f64::min)
 }
 
@@ -74,17 +74,17 @@ fn lowest<'a>(known: impl Iterator<Item = &'a Known>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn bracket(known: &[(f64, Outcome, bool)]) -> Bracket {
+    fn bracket(known: &[(f64, ObjectiveOutcome, bool)]) -> Bracket {
         let mut bracket = Bracket::default();
         for &(rate_per_s, outcome, is_below) in known {
-            bracket.add(Known { rate_per_s, outcome, is_below });
+            bracket.add(ExaminedRate { rate_per_s, outcome, is_below });
         }
         bracket
     }
 
     #[test]
     fn the_answer_lies_between_guesses_and_the_interval_between_what_is_sure() {
-        use Outcome::{Met, Missed, Undecided};
+        use ObjectiveOutcome::{Met, Missed, Undecided};
         let known = [(100.0, Met, true), (200.0, Missed, false), (150.0, Undecided, true), (160.0, Undecided, false)];
         let bracket = bracket(&known);
         assert_eq!((bracket.lower(), bracket.upper()), (Some(150.0), Some(160.0)));
@@ -94,23 +94,23 @@ mod tests {
 
     #[test]
     fn what_is_contradicted_is_forgotten() {
-        use Outcome::{Met, Missed};
+        use ObjectiveOutcome::{Met, Missed};
         let mut bracket =
             bracket(&[(100.0, Met, true), (110.0, Missed, false), (50.0, Met, true), (200.0, Missed, false)]);
         bracket.forget_not_met_up_to(121.0);
         assert_eq!((bracket.lower(), bracket.upper()), (Some(100.0), Some(200.0)));
         bracket.forget_met_from(90.0);
-        bracket.add(Known { rate_per_s: 90.0, outcome: Missed, is_below: false });
+        bracket.add(ExaminedRate { rate_per_s: 90.0, outcome: Missed, is_below: false });
         assert_eq!((bracket.lower(), bracket.upper()), (Some(50.0), Some(90.0)));
     }
 
     #[test]
     fn the_generator_is_the_limit_unless_the_server_is_it_before() {
-        use Outcome::{GeneratorLimited, Met, Missed};
+        use ObjectiveOutcome::{GeneratorLimited, Met, Missed};
         let known = [(100.0, Met, true), (300.0, GeneratorLimited, false)];
         assert_eq!(bracket(&known).generator_limit(), Some(300.0));
         let mut bracket = bracket(&known);
-        bracket.add(Known { rate_per_s: 200.0, outcome: Missed, is_below: false });
+        bracket.add(ExaminedRate { rate_per_s: 200.0, outcome: Missed, is_below: false });
         assert_eq!(bracket.generator_limit(), None);
     }
 }

@@ -27,7 +27,7 @@ const FAILED_SHARE_MAX: f64 = 0.01;
 /// What is known about an objective at a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ObjectiveOutcome {
     /// The whole interval is at or below the bound.
     Met,
     /// The whole interval is above the bound.
@@ -55,7 +55,7 @@ pub struct Judgement {
     /// How many independent batches the interval is worth.
     pub batches_effective: f64,
     /// What follows.
-    pub outcome: Outcome,
+    pub outcome: ObjectiveOutcome,
 }
 
 /// Judges objective number `at` of a run, with intervals that hold the truth with this probability, such as 0.95.
@@ -76,7 +76,7 @@ pub(super) fn judge(objective: Objective, at: usize, seen: &Observation, confide
         high: f64::INFINITY,
         bound,
         batches_effective,
-        outcome: Outcome::Undecided,
+        outcome: ObjectiveOutcome::Undecided,
     };
     if excesses.len() < SECONDS_MIN || seconds_share < 0.5 || requests == 0.0 {
         return judgement;
@@ -92,10 +92,10 @@ pub(super) fn judge(objective: Objective, at: usize, seen: &Observation, confide
     (judgement.low, judgement.high) = ((estimate - half).max(0.0), estimate + half);
     let loses_many = seen.total.failed as f64 > FAILED_SHARE_MAX * seen.total.requests() as f64;
     judgement.outcome = match objective.slow_share_max() {
-        None if loses_many => Outcome::Missed,
-        _ if judgement.high <= bound => Outcome::Met,
-        _ if judgement.low > bound => Outcome::Missed,
-        _ => Outcome::Undecided,
+        None if loses_many => ObjectiveOutcome::Missed,
+        _ if judgement.high <= bound => ObjectiveOutcome::Met,
+        _ if judgement.low > bound => ObjectiveOutcome::Missed,
+        _ => ObjectiveOutcome::Undecided,
     };
     judgement
 }

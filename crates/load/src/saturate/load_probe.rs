@@ -2,7 +2,7 @@
 
 use super::objective::Objective;
 use super::observation::{Batch, Observation};
-use super::probe::{Ended, Probe};
+use super::probe::{Probe, ProbeError};
 use crate::config::{Arrivals, Config};
 use crate::measure::times::decode;
 use crate::report::summary::Summary;
@@ -47,18 +47,18 @@ impl<'a> LoadProbe<'a> {
 }
 
 impl Probe for LoadProbe<'_> {
-    fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, Ended> {
+    fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, ProbeError> {
         let config =
             Config { arrivals: at_rate(&self.config.arrivals, rate_per_s), test_time: length, ..self.config.clone() };
         let outcome = run(&config, self.clock, self.stop, &mut |_: Progress<'_>| ());
         if self.stop.load(Ordering::Relaxed) {
-            return Err(Ended::Stopped);
+            return Err(ProbeError::Stopped);
         }
-        let summary = outcome.map_err(|error| Ended::Failed(error.to_string()))?;
+        let summary = outcome.map_err(|error| ProbeError::Failed(error.to_string()))?;
         // The keys are there now; and the same draws again would not be a fresh run.
         self.config.prefill = false;
         self.config.seed = self.config.seed.wrapping_add(1);
-        observe(&summary, &self.objectives).map_err(Ended::Failed)
+        observe(&summary, &self.objectives).map_err(ProbeError::Failed)
     }
 }
 

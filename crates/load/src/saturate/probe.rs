@@ -10,12 +10,12 @@ pub trait Probe {
     ///
     /// # Errors
     /// When there is nothing to say, and no use in going on.
-    fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, Ended>;
+    fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, ProbeError>;
 }
 
 /// Why a search ends before it has found anything out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ProbeError {
     /// It was asked to.
     Stopped,
     /// A run could not begin, or is not to be believed.

@@ -1,7 +1,7 @@
 //! What a search tells: a line for each run as it ends, the answer, and all of it as JSON (docs/saturation.md).
 //! Computes nothing.
 
-use super::judge::{Judgement, Outcome};
+use super::judge::{Judgement, ObjectiveOutcome};
 use super::objective::Objective;
 use super::probe::SearchConfig;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub struct ProbeReport {
     pub failed: u64,
     pub cpu_share: f64,
     pub judgements: Vec<Judgement>,
-    pub outcome: Outcome,
+    pub outcome: ObjectiveOutcome,
     pub note: Option<String>,
 }
 
@@ -98,10 +98,12 @@ impl ProbeReport {
     /// Whether the best guess is that all objectives are met.
     pub(super) fn leans_to_met(&self) -> bool {
         match self.outcome {
-            Outcome::Met => true,
-            Outcome::Missed | Outcome::GeneratorLimited => false,
+            ObjectiveOutcome::Met => true,
+            ObjectiveOutcome::Missed | ObjectiveOutcome::GeneratorLimited => false,
             // Not so when nothing is known of it.
-            Outcome::Undecided => self.judgements.iter().all(|judgement| judgement.estimate <= judgement.bound),
+            ObjectiveOutcome::Undecided => {
+                self.judgements.iter().all(|judgement| judgement.estimate <= judgement.bound)
+            }
         }
     }
 }
@@ -117,13 +119,13 @@ impl fmt::Display for Step {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ObjectiveOutcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(match self {
-            Outcome::Met => "met",
-            Outcome::Missed => "missed",
-            Outcome::Undecided => "undecided",
-            Outcome::GeneratorLimited => "generator",
+            ObjectiveOutcome::Met => "met",
+            ObjectiveOutcome::Missed => "missed",
+            ObjectiveOutcome::Undecided => "undecided",
+            ObjectiveOutcome::GeneratorLimited => "generator",
         })
     }
 }

@@ -1,10 +1,10 @@
 //! The order of the probes: climb until an objective is missed, bisect, verify; and back, when a later probe contradicts an
 //! earlier one.
 
-use super::bracket::{Bracket, Known};
-use super::judge::{Judgement, Outcome, is_met_on_the_whole, judge};
+use super::bracket::{Bracket, ExaminedRate};
+use super::judge::{Judgement, ObjectiveOutcome, is_met_on_the_whole, judge};
 use super::observation::{Batch, Observation};
-use super::probe::{Ended, Probe, SearchConfig};
+use super::probe::{Probe, ProbeError, SearchConfig};
 use super::report::{Finding, ProbeReport, Step};
 
 /// Each step of the climb, and of the descent.
@@ -24,7 +24,7 @@ const PROBES_MAX: usize = 100;
 const BACKLOG_SHARE_MAX: f64 = 0.05;
 
 /// What fresh runs say about an answer.
-enum Verified {
+enum Confirmation {
     Yes,
     /// They decide too little.
     No(String),
@@ -54,8 +54,8 @@ pub fn search(
     let mut finding = search.finding();
     match ended {
         Ok(end) => finding.reasons.extend(end),
-        Err(Ended::Stopped) => finding.reasons.push("stopped before the end".into()),
-        Err(Ended::Failed(reason)) => finding.reasons.push(reason),
+        Err(ProbeError::Stopped) => finding.reasons.push("stopped before the end".into()),
+        Err(ProbeError::Failed(reason)) => finding.reasons.push(reason),
     }
     finding.confirmed = finding.reasons.is_empty();
     (finding, search.probes)
@@ -63,7 +63,7 @@ pub fn search(
 
 impl Search<'_> {
     /// Climbs, bisects and verifies, and does so again after a contradiction. Returns why the answer is not confirmed.
-    fn whole(&mut self) -> Result<Option<String>, Ended> {
+    fn whole(&mut self) -> Result<Option<String>, ProbeError> {
         let mut from = self.config.start_per_s.min(self.config.rate_max_per_s);
         let mut factor = CLIMB;
         for resumes_left in (0..=RESUMES_MAX).rev() {
@@ -75,10 +75,10 @@ impl Search<'_> {
                 return Ok(Some("no rate was met".into()));
             };
             match self.verify(answer)? {
-                Verified::Yes => return Ok(None),
-                Verified::No(reason) => return Ok(Some(reason)),
-                Verified::Contradicted(reason) if resumes_left == 0 => return Ok(Some(reason)),
-                Verified::Contradicted(_) => {}
+                Confirmation::Yes => return Ok(None),
+                Confirmation::No(reason) => return Ok(Some(reason)),
+                Confirmation::Contradicted(reason) if resumes_left == 0 => return Ok(Some(reason)),
+                Confirmation::Contradicted(_) => {}
             }
             factor = CLIMB_AGAIN;
             from = self.bracket.lower().unwrap_or(answer) * factor;
@@ -87,7 +87,7 @@ impl Search<'_> {
     }
 
     /// Goes up until a rate is not met, or down until one is. Returns why there are no such two rates.
-    fn enclose(&mut self, from: f64, factor: f64) -> Result<Option<String>, Ended> {
+    fn enclose(&mut self, from: f64, factor: f64) -> Result<Option<String>, ProbeError> {
         let mut rate = from;
         while self.bracket.upper().is_none() {
             self.step(rate, Step::Climb)?;
@@ -106,7 +106,7 @@ impl Search<'_> {
     }
 
     /// Goes to the middle, on the scale of ratios, until the answer is known closely enough.
-    fn bisect(&mut self) -> Result<(), Ended> {
+    fn bisect(&mut self) -> Result<(), ProbeError> {
         while let (Some(lower), Some(upper)) = (self.bracket.lower(), self.bracket.upper())
             && upper > lower * (1.0 + self.config.precision)
         {
@@ -116,57 +116,57 @@ impl Search<'_> {
     }
 
     /// Fresh runs around the answer.
-    fn verify(&mut self, answer: f64) -> Result<Verified, Ended> {
+    fn verify(&mut self, answer: f64) -> Result<Confirmation, ProbeError> {
         let below = self.step(answer * BELOW, Step::Verify(BELOW))?;
         if !below.is_below {
             self.bracket.forget_met_from(answer * BELOW);
             let reason = format!("the objective was met at {answer:.0}/s, but not again at {BELOW} times that");
-            return Ok(Verified::Contradicted(reason));
+            return Ok(Confirmation::Contradicted(reason));
         }
         // At the answer itself the best guess is as often one as the other, and moves nothing.
         let same = self.examine(answer, Step::Verify(1.0))?;
-        if same.outcome != Outcome::Undecided {
+        if same.outcome != ObjectiveOutcome::Undecided {
             self.bracket.add(same);
         }
-        if same.outcome == Outcome::Missed {
+        if same.outcome == ObjectiveOutcome::Missed {
             self.bracket.forget_met_from(answer);
-            return Ok(Verified::Contradicted(format!("the objective was met at {answer:.0}/s, but not again")));
+            return Ok(Confirmation::Contradicted(format!("the objective was met at {answer:.0}/s, but not again")));
         }
-        if below.outcome != Outcome::Met {
+        if below.outcome != ObjectiveOutcome::Met {
             let reason = format!(
                 "even the longest runs at {BELOW} times {answer:.0}/s are too short for a decision; give a longer --test-time"
             );
-            return Ok(Verified::No(reason));
+            return Ok(Confirmation::No(reason));
         }
         if self.bracket.generator_limit().is_some() {
             // The finding says so.
-            return Ok(Verified::Yes);
+            return Ok(Confirmation::Yes);
         }
         let above = self.step((answer * ABOVE).min(self.config.rate_max_per_s), Step::Verify(ABOVE))?;
         if above.is_below {
             self.bracket.forget_not_met_up_to(above.rate_per_s);
             let reason = format!("the objective was missed above {answer:.0}/s, but met at {ABOVE} times that");
-            return Ok(Verified::Contradicted(reason));
+            return Ok(Confirmation::Contradicted(reason));
         }
         Ok(match above.outcome {
-            Outcome::Missed => Verified::Yes,
-            _ => Verified::No(format!("the objective was not surely missed at {ABOVE} times {answer:.0}/s")),
+            ObjectiveOutcome::Missed => Confirmation::Yes,
+            _ => Confirmation::No(format!("the objective was not surely missed at {ABOVE} times {answer:.0}/s")),
         })
     }
 
     /// Examines a rate, and moves the bracket by what is found out.
-    fn step(&mut self, rate_per_s: f64, step: Step) -> Result<Known, Ended> {
+    fn step(&mut self, rate_per_s: f64, step: Step) -> Result<ExaminedRate, ProbeError> {
         let known = self.examine(rate_per_s, step)?;
         self.bracket.add(known);
         Ok(known)
     }
 
     /// Runs at a rate until it is decided, or has been tried long enough.
-    fn examine(&mut self, rate_per_s: f64, step: Step) -> Result<Known, Ended> {
+    fn examine(&mut self, rate_per_s: f64, step: Step) -> Result<ExaminedRate, ProbeError> {
         let mut together: Option<Observation> = None;
         for extension in 0..=self.config.extensions_max {
             if self.probes.len() == PROBES_MAX {
-                return Err(Ended::Failed(format!("no answer after {PROBES_MAX} runs")));
+                return Err(ProbeError::Failed(format!("no answer after {PROBES_MAX} runs")));
             }
             let seen = self.probe.run(rate_per_s, self.config.probe * (1 << extension))?;
             let seen = match together.take() {
@@ -178,21 +178,21 @@ impl Search<'_> {
             };
             let report = self.judge(rate_per_s, step, &seen);
             let is_below = report.leans_to_met();
-            let known = Known { rate_per_s, outcome: report.outcome, is_below };
+            let known = ExaminedRate { rate_per_s, outcome: report.outcome, is_below };
             (self.watch)(&report);
             self.probes.push(report);
             if let Some(reason) = seen.broken {
-                return Err(Ended::Failed(format!("the run at {rate_per_s:.0}/s is not valid: {reason}")));
+                return Err(ProbeError::Failed(format!("the run at {rate_per_s:.0}/s is not valid: {reason}")));
             }
             // On the way up a good guess will do: higher rates have more requests, and verification is still to come.
             let is_good_guess = step == Step::Climb && is_below;
-            let is_undecided = known.outcome == Outcome::Undecided && !is_good_guess;
+            let is_undecided = known.outcome == ObjectiveOutcome::Undecided && !is_good_guess;
             if !is_undecided || extension == self.config.extensions_max {
                 return Ok(known);
             }
             together = Some(seen);
         }
-        Err(Ended::Failed("no run was to be made".into()))
+        Err(ProbeError::Failed("no run was to be made".into()))
     }
 
     fn judge(&self, rate_per_s: f64, step: Step, seen: &Observation) -> ProbeReport {
@@ -200,22 +200,22 @@ impl Search<'_> {
         let each = config.objectives.iter().enumerate();
         let judgements: Vec<Judgement> =
             each.map(|(at, objective)| judge(*objective, at, seen, config.confidence)).collect();
-        let mut outcome = if judgements.iter().all(|judgement| judgement.outcome == Outcome::Met) {
-            Outcome::Met
-        } else if judgements.iter().any(|judgement| judgement.outcome == Outcome::Missed) {
-            Outcome::Missed
+        let mut outcome = if judgements.iter().all(|judgement| judgement.outcome == ObjectiveOutcome::Met) {
+            ObjectiveOutcome::Met
+        } else if judgements.iter().any(|judgement| judgement.outcome == ObjectiveOutcome::Missed) {
+            ObjectiveOutcome::Missed
         } else {
-            Outcome::Undecided
+            ObjectiveOutcome::Undecided
         };
         let mut note = None;
         if self.has_growing_backlog(seen) {
-            outcome = Outcome::Missed;
+            outcome = ObjectiveOutcome::Missed;
             note = Some("the backlog grows".to_owned());
         }
-        if outcome == Outcome::Missed
+        if outcome == ObjectiveOutcome::Missed
             && let Some(limit) = self.generator_limit(seen)
         {
-            outcome = Outcome::GeneratorLimited;
+            outcome = ObjectiveOutcome::GeneratorLimited;
             note = Some(limit);
         }
         ProbeReport {

@@ -3,7 +3,7 @@
 
 use super::objective::Objective;
 use super::observation::{Batch, Observation};
-use super::probe::{Ended, Probe};
+use super::probe::{Probe, ProbeError};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::ops::Range;
@@ -44,7 +44,7 @@ impl Synthetic {
 }
 
 impl Probe for Synthetic {
-    fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, Ended> {
+    fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, ProbeError> {
         let is_disturbed = self.disturbed.contains(&self.runs);
         self.runs += 1;
         // The queue begins empty: what it sees before this is not measured.

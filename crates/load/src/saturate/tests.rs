@@ -109,9 +109,9 @@ fn the_generator_is_told_from_the_server() {
     assert!(!finding.confirmed);
     assert!((175.0..275.0).contains(&finding.generator_limit_per_s.unwrap()), "{finding:?}");
     assert!(finding.reasons[0].contains("the generator, not the server, is the limit at"), "{finding:?}");
-    assert!(probes.iter().all(|probe| probe.outcome != Outcome::Missed));
+    assert!(probes.iter().all(|probe| probe.outcome != ObjectiveOutcome::Missed));
     // Being late is one sign; the other is that what was sent was answered in time.
-    let last = probes.iter().rfind(|probe| probe.outcome == Outcome::GeneratorLimited).unwrap();
+    let last = probes.iter().rfind(|probe| probe.outcome == ObjectiveOutcome::GeneratorLimited).unwrap();
     assert!(last.note.as_ref().unwrap().contains("--threads"), "{last:#?}");
     let batch = |answered, slow| Batch { answered, slow: vec![slow], ..Batch::default() };
     let seen = |service_slow| Observation {
@@ -123,7 +123,7 @@ fn the_generator_is_told_from_the_server() {
         service: batch(10_000, service_slow),
         ..Observation::default()
     };
-    for (service_slow, outcome) in [(50, Outcome::GeneratorLimited), (5000, Outcome::Missed)] {
+    for (service_slow, outcome) in [(50, ObjectiveOutcome::GeneratorLimited), (5000, ObjectiveOutcome::Missed)] {
         let (_, probes) = search(&config(&objectives, 1000.0), &mut Scripted(vec![seen(service_slow)]), &mut |_| ());
         assert_eq!(probes[0].outcome, outcome);
     }
@@ -133,8 +133,8 @@ fn the_generator_is_told_from_the_server() {
 struct Scripted(Vec<Observation>);
 
 impl Probe for Scripted {
-    fn run(&mut self, _: f64, _: Duration) -> Result<Observation, Ended> {
-        if self.0.is_empty() { Err(Ended::Stopped) } else { Ok(self.0.remove(0)) }
+    fn run(&mut self, _: f64, _: Duration) -> Result<Observation, ProbeError> {
+        if self.0.is_empty() { Err(ProbeError::Stopped) } else { Ok(self.0.remove(0)) }
     }
 }
 
@@ -168,7 +168,7 @@ fn what_cannot_be_found_is_told() {
 #[test]
 fn requests_without_an_answer_are_slow() {
     let objectives = [percentile(99.0, 60_000_000), Objective { quantity: Quantity::Mean, time_ns: 40_000_000 }];
-    for (one_fails_in, outcome) in [(None, Outcome::Met), (Some(20), Outcome::Missed)] {
+    for (one_fails_in, outcome) in [(None, ObjectiveOutcome::Met), (Some(20), ObjectiveOutcome::Missed)] {
         let mut server = Synthetic::new(CAPACITY_PER_S, &objectives, 8);
         server.one_fails_in = one_fails_in;
         let seen = server.run(125.0, Duration::from_secs(10)).unwrap();
@@ -184,10 +184,10 @@ fn few_requests_decide_nothing() {
     let objective = percentile(99.0, 1000);
     let batch = |answered| Batch { answered, slow: vec![0], ..Batch::default() };
     let seen = |each| Observation { seconds: vec![batch(each); 10], total: batch(each * 10), ..Observation::default() };
-    assert_eq!(judge(objective, 0, &seen(10), 0.95).outcome, Outcome::Undecided);
-    assert_eq!(judge(objective, 0, &seen(100), 0.95).outcome, Outcome::Met);
+    assert_eq!(judge(objective, 0, &seen(10), 0.95).outcome, ObjectiveOutcome::Undecided);
+    assert_eq!(judge(objective, 0, &seen(100), 0.95).outcome, ObjectiveOutcome::Met);
     let two_seconds = Observation { seconds: vec![batch(500); 2], total: batch(1000), ..Observation::default() };
-    assert_eq!(judge(objective, 0, &two_seconds, 0.95).outcome, Outcome::Undecided);
+    assert_eq!(judge(objective, 0, &two_seconds, 0.95).outcome, ObjectiveOutcome::Undecided);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn at_the_edge_a_run_hardly_ever_decides_wrongly() {
         let seen =
             Synthetic::new(CAPACITY_PER_S, &objectives, 1000 + seed).run(rate_per_s, Duration::from_secs(20)).unwrap();
         for (at, wrong) in wrong.iter_mut().enumerate() {
-            *wrong += u64::from(judge(objectives[at], at, &seen, 0.95).outcome != Outcome::Undecided);
+            *wrong += u64::from(judge(objectives[at], at, &seen, 0.95).outcome != ObjectiveOutcome::Undecided);
         }
     }
     // Nominally 10 in 200. Skew makes it more for the mean.

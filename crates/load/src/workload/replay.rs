@@ -9,22 +9,22 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Rows that wait for their clients, over all clients of a thread. A replay that is so far behind takes no more for now.
-const HELD_MAX: usize = 16_384;
+const BUFFERED_MAX: usize = 16_384;
 /// While the reader of the trace is behind, it is asked again after this.
-const ASK_AGAIN: Duration = Duration::from_millis(1);
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// Shorter values are digits, so that they can be counted with; nothing can be told of them when they come back.
 const DIGITS_MAX: usize = 19;
 
 /// A row that waits for its client.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct BufferedRow {
     pub(crate) operation: TraceOperation,
     pub(crate) key: Vec<u8>,
     /// Stands for the key in values.
     pub(crate) name: u64,
     pub(crate) value_bytes: usize,
     pub(crate) expiry_s: u32,
-    /// Whether what is read of the key can be held against what the replay writes.
+    /// Whether what is read of the key can be buffered against what the replay writes.
     pub(crate) is_checked: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Replay {
     /// Rows are due whenever their client can send them.
     is_unpaced: bool,
     clients: usize,
-    held: usize,
+    buffered: usize,
     has_ended: bool,
     /// Keys whose values are no longer as one row wrote them.
     changed: HashSet<u64>,
@@ -46,7 +46,7 @@ pub(crate) struct Replay {
 #[derive(Debug)]
 pub(crate) enum Due {
     /// To be sent by this client; it was due at this time.
-    Row(usize, Nanos, Held),
+    Row(usize, Nanos, BufferedRow),
     /// To be asked for again at this time.
     At(Nanos),
     /// None, until a reply has come.
@@ -58,7 +58,7 @@ pub(crate) enum Due {
 impl Replay {
     /// Rows that begin to be due at `start`, for so many clients.
     pub(crate) fn new(rows: TraceRows, start: Nanos, is_unpaced: bool, clients: usize) -> Replay {
-        Replay { rows, start, is_unpaced, clients, held: 0, has_ended: false, changed: HashSet::new() }
+        Replay { rows, start, is_unpaced, clients, buffered: 0, has_ended: false, changed: HashSet::new() }
     }
 
     /// Whether rows have times of their own.
@@ -68,12 +68,12 @@ impl Replay {
 
     /// What is due now.
     pub(crate) fn next(&mut self, now: Nanos) -> Due {
-        if self.held >= HELD_MAX {
+        if self.buffered >= BUFFERED_MAX {
             return Due::Full;
         }
         let row = match self.rows.peek() {
             Next::Row(row) => row,
-            Next::Pending => return Due::At(now + ASK_AGAIN),
+            Next::Pending => return Due::At(now + RETRY_INTERVAL),
             Next::End => {
                 self.has_ended = true;
                 return Due::Over;
@@ -88,7 +88,7 @@ impl Replay {
         if matches!(row.operation, Append | Prepend | Incr | Decr) {
             self.changed.insert(name);
         }
-        let held = Held {
+        let buffered = BufferedRow {
             operation: row.operation,
             key: row.key.to_vec(),
             name,
@@ -99,22 +99,22 @@ impl Replay {
         // The low bits have chosen the thread.
         let client = (name >> 32) as usize % self.clients;
         self.rows.advance();
-        self.held += 1;
-        Due::Row(client, due, held)
+        self.buffered += 1;
+        Due::Row(client, due, buffered)
     }
 
-    /// A row that was held is sent, or given up.
+    /// A row that was buffered is sent, or given up.
     pub(crate) fn released(&mut self, rows: usize) {
-        self.held -= rows;
+        self.buffered -= rows;
     }
 
     /// Whether the last row has been sent.
     pub(crate) fn is_over(&self) -> bool {
-        self.has_ended && self.held == 0
+        self.has_ended && self.buffered == 0
     }
 }
 
-impl Held {
+impl BufferedRow {
     /// Appends its value: as the generator's own, with its length for a version, so that it can be verified to the byte.
     pub(crate) fn append_value(&self, out: &mut Vec<u8>) {
         if self.value_bytes > DIGITS_MAX {
@@ -140,25 +140,25 @@ mod tests {
     use super::*;
     use crate::workload::value::{Content, inspect};
 
-    fn held(key: &[u8], value_bytes: usize) -> Held {
+    fn buffered(key: &[u8], value_bytes: usize) -> BufferedRow {
         let (operation, name) = (TraceOperation::Set, xxh3_64(key));
-        Held { operation, key: key.to_vec(), name, value_bytes, expiry_s: 0, is_checked: true }
+        BufferedRow { operation, key: key.to_vec(), name, value_bytes, expiry_s: 0, is_checked: true }
     }
 
     #[test]
     fn long_values_tell_their_key_and_length_and_short_ones_are_numbers() {
         for value_bytes in [20, 21, 64, 5000] {
-            let held = held(b"some-key", value_bytes);
+            let buffered = buffered(b"some-key", value_bytes);
             let mut value = Vec::new();
-            held.append_value(&mut value);
+            buffered.append_value(&mut value);
             assert_eq!(value.len(), value_bytes);
-            assert!(fits(&value) && matches!(inspect(&value, held.name, value.len()), Content::Whole(_)));
+            assert!(fits(&value) && matches!(inspect(&value, buffered.name, value.len()), Content::Whole(_)));
             assert!(value_bytes == 20 || !fits(&value[..value_bytes - 1]), "a byte is missing");
             assert_eq!(inspect(&value, xxh3_64(b"another"), value.len()), Content::Wrong);
         }
         for value_bytes in 1..=DIGITS_MAX {
             let mut value = Vec::new();
-            held(b"counter", value_bytes).append_value(&mut value);
+            buffered(b"counter", value_bytes).append_value(&mut value);
             assert!(value.len() == value_bytes && value[0] != b'0' && value.iter().all(u8::is_ascii_digit));
             assert!(std::str::from_utf8(&value).unwrap().parse::<u64>().is_ok());
         }

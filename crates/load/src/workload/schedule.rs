@@ -15,7 +15,7 @@ const LOCK_TRIES: usize = 8;
 /// The next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Write this key at this version; its lock is held.
+    /// Write this key at this version; its lock is buffered.
     Set {
         /// Number of the key.
         key: u64,

@@ -1,5 +1,5 @@
 //! How large each value is, and how long each key: drawn once and for all from the key's number (and the value's version),
-//! so that what comes back can be held against it. Knows no requests.
+//! so that what comes back can be buffered against it. Knows no requests.
 
 use rand::SeedableRng;
 use rand_xoshiro::SplitMix64;

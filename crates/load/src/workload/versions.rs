@@ -26,11 +26,11 @@ pub(crate) struct Versions {
 
 /// What was known of a key when a get of it was issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known(u64);
+pub(crate) struct KnownVersion(u64);
 
-impl Known {
+impl KnownVersion {
     /// Nothing: any version is fresh.
-    pub(crate) const NOTHING: Known = Known(UNKNOWN);
+    pub(crate) const NOTHING: KnownVersion = KnownVersion(UNKNOWN);
 }
 
 impl Versions {
@@ -79,13 +79,13 @@ impl Versions {
     }
 
     /// What is known of `key`; to be asked before a get of it is sent.
-    pub(crate) fn known(&self, key: u64) -> Known {
-        Known(self.word(key).load(Ordering::Acquire))
+    pub(crate) fn known(&self, key: u64) -> KnownVersion {
+        KnownVersion(self.word(key).load(Ordering::Acquire))
     }
 
     /// Whether a value of `key` seen now is as new as it has to be: not older than what was acknowledged
     /// when the get was issued, and not a version that this run has never written.
-    pub(crate) fn is_fresh(&self, key: u64, known: Known, seen: SeenVersion) -> bool {
+    pub(crate) fn is_fresh(&self, key: u64, known: KnownVersion, seen: SeenVersion) -> bool {
         if known.0 & (UNCERTAIN | UNKNOWN) != 0 {
             return true;
         }

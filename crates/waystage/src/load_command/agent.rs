@@ -28,12 +28,12 @@ pub(crate) struct AgentArguments {
 /// Serves until a signal comes.
 pub(crate) fn run(arguments: &AgentArguments) -> Result<ExitCode, String> {
     let (stop, clock) = (stop_flag()?, Clock::monotonic());
-    let tell = |line: &str| {
+    let log = |line: &str| {
         if !arguments.quiet {
             eprintln!("{line}");
         }
     };
-    let agent = Agent::bind(&arguments.listen, &clock, &stop, &config, &tell).map_err(|error| error.to_string())?;
+    let agent = Agent::bind(&arguments.listen, &clock, &stop, &config, &log).map_err(|error| error.to_string())?;
     let address = agent.address().map_err(|error| error.to_string())?;
     ready::announce(&format!("waystage load agent ready on {address}"));
     agent.serve();

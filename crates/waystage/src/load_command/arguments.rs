@@ -5,7 +5,7 @@ use crate::load_command::output::OutputArguments;
 use crate::load_command::trace::TraceArguments;
 use crate::load_command::values::{Shape, distribution, hit_ratio, protocol, rate, ratio, shape, sizes, think_time};
 use clap::Args;
-use load::{Arrivals, Config, Distribution, Protocol, ThinkTime};
+use load::{Arrivals, Config, Protocol, ServerChoice, ThinkTime};
 use quantity::duration;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,9 +34,9 @@ pub(crate) struct RunArguments {
     #[arg(long = "server", value_name = "HOST:PORT", required_unless_present = "messages")]
     servers: Vec<String>,
     /// What several servers are: each owns the keys that libketama gives it, and every client is connected to all
-    /// (ketama), or all are doors to the same data, such as proxies, and clients take them in turn (doors).
-    #[arg(long, value_name = "ketama|doors", default_value = "ketama", value_parser = distribution)]
-    distribution: Distribution,
+    /// (ketama), or any server accepts any key, as several proxies do, and clients take the servers in turn (any).
+    #[arg(long, value_name = "ketama|any", default_value = "ketama", value_parser = distribution)]
+    distribution: ServerChoice,
     /// The dialect: get and set (text), or mg and ms (meta).
     #[arg(long, value_name = "text|meta", default_value = "text", value_parser = protocol)]
     protocol: Protocol,

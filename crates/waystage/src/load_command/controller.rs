@@ -3,9 +3,9 @@
 use crate::load_command::arguments::RunArguments;
 use crate::load_command::control_arguments::{ControlArguments, not_for_agents, parse, remote};
 use crate::load_command::output::OutputFiles;
-use crate::load_command::{show, stop_flag, tell};
+use crate::load_command::{finish, show, stop_flag};
 use clock::Clock;
-use load::{Progress, Task, Tasks};
+use load::{AgentTask, DistributedRun, Progress};
 use std::env;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: RunArguments, control: ControlArguments) -> Result<
         }
     };
     match load::coordinate(&tasks, &Clock::monotonic(), &stop, &mut watch) {
-        Ok(summary) => tell(&summary, files),
+        Ok(summary) => finish(&summary, files),
         Err(error) => {
             files.discard();
             Err(error.to_string())
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: RunArguments, control: ControlArguments) -> Result<
 }
 
 /// Who does what.
-fn tasks(arguments: RunArguments, control: ControlArguments) -> Result<Tasks, String> {
+fn tasks(arguments: RunArguments, control: ControlArguments) -> Result<DistributedRun, String> {
     for (number, agent) in control.agents.iter().enumerate() {
         if control.agents[..number].contains(agent) {
             return Err(format!("--agent {agent} is given twice: an agent does one run at a time"));
@@ -57,8 +57,8 @@ fn tasks(arguments: RunArguments, control: ControlArguments) -> Result<Tasks, St
     for line in config.warnings() {
         eprintln!("waystage: note: {line}");
     }
-    let task = |(agent, share)| Task { agent, arguments: remote(&matches, &share), share };
-    Ok(Tasks {
+    let task = |(agent, share)| AgentTask { agent, arguments: remote(&matches, &share), share };
+    Ok(DistributedRun {
         agents: control.agents.into_iter().zip(shares.agents).map(task).collect(),
         measuring: shares.measuring,
         percentiles,

@@ -1,7 +1,7 @@
 //! `waystage load merge`: the summaries of several generators as one.
 
+use crate::load_command::finish;
 use crate::load_command::output::{OutputArguments, OutputFiles};
-use crate::load_command::tell;
 use clap::Args;
 use load::Summary;
 use std::fs;
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: MergeArguments) -> Result<ExitCode, String> {
     let named: Vec<(&str, &Summary)> = summaries.iter().map(|(name, summary)| (name.as_str(), summary)).collect();
     let mut merged = load::merge_named(&named).map_err(|error| error.to_string())?;
     merged.arguments = std::env::args().collect();
-    tell(&merged, OutputFiles::create(&arguments.output)?)
+    finish(&merged, OutputFiles::create(&arguments.output)?)
 }
 
 fn read(path: &Path) -> Result<(String, Summary), String> {

@@ -72,12 +72,12 @@ pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> 
     let clock = Clock::monotonic();
     let mut probe = LoadProbe::new(config, &search_config.objectives, &clock, &stop);
     // Whoever reads our output may stop early; the file is written all the same.
-    let tell = |text: String| drop(io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()));
+    let print = |text: String| drop(io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()));
     let mut is_first = true;
     let found = search(&search_config, &mut probe, &mut |probe| {
         if !quiet {
             let heading = if std::mem::take(&mut is_first) { render_heading() } else { String::new() };
-            tell(heading + &render_probe(probe));
+            print(heading + &render_probe(probe));
         }
     });
     if found.1.is_empty() {
@@ -88,7 +88,7 @@ pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> 
         return Err(found.0.reasons.join("; "));
     }
     let saturation = Saturation::new(&search_config, command_line, found);
-    tell(render(&saturation));
+    print(render(&saturation));
     if let (Some(mut file), Some(path)) = (json_file, &json_path) {
         let json = saturation.to_json().map_err(io::Error::from);
         let written = json.and_then(|json| file.write_all(json.as_bytes()));

@@ -1,6 +1,6 @@
 //! How the values of the arguments of `waystage load` are written.
 
-use load::{Arrivals, Distribution, Protocol, ThinkTime};
+use load::{Arrivals, Protocol, ServerChoice, ThinkTime};
 use quantity::duration;
 use std::time::Duration;
 use variates::Unit;
@@ -62,11 +62,11 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     per_s.ok_or_else(|| format!("{text:?} is not a number of requests per second such as 5000 or 5k"))
 }
 
-pub(crate) fn distribution(text: &str) -> Result<Distribution, String> {
+pub(crate) fn distribution(text: &str) -> Result<ServerChoice, String> {
     match text {
-        "ketama" => Ok(Distribution::Ketama),
-        "doors" => Ok(Distribution::Doors),
-        _ => Err(format!("{text:?} is not ketama or doors")),
+        "ketama" => Ok(ServerChoice::Ketama),
+        "any" => Ok(ServerChoice::Any),
+        _ => Err(format!("{text:?} is not ketama or any")),
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
         let (on, off) = (Duration::from_millis(200), Duration::from_secs(1));
         assert_eq!(shape("bursty:200ms:1s"), Ok(Shape::Bursty { on, off }));
         assert_eq!((shape("constant"), shape("poisson")), (Ok(Shape::Constant), Ok(Shape::Poisson)));
-        assert_eq!((protocol("meta"), distribution("doors")), (Ok(Protocol::Meta), Ok(Distribution::Doors)));
+        assert_eq!((protocol("meta"), distribution("any")), (Ok(Protocol::Meta), Ok(ServerChoice::Any)));
         for text in ["", "k", "5 k", "nan", "inf", "fast"] {
             assert!(rate(text).is_err(), "{text}");
         }

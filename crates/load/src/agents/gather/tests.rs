@@ -1,13 +1,13 @@
 //! Results of agents whose clocks are far apart are one run, and one that is missing is told.
 
 use super::*;
-use crate::agents::shares::{Share, Task};
+use crate::agents::shares::{AgentTask, Share};
 use crate::config::Config;
 use crate::measure::part::Part;
-use crate::measure::request::{Ended, Operation};
+use crate::measure::request::{EndedRequest, Operation};
 use crate::measure::seconds::SecondsCollector;
 use crate::measure::tally::Tally;
-use crate::report::summarise::{Measured, summarise};
+use crate::report::summarise::{MeasuredRun, summarise};
 use clock::CpuTime;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn summary(seed: u64, ahead_ns: i64) -> Summary {
     let config = Config { seed, warm_up: Duration::from_secs(1), ..Config::default() };
     let start = Nanos(START.clock.0.saturating_add_signed(ahead_ns));
     let from = start + Duration::from_secs(1);
-    let measured = Measured {
+    let measured = MeasuredRun {
         started_unix_ns: 12345 + seed * 1000 * SECOND,
         start,
         from,
@@ -35,7 +35,7 @@ fn summary(seed: u64, ahead_ns: i64) -> Summary {
     };
     let mut part = Box::new(Part::new(channel().0));
     part.second = 1;
-    part.inside.record(&Ended {
+    part.inside.record(&EndedRequest {
         operation: Operation::Get,
         intended: from,
         sent: from,
@@ -53,17 +53,17 @@ fn summary(seed: u64, ahead_ns: i64) -> Summary {
     summarise(&config, &measured, &tally, &window, seconds)
 }
 
-fn tasks() -> Tasks {
+fn tasks() -> DistributedRun {
     let share =
         Share { clients: 1, rate_per_s: None, requests: None, seed: 1, key_minimum: 0, key_maximum: 9, prefill: true };
-    let task = |agent: &str| Task { agent: agent.into(), share: share.clone(), arguments: Vec::new() };
+    let task = |agent: &str| AgentTask { agent: agent.into(), share: share.clone(), arguments: Vec::new() };
     let agents = vec![task("one:1"), task("two:2")];
-    Tasks { agents, measuring: None, percentiles: vec![50.0], arguments: vec!["waystage".into()] }
+    DistributedRun { agents, measuring: None, percentiles: vec![50.0], arguments: vec!["waystage".into()] }
 }
 
-fn outcome(seed: u64, error_ns: u64, late_ns: u64) -> Outcome {
+fn outcome(seed: u64, error_ns: u64, late_ns: u64) -> AgentOutcome {
     let ahead_ns = AHEAD_NS[seed as usize];
-    Outcome {
+    AgentOutcome {
         hello: AgentHello { protocol: 1, version: "1".into(), host: format!("host{seed}"), cores: 4 },
         offset: Offset { ns: ahead_ns, error_ns },
         result: Some((late_ns, summary(seed, ahead_ns))),
@@ -89,7 +89,7 @@ fn agents_with_clocks_far_apart_are_one_run() {
 
 #[test]
 fn an_agent_that_was_lost_spoils_the_run_and_the_rest_is_kept() {
-    let lost = |outcome| Outcome { result: None, lost: Some("it closed the connection".into()), ..outcome };
+    let lost = |outcome| AgentOutcome { result: None, lost: Some("it closed the connection".into()), ..outcome };
     let merged = gather(&tasks(), START, vec![lost(outcome(0, 1, 0)), outcome(1, 1, 0)], None).unwrap();
     assert_eq!((merged.valid, merged.partial, merged.totals.requests), (false, true, 1));
     assert!(merged.reasons.iter().any(|line| line.contains("one:1 was lost: it closed")), "{:?}", merged.reasons);

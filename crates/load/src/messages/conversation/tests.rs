@@ -4,13 +4,13 @@ use super::*;
 use crate::config::Config;
 use crate::config::messages::MessagesConfig;
 
-fn venue(operations: &str) -> Venue {
+fn context(operations: &str) -> MessagesContext {
     let messages = MessagesConfig {
         mix: operations.parse().unwrap(),
         queue_prefix: Some("q-".into()),
         ..MessagesConfig::default()
     };
-    Venue::new(&Config { messages: Some(messages), clients: 4, ..Config::default() }, 1).unwrap()
+    MessagesContext::new(&Config { messages: Some(messages), clients: 4, ..Config::default() }, 1).unwrap()
 }
 
 fn response(status: u16, body: &[u8]) -> Response<'_> {
@@ -19,16 +19,16 @@ fn response(status: u16, body: &[u8]) -> Response<'_> {
 
 #[test]
 fn operations_come_with_their_weights() {
-    let venue = venue("send:3,pop:1");
-    let mut conversation = Conversation::new(&venue, 0);
-    let sends = (0..10_000).filter(|_| conversation.ask(0) == MessageOperation::Send).count();
+    let context = context("send:3,pop:1");
+    let mut conversation = Conversation::new(&context, 0);
+    let sends = (0..10_000).filter(|_| conversation.choose(0) == MessageOperation::Send).count();
     assert!((7_300..7_700).contains(&sends), "{sends} sends of 10000 at 3:1");
 }
 
 #[test]
 fn a_queue_that_waits_is_one_of_ours() {
-    let venue = venue("waiting");
-    let mut conversation = Conversation::new(&venue, 0);
+    let context = context("waiting");
+    let mut conversation = Conversation::new(&context, 0);
     let mut found = |document: &str| conversation.waiting(document.as_bytes());
     assert_eq!(found("{\"queues\":[\"other-3\",\"q-own-1-2\",\"q-99\",\"q-7\"]}"), Some(7));
     assert_eq!((found("{\"queues\":[]}"), found("q-"), found("\"q-1x\"")), (None, None, None));
@@ -45,25 +45,25 @@ fn a_problem_is_known_by_its_type() {
 
 #[test]
 fn the_five_requests_come_in_turn_and_end_together() {
-    let venue = venue("d15");
-    let mut conversation = Conversation::new(&venue, 0);
+    let context = context("d15");
+    let mut conversation = Conversation::new(&context, 0);
     for operation in 0..2 {
-        let mut asked = Vec::new();
+        let mut request = Vec::new();
         for step in 0..5 {
-            asked.push(conversation.ask(1).name());
+            request.push(conversation.choose(1).name());
             let replied = match step {
                 0 => response(201, b"{}"),
                 1 => response(200, b"{\"queues\":[\"q-4\"]}"),
                 _ => response(204, b""),
             };
-            let heard = conversation.hear(1, &replied).unwrap();
-            let part = Ended {
+            let matched = conversation.match_response(1, &replied).unwrap();
+            let part = EndedRequest {
                 operation: Operation::Get,
                 intended: clock::Nanos(100 * step),
                 sent: clock::Nanos(100 * step + 1),
                 completed: clock::Nanos(100 * step + 50),
                 keys: 1,
-                hits: heard.hits,
+                hits: matched.hits,
                 request_bytes: 10,
                 reply_bytes: 1,
                 failed: false,
@@ -75,29 +75,29 @@ fn the_five_requests_come_in_turn_and_end_together() {
                 assert_eq!((whole.response_ns(), whole.request_bytes, whole.misses()), (450, 50, 0));
             }
             if step == 1 {
-                assert_eq!(conversation.speakers[1].waiting, Some(4));
+                assert_eq!(conversation.clients[1].waiting, Some(4));
             }
         }
         let send = if operation == 0 { "send" } else { "send-to" };
-        assert_eq!(asked, [send, "waiting", "peek", "peek-from", "pop"]);
+        assert_eq!(request, [send, "waiting", "peek", "peek-from", "pop"]);
     }
 }
 
 #[test]
 fn what_answers_nothing_that_was_asked_is_no_reply() {
-    let venue = venue("send");
-    let mut conversation = Conversation::new(&venue, 0);
-    conversation.ask(0);
-    assert!(conversation.hear(0, &response(200, b"")).is_none());
-    assert!(conversation.hear(0, &response(201, b"")).is_some());
-    assert!(conversation.hear(0, &response(201, b"")).is_none(), "nothing is in flight");
+    let context = context("send");
+    let mut conversation = Conversation::new(&context, 0);
+    conversation.choose(0);
+    assert!(conversation.match_response(0, &response(200, b"")).is_none());
+    assert!(conversation.match_response(0, &response(201, b"")).is_some());
+    assert!(conversation.match_response(0, &response(201, b"")).is_none(), "nothing is in flight");
 }
 
 #[test]
 fn whoever_else_answers_with_an_error_leaves_doubt() {
-    let venue = venue("send");
-    let ledger = venue.ledger.as_ref().unwrap();
-    let mut conversation = Conversation::new(&venue, 0);
+    let context = context("send");
+    let ledger = context.ledger.as_ref().unwrap();
+    let mut conversation = Conversation::new(&context, 0);
     for (status, body, doubtful) in [
         (502, "Bad gateway", 1),
         (503, "urn:waystage:problem:overloaded", 1),
@@ -105,8 +105,8 @@ fn whoever_else_answers_with_an_error_leaves_doubt() {
         (404, "urn:waystage:problem:unknown-queue", 1),
         (503, "urn:waystage:problem:in-doubt", 2),
     ] {
-        conversation.ask(0);
-        assert!(conversation.hear(0, &response(status, body.as_bytes())).unwrap().error.is_some());
+        conversation.choose(0);
+        assert!(conversation.match_response(0, &response(status, body.as_bytes())).unwrap().error.is_some());
         assert_eq!(ledger.remainder().sends_in_doubt, doubtful, "{status} {body}");
     }
     assert_eq!(ledger.outstanding(), 0);

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::config::{Arrivals, Config};
-use crate::measure::request::{Ended, Operation};
+use crate::measure::request::{EndedRequest, Operation};
 use crate::measure::seconds::{Handover, SecondsCollector};
 use crate::measure::tally::Tally;
-use crate::report::summarise::{Measured, summarise};
+use crate::report::summarise::{MeasuredRun, summarise};
 use clock::{CpuTime, Nanos};
 use proptest::prelude::*;
 
@@ -24,9 +24,9 @@ struct Request {
 }
 
 impl Request {
-    fn ended(&self) -> Ended {
+    fn ended(&self) -> EndedRequest {
         let completed = START + 4 * SECOND + self.completed_after_ns;
-        Ended {
+        EndedRequest {
             operation: if self.is_get { Operation::Get } else { Operation::Set },
             intended: Nanos(completed - self.service_ns - self.slip_ns),
             sent: Nanos(completed - self.service_ns),
@@ -41,9 +41,9 @@ impl Request {
     }
 }
 
-fn measured(cpu_s: f64) -> Measured {
+fn measured(cpu_s: f64) -> MeasuredRun {
     let start = START + 4 * SECOND;
-    Measured {
+    MeasuredRun {
         started_unix_ns: 1_700_000_000 * SECOND,
         start: Nanos(start),
         from: Nanos(start + SECOND / 2),

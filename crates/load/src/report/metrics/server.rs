@@ -1,6 +1,6 @@
 //! Serves the metrics over HTTP in a thread of its own. Knows nothing of what they mean.
 
-use super::{Seen, Shared, Snapshot, lock};
+use super::{RunCounts, SharedCounts, Snapshot, lock};
 use crate::config::Config;
 use crate::measure::part::Part;
 use crate::measure::seconds::Second;
@@ -12,7 +12,7 @@ use tiny_http::{Header, Method, Response, Server};
 
 /// Metrics that are served until they are dropped.
 pub struct Metrics {
-    shared: Shared,
+    shared: SharedCounts,
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
 }
@@ -25,9 +25,9 @@ impl Metrics {
     pub fn start(address: &str, config: &Config) -> Result<Metrics, String> {
         let failed = |error: &dyn fmt::Display| format!("--metrics: cannot serve on {address}: {error}");
         let server = Arc::new(Server::http(address).map_err(|error| failed(&error))?);
-        let shared = Arc::new(Mutex::new(Seen::new(config)));
-        let (serving, seen) = (server.clone(), shared.clone());
-        let thread = std::thread::Builder::new().name("metrics".into()).spawn(move || serve(&serving, &seen));
+        let shared = Arc::new(Mutex::new(RunCounts::new(config)));
+        let (serving, counts) = (server.clone(), shared.clone());
+        let thread = std::thread::Builder::new().name("metrics".into()).spawn(move || serve(&serving, &counts));
         Ok(Metrics { shared, server, thread: Some(thread.map_err(|error| failed(&error))?) })
     }
 
@@ -63,7 +63,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-fn serve(server: &Server, shared: &Shared) {
+fn serve(server: &Server, shared: &SharedCounts) {
     for request in server.incoming_requests() {
         let path = request.url().split('?').next();
         let response = if request.method() == &Method::Get && path == Some("/metrics") {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Arrivals;
-use crate::measure::request::{Ended, Operation};
+use crate::measure::request::{EndedRequest, Operation};
 use clock::Nanos;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ fn part() -> Part {
         (Operation::Get, true, true),
     ] {
         let counts = if in_window { &mut part.inside } else { &mut part.outside };
-        counts.record(&Ended {
+        counts.record(&EndedRequest {
             operation,
             intended: Nanos(1_000),
             sent: Nanos(16_000),
@@ -84,7 +84,7 @@ fn a_closed_loop_offers_nothing() {
 fn every_metric_is_documented() {
     let text = include_str!("../../../../../docs/load-summary.md");
     let config = Config { arrivals: Arrivals::Constant { per_s: 50.0 }, ..Config::default() };
-    let shown = Snapshot::of(&Seen::new(&config)).render();
+    let shown = Snapshot::of(&RunCounts::new(&config)).render();
     for line in shown.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let (name, kind) = line.split_once(' ').unwrap();
         let full = if kind == "counter" { format!("`{name}_total`") } else { format!("`{name}`") };

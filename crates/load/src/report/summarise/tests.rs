@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::measure::part::Part;
-use crate::measure::request::{Ended, Operation};
+use crate::measure::request::{EndedRequest, Operation};
 use crate::measure::seconds::{Handover, SecondsCollector};
 use base64::Engine;
 use std::sync::mpsc::channel;
 
-fn measured() -> Measured {
-    Measured {
+fn measured() -> MeasuredRun {
+    MeasuredRun {
         started_unix_ns: 7,
         start: Nanos(1_000_000_000),
         from: Nanos(1_500_000_000),
@@ -25,7 +25,7 @@ fn measured() -> Measured {
 fn gets(responses_ns: impl IntoIterator<Item = u64>) -> Counts {
     let mut counts = Counts::new();
     for response_ns in responses_ns {
-        counts.record(&Ended {
+        counts.record(&EndedRequest {
             operation: Operation::Get,
             intended: Nanos(10),
             sent: Nanos(10),

@@ -3,10 +3,10 @@
 use super::*;
 use crate::config::{Arrivals, Config};
 use crate::measure::part::Counts;
-use crate::measure::request::{Ended, Operation};
+use crate::measure::request::{EndedRequest, Operation};
 use crate::measure::seconds::SecondsCollector;
 use crate::measure::tally::Tally;
-use crate::report::summarise::{Measured, summarise};
+use crate::report::summarise::{MeasuredRun, summarise};
 use crate::workload::think_time::ThinkTime;
 use clock::{CpuTime, Nanos};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const MS: u64 = 1_000_000;
 fn run(config: &Config, tally: &Tally) -> Summary {
     let mut window = Counts::new();
     for _ in 0..2_000 {
-        window.record(&Ended {
+        window.record(&EndedRequest {
             operation: Operation::Get,
             intended: Nanos(MS),
             sent: Nanos(MS),
@@ -30,7 +30,7 @@ fn run(config: &Config, tally: &Tally) -> Summary {
             message: None,
         });
     }
-    let measured = Measured {
+    let measured = MeasuredRun {
         started_unix_ns: 7,
         start: Nanos(0),
         from: Nanos(0),
@@ -66,9 +66,9 @@ fn open() -> Summary {
 }
 
 fn times(delay_ns: u64, count: u64) -> Times {
-    let mut distribution = Distribution::new();
-    (0..count).for_each(|_| distribution.record(delay_ns));
-    Times::new(&distribution, &[99.0])
+    let mut recorded = TimeHistogram::new();
+    (0..count).for_each(|_| recorded.record(delay_ns));
+    Times::new(&recorded, &[99.0])
 }
 
 /// The one line that is said of a run, with `reasons` or `notes` empty.

@@ -98,13 +98,13 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     /// Gives its bytes in pieces of these sizes, over and over.
-    pub(in crate::workload::trace) struct Pieces<'a> {
+    pub(in crate::workload::trace) struct Chunks<'a> {
         pub(in crate::workload::trace) bytes: &'a [u8],
         pub(in crate::workload::trace) sizes: Vec<usize>,
         pub(in crate::workload::trace) next: usize,
     }
 
-    impl Read for Pieces<'_> {
+    impl Read for Chunks<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let size = self.sizes[self.next % self.sizes.len()].min(self.bytes.len()).min(buffer.len());
             self.next += 1;
@@ -115,7 +115,7 @@ pub(super) mod tests {
     }
 
     fn all(bytes: &[u8], sizes: Vec<usize>) -> Vec<Option<Vec<u8>>> {
-        let mut lines = Lines::new(Pieces { bytes, sizes, next: 0 });
+        let mut lines = Lines::new(Chunks { bytes, sizes, next: 0 });
         let mut found = Vec::new();
         while let Some(line) = lines.next().unwrap() {
             found.push(match line {

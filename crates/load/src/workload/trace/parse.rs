@@ -22,7 +22,7 @@ type Columns<'a> = (&'a [u8], &'a [u8], [&'a [u8]; 5]);
 
 /// A line that is a row. Times as recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Parsed<'a> {
+pub(super) struct ParsedRow<'a> {
     pub(super) timestamp_ns: u64,
     /// Whether the timestamp was written with digits after the point.
     pub(super) has_fraction: bool,
@@ -50,7 +50,7 @@ pub(super) enum Broken {
 }
 
 /// Reads a line. Values above `value_bytes_max` are refused.
-pub(super) fn parse(line: &[u8], value_bytes_max: usize) -> Result<Parsed<'_>, Broken> {
+pub(super) fn parse(line: &[u8], value_bytes_max: usize) -> Result<ParsedRow<'_>, Broken> {
     let (timestamp, key, [key_size, value_size, client, operation, ttl]) = columns(line)?;
     let (timestamp_ns, has_fraction) = timestamp_ns(timestamp)?;
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
@@ -63,7 +63,7 @@ pub(super) fn parse(line: &[u8], value_bytes_max: usize) -> Result<Parsed<'_>, B
     let too_large = Broken::Value { bytes: value_bytes, bytes_max: value_bytes_max };
     let value_bytes = u32::try_from(value_bytes).ok().filter(|bytes| *bytes as usize <= value_bytes_max);
     let ttl_s = number("TTL", ttl)?;
-    Ok(Parsed {
+    Ok(ParsedRow {
         timestamp_ns,
         has_fraction,
         key,
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_row_is_read() {
         let row = parse(b"17,q:q:1:8WTfjZU14ee,17,213,4,set,2419200", 1000).unwrap();
-        let expected = Parsed {
+        let expected = ParsedRow {
             timestamp_ns: 17_000_000_000,
             has_fraction: false,
             key: b"q:q:1:8WTfjZU14ee",

@@ -4,7 +4,7 @@
 //! then a whole second. Otherwise it ends after some thousand rows.
 
 use super::config::{Timing, TraceConfig, WithinSecond};
-use super::parse::Parsed;
+use super::parse::ParsedRow;
 use super::rows::{Piece, Stored};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -71,7 +71,7 @@ impl Pieces {
     }
 
     /// Takes a row, of the same second as those before it if a piece is a second.
-    pub(super) fn take(&mut self, row: &Parsed<'_>) {
+    pub(super) fn take(&mut self, row: &ParsedRow<'_>) {
         let first_ns = *self.first_ns.get_or_insert(row.timestamp_ns);
         self.second = row.timestamp_ns / SECOND_NS;
         self.has_fraction |= row.has_fraction;

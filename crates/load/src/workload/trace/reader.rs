@@ -40,18 +40,18 @@ pub struct TraceCounts {
 /// A trace that is being read. The thread that reads ends with the file, or when all [`TraceRows`] are gone.
 #[derive(Debug)]
 pub struct TraceReader {
-    shared: Arc<Shared>,
+    shared: Arc<ReaderState>,
 }
 
 /// What the reading thread tells the others.
 #[derive(Debug, Default)]
-struct Shared {
+struct ReaderState {
     counts: Mutex<TraceCounts>,
     error: Mutex<Option<TraceError>>,
 }
 
 /// The queues of all threads.
-struct Queues {
+struct RowQueues {
     /// None when a thread has gone.
     full: Vec<Option<SyncSender<Piece>>>,
     empty: Receiver<Piece>,
@@ -68,7 +68,7 @@ impl TraceReader {
         config.check()?;
         let source = source::open(config)?;
         let (mut queues, rows) = queues(threads);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ReaderState::default());
         let reader = TraceReader { shared: shared.clone() };
         let (ready_in, ready) = mpsc::channel();
         let config = config.clone();
@@ -194,17 +194,17 @@ fn finish(pieces: &mut Pieces, counts: &mut TraceCounts, hand_out: &mut HandOut<
 }
 
 /// One queue for each thread, and one in which empty pieces come back.
-fn queues(threads: usize) -> (Queues, Vec<TraceRows>) {
+fn queues(threads: usize) -> (RowQueues, Vec<TraceRows>) {
     let (empty_in, empty) = mpsc::channel();
     let queue = |empty: Sender<Piece>| {
         let (full_in, full) = mpsc::sync_channel(QUEUE_PIECES);
         (Some(full_in), TraceRows::new(full, empty))
     };
     let (full, rows) = (0..threads).map(|_| queue(empty_in.clone())).unzip();
-    (Queues { full, empty }, rows)
+    (RowQueues { full, empty }, rows)
 }
 
-impl Queues {
+impl RowQueues {
     /// Puts one piece into each queue, and waits for room if need be. False when all threads have gone.
     fn hand_out(&mut self, pieces: &mut [Piece]) -> bool {
         for (queue, piece) in self.full.iter_mut().zip(pieces) {
@@ -217,7 +217,7 @@ impl Queues {
     }
 }
 
-impl Shared {
+impl ReaderState {
     fn publish(&self, counts: &TraceCounts) {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone_from(counts);
     }

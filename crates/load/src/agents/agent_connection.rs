@@ -2,8 +2,8 @@
 //! Knows no order of messages.
 
 use crate::LoadError;
-use crate::agents::message::{FROM_AGENT_BYTES_MAX, FromAgent, Lines, NoLine, ToAgent, parse, write};
-use crate::agents::session::{LOOK_EVERY, SILENCE, WRITE_TIMEOUT};
+use crate::agents::message::{FROM_AGENT_BYTES_MAX, FromAgent, LineError, LineReader, ToAgent, parse, write};
+use crate::agents::session::{POLL_INTERVAL, SILENCE_TIMEOUT, WRITE_TIMEOUT};
 use crate::report::summary::Summary;
 use clock::{Clock, Nanos, duration_ns};
 use std::io;
@@ -18,7 +18,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) enum Event {
     /// An agent has said something.
-    Said { agent: usize, at: Nanos, message: FromAgent },
+    Received { agent: usize, at: Nanos, message: FromAgent },
     /// An agent says nothing any more, and why.
     Lost { agent: usize, why: String },
     /// The measuring client here is connected.
@@ -29,11 +29,11 @@ pub(crate) enum Event {
 
 /// A connection to an agent, closed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct AgentConnection {
     stream: TcpStream,
 }
 
-impl Link {
+impl AgentConnection {
     /// Connects to agent number `agent`, and begins to listen to it.
     pub(crate) fn connect<'scope>(
         agent: usize,
@@ -41,15 +41,15 @@ impl Link {
         clock: &'scope Clock,
         events: Sender<Event>,
         scope: &'scope Scope<'scope, '_>,
-    ) -> Result<Link, LoadError> {
+    ) -> Result<AgentConnection, LoadError> {
         let failed = |line: String| LoadError::Agent { agent: name.into(), line };
         let address = net::resolve(name).map_err(|error| failed(error.to_string()))?;
         let connected = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).and_then(|stream| {
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(LOOK_EVERY))?;
+            stream.set_read_timeout(Some(POLL_INTERVAL))?;
             stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
             let reading = stream.try_clone()?;
-            Ok((Link { stream }, reading))
+            Ok((AgentConnection { stream }, reading))
         });
         let (link, reading) = connected
             .map_err(|error| failed(format!("cannot connect: {error}; is `waystage load agent` running there?")))?;
@@ -61,12 +61,12 @@ impl Link {
     }
 
     /// Says something. An agent that cannot hear it is soon found to be lost.
-    pub(crate) fn say(&self, message: &ToAgent) -> io::Result<()> {
+    pub(crate) fn send_message(&self, message: &ToAgent) -> io::Result<()> {
         write(&mut &self.stream, message)
     }
 }
 
-impl Drop for Link {
+impl Drop for AgentConnection {
     fn drop(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
@@ -74,25 +74,25 @@ impl Drop for Link {
 
 /// Reads until the agent, or whoever wants to know, is gone.
 fn read(agent: usize, stream: &TcpStream, clock: &Clock, events: &Sender<Event>) {
-    let mut lines = Lines::new(stream, FROM_AGENT_BYTES_MAX);
-    let mut heard = clock.now();
+    let mut lines = LineReader::new(stream, FROM_AGENT_BYTES_MAX);
+    let mut last_heard = clock.now();
     let why = loop {
         let line = lines.next();
         let at = clock.now();
         match line {
             Ok(line) => match parse(&line) {
                 Ok(message) => {
-                    heard = at;
-                    if events.send(Event::Said { agent, at, message }).is_err() {
+                    last_heard = at;
+                    if events.send(Event::Received { agent, at, message }).is_err() {
                         return;
                     }
                 }
                 Err(line) => break format!("{line}; is it `waystage load agent`?"),
             },
-            Err(NoLine::Silence) if at.since(heard) < duration_ns(SILENCE) => {}
-            Err(NoLine::Silence) => break format!("it has said nothing for {SILENCE:?}"),
-            Err(NoLine::Closed) => break "it closed the connection".into(),
-            Err(NoLine::Broken(line)) => break line,
+            Err(LineError::TimedOut) if at.since(last_heard) < duration_ns(SILENCE_TIMEOUT) => {}
+            Err(LineError::TimedOut) => break format!("it has said nothing for {SILENCE_TIMEOUT:?}"),
+            Err(LineError::Closed) => break "it closed the connection".into(),
+            Err(LineError::Broken(line)) => break line,
         }
     };
     let _ = events.send(Event::Lost { agent, why });

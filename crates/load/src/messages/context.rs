@@ -13,7 +13,7 @@ const DRAWN_BYTES_MAX: usize = 1 << 20;
 
 /// The common ground of a run with messages.
 #[derive(Debug)]
-pub(crate) struct Venue {
+pub(crate) struct MessagesContext {
     pub(crate) config: MessagesConfig,
     /// Which run it is: in every body, and usually in the names of queues.
     pub(crate) run: u64,
@@ -30,14 +30,14 @@ pub(crate) struct Venue {
     pub(crate) ledger: Option<Ledger>,
 }
 
-impl Venue {
+impl MessagesContext {
     /// For a run that began at this time; none when it is not about messages.
-    pub(crate) fn new(config: &Config, now_unix_ns: u64) -> Option<Venue> {
+    pub(crate) fn new(config: &Config, now_unix_ns: u64) -> Option<MessagesContext> {
         let messages = config.messages.clone()?;
         // Generators that start in the same nanosecond have different seeds.
         let run = now_unix_ns ^ config.seed.rotate_left(48);
         let prefix = messages.queue_prefix.clone().unwrap_or_else(|| format!("load-{run:016x}-"));
-        Some(Venue {
+        Some(MessagesContext {
             run,
             queues: (0..messages.queues).map(|queue| format!("{prefix}{queue}")).collect(),
             prefix,

@@ -1,7 +1,7 @@
 //! What became of every message of a run: the part of the summary that is about messages, and what of it spoils the run.
 
-use super::ledger::{Counts, Ledger};
-use super::venue::Venue;
+use super::context::MessagesContext;
+use super::ledger::{Ledger, LedgerCounts};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -33,19 +33,19 @@ pub struct MessagesSummary {
 
 impl MessagesSummary {
     /// The account of a run that is over. `drained` were read after it; if that was cut short, what is left is not lost.
-    pub(crate) fn new(venue: &Venue, drained: u64, is_complete: bool) -> MessagesSummary {
-        let Some(ledger) = &venue.ledger else {
-            let (queue_prefix, order_promised) = (venue.prefix.clone(), venue.is_order_promised());
+    pub(crate) fn new(context: &MessagesContext, drained: u64, is_complete: bool) -> MessagesSummary {
+        let Some(ledger) = &context.ledger else {
+            let (queue_prefix, order_promised) = (context.prefix.clone(), context.is_order_promised());
             return MessagesSummary { queue_prefix, order_promised, ..MessagesSummary::default() };
         };
         let remainder = ledger.remainder();
         let unread = if is_complete { 0 } else { remainder.lost };
         MessagesSummary {
-            queue_prefix: venue.prefix.clone(),
+            queue_prefix: context.prefix.clone(),
             verified: true,
             drained,
             lost: remainder.lost - unread,
-            order_promised: venue.is_order_promised(),
+            order_promised: context.is_order_promised(),
             taken_in_doubt: remainder.taken_in_doubt,
             unread,
             ..MessagesSummary::counted(ledger)
@@ -55,19 +55,19 @@ impl MessagesSummary {
     fn counted(ledger: &Ledger) -> MessagesSummary {
         let counts = &ledger.counts;
         MessagesSummary {
-            acknowledged: Counts::of(&counts.acknowledged),
-            received: Counts::of(&counts.received),
-            peeked: Counts::of(&counts.peeked),
-            doubled: Counts::of(&counts.doubled),
-            out_of_order: Counts::of(&counts.out_of_order),
-            torn: Counts::of(&counts.torn),
-            unknown: Counts::of(&counts.unknown),
-            misdelivered: Counts::of(&counts.misdelivered),
-            refused: Counts::of(&counts.refused),
-            refused_and_done: Counts::of(&counts.refused_and_done),
-            sends_in_doubt: Counts::of(&counts.sends_in_doubt),
-            sends_in_doubt_arrived: Counts::of(&counts.sends_in_doubt_arrived),
-            pops_in_doubt: Counts::of(&counts.pops_in_doubt),
+            acknowledged: LedgerCounts::of(&counts.acknowledged),
+            received: LedgerCounts::of(&counts.received),
+            peeked: LedgerCounts::of(&counts.peeked),
+            doubled: LedgerCounts::of(&counts.doubled),
+            out_of_order: LedgerCounts::of(&counts.out_of_order),
+            torn: LedgerCounts::of(&counts.torn),
+            unknown: LedgerCounts::of(&counts.unknown),
+            misdelivered: LedgerCounts::of(&counts.misdelivered),
+            refused: LedgerCounts::of(&counts.refused),
+            refused_and_done: LedgerCounts::of(&counts.refused_and_done),
+            sends_in_doubt: LedgerCounts::of(&counts.sends_in_doubt),
+            sends_in_doubt_arrived: LedgerCounts::of(&counts.sends_in_doubt_arrived),
+            pops_in_doubt: LedgerCounts::of(&counts.pops_in_doubt),
             ..MessagesSummary::default()
         }
     }
@@ -112,7 +112,7 @@ impl MessagesSummary {
                 self.unknown,
                 "were not sent in this run; if the queues are shared, give this run a --queue-prefix of its own",
             ),
-            (self.misdelivered, "are for another receiver, or of another queue or sender than was asked for"),
+            (self.misdelivered, "are for another receiver, or of another queue or sender than was request for"),
             (self.refused_and_done, "were there although their send was refused"),
             (
                 self.unread,

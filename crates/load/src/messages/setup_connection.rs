@@ -1,8 +1,8 @@
 //! One connection for what comes before and after a run: a request, and then its answer. Not part of what is measured.
 
-use super::http::{Parsed, parse};
-use super::request::Speaking;
-use super::venue::Venue;
+use super::context::MessagesContext;
+use super::http::{ParsedResponse, parse};
+use super::request::RequestWriter;
 use crate::drive::connection::CONNECT_TIMEOUT;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,10 +12,10 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// A connection to one of the services, whichever is there.
 #[derive(Debug)]
-pub(crate) struct Plain<'v> {
-    venue: &'v Venue,
+pub(crate) struct SetupConnection<'v> {
+    context: &'v MessagesContext,
     addresses: Vec<SocketAddr>,
-    patience: Duration,
+    timeout: Duration,
     server: usize,
     stream: Option<TcpStream>,
     request: Vec<u8>,
@@ -27,19 +27,23 @@ pub(crate) struct Plain<'v> {
 pub(crate) enum Answer {
     /// With this status and body.
     Reply(u16, Vec<u8>),
-    /// Nobody was there to be asked.
-    NotAsked(String),
-    /// It was asked, and nobody said how it ended.
-    Doubt(String),
+    /// Nobody was there to be request.
+    NotSent(String),
+    /// It was request, and nobody said how it ended.
+    InDoubt(String),
 }
 
-impl<'v> Plain<'v> {
+impl<'v> SetupConnection<'v> {
     /// To any of these services; each answer may take so long.
-    pub(crate) fn new(venue: &'v Venue, addresses: &[SocketAddr], patience: Duration) -> Plain<'v> {
-        Plain {
-            venue,
+    pub(crate) fn new(
+        context: &'v MessagesContext,
+        addresses: &[SocketAddr],
+        timeout: Duration,
+    ) -> SetupConnection<'v> {
+        SetupConnection {
+            context,
             addresses: addresses.to_vec(),
-            patience,
+            timeout,
             server: 0,
             stream: None,
             request: Vec::new(),
@@ -47,42 +51,42 @@ impl<'v> Plain<'v> {
         }
     }
 
-    /// The service that is asked.
+    /// The service that is request.
     pub(crate) fn host(&self) -> &'v str {
-        &self.venue.hosts[self.server]
+        &self.context.hosts[self.server]
     }
 
     /// Asks, as this client, what `write` writes.
-    pub(crate) fn ask(&mut self, client: u32, write: impl FnOnce(&Speaking<'_>, &mut Vec<u8>)) -> Answer {
+    pub(crate) fn send(&mut self, client: u32, write: impl FnOnce(&RequestWriter<'_>, &mut Vec<u8>)) -> Answer {
         let mut stream = match self.stream.take().map_or_else(|| self.connect(), Ok) {
             Ok(stream) => stream,
             Err(error) => {
                 let line = format!("{}: {error}", self.host());
                 self.server = (self.server + 1) % self.addresses.len();
-                return Answer::NotAsked(line);
+                return Answer::NotSent(line);
             }
         };
         self.request.clear();
-        write(&Speaking { venue: self.venue, host: self.host(), client }, &mut self.request);
+        write(&RequestWriter { context: self.context, host: self.host(), client }, &mut self.request);
         let answer = stream.write_all(&self.request).map_err(|error| error.to_string());
         let answer = answer.and_then(|()| self.read(&mut stream));
         match answer {
             Ok((status, body, closes)) => {
                 self.stream = (!closes).then_some(stream);
                 if status >= 500 && is_in_doubt(&body) {
-                    return Answer::Doubt(format!("{}: status {status}", self.host()));
+                    return Answer::InDoubt(format!("{}: status {status}", self.host()));
                 }
                 Answer::Reply(status, body)
             }
-            Err(line) => Answer::Doubt(format!("{}: {line}", self.host())),
+            Err(line) => Answer::InDoubt(format!("{}: {line}", self.host())),
         }
     }
 
     fn connect(&self) -> std::io::Result<TcpStream> {
         let stream = TcpStream::connect_timeout(&self.addresses[self.server], CONNECT_TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(self.patience))?;
-        stream.set_write_timeout(Some(self.patience))?;
+        stream.set_read_timeout(Some(self.timeout))?;
+        stream.set_write_timeout(Some(self.timeout))?;
         Ok(stream)
     }
 
@@ -96,9 +100,9 @@ impl<'v> Plain<'v> {
             }
             self.bytes.extend_from_slice(&room[..count]);
             match parse(&self.bytes) {
-                Parsed::Incomplete => {}
-                Parsed::Broken(line) => return Err(line),
-                Parsed::Response(response) => {
+                ParsedResponse::Incomplete => {}
+                ParsedResponse::Broken(line) => return Err(line),
+                ParsedResponse::Response(response) => {
                     return Ok((response.status, response.body.to_vec(), response.closes));
                 }
             }
