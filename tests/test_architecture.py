@@ -214,6 +214,47 @@ def test_models_import_only_downwards():
                 assert rank[name.split(".")[2]] <= rank[mine], f"{path.relative_to(ROOT)} imports {name}"
 
 
+def test_only_the_systems_know_which_system_it_is():
+    """Elsewhere in the lab nothing reads `system.kind`: descriptions say what a system has."""
+    homes = (ROOT / "waylab/spec/systems", ROOT / "waylab/testbed/systems")
+    for path in (ROOT / "waylab").rglob("*.py"):
+        if not path.is_relative_to(homes[0]) and not path.is_relative_to(homes[1]):
+            asked = [text for text in map(asks_for_a_system, ast.walk(ast.parse(path.read_text()))) if text]
+            assert not asked, f"{path.relative_to(ROOT)}: {asked}"
+
+
+def asks_for_a_system(node: ast.AST) -> str | None:
+    """Return the source of an expression that reads a system's name; None for any other."""
+    match node:
+        case ast.Attribute(attr="kind", value=owner):
+            pass
+        case ast.Subscript(slice=ast.Constant(value="kind"), value=owner):
+            pass
+        case ast.Call(func=ast.Attribute(attr="get", value=owner), args=[ast.Constant(value="kind"), *_]):
+            pass
+        case ast.Compare(left=left, comparators=[*right]) if any(
+            re.search(r"descri\w+\W*\bname\W*$", ast.unparse(side)) for side in (left, *right)
+        ):
+            return ast.unparse(node)
+        case _:
+            return None
+    return ast.unparse(node) if re.search(r"system(s\[.*)?['\"]?\]?$", ast.unparse(owner)) else None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'trial.system.kind == "direct"',
+        'plan["system"]["kind"] in ("messages", "database")',
+        'match_on(system.get("kind"))',
+        'content.spec["system"]["description"]["name"] == "proxy"',
+    ],
+)
+def test_a_question_for_the_system_is_found(text):
+    assert any(map(asks_for_a_system, ast.walk(ast.parse(text))))
+    assert not any(map(asks_for_a_system, ast.walk(ast.parse('testbed.kind == "local" and design["kind"]'))))
+
+
 @pytest.mark.parametrize("package", ["analysis", "records", "models", "fit", "predict"])
 def test_numbers_are_made_without_plots_and_processes(package):
     for path in (ROOT / "waylab" / package).rglob("*.py"):

@@ -14,7 +14,7 @@ from waylab.analysis import analyse
 from waylab.plan import make_plan
 from waylab.runfolder.files import read_run
 from waylab.spec import Assignment, Load, Spec
-from waylab.testbed import RunningSystem, Testbed, find_programs
+from waylab.testbed import Testbed, find_programs, running_system
 from waylab.testbed.generators import generators
 from waylab.testbed.processes import Process, TestbedError, hold_when_connected
 
@@ -50,10 +50,10 @@ def test_generators_go_to_backends_in_turn_and_start_together(fake, tmp_path):
     backends = dataclasses.replace(trial.system.backends, count=2, server="embedded")
     system = dataclasses.replace(trial.system, kind="direct", backends=backends)
     trial = dataclasses.replace(trial, system=system)
-    with RunningSystem(trial, find_programs(set()), tmp_path, Testbed()) as system:
-        addresses = system.bring_up()
+    with running_system(trial, find_programs(set()), tmp_path, Testbed()) as system:
+        addresses = system.start_servers()
         assert len(addresses) == 2
-        system.fill(addresses)
+        system.prefill(addresses)
         loads = system.start_load(addresses)
         # It was told to go on: what was paused before is the program now, or about to be.
         assert all(load.wait(30) and load.exit_code == 0 for load in loads)
@@ -67,8 +67,8 @@ def test_generators_go_to_backends_in_turn_and_start_together(fake, tmp_path):
 def test_no_more_backends_than_generators_are_started_without_a_proxy(fake, tmp_path):
     trial = a_trial(1)
     trial = dataclasses.replace(trial, system=dataclasses.replace(trial.system, kind="direct"))
-    with RunningSystem(trial, find_programs(set()), tmp_path, Testbed()) as system:
-        assert len(system.bring_up()) == 1
+    with running_system(trial, find_programs(set()), tmp_path, Testbed()) as system:
+        assert len(system.start_servers()) == 1
 
 
 def gate_of(empty_run, name, overlap, shares):

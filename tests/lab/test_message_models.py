@@ -1,11 +1,13 @@
 """Models of a message service on numbers whose truth is known: what was put in comes out."""
 
 import pytest
+from msgspec import to_builtins
 
 from waylab.fit import NotApplicableError, fit_holding, fit_message_stations, fit_slots
 from waylab.fit.message_stations import fit_servers, seen
 from waylab.models import ClosedBirthDeath, JobClass, MMm, Network, Station, solve
 from waylab.predict.messages import capped_chain, closed_stations, open_stations
+from waylab.spec import Messages, System
 
 SERVICE_S, DATABASE_S, DELAY_S = 0.2e-3, 2e-3, 0.5e-3
 
@@ -18,8 +20,10 @@ def configuration(clients, rate_per_s, times_s, dispatch="pool", connections=16,
     parts["total"] = sum(parts.values())
     response_s = parts["total"] + outside_s
     messages = {"dispatch": dispatch, "connections": connections, "services": services, "lanes": 2}
+    system = System(kind=kind, messages=Messages(**messages))
+    described = system.under_test.describe(system, generators=1)
     return {
-        "system": {"kind": kind, "messages": messages},
+        "system": {"messages": messages, "description": to_builtins(described)},
         "load": {"clients": clients, "rate": 0.0},
         "used": 1,
         "think_mean_s": 0.0,

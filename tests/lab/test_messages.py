@@ -18,7 +18,7 @@ from waylab.report.tables import models_table
 from waylab.run import create_run
 from waylab.runfolder.files import read_run
 from waylab.spec import Assignment, Load, Messages, Spec, System, read_spec
-from waylab.testbed import Programs, RunningSystem, Testbed, canned, pgbench, pgbench_log
+from waylab.testbed import Programs, Testbed, canned, pgbench, pgbench_log, running_system
 from waylab.testbed.programs import find_waystage
 
 HEAD = 'question = "q"\nhypothesis = "h"\nrefuted_by = "r"\n'
@@ -47,9 +47,9 @@ def a_trial(services=1, generators=1, **messages):
 def commands(trial, directory):
     """Bring a system of the fake program up with its load; return the commands by the names of the processes."""
     programs = Programs(find_waystage(), None)
-    with RunningSystem(trial, programs, directory, Testbed(), Prepared()) as system:
-        addresses = system.bring_up()
-        system.fill(addresses)
+    with running_system(trial, programs, directory, Testbed(), Prepared()) as system:
+        addresses = system.start_servers()
+        system.prefill(addresses)
         loads = system.start_load(addresses)
         assert all(load.wait(30) and load.exit_code == 0 for load in loads)
         return addresses, {process.name: process.command for process in system.processes}

@@ -17,10 +17,9 @@ from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.spec import Database as DatabaseSettings
 from waylab.spec import Load, Messages, Spec, System
-from waylab.testbed import Database, Testbed, TestbedError
+from waylab.testbed import Database, Testbed, TestbedError, programs_of
 from waylab.testbed.hosts import Host
 from waylab.testbed.postgres import PostgresServer, find_postgres, programs
-from waylab.testbed.programs import programs_of
 
 
 def folders() -> set[Path]:

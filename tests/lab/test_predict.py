@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 from synthetic import START_NS, Truth, record_bytes, rows, write_trial
 
 from waylab.analysis import analyse
@@ -12,6 +13,7 @@ from waylab.models import MM1, ClosedMMc
 from waylab.predict import predict, read_predictions
 from waylab.run import create_run
 from waylab.runfolder.files import read_run
+from waylab.spec import System
 
 DIRECT = """
 name = "direct"
@@ -73,9 +75,10 @@ def test_black_box_and_connections(run_folder):
 )
 def test_what_serves_one_request_at_a_time_depends_on_the_discipline(proxy, servers):
     stages = {name: {"mean_ns": {"mean": 10.0}} for name in ("send", "backend", "total")}
+    described = to_builtins(System().under_test.describe(System(), generators=1))
     fit = fit_slots(
         {
-            "system": {"kind": "proxy", "proxy": proxy, "backends": {"count": 3}},
+            "system": {"proxy": proxy, "backends": {"count": 3}, "description": described},
             "used": True,
             "stages": {"all": {"stages": stages}},
             "throughput_per_s": {"mean": 1.0},

@@ -95,7 +95,7 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
         ),
         (
             '[system.proxy]\ndispatch = "shared"\nmulti_get = "sharded"\nreplicas = 2',
-            "system.proxy.multi_get = 'sharded': asks any server for any key; needs replicas = 3",
+            "system.proxy.multi_get = 'sharded': requests any key from any server; needs replicas = 3",
         ),
         (
             "[factors]\nworkers = [1]",
@@ -228,7 +228,10 @@ def test_hosts_take_what_they_do_not_say_from_their_profile(tmp_path):
     client, server = spec.testbed.hosts["c"], spec.testbed.hosts["s"]
     assert (client.cores, client.up_mbit, client.down_mbit, client.delay_ms) == (1.0, 200.0, None, 2.0)
     assert (server.cores, server.up_mbit, server.profile) == (None, None, "")
-    assert spec.assignment.generators == 2 and spec.assignment.hosts(1, 1) == ["c", "s"]
+    assert spec.assignment.generators == 2 and spec.assignment.hosts({"proxy": 1, "backends": 1}) == [
+        "c",
+        "s",
+    ]
     assert spec_as_dict(spec)["testbed"]["hosts"]["c"]["profile"] == "asl18-client"
     placed = {trial.levels: trial.assignment for trial in make_plan(spec).trials}
     assert (

@@ -7,6 +7,7 @@ import shutil
 import stat
 
 import pytest
+from msgspec import to_builtins
 from synthetic import Truth, joined_records, record_bytes, write_trial
 
 from waylab.analysis import analyse
@@ -17,9 +18,9 @@ from waylab.plan import make_plan, trial_as_dict
 from waylab.run import create_run
 from waylab.runfolder.files import read_run
 from waylab.spec import Assignment, Backends, Load, Proxy, Spec, System, read_spec
-from waylab.testbed import RunningSystem, Testbed, find_programs
+from waylab.testbed import Testbed, find_programs, programs_of, running_system
 from waylab.testbed.programs import SYSTEM_PROGRAMS
-from waylab.testbed.proxies import nutcracker_file
+from waylab.testbed.systems.nutcracker import nutcracker_file
 
 WITH_SYSTEM_PROGRAMS = f"{os.environ['PATH']}:{SYSTEM_PROGRAMS}"
 HEAD = 'question = "q"\nhypothesis = "h"\nrefuted_by = "r"\n'
@@ -38,9 +39,8 @@ def a_trial(generators=1, clients=8, **system):
 
 def commands(trial, directory):
     """Bring a system up with its load, and return the commands by the names of the processes."""
-    nutcracker = trial.system.kind == "nutcracker"
-    with RunningSystem(trial, find_programs(set(), nutcracker), directory, Testbed()) as system:
-        addresses = system.bring_up()
+    with running_system(trial, programs_of((trial,)), directory, Testbed()) as system:
+        addresses = system.start_servers()
         loads = system.start_load(addresses)
         assert all(load.wait(30) and load.exit_code == 0 for load in loads)
         return addresses, {process.name: process.command for process in system.processes}
@@ -105,7 +105,7 @@ def test_twemproxy_must_be_there_when_it_is_asked_for(fake, monkeypatch, tmp_pat
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("waylab.testbed.programs.SYSTEM_PROGRAMS", str(tmp_path))
     with pytest.raises(LabError, match="nutcracker: not found on PATH; install twemproxy"):
-        find_programs(set(), nutcracker=True)
+        find_programs(set(), frozenset({"nutcracker"}))
 
 
 def test_the_real_twemproxy_carries_a_load(tmp_path):
@@ -113,8 +113,8 @@ def test_the_real_twemproxy_carries_a_load(tmp_path):
         assert "WAYSTAGE_REQUIRE_PEERS" not in os.environ, "nutcracker is required here"
         pytest.skip("nutcracker is not installed; a double stands in for it in the test above")
     trial = a_trial(kind="nutcracker", proxy=Proxy(count=2))
-    with RunningSystem(trial, find_programs(set(), True), tmp_path, Testbed()) as system:
-        (load,) = system.start_load(system.bring_up())
+    with running_system(trial, programs_of((trial,)), tmp_path, Testbed()) as system:
+        (load,) = system.start_load(system.start_servers())
         assert load.wait(30) and load.exit_code == 0, load.last_words()
     found = json.loads((tmp_path / "load.json").read_text())
     assert found["totals"]["hits"] > 0 and found["totals"]["errors"] == 0
@@ -127,7 +127,7 @@ def test_the_real_twemproxy_carries_a_load(tmp_path):
     [
         (
             '[system]\nkind = "nutcracker"\n[system.proxy]\nreplicas = 2',
-            'system.kind = "nutcracker" keeps one copy',
+            'system.kind = "nutcracker" keeps one replica',
         ),
         ("[system.proxy]\ncount = 9\n[load]\nclients = 8", "system.proxy.count = 9: more than the 8 clients"),
         ('[system]\ndirect_to = "some"', "should be one of one, all"),
@@ -150,7 +150,7 @@ def test_only_hosts_that_have_something_to_do_are_in_use():
         (System(kind="direct"), ["c", "s1"]),
         (System(kind="direct", direct_to="all"), ["c", "s1", "s2", "s3"]),
     ]:
-        assert assignment.hosts(system.proxies, system.backends_for(1)) == used
+        assert assignment.hosts(system.programs(1)) == used
         trial = dataclasses.replace(a_trial(), system=system, assignment=assignment)
         assert hosts_in_use(trial_as_dict(trial)) == used
 
@@ -197,8 +197,9 @@ def test_a_proxy_that_left_no_records_is_missed_and_one_too_many_is_told(two_pro
 def test_slots_are_those_of_all_proxies():
     proxy = {"dispatch": "shared", "workers": 8, "readers": 4, "loops": 1, "count": 2}
     stages = {name: {"mean_ns": {"mean": 1e6}} for name in ("send", "backend", "total")}
+    described = to_builtins(System().under_test.describe(System(), generators=1))
     configuration = {
-        "system": {"kind": "proxy", "proxy": proxy, "backends": {"count": 3}},
+        "system": {"proxy": proxy, "backends": {"count": 3}, "description": described},
         "used": 1,
         "stages": {"all": {"stages": stages}},
         "throughput_per_s": {"mean": 100.0},

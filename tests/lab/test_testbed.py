@@ -11,7 +11,7 @@ import pytest
 from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.spec import read_spec
-from waylab.testbed import RunningSystem, Testbed, find_programs
+from waylab.testbed import Testbed, find_programs, running_system
 from waylab.testbed.processes import Process, TestbedError
 
 
@@ -59,8 +59,8 @@ def test_a_dictated_service_time_means_the_embedded_server(fake):
 
 
 def test_everything_comes_up_and_goes_away(fake, trial, tmp_path):
-    with RunningSystem(trial, find_programs(set()), tmp_path, Testbed()) as testbed:
-        (address,) = testbed.bring_up()
+    with running_system(trial, find_programs(set()), tmp_path, Testbed()) as testbed:
+        (address,) = testbed.start_servers()
         pids = [process.pid for process in testbed.processes]
         assert [process.name for process in testbed.processes] == ["backend-0", "backend-1", "proxy"]
         assert address.startswith("127.0.0.1:") and all(process.running() for process in testbed.processes)
@@ -86,8 +86,8 @@ def test_the_proxy_is_told_its_discipline_and_only_the_slots_that_it_has(
 ):
     proxy = dataclasses.replace(trial.system.proxy, **settings)
     trial = dataclasses.replace(trial, system=dataclasses.replace(trial.system, proxy=proxy))
-    with RunningSystem(trial, find_programs(set()), tmp_path, Testbed()) as testbed:
-        testbed.bring_up()
+    with running_system(trial, find_programs(set()), tmp_path, Testbed()) as testbed:
+        testbed.start_servers()
         command = testbed.processes[-1].command
     begin = command.index("--dispatch")
     assert command[begin : begin + len(flags)] == flags
@@ -97,8 +97,8 @@ def test_the_proxy_is_told_its_discipline_and_only_the_slots_that_it_has(
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
 def test_nothing_is_left_after_an_exception(fake, trial, tmp_path, error):
     pids = []
-    with pytest.raises(error), RunningSystem(trial, find_programs(set()), tmp_path, Testbed()) as testbed:
-        testbed.bring_up()
+    with pytest.raises(error), running_system(trial, find_programs(set()), tmp_path, Testbed()) as testbed:
+        testbed.start_servers()
         pids += [process.pid for process in testbed.processes]
         raise error
     assert pids and gone(pids)
@@ -110,9 +110,9 @@ def test_a_program_that_does_not_come_up(fake, trial, tmp_path, monkeypatch):
         pytest.raises(
             TestbedError, match="proxy: ended with 1 before it was ready: waystage: the proxy is told"
         ),
-        RunningSystem(trial, find_programs(set()), tmp_path, Testbed()) as testbed,
+        running_system(trial, find_programs(set()), tmp_path, Testbed()) as testbed,
     ):
-        testbed.bring_up()
+        testbed.start_servers()
     assert gone([process.pid for process in testbed.processes])
 
 

@@ -27,6 +27,7 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
     """Judge one trial; a gate that does not apply has `passed` null."""
     load = artifacts.load
     assert load is not None
+    described = artifacts.plan["system"]["description"]
     judged = [
         _programs(artifacts),
         _below(
@@ -50,13 +51,13 @@ def judge(artifacts: Artifacts, numbers: dict[str, Any], gates: dict[str, Any]) 
         ),
         _offered(load, artifacts.plan["load"]),
         _together(artifacts.result.get("generators_overlap") if artifacts.result else None),
-        _hit_ratio(numbers["hit_ratio"], gates["hit_ratio_min"], artifacts.plan["system"]["kind"]),
+        _hit_ratio(numbers["hit_ratio"], gates["hit_ratio_min"], described["hit_ratio"]),
         _law(numbers["interactive_law_error"], gates["interactive_law_max"], artifacts.plan["load"]),
         _records(artifacts, gates["dropped_records_max"]),
         _clock((artifacts.result or {}).get("clock_step_s")),
         _links(artifacts, gates.get("link_error_max", LINK_ERROR_MAX)),
         _errors(load, gates["errors_max"]),
-        _verification(load, gates["verification"], _keeps_order(artifacts.plan["system"])),
+        _verification(load, gates["verification"], described["keeps_order"]),
     ]
     return judged
 
@@ -118,8 +119,8 @@ def _together(overlap: float | None) -> Gate:
     )
 
 
-def _hit_ratio(value: float | None, limit: float, kind: str) -> Gate:
-    if kind in ("messages", "database"):
+def _hit_ratio(value: float | None, limit: float, applies: bool) -> Gate:
+    if not applies:
         return _gate("hit_ratio", None, "does not apply to messages: a queue may be empty", value, limit)
     if value is None:
         return _gate("hit_ratio", None, "no key was read", None, limit)
@@ -182,11 +183,6 @@ def _errors(load: dict[str, Any], limit: int) -> Gate:
     )
     text = f"{errors} error replies, at most {limit}" + (f" ({kinds})" if kinds and errors else "")
     return _gate("errors", errors <= limit, text, errors, limit)
-
-
-def _keeps_order(system: dict[str, Any]) -> bool:
-    """Say whether the system promises order: of message services those with a pool do not (docs/messages.md)."""
-    return system["kind"] != "messages" or system["messages"]["dispatch"] != "pool"
 
 
 def _verification(load: dict[str, Any], wanted: bool, keeps_order: bool) -> Gate:

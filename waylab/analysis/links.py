@@ -41,25 +41,11 @@ def link_use(
 
 def hosts_in_use(plan: dict[str, Any]) -> list[str]:
     """Name the hosts of a trial, each once."""
-    assignment, system = plan.get("assignment", {}), plan["system"]
-    # Runs of earlier versions had one proxy, and said nothing of what was direct.
-    kind = system["kind"]
-    proxies = system["proxy"].get("count", 1) if kind in ("proxy", "nutcracker") else 0
-    backends = 0 if kind in ("messages", "database") else system["backends"]["count"]
-    services = system["messages"]["services"] if kind == "messages" else 0
-    database = kind == "database" or (
-        kind == "messages" and system["messages"]["dispatch"] in ("fused", "pool")
-    )
-    if system["kind"] == "direct" and system.get("direct_to", "one") == "one":
-        backends = min(backends, max(1, len(assignment.get("load", []))))
-    used = {
-        "load": None,
-        "proxy": proxies,
-        "backends": backends,
-        "messages": services,
-        "database": int(database),
-    }
-    return list(dict.fromkeys(name for role in used for name in assignment.get(role, [])[: used[role]]))
+    assignment = plan.get("assignment", {})
+    used = list(assignment.get("load", []))
+    for role, count in plan["system"]["description"]["programs"].items():
+        used += assignment.get(role, [])[:count]
+    return list(dict.fromkeys(used))
 
 
 def worst_check(testbed: dict[str, Any], plan: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

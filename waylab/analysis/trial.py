@@ -19,9 +19,6 @@ from waylab.analysis.within import effective_counts, within_run
 from waylab.errors import LabError
 from waylab.runfolder import paths
 
-# Programs between the load and what is behind; one of them at most is part of a system.
-MIDDLES = ("proxy", "messages")
-
 
 @dataclass
 class TrialResult:
@@ -66,7 +63,8 @@ def _measured(artifacts: Artifacts, gates: dict[str, Any], head: dict[str, Any])
     numbers = _numbers(artifacts, decoded, gates)
     samples: dict[str, dict[str, NDArray[np.int64]]] = {}
     recorded = artifacts.records
-    middle = next((recorded[name] for name in MIDDLES if name in recorded), None)
+    described = plan["system"]["description"]
+    middle = recorded.get(described["stage_program"])
     if middle is not None:
         samples = stages.stage_samples(middle, window_ns)
         numbers["outcomes"] = stages.outcomes(middle, window_ns)
@@ -74,7 +72,7 @@ def _measured(artifacts: Artifacts, gates: dict[str, Any], head: dict[str, Any])
         numbers["queue_length"] = stages.queue_summary(middle, window_ns)
         if "load" in recorded:
             numbers["proxy_view"] = views.proxy_view(recorded["load"], middle, window_ns)
-    if "cache" in recorded and "load" in recorded and plan["system"]["kind"] == "direct":
+    if "cache" in recorded and "load" in recorded and "cache" in described["record_files"]:
         numbers["server_view"] = views.server_view(recorded["load"], recorded["cache"], window_ns)
     laws = record_laws(load, recorded, window_ns, numbers["throughput_per_s"])
     numbers["laws"] += [law.as_dict() for law in laws]

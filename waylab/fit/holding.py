@@ -22,7 +22,8 @@ def fit_holding(calibration: Sequence[Configuration], configuration: Configurati
     """
     known, own = alike(calibration, configuration), seen(configuration)
     system = configuration["system"]
-    pooled = system["kind"] == "messages" and system["messages"]["dispatch"] == "pool"
+    roles = system["description"]["programs"]
+    pooled = "messages" in roles and system["messages"]["dispatch"] == "pool"
     points = {}
     for one in known:
         time_s = one.database_s if pooled else one.queue_s + one.database_s

@@ -36,7 +36,8 @@ def seen(configuration: Configuration) -> Seen:
         NotApplicableError: for another system, an open loop, or where nothing was measured.
     """
     system = configuration["system"]
-    if system["kind"] not in ("messages", "database"):
+    roles = system["description"]["programs"]
+    if system["description"]["protocol"] != "messages":
         raise NotApplicableError("there is no message service")
     if configuration["load"].get("rate"):
         raise NotApplicableError("the loop is open: arrivals do not wait for replies")
@@ -44,17 +45,13 @@ def seen(configuration: Configuration) -> Seen:
         raise NotApplicableError("no trial was used")
     response_s = configuration["operations"]["all"]["response_mean_ns"]["mean"] * 1e-9
     head = (configuration["load"]["clients"], configuration["throughput_per_s"]["mean"])
-    if system["kind"] == "database":
+    if "messages" not in roles:
         return Seen(*head, 0.0, 0.0, response_s, 0.0)
     stages = configuration["stages"].get("all", {}).get("stages")
     if not stages:
         raise NotApplicableError("the service wrote no stage times")
     mean_s = {name: numbers["mean_ns"]["mean"] * 1e-9 for name, numbers in stages.items()}
-    behind_s = (
-        sum(mean_s[name] for name in _DATABASE_STAGES)
-        if system["messages"]["dispatch"] in ("fused", "pool")
-        else 0.0
-    )
+    behind_s = sum(mean_s[name] for name in _DATABASE_STAGES) if "database" in roles else 0.0
     queue_s = mean_s["queue"] if behind_s else 0.0
     outside_s = max(0.0, response_s - mean_s["total"])
     return Seen(*head, mean_s["total"] - behind_s, queue_s, behind_s - queue_s, outside_s)

@@ -44,7 +44,7 @@ def fit_repairman_delay(configuration: dict[str, Any]) -> Fit:
 
 def _applies(configuration: dict[str, Any]) -> None:
     system = configuration["system"]
-    if system["kind"] != "direct":
+    if list(system["description"]["programs"]) != ["backends"]:
         raise NotApplicableError("there is a proxy in between")
     if configuration["load"].get("rate"):
         raise NotApplicableError("the loop is open: arrivals do not wait for replies")

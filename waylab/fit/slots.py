@@ -14,7 +14,7 @@ def fit_slots(configuration: dict[str, Any]) -> Fit:
     flight on one at once, and their times overlap. So the utilisation that follows often is above 1, and the
     model does not apply; that is shown, not hidden. Of a message service they are the connections to the database.
     """
-    if configuration["system"]["kind"] not in ("proxy", "messages"):
+    if not configuration["system"]["description"]["stage_program"]:
         raise NotApplicableError("there is no proxy that tells the time of its stages")
     if not configuration["used"]:
         raise NotApplicableError("no trial was used")
@@ -37,7 +37,7 @@ def fit_slots(configuration: dict[str, Any]) -> Fit:
 
 def _servers(system: dict[str, Any]) -> tuple[int, str]:
     """Return how many requests can be served at a time, and how that number is made."""
-    if system["kind"] == "messages":
+    if "messages" in system["description"]["programs"]:
         return _connections(system["messages"])
     proxy, backends = system["proxy"], system["backends"]["count"]
     proxies = proxy.get("count", 1)

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import to_builtins
+
 from waylab.spec import (
     Assignment,
     Labels,
@@ -106,6 +108,8 @@ def trial_as_dict(trial: Trial) -> dict[str, Any]:
     content = dataclasses.asdict(trial)
     content["levels"] = dict(trial.levels)
     content["expected_s"] = trial.expected_s
+    description = trial.system.under_test.describe(trial.system, trial.assignment.generators)
+    content["system"]["description"] = to_builtins(description)
     # Means in seconds, so that nobody who reads the run folder has to parse what people write.
     content["load"]["think_mean_s"] = mean_time_s(trial.load.think_time)
     content["system"]["backends"]["service_mean_s"] = mean_of_variate_s(trial.system.backends.service_time)

@@ -9,9 +9,6 @@ from waylab.predict import read_predictions
 from waylab.runfolder import paths
 from waylab.runfolder.files import read_json, read_run
 
-# Of all operations that records can name, those whose stages are shown apart.
-OPERATIONS_WITH_STAGES = ("get", "set", "send", "pop", "peek", "waiting_queues")
-
 
 @dataclass(frozen=True)
 class Content:
@@ -36,7 +33,7 @@ class Content:
     @property
     def middle(self) -> str:
         """What stands between the load and the rest, in a word."""
-        return "service" if self.spec["system"]["kind"] == "messages" else "proxy"
+        return str(self.spec["system"]["description"]["middle"])
 
     @property
     def operations(self) -> list[str]:
@@ -44,6 +41,12 @@ class Content:
         return list(
             dict.fromkeys(name for one in self.configurations for name in one["operations"] if name != "all")
         )
+
+    @property
+    def operations_with_stages(self) -> list[str]:
+        """Of all operations that records can name, those whose stages are shown apart."""
+        systems = [trial["system"]["description"] for trial in self.run["plan"]]
+        return list(dict.fromkeys(name for system in systems for name in system["operations"]))
 
     @property
     def configurations(self) -> list[dict[str, Any]]:

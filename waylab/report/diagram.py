@@ -3,8 +3,9 @@
 Only what the run folder says: the plan, and the testbed as it was measured. Knows nothing of results.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from waylab.report.content import Content
@@ -37,18 +38,10 @@ def diagram(content: Content) -> str:
 
 
 def _key(trial: dict[str, Any]) -> str:
-    system = trial["system"]
-    return repr(
-        (
-            system["kind"],
-            system.get("direct_to"),
-            system["backends"]["count"],
-            system["proxy"].get("count", 1),
-            (system.get("messages") or {}).get("services"),
-            (system.get("messages") or {}).get("dispatch"),
-            trial.get("assignment"),
-        )
-    )
+    """Return what trials have in common that are drawn together."""
+    described = trial["system"]["description"]
+    parts = ("name", "programs", "load_reaches", "shown")
+    return repr(([described[part] for part in parts], trial.get("assignment")))
 
 
 def _which(members: list[dict[str, Any]], plan: list[dict[str, Any]]) -> str:
@@ -66,76 +59,41 @@ def _columns(
 ) -> tuple[list[list[Box]], list[list[tuple[int, int]]]]:
     """Return the boxes from left to right, and between neighbouring columns which box leads to which."""
     trial = members[0]
-    system, assignment = trial["system"], trial.get("assignment") or {}
+    described, assignment = trial["system"]["description"], trial.get("assignment") or {}
     links = (content.analysis.get("testbed") or {}).get("links", {})
-    generators = max(1, len(assignment.get("load", [])))
-    direct = system["kind"] == "direct"
-    backends = system["backends"]["count"]
-    if direct and system.get("direct_to", "one") == "one":
-        backends = min(backends, generators)
     servers = sorted({t["server"] for t in content.analysis["trials"] if t.get("server")})
     server = servers[0] if len(servers) == 1 else "backend"
-
-    def column(role: str, name: str, count: int, facts: list[str]) -> list[Box]:
+    generators = max(1, len(assignment.get("load", [])))
+    counts = {"load": generators, **described["programs"]}
+    columns = []
+    for role, count in counts.items():
         hosts = assignment.get(role) or []
+        name = described["titles"].get(role, "load" if role == "load" else server)
+        facts = _facts(members, described["shown"].get(role, ()))
+        if role == "load" and generators > 1:
+            facts[0] += " in all"
         boxes = []
         for index in range(count):
             host = hosts[index % len(hosts)] if hosts else None
-            title = name if count == 1 else f"{name} {index + 1}"
-            boxes.append((title, [*facts, *_host(host, links)]))
-        return boxes
-
-    clients = _values(members, "load", "clients")
-    if system["kind"] in ("messages", "database"):
-        return _of_messages(members, column, generators)
-    left = column("load", "load", generators, [f"clients {clients}" + (" in all" if generators > 1 else "")])
-    right = column(
-        "backends", server, backends, [f"threads {_values(members, 'system', 'backends', 'threads')}"]
-    )
-    if direct:
-        ways = (
-            [(source, target) for source in range(generators) for target in range(backends)]
-            if system.get("direct_to") == "all"
-            else [(source, source % backends) for source in range(generators)]
-        )
-        return [left, right], [ways]
-    proxies = system["proxy"].get("count", 1)
-    facts = [f"loops {_values(members, 'system', 'proxy', 'loops')}"]
-    if system["kind"] == "proxy":
-        facts.append(_values(members, "system", "proxy", "dispatch"))
-        facts.append(f"replicas {_values(members, 'system', 'proxy', 'replicas')}")
-    name = "proxy" if system["kind"] == "proxy" else system["kind"]
-    middle = column("proxy", name, proxies, facts)
-    first = [(source, source % proxies) for source in range(generators)]
-    if generators < proxies:
-        first = [(source, target) for source in range(generators) for target in range(proxies)]
-    second = [(source, target) for source in range(proxies) for target in range(backends)]
-    return [left, middle, right], [first, second]
+            boxes.append((name if count == 1 else f"{name} {index + 1}", [*facts, *_host(host, links)]))
+        columns.append(boxes)
+    return columns, _ways(list(counts.values()), described["load_reaches"])
 
 
-def _of_messages(
-    members: list[dict[str, Any]],
-    column: Callable[[str, str, int, list[str]], list[Box]],
-    generators: int,
-) -> tuple[list[list[Box]], list[list[tuple[int, int]]]]:
-    """Load, message services and their database, as far as there are such."""
-    system = members[0]["system"]
-    left = column("load", "load", generators, [f"clients {_values(members, 'load', 'clients')}"])
-    index = _values(members, "system", "database", "further_index").lower()
-    right = column("database", "postgres", 1, [f"further index {index}"])
-    if system["kind"] == "database":
-        return [left, right], [[(0, 0)]]
-    messages, services = system["messages"], system["messages"]["services"]
-    facts = [messages["dispatch"]]
-    if messages["dispatch"] == "pool":
-        facts.append(f"connections {_values(members, 'system', 'messages', 'connections')}")
-    elif messages["dispatch"] == "fused":
-        facts.append(f"lanes {_values(members, 'system', 'messages', 'lanes')}")
-    middle = column("messages", "messages", services, facts)
-    first = [(source, target) for source in range(generators) for target in range(services)]
-    if messages["dispatch"] not in ("fused", "pool"):
-        return [left, middle], [first]
-    return [left, middle, right], [first, [(source, 0) for source in range(services)]]
+def _facts(members: list[dict[str, Any]], shown: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the settings of a role that are shown, each with its label."""
+    return [f"{label} {_values(members, *key.split('.')).lower()}".strip() for label, key in shown]
+
+
+def _ways(counts: list[int], load_reaches: str) -> list[list[tuple[int, int]]]:
+    """Return which box leads to which: generators to one program each, or to all; the others to all."""
+    ways = [
+        [(source, target) for source in range(sources) for target in range(targets)]
+        for sources, targets in pairwise(counts)
+    ]
+    if load_reaches == "one" and counts[0] >= counts[1]:
+        ways[0] = [(source, source % counts[1]) for source in range(counts[0])]
+    return ways
 
 
 def _values(members: list[dict[str, Any]], *path: str) -> str:

@@ -38,7 +38,7 @@ def threats(content: Content) -> list[str]:
     """What the place of a run means for its numbers."""
     testbed = _testbed(content)
     cores = shown(content.environment["cores_usable"])
-    of_messages = content.spec["system"]["kind"] in ("messages", "database")
+    of_messages = content.spec["system"]["description"]["protocol"] == "messages"
     programs = "load, services and database" if of_messages else "load, proxy and backends"
     if testbed["kind"] == "local":
         return [

@@ -44,7 +44,7 @@ def setup(content: Content) -> str:
     pairs = [
         *(
             _of_messages(said)
-            if spec["system"]["kind"] in ("messages", "database")
+            if spec["system"]["description"]["protocol"] == "messages"
             else _of_keys(said, servers, has_slots)
         ),
         (

@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from waylab.report.content import OPERATIONS_WITH_STAGES, Content
+from waylab.report.content import Content
 from waylab.report.numbers import (
     NONE,
     interval,
@@ -84,7 +84,7 @@ def stages_table(content: Content) -> str:
     """Median and 95th percentile of every stage."""
     rows = []
     for c in content.configurations:
-        for operation in OPERATIONS_WITH_STAGES:
+        for operation in content.operations_with_stages:
             found = c["stages"].get(operation)
             if found:
                 cells = [

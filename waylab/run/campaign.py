@@ -62,15 +62,16 @@ class Campaign:
         self._programs = programs
 
     def servers(self) -> list[str]:
-        """Say which servers stand behind the proxy, and why, one line for each kind that the plan uses."""
-        with_backends = [
-            one.system for one in self.plan.trials if one.system.kind not in ("messages", "database")
-        ]
-        kinds = {system.backends.server: system.backends for system in with_backends}
+        """Say which servers stand behind the proxy, and why, one line for each way to choose them in the plan."""
+        used = {
+            trial.system.backends.server: trial.system.backends
+            for trial in self.plan.trials
+            if "backends" in trial.system.programs(trial.assignment.generators)
+        }
         lines = []
         if self._programs.postgres:
             lines.append(f"database: {self._programs.postgres.version}, {self._programs.postgres.folder}")
-        for wanted, backends in kinds.items():
+        for wanted, backends in used.items():
             chosen = self._programs.server_for(wanted, backends.service_time)
             if chosen == "memcached":
                 lines.append(f"servers: real memcached, {self._programs.memcached}")

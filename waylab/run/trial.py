@@ -15,7 +15,7 @@ from waylab.run.environment import machine_now
 from waylab.run.telemetry import INTERVAL_S, Telemetry
 from waylab.runfolder import paths
 from waylab.runfolder.files import read_json, write_json
-from waylab.testbed import Database, Process, Programs, RunningSystem, Testbed
+from waylab.testbed import Database, Process, Programs, RunningSystem, Testbed, running_system
 
 # Prefill and connecting come on top of warm-up and test time.
 _LOAD_GRACE_S = 60.0
@@ -41,21 +41,21 @@ def run_trial(
     failure: str | None = None
     overlap: float | None = None
     counted: dict[str, dict[str, int | None] | None] = {}
-    system = RunningSystem(trial, programs, directory, testbed, database)
-    database = database if trial.system.databases else None
+    system = running_system(trial, programs, directory, testbed, database)
+    database = system.database
     try:
         with system:
-            addresses = system.bring_up()
-            system.fill(addresses)
+            addresses = system.start_servers()
+            system.prefill(addresses)
             counted["before"] = database.counters() if database else None
             loads = system.start_load(addresses)
             with Telemetry(directory, system.processes, testbed, database) as telemetry:
                 _watch(trial, system, loads, telemetry, lambda: tick(time.monotonic() - started_s))
             _check_summaries(system, loads, directory)
-            system.summarise()
+            system.write_summary()
             if len(loads) > 1:
                 overlap = _overlap(directory, system)
-                system.merge()
+                system.merge_summaries()
         # Programs that have ended have told the database's counts.
         counted["after"] = database.counters() if database else None
     except LabError as error:

@@ -6,23 +6,20 @@ First station of an experiment. Knows nothing of processes or results.
 from waylab.spec.design import Labels, configurations, matches
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
 from waylab.spec.hosts import PROFILES, Assignment, HostSettings, TestbedSettings
-from waylab.spec.messages import Database, Messages
 from waylab.spec.quantities import mean_of_variate_s, size_bytes
 from waylab.spec.read import read_spec, spec_as_dict
 from waylab.spec.scales import FULL, QUICK, SCALES, at_scale
 from waylab.spec.schema import (
-    Backends,
     Compare,
     Design,
     Gates,
-    Load,
     Prediction,
-    Proxy,
     ReportOptions,
     Spec,
     Stopping,
-    System,
 )
+from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
+from waylab.spec.systems import System, SystemDescription, SystemUnderTest
 from waylab.spec.variates import mean_size_bytes, mean_time_s
 
 __all__ = [
@@ -48,6 +45,8 @@ __all__ = [
     "Spec",
     "Stopping",
     "System",
+    "SystemDescription",
+    "SystemUnderTest",
     "TestbedSettings",
     "apply_level",
     "at_scale",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any
 
 from waylab.spec.quantities import mean_of_variate_s, size_bytes
@@ -14,6 +15,11 @@ _METRICS = re.compile(
     r"|cpu_per_request_ns\.(total|load|proxy|backends|messages|database|interrupts)"
     r"|(commits|wal_bytes|wal_syncs)_per_(request|message)"
 )
+
+
+def setting(check: Check, default: Any) -> Any:
+    """Make a field with a default and a check of the value that a specification gives."""
+    return field(default=default, metadata={"check": check})
 
 
 def text(value: Any) -> str:
@@ -89,7 +95,7 @@ def size(value: Any) -> str:
     return str(value)
 
 
-def distribution(value: Any) -> str:
+def variate(value: Any) -> str:
     """A time: none, fixed:T, exp:T or uniform:T:T, kept as text."""
     if not isinstance(value, str):
         raise ValueError("should be one of none, fixed:200us, exp:200us, uniform:100us:300us")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from waylab.spec import checks
+from waylab.spec.checks import setting
 
 # The machines of the studies whose experiments are repeated here. Only what they send was limited.
 PROFILES: dict[str, dict[str, float]] = {
@@ -21,15 +22,11 @@ def _unlimited(check: checks.Check) -> Any:
     return field(default=None, metadata={"check": check})
 
 
-def _setting(check: checks.Check, default: Any) -> Any:
-    return field(default=default, metadata={"check": check})
-
-
 @dataclass(frozen=True)
 class HostSettings:
     """One machine: 10^6 bit/s of Ethernet frames each way, one-way delay, processors. None is without a limit."""
 
-    profile: str = _setting(checks.one_of(*PROFILES), "")
+    profile: str = setting(checks.one_of(*PROFILES), "")
     cores: float | None = _unlimited(checks.number(0.05, 1024))
     up_mbit: float | None = _unlimited(checks.number(1, 30_000))
     down_mbit: float | None = _unlimited(checks.number(1, 30_000))
@@ -42,9 +39,9 @@ class TestbedSettings:
 
     __test__ = False
 
-    kind: str = _setting(checks.one_of("local", "netns"), "local")
-    pinning: str = _setting(checks.one_of("shared", "apart"), "shared")
-    oversubscribe: bool = _setting(checks.flag, False)
+    kind: str = setting(checks.one_of("local", "netns"), "local")
+    pinning: str = setting(checks.one_of("shared", "apart"), "shared")
+    oversubscribe: bool = setting(checks.flag, False)
     hosts: dict[str, HostSettings] = field(default_factory=dict)
 
 
@@ -55,21 +52,23 @@ class Assignment:
     Every name in `load` is one load generator; named twice, a host runs two.
     """
 
-    load: tuple[str, ...] = _setting(checks.texts, ())
-    proxy: tuple[str, ...] = _setting(checks.texts, ())
-    backends: tuple[str, ...] = _setting(checks.texts, ())
-    messages: tuple[str, ...] = _setting(checks.texts, ())
-    database: tuple[str, ...] = _setting(checks.texts, ())
+    load: tuple[str, ...] = setting(checks.texts, ())
+    proxy: tuple[str, ...] = setting(checks.texts, ())
+    backends: tuple[str, ...] = setting(checks.texts, ())
+    messages: tuple[str, ...] = setting(checks.texts, ())
+    database: tuple[str, ...] = setting(checks.texts, ())
 
     @property
     def generators(self) -> int:
         """How many load generators there are."""
         return max(1, len(self.load))
 
-    def hosts(self, proxies: int, backends: int, services: int = 0, databases: int = 0) -> list[str]:
-        """Name the hosts in use, each once, by so many of each role."""
-        used = [*self.load, *self.proxy[:proxies], *self.backends[:backends]]
-        return list(dict.fromkeys([*used, *self.messages[:services], *self.database[:databases]]))
+    def hosts(self, programs: dict[str, int]) -> list[str]:
+        """Name the hosts in use, each once, by the number of programs of each role."""
+        used = list(self.load)
+        for role in ("proxy", "backends", "messages", "database"):
+            used += getattr(self, role)[: programs.get(role, 0)]
+        return list(dict.fromkeys(used))
 
 
 def with_profile(settings: HostSettings) -> HostSettings:

@@ -5,7 +5,8 @@ from typing import Any
 
 from waylab.spec.factors import resolve_key, setting_keys
 from waylab.spec.hosts import Assignment
-from waylab.spec.schema import Load, System
+from waylab.spec.settings import Load
+from waylab.spec.systems import System
 
 ROOTS = {"system": System, "load": Load, "assignment": Assignment}
 KEYS = setting_keys(("system", System), ("load", Load), ("assignment", Assignment))

@@ -6,17 +6,20 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from waylab.errors import LabError
 from waylab.spec.compare import check_compares, read_compares
 from waylab.spec.design import Labels, check_design, configurations, listed_levels, matches, read_patterns
 from waylab.spec.factors import Factor, Level, check_of
 from waylab.spec.hosts import HostSettings, check_assignment, with_profile
-from waylab.spec.messages import check_messages
 from waylab.spec.naming import ROOTS, checked, label_of, nearest, resolved, short
 from waylab.spec.published import read_published
 from waylab.spec.quantities import mean_of_variate_s
 from waylab.spec.scales import FULL, at_scale, read_scales
-from waylab.spec.schema import Load, Pattern, Prediction, Spec, Stopping, System
+from waylab.spec.schema import Pattern, Prediction, Spec, Stopping
+from waylab.spec.settings import Load
+from waylab.spec.systems import System
 
 # Read by functions of their own: the names in them are the user's.
 _NAMED = (
@@ -61,6 +64,8 @@ def spec_as_dict(spec: Spec) -> dict[str, Any]:
         }
         for factor in spec.factors
     ]
+    description = spec.system.under_test.describe(spec.system, spec.assignment.generators)
+    content["system"]["description"] = to_builtins(description)
     content["gates"]["loosened"] = spec.gates.loosened()
     for name in ("exclude", "trials"):
         content["design"][name] = _patterns_as_tables(getattr(spec.design, name))
@@ -226,23 +231,12 @@ def _check_whole(spec: Spec) -> None:
     check_compares(spec, [labels for labels, _ in combinations])
     _check_prediction(spec.predict, [labels for labels, _ in combinations])
     for _, roots in combinations:
-        _check_combination(roots["system"], roots["load"])
-        check_assignment(
-            spec.testbed, roots["assignment"], _programs_of(roots["system"], roots["assignment"].generators)
-        )
-        check_messages(roots["system"], roots["load"], roots["assignment"].generators)
-        _check_loop(roots["load"])
-        _check_generators(roots["load"], roots["assignment"].generators)
-
-
-def _programs_of(system: System, generators: int) -> dict[str, int]:
-    """Say how many programs each role has beside the load."""
-    return {
-        "proxy": system.proxies,
-        "backends": system.backends_for(generators),
-        "messages": system.services,
-        "database": system.databases,
-    }
+        system, load, generators = roots["system"], roots["load"], roots["assignment"].generators
+        _check_values(system, load)
+        system.under_test.check(system, load, generators)
+        check_assignment(spec.testbed, roots["assignment"], system.programs(generators))
+        _check_loop(load)
+        _check_generators(load, generators)
 
 
 def _check_stopping(spec: Spec) -> None:
@@ -267,22 +261,8 @@ def _check_prediction(predict: Prediction, combinations: list[Labels]) -> None:
             raise ValueError(f"predict: {said} is both calibrate and held_out")
 
 
-def _check_combination(system: System, load: Load) -> None:
-    copies = system.proxy.copies(system.backends.count)
-    if system.kind == "proxy" and copies > system.backends.count:
-        raise ValueError(
-            f"system.proxy.replicas = {system.proxy.replicas}: more than the {system.backends.count} backends"
-        )
-    if system.kind == "nutcracker" and copies > 1:
-        raise ValueError(
-            f'system.proxy.replicas = {system.proxy.replicas}: system.kind = "nutcracker" keeps one copy'
-        )
-    if system.proxies > load.clients:
-        raise ValueError(
-            f"system.proxy.count = {system.proxies}: more than the {load.clients} clients; each goes to one proxy"
-        )
-    if system.kind == "proxy":
-        _check_discipline(system)
+def _check_values(system: System, load: Load) -> None:
+    """Check what holds for every system."""
     if load.key_maximum < load.key_minimum:
         raise ValueError(
             f"load.key_maximum = {load.key_maximum}: below load.key_minimum = {load.key_minimum}"
@@ -314,22 +294,4 @@ def _check_generators(load: Load, generators: int) -> None:
     if load.key_maximum - load.key_minimum + 1 < generators:
         raise ValueError(
             f"load.key_maximum = {load.key_maximum}: fewer keys than {generators} load generators"
-        )
-
-
-def _check_discipline(system: System) -> None:
-    proxy = system.proxy
-    for name, slots in proxy.slots().items():
-        if slots < proxy.loops:
-            raise ValueError(
-                f"system.proxy.{name} = {slots}: fewer than the {proxy.loops} loops; each loop needs one"
-            )
-    if (
-        proxy.dispatch == "shared"
-        and proxy.multi_get != "by-key"
-        and proxy.copies(system.backends.count) < system.backends.count
-    ):
-        raise ValueError(
-            f"system.proxy.multi_get = {proxy.multi_get!r}: asks any server for any key; "
-            f"needs replicas = {system.backends.count}, a copy on every backend"
         )

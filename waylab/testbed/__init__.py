@@ -8,8 +8,8 @@ from waylab.testbed.fitting import check_fits, cores_described, open_testbed, us
 from waylab.testbed.hosts import Host, Testbed
 from waylab.testbed.machine import Finding, Machine
 from waylab.testbed.processes import Process, TestbedError
-from waylab.testbed.programs import Programs, find_programs, programs_of
-from waylab.testbed.system import RunningSystem
+from waylab.testbed.programs import Programs, find_programs
+from waylab.testbed.systems import RunningSystem, programs_of, register_system, running_system
 
 __all__ = [
     "COUNTERS",
@@ -27,5 +27,7 @@ __all__ = [
     "find_programs",
     "open_testbed",
     "programs_of",
+    "register_system",
+    "running_system",
     "used_hosts",
 ]

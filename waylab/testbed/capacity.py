@@ -18,7 +18,7 @@ def check_capacity(trials: tuple[Trial, ...]) -> None:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     for trial in trials:
         backends, load = trial.system.backends, trial.load
-        count = trial.system.backends_for(trial.assignment.generators)
+        count = trial.system.programs(trial.assignment.generators).get("backends", 0)
         wanted = count * size_bytes(backends.memory)
         if wanted > memory_bytes:
             raise LabError(

@@ -26,9 +26,8 @@ COUNTERS = (
     "wal_written_to_bytes",
 )
 _TEMPLATE, _TRIAL = "waystage_template", "waystage_trial"
-# Beside those that answer requests, each service keeps some for itself; the lab has one.
+# Of the lab itself, beside those of the programs of a system.
 _CONNECTIONS_BESIDE = 24
-_CONNECTIONS_OF_A_SERVICE_BESIDE = 8
 # `wal_sync` has another place in some versions: null where there is none.
 _COUNTED = f"""
 SELECT d.xact_commit, d.xact_rollback, d.tup_inserted, d.tup_deleted, w.wal_records, w.wal_fpi, w.wal_bytes,
@@ -52,7 +51,9 @@ class Database:
         self._programs = programs
         self._logs = directory / "postgres"
         self._server = PostgresServer(programs.postgres, self._logs)
-        self._connections_max = max(_connections(trial) for trial in trials)
+        self._connections_max = _CONNECTIONS_BESIDE + max(
+            trial.system.under_test.database_connections(trial.system, trial.load) for trial in trials
+        )
         self._made = False
         self._told: tuple[str | None, tuple[str, ...]] | None = None
         self._asking: Connection | None = None
@@ -148,11 +149,3 @@ class Database:
         if self._asking:
             self._asking.close()
             self._asking = None
-
-
-def _connections(trial: Trial) -> int:
-    """Say how many connections a trial may want at once."""
-    messages, services = trial.system.messages, trial.system.services
-    if trial.system.kind == "database":
-        return trial.load.clients + _CONNECTIONS_BESIDE
-    return messages.servers + services * _CONNECTIONS_OF_A_SERVICE_BESIDE + _CONNECTIONS_BESIDE

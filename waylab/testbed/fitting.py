@@ -25,10 +25,7 @@ def cores_described(settings: TestbedSettings, trial: Trial) -> float:
 
 
 def _hosts(trial: Trial) -> list[str]:
-    backends = trial.system.backends_for(trial.assignment.generators)
-    return trial.assignment.hosts(
-        trial.system.proxies, backends, trial.system.services, trial.system.databases
-    )
+    return trial.assignment.hosts(trial.system.programs(trial.assignment.generators))
 
 
 def check_fits(settings: TestbedSettings, trials: tuple[Trial, ...], machine: Machine) -> None:

@@ -2,12 +2,10 @@
 
 import os
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from waylab.errors import LabError
-from waylab.plan import Trial
-from waylab.spec import System
 from waylab.testbed.postgres.programs import PostgresPrograms, find_postgres
 
 # Where Debian puts twemproxy, and only root looks.
@@ -23,12 +21,6 @@ class Programs:
     nutcracker: Path | None = None
     postgres: PostgresPrograms | None = None
 
-    def server_of(self, system: System) -> str:
-        """Name what is behind everything else in a system."""
-        if system.kind in ("messages", "database"):
-            return "postgres" if system.databases else "none"
-        return self.server_for(system.backends.server, system.backends.service_time)
-
     def server_for(self, wanted: str, service_time: str) -> str:
         """Resolve `auto`: memcached where there is one, unless the service time is dictated."""
         if wanted != "auto":
@@ -36,34 +28,24 @@ class Programs:
         return "memcached" if self.memcached and service_time == "none" else "embedded"
 
 
-def programs_of(trials: tuple[Trial, ...]) -> Programs:
-    """Find everything that the trials of a plan need."""
-    systems = [trial.system for trial in trials]
-    servers = {system.backends.server for system in systems if system.kind not in ("messages", "database")}
-    found = find_programs(servers, any(system.kind == "nutcracker" for system in systems))
-    if not any(system.databases for system in systems):
-        return found
-    pgbench = any(system.kind == "database" for system in systems)
-    return replace(found, postgres=find_postgres(pgbench))
-
-
-def find_programs(wanted_servers: set[str], nutcracker: bool = False) -> Programs:
-    """Find what the trials need: servers by the names that specifications use, and nutcracker if one has it."""
+def find_programs(servers: set[str], needs: frozenset[str] = frozenset()) -> Programs:
+    """Find what trials need: servers by the names that specifications use, `nutcracker`, `postgres`, `pgbench`."""
     memcached = shutil.which("memcached")
-    if "memcached" in wanted_servers and not memcached:
+    if "memcached" in servers and not memcached:
         raise LabError('memcached: not found on PATH; install it, or set system.backends.server = "embedded"')
-    twemproxy = (
-        shutil.which("nutcracker", path=f"{os.environ.get('PATH', '')}:{SYSTEM_PROGRAMS}")
-        if nutcracker
-        else None
-    )
-    if nutcracker and not twemproxy:
+    nutcracker = _find_nutcracker() if "nutcracker" in needs else None
+    waystage = find_waystage()
+    postgres = find_postgres("pgbench" in needs) if {"postgres", "pgbench"} & needs else None
+    return Programs(waystage, Path(memcached) if memcached else None, nutcracker, postgres)
+
+
+def _find_nutcracker() -> Path:
+    found = shutil.which("nutcracker", path=f"{os.environ.get('PATH', '')}:{SYSTEM_PROGRAMS}")
+    if not found:
         raise LabError(
             'nutcracker: not found on PATH; install twemproxy, or set system.kind = "proxy" or "direct"'
         )
-    return Programs(
-        find_waystage(), Path(memcached) if memcached else None, Path(twemproxy) if twemproxy else None
-    )
+    return Path(found)
 
 
 def find_waystage() -> Path:

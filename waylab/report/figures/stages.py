@@ -2,7 +2,7 @@
 
 import altair as alt
 
-from waylab.report.content import OPERATIONS_WITH_STAGES, Content
+from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, busiest, pick, values
 
@@ -19,7 +19,7 @@ def stage_distribution(content: Content) -> Figure | None:
         | {key: numbers[key] for key in _KEYS}
         | {"mean_ns": numbers["mean_ns"]["mean"]}
         for c in content.configurations
-        for operation in OPERATIONS_WITH_STAGES
+        for operation in content.operations_with_stages
         for stage, numbers in c["stages"].get(operation, {}).get("stages", {}).items()
         if stage in _STAGES and "p5_ns" in numbers
     ]

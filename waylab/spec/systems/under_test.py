@@ -1,0 +1,128 @@
+"""The descriptive half of a system: its roles, settings that contradict each other, what a run folder says about it.
+
+It stands in `spec`, which may not import `testbed`: a specification is checked and planned where nothing can be run.
+How the same system is started and stopped is the other half, in `testbed/systems`.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from waylab.runfolder.run import SystemDescription
+from waylab.spec.checks import one_of, setting
+from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
+
+# Label and dotted key of the settings that drawings show, by role.
+Shown = dict[str, list[list[str]]]
+
+# The intervals of a request in a program that writes stamps, in the order in which it passes them.
+STAGES = ("parse", "route", "admit", "queue", "send", "backend", "reply")
+
+_registered: dict[str, "SystemUnderTest"] = {}
+
+
+def register(system: "SystemUnderTest") -> None:
+    """Make a system known, so that specifications can name it."""
+    _registered[system.name] = system
+
+
+def unregister(name: str) -> None:
+    """Forget a system."""
+    del _registered[name]
+
+
+def _registered_name(value: Any) -> str:
+    return one_of(*_registered)(value)
+
+
+@dataclass(frozen=True)
+class System:
+    """What is measured: its name, and the settings of every part that it may have."""
+
+    kind: str = setting(_registered_name, "proxy")
+    direct_to: str = setting(one_of("one", "all"), "one")
+    backends: Backends = field(default_factory=Backends)
+    proxy: Proxy = field(default_factory=Proxy)
+    messages: Messages = field(default_factory=Messages)
+    database: Database = field(default_factory=Database)
+
+    @property
+    def under_test(self) -> "SystemUnderTest":
+        """The system of that name."""
+        return _registered[self.kind]
+
+    def resolved(self) -> "System":
+        """Return the system with `half` and `full` replaced by the number of replicas."""
+        replicas = self.proxy.replica_count(self.backends.count)
+        return replace(self, proxy=replace(self.proxy, replicas=replicas))
+
+    def programs(self, generators: int) -> dict[str, int]:
+        """Return the number of programs of each role beside the load, in the order in which a request passes them."""
+        return self.under_test.programs(self, generators)
+
+
+class SystemUnderTest(ABC):
+    """A system as specifications, plans and run folders describe it. One object for all trials; keeps no state."""
+
+    # The value of `system.kind` in a specification.
+    name: ClassVar[str]
+    # What the load speaks: "memcached" or "messages".
+    protocol: ClassVar[str] = "memcached"
+    # The word for what stands between the load and the rest.
+    middle: ClassVar[str] = "proxy"
+    # The program whose records have the times of the stages; None when no program of the system records them.
+    stage_program: ClassVar[str | None] = None
+    # Operations, as records name them, whose stages a report shows apart.
+    operations: ClassVar[tuple[str, ...]] = ()
+    # Whether a read that finds nothing is a fault of the trial.
+    hit_ratio: ClassVar[bool] = True
+
+    @abstractmethod
+    def programs(self, system: System, generators: int) -> dict[str, int]:
+        """Return the number of programs of each role beside the load, in the order in which a request passes them."""
+
+    @abstractmethod
+    def check(self, system: System, load: Load, generators: int) -> None:
+        """Check the settings of one trial against each other; ValueError says which cannot stand together."""
+
+    def database_connections(self, system: System, load: Load) -> int:
+        """Return the number of connections to the database that all programs together open at most."""
+        return 0
+
+    def load_reaches(self, system: System) -> str:
+        """Say whether each load generator uses `one` program of the first role or `all`."""
+        return "all"
+
+    def record_files(self, system: System, generators: int) -> dict[str, int]:
+        """Return the number of record files that each program leaves."""
+        return {"load": generators}
+
+    def keeps_order(self, system: System) -> bool:
+        """Say whether messages of one sender arrive in the order in which they were sent."""
+        return True
+
+    def titles(self) -> dict[str, str]:
+        """Return the words for roles in drawings; backends are called as the server that ran."""
+        return {}
+
+    def shown(self, system: System) -> Shown:
+        """Return the settings that drawings show for each role beside the load."""
+        return {}
+
+    def describe(self, system: System, generators: int) -> SystemDescription:
+        """Return what the run folder says about this system with these settings."""
+        return SystemDescription(
+            name=self.name,
+            protocol=self.protocol,
+            programs=self.programs(system, generators),
+            load_reaches=self.load_reaches(system),
+            middle=self.middle,
+            stage_program=self.stage_program,
+            stages=list(STAGES) if self.stage_program else [],
+            operations=list(self.operations),
+            record_files=self.record_files(system, generators),
+            hit_ratio=self.hit_ratio,
+            keeps_order=self.keeps_order(system),
+            titles=self.titles(),
+            shown={"load": [["clients", "load.clients"]], **self.shown(system)},
+        )

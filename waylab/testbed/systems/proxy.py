@@ -1,0 +1,28 @@
+"""The system `proxy`: starts `waystage proxy` in front of memcached servers."""
+
+from waylab.testbed.systems.key_value import RunningProxiedSystem
+
+
+class RunningProxySystem(RunningProxiedSystem):
+    """`waystage proxy`, which takes a free port and reports it."""
+
+    def start_proxy(self, index: int, servers: list[str]) -> str:
+        """Start one proxy."""
+        host = self.host_of("proxy", index)
+        command = self._command(host.address, servers)
+        return self.start(host, self.name_of("proxy", index), command, drained=True).wait_until_ready()
+
+    def _command(self, listen_address: str, servers: list[str]) -> list[str]:
+        proxy = self.trial.system.proxy
+        command = [str(self.programs.waystage), "proxy", "--listen", f"{listen_address}:0"]
+        for server in servers:
+            command += ["--server", server]
+        command += ["--replicas", str(proxy.replicas), "--loops", str(proxy.loops), "--stamps", proxy.stamps]
+        command += ["--backend-timeout", proxy.backend_timeout, "--dispatch", proxy.dispatch]
+        for name, slots in proxy.slots().items():
+            command += [f"--{name}", str(slots)]
+        if proxy.dispatch == "shared":
+            command += ["--multi-get", proxy.multi_get]
+        if proxy.stamps != "off":
+            command += ["--records", str(self.records), "--sample", str(proxy.sample)]
+        return command

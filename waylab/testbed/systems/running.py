@@ -1,0 +1,204 @@
+"""The running half of a system: the processes of one trial, from the first that starts to the last that stops.
+
+A context: whatever happens inside, on leaving no process is left behind. Knows hosts only by what they can do, and no
+system by name.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar
+
+from waylab.plan import Trial
+from waylab.testbed.database import Database
+from waylab.testbed.generators import Generator, generators
+from waylab.testbed.hosts import Host, Testbed
+from waylab.testbed.processes import Process, TestbedError, hold_when_connected
+from waylab.testbed.programs import Programs
+
+_PORT_ATTEMPTS = 5
+_MERGED_WITHIN_S = 60.0
+# How long programs that others wait behind have to finish what is in flight.
+_DRAINED_WITHIN_S = 2.0
+
+
+class RunningSystem(ABC):
+    """The processes of one trial, in the order in which they were started."""
+
+    # The names in `Programs` of what the system needs beside `waystage`, its servers and its database.
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(
+        self,
+        trial: Trial,
+        programs: Programs,
+        directory: Path,
+        testbed: Testbed,
+        database: Database | None = None,
+    ) -> None:
+        self.trial = trial
+        self.programs = programs
+        self.testbed = testbed
+        self.directory = directory
+        self.records = directory / "records"
+        self.processes: list[Process] = []
+        self.generators = generators(trial)
+        self.database = database if "database" in self.counts else None
+        self._logs = directory / "logs"
+        self._drained: list[Process] = []
+
+    def __enter__(self) -> "RunningSystem":
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self.records.mkdir(exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of programs of each role beside the load."""
+        return self.trial.system.programs(self.trial.assignment.generators)
+
+    @property
+    @abstractmethod
+    def server(self) -> str:
+        """The word for the program that is behind all others."""
+
+    @abstractmethod
+    def start_servers(self) -> list[str]:
+        """Start everything but the load and wait until it is ready; return the addresses that the load goes to."""
+
+    @abstractmethod
+    def target_options(self, index: int, generator: Generator, addresses: list[str]) -> list[str]:
+        """Return the arguments of `waystage load` that say where one generator goes, and with which data."""
+
+    @abstractmethod
+    def request_options(self, generator: Generator) -> list[str]:
+        """Return the arguments of `waystage load` that say what one generator requests, and when."""
+
+    def prefill(self, addresses: list[str]) -> None:
+        """Put data into the servers before several generators start; a single one does it itself."""
+        return
+
+    def start_load(self, addresses: list[str]) -> list[Process]:
+        """Start the load generators; several are connected first, and then begin all at once."""
+        several = len(self.generators) > 1
+        loads = [
+            self._start_generator(index, generator, addresses, paused=several)
+            for index, generator in enumerate(self.generators)
+        ]
+        if several:
+            for load in loads:
+                load.wait_until_paused()
+            self._connect(loads, addresses)
+            for load in loads:
+                load.go_on()
+        return loads
+
+    def connections_of_a_client(self, addresses: list[str]) -> int:
+        """Return the number of connections that each client of the load opens."""
+        return 1
+
+    def write_summary(self) -> None:
+        """Write the summary of a load that does not do so itself."""
+        return
+
+    def merge_summaries(self) -> None:
+        """Put the summaries of several generators together into the one of the trial."""
+        parts = [str(self.directory / generator.summary) for generator in self.generators]
+        command = [str(self.programs.waystage), "load", "merge", *parts]
+        command += ["--json-out-file", str(self.directory / "load.json")]
+        merging = self.start(Host(), "load-merge", command)
+        # Its exit code is that of the load: it may say that a run was not valid, which the gates judge.
+        if not merging.wait(_MERGED_WITHIN_S) or not (self.directory / "load.json").is_file():
+            raise TestbedError(f"{merging.name}: the summaries cannot be merged{merging.last_words()}")
+
+    def stop(self) -> None:
+        """Stop everything, the last started first; each process has time to write its records."""
+        for process in reversed(self.processes):
+            process.ask_to_stop()
+            if process in self._drained:
+                # What is behind it stays until it has finished what is in flight.
+                process.wait(_DRAINED_WITHIN_S)
+        try:
+            for process in reversed(self.processes):
+                process.stop()
+        except BaseException:
+            for process in self.processes:
+                process.stop()
+            raise
+
+    def host_of(self, role: str, index: int = 0) -> Host:
+        """Return the host of one program of a role; several programs take the hosts of their role in turn."""
+        names: tuple[str, ...] = getattr(self.trial.assignment, role)
+        return self.testbed.host(names[index % len(names)] if names else None)
+
+    def name_of(self, role: str, index: int) -> str:
+        """Return the name of one program's process: that of its role, and a number if there are several."""
+        return role if self.counts[role] == 1 else f"{role}-{index}"
+
+    def start(
+        self, host: Host, name: str, command: list[str], paused: bool = False, drained: bool = False
+    ) -> Process:
+        """Start a process; one that is `drained` finishes what is in flight before those behind it are stopped."""
+        process = host.start(name, command, self._logs, paused)
+        self.processes.append(process)
+        if drained:
+            self._drained.append(process)
+        return process
+
+    def start_on_free_port(
+        self, host: Host, name: str, command: Callable[[int], list[str]], drained: bool = False
+    ) -> str:
+        """Start a program that cannot report the port that it took: try free ones until it answers on one."""
+        for attempt in range(_PORT_ATTEMPTS):
+            port = host.free_port()
+            process = self.start(host, name, command(port), drained=drained)
+            try:
+                return process.wait_until_serving(
+                    f"{host.address}:{port}", lambda port=port: host.answers(port)
+                )
+            except TestbedError:
+                # Another program may have taken the port in between.
+                if attempt == _PORT_ATTEMPTS - 1:
+                    raise
+                process.stop()
+                self.processes.remove(process)
+        raise AssertionError("unreachable")
+
+    def load_command(self, index: int, generator: Generator, addresses: list[str]) -> list[str]:
+        """Return the part of the command that is the same for filling the servers and for the load."""
+        target = self.target_options(index, generator, addresses)
+        return [str(self.programs.waystage), "load", *target, "--seed", str(generator.seed), "--quiet"]
+
+    def _start_generator(
+        self, index: int, generator: Generator, addresses: list[str], paused: bool
+    ) -> Process:
+        load = self.trial.load
+        command = self.load_command(index, generator, addresses)
+        command += ["--clients", str(generator.clients), "--threads", str(load.threads)]
+        command += self.request_options(generator)
+        command += ["--test-time", seconds_text(load.test_time_s), "--warm-up", seconds_text(load.warm_up_s)]
+        command += ["--sample", str(load.sample), "--records", str(self.records)]
+        command += ["--json-out-file", str(self.directory / generator.summary)]
+        return self.start(self.host_of("load", index), generator.name, command, paused)
+
+    def _connect(self, loads: list[Process], addresses: list[str]) -> None:
+        """Let the load generators connect, and pause each until all have.
+
+        The first to begin may fill a link, through which the others would then connect for seconds.
+        """
+        of_a_client = self.connections_of_a_client(addresses)
+        wanted = [generator.clients * of_a_client for generator in self.generators]
+        for load in loads:
+            load.go_on()
+        hold_when_connected(list(zip(loads, wanted, strict=True)))
+
+
+def seconds_text(time_s: float) -> str:
+    """Write seconds as the programs read them."""
+    return f"{round(time_s * 1000)}ms"
