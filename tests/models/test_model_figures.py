@@ -11,8 +11,8 @@ import vl_convert
 from networks import EVERY, a16, a16_switching, replicated, slots, three_tiers
 
 from waylab.errors import LabError
-from waylab.models import MM1, JobClass, Network, Route, Station, closed_network, network_as_dict, solve
-from waylab.models.description import Pool
+from waylab.models import MM1, JobClass, Network, Route, Station, closed_network, solve
+from waylab.models.description import CLIENT, Pool
 from waylab.models.network_file import read_network
 from waylab.models.summary.findings_rows import sweep_as_dicts
 from waylab.models.summary.queue import distribution_points
@@ -22,7 +22,7 @@ from waylab.models.sweep import sweep
 from waylab.models.usl import fit_usl
 from waylab.report.models.charts import distribution_chart, sweep_chart, usl_chart, utilisation_bars
 from waylab.report.models.figure import DARK, LIGHT
-from waylab.report.models.graph import CLIENT, END, graph_of
+from waylab.report.models.graph import END, graph_of
 from waylab.report.models.layout import layout_of
 from waylab.report.models.network_drawing import network_drawing
 from waylab.report.models.write import picture, write_figures
@@ -83,7 +83,7 @@ def random_routes(seed):
 
 
 def laid_out(network):
-    graph = graph_of(network_as_dict(network))
+    graph = graph_of(network)
     return graph, layout_of(
         graph, {name: (120.0, 60.0) if name != END else (7.0, 7.0) for name in graph.places}, True
     )
@@ -115,7 +115,7 @@ def test_columns_are_the_longest_ways_from_the_client():
 def test_every_station_and_every_probability_is_written():
     network = read_network(next(path for path in EXAMPLES if path.stem == "three-tiers"))
     result = result_as_dict(solve(network))
-    chart = network_drawing(network_as_dict(network), result).chart
+    chart = network_drawing(network, result).chart
     written = texts(chart)
     for text in ("proxy", "application", "database", "×4", "80 %", "20 %", "30 %", "70 %", "6 ms"):
         assert text in written, text
@@ -128,24 +128,24 @@ def test_every_station_and_every_probability_is_written():
 
 def test_classes_are_named_where_they_part():
     network = read_network(next(path for path in EXAMPLES if path.stem == "memcached-one-population"))
-    written = texts(network_drawing(network_as_dict(network)).chart)
+    written = texts(network_drawing(network).chart)
     assert written.count("get 20 %") == 5 and written.count("set 20 %") == 5
     assert "next: get 95 %, set 5 %" in written and "×32" in written and "delay" in written
 
 
 def test_visits_alone_are_drawn_in_order():
-    arrows = {(arrow.origin, arrow.target): arrow.words for arrow in graph_of(network_as_dict(a16())).arrows}
+    arrows = {(arrow.origin, arrow.target): arrow.words for arrow in graph_of(a16()).arrows}
     assert arrows[(CLIENT, "balancer")] == "" and arrows[("balancer", "writer0")] == "set 0.2×"
     assert arrows[("reader0", "reader1")] == "0.2×" and arrows[("reader4", END)] == ""
 
 
 def test_a_fork_has_a_beginning_and_a_join():
-    graph = graph_of(network_as_dict(replicated(replicas=3)))
+    graph = graph_of(replicated(replicas=3))
     join = graph.joins["write"]
     found = {(arrow.origin, arrow.target) for arrow in graph.arrows}
     assert (CLIENT, "write") in found and (join, END) in found
     assert {("write", f"replica{i}") for i in range(3)} | {(f"replica{i}", join) for i in range(3)} <= found
-    assert "parts into its legs" in network_drawing(network_as_dict(replicated())).caption
+    assert "parts into its legs" in network_drawing(replicated()).caption
 
 
 def test_a_pool_is_a_frame_around_its_places_and_no_others():
@@ -154,7 +154,7 @@ def test_a_pool_is_a_frame_around_its_places_and_no_others():
     for name, box in layout.boxes.items():
         inside = frame.left < box.x < frame.right and frame.top < box.y < frame.bottom
         assert inside == (name in ("processor", "backend")), name
-    assert "workers: 4 slots" in texts(network_drawing(network_as_dict(slots())).chart)
+    assert "workers: 4 slots" in texts(network_drawing(slots()).chart)
 
 
 def test_a_frame_that_would_hold_others_becomes_several():
@@ -170,7 +170,7 @@ def test_a_frame_that_would_hold_others_becomes_several():
 
 @pytest.mark.parametrize("name", ["delay station", "rates", "two classes", "mixed", "tandem"])
 def test_shared_networks_can_be_drawn(name):
-    figure = network_drawing(network_as_dict(EVERY[name]()))
+    figure = network_drawing(EVERY[name]())
     assert set(EVERY[name]().station_names) <= set(texts(figure.chart))
 
 
@@ -241,7 +241,7 @@ def test_a_scalability_law_with_its_runs():
 
 def test_light_and_dark_have_text_that_can_be_read():
     network = three_tiers()
-    figures = [network_drawing(network_as_dict(network)), utilisation_bars(result_as_dict(solve(network)))]
+    figures = [network_drawing(network), utilisation_bars(result_as_dict(solve(network)))]
     for dark, (text, background) in ((False, LIGHT), (True, DARK)):
         svg = picture(figures, dark)
         assert f'fill="{background}"' in svg and f'fill="{text}"' in svg
@@ -252,7 +252,7 @@ def test_light_and_dark_have_text_that_can_be_read():
 
 
 def test_files_of_each_kind(tmp_path):
-    figure = network_drawing(network_as_dict(slots()))
+    figure = network_drawing(slots())
     for end in ("svg", "png", "html"):
         write_figures([figure], tmp_path / f"a.{end}", "a <b>", ["It is so & so."])
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
@@ -268,7 +268,7 @@ def test_files_of_each_kind(tmp_path):
 
 
 def test_a_file_that_cannot_be_written(tmp_path):
-    figure = network_drawing(network_as_dict(slots()))
+    figure = network_drawing(slots())
     with pytest.raises(LabError, match="cannot be written"):
         write_figures([figure], tmp_path / "none" / "a.svg", "a")
 

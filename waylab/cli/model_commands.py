@@ -3,9 +3,8 @@
 import argparse
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any
 
 from rich.console import Console
 
@@ -15,7 +14,7 @@ from waylab.errors import LabError
 from waylab.models.elementary import MG1, MM1, MM1K, ClosedMMc, GGm, MMm, MMmK, Queue
 from waylab.models.errors import AssumptionError, ModelError
 from waylab.models.network import Network, closed_network
-from waylab.models.network_file import network_as_dict, read_network
+from waylab.models.network_file import read_network
 from waylab.models.result import Result
 from waylab.models.simulate import simulate as simulate_network
 from waylab.models.solve import solve
@@ -27,7 +26,7 @@ from waylab.models.summary.bounds import (
     sweep_bounds,
 )
 from waylab.models.summary.explain import sentences
-from waylab.models.summary.findings import find, knee_clients
+from waylab.models.summary.findings import Findings, find, knee_clients
 from waylab.models.summary.findings_rows import findings_as_dict, sweep_as_dicts
 from waylab.models.summary.queue import distribution_points, explain_queue, queue_as_dict
 from waylab.models.summary.result import result_as_dict
@@ -122,9 +121,7 @@ def network(arguments: argparse.Namespace) -> int:
         result = solve(described, arguments.method)
         patience.check()
         findings = find(result)
-    words = sentences(result, findings)
-    content = result_as_dict(result) | {"explanation": words, "findings": findings_as_dict(findings)}
-    return _show_network(described, content, words, arguments)
+    return _show_network(result, findings, arguments)
 
 
 @in_one_line
@@ -145,9 +142,7 @@ def simulate(arguments: argparse.Namespace) -> int:
         if arguments.explain:
             patience.say("now with each change")
         findings = find(result, solver, what_if=arguments.explain)
-    words = sentences(result, findings)
-    content = result_as_dict(result) | {"explanation": words, "findings": findings_as_dict(findings)}
-    return _show_network(described, content, words, arguments)
+    return _show_network(result, findings, arguments)
 
 
 @in_one_line
@@ -212,7 +207,7 @@ def usl(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         _draw([charts.usl_chart(content, runs)], content["name"], words, arguments)
     if arguments.json:
-        return _print_json(content | {"explanation": words, "runs": runs})
+        return _print_json({**content, "explanation": words, "runs": runs})
     terminal.show_usl(content, words, _console())
     return 0
 
@@ -223,7 +218,7 @@ def _services_per_s(arguments: argparse.Namespace) -> float:
 
 def _show_queue(queue: Queue, arguments: argparse.Namespace) -> int:
     words = explain_queue(queue).splitlines()
-    content = queue_as_dict(queue) | {"explanation": words}
+    content = queue_as_dict(queue)
     if arguments.plot:
         points = distribution_points(queue)
         if not points:
@@ -231,19 +226,18 @@ def _show_queue(queue: Queue, arguments: argparse.Namespace) -> int:
         figure = charts.distribution_chart(queue.name, points)
         _draw([figure], queue.name, words, arguments)
     if arguments.json:
-        return _print_json(content)
+        return _print_json({**content, "explanation": words})
     terminal.show_queue(f"{queue.name}  ({queue.kind})", content["values"], words, _console())
     return 0
 
 
-def _show_network(
-    described: Network, content: dict[str, Any], words: Sequence[str], arguments: argparse.Namespace
-) -> int:
+def _show_network(result: Result, findings: Findings, arguments: argparse.Namespace) -> int:
+    content, words = result_as_dict(result), sentences(result, findings)
     if arguments.plot:
-        drawing = network_drawing(network_as_dict(described), content)
-        _draw([drawing, charts.utilisation_bars(content)], described.name, words, arguments)
+        drawing = network_drawing(result.network, content)
+        _draw([drawing, charts.utilisation_bars(content)], result.network.name, words, arguments)
     if arguments.json:
-        return _print_json(content)
+        return _print_json({**content, "explanation": words, "findings": findings_as_dict(findings)})
     terminal.show_result(content, words, _console())
     return 0
 
@@ -282,7 +276,7 @@ def _draw(
     Console(stderr=True, highlight=False).print(f"[dim]picture: {arguments.plot}[/dim]", soft_wrap=True)
 
 
-def _print_json(content: dict[str, Any]) -> int:
+def _print_json(content: Mapping[str, object]) -> int:
     print(json.dumps(content, indent=1, allow_nan=False))
     return 0
 

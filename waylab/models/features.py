@@ -1,6 +1,6 @@
 """Which assumptions a description breaks: what a solver checks before it says anything."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from waylab.models.description import Station
 from waylab.models.errors import AssumptionError
@@ -62,7 +62,7 @@ def features(network: Network) -> dict[str, str]:
     return found
 
 
-def _station(station: Station, note) -> None:  # type: ignore[no-untyped-def]
+def _station(station: Station, note: Callable[[str, str], None]) -> None:
     name = f"station {station.name!r}"
     if station.is_delay:
         note("delay", f"{name} is a delay")

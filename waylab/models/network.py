@@ -3,7 +3,7 @@
 Knows no solver. docs/model-format.md describes it and its JSON form.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,7 +76,7 @@ def open_network(
     )
 
 
-def _stations(demands_s: Mapping[str, float], servers: Mapping[str, int | None]) -> Iterable[Station]:
+def _stations(demands_s: Mapping[str, float], servers: Mapping[str, int | None]) -> tuple[Station, ...]:
     unknown = sorted(set(servers) - set(demands_s))
     if unknown:
         raise ModelError("servers", f"{unknown[0]!r} has no demand")

@@ -259,4 +259,4 @@ def _at_least_zero(where: str, number: float) -> None:
 
 
 def _whole(number: object, least: int) -> bool:
-    return isinstance(number, Integral) and not isinstance(number, bool) and number >= least
+    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= least

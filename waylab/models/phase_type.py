@@ -4,9 +4,10 @@ Knows no queue; all probabilities are sums of positive terms.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ class PhaseType:
 
     def __post_init__(self) -> None:
         start = np.array(self.start, dtype=float)
-        rates = sparse.csr_array(self.rates, dtype=float)
+        rates = sparse.csr_array(self.rates).astype(float)
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "rates", rates)
         _check(start, rates)
@@ -198,8 +199,8 @@ class PhaseType:
             return float(self.start.sum()) if time_s == 0 else 1.0
         steps = self._fastest_per_s * time_s
         if steps > _STEPS_MAX and self.phases <= _EXPONENTIAL_MAX:
-            lasting = float((self.start @ expm(self.rates.toarray() * time_s)).sum())
-            return min(1.0, max(0.0, lasting))
+            over_time = np.asarray(expm(self.rates.toarray() * time_s), dtype=float)
+            return min(1.0, max(0.0, float((self.start @ over_time).sum())))
         if steps > _PATIENCE_STEPS:
             raise ModelError(
                 "rates", f"need {steps:.3g} steps: fast and slow phases are too far apart; simulate"
@@ -236,15 +237,16 @@ class _Steps:
     """The chance that the uniformised chain is not absorbed after k steps, as far as anybody has asked."""
 
     def __init__(self, start: Array, rates: sparse.csr_array, fastest_per_s: float) -> None:
-        step = sparse.csr_array(rates.T / fastest_per_s + sparse.identity(start.size))
-        self._step = step.toarray() if start.size <= _DENSE_MAX else step
-        self._vector = start
+        step = sparse.csr_array(rates.T / fastest_per_s + sparse.eye_array(start.size))
+        dense = step.toarray() if start.size <= _DENSE_MAX else None
+        self._step: Callable[[Array], Any] = step.dot if dense is None else dense.dot
+        self._vector: Array = start
         self._lasting = [float(start.sum())]
 
     def lasting(self, size: int) -> Array:
         """Chances after 0 to at least size - 1 steps."""
         while len(self._lasting) < size:
-            self._vector = self._step @ self._vector
+            self._vector = self._step(self._vector)
             self._lasting.append(float(self._vector.sum()))
         return np.array(self._lasting)
 
@@ -269,8 +271,8 @@ def _check(start: Array, rates: sparse.csr_array) -> None:
     # Backwards from absorption, every phase must be met.
     leaves = np.flatnonzero(exits > -_TOLERANCE * diagonal)
     absorbed = sparse.csr_array((np.ones(leaves.size), (np.zeros(leaves.size, int), leaves)), (1, start.size))
-    backwards = sparse.block_array([[None, absorbed], [sparse.csr_array((start.size, 1)), rates.T]])
-    if breadth_first_order(backwards.tocsr(), 0, return_predecessors=False).size <= start.size:
+    backwards = _blocks([[None, absorbed], [sparse.csr_array((start.size, 1)), rates.T]])
+    if breadth_first_order(backwards, 0, return_predecessors=False).size <= start.size:
         raise ModelError("rates", "must let every phase come to an end")
 
 
@@ -289,13 +291,16 @@ def _in_turn(rates_per_s: Sequence[float]) -> PhaseType:
     start = np.zeros(len(rates_per_s))
     start[0] = 1.0
     rates = np.asarray(rates_per_s, dtype=float)
-    return PhaseType(start, sparse.diags_array([-rates, rates[:-1]], offsets=[0, 1]))
+    both = sparse.diags_array(-rates) + sparse.diags_array(
+        rates[:-1], offsets=1, shape=(rates.size, rates.size)
+    )
+    return PhaseType(start, sparse.csr_array(both))
 
 
 def _then(first: PhaseType, second: PhaseType) -> PhaseType:
     exits = np.maximum(0.0, -np.asarray(first.rates.sum(axis=1)))
     on = sparse.csr_array(exits.reshape(-1, 1)) @ sparse.csr_array(second.start.reshape(1, -1))
-    rates = sparse.block_array([[first.rates, on], [None, second.rates]])
+    rates = _blocks([[first.rates, on], [None, second.rates]])
     return PhaseType(np.concatenate((first.start, (1 - first.start.sum()) * second.start)), rates)
 
 
@@ -308,7 +313,7 @@ def _side_by_side(parts: Sequence[PhaseType], needed: int) -> PhaseType:
     rates = sparse.csr_array((1, 1))
     for part in parts:
         exits = np.maximum(0.0, -np.asarray(part.rates.sum(axis=1))).reshape(-1, 1)
-        alone = sparse.block_array([[part.rates, sparse.csr_array(exits)], [None, sparse.csr_array((1, 1))]])
+        alone = _blocks([[part.rates, sparse.csr_array(exits)], [None, sparse.csr_array((1, 1))]])
         rates = sparse.kron(rates, sparse.identity(part.phases + 1)) + sparse.kron(
             sparse.identity(start.size), alone
         )
@@ -316,3 +321,7 @@ def _side_by_side(parts: Sequence[PhaseType], needed: int) -> PhaseType:
         done = np.add.outer(done, np.append(np.zeros(part.phases, dtype=int), 1)).ravel()
     going = np.flatnonzero(done < needed)
     return PhaseType(start[going], sparse.csr_array(rates)[going][:, going])
+
+
+def _blocks(blocks: Sequence[Sequence[Any]]) -> sparse.csr_array:
+    return sparse.csr_array(sparse.block_array(blocks))

@@ -141,7 +141,7 @@ def _chains(network: Network, ends: Array, visits: Array) -> tuple[Chain, ...]:
     while left:
         group = {left.pop()}
         while True:
-            more = set(np.flatnonzero(touch[list(group)].any(axis=0)))
+            more = set(np.flatnonzero(touch[list(group)].any(axis=0)).tolist())
             if more <= group:
                 break
             group |= more

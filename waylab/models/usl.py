@@ -230,9 +230,16 @@ def _fit(sizes: Array, rates: Array, scale: Array) -> Array:
     start = np.array([1 / first, min(found[1] / first, 0.9), found[2] / first])
     units = np.array([start[0], max(start[1], 1 / largest), max(start[2], 1 / largest**2)])
     weight = np.sqrt(scale) / rates.max()
+
+    def errors_of(scaled: Array) -> Array:
+        return np.asarray(weight * (_curve(scaled * units, sizes) - rates))
+
+    def slopes_of(scaled: Array) -> Array:
+        return np.asarray(weight[:, None] * _slopes(scaled * units, sizes) * units)
+
     result = least_squares(
-        lambda scaled: weight * (_curve(scaled * units, sizes) - rates),
-        jac=lambda scaled: weight[:, None] * _slopes(scaled * units, sizes) * units,
+        errors_of,
+        jac=slopes_of,
         x0=np.maximum(start / units, (1e-3, 1e-3, 1e-3)),
         bounds=([1e-9, 0, 0], [np.inf, 1 / units[1], np.inf]),
         xtol=1e-12,
@@ -240,7 +247,7 @@ def _fit(sizes: Array, rates: Array, scale: Array) -> Array:
         gtol=1e-12,
         method="dogbox",
     )
-    return np.minimum(result.x * units, (np.inf, 1.0, np.inf))
+    return np.asarray(np.minimum(result.x * units, (np.inf, 1.0, np.inf)))
 
 
 def _errors_without_leverage(best: Array, sizes: Array, rates: Array, scale: Array) -> Array:
@@ -264,7 +271,7 @@ def _fit_many(near: Array, sizes: Array, rates: Array, scale: Array) -> Array:
     damping = np.full(len(rates), 1e-3)
 
     def errors_of(scaled: Array) -> Array:
-        return weight * (rates - _curve((scaled * units)[..., None], sizes))
+        return np.asarray(weight * (rates - _curve((scaled * units)[..., None], sizes)))
 
     errors = errors_of(found)
     for _ in range(_STEPS_MAX):

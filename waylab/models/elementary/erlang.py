@@ -72,11 +72,9 @@ def servers_needed(
         if servers <= offered:
             continue
         waits = _c_from_b(servers, offered, blocked)
-        if waits_probability is not None:
-            reached = waits <= waits_probability
-        else:
-            reached = service_s * (1 + waits / (servers - offered)) <= response_mean_s
-        if reached:
+        if waits_probability is not None and waits <= waits_probability:
+            return servers
+        if response_mean_s is not None and service_s * (1 + waits / (servers - offered)) <= response_mean_s:
             return servers
 
 

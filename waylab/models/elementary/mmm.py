@@ -89,7 +89,7 @@ class MMm(ExponentialWait, ChainBusyPeriod):
     @cached_property
     def _chain(self) -> BirthDeath:
         births = np.full(int(self.servers), float(self.arrivals_per_s))
-        deaths = np.arange(1, self.servers + 1) * self.services_per_s
+        deaths = np.arange(1.0, self.servers + 1) * float(self.services_per_s)
         return BirthDeath(births, deaths, self.arrivals_per_s, float(deaths[-1]), self.servers)
 
     def _probability(self, present: int) -> float:

@@ -70,4 +70,4 @@ def _two_phases(service: Service) -> tuple[tuple[float, float], tuple[float, flo
     """Share and mean of two exponential phases of balanced means, share * mean the same for both."""
     variation = service.squared_variation
     one = (1 + math.sqrt((variation - 1) / (variation + 1))) / 2
-    return tuple((share, service.mean_s / (2 * share)) for share in (one, 1 - one))  # type: ignore[return-value]
+    return (one, service.mean_s / (2 * one)), (1 - one, service.mean_s / (2 * (1 - one)))

@@ -168,7 +168,7 @@ def _linear(change: Array) -> _Guess:
         # Sum over all chains, less one customer of the own chain.
         chains = np.arange(len(populations))
         sums = length.sum(axis=1, keepdims=True) + np.einsum("ksr,s->kr", change, populations)
-        return np.maximum(sums - share - change[:, chains, chains], 0.0)
+        return np.asarray(np.maximum(sums - share - change[:, chains, chains], 0.0))
 
     return found
 
@@ -238,7 +238,7 @@ class _Model:
 
     def less(self, chain: int) -> Array:
         """Populations with one customer of a chain less."""
-        return self.populations - (np.arange(len(self.populations)) == chain)
+        return np.asarray(self.populations - (np.arange(len(self.populations)) == chain))
 
     def throughput_per_s(self, populations: Array, found: Array) -> Array:
         """(R,) by Little's law over the cycle of each chain."""

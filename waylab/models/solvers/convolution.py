@@ -118,15 +118,15 @@ def solve_chains(populations: tuple[int, ...], delay_s: Array, queues: Sequence[
     visiting = np.zeros((len(queues), len(populations)), dtype=bool)
     for index, queue in enumerate(queues):
         visiting[index] = queue.demands_s > 0
-    private = [np.flatnonzero(visiting[:, chain] & (visiting.sum(axis=1) == 1)) for chain in chains]
+    private = [np.flatnonzero(visiting[:, chain] & (visiting.sum(axis=1) == 1)).tolist() for chain in chains]
     series = [[_of_chains(scaled[index], [chain]) for index in private[chain]] for chain in chains]
     queue_length = np.zeros((len(queues), len(populations)))
     waiting = np.zeros_like(queue_length)
     present: list[Array] = [np.ones(1)] * len(queues)
     rests = delays
     for group in _groups(visiting.T):
-        shared = np.flatnonzero(visiting[:, group].sum(axis=1) > 1)
-        if not len(shared):
+        shared = np.flatnonzero(visiting[:, group].sum(axis=1) > 1).tolist()
+        if not shared:
             continue
         found_rests, stations = solve_shared(
             tuple(populations[chain] for chain in group),

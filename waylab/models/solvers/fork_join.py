@@ -45,7 +45,7 @@ def solve_fork_join(network: Network) -> Result:
     Assumes exponential service with the same mean for all classes where requests are served first come first served.
     Closed: the arrival theorem is taken to hold, so that a visit or leg that begins with n customers in the network
     finds the mean queues of n - 1. For single servers R_i(n) = S_i (1 + Q_i(n-1)); for several servers and rates a
-    birth-death distribution is fitted to Q_i(n-1) (`stretch.stretch`). Open: R_i as if alone (Jackson). A fork takes the
+    birth-death distribution is fitted to Q_i(n-1) (`stretch`). Open: R_i as if alone (Jackson). A fork takes the
     mean of the k-th smallest of independent exponential times of means R_i, the legs beginning `send_s` apart; k is
     K, the majority, or 1. For K equal stations in a closed network that is Varki's R = S (H_K + L(n-1)).
     Legs are dependent, because they arrive together: by the factor of Nelson and Tantawi, by which the difference to

@@ -142,7 +142,7 @@ class Model:
         for job_class in np.flatnonzero(fork.visits):
             legs_s = self.found.service_s[fork.legs, job_class] * stretches[list(fork.legs)]
             independent_s = order_statistic_s(
-                legs_s, fork.needed, fork.delays_s if any(fork.delays_s) else ()
+                legs_s.tolist(), fork.needed, fork.delays_s if any(fork.delays_s) else ()
             )
             together_s = np.sort(legs_s + fork.delays_s)[fork.needed - 1]
             times_s[job_class] = together_s + kept * (independent_s - together_s)

@@ -37,7 +37,7 @@ class Lattice:
 
     def times_work(self, values: Array, log_demands: Array) -> Array:
         """Multiply by w: one step along every axis that the station is visited from."""
-        result = np.full(self.shape, -np.inf)
+        result: Array = np.full(self.shape, -np.inf)
         for axis in np.flatnonzero(np.isfinite(log_demands)):
             ahead, behind = self._slices(int(axis))
             result[ahead] = np.logaddexp(result[ahead], values[behind] + log_demands[axis])
@@ -45,7 +45,7 @@ class Lattice:
 
     def times_polynomial(self, values: Array, log_factors: Array, log_demands: Array) -> Array:
         """Multiply by a polynomial in w, from its highest power down."""
-        result = values + log_factors[-1]
+        result: Array = values + log_factors[-1]
         for factor in log_factors[-2::-1]:
             result = np.logaddexp(values + factor, self.times_work(result, log_demands))
         return result

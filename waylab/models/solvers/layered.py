@@ -104,15 +104,13 @@ def _result(found: Demands, rest: Part, whole: State, layers: list[_Layer], pres
     joining = np.zeros(len(network.forks))
     shares = [(rest, 1.0, whole)]
     for layer, seen in zip(layers, present, strict=True):
-        shares += [
-            (layer.part, float(share), state)
-            for share, state in zip(layer.held(seen)[1:], layer.states, strict=False)
-        ]
+        busy = layer.held(seen)[1:].tolist()
+        shares += [(layer.part, share, state) for share, state in zip(busy, layer.states, strict=False)]
     for part, share, state in shares:
-        stations, forks = list(part.stations), list(part.forks)
-        queue_length[stations] += share * state.queue_length
-        waiting[stations] += share * state.waiting
-        somebody[stations] += share * state.somebody
+        places, forks = list(part.stations), list(part.forks)
+        queue_length[places] += share * state.queue_length
+        waiting[places] += share * state.waiting
+        somebody[places] += share * state.somebody
         joining[forks] += share * state.joining
     steady = closed_part(found, np.array([whole.throughput_per_s]), queue_length[None], waiting[None])
     steady.somebody.update(zip(network.station_names, somebody.tolist(), strict=True))

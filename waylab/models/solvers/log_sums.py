@@ -31,7 +31,7 @@ def log_sum(values: Array, axis: int | None = None) -> Array:
 
 def delay_weights(delay_s: Array | float, customers: int) -> Array:
     """Weights of n = 0..customers in a delay: log of Z^n / n!, shape (..., customers + 1)."""
-    count = np.arange(customers + 1)
+    count = np.arange(customers + 1.0)
     log_delay = log_of(np.asarray(delay_s, dtype=float))[..., None]
     # Zero seconds hold nobody: weight 1 for n = 0, and 0 for the others.
     powers = np.where(

@@ -216,4 +216,4 @@ class _Measures:
 
 def _per(amount: Array, rate: Array) -> Array:
     """Little's law: time = number present / rate; NaN where nobody comes."""
-    return np.divide(amount, rate, out=np.full(np.shape(amount), np.nan), where=rate > 0)
+    return np.asarray(np.divide(amount, rate, out=np.full(np.shape(amount), np.nan), where=rate > 0))

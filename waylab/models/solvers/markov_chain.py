@@ -1,8 +1,10 @@
 """Long-run probabilities of a finite Markov chain in continuous time. Knows no queues."""
 
+from typing import Any, Literal
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csc_array, diags_array, tril, triu
+from scipy.sparse import coo_array, csc_array, csr_array, diags_array, tril, triu
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, SuperLU, gmres, splu
 
@@ -32,7 +34,7 @@ def stationary(origins: NDArray[np.int64], targets: NDArray[np.int64], rates: Ar
     matrix = coo_array((rates, (origins, targets)), shape=(count, count)).tocsr()
     matrix.setdiag(0)
     matrix.eliminate_zeros()
-    out_of_each = np.asarray(matrix.sum(axis=1)).ravel()
+    out_of_each: Array = np.asarray(matrix.sum(axis=1)).ravel()
     if count > 1 and not out_of_each.all():
         raise ModelError("when_full", "the network comes to rest: everybody is blocked, and nobody can go on")
     lasting = _lasting(matrix)
@@ -41,12 +43,12 @@ def stationary(origins: NDArray[np.int64], targets: NDArray[np.int64], rates: Ar
         probabilities[lasting[0]] = 1.0
         return probabilities
     inner = csc_array(matrix[lasting][:, lasting])
-    out = np.asarray(inner.sum(axis=1)).ravel()
+    out: Array = np.asarray(inner.sum(axis=1)).ravel()
     guess = _power(inner, out)
     reference = int(np.argmax(guess))
     others = np.flatnonzero(np.arange(len(lasting)) != reference)
     # Balance of each other state: what goes out equals what comes in.
-    balance = csc_array(diags_array(out) - inner.T)
+    balance: csc_array = csc_array(diags_array(out) - inner.T)
     system = csc_array(balance[others][:, others])
     inflow = np.asarray(-balance[others][:, [reference]].todense()).ravel()
     weights = np.ones(len(lasting))
@@ -66,7 +68,7 @@ def stationary(origins: NDArray[np.int64], targets: NDArray[np.int64], rates: Ar
     return probabilities
 
 
-def _lasting(matrix) -> NDArray[np.int64]:  # type: ignore[no-untyped-def]
+def _lasting(matrix: csr_array) -> NDArray[np.int64]:
     """States to which the chain always comes back."""
     parts, part_of = connected_components(matrix, directed=True, connection="strong")
     flows = matrix.tocoo()
@@ -77,7 +79,7 @@ def _lasting(matrix) -> NDArray[np.int64]:  # type: ignore[no-untyped-def]
     return np.flatnonzero(part_of == closed[0])
 
 
-def _power(inner, out: Array) -> Array:  # type: ignore[no-untyped-def]
+def _power(inner: csc_array, out: Array) -> Array:
     fastest = 1.05 * out.max()
     weights = np.full(len(out), 1 / len(out))
     for _ in range(_WARM_UP):
@@ -85,8 +87,10 @@ def _power(inner, out: Array) -> Array:  # type: ignore[no-untyped-def]
     return np.asarray(weights / weights.sum())
 
 
-def _factorised(system: csc_array, order: str) -> SuperLU:
-    return splu(csc_array(system), permc_spec=order, diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+def _factorised(system: Any, order: Literal["MMD_AT_PLUS_A", "NATURAL"]) -> SuperLU:
+    options = {"SymmetricMode": True}
+    factors: SuperLU = splu(csc_array(system), permc_spec=order, diag_pivot_thresh=0.0, options=options)
+    return factors
 
 
 def _iterate(system: csc_array, inflow: Array, guess: Array) -> Array | None:

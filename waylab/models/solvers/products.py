@@ -54,7 +54,7 @@ class Demands:
         return np.asarray(np.einsum("c,ckd->kd", self.open_starts_per_s, self.visits))
 
     @property
-    def delays(self) -> Array:
+    def delays(self) -> NDArray[np.bool_]:
         """(K,) whether a station is a delay."""
         return np.array([station.is_delay for station in self.network.stations])
 
@@ -62,7 +62,7 @@ class Demands:
         """(R, K, C) share of each class in the work that a chain brings to a station; 0 where it brings none."""
         work = self.chain_visits * self.service_s
         total = work.sum(axis=2, keepdims=True)
-        return np.divide(work, total, out=np.zeros_like(work), where=total > 0)
+        return np.asarray(np.divide(work, total, out=np.zeros_like(work), where=total > 0))
 
 
 def demands(network: Network) -> Demands:

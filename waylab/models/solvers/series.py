@@ -58,7 +58,7 @@ def solve_series(others: Array, queues: Sequence[Queue]) -> tuple[float, list[tu
 
 
 def _weights(queue: Queue, size: int) -> Array:
-    return log_capacity(queue.rates, size - 1) + np.arange(size) * np.log(queue.demands_s[0])
+    return np.asarray(log_capacity(queue.rates, size - 1) + np.arange(size) * np.log(queue.demands_s[0]))
 
 
 def _split(queue: Queue, rest: Array) -> tuple[float, float, Array]:

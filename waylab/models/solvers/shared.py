@@ -66,7 +66,7 @@ def _split(lattice: Lattice, queue: Queue, rest: Array) -> Numbers:
     most = sum(size for size, demand in zip(lattice.populations, queue.demands_s, strict=True) if demand > 0)
     weights, total = lattice.station_weights(log_capacity(queue.rates, most), log_of(queue.demands_s))
     shares = lattice.split(weights, rest)
-    present = np.bincount(total.ravel(), weights=shares.ravel(), minlength=most + 1)
+    present = np.bincount(total.ravel(), weights=shares.ravel(), minlength=most + 1).astype(float)
     # Who waits is drawn from all who are there: chain r has n_r / |n| of them.
     held = (waiting_of(queue, most) / np.maximum(np.arange(most + 1), 1))[total] * shares
     lengths = np.zeros(len(lattice.populations))

@@ -45,9 +45,9 @@ def present_given(rates: Array, others: int | None, mean: float) -> Array:
         count = np.arange(most + 1)
         log_weights = gammaln(most + 1.0) - gammaln(most - count + 1.0)
     if most == 0 or mean <= 0:
-        return np.eye(1, most + 1)[0]
+        return np.asarray(np.eye(1, most + 1)[0])
     if mean >= most * (1 - _TOLERANCE):
-        return np.eye(1, most + 1, most)[0]
+        return np.asarray(np.eye(1, most + 1, most)[0])
     speeds = rates_up_to(rates, most)
     log_weights[1:] -= np.cumsum(np.log(speeds))
     # Where as much is born as dies when the mean number is there.

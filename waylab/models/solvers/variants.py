@@ -114,7 +114,7 @@ def _by_numbers(scaled: Array, clients: int, delays: Array, rates: list[Array]) 
 
     def times(values: Array, station: int) -> Array:
         demand = scaled[:, station]
-        result = values * series[station][-1]
+        result: Array = values * series[station][-1]
         # From the highest power down, one step of the series for each.
         for factor in series[station][-2::-1]:
             result[1:] = result[:-1] * demand

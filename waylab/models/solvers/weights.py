@@ -122,7 +122,7 @@ def kinds(queues: Sequence[Queue]) -> tuple[list[int], list[list[int]]]:
     return [same[0] for same in groups.values()], list(groups.values())
 
 
-def _log_choose(total: Array | int, chosen: Array) -> Array:
+def _log_choose(total: NDArray[np.int64] | int, chosen: NDArray[np.int64]) -> Array:
     return np.asarray(
         gammaln(np.add(total, 1.0)) - gammaln(chosen + 1.0) - gammaln(np.subtract(total, chosen) + 1.0)
     )

@@ -1,7 +1,7 @@
 """Bounds as plain numbers, for JSON, tables and drawings, and in words."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from waylab.models.bounds import (
     Bounds,
@@ -21,7 +21,32 @@ _ALIKE = 1e-9
 _KINDS = (asymptotic_bounds, balanced_job_bounds, geometric_bounds)
 
 
-def bounds_as_dicts(network: Network) -> list[dict[str, Any]]:
+class BoundsRow(TypedDict):
+    """One kind of bounds of one closed chain."""
+
+    name: str
+    source: str
+    throughput_low_per_s: float
+    throughput_high_per_s: float
+    response_low_s: float
+    response_high_s: float
+
+
+class SweepBoundsRow(BoundsRow):
+    """The same at one value of a swept parameter."""
+
+    value: float
+
+
+class LimitRow(TypedDict):
+    """The highest throughput that one station allows."""
+
+    station: str
+    demand_s: float
+    throughput_per_s: float
+
+
+def bounds_as_dicts(network: Network) -> list[BoundsRow]:
     """Return a row for each kind of bounds that can say something, and for each closed chain.
 
     Raises:
@@ -29,7 +54,7 @@ def bounds_as_dicts(network: Network) -> list[dict[str, Any]]:
     """
     chains = _closed_chains(network)
     names = [", ".join(network.class_names[index] for index in chain.classes) for chain in chains]
-    rows = []
+    rows: list[BoundsRow] = []
     for found in _bounds(network):
         for index, chain in enumerate(names):
             rows.append(
@@ -45,7 +70,7 @@ def bounds_as_dicts(network: Network) -> list[dict[str, Any]]:
     return rows
 
 
-def limits_as_dicts(network: Network) -> list[dict[str, Any]]:
+def limits_as_dicts(network: Network) -> list[LimitRow]:
     """Return how much each station allows, the narrowest first."""
     return [
         {"station": part.station, "demand_s": part.demand_s, "throughput_per_s": part.throughput_per_s}
@@ -61,7 +86,7 @@ def knee_of(network: Network) -> float | None:
         return None
 
 
-def sweep_bounds(network: Network, parameter: str, values: Sequence[float]) -> list[dict[str, Any]]:
+def sweep_bounds(network: Network, parameter: str, values: Sequence[float]) -> list[SweepBoundsRow]:
     """Return bounds for each value of a parameter, with their `value`; none unless there is one closed chain."""
     if len(_closed_chains(network)) != 1 or network.has_open:
         return []

@@ -285,7 +285,10 @@ def _changes(result: Result, limit: Limit, solver: Solver) -> list[Change]:
             found.append(("servers", float(servers), more, ()))
         found.append(("service", 0.5, _twice_as_fast(network, limit.names), ()))
     found += [(*part, ()) for part in _other_loads(network)]
-    return [replace(_change(result, *part, solver), inside=inside) for *part, inside in found]
+    return [
+        replace(_change(result, kind, value, changed_network, solver), inside=inside)
+        for kind, value, changed_network, inside in found
+    ]
 
 
 def _twice_as_fast(network: Network, names: tuple[str, ...]) -> Network:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from waylab.models.elementary.mm1 import MM1
 from waylab.models.elementary.mmm import MMm
@@ -18,9 +18,35 @@ _MARKED = (0.5, 0.95, 0.99)
 _LOAD_STEP = 0.25
 
 
-def queue_as_dict(queue: Queue) -> dict[str, Any]:
+class ValueRow(TypedDict):
+    """One known value of a queue; a unit of "" belongs to a number, a share or a probability."""
+
+    name: str
+    value: float
+    unit: str
+
+
+class QueueRow(TypedDict):
+    """A single queue: its numbers as given, and every value that is known of it."""
+
+    name: str
+    kind: str
+    given: dict[str, float]
+    values: list[ValueRow]
+
+
+class DistributionPoint(TypedDict):
+    """One quantile of the response or waiting time; a marked one is named in a drawing."""
+
+    part: str
+    share: float
+    time_s: float
+    marked: bool
+
+
+def queue_as_dict(queue: Queue) -> QueueRow:
     """Return a queue as content for JSON: what it was made from, and everything that it can say."""
-    given = {}
+    given: dict[str, float] = {}
     if is_dataclass(queue):
         values = {field.name: getattr(queue, field.name) for field in fields(queue)}
         given = {name: value for name, value in values.items() if isinstance(value, int | float)}
@@ -32,12 +58,12 @@ def queue_as_dict(queue: Queue) -> dict[str, Any]:
     }
 
 
-def distribution_points(queue: Queue) -> list[dict[str, Any]]:
+def distribution_points(queue: Queue) -> list[DistributionPoint]:
     """Return points of the distribution of response and waiting time: part, share and time_s.
 
     Some quantiles are `marked`, to be named in a picture. A part that the queue cannot say is left out.
     """
-    points = []
+    points: list[DistributionPoint] = []
     for part, quantile_s in (
         ("response", queue.response_quantile_s),
         ("waiting", queue.waiting_quantile_s),

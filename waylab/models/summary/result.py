@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, SupportsFloat, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,90 @@ Array = NDArray[np.float64]
 SHARES = (0.5, 0.9, 0.95, 0.99)
 
 
-def result_as_dict(result: Result) -> dict[str, Any]:
+class ClassRow(TypedDict):
+    """One class of requests. What is not known is None."""
+
+    name: str
+    population: int
+    think_s: float
+    arrivals_per_s: float
+    throughput_per_s: float | None
+    response_s: float | None
+    lost_per_s: float | None
+    quantiles_s: dict[str, float | None]
+    half_width_throughput_per_s: NotRequired[float | None]
+    half_width_response_s: NotRequired[float | None]
+
+
+class StationClassRow(TypedDict):
+    """One class of requests at one station."""
+
+    name: str
+    visits: float | None
+    service_s: float
+    utilisation: float | None
+    queue_length: float | None
+    waiting_s: float | None
+    response_s: float | None
+    throughput_per_s: float | None
+    half_width_utilisation: NotRequired[float | None]
+    half_width_queue_length: NotRequired[float | None]
+    half_width_waiting_s: NotRequired[float | None]
+    half_width_response_s: NotRequired[float | None]
+    half_width_throughput_per_s: NotRequired[float | None]
+
+
+class StationRow(TypedDict):
+    """One station, all classes together; `servers` is None for a delay."""
+
+    name: str
+    servers: int | None
+    visits: float | None
+    service_s: float | None
+    utilisation: float | None
+    load: float | None
+    queue_length: float | None
+    waiting_s: float | None
+    response_s: float | None
+    throughput_per_s: float | None
+    classes: list[StationClassRow]
+
+
+class ForkRow(TypedDict):
+    """One fork: the time from fork to join by class."""
+
+    name: str
+    join: str
+    response_s: dict[str, float | None]
+
+
+class PoolRow(TypedDict):
+    """One pool of slots: mean number and share in use, and waiting for a slot by class."""
+
+    name: str
+    slots: int
+    busy: float | None
+    busy_share: float | None
+    waiting_s: dict[str, float | None]
+
+
+class ResultRow(TypedDict):
+    """A whole result."""
+
+    name: str
+    method: str
+    kind: str
+    throughput_per_s: float | None
+    response_s: float | None
+    population: int
+    classes: list[ClassRow]
+    stations: list[StationRow]
+    forks: list[ForkRow]
+    pools: list[PoolRow]
+    notes: list[str]
+
+
+def result_as_dict(result: Result) -> ResultRow:
     """Return a result as content for JSON: numbers, texts, lists and dicts; what is not known is None.
 
     Station rows hold totals over classes, and `classes` within them one row for each class that comes there.
@@ -63,7 +146,8 @@ def pool_loads(result: Result) -> Array:
     """(P,) share of each pool's slots that is held; empty when the solver does not say."""
     if result.pool_busy is None:
         return np.zeros(0)
-    return np.asarray(result.pool_busy) / np.array([pool.slots for pool in result.network.pools], dtype=float)
+    slots = np.array([pool.slots for pool in result.network.pools], dtype=float)
+    return np.asarray(np.asarray(result.pool_busy) / slots)
 
 
 def waiting_share(result: Result, station_index: int) -> float:
@@ -88,7 +172,7 @@ def _service_s(station: Station, class_name: str) -> float:
     return time.mean_s if time else 0.0
 
 
-def _class(result: Result, index: int) -> dict[str, Any]:
+def _class(result: Result, index: int) -> ClassRow:
     job_class = result.network.classes[index]
     row = {
         "name": job_class.name,
@@ -100,7 +184,7 @@ def _class(result: Result, index: int) -> dict[str, Any]:
         "lost_per_s": None if result.lost_per_s is None else _number(result.lost_per_s[index]),
         "quantiles_s": _quantiles(result, job_class.name),
     }
-    return row | _half_widths(result.half_widths, ("throughput_per_s", "response_s"), index)
+    return cast(ClassRow, row | _half_widths(result.half_widths, ("throughput_per_s", "response_s"), index))
 
 
 def _quantiles(result: Result, class_name: str) -> dict[str, float | None]:
@@ -111,7 +195,7 @@ def _quantiles(result: Result, class_name: str) -> dict[str, float | None]:
         return {}
 
 
-def _station(result: Result, index: int) -> dict[str, Any]:
+def _station(result: Result, index: int) -> StationRow:
     network: Network = result.network
     station = network.stations[index]
     throughput = result.station_throughput_per_s[index]
@@ -143,12 +227,12 @@ def _services_s(station: Station, network: Network) -> Array:
     return np.array([_service_s(station, name) for name in network.class_names])
 
 
-def _station_class(result: Result, index: int, number: int) -> dict[str, Any]:
+def _station_class(result: Result, index: int, number: int) -> StationClassRow:
     network = result.network
     name = network.class_names[number]
     throughput = float(result.station_throughput_per_s[index, number])
     requests = float(result.throughput_per_s[number])
-    row = {
+    row: dict[str, str | float | None] = {
         "name": name,
         "visits": _number(throughput / requests if requests > 0 else math.nan),
         "service_s": _service_s(network.stations[index], name),
@@ -168,10 +252,10 @@ def _station_class(result: Result, index: int, number: int) -> dict[str, Any]:
     for array, short in names.items():
         if array in result.half_widths:
             row[f"half_width_{short}"] = _number(result.half_widths[array][index, number])
-    return row
+    return cast(StationClassRow, row)
 
 
-def _forks(result: Result) -> list[dict[str, Any]]:
+def _forks(result: Result) -> list[ForkRow]:
     if result.fork_response_s is None:
         return []
     return [
@@ -187,9 +271,9 @@ def _forks(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def _pools(result: Result) -> list[dict[str, Any]]:
+def _pools(result: Result) -> list[PoolRow]:
     loads = pool_loads(result)
-    rows = []
+    rows: list[PoolRow] = []
     for index, pool in enumerate(result.network.pools):
         waiting = {}
         if result.pool_waiting_s is not None:
@@ -210,7 +294,7 @@ def _pools(result: Result) -> list[dict[str, Any]]:
     return rows
 
 
-def _half_widths(widths: Mapping[str, Array], names: tuple[str, ...], index: int) -> dict[str, Any]:
+def _half_widths(widths: Mapping[str, Array], names: tuple[str, ...], index: int) -> dict[str, float | None]:
     return {f"half_width_{name}": _number(widths[name][index]) for name in names if name in widths}
 
 
@@ -221,6 +305,6 @@ def _weighted(values: Array, weights: Array) -> float:
     return float((values[known] * weights[known]).sum()) / total if total > 0 else math.nan
 
 
-def _number(value: Any) -> float | None:
+def _number(value: SupportsFloat) -> float | None:
     number = float(value)
     return number if math.isfinite(number) else None

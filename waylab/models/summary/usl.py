@@ -1,6 +1,7 @@
 """A fitted Universal Scalability Law as plain numbers, and in words."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypedDict
 
 from waylab.models.errors import ModelError
 from waylab.models.summary.texts import number_text, percent_text
@@ -11,21 +12,46 @@ _CURVE_POINTS = 80
 _REACH = 1.5
 
 
-def usl_as_dict(fit: UslFit) -> dict[str, Any]:
+class ParameterRow(TypedDict):
+    """A fitted parameter with its 95 % interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class CurvePoint(TypedDict):
+    """The fitted throughput at one number of clients, with the 95 % band of its mean."""
+
+    clients: float
+    throughput_per_s: float
+    low_per_s: float | None
+    high_per_s: float | None
+
+
+class UslRow(TypedDict):
+    """A whole fit."""
+
+    name: str
+    parameters: dict[str, ParameterRow]
+    peak_clients: float | None
+    peak_throughput_per_s: float | None
+    r_squared: float
+    clients_max: float
+    warnings: list[str]
+    curve: list[CurvePoint]
+
+
+def usl_as_dict(fit: UslFit) -> UslRow:
     """Return a fit as content for JSON: parameters with 95 % intervals, peak, R squared, and the curve with its band.
 
     The curve goes to one and a half times the largest measured number of clients.
     """
     law = fit.law
-    parameters = {
-        name: {"value": getattr(law, name), **_interval(fit, name)} for name in ("gamma", "alpha", "beta")
-    }
+    parameters = {name: _parameter(fit, name) for name in ("gamma", "alpha", "beta")}
     last = _REACH * fit.clients_max
     steps = [1 + (last - 1) * index / (_CURVE_POINTS - 1) for index in range(_CURVE_POINTS)]
-    curve = [
-        {"clients": clients, "throughput_per_s": law.throughput_per_s(clients), **_band(fit, clients)}
-        for clients in steps
-    ]
+    curve = [_point(fit, clients) for clients in steps]
     return {
         "name": "Universal Scalability Law",
         "parameters": parameters,
@@ -60,17 +86,20 @@ def explain_usl(fit: UslFit) -> list[str]:
     return lines + [f"Beware: {warning}." for warning in fit.warnings]
 
 
-def _interval(fit: UslFit, name: str) -> dict[str, float | None]:
-    try:
-        low, high = fit.interval(name, LEVEL)
-    except ModelError:
-        return {"low": None, "high": None}
-    return {"low": low, "high": high}
+def _parameter(fit: UslFit, name: str) -> ParameterRow:
+    low, high = _or_none(lambda: fit.interval(name, LEVEL))
+    return {"value": getattr(fit.law, name), "low": low, "high": high}
 
 
-def _band(fit: UslFit, clients: float) -> dict[str, float | None]:
+def _point(fit: UslFit, clients: float) -> CurvePoint:
+    low, high = _or_none(lambda: fit.throughput_interval_per_s(clients, LEVEL))
+    throughput_per_s = fit.law.throughput_per_s(clients)
+    return {"clients": clients, "throughput_per_s": throughput_per_s, "low_per_s": low, "high_per_s": high}
+
+
+def _or_none(interval: Callable[[], tuple[float, float]]) -> tuple[float, float] | tuple[None, None]:
+    """Return an interval, or nothing for a fit without resampling."""
     try:
-        low, high = fit.throughput_interval_per_s(clients, LEVEL)
+        return interval()
     except ModelError:
-        return {"low_per_s": None, "high_per_s": None}
-    return {"low_per_s": low, "high_per_s": high}
+        return None, None

@@ -1,18 +1,25 @@
 """Charts of models: how busy everything is, what a sweep brings beside its bounds, distributions. Draws only."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import altair as alt
 
+from waylab.models.summary.bounds import SweepBoundsRow
+from waylab.models.summary.findings_rows import SweepRow
+from waylab.models.summary.queue import DistributionPoint
+from waylab.models.summary.result import ResultRow
+from waylab.models.summary.usl import UslRow
 from waylab.report.figures import style
 from waylab.report.figures.figure import values
-from waylab.report.models.figure import ModelFigure
+from waylab.report.models.figure import ModelFigure, Row
 from waylab.report.numbers import time_text
 
 _BAR_HEIGHT = 22
 _PANEL_HEIGHT = 240
 # Below the throughput at a knee, and above the lower bounds there.
 _WORDS_DOWN = 0.55
+_Quantity = Literal["throughput_per_s", "response_s"]
 _ALL = "all classes"
 _MARKS_MAX = 45
 _CLASSES_MAX = 6
@@ -21,32 +28,46 @@ _PLAIN = "format(datum.value, ',~r')"
 _PERCENT = "format(100 * datum.value, '.0f') + ' %'"
 
 
-def utilisation_bars(result: dict[str, Any]) -> ModelFigure:
+class _Point(NamedTuple):
+    """One mark in a panel: the swept value, the class, and the number."""
+
+    x: float
+    part: str
+    y: float
+
+
+def utilisation_bars(result: ResultRow) -> ModelFigure:
     """Draw how busy each station is, by class, and how many slots of each pool are held.
 
-    `result` as `result_as_dict` writes it. Delay stations are left out: nobody waits there.
+    Delay stations are left out, because no request waits there.
     """
-    rows, totals = [], []
+    rows: list[Row] = []
+    totals: list[tuple[str, float | None]] = []
+    parts: list[str] = []
     for station in result["stations"]:
         if station["servers"] is None:
             continue
         for rank, part in enumerate(station["classes"]):
-            row = {"place": station["name"], "part": part["name"], "rank": rank, "busy": part["utilisation"]}
-            rows.append(row)
-        totals.append({"place": station["name"], "busy": station["utilisation"]})
+            row: Row = {"place": station["name"], "part": part["name"], "rank": rank}
+            rows.append(row | {"busy": part["utilisation"]})
+            parts.append(part["name"])
+        totals.append((station["name"], station["utilisation"]))
     for pool in result["pools"]:
         if pool["busy_share"] is not None:
             name = f"slots of {pool['name']}"
             rows.append({"place": name, "part": "held", "rank": 0, "busy": pool["busy_share"]})
-            totals.append({"place": name, "busy": pool["busy_share"]})
-    order = [row["place"] for row in sorted(totals, key=lambda row: -(row["busy"] or 0))]
-    parts = list(dict.fromkeys(row["part"] for row in rows))
+            parts.append("held")
+            totals.append((name, pool["busy_share"]))
+    order = [place for place, _ in sorted(totals, key=lambda total: -(total[1] or 0))]
+    parts = list(dict.fromkeys(parts))
     title = "How busy the stations are"
     y = alt.Y("place:N", title=None, sort=order, axis=alt.Axis(labelLimit=240))
     x = alt.X(
-        "busy:Q", title="share of the servers that is busy", scale=alt.Scale(domain=[0, 1.08], nice=False)
+        "busy:Q",
+        title="share of the servers that is busy",
+        scale=alt.Scale(domain=[0, 1.08], nice=False),
+        axis=alt.Axis(labelExpr=_PERCENT, values=[0, 0.2, 0.4, 0.6, 0.8, 1.0]),
     )
-    x.axis = alt.Axis(labelExpr=_PERCENT, values=[0, 0.2, 0.4, 0.6, 0.8, 1.0])
     bars = (
         alt.Chart(values(rows))
         .mark_bar(cornerRadiusEnd=2, height=_BAR_HEIGHT - 7)
@@ -65,7 +86,7 @@ def utilisation_bars(result: dict[str, Any]) -> ModelFigure:
         )
     )
     words = [
-        alt.Chart(values(totals))
+        alt.Chart(values([{"place": place, "busy": busy} for place, busy in totals]))
         .transform_calculate(words="format(100 * datum.busy, '.1f') + ' %'")
         .mark_text(style=kind, align="left", dx=6, fontSize=11)
         .encode(x=x, y=y, text="words:N")
@@ -84,29 +105,28 @@ def utilisation_bars(result: dict[str, Any]) -> ModelFigure:
 
 
 def sweep_chart(
-    parameter: str, rows: list[dict[str, Any]], bounds: list[dict[str, Any]], knee: float | None = None
+    parameter: str,
+    rows: Sequence[SweepRow],
+    bounds: Sequence[SweepBoundsRow],
+    knee: float | None = None,
 ) -> ModelFigure:
     """Draw throughput and response time along a parameter, with bounds.
 
-    `rows` as `sweep_as_dicts` writes them. `bounds`: value, name, throughput_low_per_s, throughput_high_per_s,
-    response_low_s and response_high_s, of which any may be None. `knee` is where the asymptotes meet.
+    `knee` is the number of clients where the asymptotes meet.
     """
     unit, size_s = _unit([row["response_s"] for row in rows])
     throughput = _panel(parameter, _points(rows, "throughput_per_s", 1.0), "throughput, requests/s")
     response = _panel(parameter, _points(rows, "response_s", size_s), f"mean response time, {unit}")
     last = max(row["value"] for row in rows)
     panels = []
-    for (layers, highest), what, size in (
-        (throughput, "throughput", 1.0),
-        (response, "response", size_s),
-    ):
-        ends = ("_low_per_s", "_high_per_s") if what == "throughput" else ("_low_s", "_high_s")
-        lines = _bound_lines(parameter, bounds, [what + end for end in ends], size, highest)
+    kinds: tuple[_Quantity, _Quantity] = ("throughput_per_s", "response_s")
+    for (layers, highest), what, size in zip((throughput, response), kinds, (1.0, size_s), strict=True):
+        lines = _bound_lines(parameter, bounds, what, size, highest)
         words: list[alt.Chart] = []
         if knee is not None and knee <= last:
-            rule, words = _upright(knee, f"knee {knee:.3g}", _x(parameter), _WORDS_DOWN * _PANEL_HEIGHT)
+            rule, words = _vertical(knee, f"knee {knee:.3g}", _x(parameter), _WORDS_DOWN * _PANEL_HEIGHT)
             lines.append(rule)
-        panel = alt.layer(*lines, *layers, *(words if what == "throughput" else []))
+        panel = alt.layer(*lines, *layers, *(words if what == "throughput_per_s" else []))
         panels.append(panel.properties(width=style.WIDTH, height=_PANEL_HEIGHT))
     title = f"Along {parameter}"
     chart = alt.vconcat(*panels, title=title).resolve_scale(
@@ -118,15 +138,15 @@ def sweep_chart(
             " Dashed: bounds that need the demands only; the truth lies between the lower and the upper one."
         )
     if knee is not None:
-        caption += f" The upright line is the knee, {knee:.3g} clients, where the two asymptotes meet."
+        caption += f" The vertical line is the knee, {knee:.3g} clients, where the two asymptotes meet."
     return ModelFigure("sweep", title, caption, chart)
 
 
-def distribution_chart(name: str, curves: list[dict[str, Any]]) -> ModelFigure:
-    """Draw distributions of times. `curves`: rows of part (response, waiting), share and time_s."""
+def distribution_chart(name: str, curves: Sequence[DistributionPoint]) -> ModelFigure:
+    """Draw the distributions of response and waiting time."""
     parts = list(dict.fromkeys(row["part"] for row in curves))
     unit, size_s = _unit([row["time_s"] for row in curves])
-    rows = [{**row, "time": row["time_s"] / size_s} for row in curves]
+    rows: list[Row] = [{**row, "time": row["time_s"] / size_s} for row in curves]
     base = alt.Chart(values(rows)).encode(
         x=alt.X("time:Q", title=f"time, {unit}", scale=alt.Scale(zero=True)),
         y=alt.Y(
@@ -144,10 +164,14 @@ def distribution_chart(name: str, curves: list[dict[str, Any]]) -> ModelFigure:
     colour = alt.Color("part:N", title=None, sort=parts, scale=style.colour(parts))
     dashes = alt.StrokeDash("part:N", title=None, sort=parts, scale=style.dash(parts))
     lines = base.mark_line().encode(color=colour, strokeDash=dashes)
-    marked = [
-        {**row, "words": f"{100 * row['share']:.3g} %: {time_text(1e9 * row['time_s'])}"}
-        for row in rows
-        if row["part"] == parts[0] and row.get("marked")
+    marked: list[Row] = [
+        {
+            **row,
+            "time": row["time_s"] / size_s,
+            "words": f"{100 * row['share']:.3g} %: {_time(row['time_s'])}",
+        }
+        for row in curves
+        if row["part"] == parts[0] and row["marked"]
     ]
     marks = alt.Chart(values(marked)).encode(x="time:Q", y="share:Q")
     points = marks.mark_point(color=style.COLOURS[0], size=60, filled=True, opacity=1)
@@ -159,11 +183,8 @@ def distribution_chart(name: str, curves: list[dict[str, Any]]) -> ModelFigure:
     return ModelFigure("distribution", f"{name}: distribution", caption, chart)
 
 
-def usl_chart(content: dict[str, Any], runs: list[dict[str, Any]]) -> ModelFigure:
-    """Draw a fitted law with its band and the measured runs.
-
-    `content` as `usl_as_dict` writes it; `runs` have clients and throughput_per_s.
-    """
+def usl_chart(content: UslRow, runs: Sequence[Mapping[str, float]]) -> ModelFigure:
+    """Draw a fitted law with its band, and the measured runs by `clients` and `throughput_per_s`."""
     title = "Universal Scalability Law"
     x = alt.X(
         "clients:Q",
@@ -171,12 +192,13 @@ def usl_chart(content: dict[str, Any], runs: list[dict[str, Any]]) -> ModelFigur
         scale=alt.Scale(zero=True, nice=False),
         axis=alt.Axis(labelExpr=_PLAIN, grid=False, labelOverlap="greedy"),
     )
-    top = 1.15 * max(row["throughput_per_s"] for row in runs + content["curve"])
+    highest = max(point["throughput_per_s"] for point in content["curve"])
+    top = 1.15 * max(highest, *(run["throughput_per_s"] for run in runs))
     y = alt.Y(
         "throughput_per_s:Q", title="throughput, requests/s", scale=alt.Scale(domain=[0, top], nice=False)
     )
-    curve = alt.Chart(values(content["curve"])).encode(x=x)
-    known = [row for row in content["curve"] if row["low_per_s"] is not None]
+    curve = alt.Chart(values([{**point} for point in content["curve"]])).encode(x=x)
+    known: list[Row] = [{**point} for point in content["curve"] if point["low_per_s"] is not None]
     band = (
         alt.Chart(values(known))
         .mark_area(color=style.COLOURS[0], opacity=0.22, clip=True)
@@ -184,41 +206,43 @@ def usl_chart(content: dict[str, Any], runs: list[dict[str, Any]]) -> ModelFigur
     )
     line = curve.mark_line(color=style.COLOURS[0]).encode(y=y)
     points = (
-        alt.Chart(values(runs))
+        alt.Chart(values([{**run} for run in runs]))
         .mark_point(color=style.COLOURS[1], shape="square", filled=False, opacity=1, size=40)
         .encode(x=x, y=y, tooltip=["clients:Q", alt.Tooltip("throughput_per_s:Q", format=",.1f")])
     )
     layers = [band, line, points]
     peak = content["peak_clients"]
     if peak is not None and peak <= content["curve"][-1]["clients"]:
-        rule, words = _upright(peak, f"peak {peak:.3g}", x, _WORDS_DOWN * style.HEIGHT)
+        rule, words = _vertical(peak, f"peak {peak:.3g}", x, _WORDS_DOWN * style.HEIGHT)
         layers = [rule, *layers, *words]
     chart = alt.layer(*layers).properties(width=style.WIDTH, height=style.HEIGHT, title=title)
     caption = "Squares: measured. Line: fitted, with a 95 % band for the mean (bootstrap over runs)."
     return ModelFigure("usl", title, caption, chart)
 
 
-def _points(rows: list[dict[str, Any]], name: str, size: float) -> list[dict[str, Any]]:
+def _points(rows: Sequence[SweepRow], name: _Quantity, size: float) -> list[_Point]:
     """Numbers of all classes together, and of each class where there are several."""
     names = [part["name"] for part in rows[0]["classes"]]
     several = 1 < len(names) <= _CLASSES_MAX
     points = []
     for row in rows:
-        if row[name] is not None:
-            points.append({"x": row["value"], "part": _ALL if several else names[0], "y": row[name] / size})
+        total = row[name]
+        if total is not None:
+            points.append(_Point(row["value"], _ALL if several else names[0], total / size))
         for part in row["classes"] if several else ():
-            if part[name] is not None:
-                points.append({"x": row["value"], "part": part["name"], "y": part[name] / size})
+            own = part[name]
+            if own is not None:
+                points.append(_Point(row["value"], part["name"], own / size))
     return points
 
 
-def _panel(parameter: str, points: list[dict[str, Any]], title: str) -> tuple[list[alt.Chart], float]:
+def _panel(parameter: str, points: Sequence[_Point], title: str) -> tuple[list[alt.Chart], float]:
     """Return lines and marks, and the highest number among them."""
-    parts = list(dict.fromkeys(point["part"] for point in points))
+    parts = list(dict.fromkeys(point.part for point in points))
     legend = alt.Legend(columns=style.columns(parts)) if len(parts) > 1 else None
     colour = alt.Color("part:N", title=None, sort=parts, scale=style.colour(parts), legend=legend)
-    highest = max((point["y"] for point in points), default=1.0)
-    base = alt.Chart(values(points)).encode(
+    highest = max((point.y for point in points), default=1.0)
+    base = alt.Chart(values([point._asdict() for point in points])).encode(
         x=_x(parameter),
         y=alt.Y("y:Q", title=title, scale=alt.Scale(zero=True, domainMin=0)),
         color=colour,
@@ -241,15 +265,15 @@ def _x(parameter: str) -> alt.X:
 
 
 def _bound_lines(
-    parameter: str, bounds: list[dict[str, Any]], names: list[str], size: float, highest: float
+    parameter: str, bounds: Sequence[SweepBoundsRow], what: _Quantity, size: float, highest: float
 ) -> list[alt.Chart]:
     """Dashed lines, one for each bound; cut where they leave the picture."""
     kinds = list(dict.fromkeys(row["name"] for row in bounds))
-    rows = [
-        {"x": row["value"], "bound": row["name"], "line": f"{row['name']} {end}", "y": row[end] / size}
+    rows: list[Row] = [
+        {"x": row["value"], "bound": row["name"], "line": f"{row['name']} {end}", "y": number / size}
         for row in bounds
-        for end in names
-        if row.get(end) is not None and row[end] / size <= 1.35 * highest
+        for end, number in _ends(row, what)
+        if number is not None and number / size <= 1.35 * highest
     ]
     if not rows:
         return []
@@ -272,8 +296,15 @@ def _bound_lines(
     ]
 
 
-def _upright(place: float, text: str, x: alt.X, height: float) -> tuple[alt.Chart, list[alt.Chart]]:
-    """Return an upright line at a number of clients, and its words, to be put on top of all else."""
+def _ends(row: SweepBoundsRow, what: _Quantity) -> list[tuple[str, float | None]]:
+    """Lower and upper end of a bound; a kind of bounds may lack one."""
+    if what == "throughput_per_s":
+        return [("low", row.get("throughput_low_per_s")), ("high", row.get("throughput_high_per_s"))]
+    return [("low", row.get("response_low_s")), ("high", row.get("response_high_s"))]
+
+
+def _vertical(place: float, text: str, x: alt.X, height: float) -> tuple[alt.Chart, list[alt.Chart]]:
+    """Return a vertical line at a number of clients, and its words, to be put on top of all else."""
     name = str(x.shorthand).partition(":")[0]
     base = alt.Chart(values([{name: place, "words": text}])).encode(x=x)
     rule = base.mark_rule(style="ink", strokeDash=[2, 3], strokeWidth=1, strokeOpacity=0.7)
@@ -286,7 +317,11 @@ def _upright(place: float, text: str, x: alt.X, height: float) -> tuple[alt.Char
     return rule, words
 
 
-def _unit(times_s: list[float | None]) -> tuple[str, float]:
+def _time(time_s: float) -> str:
+    return time_text(1e9 * time_s)
+
+
+def _unit(times_s: Sequence[float | None]) -> tuple[str, float]:
     """Return the unit that fits the largest time, and its size in seconds."""
     largest = max((time_s for time_s in times_s if time_s is not None), default=1.0)
     return next(

@@ -7,6 +7,9 @@ import altair as alt
 
 from waylab.report.figures import style
 
+# A row of a chart's data.
+Row = dict[str, object]
+
 # Text and background: as in the page's style sheet.
 LIGHT = ("#222222", "white")
 DARK = ("#e6e8ea", "#14171a")
@@ -24,7 +27,7 @@ class ModelFigure:
     name: str
     title: str
     caption: str
-    chart: alt.Chart | alt.LayerChart | alt.VConcatChart
+    chart: alt.Chart | alt.LayerChart | alt.FacetChart | alt.VConcatChart
 
 
 def config(colours: tuple[str, str]) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-CLIENT = "client"
+from waylab.models.description import CLIENT
+from waylab.models.network import Network
+
 # Where requests go at their end; drawn apart from where they begin, so that arrows run from left to right.
 # No station's name begins with a NUL, so places of our own do.
 END = "\0end"
@@ -33,32 +34,28 @@ class Graph:
     """Pool to the places inside it, joins included."""
 
 
-def graph_of(network: dict[str, Any]) -> Graph:
-    """Make the graph of a description, as `network_as_dict` writes it."""
-    joins = {fork["name"]: f"\0join {fork['name']}" for fork in network["forks"]}
-    arrows = _from_routes(network, joins) if network.get("routes") else _from_visits(network, joins)
-    for fork in network["forks"]:
-        for branch in fork["branches"]:
-            arrows += [Arrow(fork["name"], branch), Arrow(branch, joins[fork["name"]])]
+def graph_of(network: Network) -> Graph:
+    """Make the graph of a network."""
+    joins = {fork.name: f"\0join {fork.name}" for fork in network.forks}
+    arrows = _from_routes(network, joins) if network.routes else _from_visits(network, joins)
+    for fork in network.forks:
+        for branch in fork.branches:
+            arrows += [Arrow(fork.name, branch), Arrow(branch, joins[fork.name])]
     used = {arrow.origin for arrow in arrows} | {arrow.target for arrow in arrows}
-    names = [place["name"] for place in network["stations"]]
-    for fork in network["forks"]:
-        names += [fork["name"], joins[fork["name"]]]
+    names = list(network.station_names)
+    for fork in network.forks:
+        names += [fork.name, joins[fork.name]]
     places = (CLIENT, *(name for name in names if name in used), END)
     return Graph(places, tuple(_without_repeats(arrows)), joins, _members(network, joins))
 
 
-def _from_routes(network: dict[str, Any], joins: dict[str, str]) -> list[Arrow]:
+def _from_routes(network: Network, joins: dict[str, str]) -> list[Arrow]:
     ways: dict[tuple[str, str], list[tuple[str, str, float]]] = {}
     leaving: dict[str, set[str]] = {}
-    for route in network["routes"]:
-        key = (
-            joins.get(route["from"], route["from"]),
-            END if route["to"] == CLIENT else route["to"],
-        )
-        after = route.get("to_class") or route["class"]
-        ways.setdefault(key, []).append((route["class"], after, route["probability"]))
-        leaving.setdefault(key[0], set()).add(route["class"])
+    for route in network.routes:
+        key = (joins.get(route.origin, route.origin), END if route.target == CLIENT else route.target)
+        ways.setdefault(key, []).append((route.job_class, route.class_after, route.probability))
+        leaving.setdefault(key[0], set()).add(route.job_class)
     return [
         Arrow(origin, target, *_words(_by_class(taken), leaving[origin], _percent))
         for (origin, target), taken in ways.items()
@@ -70,11 +67,11 @@ def _by_class(taken: Iterable[tuple[str, str, float]]) -> dict[str, float]:
     return {name if name == after else f"{name} → {after}": share for name, after, share in taken}
 
 
-def _from_visits(network: dict[str, Any], joins: dict[str, str]) -> list[Arrow]:
+def _from_visits(network: Network, joins: dict[str, str]) -> list[Arrow]:
     """Every class takes the places that it visits, in the order of the description."""
     order = _in_order(network)
     ways: dict[tuple[str, str], dict[str, float]] = {}
-    for name, visits in network["visits"].items():
+    for name, visits in network.visits.items():
         taken = [place for place in order if visits.get(place, 0) > 0]
         origins = [CLIENT, *(joins.get(place, place) for place in taken)]
         for origin, target in zip(origins, [*taken, END], strict=True):
@@ -88,15 +85,15 @@ def _from_visits(network: dict[str, Any], joins: dict[str, str]) -> list[Arrow]:
     ]
 
 
-def _in_order(network: dict[str, Any]) -> list[str]:
+def _in_order(network: Network) -> list[str]:
     """Stations in their order, and each fork where the first of its branches stands."""
     order = []
-    branches = {branch: fork["name"] for fork in reversed(network["forks"]) for branch in fork["branches"]}
-    for station in network["stations"]:
-        fork = branches.get(station["name"])
+    branches = {branch: fork.name for fork in reversed(network.forks) for branch in fork.branches}
+    for name in network.station_names:
+        fork = branches.get(name)
         if fork and fork not in order:
             order.append(fork)
-        order.append(station["name"])
+        order.append(name)
     return order
 
 
@@ -127,15 +124,15 @@ def _without_repeats(arrows: list[Arrow]) -> list[Arrow]:
     return list(found.values())
 
 
-def _members(network: dict[str, Any], joins: dict[str, str]) -> dict[str, tuple[str, ...]]:
+def _members(network: Network, joins: dict[str, str]) -> dict[str, tuple[str, ...]]:
     """Places inside each pool; a fork brings its branches and its join along."""
-    branches = {fork["name"]: fork["branches"] for fork in network["forks"]}
+    branches = {fork.name: fork.branches for fork in network.forks}
     pools = {}
-    for pool in network["pools"]:
+    for pool in network.pools:
         inside: dict[str, None] = {}
-        for name in pool["inside"]:
+        for name in pool.inside:
             inside[name] = None
             if name in joins:
                 inside.update(dict.fromkeys((*branches[name], joins[name])))
-        pools[pool["name"]] = tuple(inside)
+        pools[pool.name] = tuple(inside)
     return pools

@@ -7,7 +7,8 @@ is the one with the fewest crossings among those that averaging over neighbours 
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from waylab.report.models.graph import CLIENT, END, Graph
+from waylab.models.description import CLIENT
+from waylab.report.models.graph import END, Graph
 
 _SWEEPS = 12
 # Begins the name of an empty place; no station's name begins so.

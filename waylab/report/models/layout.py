@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from waylab.report.models.graph import CLIENT, END, Graph
+from waylab.models.description import CLIENT
+from waylab.report.models.graph import END, Graph
 from waylab.report.models.layers import Layers, is_place, layers_of
 from waylab.report.models.lines import (
     BESIDE,
@@ -14,7 +15,7 @@ from waylab.report.models.lines import (
     back_path,
     clear_place,
     home_path,
-    upright_pieces,
+    vertical_pieces,
 )
 
 LETTER_PIXELS = 6.1
@@ -245,7 +246,7 @@ def _write(layout: Layout, graph: Graph) -> None:
     for frame in layout.frames:
         width = LETTER_PIXELS * len(frame.title) * 1.6
         taken.append(Box(frame.left + width / 2, frame.top - _FRAME_TITLE / 2, width, _FRAME_TITLE))
-    lines = [piece for path in layout.paths for piece in upright_pieces(path)]
+    lines = [piece for path in layout.paths for piece in vertical_pieces(path)]
     for path in layout.paths:
         if path.number is None or not graph.arrows[path.number].words:
             continue

@@ -144,7 +144,7 @@ def clear_place(path: Path, size: tuple[float, float], taken: list[Box], lines: 
     return None
 
 
-def upright_pieces(path: Path) -> list[Box]:
+def vertical_pieces(path: Path) -> list[Box]:
     """Pieces of a line that run up or down, as thin boxes that words had better not cross."""
     return [
         Box(x1, (y1 + y2) / 2, 2.0, abs(y1 - y2))

@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import altair as alt
 
+from waylab.models.description import CLIENT, Station
+from waylab.models.network import Network
+from waylab.models.summary.result import ResultRow
 from waylab.report.figures.figure import values
-from waylab.report.models.figure import BUSY, IDLE, ModelFigure
-from waylab.report.models.graph import CLIENT, END, graph_of
+from waylab.report.models.figure import BUSY, IDLE, ModelFigure, Row
+from waylab.report.models.graph import END, graph_of
 from waylab.report.models.layout import LETTER_PIXELS, Layout, layout_of
 from waylab.report.models.symbols import sign_width, station_marks
 from waylab.report.numbers import time_text
@@ -29,18 +31,15 @@ class _Part:
     """A place with what is written in it, from top to bottom; `servers` for those that have a queue."""
 
     lines: tuple[str, ...]
-    station: dict[str, Any] | None = None
+    station: Station | None = None
     busy: float | None = None
 
 
-def network_drawing(network: dict[str, Any], result: dict[str, Any] | None = None) -> ModelFigure:
-    """Draw a network, coloured by utilisation when there is a result.
-
-    `network` as `network_as_dict` writes it, `result` as `result_as_dict` does.
-    """
+def network_drawing(network: Network, result: ResultRow | None = None) -> ModelFigure:
+    """Draw a network, coloured by utilisation when there is a result."""
     graph = graph_of(network)
     parts = {name: _part(name, network, result) for name in graph.places}
-    comes_again = any(part["population"] for part in network["classes"])
+    comes_again = network.has_closed
     layout = layout_of(graph, {name: _size(name, part) for name, part in parts.items()}, comes_again)
     words = [{"x": w.x, "y": w.y, "text": w.text, "details": w.details} for w in layout.words]
     layers = [
@@ -57,21 +56,20 @@ def network_drawing(network: dict[str, Any], result: dict[str, Any] | None = Non
         _texts(layout, [*words, *_frame_titles(layout, network, result)], halo=True),
     ]
     chart = alt.layer(*(layer for layer in layers if layer is not None)).properties(
-        width=round(layout.width), height=round(layout.height), title=network["name"]
+        width=round(layout.width), height=round(layout.height), title=network.name
     )
-    return ModelFigure("network", f"The model: {network['name']}", _caption(layout, network, result), chart)
+    return ModelFigure("network", f"The model: {network.name}", _caption(layout, network, result), chart)
 
 
-def _part(name: str, network: dict[str, Any], result: dict[str, Any] | None) -> _Part:
+def _part(name: str, network: Network, result: ResultRow | None) -> _Part:
     if name == CLIENT:
-        comes_again = any(part["population"] for part in network["classes"])
+        comes_again = network.has_closed
         return _Part(("clients" if comes_again else "arrivals", *_sources(network)))
-    stations = {station["name"]: station for station in network["stations"]}
-    if name not in stations:
+    if name not in network.station_names:
         return _Part(())
-    station = stations[name]
-    solved = {part["name"]: part for part in result["stations"]}[name] if result else {}
-    busy = None if station["servers"] == "infinite" else solved.get("utilisation")
+    station = network.station(name)
+    solved = next((part for part in result["stations"] if part["name"] == name), None) if result else None
+    busy = solved["utilisation"] if solved and station.servers is not None else None
     lines = [_short(name), "", _service(station)]
     if busy is not None:
         lines.append(f"{100 * busy:.0f} % busy")
@@ -80,18 +78,18 @@ def _part(name: str, network: dict[str, Any], result: dict[str, Any] | None) -> 
     return _Part(tuple(lines), station, busy)
 
 
-def _sources(network: dict[str, Any]) -> list[str]:
+def _sources(network: Network) -> list[str]:
     """What the clients do, a line for each class that begins there."""
     lines = []
-    several = len(network["classes"]) > 1 and not network["switching"]
-    for part in network["classes"]:
-        name = f"{part['name']}: " if several else ""
-        if part["population"]:
-            think_s = _mean_s(part["think"])
-            lines.append(f"{name}{part['population']:,}" + (f", think {_time(think_s)}" if think_s else ""))
-        elif part["arrivals_per_s"]:
-            lines.append(f"{name}{part['arrivals_per_s']:,.4g} /s")
-    rows = list(network["switching"].values())
+    several = len(network.classes) > 1 and not network.switching
+    for part in network.classes:
+        name = f"{part.name}: " if several else ""
+        if part.population:
+            think_s = part.think.mean_s
+            lines.append(f"{name}{part.population:,}" + (f", think {_time(think_s)}" if think_s else ""))
+        elif part.arrivals_per_s:
+            lines.append(f"{name}{part.arrivals_per_s:,.4g} /s")
+    rows = list(network.switching.values())
     if rows:
         alike = all(row == rows[0] for row in rows) and len(rows[0]) <= _SWITCHED_WRITTEN
         drawn = ", ".join(f"{name} {100 * share:.3g} %" for name, share in rows[0].items())
@@ -99,15 +97,9 @@ def _sources(network: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _service(station: dict[str, Any]) -> str:
-    means = sorted({_mean_s(time) for time in station["service"].values()})
+def _service(station: Station) -> str:
+    means = sorted({time.mean_s for time in station.service.values()})
     return _time(means[0]) if len(means) == 1 else f"{_time(means[0])} to {_time(means[-1])}"
-
-
-def _mean_s(time: dict[str, Any]) -> float:
-    if "mean_s" in time:
-        return float(time["mean_s"])
-    return sum(time["values_s"]) / len(time["values_s"])
 
 
 def _time(time_s: float) -> str:
@@ -149,15 +141,13 @@ def _frames(layout: Layout) -> alt.Chart | None:
     return _placed(layout, chart).encode(x2="right:Q", y2="bottom:Q", tooltip=["pool:N"])
 
 
-def _frame_titles(
-    layout: Layout, network: dict[str, Any], result: dict[str, Any] | None
-) -> list[dict[str, Any]]:
-    slots = {pool["name"]: pool["slots"] for pool in network["pools"]}
-    solved = {part["name"]: part for part in result["pools"]} if result else {}
-    rows = []
+def _frame_titles(layout: Layout, network: Network, result: ResultRow | None) -> list[Row]:
+    slots = {pool.name: pool.slots for pool in network.pools}
+    shares = {pool["name"]: pool["busy_share"] for pool in result["pools"]} if result else {}
+    rows: list[Row] = []
     for frame in layout.frames:
         text = f"{_short(frame.title)}: {slots[frame.title]:,} slots"
-        busy = solved.get(frame.title, {}).get("busy_share")
+        busy = shares.get(frame.title)
         if busy is not None:
             text += f", {100 * busy:.0f} % held"
         rows.append({"x": frame.left + 2, "y": frame.top - 9, "text": text, "align": "left", "details": ""})
@@ -228,7 +218,7 @@ def _bars(layout: Layout, parts: dict[str, _Part]) -> alt.Chart:
     return _placed(layout, chart).encode(x2="right:Q", y2="bottom:Q")
 
 
-def _box_lines(layout: Layout, parts: dict[str, _Part]) -> list[dict[str, Any]]:
+def _box_lines(layout: Layout, parts: dict[str, _Part]) -> list[Row]:
     rows = []
     for name, part in parts.items():
         box = layout.boxes[name]
@@ -240,7 +230,7 @@ def _box_lines(layout: Layout, parts: dict[str, _Part]) -> list[dict[str, Any]]:
     return rows
 
 
-def _texts(layout: Layout, rows: list[dict[str, Any]], halo: bool = False) -> alt.LayerChart | None:
+def _texts(layout: Layout, rows: list[Row], halo: bool = False) -> alt.LayerChart | alt.FacetChart | None:
     """Words; with a halo where they may cross a line."""
     layers = []
     for align in ("center", "left"):
@@ -258,13 +248,13 @@ def _texts(layout: Layout, rows: list[dict[str, Any]], halo: bool = False) -> al
     return alt.layer(*layers) if layers else None
 
 
-def _caption(layout: Layout, network: dict[str, Any], result: dict[str, Any] | None) -> str:
+def _caption(layout: Layout, network: Network, result: ResultRow | None) -> str:
     text = "Requests go from left to right. "
     if result:
         text += f"The stronger the colour, the busier the station ({result['method']}, {result['kind']}). "
-    if network["forks"]:
+    if network.forks:
         text += "At a bar a request parts into its legs, and at the next one they meet again. "
-    if network["pools"]:
+    if network.pools:
         text += "What is inside a dashed frame is done while a slot is held. "
     if layout.unplaced:
         text += f"{layout.unplaced} words found no room: they show when the arrow is pointed at. "

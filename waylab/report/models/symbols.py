@@ -1,11 +1,12 @@
 """The usual sign for a station: a queue open to the left and a circle for its servers."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import altair as alt
 
+from waylab.models.description import Station
 from waylab.report.figures.figure import values
+from waylab.report.models.figure import Row
 from waylab.report.models.lines import Box
 
 _CELLS = 4
@@ -17,12 +18,12 @@ _LETTER = 6.0
 
 
 def station_marks(
-    stations: list[tuple[Box, dict[str, Any]]], placed: Callable[[alt.Chart], alt.Chart]
+    stations: Sequence[tuple[Box, Station]], placed: Callable[[alt.Chart], alt.Chart]
 ) -> list[alt.Chart]:
     """Draw the signs of all stations; `placed` gives a chart the drawing's axes."""
-    strokes: list[dict[str, Any]] = []
-    circles: list[dict[str, Any]] = []
-    words: list[dict[str, Any]] = []
+    strokes: list[Row] = []
+    circles: list[Row] = []
+    words: list[Row] = []
     for number, (box, station) in enumerate(stations):
         text = servers_text(station)
         queue = _queue_width(station)
@@ -32,10 +33,9 @@ def station_marks(
         circles.append({"x": left + queue + _RADIUS, "y": y})
         if text:
             words.append({"x": left + queue + 2 * _RADIUS + 4, "y": y, "text": text})
-    ink = {"style": "ink", "strokeWidth": 1.2}
-    lines = alt.Chart(values(strokes)).mark_line(**ink)
+    lines = alt.Chart(values(strokes)).mark_line(style="ink", strokeWidth=1.2)
     rounds = alt.Chart(values(circles)).mark_point(
-        shape="circle", filled=False, size=3.14159 * _RADIUS**2, opacity=1, **ink
+        shape="circle", filled=False, size=3.14159 * _RADIUS**2, opacity=1, style="ink", strokeWidth=1.2
     )
     texts = alt.Chart(values(words)).mark_text(style="words", align="left", baseline="middle", fontSize=11)
     marks = [placed(rounds)]
@@ -46,35 +46,35 @@ def station_marks(
     return marks
 
 
-def sign_width(station: dict[str, Any]) -> float:
+def sign_width(station: Station) -> float:
     """How wide the sign of a station is, with what stands beside it."""
     text = servers_text(station)
     return _queue_width(station) + 2 * _RADIUS + (4 + _LETTER * len(text) if text else 0)
 
 
-def servers_text(station: dict[str, Any]) -> str:
+def servers_text(station: Station) -> str:
     """What stands beside the circle: how many servers, and what is unusual about them."""
     words = []
-    if station["servers"] == "infinite":
+    if station.servers is None:
         words.append("delay")
-    elif station["rates"]:
-        words.append(f"rates 1–{len(station['rates'])}")
-    elif station["servers"] > 1:
-        words.append(f"×{station['servers']:,}")
-    if station["discipline"] != "fcfs" and station["servers"] != "infinite":
-        words.append(station["discipline"])
-    if station["capacity"] is not None:
-        words.append(f"room {station['capacity']:,}")
-    if station["batch"] > 1:
-        words.append(f"batch {station['batch']:,}")
+    elif station.rates:
+        words.append(f"rates 1–{len(station.rates)}")
+    elif station.servers > 1:
+        words.append(f"×{station.servers:,}")
+    if station.discipline != "fcfs" and station.servers is not None:
+        words.append(station.discipline)
+    if station.capacity is not None:
+        words.append(f"room {station.capacity:,}")
+    if station.batch > 1:
+        words.append(f"batch {station.batch:,}")
     return " ".join(words)
 
 
-def _queue_width(station: dict[str, Any]) -> float:
-    return 0.0 if station["servers"] == "infinite" else _CELLS * _CELL_WIDTH
+def _queue_width(station: Station) -> float:
+    return 0.0 if station.servers is None else _CELLS * _CELL_WIDTH
 
 
-def _queue(number: int, left: float, y: float) -> list[dict[str, Any]]:
+def _queue(number: int, left: float, y: float) -> list[Row]:
     """Points of the lines of one queue: two long ones, and one behind each cell."""
     right = left + _CELLS * _CELL_WIDTH
     top, bottom = y - _CELL_HEIGHT / 2, y + _CELL_HEIGHT / 2

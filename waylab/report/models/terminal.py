@@ -1,13 +1,18 @@
 """Models in the terminal: tables from plain dicts, narrow enough for eighty columns, and words below them."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from waylab.models.summary.bounds import BoundsRow
+from waylab.models.summary.findings_rows import SweepRow
+from waylab.models.summary.queue import ValueRow
+from waylab.models.summary.result import ClassRow, ResultRow, StationClassRow, StationRow
+from waylab.models.summary.usl import UslRow
 from waylab.report.numbers import NONE, time_text
 
 _CLASSES_WRITTEN = 3
@@ -15,7 +20,7 @@ _NAME_WIDTH = 32
 _SHARES_WRITTEN = ("0.5", "0.95", "0.99")
 
 
-def show_queue(name: str, rows: list[dict[str, Any]], words: Iterable[str], console: Console) -> None:
+def show_queue(name: str, rows: Sequence[ValueRow], words: Iterable[str], console: Console) -> None:
     """Print one queue: what is known of it, name by name, and what it means."""
     console.print(f"\n[bold]{escape(name)}[/bold]")
     table = _table("", "")
@@ -25,7 +30,7 @@ def show_queue(name: str, rows: list[dict[str, Any]], words: Iterable[str], cons
     _say(words, console)
 
 
-def show_result(content: dict[str, Any], words: Iterable[str], console: Console) -> None:
+def show_result(content: ResultRow, words: Iterable[str], console: Console) -> None:
     """Print a solved or simulated network: stations, classes, pools, and what it means."""
     console.print(
         f"\n[bold]{escape(content['name'])}[/bold]  method {escape(content['method'])}, {content['kind']}"
@@ -38,7 +43,7 @@ def show_result(content: dict[str, Any], words: Iterable[str], console: Console)
     _say(words, console)
 
 
-def show_sweep(parameter: str, rows: list[dict[str, Any]], console: Console) -> None:
+def show_sweep(parameter: str, rows: Sequence[SweepRow], console: Console) -> None:
     """Print a sweep: a line for each value."""
     classes = [part["name"] for part in rows[0]["classes"]]
     written = classes if 1 < len(classes) <= _CLASSES_WRITTEN else []
@@ -58,7 +63,7 @@ def show_sweep(parameter: str, rows: list[dict[str, Any]], console: Console) -> 
     console.print(table)
 
 
-def show_bounds(name: str, rows: list[dict[str, Any]], words: Iterable[str], console: Console) -> None:
+def show_bounds(name: str, rows: Sequence[BoundsRow], words: Iterable[str], console: Console) -> None:
     """Print bounds: a line for each kind, throughput and response from and to."""
     console.print(f"\n[bold]{escape(name)}[/bold]")
     if rows:
@@ -75,7 +80,7 @@ def show_bounds(name: str, rows: list[dict[str, Any]], words: Iterable[str], con
     _say(words, console)
 
 
-def show_usl(content: dict[str, Any], words: Iterable[str], console: Console) -> None:
+def show_usl(content: UslRow, words: Iterable[str], console: Console) -> None:
     """Print a fitted Universal Scalability Law."""
     console.print(f"\n[bold]{escape(content['name'])}[/bold]")
     table = _table("", "value", "95 % interval")
@@ -125,12 +130,12 @@ def _table(*headings: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_header=any(headings))
     for index, heading in enumerate(headings):
         words = index == 0 or heading == "bottleneck"
-        side: Any = "left" if words else "right"
+        side: Literal["left", "right"] = "left" if words else "right"
         table.add_column(heading, justify=side, no_wrap=True, max_width=_NAME_WIDTH if words else None)
     return table
 
 
-def _stations(content: dict[str, Any]) -> Table:
+def _stations(content: ResultRow) -> Table:
     table = _table("station", "visits", "service", "busy", "present", "waiting", "response", "per second")
     several = len(content["classes"]) > 1
     for station in content["stations"]:
@@ -141,7 +146,7 @@ def _stations(content: dict[str, Any]) -> Table:
     return table
 
 
-def _cells(row: dict[str, Any], servers: int | None) -> list[str]:
+def _cells(row: StationRow | StationClassRow, servers: int | None) -> list[str]:
     return [
         number(row["visits"]),
         time(row["service_s"]),
@@ -153,16 +158,26 @@ def _cells(row: dict[str, Any], servers: int | None) -> list[str]:
     ]
 
 
-def _simulated_stations(content: dict[str, Any]) -> Table:
-    names = ("utilisation", "queue_length", "waiting_s", "response_s", "throughput_per_s")
-    writers = (percent, number, time, time, number)
+def _simulated_stations(content: ResultRow) -> Table:
     table = _table("station", "busy", "present", "waiting", "response", "per second")
     several = len(content["classes"]) > 1
     for station in content["stations"]:
         for part in station["classes"]:
             name = f"{station['name']}, {part['name']}" if several else station["name"]
-            cells = [write(part[what]) for what, write in zip(names, writers, strict=True)]
-            widths = [_half_width(part, what) for what in names]
+            cells = [
+                percent(part["utilisation"]),
+                number(part["queue_length"]),
+                time(part["waiting_s"]),
+                time(part["response_s"]),
+                number(part["throughput_per_s"]),
+            ]
+            widths = [
+                _half_width(part["utilisation"], part.get("half_width_utilisation")),
+                _half_width(part["queue_length"], part.get("half_width_queue_length")),
+                _half_width(part["waiting_s"], part.get("half_width_waiting_s")),
+                _half_width(part["response_s"], part.get("half_width_response_s")),
+                _half_width(part["throughput_per_s"], part.get("half_width_throughput_per_s")),
+            ]
             if station["servers"] is None:
                 cells[0], widths[0] = NONE, ""
             table.add_row(escape(name), *cells)
@@ -170,14 +185,13 @@ def _simulated_stations(content: dict[str, Any]) -> Table:
     return table
 
 
-def _half_width(row: dict[str, Any], name: str) -> str:
+def _half_width(value: float | None, width: float | None) -> str:
     """Write the half-width of an interval as a share of the mean."""
-    value, width = row[name], row.get(f"half_width_{name}")
     return "" if not value or width is None else f"{100 * width / value:.2g} %"
 
 
-def _classes(content: dict[str, Any]) -> Table:
-    known = next((part["quantiles_s"] for part in content["classes"] if part["quantiles_s"]), {})
+def _classes(content: ResultRow) -> Table:
+    known = next((list(part["quantiles_s"]) for part in content["classes"] if part["quantiles_s"]), [])
     shares = [share for share in known if share in _SHARES_WRITTEN]
     lost = any(part["lost_per_s"] for part in content["classes"])
     headings = [
@@ -193,7 +207,10 @@ def _classes(content: dict[str, Any]) -> Table:
         means = [number(part["throughput_per_s"]), time(part["response_s"])]
         losses = [number(part["lost_per_s"])] if lost else []
         table.add_row(escape(part["name"]), _load(part), *means, *quantiles, *losses)
-        widths = [_half_width(part, name) for name in ("throughput_per_s", "response_s")]
+        widths = [
+            _half_width(part["throughput_per_s"], part.get("half_width_throughput_per_s")),
+            _half_width(part["response_s"], part.get("half_width_response_s")),
+        ]
         if any(widths):
             table.add_row(*(f"[dim]{cell}[/dim]" for cell in ("  ±", "", *widths)))
     if len(content["classes"]) > 1:
@@ -202,21 +219,21 @@ def _classes(content: dict[str, Any]) -> Table:
     return table
 
 
-def _loads(content: dict[str, Any]) -> str:
+def _loads(content: ResultRow) -> str:
     """Return the heading that fits the classes: clients, arrivals, or both."""
     closed = any(part["population"] for part in content["classes"])
     opened = any(part["arrivals_per_s"] for part in content["classes"])
     return "load" if closed and opened else "clients" if closed else "arrivals"
 
 
-def _load(part: dict[str, Any]) -> str:
+def _load(part: ClassRow) -> str:
     if part["population"]:
         think = f", think {time(part['think_s'])}" if part["think_s"] else ""
         return f"{part['population']:,}{think}"
     return f"{number(part['arrivals_per_s'])} /s" if part["arrivals_per_s"] else "by switching"
 
 
-def _pools(content: dict[str, Any]) -> Table:
+def _pools(content: ResultRow) -> Table:
     table = _table("pool", "slots", "held", "waiting for a slot")
     for pool in content["pools"]:
         waiting = [value for value in pool["waiting_s"].values() if value is not None]

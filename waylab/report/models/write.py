@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import altair as alt
 import vl_convert
@@ -67,7 +66,6 @@ def _dark_colours() -> str:
 
 
 def _specifications(figures: Sequence[ModelFigure]) -> str:
-    charts: dict[str, Any] = {}
-    for figure in figures:
-        charts[figure.name] = figure.chart.to_dict() | {"config": config(PAGE)}
-    return charts_as_json(charts)
+    return charts_as_json(
+        {figure.name: figure.chart.to_dict() | {"config": config(PAGE)} for figure in figures}
+    )
