@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test lint features bench bench-load bench-messages bench-models calibrate build clean
+.PHONY: help demo demo-messages smoke test lint features advisories bench bench-load bench-messages bench-models calibrate build clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -29,12 +29,17 @@ lint: $(READY) features ## Formatting, lints and types; every warning is an erro
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/mypy
+	$(VENV)/bin/deptry .
 
 # Only the binary is checked, and only its own lints can fail: its libraries are the same in every combination.
 features: ## Check that each program builds without the others
 	for feature in proxy load cache messages simulate; do \
 	  cargo clippy --quiet --package waystage --locked --no-default-features --features $$feature -- -D warnings || exit 1; \
 	done
+
+advisories: $(READY) ## Check the pinned Python packages for known vulnerabilities; needs the network, so lint does not include it
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[audit]'
+	$(VENV)/bin/pip-audit --strict --requirement requirements.lock --no-deps --disable-pip
 
 bench: bench-models bench-load ## What the proxy and its stamps cost, what the load generator costs, and how fast the models are, side by side, interleaved (several minutes)
 	$(VENV)/bin/waylab run experiments/overhead.toml
