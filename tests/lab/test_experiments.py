@@ -62,10 +62,9 @@ def test_the_full_scale_of_a_study_has_the_levels_of_the_study():
 
 def test_the_demonstration_shows_every_key():
     text = (EXPERIMENTS / "demo.toml").read_text()
-    keys = setting_keys(("system", System), ("load", Load), ("design", Design), ("gates", Gates))
-    keys += setting_keys(("testbed", TestbedSettings), ("hosts", HostSettings), ("assignment", Assignment))
-    keys += setting_keys(
-        ("stopping", Stopping), ("predict", Prediction), ("scale", Scale), ("compare", Compare)
-    )
+    parts = {"system": System, "load": Load, "design": Design, "gates": Gates, "testbed": TestbedSettings}
+    parts |= {"hosts": HostSettings, "assignment": Assignment, "stopping": Stopping, "predict": Prediction}
+    parts |= {"scale": Scale, "compare": Compare}
+    keys = [key for name, settings in parts.items() for key in setting_keys(settings, f"{name}.")]
     keys = [key for key in keys if key not in ("testbed.hosts", "scale.levels")]
     assert [key for key in keys if f"{key.rsplit('.', 1)[1]} = " not in text] == []

@@ -64,11 +64,7 @@ class Plan:
 def make_plan(spec: Spec) -> Plan:
     """Order all trials of a specification; with a stopping rule all that it may take."""
     blocks = spec.stopping.blocks_max if spec.stopping.precision else spec.design.blocks
-    planned = configurations(
-        spec.factors,
-        spec.design,
-        {"system": spec.system, "load": spec.load, "assignment": spec.assignment},
-    )
+    planned = configurations(spec.factors, spec.design, spec.settings)
     trials: list[Trial] = []
     order: list[int] = []
     for block in range(1, blocks + 1):
@@ -78,7 +74,7 @@ def make_plan(spec: Spec) -> Plan:
             order = list(range(len(planned)))
             random.Random(f"{spec.design.seed}/{block}").shuffle(order)
         for index in order:
-            levels, roots = planned[index]
+            levels, settings = planned[index]
             name = configuration_name(levels)
             identity = f"b{block:02}-{_slug(name)}"
             trials.append(
@@ -88,10 +84,10 @@ def make_plan(spec: Spec) -> Plan:
                     block=block,
                     configuration=name,
                     levels=levels,
-                    system=roots["system"].resolved(),
-                    load=roots["load"],
+                    system=settings.system.resolved(),
+                    load=settings.load,
                     seed=_seed(spec.design.seed, identity),
-                    assignment=roots["assignment"],
+                    assignment=settings.assignment,
                     role=_role(spec.predict, levels),
                 )
             )

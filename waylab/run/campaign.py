@@ -122,7 +122,7 @@ class Campaign:
         path = paths.trial_directory(self.directory, trial.id) / paths.TRIAL
         if not path.is_file():
             return False
-        return read_json(path, paths.TRIAL_FORMAT, "")["status"] == "measured"
+        return bool(read_json(path, paths.TRIAL_FORMAT, "")["status"] == "measured")
 
     def waiting(self) -> list[Trial]:
         """List the trials that are to be run, without blocks that a stopping rule spared."""

@@ -19,7 +19,7 @@ from waylab.spec.schema import (
     Stopping,
 )
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
-from waylab.spec.systems import System, SystemDescription, SystemUnderTest
+from waylab.spec.systems import System, SystemUnderTest
 from waylab.spec.variates import mean_size_bytes, mean_time_s
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
     "Spec",
     "Stopping",
     "System",
-    "SystemDescription",
     "SystemUnderTest",
     "TestbedSettings",
     "apply_level",

@@ -3,12 +3,16 @@
 import re
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any
+from typing import TypeVar
 
 from waylab.spec.quantities import mean_of_variate_s, size_bytes
 from waylab.spec.variates import check_arrivals, check_key_pattern, mean_size_bytes, mean_time_s
 
-Check = Callable[[Any], Any]
+_Value = TypeVar("_Value")
+_Default = TypeVar("_Default")
+
+# Takes a value as TOML has it, and returns it as it is kept.
+Check = Callable[[object], _Value]
 
 _METRICS = re.compile(
     r"throughput_per_s|response_mean_ns|response_p(50|90|95|99)_ns"
@@ -17,29 +21,30 @@ _METRICS = re.compile(
 )
 
 
-def setting(check: Check, default: Any) -> Any:
+def setting(check: Check[_Value], default: _Default) -> _Value | _Default:
     """Make a field with a default and a check of the value that a specification gives."""
-    return field(default=default, metadata={"check": check})
+    made: _Default = field(default=default, metadata={"check": check})
+    return made
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """Any text."""
     if not isinstance(value, str):
         raise ValueError("should be text in quotes")
     return value.strip()
 
 
-def flag(value: Any) -> bool:
+def flag(value: object) -> bool:
     """True or false."""
     if not isinstance(value, bool):
         raise ValueError("should be true or false")
     return value
 
 
-def whole(minimum: int, maximum: int | None = None) -> Check:
+def whole(minimum: int, maximum: int | None = None) -> Check[int]:
     """Make a check for a whole number within limits."""
 
-    def check(value: Any) -> int:
+    def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError("should be a whole number")
         if value < minimum or (maximum is not None and value > maximum):
@@ -50,11 +55,11 @@ def whole(minimum: int, maximum: int | None = None) -> Check:
     return check
 
 
-def whole_or(minimum: int, maximum: int, *words: str) -> Check:
+def whole_or(minimum: int, maximum: int, *words: str) -> Check[int | str]:
     """Make a check for a whole number within limits, or one of a few words."""
     is_whole = whole(minimum, maximum)
 
-    def check(value: Any) -> int | str:
+    def check(value: object) -> int | str:
         if isinstance(value, str) and value not in words:
             raise ValueError(f"should be a whole number or one of {', '.join(words)}")
         return value if isinstance(value, str) else int(is_whole(value))
@@ -62,10 +67,10 @@ def whole_or(minimum: int, maximum: int, *words: str) -> Check:
     return check
 
 
-def number(minimum: float, maximum: float, above: bool = False) -> Check:
+def number(minimum: float, maximum: float, above: bool = False) -> Check[float]:
     """Make a check for a number within limits; `above` excludes the minimum itself."""
 
-    def check(value: Any) -> float:
+    def check(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError("should be a number")
         if not minimum <= value <= maximum or (above and value == minimum):
@@ -75,10 +80,10 @@ def number(minimum: float, maximum: float, above: bool = False) -> Check:
     return check
 
 
-def one_of(*words: str) -> Check:
+def one_of(*words: str) -> Check[str]:
     """Make a check for one of a few words."""
 
-    def check(value: Any) -> str:
+    def check(value: object) -> str:
         if value not in words:
             raise ValueError(f"should be one of {', '.join(words)}")
         return str(value)
@@ -86,7 +91,7 @@ def one_of(*words: str) -> Check:
     return check
 
 
-def size(value: Any) -> str:
+def size(value: object) -> str:
     """A size such as 128, 4k or 64m, kept as text."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError("should be a size such as 128, 4k or 64m")
@@ -95,7 +100,7 @@ def size(value: Any) -> str:
     return str(value)
 
 
-def variate(value: Any) -> str:
+def variate(value: object) -> str:
     """A time: none, fixed:T, exp:T or uniform:T:T, kept as text."""
     if not isinstance(value, str):
         raise ValueError("should be one of none, fixed:200us, exp:200us, uniform:100us:300us")
@@ -103,7 +108,7 @@ def variate(value: Any) -> str:
     return value
 
 
-def times(value: Any) -> str:
+def times(value: object) -> str:
     """Any distribution of times, kept as text."""
     if not isinstance(value, str):
         raise ValueError("should be a distribution of times such as none, fixed:1ms, exp:1ms")
@@ -111,7 +116,7 @@ def times(value: Any) -> str:
     return value
 
 
-def sizes(value: Any) -> int | str:
+def sizes(value: object) -> int | str:
     """Bytes, or any distribution of sizes as text."""
     if isinstance(value, str):
         mean_size_bytes(value)
@@ -119,24 +124,24 @@ def sizes(value: Any) -> int | str:
     return int(whole(1, 1 << 20)(value))
 
 
-def sizes_or_none(value: Any) -> int | str:
+def sizes_or_none(value: object) -> int | str:
     """As sizes, or empty for as short as can be."""
     return "" if value == "" else sizes(value)
 
 
-def key_pattern(value: Any) -> str:
+def key_pattern(value: object) -> str:
     """Which keys are asked for."""
     check_key_pattern(text(value))
     return str(value)
 
 
-def arrivals(value: Any) -> str:
+def arrivals(value: object) -> str:
     """How requests of an open loop come."""
     check_arrivals(text(value))
     return str(value)
 
 
-def duration_text(value: Any) -> str:
+def duration_text(value: object) -> str:
     """A duration with its unit, kept as text."""
     if not isinstance(value, str) or ":" in value or value == "none":
         raise ValueError("should be a duration such as 200us or 1s")
@@ -144,7 +149,7 @@ def duration_text(value: Any) -> str:
     return value
 
 
-def ratio(value: Any) -> str:
+def ratio(value: object) -> str:
     """SET:GET, two whole numbers, not both zero."""
     parts = value.split(":") if isinstance(value, str) else []
     if len(parts) != 2 or not all(part.isdecimal() for part in parts) or not any(int(part) for part in parts):
@@ -152,14 +157,14 @@ def ratio(value: Any) -> str:
     return str(value)
 
 
-def texts(value: Any) -> tuple[str, ...]:
+def texts(value: object) -> tuple[str, ...]:
     """A list of texts."""
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
         raise ValueError("should be a list of texts")
     return tuple(part.strip() for part in value)
 
 
-def metric(value: Any) -> str:
+def metric(value: object) -> str:
     """One number of a trial that comparisons and stopping rules may name."""
     if not isinstance(value, str) or not _METRICS.fullmatch(value):
         raise ValueError(
@@ -170,7 +175,7 @@ def metric(value: Any) -> str:
     return value
 
 
-def metrics(value: Any) -> tuple[str, ...]:
+def metrics(value: object) -> tuple[str, ...]:
     """A list of such numbers."""
     if not isinstance(value, list) or not value:
         raise ValueError("should be a list of metrics")

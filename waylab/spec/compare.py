@@ -1,25 +1,21 @@
 """Comparisons that a specification announces: effects, null arms and positive controls."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 from waylab.spec.design import Labels
 from waylab.spec.factors import Factor, Level
 from waylab.spec.naming import label_of, nearest, short
 from waylab.spec.schema import Compare, Spec
+from waylab.spec.tables import section
 
 # What the lab calls the second arm of a null comparison that names only one.
 AGAIN = "-again"
 
 
 def read_compares(
-    content: Any, factors: tuple[Factor, ...], section: Callable[[type, Any, str], Any]
+    content: object, factors: tuple[Factor, ...]
 ) -> tuple[tuple[Factor, ...], tuple[Compare, ...]]:
-    """Read every [[compare]]; return them with the factors, to which a null arm may add the same level again.
-
-    `section` fills a dataclass from a table.
-    """
+    """Read every [[compare]]; return them with the factors, to which a null arm may add the same level again."""
     if not isinstance(content, list):
         raise ValueError("compare: should be written [[compare]]")
     compares = []
@@ -29,7 +25,8 @@ def read_compares(
             raise ValueError(f"{where}: should be written [[compare]]")
         table = dict(written)
         labels = {key: label_of(table.pop(key, "")) for key in ("baseline", "candidate")}
-        compare = dataclasses.replace(section(Compare, table, where), **labels)
+        compare = section(Compare, table, where)
+        compare = dataclasses.replace(compare, baseline=labels["baseline"], candidate=labels["candidate"])
         if compare.factor not in [factor.name for factor in factors]:
             compare = dataclasses.replace(compare, factor=short(compare.factor))
         if compare.role == "null" and not compare.candidate:
@@ -64,7 +61,7 @@ def _check_levels(compare: Compare, factors: tuple[Factor, ...], where: str) -> 
     if compare.factor not in names:
         raise ValueError(f"{where}.factor = {compare.factor!r}: {nearest(compare.factor, list(names), '')}")
     for key in ("baseline", "candidate"):
-        label = getattr(compare, key)
+        label = compare.baseline if key == "baseline" else compare.candidate
         if label not in names[compare.factor]:
             levels = ", ".join(names[compare.factor])
             raise ValueError(

@@ -8,11 +8,10 @@ import math
 import string
 from collections.abc import Iterable
 from itertools import product
-from typing import Any
 
 from waylab.spec.factors import Factor, Level, apply_level
 from waylab.spec.naming import label_of, nearest_here, short
-from waylab.spec.schema import Design, Pattern
+from waylab.spec.schema import Design, Pattern, TrialSettings
 
 TRIALS_MAX = 100_000
 _TWO_LEVELS = ("2k", "2k-p")
@@ -21,9 +20,9 @@ _FACTORS_MAX = 16
 Labels = tuple[tuple[str, str], ...]
 
 
-def listed_levels(trials: Any, named: Iterable[str]) -> dict[str, list[Any]]:
+def listed_levels(trials: object, named: Iterable[str]) -> dict[str, list[object]]:
     """Return the factors that listed trials name without their being in [factors], each with its values in order."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[object]] = {}
     for trial in trials if isinstance(trials, list) else []:
         for name, value in trial.items() if isinstance(trial, dict) else []:
             if short(name) not in named and not isinstance(value, list | dict):
@@ -32,7 +31,7 @@ def listed_levels(trials: Any, named: Iterable[str]) -> dict[str, list[Any]]:
     return found
 
 
-def read_patterns(content: Any, factors: tuple[Factor, ...], where: str) -> tuple[Pattern, ...]:
+def read_patterns(content: object, factors: tuple[Factor, ...], where: str) -> tuple[Pattern, ...]:
     """Read `[{clients = 1, workers = [8, 64]}, ...]`: which levels of which factors are meant, for each table."""
     if not isinstance(content, list) or not all(isinstance(part, dict) and part for part in content):
         raise ValueError(f"{where}: should be a list of tables such as {{clients = 1, workers = [8, 64]}}")
@@ -65,15 +64,15 @@ def matches(patterns: tuple[Pattern, ...], labels: Labels) -> bool:
 
 
 def configurations(
-    factors: tuple[Factor, ...], design: Design, settings: dict[str, Any]
-) -> list[tuple[Labels, dict[str, Any]]]:
+    factors: tuple[Factor, ...], design: Design, settings: TrialSettings
+) -> list[tuple[Labels, TrialSettings]]:
     """Return the labels and settings of every combination that is run, the last factor varying fastest."""
     found = []
     for levels in _combinations(factors, design):
-        roots = settings
+        changed = settings
         for level in levels:
-            roots = apply_level(roots, level)
-        found.append((_labels(factors, levels), roots))
+            changed = apply_level(changed, level)
+        found.append((_labels(factors, levels), changed))
     return found
 
 

@@ -1,8 +1,14 @@
 """Factors and their levels: what is varied, and how a level changes the settings of a trial."""
 
 import difflib
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+_Settings = TypeVar("_Settings")
+
+# The value of one setting, after its check.
+Value = bool | int | float | str | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -10,7 +16,7 @@ class Level:
     """One level: its label, and the settings (dotted key, value) it stands for."""
 
     label: str
-    settings: tuple[tuple[str, Any], ...]
+    settings: tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True)
@@ -31,17 +37,19 @@ class Factor:
         )
 
 
-def setting_keys(*roots: tuple[str, type]) -> list[str]:
-    """List the dotted keys of all settings below the given dataclasses."""
+def setting_keys(settings: type, prefix: str = "") -> list[str]:
+    """List the dotted keys of all settings below a dataclass."""
     found: list[str] = []
-    for prefix, kind in roots:
-        for part in fields(kind):
-            inner = part.default_factory if callable(part.default_factory) else None
-            if inner is not None and is_dataclass(inner):
-                found += setting_keys((f"{prefix}.{part.name}", inner))
-            else:
-                found.append(f"{prefix}.{part.name}")
+    for part in fields(settings):
+        inner = part_type(part)
+        found += setting_keys(inner, f"{prefix}{part.name}.") if inner else [f"{prefix}{part.name}"]
     return found
+
+
+def part_type(part: "Field[Any]") -> type | None:
+    """Return the dataclass that a field is filled with; None for a field with a single value."""
+    made = part.default_factory
+    return made if isinstance(made, type) and is_dataclass(made) else None
 
 
 def resolve_key(name: str, keys: list[str]) -> str:
@@ -62,22 +70,24 @@ def resolve_key(name: str, keys: list[str]) -> str:
     )
 
 
-def apply_level(roots: dict[str, Any], level: Level) -> dict[str, Any]:
-    """Return the settings (by root name) with those of one level put in their place."""
-    changed = dict(roots)
+def apply_level(settings: _Settings, level: Level) -> _Settings:
+    """Return settings with those of one level in their place."""
     for key, value in level.settings:
-        root, *path = key.split(".")
-        changed[root] = _replaced(changed[root], path, value)
-    return changed
+        settings = _replaced(settings, key.split("."), value)
+    return settings
 
 
-def _replaced(part: Any, path: list[str], value: Any) -> Any:
+def _replaced(part: Any, path: list[str], value: Value) -> Any:
     head, *rest = path
     return replace(part, **{head: _replaced(getattr(part, head), rest, value) if rest else value})
 
 
-def check_of(kind: type, path: list[str]) -> Any:
+def check_of(settings: type, path: list[str]) -> Callable[[object], Value]:
     """Find the check of the setting at a path below a dataclass."""
     head, *rest = path
-    part = next(part for part in fields(kind) if part.name == head)
-    return check_of(part.default_factory, rest) if rest else part.metadata["check"]
+    part = next(part for part in fields(settings) if part.name == head)
+    inner = part_type(part)
+    if inner and rest:
+        return check_of(inner, rest)
+    check: Callable[[object], Value] = part.metadata["check"]
+    return check

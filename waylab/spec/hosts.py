@@ -4,7 +4,6 @@ Knows nothing of how a testbed makes them.
 """
 
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from waylab.spec import checks
 from waylab.spec.checks import setting
@@ -17,20 +16,15 @@ PROFILES: dict[str, dict[str, float]] = {
 }
 
 
-def _unlimited(check: checks.Check) -> Any:
-    """Make a field whose absence means that nothing limits it."""
-    return field(default=None, metadata={"check": check})
-
-
 @dataclass(frozen=True)
 class HostSettings:
     """One machine: 10^6 bit/s of Ethernet frames each way, one-way delay, processors. None is without a limit."""
 
     profile: str = setting(checks.one_of(*PROFILES), "")
-    cores: float | None = _unlimited(checks.number(0.05, 1024))
-    up_mbit: float | None = _unlimited(checks.number(1, 30_000))
-    down_mbit: float | None = _unlimited(checks.number(1, 30_000))
-    delay_ms: float | None = _unlimited(checks.number(0, 10_000, above=True))
+    cores: float | None = setting(checks.number(0.05, 1024), None)
+    up_mbit: float | None = setting(checks.number(1, 30_000), None)
+    down_mbit: float | None = setting(checks.number(1, 30_000), None)
+    delay_ms: float | None = setting(checks.number(0, 10_000, above=True), None)
 
 
 @dataclass(frozen=True)
@@ -66,9 +60,14 @@ class Assignment:
     def hosts(self, programs: dict[str, int]) -> list[str]:
         """Name the hosts in use, each once, by the number of programs of each role."""
         used = list(self.load)
-        for role in ("proxy", "backends", "messages", "database"):
-            used += getattr(self, role)[: programs.get(role, 0)]
+        for role, count in programs.items():
+            used += self.of(role)[:count]
         return list(dict.fromkeys(used))
+
+    def of(self, role: str) -> tuple[str, ...]:
+        """Return the names of the hosts of a role."""
+        names: tuple[str, ...] = getattr(self, role)
+        return names
 
 
 def with_profile(settings: HostSettings) -> HostSettings:
@@ -88,7 +87,7 @@ def check_assignment(testbed: TestbedSettings, assignment: Assignment, counts: d
             f"assignment.database: one host, not {len(assignment.database)}; there is one database"
         )
     for role in ("load", *(role for role, count in counts.items() if count)):
-        names = getattr(assignment, role)
+        names = assignment.of(role)
         for name in names:
             if name not in testbed.hosts:
                 known = ", ".join(testbed.hosts) or "none is described"

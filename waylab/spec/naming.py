@@ -1,15 +1,16 @@
 """Names in a specification: short and dotted keys, labels of levels, and what was perhaps meant."""
 
 import difflib
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 from waylab.spec.factors import resolve_key, setting_keys
-from waylab.spec.hosts import Assignment
-from waylab.spec.settings import Load
-from waylab.spec.systems import System
+from waylab.spec.schema import TrialSettings
 
-ROOTS = {"system": System, "load": Load, "assignment": Assignment}
-KEYS = setting_keys(("system", System), ("load", Load), ("assignment", Assignment))
+_Checked = TypeVar("_Checked")
+
+# The dotted keys that factors can vary.
+KEYS = setting_keys(TrialSettings)
 
 
 def nearest(name: str, known: list[str], prefix: str) -> str:
@@ -31,7 +32,7 @@ def nearest_here(name: str, known: list[str], prefix: str) -> str:
     )
 
 
-def checked(check: Any, value: Any, key: str) -> Any:
+def checked(check: Callable[[object], _Checked], value: object, key: str) -> _Checked:
     """Apply a check; ValueError says at which key."""
     try:
         return check(value)
@@ -53,6 +54,6 @@ def short(name: str) -> str:
     return last if sum(key.endswith(f".{last}") for key in KEYS) == 1 else name
 
 
-def label_of(value: Any) -> str:
+def label_of(value: object) -> str:
     """Return the label of a level that is written as a value."""
     return f"{value:g}" if isinstance(value, float) else str(value)

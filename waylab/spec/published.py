@@ -1,13 +1,13 @@
 """Reads `[published]`: what the study whose experiment is repeated found itself, to be set beside what is measured."""
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 from waylab.spec import checks
 from waylab.spec.design import read_patterns
 from waylab.spec.factors import Factor
 from waylab.spec.findings import Finding, Levels, Published
 from waylab.spec.naming import nearest_here
+from waylab.spec.tables import Table, section
 
 _NEEDED = {
     "ratio": ("metric", "of", "to"),
@@ -19,10 +19,8 @@ _NEEDED = {
 }
 
 
-def read_published(
-    content: Any, factors: tuple[Factor, ...], section: Callable[[type, Any, str], Any]
-) -> Published:
-    """Read `[published]`; a series of points becomes a finding for each. `section` fills a dataclass from a table."""
+def read_published(content: object, factors: tuple[Factor, ...]) -> Published:
+    """Read `[published]`; a series of points becomes a finding for each."""
     if content is None:
         return Published()
     if not isinstance(content, dict):
@@ -39,17 +37,17 @@ def read_published(
     ]
     for index, series in enumerate(_tables(content, "series")):
         tables += _points(series, f"published.series[{index}]")
-    return Published(source, tuple(_finding(table, factors, where, section) for table, where in tables))
+    return Published(source, tuple(_finding(table, factors, where) for table, where in tables))
 
 
-def _tables(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def _tables(content: Table, name: str) -> list[Table]:
     tables = content.get(name, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ValueError(f"published.{name}: should be written [[published.{name}]]")
     return tables
 
 
-def _points(series: dict[str, Any], where: str) -> list[tuple[dict[str, Any], str]]:
+def _points(series: Table, where: str) -> list[tuple[Table, str]]:
     """Turn a series, `points` relative to a `base` of all or of each, into tables of findings."""
     shared = {key: value for key, value in series.items() if key not in ("points", "base")}
     points = series.get("points")
@@ -70,17 +68,14 @@ def _points(series: dict[str, Any], where: str) -> list[tuple[dict[str, Any], st
     return found
 
 
-def _finding(
-    table: dict[str, Any], factors: tuple[Factor, ...], where: str, section: Callable[[type, Any, str], Any]
-) -> Finding:
-    levels: dict[str, Levels] = {}
+def _finding(table: Table, factors: tuple[Factor, ...], where: str) -> Finding:
+    levels: dict[str, Levels] = {"of": {}, "to": {}}
     for name in ("of", "to"):
         if table.get(name) is not None:
             (pattern,) = read_patterns([table[name]], factors, f"{where}.{name}")
             levels[name] = dict(pattern)
     rest = {key: value for key, value in table.items() if key not in ("of", "to")}
-    finding: Finding = section(Finding, rest, where)
-    finding = Finding(**{**finding.__dict__, **levels})
+    finding = replace(section(Finding, rest, where), of=levels["of"], to=levels["to"])
     if not finding.text:
         raise ValueError(f"{where}.text: is missing; say what the study found")
     for name in _NEEDED[finding.kind]:

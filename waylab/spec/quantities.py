@@ -21,7 +21,7 @@ def size_bytes(text: str) -> int:
     found = _SIZE.fullmatch(text.lower())
     if not found:
         raise ValueError(f"{text!r} is not a size such as 128, 4k or 64m")
-    return int(found[1]) * 1024 ** _POWERS[found[2]]
+    return int(found[1]) * int(1024 ** _POWERS[found[2]])
 
 
 def mean_of_variate_s(text: str) -> float:

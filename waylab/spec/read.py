@@ -4,7 +4,6 @@ import dataclasses
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from msgspec import to_builtins
 
@@ -13,28 +12,14 @@ from waylab.spec.compare import check_compares, read_compares
 from waylab.spec.design import Labels, check_design, configurations, listed_levels, matches, read_patterns
 from waylab.spec.factors import Factor, Level, check_of
 from waylab.spec.hosts import HostSettings, check_assignment, with_profile
-from waylab.spec.naming import ROOTS, checked, label_of, nearest, resolved, short
+from waylab.spec.naming import checked, label_of, resolved, short
 from waylab.spec.published import read_published
 from waylab.spec.quantities import mean_of_variate_s
 from waylab.spec.scales import FULL, at_scale, read_scales
-from waylab.spec.schema import Pattern, Prediction, Spec, Stopping
+from waylab.spec.schema import Pattern, Prediction, Spec, Stopping, TrialSettings
 from waylab.spec.settings import Load
 from waylab.spec.systems import System
-
-# Read by functions of their own: the names in them are the user's.
-_NAMED = (
-    "factors",
-    "compare",
-    "hosts",
-    "exclude",
-    "trials",
-    "calibrate",
-    "held_out",
-    "scales",
-    "published",
-    "of",
-    "to",
-)
+from waylab.spec.tables import Table, section
 
 
 def read_spec(path: Path, scale: str = FULL) -> Spec:
@@ -53,7 +38,7 @@ def read_spec(path: Path, scale: str = FULL) -> Spec:
         raise LabError(f"{path}: {error}") from None
 
 
-def spec_as_dict(spec: Spec) -> dict[str, Any]:
+def spec_as_dict(spec: Spec) -> Table:
     """Return the specification, resolved, as it goes into `run.json`."""
     content = dataclasses.asdict(spec)
     content["factors"] = [
@@ -83,7 +68,7 @@ def _patterns_as_tables(patterns: tuple[Pattern, ...]) -> list[dict[str, list[st
     return [{name: list(labels) for name, labels in pattern} for pattern in patterns]
 
 
-def _spec(content: dict[str, Any], path: Path) -> Spec:
+def _spec(content: Table, path: Path) -> Spec:
     content = dict(content)
     design = _taken(content, "design", "exclude", "trials")
     predict = _taken(content, "predict", "calibrate", "held_out")
@@ -91,11 +76,11 @@ def _spec(content: dict[str, Any], path: Path) -> Spec:
     if isinstance(named, dict):
         named = named | listed_levels(design["trials"], [*named, *map(short, named)])
     factors = _factors(named)
-    factors, compare = read_compares(content.pop("compare", []), factors, _section)
+    factors, compare = read_compares(content.pop("compare", []), factors)
     scales = read_scales(content.pop("scale", {}), factors)
-    published = read_published(content.pop("published", None), factors, _section)
+    published = read_published(content.pop("published", None), factors)
     hosts = _hosts(content)
-    spec = _section(Spec, content, "")
+    spec = section(Spec, content, "")
     patterns = {name: read_patterns(part, factors, f"design.{name}") for name, part in design.items()}
     learning = {name: read_patterns(part, factors, f"predict.{name}") for name, part in predict.items()}
     spec = dataclasses.replace(
@@ -104,7 +89,7 @@ def _spec(content: dict[str, Any], path: Path) -> Spec:
         compare=compare,
         published=published,
         scales=scales,
-        design=dataclasses.replace(spec.design, **patterns),
+        design=dataclasses.replace(spec.design, exclude=patterns["exclude"], trials=patterns["trials"]),
         predict=Prediction(**learning),
         testbed=dataclasses.replace(spec.testbed, hosts=hosts),
     )
@@ -127,37 +112,16 @@ def _spec(content: dict[str, Any], path: Path) -> Spec:
     return spec
 
 
-def _taken(content: dict[str, Any], section: str, *names: str) -> dict[str, Any]:
+def _taken(content: Table, name_of_section: str, *names: str) -> dict[str, object]:
     """Take keys whose content names factors out of a section, each an empty list where it is not given."""
-    table = content.get(section, {})
+    table = content.get(name_of_section, {})
     if not isinstance(table, dict):
         return {name: [] for name in names}
-    content[section] = {key: value for key, value in table.items() if key not in names}
+    content[name_of_section] = {key: value for key, value in table.items() if key not in names}
     return {name: table.get(name, []) for name in names}
 
 
-def _section(kind: type, content: Any, prefix: str) -> Any:
-    """Fill one dataclass from one table."""
-    if not isinstance(content, dict):
-        raise ValueError(f"{prefix}: should be a table")
-    parts = {part.name: part for part in dataclasses.fields(kind) if part.name not in _NAMED}
-    values = {}
-    for name, value in content.items():
-        key = f"{prefix}.{name}" if prefix else name
-        if name not in parts:
-            raise ValueError(f"{key} is not a key; {nearest(name, [*parts, *_named_in(kind)], prefix)}")
-        if "check" in parts[name].metadata:
-            values[name] = checked(parts[name].metadata["check"], value, key)
-        else:
-            values[name] = _section(parts[name].default_factory, value, key)
-    return kind(**values)
-
-
-def _named_in(kind: type) -> list[str]:
-    return [part.name for part in dataclasses.fields(kind) if part.name in _NAMED]
-
-
-def _hosts(content: dict[str, Any]) -> dict[str, HostSettings]:
+def _hosts(content: Table) -> dict[str, HostSettings]:
     """Take the table of hosts out of the specification's content and read it."""
     testbed = content.get("testbed")
     if not isinstance(testbed, dict) or "hosts" not in testbed:
@@ -169,11 +133,11 @@ def _hosts(content: dict[str, Any]) -> dict[str, HostSettings]:
     for name, described in testbed["hosts"].items():
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", name):
             raise ValueError(f"testbed.hosts: {name!r} should be small letters, digits and dashes")
-        hosts[name] = with_profile(_section(HostSettings, described, f"testbed.hosts.{name}"))
+        hosts[name] = with_profile(section(HostSettings, described, f"testbed.hosts.{name}"))
     return hosts
 
 
-def _factors(content: Any) -> tuple[Factor, ...]:
+def _factors(content: object) -> tuple[Factor, ...]:
     if not isinstance(content, dict):
         raise ValueError("factors: should be a table")
     factors = []
@@ -208,12 +172,11 @@ def _factors(content: Any) -> tuple[Factor, ...]:
     return tuple(factors)
 
 
-def _level(label: str, settings: dict[str, Any], where: str) -> Level:
+def _level(label: str, settings: Table, where: str) -> Level:
     settings_checked = []
     for name, value in settings.items():
         key = resolved(name, where if len(settings) == 1 and where.endswith(name) else f"{where}.{name}")
-        root, *path = key.split(".")
-        settings_checked.append((key, checked(check_of(ROOTS[root], path), value, where)))
+        settings_checked.append((key, checked(check_of(TrialSettings, key.split(".")), value, where)))
     return Level(label, tuple(settings_checked))
 
 
@@ -226,15 +189,14 @@ def _check_whole(spec: Spec) -> None:
     if spec.report.x and spec.report.x not in [factor.name for factor in spec.factors]:
         raise ValueError(f"report.x = {spec.report.x!r}: is not a factor")
     _check_stopping(spec)
-    roots_of_spec = {"system": spec.system, "load": spec.load, "assignment": spec.assignment}
-    combinations = configurations(spec.factors, spec.design, roots_of_spec)
+    combinations = configurations(spec.factors, spec.design, spec.settings)
     check_compares(spec, [labels for labels, _ in combinations])
     _check_prediction(spec.predict, [labels for labels, _ in combinations])
-    for _, roots in combinations:
-        system, load, generators = roots["system"], roots["load"], roots["assignment"].generators
+    for _, settings in combinations:
+        system, load, generators = settings.system, settings.load, settings.assignment.generators
         _check_values(system, load)
         system.under_test.check(system, load, generators)
-        check_assignment(spec.testbed, roots["assignment"], system.programs(generators))
+        check_assignment(spec.testbed, settings.assignment, system.programs(generators))
         _check_loop(load)
         _check_generators(load, generators)
 

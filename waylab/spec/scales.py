@@ -4,12 +4,12 @@
 """
 
 import dataclasses
-from typing import Any
 
 from waylab.spec.design import read_patterns
 from waylab.spec.factors import Factor
 from waylab.spec.naming import checked, nearest_here
 from waylab.spec.schema import Pattern, Prediction, Scale, Spec
+from waylab.spec.tables import Table
 
 FULL, QUICK = "full", "quick"
 SCALES = (FULL, QUICK)
@@ -17,7 +17,7 @@ QUICK_TEST_TIME_S = 1.0
 QUICK_WARM_UP_S = 0.3
 
 
-def read_scales(content: Any, factors: tuple[Factor, ...]) -> tuple[tuple[str, Scale], ...]:
+def read_scales(content: object, factors: tuple[Factor, ...]) -> tuple[tuple[str, Scale], ...]:
     """Read the tables of [scale]; what is no setting of a scale is a factor with the levels that are kept."""
     if not isinstance(content, dict):
         raise ValueError("scale: should be written [scale.quick]")
@@ -30,7 +30,7 @@ def read_scales(content: Any, factors: tuple[Factor, ...]) -> tuple[tuple[str, S
         if not isinstance(table, dict):
             raise ValueError(f"scale.{name}: should be a table")
         settings = {part.name: part for part in dataclasses.fields(Scale) if part.name != "levels"}
-        values: dict[str, Any] = {}
+        values: Table = {}
         levels: list[tuple[str, tuple[str, ...]]] = []
         for key, value in table.items():
             where = f"scale.{name}.{key}"
@@ -77,10 +77,10 @@ def at_scale(spec: Spec, name: str) -> Spec:
     if spec.design.trials and not trials:
         raise ValueError(f"scale.{name}: leaves none of the trials that design.trials lists")
     stopping = dataclasses.replace(
-        spec.stopping,
-        **_given(scale, "precision", "blocks_min", "blocks_max", "budget_s"),
-        **({"precision": 0.0} if scale.blocks is not None else {}),
+        spec.stopping, **_given(scale, "precision", "blocks_min", "blocks_max", "budget_s")
     )
+    if scale.blocks is not None:
+        stopping = dataclasses.replace(stopping, precision=0.0)
     return dataclasses.replace(
         spec,
         factors=factors,
@@ -123,5 +123,5 @@ def _one_short_block(spec: Spec) -> Spec:
     )
 
 
-def _given(scale: Scale, *names: str) -> dict[str, Any]:
+def _given(scale: Scale, *names: str) -> Table:
     return {name: getattr(scale, name) for name in names if getattr(scale, name) is not None}

@@ -122,6 +122,15 @@ class ReportOptions:
 
 
 @dataclass(frozen=True)
+class TrialSettings:
+    """What a level of a factor may change: everything that a trial needs to know."""
+
+    system: System = field(default_factory=System)
+    load: Load = field(default_factory=Load)
+    assignment: Assignment = field(default_factory=Assignment)
+
+
+@dataclass(frozen=True)
 class Spec:
     """One experiment."""
 
@@ -142,3 +151,8 @@ class Spec:
     compare: tuple[Compare, ...] = ()
     published: Published = field(default_factory=Published)
     report: ReportOptions = field(default_factory=ReportOptions)
+
+    @property
+    def settings(self) -> TrialSettings:
+        """The settings of a trial before any level changes them."""
+        return TrialSettings(self.system, self.load, self.assignment)

@@ -5,7 +5,6 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from waylab.spec import checks
 from waylab.spec.checks import setting
@@ -13,7 +12,7 @@ from waylab.spec.checks import setting
 _SERVER_SETTING = re.compile(r"[a-z_][a-z0-9_.]*=.*")
 
 
-def server_settings(value: Any) -> tuple[str, ...]:
+def server_settings(value: object) -> tuple[str, ...]:
     """A list of PostgreSQL's settings, each `name=value`."""
     found = checks.texts(value)
     for one in found:
@@ -22,7 +21,7 @@ def server_settings(value: Any) -> tuple[str, ...]:
     return found
 
 
-def operations(value: Any) -> str:
+def operations(value: object) -> str:
     """The mix of requests to a message service; the load generator knows the names."""
     if not re.fullmatch(r"[a-z0-9:.,=_-]*", checks.text(value)):
         raise ValueError("should name operations as `waystage load --operations` does, such as d15")

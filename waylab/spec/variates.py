@@ -25,7 +25,7 @@ _KINDS = {
     "pareto": "vvn",
     "gev": "vvn",
 }
-_SIZES = {"fb_key": "gev:30.7984:8.20449:0.078688", "fb_value": 194.445}
+_SIZES: dict[str, str | float] = {"fb_key": "gev:30.7984:8.20449:0.078688", "fb_value": 194.445}
 _TIMES = {"fb_ia": "pareto:0us:16.0292us:0.154971", "none": "fixed:0s"}
 
 
@@ -131,7 +131,7 @@ def _bytes(text: str) -> float:
     found = _BYTES.fullmatch(text)
     if not found:
         raise ValueError(f"{text!r} is not a size such as 128, 30.8 or 4k")
-    return float(found[1]) * 1024 ** _POWERS[found[2].lower()]
+    return float(found[1]) * float(1024 ** _POWERS[found[2].lower()])
 
 
 def _number(text: str) -> float:

@@ -37,7 +37,7 @@ def answer(request: bytes) -> bytes:
 
 def requests_in(waiting: bytes) -> tuple[list[bytes], bytes]:
     """Cut whole requests off what was received; return them, and the rest."""
-    found = []
+    found: list[bytes] = []
     while True:
         end = waiting.find(_HEAD_END)
         if end < 0:

@@ -102,7 +102,7 @@ def _responses(rows: Rows) -> Rows:
     found = rows[order, _SERVICE_NS].copy()
     again = np.flatnonzero(clients[1:] == clients[:-1]) + 1
     found[again] = np.maximum(found[again], ends[again] - ends[again - 1])
-    responses = np.empty_like(found)
+    responses: Rows = np.empty_like(found)
     responses[order] = found
     return responses
 

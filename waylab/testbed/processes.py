@@ -229,8 +229,8 @@ def _signals_wait() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        for number in kept:
-            signal.raise_signal(number)
+        for kept_number in kept:
+            signal.raise_signal(kept_number)
 
 
 def _become_child(parent: int, enter: Callable[[], None] | None, user: tuple[int, int] | None) -> None:

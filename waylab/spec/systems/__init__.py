@@ -5,9 +5,9 @@ from waylab.spec.systems.direct import DirectSystem
 from waylab.spec.systems.messages import MessagesSystem
 from waylab.spec.systems.nutcracker import NutcrackerSystem
 from waylab.spec.systems.proxy import ProxySystem
-from waylab.spec.systems.under_test import System, SystemDescription, SystemUnderTest, register, unregister
+from waylab.spec.systems.under_test import System, SystemUnderTest, register, unregister
 
 for _system in (ProxySystem(), NutcrackerSystem(), DirectSystem(), MessagesSystem(), DatabaseSystem()):
     register(_system)
 
-__all__ = ["System", "SystemDescription", "SystemUnderTest", "register", "unregister"]
+__all__ = ["System", "SystemUnderTest", "register", "unregister"]

@@ -6,7 +6,7 @@ How the same system is started and stopped is the other half, in `testbed/system
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from waylab.runfolder.run import SystemDescription
 from waylab.spec.checks import one_of, setting
@@ -31,7 +31,7 @@ def unregister(name: str) -> None:
     del _registered[name]
 
 
-def _registered_name(value: Any) -> str:
+def _registered_name(value: object) -> str:
     return one_of(*_registered)(value)
 
 

@@ -6,6 +6,7 @@ system by name.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar
@@ -134,7 +135,7 @@ class RunningSystem(ABC):
 
     def host_of(self, role: str, index: int = 0) -> Host:
         """Return the host of one program of a role; several programs take the hosts of their role in turn."""
-        names: tuple[str, ...] = getattr(self.trial.assignment, role)
+        names = self.trial.assignment.of(role)
         return self.testbed.host(names[index % len(names)] if names else None)
 
     def name_of(self, role: str, index: int) -> str:
@@ -159,9 +160,7 @@ class RunningSystem(ABC):
             port = host.free_port()
             process = self.start(host, name, command(port), drained=drained)
             try:
-                return process.wait_until_serving(
-                    f"{host.address}:{port}", lambda port=port: host.answers(port)
-                )
+                return process.wait_until_serving(f"{host.address}:{port}", partial(host.answers, port))
             except TestbedError:
                 # Another program may have taken the port in between.
                 if attempt == _PORT_ATTEMPTS - 1:

@@ -1,0 +1,55 @@
+"""Fills the dataclasses of a specification from tables as TOML has them; ValueError names the key that is wrong."""
+
+import dataclasses
+from typing import Any, TypeVar
+
+from waylab.spec.factors import part_type
+from waylab.spec.naming import checked, nearest
+
+_Section = TypeVar("_Section")
+
+# A table as TOML has it, before anything is checked.
+Table = dict[str, Any]
+
+# Read by functions of their own: the names in them are the user's.
+_NAMED = (
+    "factors",
+    "compare",
+    "hosts",
+    "exclude",
+    "trials",
+    "calibrate",
+    "held_out",
+    "scales",
+    "published",
+    "of",
+    "to",
+)
+
+
+def section(settings: type[_Section], content: object, prefix: str) -> _Section:
+    """Fill one dataclass from one table."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{prefix}: should be a table")
+    assert dataclasses.is_dataclass(settings), "sections are dataclasses"
+    every = {part.name: part for part in dataclasses.fields(settings)}
+    parts = {name: part for name, part in every.items() if name not in _NAMED}
+    values: Table = {}
+    for name, value in content.items():
+        key = f"{prefix}.{name}" if prefix else name
+        if name not in parts:
+            named = [name for name in every if name in _NAMED]
+            raise ValueError(f"{key} is not a key; {nearest(name, [*parts, *named], prefix)}")
+        inner = part_type(parts[name])
+        if inner:
+            values[name] = section(inner, value, key)
+        else:
+            values[name] = checked(parts[name].metadata["check"], value, key)
+    return settings(**values)
+
+
+def table(content: object, where: str) -> Table:
+    """Return a table, or say that it should be one."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{where}: should be a table")
+    return content
