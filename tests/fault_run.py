@@ -208,7 +208,7 @@ def lines(report: Report) -> list[str]:
     """The report in words."""
     totals, verification = report.load["totals"], report.load["verification"]
     stale = f"{verification['stale']} stale{' (allowed)' if report.policy.may_be_stale else ''}"
-    shown = ("failovers", "hedges", "degraded_writes", "fenced_reads", "ejections", "debts_paid")
+    shown = ("failovers", "hedges", "degraded_writes", "withheld_reads", "ejections", "invalidations_sent")
     counts = ", ".join(
         f"{report.proxy[name]} {name.replace('_', ' ')}" for name in shown if report.proxy.get(name)
     )

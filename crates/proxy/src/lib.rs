@@ -7,65 +7,17 @@
 //! ```
 //! docs/life-of-a-request.md walks the whole way.
 
-mod accept;
-mod hand_over;
-mod listeners;
-mod session;
-
-mod core;
-mod debts;
-mod job;
-mod jobs;
-mod leg;
-mod overlap;
-mod refused;
-
-mod policy;
-mod route;
-
-mod dispatch;
-mod meta;
-
-mod backend;
-mod backends;
-mod finished;
-mod in_flight;
-mod join;
-mod leaving;
-mod peer;
-mod retry;
-mod verdict;
-
-mod histograms;
-mod hot_keys;
-mod journal;
-mod space_saving;
-
-mod catalogue;
-mod counters;
-mod exposition;
-mod labels;
-mod local;
-mod metrics;
-mod metrics_server;
-
 mod config;
-mod event_loop;
-mod operations;
-mod reload;
-mod resolve;
-mod running;
-mod starting;
-mod transport;
+mod control;
+mod observe;
+mod path;
+mod replication;
 
 pub use config::{
-    Config, ConfigError, Discipline, Dispatch, Distribution, Document, Failover, FailoverPool, FileError, Hash, Hedge,
-    MultiGet, PartFailure, PoolConfig, PoolSettings, Reads, RecordsConfig, RouteConfig, ServerConfig, Settings, Shadow,
-    Stamps, Timeouts, WarmUp, Writes,
+    Config, ConfigError, Discipline, DispatchConfig, Distribution, Document, Failover, FailoverPool, FileError, Hash,
+    Hedge, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile, Reads, RecordsConfig,
+    RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes,
 };
-pub use local::VERSION_LINE;
-pub use operations::Operations;
-pub use route::{Explanation, Router};
-pub use running::{ProxyError, Running, Totals};
-pub use starting::{start, start_with};
-pub use transport::{Lookup, TlsConfig, TlsConfigError, TransportConfig};
+pub use control::{ProxyError, Running, Totals, start, start_with};
+pub use observe::stats::VERSION_LINE;
+pub use path::route::{Explanation, Router};

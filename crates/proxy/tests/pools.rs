@@ -86,14 +86,14 @@ fn a_pool_that_stands_in_takes_writes_and_reads_and_what_was_before_does_not_com
         assert!((30..=60).contains(&seconds), "{key}: {left}");
     }
     main.thaw();
-    until("what is owed is paid", || proxy.stats().contains("waystage_debts 0\r\n"));
+    until("what is owed is paid", || proxy.stats().contains("waystage_invalidations_pending 0\r\n"));
     assert_eq!(told(main.address(), "mg k v"), "EN");
     assert_eq!(told(main.address(), "mg j v"), "EN", "it was deleted");
     client.ask("get k\r\n", "END\r\n");
     let stats = proxy.stats();
     // The set, three reads, the delete and the append.
-    assert!(number(&stats, "waystage_stand_ins") >= 6, "{stats}");
-    assert!(number(&stats, "waystage_debts_paid") >= 2 && number(&stats, "waystage_ejections") >= 1, "{stats}");
+    assert!(number(&stats, "waystage_failover_pool_requests") >= 6, "{stats}");
+    assert!(number(&stats, "waystage_invalidations_sent") >= 2 && number(&stats, "waystage_ejections") >= 1, "{stats}");
 }
 
 #[test]

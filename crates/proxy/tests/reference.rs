@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 use proxy::{
-    Config, Dispatch, Distribution, Document, Failover, FailoverPool, Hash, Hedge, MultiGet, PartFailure, PoolSettings,
-    Reads, RouteConfig, ServerConfig, Settings, Shadow, Stamps, Timeouts, WarmUp, Writes,
+    Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash, Hedge, MultiGet, PartFailure,
+    PoolFile, ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use toml::{Table, Value};
 
 const REFERENCE: &str = include_str!("../../../examples/proxy/reference.toml");
 
-/// Settings that say something about every key. A key that is added does not compile until it stands here.
-fn everything() -> Settings {
+/// ProxyFile that say something about every key. A key that is added does not compile until it stands here.
+fn everything() -> ProxyFile {
     let (name, second) = (String::from("a"), Duration::from_secs(1));
     let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1 };
-    let pool = PoolSettings {
+    let pool = PoolFile {
         name: Some(name.clone()),
         servers: Some(vec![server]),
         distribution: Some(Distribution::Ketama),
@@ -34,11 +34,11 @@ fn everything() -> Settings {
         flush: Some(true),
         timeouts: Some(Timeouts::default()),
     };
-    Settings {
+    ProxyFile {
         listen: Some(vec![name.clone()]),
         is_given_sockets: false,
         loops: Some(1),
-        dispatch: Some(Dispatch::Pipelined),
+        dispatch: Some(DispatchConfig::Pipelined),
         readers: Some(1),
         writers: Some(1),
         workers: Some(1),
@@ -107,7 +107,7 @@ fn uncommented() -> String {
 
 #[test]
 fn the_reference_is_the_defaults() {
-    let config = Document::new("reference.toml", REFERENCE).settings::<Settings>().unwrap().config().unwrap();
+    let config = Document::new("reference.toml", REFERENCE).settings::<ProxyFile>().unwrap().config().unwrap();
     assert_eq!(config, Config::new("127.0.0.1:11211", &["10.0.0.1:11211".into(), "10.0.0.2:11211".into()]));
     assert_eq!(config.check(), Ok(()));
 }
@@ -117,14 +117,14 @@ fn the_reference_has_every_key_and_no_other() {
     let shown = uncommented();
     assert_eq!(keys_of(shown.parse().unwrap()), keys_of(Table::try_from(everything()).unwrap()));
     // Their values are of the right kind, too.
-    Document::new("reference.toml", &shown).settings::<Settings>().unwrap();
+    Document::new("reference.toml", &shown).settings::<ProxyFile>().unwrap();
 }
 
 #[test]
 fn what_is_written_is_read_again() {
     let settings = everything();
     let text = toml::to_string(&settings).unwrap();
-    assert_eq!(Document::new("everything", &text).settings::<Settings>().unwrap(), settings, "{text}");
+    assert_eq!(Document::new("everything", &text).settings::<ProxyFile>().unwrap(), settings, "{text}");
 }
 
 proptest! {
@@ -144,7 +144,7 @@ proptest! {
         let end = places.get(start + removed).copied().unwrap_or(text.len());
         let damaged = format!("{}{inserted}{}", &text[..places[start]], &text[end..]);
         let document = Document::new("damaged.toml", &damaged);
-        let line = match document.settings().map(Settings::config) {
+        let line = match document.settings().map(ProxyFile::config) {
             Err(error) => error.to_string(),
             Ok(Err(error)) => document.told(&error).to_string(),
             Ok(Ok(config)) => config.check().map_or_else(|error| document.told(&error).to_string(), |()| "fine".into()),

@@ -209,7 +209,7 @@ fn a_copy_that_missed_an_acknowledged_write_is_not_read_until_it_has_forgotten_t
         client.ask("set k 0 0 3\r\nnew\r\n", "STORED\r\n");
         client.ask("delete k\r\nset k 0 0 3\r\nnew\r\n", "DELETED\r\nSTORED\r\n");
         // The frozen one times out; from then on it is owed a deletion.
-        until("something is owed", || proxy.stats().contains("waystage_debts 1\r\n"));
+        until("something is owed", || proxy.stats().contains("waystage_invalidations_pending 1\r\n"));
         frozen.thaw();
         let clock = Clock::monotonic();
         let end = clock.now() + Duration::from_secs(3);
@@ -221,7 +221,7 @@ fn a_copy_that_missed_an_acknowledged_write_is_not_read_until_it_has_forgotten_t
                 line => assert!(line.starts_with("SERVER_ERROR"), "{line}"),
             }
         }
-        until("the debt is paid", || proxy.stats().contains("waystage_debts 0\r\n"));
+        until("the debt is paid", || proxy.stats().contains("waystage_invalidations_pending 0\r\n"));
         assert_ne!(value_at(primary, "k").as_deref(), Some("old"));
         assert_eq!(proxy.stop().lost, 0);
     }
@@ -351,7 +351,9 @@ fn a_long_key_of_any_bytes_can_be_owed_and_paid() {
     client.expect("STORED\r\n");
     order[1].answer(&format!("set {key} 0 0 1"), "SERVER_ERROR out of memory storing object\r\n");
     order[1].answer(&format!("delete {key}"), "DELETED\r\n");
-    until("the debt is paid", || order[1].asked_so_far() == 2 && proxy.stats().contains("waystage_debts 0\r\n"));
+    until("the debt is paid", || {
+        order[1].asked_so_far() == 2 && proxy.stats().contains("waystage_invalidations_pending 0\r\n")
+    });
 }
 
 #[test]

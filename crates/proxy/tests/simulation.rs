@@ -130,7 +130,7 @@ fn wait_for_rest(proxy: &Proxy) -> Result<(), String> {
         "waystage_backend_in_flight",
         "waystage_queue_length",
         "waystage_slots_busy",
-        "waystage_backend_debts{",
+        "waystage_backend_invalidations_pending{",
     ];
     let mut left = String::new();
     for _ in 0..LOOKS_MAX {

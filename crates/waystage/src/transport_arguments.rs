@@ -4,7 +4,7 @@
 use clap::Args;
 use listenfd::ListenFd;
 use net::Inherited;
-use proxy::Settings;
+use proxy::ProxyFile;
 use quantity::duration;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -58,9 +58,9 @@ struct TlsArguments {
 
 impl TransportArguments {
     /// What they say. Sockets that were passed or are taken over need not be opened.
-    pub(crate) fn settings(&self, activated: &[Inherited]) -> Settings {
+    pub(crate) fn settings(&self, activated: &[Inherited]) -> ProxyFile {
         let tls = &self.tls;
-        Settings {
+        ProxyFile {
             is_given_sockets: !activated.is_empty() || self.take_over.is_some(),
             resolve_every: self.resolve_every,
             control: self.control.clone(),
@@ -72,7 +72,7 @@ impl TransportArguments {
             tls_backend_authority: tls.backend_authority.clone(),
             tls_backend_certificate: tls.backend_certificate.clone(),
             tls_backend_key: tls.backend_key.clone(),
-            ..Settings::default()
+            ..ProxyFile::default()
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Finds what cannot work in a configuration as a whole; `check_pool` looks into the pools.
 
-use crate::config::{Config, ConfigError, Discipline, MultiGet, PoolConfig, SLOTS_MAX, Stamps, Writes, share};
+use crate::config::ConfigError;
+use crate::config::pool::{PoolConfig, Writes};
+use crate::config::proxy::{Config, Discipline, MultiGet, SLOTS_MAX, Stamps, share};
 use configuration::proposal;
 use net::Address;
 

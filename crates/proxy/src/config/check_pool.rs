@@ -1,7 +1,8 @@
 //! Finds what cannot work in one pool.
 
+use crate::config::ConfigError;
 use crate::config::check::{address, quoted};
-use crate::config::{ConfigError, Failover, PoolConfig, Reads, Timeouts};
+use crate::config::pool::{Failover, PoolConfig, Reads, Timeouts};
 use std::time::Duration;
 
 const NAME_BYTES_MAX: usize = 64;

@@ -133,7 +133,7 @@ pub struct PoolConfig {
     pub hash: Option<Hash>,
     /// Two characters between which the hashed part of a key stands.
     pub hash_tag: Option<[u8; 2]>,
-    /// Copies of each value.
+    /// Replicas of each value.
     pub replicas: usize,
     /// How many of them must have taken a write.
     pub writes: Writes,

@@ -1,6 +1,6 @@
 //! Values that are text in the file and mean something to the proxy alone: the two characters of a hash tag, and servers.
 
-use crate::config::{ServerConfig, Timeouts};
+use crate::config::pool::{ServerConfig, Timeouts};
 use configuration::text::time;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};

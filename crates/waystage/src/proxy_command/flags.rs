@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use proxy::{
-    Dispatch, Distribution, Hash, MultiGet, PartFailure, PoolSettings, ServerConfig, Settings, Stamps, Timeouts,
+    DispatchConfig, Distribution, Hash, MultiGet, PartFailure, PoolFile, ServerConfig, ProxyFile, Stamps, Timeouts,
 };
 use quantity::{bytes, duration};
 use std::path::PathBuf;
@@ -161,15 +161,15 @@ enum PartFailureArgument {
 
 impl PoolFlags {
     /// What they say about the first pool, if anything.
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> ProxyFile {
         let servers = self.servers.iter().map(|server| ServerConfig::new(server)).collect::<Vec<_>>();
-        let pool = PoolSettings {
+        let pool = PoolFile {
             servers: Some(servers).filter(|servers| !servers.is_empty()),
             distribution: self.distribution,
             hash: self.hash,
             hash_tag: self.hash_tag,
             replicas: self.replicas,
-            ..PoolSettings::default()
+            ..PoolFile::default()
         };
         of_pool(pool)
     }
@@ -177,16 +177,16 @@ impl PoolFlags {
 
 impl ProxyFlags {
     /// What they say.
-    pub(crate) fn settings(&self) -> Settings {
-        let pool = PoolSettings { timeouts: self.backend_timeout.map(Timeouts::all), ..PoolSettings::default() };
+    pub(crate) fn settings(&self) -> ProxyFile {
+        let pool = PoolFile { timeouts: self.backend_timeout.map(Timeouts::all), ..PoolFile::default() };
         let size = |bytes: Option<usize>| bytes.map(|bytes| bytes as u64);
-        Settings {
+        ProxyFile {
             listen: Some(self.listen.clone()).filter(|listen| !listen.is_empty()),
             loops: self.loops,
             dispatch: self.dispatch.map(|dispatch| match dispatch {
-                DispatchArgument::Pipelined => Dispatch::Pipelined,
-                DispatchArgument::PerBackend => Dispatch::PerBackend,
-                DispatchArgument::Shared => Dispatch::Shared,
+                DispatchArgument::Pipelined => DispatchConfig::Pipelined,
+                DispatchArgument::PerBackend => DispatchConfig::PerBackend,
+                DispatchArgument::Shared => DispatchConfig::Shared,
             }),
             readers: self.readers,
             writers: self.writers,
@@ -225,9 +225,9 @@ impl ProxyFlags {
 }
 
 /// Settings of the first pool alone.
-fn of_pool(pool: PoolSettings) -> Settings {
-    let says_nothing = pool == PoolSettings::default();
-    Settings { pools: if says_nothing { Vec::new() } else { vec![pool] }, ..Settings::default() }
+fn of_pool(pool: PoolFile) -> ProxyFile {
+    let says_nothing = pool == PoolFile::default();
+    ProxyFile { pools: if says_nothing { Vec::new() } else { vec![pool] }, ..ProxyFile::default() }
 }
 
 fn distribution() -> impl TypedValueParser<Value = Distribution> {

@@ -1,7 +1,7 @@
 //! Where a configuration comes from: a file, arguments that override it, or arguments alone. An error is told by the flag,
 //! or by the file, line and key, that it came from.
 
-use proxy::{Config, ConfigError, Document, Settings};
+use proxy::{Config, ConfigError, Document, ProxyFile};
 use std::path::PathBuf;
 use toml::{Table, Value};
 
@@ -9,14 +9,14 @@ use toml::{Table, Value};
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) file: Option<PathBuf>,
-    pub(crate) flags: Settings,
+    pub(crate) flags: ProxyFile,
 }
 
 impl Source {
     /// The configuration, checked.
     pub(crate) fn config(&self) -> Result<Config, String> {
         let document = self.file.as_deref().map(Document::read).transpose().map_err(|error| error.to_string())?;
-        let written = document.as_ref().map_or(Ok(Settings::default()), Document::settings);
+        let written = document.as_ref().map_or(Ok(ProxyFile::default()), Document::settings);
         let settings = written.map_err(|error| error.to_string())?.overridden_by(self.flags.clone());
         let checked = settings.config().and_then(|config| config.check().map(|()| config));
         checked.map_err(|error| self.told(&error, document.as_ref()))
@@ -71,13 +71,13 @@ fn flag_of(key: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proxy::{PoolSettings, ServerConfig};
+    use proxy::{PoolFile, ServerConfig};
     use std::io::Write;
 
-    fn flags(replicas: usize) -> Settings {
+    fn flags(replicas: usize) -> ProxyFile {
         let servers = Some(vec![ServerConfig::new("a:1"), ServerConfig::new("b:1")]);
-        let pool = PoolSettings { servers, replicas: Some(replicas), ..PoolSettings::default() };
-        Settings { pools: vec![pool], ..Settings::default() }
+        let pool = PoolFile { servers, replicas: Some(replicas), ..PoolFile::default() };
+        ProxyFile { pools: vec![pool], ..ProxyFile::default() }
     }
 
     fn file(text: &str) -> tempfile::NamedTempFile {
@@ -90,8 +90,8 @@ mod tests {
     fn an_error_names_the_flag_that_it_came_from() {
         let alone = |flags| Source { file: None, flags }.config().unwrap_err();
         assert_eq!(alone(flags(3)), "--replicas 3: there are 2 servers; give a number from 1 to 2");
-        assert!(alone(Settings::default()).starts_with("there are no servers; give --server"));
-        assert_eq!(alone(Settings { loops: Some(0), ..flags(1) }), "--loops 0: give a number from 1 to 250");
+        assert!(alone(ProxyFile::default()).starts_with("there are no servers; give --server"));
+        assert_eq!(alone(ProxyFile { loops: Some(0), ..flags(1) }), "--loops 0: give a number from 1 to 250");
     }
 
     #[test]
@@ -99,9 +99,9 @@ mod tests {
         let file = file("loops = 0\n[[pools]]\nname = 'p'\nservers = ['x:1']\nhash-tag = '[]'\n");
         let name = file.path().display().to_string();
         let of = |flags| Source { file: Some(file.path().into()), flags }.config();
-        assert_eq!(of(Settings::default()).unwrap_err(), format!("{name}:1: loops = 0: give a number from 1 to 250"));
+        assert_eq!(of(ProxyFile::default()).unwrap_err(), format!("{name}:1: loops = 0: give a number from 1 to 250"));
         assert_eq!(of(flags(3)).unwrap_err(), "--replicas 3: there are 2 servers; give a number from 1 to 2");
-        let config = of(Settings { loops: Some(2), ..flags(2) }).unwrap();
+        let config = of(ProxyFile { loops: Some(2), ..flags(2) }).unwrap();
         assert_eq!((config.loops, config.pools[0].servers.len(), config.pools[0].replicas), (2, 2, 2));
         assert_eq!((config.pools[0].name.as_str(), config.pools[0].hash_tag), ("p", Some(*b"[]")));
     }

@@ -1,0 +1,303 @@
+//! The configuration as it is written: what a file or the arguments say, and nothing about what they leave out.
+//! Keys here are the keys of the file; examples/proxy/reference.toml describes each.
+
+use crate::config::named::named;
+use crate::config::operations::Operations;
+use crate::config::pool::{
+    Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp, Writes,
+};
+use crate::config::proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
+use crate::config::text::{opt_list, opt_tag, opt_times};
+use crate::config::transport::{TlsConfig, TransportConfig};
+use crate::config::{ConfigError, Distribution, Hash};
+use configuration::text::{opt_size, opt_time};
+use configuration::{FromDocument, is_key_of};
+use net::IdentityFiles;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who may be in flight, without the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DispatchConfig {
+    /// All.
+    Pipelined,
+    /// By backend.
+    PerBackend,
+    /// By one queue.
+    Shared,
+}
+
+named!(DispatchConfig { Pipelined = "pipelined", PerBackend = "per-backend", Shared = "shared" });
+
+/// What is said about the proxy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
+#[allow(missing_docs, reason = "the keys are those of Config")]
+pub struct ProxyFile {
+    #[serde(with = "opt_list", default)]
+    pub listen: Option<Vec<String>>,
+    /// Whether listening sockets come from elsewhere, so that none need be opened. Never in a file.
+    #[serde(skip)]
+    pub is_given_sockets: bool,
+    pub loops: Option<usize>,
+    pub dispatch: Option<DispatchConfig>,
+    pub readers: Option<usize>,
+    pub writers: Option<usize>,
+    pub workers: Option<usize>,
+    pub multi_get: Option<MultiGet>,
+    pub queue: Option<usize>,
+    pub part_failure: Option<PartFailure>,
+    pub metrics: Option<String>,
+    pub stamps: Option<Stamps>,
+    pub records: Option<PathBuf>,
+    pub sample: Option<u32>,
+    pub backend_window: Option<usize>,
+    #[serde(with = "opt_size", default)]
+    pub backend_buffer: Option<u64>,
+    pub client_window: Option<usize>,
+    #[serde(with = "opt_size", default)]
+    pub client_buffer: Option<u64>,
+    #[serde(with = "opt_size", default)]
+    pub value_max: Option<u64>,
+    #[serde(with = "opt_size", default)]
+    pub reply_max: Option<u64>,
+    pub clients_max: Option<usize>,
+    pub hot_keys: Option<usize>,
+    pub hot_keys_metrics: Option<bool>,
+    #[serde(with = "opt_time", default)]
+    pub resolve_every: Option<Duration>,
+    pub control: Option<PathBuf>,
+    #[serde(with = "opt_time", default)]
+    pub hand_over_wait: Option<Duration>,
+    pub tls_certificate: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub tls_client_authority: Option<PathBuf>,
+    #[serde(with = "opt_time", default)]
+    pub tls_handshake_timeout: Option<Duration>,
+    pub tls_backend_authority: Option<PathBuf>,
+    pub tls_backend_certificate: Option<PathBuf>,
+    pub tls_backend_key: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolFile>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<RouteConfig>,
+}
+
+/// What is said about a pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
+#[allow(missing_docs, reason = "the keys are those of PoolConfig")]
+pub struct PoolFile {
+    pub name: Option<String>,
+    pub servers: Option<Vec<ServerConfig>>,
+    pub distribution: Option<Distribution>,
+    pub hash: Option<Hash>,
+    #[serde(with = "opt_tag", default)]
+    pub hash_tag: Option<[u8; 2]>,
+    pub replicas: Option<usize>,
+    pub writes: Option<Writes>,
+    pub reads: Option<Reads>,
+    pub failover: Option<Failover>,
+    pub hedge: Option<Hedge>,
+    pub failover_pool: Option<FailoverPool>,
+    pub warm_up: Option<WarmUp>,
+    pub shadow: Option<Shadow>,
+    pub flush: Option<bool>,
+    #[serde(with = "opt_times", default)]
+    pub timeouts: Option<Timeouts>,
+}
+
+/// Slots of a kind of which none were given.
+const SLOTS: usize = 16;
+/// One request in so many is recorded when nothing is said.
+const SAMPLE: u32 = 100;
+const LISTEN: &str = "127.0.0.1:11211";
+/// The name of the only pool, unless it has one.
+const POOL: &str = "default";
+
+/// Takes from the second what it says, and from the first the rest; what is kept is given apart.
+macro_rules! overridden {
+    ($type:ident, $base:ident, $by:ident, { $($field:ident),+ }, { $($kept:ident),* }) => {
+        $type { $($field: $by.$field.or($base.$field),)+ $($kept),* }
+    };
+}
+
+impl FromDocument for ProxyFile {
+    /// All keys that follow [[pools]] belong to the pool.
+    fn misplaced(key: &str) -> Option<String> {
+        let name = key.rsplit('.').next()?;
+        let above = &key[..key.len() - name.len()];
+        let in_list = |list: &str| above.strip_prefix(list).is_some_and(|place| place.matches('.').count() == 1);
+        if above.is_empty() && is_key_of::<PoolFile>(name) {
+            Some("this is a key of a pool; write it below [[pools]]".into())
+        } else if (in_list("pools.") || in_list("routes.")) && is_key_of::<ProxyFile>(name) {
+            Some("this is a key of the proxy; write it before the first [[pools]]".into())
+        } else {
+            None
+        }
+    }
+}
+
+impl ProxyFile {
+    /// These settings, except where the others say something. The others' pool, if they have one, overrides the first.
+    #[must_use]
+    pub fn overridden_by(mut self, by: ProxyFile) -> ProxyFile {
+        let mut by_pools = by.pools.into_iter();
+        if let Some(pool) = by_pools.next() {
+            match self.pools.first_mut() {
+                Some(first) => *first = std::mem::take(first).overridden_by(pool),
+                None => self.pools.push(pool),
+            }
+        }
+        let (pools, routes) = (self.pools, self.routes);
+        let is_given_sockets = self.is_given_sockets || by.is_given_sockets;
+        overridden!(ProxyFile, self, by, {
+            listen, loops, dispatch, readers, writers, workers, multi_get, queue, part_failure, metrics, stamps,
+            records, sample, backend_window, backend_buffer, client_window, client_buffer, value_max, reply_max,
+            clients_max, hot_keys, hot_keys_metrics, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
+            tls_client_authority, tls_handshake_timeout, tls_backend_authority, tls_backend_certificate,
+            tls_backend_key
+        }, { pools, routes, is_given_sockets })
+    }
+
+    /// The configuration, with defaults for what is not said.
+    ///
+    /// # Errors
+    /// When something is said that means nothing with the rest; `Config::check` finds what cannot work.
+    pub fn config(self) -> Result<Config, ConfigError> {
+        let usual = if self.is_given_sockets { Vec::new() } else { vec![LISTEN.into()] };
+        let listen = self.listen.clone().unwrap_or(usual);
+        let defaults = Config::new(LISTEN, &[]);
+        let transport = self.transport()?;
+        let loops = self.loops.unwrap_or(defaults.loops);
+        let discipline = self.discipline(loops)?;
+        if let (Some(sample), None) = (self.sample, &self.records) {
+            return Err(ConfigError::value(
+                "sample",
+                sample,
+                "belongs to records, of which none are kept; give records",
+            ));
+        }
+        let sample = self.sample.unwrap_or(SAMPLE);
+        let is_only = self.pools.len() == 1;
+        let pools = self.pools.into_iter().enumerate().map(|(index, pool)| pool.config(index, is_only));
+        Ok(Config {
+            listen,
+            transport,
+            pools: pools.collect::<Result<_, _>>()?,
+            routes: self.routes,
+            loops,
+            discipline,
+            queue: self.queue.unwrap_or(defaults.queue),
+            stamps: self.stamps.unwrap_or(defaults.stamps),
+            records: self.records.map(|directory| RecordsConfig { directory, sample }),
+            metrics: self.metrics,
+            operations: Operations {
+                hot_keys: self.hot_keys.unwrap_or(defaults.operations.hot_keys),
+                hot_keys_metrics: self.hot_keys_metrics.unwrap_or(defaults.operations.hot_keys_metrics),
+            },
+            part_failure: self.part_failure.unwrap_or(defaults.part_failure),
+            backend_window: self.backend_window.unwrap_or(defaults.backend_window),
+            client_window: self.client_window.unwrap_or(defaults.client_window),
+            client_buffer_bytes: self.client_buffer.unwrap_or(defaults.client_buffer_bytes),
+            backend_buffer_bytes: self.backend_buffer.unwrap_or(defaults.backend_buffer_bytes),
+            value_bytes: self.value_max.map_or(defaults.value_bytes, |bytes| bytes as usize),
+            reply_bytes: self.reply_max.map_or(defaults.reply_bytes, |bytes| bytes as usize),
+            clients_max: self.clients_max.unwrap_or(defaults.clients_max),
+        })
+    }
+
+    /// How clients and backends are reached.
+    fn transport(&self) -> Result<TransportConfig, ConfigError> {
+        let identity = |names: [&str; 2], certificate: &Option<PathBuf>, key: &Option<PathBuf>| match (certificate, key)
+        {
+            (Some(certificate), Some(key)) => {
+                Ok(Some(IdentityFiles { certificate: certificate.clone(), key: key.clone() }))
+            }
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(ConfigError::at(names[0], format!("has no key; give {}", names[1]))),
+            (None, Some(_)) => Err(ConfigError::at(names[1], format!("has no certificate; give {}", names[0]))),
+        };
+        let defaults = TransportConfig::default();
+        let backend_names = ["tls-backend-certificate", "tls-backend-key"];
+        Ok(TransportConfig {
+            resolve_every: self.resolve_every.unwrap_or(defaults.resolve_every),
+            control: self.control.clone(),
+            hand_over_wait: self.hand_over_wait.unwrap_or(defaults.hand_over_wait),
+            tls: TlsConfig {
+                identity: identity(["tls-certificate", "tls-key"], &self.tls_certificate, &self.tls_key)?,
+                client_authority: self.tls_client_authority.clone(),
+                handshake_timeout: self.tls_handshake_timeout.unwrap_or(defaults.tls.handshake_timeout),
+                backend_authority: self.tls_backend_authority.clone(),
+                backend_identity: identity(backend_names, &self.tls_backend_certificate, &self.tls_backend_key)?,
+            },
+            ..defaults
+        })
+    }
+
+    /// The discipline. A setting that says nothing in it is a mistake, not a wish to be passed over.
+    fn discipline(&self, loops: usize) -> Result<Discipline, ConfigError> {
+        let dispatch = self.dispatch.unwrap_or(DispatchConfig::Pipelined);
+        let belongs = [
+            ("readers", self.readers.map(|slots| slots.to_string()), DispatchConfig::PerBackend),
+            ("writers", self.writers.map(|slots| slots.to_string()), DispatchConfig::PerBackend),
+            ("workers", self.workers.map(|slots| slots.to_string()), DispatchConfig::Shared),
+            ("multi-get", self.multi_get.map(|multi_get| format!("{:?}", multi_get.name())), DispatchConfig::Shared),
+        ];
+        for (key, value, of) in belongs {
+            if let (Some(value), true) = (value, of != dispatch) {
+                let problem = format!("belongs to dispatch {}, not to {}", of.name(), dispatch.name());
+                return Err(ConfigError::value(key, value, problem));
+            }
+        }
+        if let (Some(queue), DispatchConfig::Pipelined) = (self.queue, dispatch) {
+            let problem = "dispatch pipelined has no queue; backend-window limits what waits";
+            return Err(ConfigError::value("queue", queue, problem));
+        }
+        Ok(match dispatch {
+            DispatchConfig::Pipelined => Discipline::Pipelined,
+            DispatchConfig::PerBackend => Discipline::PerBackend {
+                readers: self.readers.unwrap_or(SLOTS),
+                writers: self.writers.unwrap_or(loops),
+            },
+            DispatchConfig::Shared => Discipline::Shared {
+                workers: self.workers.unwrap_or(SLOTS),
+                multi_get: self.multi_get.unwrap_or(MultiGet::ByKey),
+            },
+        })
+    }
+}
+
+impl PoolFile {
+    fn overridden_by(self, by: PoolFile) -> PoolFile {
+        overridden!(PoolFile, self, by, {
+            name, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
+            warm_up, shadow, flush, timeouts
+        }, {})
+    }
+
+    fn config(self, index: usize, is_only: bool) -> Result<PoolConfig, ConfigError> {
+        let Some(name) = self.name.or_else(|| is_only.then(|| POOL.into())) else {
+            return Err(ConfigError::at(format!("pools.{index}.name"), "is missing; give each pool a name"));
+        };
+        let defaults = PoolConfig::new(&name, &[]);
+        Ok(PoolConfig {
+            name,
+            servers: self.servers.unwrap_or_default(),
+            distribution: self.distribution.unwrap_or(defaults.distribution),
+            hash: self.hash,
+            hash_tag: self.hash_tag,
+            replicas: self.replicas.unwrap_or(defaults.replicas),
+            writes: self.writes.unwrap_or(defaults.writes),
+            reads: self.reads.unwrap_or(defaults.reads),
+            failover: self.failover.unwrap_or(defaults.failover),
+            hedge: self.hedge,
+            failover_pool: self.failover_pool,
+            warm_up: self.warm_up,
+            shadow: self.shadow,
+            flush: self.flush.unwrap_or(defaults.flush),
+            timeouts: self.timeouts.unwrap_or(defaults.timeouts),
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! The configuration: what a file says, what is checked, and what the other rooms read. Depends on no other room.
+
+mod check;
+mod check_pool;
+mod file;
+mod named;
+mod operations;
+mod pool;
+mod proxy;
+mod text;
+mod transport;
+
+pub use configuration::{ConfigError, Document, FileError};
+pub use file::{DispatchConfig, PoolFile, ProxyFile};
+pub use key_distribution::{Distribution, Hash};
+pub use operations::Operations;
+pub use pool::{
+    Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp, Writes,
+};
+pub(crate) use proxy::share;
+pub use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
+pub use transport::{Lookup, TlsConfig, TlsConfigError, TransportConfig};

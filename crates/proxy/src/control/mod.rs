@@ -1,0 +1,14 @@
+//! What starts, changes and ends a proxy. None of it is on the path of a request.
+
+mod error;
+mod hand_over;
+mod listeners;
+mod reload;
+mod resolve;
+mod running;
+mod start;
+mod transport;
+
+pub use error::ProxyError;
+pub use running::{Running, Totals};
+pub use start::{start, start_with};

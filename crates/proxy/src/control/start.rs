@@ -1,0 +1,320 @@
+//! Starts the threads of a proxy.
+
+use crate::config::{Config, PoolConfig, ServerConfig, TransportConfig};
+use crate::control::error::ProxyError;
+use crate::control::hand_over::{Controller, TakeOver, take_metrics};
+use crate::control::listeners::{self, Opened};
+use crate::control::resolve::Resolver;
+use crate::control::running::Running;
+use crate::control::transport::{Target, equip, targets};
+use crate::observe::counters::{AcceptCounters, LoopCounters, NameCounters};
+use crate::observe::hot_keys::HotKeysBoard;
+use crate::observe::metrics::{ServerName, Subject};
+use crate::observe::metrics_server::{MetricsServer, RequestHistograms};
+use crate::observe::stats::{Stats, settings};
+use crate::path::accept::{self, Acceptor};
+use crate::path::backend::connection::BackendConnection;
+use crate::path::backend::connections::Connections;
+use crate::path::backend::server::{Backend, BackendLimits};
+use crate::path::core::{Core, SessionSettings};
+use crate::path::dispatch::discipline::{connections_of_loop, queue_names};
+use crate::path::dispatch::dispatcher::Dispatcher;
+use crate::path::event_loop::{EventLoop, MAILBOX};
+use crate::path::jobs::Jobs;
+use crate::path::journal::Journal;
+use crate::path::messages::{AcceptMessage, LoopMessage};
+use crate::replication::pending_invalidations::PendingInvalidations;
+use clock::Clock;
+use net::{ControlSocket, Inherited, Listening, Mailbox, Poller, Post, Token, mailbox};
+use records::{Program, Writer};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{Builder, JoinHandle};
+use wire::Limits;
+
+/// Everything that one loop is built from.
+struct Parts {
+    poller: Poller,
+    mailbox: Mailbox<LoopMessage>,
+    core: Core,
+}
+
+/// Starts a proxy; it serves when this returns.
+///
+/// # Errors
+/// When the configuration cannot work, an address cannot be used or a file cannot be written.
+pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
+    start_with(config, Vec::new(), clock)
+}
+
+/// Starts a proxy that also listens on sockets which the service manager has opened for it.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_with(config: Config, activated: Vec<Inherited>, clock: Clock) -> Result<Running, ProxyError> {
+    config.check()?;
+    let (take_over, mut handed) = begin_take_over(&config.transport)?;
+    let metrics = take_metrics(&mut handed);
+    let opened = Opened { activated, handed };
+    start_after(config, Before { opened, metrics, take_over, ..Before::default() }, clock)
+}
+
+/// What there was before: another process, or this one with another configuration.
+#[derive(Default)]
+pub(crate) struct Before<'r> {
+    pub(crate) opened: Opened,
+    /// The listening socket of the metrics.
+    pub(crate) metrics: Option<OwnedFd>,
+    pub(crate) take_over: Option<TakeOver>,
+    /// The proxy of this process that is replaced.
+    pub(crate) itself: Option<&'r mut Running>,
+}
+
+/// Starts a proxy that goes on where another stops.
+pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> Result<Running, ProxyError> {
+    let Before { opened, metrics: handed_metrics, take_over, itself } = before;
+    let mut listeners = listeners::open(&config.listen, opened)?;
+    equip(&mut listeners, &config.transport.tls)?;
+    let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
+    let control = open_control(&config.transport, itself.as_deref())?;
+    let writer = match &config.records {
+        Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
+        None => None,
+    };
+    let Looked { peers, resolver, mut warnings, name_counters } = look_up(&config, &clock)?;
+    let queues = queue_names(&config).len();
+    let counters: Vec<_> =
+        (0..config.loops).map(|_| Arc::new(LoopCounters::new(config.pools.len(), peers.len(), queues))).collect();
+    let pending = itself.as_ref().map_or_else(|| new_pending(&config), |old| old.pending_for(&config));
+    let accept_counters = Arc::new(AcceptCounters::default());
+    let stats = Stats {
+        loops: counters.clone(),
+        accept: accept_counters.clone(),
+        hot_keys: HotKeysBoard::new(config.loops, config.operations.hot_keys, &clock),
+        servers: config.unique_backend_names(),
+        replicas: config.pools[0].replicas,
+        invalidations_pending: pending.iter().map(PendingInvalidations::count).collect(),
+        clients_max: config.clients_max,
+        settings: settings(&config),
+        started: clock.now(),
+        clock: clock.clone(),
+    };
+    let clients_open = Arc::new(AtomicUsize::new(0));
+    let (mut posts, mut loops) = (Vec::new(), Vec::new());
+    for index in 0..config.loops {
+        let (post, parts) = build(&config, &peers, &stats, &pending, writer.as_ref(), index)?;
+        let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
+        loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
+        posts.push(post);
+    }
+    let metrics = start_metrics(&config, handed_metrics, &posts, &stats, name_counters)?;
+    let resolving = resolver.run(posts.clone())?;
+    let (accept_post, acceptor) =
+        start_accepting(listeners, &posts, &clients_open, config.clients_max, accept_counters)?;
+    let (notice, receiver) = sync_channel(1);
+    let control = Controlled { control, take_over, metrics: metrics.as_ref(), itself };
+    let controller = control.start(&accept_post, notice, &mut warnings);
+    Ok(Running {
+        listening,
+        metrics_address: metrics.as_ref().and_then(MetricsServer::address),
+        warnings,
+        notice: Mutex::new(Some(receiver).filter(|_| controller.is_some())),
+        resolving,
+        controller,
+        config,
+        clock,
+        accept_post,
+        acceptor,
+        clients_open,
+        posts,
+        loops,
+        counters,
+        metrics,
+        writer,
+        pending,
+        is_left: false,
+    })
+}
+
+/// Empty lists of pending invalidations.
+fn new_pending(config: &Config) -> Vec<PendingInvalidations> {
+    config.backends().map(|_| PendingInvalidations::default()).collect()
+}
+
+/// Asks the predecessor for its sockets, if there is one.
+fn begin_take_over(transport: &TransportConfig) -> Result<(Option<TakeOver>, Vec<Inherited>), ProxyError> {
+    let Some(path) = &transport.take_over else { return Ok((None, Vec::new())) };
+    let begun = TakeOver::begin(path).map_err(|source| ProxyError::TakeOver { path: path.clone(), source })?;
+    Ok((Some(begun.0), begun.1))
+}
+
+/// The socket on which a successor may ask. Its path is the predecessor's until that one has left.
+fn open_control(transport: &TransportConfig, itself: Option<&Running>) -> Result<Option<ControlSocket>, ProxyError> {
+    let Some(path) = &transport.control else { return Ok(None) };
+    let is_own = itself.is_some_and(|old| old.config.transport.control.as_ref() == Some(path));
+    let is_successor = is_own || transport.take_over.as_ref() == Some(path);
+    let control = ControlSocket::bind(path, is_successor);
+    Ok(Some(control.map_err(|source| ProxyError::Control { path: path.clone(), source })?))
+}
+
+/// What is left to do about other processes when everything serves.
+struct Controlled<'a> {
+    control: Option<ControlSocket>,
+    take_over: Option<TakeOver>,
+    metrics: Option<&'a MetricsServer>,
+    itself: Option<&'a mut Running>,
+}
+
+impl Controlled<'_> {
+    /// Lets the predecessor leave, and waits for a successor.
+    fn start(
+        mut self,
+        acceptor: &Post<AcceptMessage>,
+        notice: SyncSender<()>,
+        warnings: &mut Vec<String>,
+    ) -> Option<Controller> {
+        let is_successor = self.take_over.is_some() || self.itself.is_some();
+        if let Some(old) = self.itself.take() {
+            old.leave(acceptor);
+        }
+        if let Some(Err(error)) = self.take_over.take().map(TakeOver::finish) {
+            warnings.push(format!("the process that was to be replaced did not say that it leaves: {error}"));
+        }
+        let mut control = self.control?;
+        // It serves: what is wrong here is no reason to end.
+        let started = (|| {
+            if is_successor {
+                control.succeed()?;
+            }
+            let metrics = self.metrics.map(MetricsServer::socket).transpose()?;
+            Controller::start(control, acceptor.clone(), metrics, notice)
+        })();
+        started.map_err(|error| warnings.push(format!("no successor can take over: {error}"))).ok()
+    }
+}
+
+/// The thread that accepts, and how to send it messages.
+fn start_accepting(
+    listeners: Vec<Listening>,
+    loops: &[Post<LoopMessage>],
+    clients_open: &Arc<AtomicUsize>,
+    clients_max: usize,
+    counters: Arc<AcceptCounters>,
+) -> Result<(Post<AcceptMessage>, JoinHandle<io::Result<()>>), ProxyError> {
+    let poller = Poller::new()?;
+    let (post, mailbox) = mailbox(&poller, accept::MAILBOX)?;
+    let (loops, clients_open) = (loops.to_vec(), clients_open.clone());
+    let acceptor = Acceptor { listeners, poller, mailbox, loops, clients_open, clients_max, counters };
+    Ok((post, Builder::new().name("accept".into()).spawn(move || acceptor.run())?))
+}
+
+/// What is known of the backends before the loops start.
+struct Looked {
+    peers: Vec<Backend>,
+    resolver: Resolver,
+    warnings: Vec<String>,
+    name_counters: Arc<NameCounters>,
+}
+
+/// Reads the backends' addresses and looks up those that are names.
+fn look_up(config: &Config, clock: &Clock) -> Result<Looked, ProxyError> {
+    let targets = targets(&config.backend_names(), &config.transport.tls)?;
+    let name_counters = Arc::new(NameCounters::new(targets.len()));
+    let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
+    let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, name_counters.clone());
+    let warnings = resolver.start_looking();
+    Ok(Looked { peers: peers(config, &targets, &resolver), resolver, warnings, name_counters })
+}
+
+/// All backends, in the order of their numbers, as far as their names mean something.
+fn peers(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Backend> {
+    let reporter = resolver.reporter();
+    let peer = |(index, ((pool, server), target)): (usize, ((&PoolConfig, &ServerConfig), &Target))| Backend {
+        index: index as u16,
+        name: server.address.as_str().into(),
+        endpoint: target.fixed().or_else(|| resolver.endpoint(index)),
+        reporter: reporter.clone(),
+        limits: BackendLimits {
+            timeouts: pool.timeouts,
+            window: config.backend_window,
+            buffer_bytes: config.backend_buffer_bytes,
+            reply_bytes: config.reply_bytes,
+            // A value that other ways than this proxy have stored may be larger than what it would pass on.
+            wire: Limits { value_bytes: config.reply_bytes, ..SessionSettings::new(config).wire },
+        },
+    };
+    config.backends().zip(targets).enumerate().map(peer).collect()
+}
+
+/// The parts of the loop with this index, and how to send it messages.
+fn build(
+    config: &Config,
+    peers: &[Backend],
+    stats: &Stats,
+    pending: &[PendingInvalidations],
+    writer: Option<&Writer>,
+    index: usize,
+) -> Result<(Post<LoopMessage>, Parts), ProxyError> {
+    let poller = Poller::new()?;
+    let (post, mailbox) = mailbox(&poller, MAILBOX)?;
+    let settings = SessionSettings::new(config);
+    let (own, clock) = (&stats.loops[index], &stats.clock);
+    let connection =
+        |(number, backend): (usize, usize)| BackendConnection::new(peers[backend].clone(), Token(number), own.clone());
+    let connections = connections_of_loop(config, index).into_iter().enumerate().map(connection).collect();
+    let core = Core {
+        settings,
+        clock: clock.clone(),
+        turn: clock.now(),
+        jobs: Jobs::default(),
+        answered: Vec::new(),
+        dispatcher: Dispatcher::new(config, index, Connections::new(connections), pending.to_vec(), own),
+        journal: Journal::new(
+            own.clone(),
+            stats.hot_keys.as_ref().map(|board| board.counter(index)),
+            writer.map(Writer::sender),
+            index as u8,
+        ),
+        stats: stats.clone(),
+    };
+    Ok((post, Parts { poller, mailbox, core }))
+}
+
+fn start_metrics(
+    config: &Config,
+    handed: Option<OwnedFd>,
+    posts: &[Post<LoopMessage>],
+    stats: &Stats,
+    names: Arc<NameCounters>,
+) -> Result<Option<MetricsServer>, ProxyError> {
+    let Some(address) = &config.metrics else { return Ok(None) };
+    let server_name = |(pool, server): (&PoolConfig, &ServerConfig)| ServerName {
+        pool: pool.name.clone(),
+        address: server.address.clone(),
+    };
+    let subject = Subject {
+        loops: stats.loops.clone(),
+        accept: stats.accept.clone(),
+        names,
+        pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+        servers: config.backends().map(server_name).collect(),
+        invalidations_pending: stats.invalidations_pending.clone(),
+        queues: queue_names(config),
+        clients_max: config.clients_max,
+        dispatch: config.discipline.name(),
+        started_unix_ns: clock::unix_now(),
+        hot_keys: stats.hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
+    };
+    MetricsServer::start(address, handed, subject, posts.iter().map(histograms_of).collect())
+        .map(Some)
+        .map_err(ProxyError::Metrics)
+}
+
+/// Requests a copy of one loop's histograms.
+fn histograms_of(post: &Post<LoopMessage>) -> RequestHistograms {
+    let post = post.clone();
+    Box::new(move |sender| post.send(LoopMessage::Histograms(sender)).is_ok())
+}

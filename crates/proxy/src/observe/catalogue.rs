@@ -1,0 +1,323 @@
+//! Every metric: its name, what kind it is, its labels, what it means. What is not here is not shown, and docs/metrics.md has a
+//! line for each: both are tests. A dimension that all backends or requests share is added in `labels.rs`, and to `labels` here.
+
+/// What kind of number a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetricKind {
+    /// Only ever rises while the process lives.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Counts below bounds, their sum and their number.
+    Histogram,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Definition {
+    /// As Prometheus stores it; a counter's ends in `_total`, and a unit stands before that.
+    pub(crate) name: &'static str,
+    pub(crate) kind: MetricKind,
+    pub(crate) labels: &'static [&'static str],
+    pub(crate) help: &'static str,
+}
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Definition {
+    Definition { name, kind: MetricKind::Counter, labels, help }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Definition {
+    Definition { name, kind: MetricKind::Gauge, labels, help }
+}
+
+/// Labels of what is told apart by request.
+const REQUEST: &[&str] = &["operation"];
+/// Labels of what each backend has.
+const BACKEND: &[&str] = &["pool", "backend"];
+/// Labels of what each pool has.
+const POOL: &[&str] = &["pool"];
+/// Labels of what each queue of each loop has.
+const QUEUE: &[&str] = &["loop", "queue"];
+
+/// All of them, in the order of the page.
+pub(crate) const ALL: [&Definition; 61] = [
+    &STAGE,
+    &REQUESTS,
+    &KEYS,
+    &HITS,
+    &MISSES,
+    &CAS_CONFLICTS,
+    &PARTS_FAILED,
+    &RECEIVED_BYTES,
+    &REPLIED_BYTES,
+    &CLIENTS,
+    &CLIENTS_MAX,
+    &CLIENTS_ACCEPTED,
+    &CLIENTS_REFUSED,
+    &CLIENTS_TLS_FAILED,
+    &CLIENTS_PAUSED,
+    &ACCEPT_PAUSES,
+    &ORDER_WAITS,
+    &POOL_REQUESTS,
+    &FAILOVERS,
+    &HEDGES,
+    &HEDGES_WON,
+    &FAILOVER_POOL_REQUESTS,
+    &WARM_UP_HITS,
+    &WARM_UP_FILLS,
+    &SHADOWED,
+    &WRITES_DEGRADED,
+    &WITHHELD_READS,
+    &BACKEND_UP,
+    &BACKEND_EJECTED,
+    &BACKEND_EJECTIONS,
+    &BACKEND_CONNECTIONS_UP,
+    &BACKEND_CONNECTIONS_OPENED,
+    &BACKEND_CONNECTIONS_LOST,
+    &BACKEND_REQUESTS,
+    &BACKEND_REPLIES,
+    &BACKEND_ERRORS,
+    &BACKEND_IN_FLIGHT,
+    &BACKEND_SENT_BYTES,
+    &BACKEND_RECEIVED_BYTES,
+    &BACKEND_TLS_FAILED,
+    &BACKEND_MOVES,
+    &BACKEND_LOOKUPS_FAILED,
+    &BACKEND_INVALIDATIONS_PENDING,
+    &BACKEND_INVALIDATIONS_SENT,
+    &BACKEND_INVALIDATIONS_FAILED,
+    &QUEUE_LENGTH,
+    &QUEUE_FULL,
+    &SLOTS_BUSY,
+    &HOT_KEY_RATE,
+    &HOT_KEY_ERROR,
+    &HOT_KEYS_RATE,
+    &RECORDS_DROPPED,
+    &SCRAPE_STALE_LOOPS,
+    &SCRAPES,
+    &LOOPS,
+    &BUILD_INFO,
+    &PROCESS_START_TIME,
+    &PROCESS_CPU,
+    &PROCESS_MEMORY,
+    &PROCESS_OPEN_FILES,
+    &PROCESS_MAX_FILES,
+];
+
+pub(crate) const STAGE: Definition = Definition {
+    name: "waystage_stage_seconds",
+    kind: MetricKind::Histogram,
+    labels: &["operation", "stage"],
+    help: "Time that requests spent in each stage; stage total is their whole time in the proxy",
+};
+pub(crate) const REQUESTS: Definition =
+    counter("waystage_requests_total", &["operation", "outcome"], "Requests that have ended");
+pub(crate) const KEYS: Definition = counter("waystage_keys_total", &[], "Keys asked for by requests that read values");
+pub(crate) const HITS: Definition =
+    counter("waystage_hits_total", REQUEST, "Keys that a backend held, of operations that need them to be there");
+pub(crate) const MISSES: Definition =
+    counter("waystage_misses_total", REQUEST, "Keys that a backend did not hold, of the same operations");
+pub(crate) const CAS_CONFLICTS: Definition =
+    counter("waystage_cas_conflicts_total", &[], "cas commands that came too late: the value had changed");
+pub(crate) const PARTS_FAILED: Definition =
+    counter("waystage_parts_failed_total", &[], "Multi-gets of which a backend's part failed");
+pub(crate) const RECEIVED_BYTES: Definition =
+    counter("waystage_received_bytes_total", &[], "Bytes of requests from clients");
+pub(crate) const REPLIED_BYTES: Definition =
+    counter("waystage_replied_bytes_total", &[], "Bytes of replies to clients");
+pub(crate) const CLIENTS: Definition = gauge("waystage_clients", &[], "Clients connected");
+pub(crate) const CLIENTS_MAX: Definition = gauge("waystage_clients_max", &[], "Clients that may be connected");
+pub(crate) const CLIENTS_ACCEPTED: Definition =
+    counter("waystage_clients_accepted_total", &[], "Client connections accepted");
+pub(crate) const CLIENTS_REFUSED: Definition =
+    counter("waystage_clients_refused_total", &[], "Client connections closed at once for want of room");
+pub(crate) const CLIENTS_PAUSED: Definition = counter(
+    "waystage_clients_paused_total",
+    &[],
+    "Times that a client was not read from because too much was in flight or unread",
+);
+pub(crate) const ACCEPT_PAUSES: Definition =
+    counter("waystage_accept_pauses_total", &[], "Pauses in accepting because the kernel had no descriptor left");
+pub(crate) const CLIENTS_TLS_FAILED: Definition =
+    counter("waystage_clients_tls_failed_total", &[], "Clients with whom TLS failed");
+pub(crate) const BACKEND_TLS_FAILED: Definition =
+    counter("waystage_backend_tls_failed_total", BACKEND, "Connections to the backend on which TLS failed");
+pub(crate) const BACKEND_MOVES: Definition =
+    counter("waystage_backend_moves_total", BACKEND, "Times that the backend's name meant another address than before");
+pub(crate) const BACKEND_LOOKUPS_FAILED: Definition =
+    counter("waystage_backend_lookups_failed_total", BACKEND, "Lookups of the backend's name without an address");
+pub(crate) const ORDER_WAITS: Definition =
+    counter("waystage_order_waits_total", &[], "Times that a request waited for its client's earlier ones");
+pub(crate) const POOL_REQUESTS: Definition = counter(
+    "waystage_pool_requests_total",
+    &["pool", "kind"],
+    "Requests for keys of the pool that read or write, those that it sees as a shadow included",
+);
+pub(crate) const FAILOVERS: Definition = counter(
+    "waystage_failovers_total",
+    POOL,
+    "Times that a read asked another copy because one could not be asked, had failed or did not have the key",
+);
+pub(crate) const HEDGES: Definition =
+    counter("waystage_hedges_total", POOL, "Reads sent a second time because the first copy was slow");
+pub(crate) const HEDGES_WON: Definition =
+    counter("waystage_hedges_won_total", POOL, "Such reads that the second copy answered first");
+pub(crate) const FAILOVER_POOL_REQUESTS: Definition = counter(
+    "waystage_failover_pool_requests_total",
+    POOL,
+    "Times that the failover pool was asked in place of the pool",
+);
+pub(crate) const WARM_UP_HITS: Definition =
+    counter("waystage_warm_up_hits_total", POOL, "Keys that the pool did not have and the warm-up pool had");
+pub(crate) const WARM_UP_FILLS: Definition =
+    counter("waystage_warm_up_fills_total", POOL, "Values from the warm-up pool that the pool has stored");
+pub(crate) const SHADOWED: Definition =
+    counter("waystage_shadowed_requests_total", POOL, "Requests that the pool's shadow was sent too");
+pub(crate) const WRITES_DEGRADED: Definition = counter(
+    "waystage_degraded_writes_total",
+    POOL,
+    "Writes acknowledged by enough copies, while another copy failed to take them",
+);
+pub(crate) const WITHHELD_READS: Definition = counter(
+    "waystage_withheld_reads_total",
+    POOL,
+    "Reads, or parts of multi-gets, not sent because the backend owes the key's deletion",
+);
+pub(crate) const BACKEND_EJECTED: Definition = gauge(
+    "waystage_backend_ejected",
+    BACKEND,
+    "Event loops that have no connection to the backend that accepts requests",
+);
+pub(crate) const BACKEND_EJECTIONS: Definition = counter(
+    "waystage_backend_ejections_total",
+    BACKEND,
+    "Times that a loop lost its last connection to the backend that accepted requests",
+);
+pub(crate) const BACKEND_INVALIDATIONS_PENDING: Definition =
+    gauge("waystage_backend_invalidations_pending", BACKEND, "Deletions that the backend owes; all keys count as one");
+pub(crate) const BACKEND_INVALIDATIONS_SENT: Definition =
+    counter("waystage_backend_invalidations_sent_total", BACKEND, "Deletions owed that the backend has answered");
+pub(crate) const BACKEND_INVALIDATIONS_FAILED: Definition = counter(
+    "waystage_backend_invalidations_failed_total",
+    BACKEND,
+    "Deletions owed that were sent and failed; they are sent again",
+);
+pub(crate) const BACKEND_UP: Definition =
+    gauge("waystage_backend_up", BACKEND, "Whether at least one connection to the backend accepts requests");
+pub(crate) const BACKEND_CONNECTIONS_UP: Definition =
+    gauge("waystage_backend_connections_up", BACKEND, "Connections to the backend that accept requests");
+pub(crate) const BACKEND_CONNECTIONS_OPENED: Definition = counter(
+    "waystage_backend_connections_opened_total",
+    BACKEND,
+    "Connections to the backend opened; the first ones, then every reconnection",
+);
+pub(crate) const BACKEND_CONNECTIONS_LOST: Definition = counter(
+    "waystage_backend_connections_lost_total",
+    &["pool", "backend", "reason"],
+    "Connections to the backend closed because an answer was late (timeout), or lost or not opened (lost)",
+);
+pub(crate) const BACKEND_REQUESTS: Definition =
+    counter("waystage_backend_requests_total", BACKEND, "Requests sent to the backend");
+pub(crate) const BACKEND_REPLIES: Definition =
+    counter("waystage_backend_replies_total", BACKEND, "Replies of the backend, error replies included");
+pub(crate) const BACKEND_ERRORS: Definition = counter(
+    "waystage_backend_errors_total",
+    &["pool", "backend", "kind"],
+    "Requests for the backend that failed: refused before they were sent, lost, late, or answered with an error",
+);
+pub(crate) const BACKEND_IN_FLIGHT: Definition =
+    gauge("waystage_backend_in_flight", BACKEND, "Requests that wait for an answer of the backend");
+pub(crate) const BACKEND_SENT_BYTES: Definition =
+    counter("waystage_backend_sent_bytes_total", BACKEND, "Bytes of requests to the backend");
+pub(crate) const BACKEND_RECEIVED_BYTES: Definition =
+    counter("waystage_backend_received_bytes_total", BACKEND, "Bytes of replies of the backend");
+pub(crate) const QUEUE_LENGTH: Definition = gauge("waystage_queue_length", QUEUE, "Requests waiting in the queue");
+pub(crate) const QUEUE_FULL: Definition =
+    counter("waystage_queue_full_total", QUEUE, "Requests refused by the queue because it was full");
+pub(crate) const SLOTS_BUSY: Definition =
+    gauge("waystage_slots_busy", QUEUE, "Slots of the queue that serve a request");
+pub(crate) const HOT_KEY_RATE: Definition = gauge(
+    "waystage_hot_key_requests_per_second",
+    &["key"],
+    "Requests for the keys asked for most; only with --hot-keys-metrics",
+);
+pub(crate) const HOT_KEY_ERROR: Definition = gauge(
+    "waystage_hot_key_error_requests_per_second",
+    &["key"],
+    "How far the true rate of a hot key may be away; only with --hot-keys-metrics",
+);
+pub(crate) const HOT_KEYS_RATE: Definition = gauge(
+    "waystage_hot_keys_requests_per_second",
+    &[],
+    "Requests for all keys, as the sketch of hot keys sees them; only with --hot-keys-metrics",
+);
+pub(crate) const RECORDS_DROPPED: Definition =
+    counter("waystage_records_dropped_total", &[], "Records dropped because the thread that writes them was behind");
+pub(crate) const SCRAPE_STALE_LOOPS: Definition = counter(
+    "waystage_scrape_stale_loops_total",
+    &[],
+    "Event loops that did not answer a scrape in time; their last histograms were shown instead",
+);
+pub(crate) const SCRAPES: Definition =
+    counter("waystage_scrapes_total", &[], "Answers of this page, this one included");
+pub(crate) const LOOPS: Definition = gauge("waystage_loops", &[], "Event loops");
+pub(crate) const BUILD_INFO: Definition =
+    gauge("waystage_build_info", &["version", "dispatch"], "Always 1; the labels say what is running");
+pub(crate) const PROCESS_START_TIME: Definition =
+    gauge("process_start_time_seconds", &[], "When the process was started, in seconds since 1970");
+pub(crate) const PROCESS_CPU: Definition =
+    counter("process_cpu_seconds_total", &[], "Processor time of the process, user and system");
+pub(crate) const PROCESS_MEMORY: Definition = gauge("process_resident_memory_bytes", &[], "Memory of the process");
+pub(crate) const PROCESS_OPEN_FILES: Definition = gauge("process_open_fds", &[], "Open file descriptors");
+pub(crate) const PROCESS_MAX_FILES: Definition = gauge("process_max_fds", &[], "File descriptors that may be open");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeSet, HashMap};
+
+    /// The lines of the tables in docs/metrics.md: name, kind, labels, meaning, question.
+    fn page() -> Vec<Vec<String>> {
+        let text = include_str!("../../../../docs/metrics.md");
+        let rows = text.lines().filter(|line| line.starts_with("| `waystage_") || line.starts_with("| `process_"));
+        rows.map(|row| row.trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()).collect()
+    }
+
+    #[test]
+    fn the_page_has_one_line_for_each_metric_and_says_the_same() {
+        let rows = page();
+        let by_name: HashMap<String, &Vec<String>> =
+            rows.iter().map(|row| (row[0].trim_matches('`').to_string(), row)).collect();
+        assert_eq!(by_name.len(), rows.len(), "a metric has two lines");
+        for definition in ALL {
+            let Some(row) = by_name.get(definition.name) else {
+                panic!("{} is not in docs/metrics.md", definition.name)
+            };
+            let kind = format!("{:?}", definition.kind).to_lowercase();
+            let labels: Vec<String> = definition.labels.iter().map(|label| format!("`{label}`")).collect();
+            assert_eq!(row[1..4], [kind, labels.join(", "), definition.help.into()], "{}", definition.name);
+            assert!(row.len() == 5 && row[4].ends_with('?'), "{}: which question does it answer?", definition.name);
+        }
+        let known: BTreeSet<&str> = ALL.iter().map(|definition| definition.name).collect();
+        let unknown: Vec<&String> = by_name.keys().filter(|name| !known.contains(name.as_str())).collect();
+        assert!(unknown.is_empty(), "docs/metrics.md has metrics that do not exist: {unknown:?}");
+        assert_eq!(known.len(), ALL.len(), "a name is used twice");
+    }
+
+    /// What promtool's linter asks of names.
+    #[test]
+    fn names_follow_the_rules() {
+        let is_word = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        for Definition { name, kind, labels, help } in ALL {
+            assert!(is_word(name) && labels.iter().all(|label| is_word(label)), "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == MetricKind::Counter, "{name}");
+            let words: Vec<&str> = name.split('_').collect();
+            for word in ["ms", "us", "ns", "milliseconds", "kb", "kilobytes", "counter", "gauge", "histogram", "count"]
+            {
+                assert!(!words.contains(&word), "{name}: {word}");
+            }
+            assert!(!labels.contains(&"le") && !labels.contains(&"quantile"), "{name}");
+            assert!(!help.is_empty() && !help.contains('\n') && !help.contains('|') && !help.ends_with('.'), "{name}");
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Prometheus metrics: where the time went per stage, and everything that is counted. `catalogue.rs` says what there is, `labels.rs`
+//! what tells samples apart; here each gets its numbers.
+
+use crate::observe::catalogue::{self, Definition};
+use crate::observe::counters::{
+    AcceptCounters, BackendCounters, Counter, LoopCounters, NameCounter, NameCounters, PoolCounters, QueueCounters,
+};
+use crate::observe::histograms::StageHistograms;
+use crate::observe::hot_keys::{HotKeysBoard, printable};
+use crate::observe::labels::{self, Labels};
+use crate::observe::metrics_text::{Number, Page, buckets};
+use crate::observe::stats::VERSION_LINE;
+use clock::Process;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use records::Outcome;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use wire::Verb;
+
+/// What the metrics of one proxy are about; it does not change while the proxy runs, but its numbers do.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) loops: Vec<Arc<LoopCounters>>,
+    pub(crate) accept: Arc<AcceptCounters>,
+    pub(crate) names: Arc<NameCounters>,
+    pub(crate) pools: Vec<String>,
+    pub(crate) servers: Vec<ServerName>,
+    /// By backend.
+    pub(crate) invalidations_pending: Vec<Arc<AtomicUsize>>,
+    /// The names of each loop's queues.
+    pub(crate) queues: Vec<String>,
+    pub(crate) clients_max: usize,
+    pub(crate) dispatch: &'static str,
+    pub(crate) started_unix_ns: u64,
+    /// If hot keys are to be shown.
+    pub(crate) hot_keys: Option<HotKeysBoard>,
+}
+
+/// A backend, and the pool that it belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerName {
+    pub(crate) pool: String,
+    pub(crate) address: String,
+}
+
+/// Everything that one answer shows.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) subject: Arc<Subject>,
+    pub(crate) histograms: StageHistograms,
+    /// Answers so far, this one included.
+    pub(crate) scrapes: u64,
+    /// Loops that did not answer in time, in all scrapes.
+    pub(crate) stale_loops: u64,
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(&mut encoder);
+        self.stages(&mut page)?;
+        self.requests(&mut page)?;
+        self.clients(&mut page)?;
+        self.pools(&mut page)?;
+        self.backends(&mut page)?;
+        self.names(&mut page)?;
+        self.queues(&mut page)?;
+        self.hot_keys(&mut page)?;
+        self.program(&mut page)
+    }
+}
+
+impl Snapshot {
+    /// The text that Prometheus reads, in the format OpenMetrics.
+    pub(crate) fn render(self) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self));
+        let mut text = String::new();
+        match encode(&mut text, &registry) {
+            Ok(()) => text,
+            Err(fmt::Error) => String::new(),
+        }
+    }
+
+    fn sum(&self, field: impl Fn(&LoopCounters) -> &Counter) -> u64 {
+        self.subject.loops.iter().map(|counters| field(counters).get()).sum()
+    }
+
+    /// One histogram per operation and stage; `stage="total"` is the whole time in the proxy.
+    fn stages(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let mut family = page.family(&catalogue::STAGE, MetricType::Histogram)?;
+        for (operation, stage, histogram, sum_ns) in self.histograms.series().filter(|series| !series.2.is_empty()) {
+            let labels = labels::stage(operation, stage);
+            let sum_s = sum_ns as f64 / 1e9;
+            let mut encoder = family.encode_family(&labels)?;
+            encoder.encode_histogram::<NoLabelSet>(sum_s, histogram.len(), &buckets(histogram), None)?;
+        }
+        Ok(())
+    }
+
+    fn requests(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let pairs = Verb::ALL.into_iter().flat_map(|verb| Outcome::ALL.map(|outcome| (verb, outcome)));
+        let ended = pairs.map(|(verb, outcome)| {
+            let count = self.sum(|loops| &loops.requests[verb as usize][outcome as usize]);
+            (labels::request(verb, outcome), Number::Whole(count), outcome == Outcome::Answered)
+        });
+        // Most of the pairs never occur; a rate needs the others from their start, so what is answered is always there.
+        let ended = ended.filter(|(_, count, is_usual)| *is_usual || !matches!(count, Number::Whole(0)));
+        page.samples(&catalogue::REQUESTS, ended.map(|(labels, count, _)| (labels, count)))?;
+        page.sample(&catalogue::KEYS, self.sum(|loops| &loops.keys_read))?;
+        type Field = fn(&LoopCounters) -> &[Counter; Verb::ALL.len()];
+        let found: [(&Definition, Field); 2] =
+            [(&catalogue::HITS, |loops| &loops.hits), (&catalogue::MISSES, |loops| &loops.misses)];
+        for (definition, field) in found {
+            let counts = READS_AND_KEYED
+                .map(|verb| (labels::operation(verb), Number::Whole(self.sum(|loops| &field(loops)[verb as usize]))));
+            page.samples(definition, counts)?;
+        }
+        page.sample(&catalogue::CAS_CONFLICTS, self.sum(|loops| &loops.cas_conflicts))?;
+        page.sample(&catalogue::PARTS_FAILED, self.sum(|loops| &loops.parts_failed))?;
+        page.sample(&catalogue::RECEIVED_BYTES, self.sum(|loops| &loops.received_bytes))?;
+        page.sample(&catalogue::REPLIED_BYTES, self.sum(|loops| &loops.replied_bytes))
+    }
+
+    fn clients(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        page.sample(&catalogue::CLIENTS, self.sum(|loops| &loops.clients_open))?;
+        page.sample(&catalogue::CLIENTS_MAX, self.subject.clients_max as u64)?;
+        page.sample(&catalogue::CLIENTS_ACCEPTED, self.sum(|loops| &loops.clients_accepted))?;
+        page.sample(&catalogue::CLIENTS_REFUSED, self.subject.accept.refused.get())?;
+        page.sample(&catalogue::CLIENTS_TLS_FAILED, self.sum(|loops| &loops.clients_tls_failed))?;
+        page.sample(&catalogue::CLIENTS_PAUSED, self.sum(|loops| &loops.clients_paused))?;
+        page.sample(&catalogue::ACCEPT_PAUSES, self.subject.accept.pauses.get())?;
+        page.sample(&catalogue::ORDER_WAITS, self.sum(|loops| &loops.order_waits))
+    }
+
+    fn pools(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        type Field = fn(&PoolCounters) -> &Counter;
+        let each = || self.subject.pools.iter().enumerate();
+        let sum = |index: usize, field: Field| Number::Whole(self.sum(|loops| field(&loops.pools[index])));
+        let kinds: [(&str, Field); 2] = [("read", |pool| &pool.reads), ("write", |pool| &pool.writes)];
+        let requests = each().flat_map(|(index, name)| {
+            kinds.map(|(kind, field)| (labels::and(labels::pool(name), "kind", kind), sum(index, field)))
+        });
+        page.samples(&catalogue::POOL_REQUESTS, requests)?;
+        let fields: [(&Definition, Field); 9] = [
+            (&catalogue::FAILOVERS, |pool| &pool.failovers),
+            (&catalogue::HEDGES, |pool| &pool.hedges),
+            (&catalogue::HEDGES_WON, |pool| &pool.hedges_won),
+            (&catalogue::FAILOVER_POOL_REQUESTS, |pool| &pool.failover_pool_requests),
+            (&catalogue::WARM_UP_HITS, |pool| &pool.warm_up_hits),
+            (&catalogue::WARM_UP_FILLS, |pool| &pool.warm_up_fills),
+            (&catalogue::SHADOWED, |pool| &pool.shadowed),
+            (&catalogue::WRITES_DEGRADED, |pool| &pool.writes_degraded),
+            (&catalogue::WITHHELD_READS, |pool| &pool.withheld_reads),
+        ];
+        for (definition, field) in fields {
+            page.samples(definition, each().map(|(index, name)| (labels::pool(name), sum(index, field))))?;
+        }
+        Ok(())
+    }
+
+    fn backends(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let servers = &self.subject.servers;
+        let sum = |index: usize, field: &dyn Fn(&BackendCounters) -> &Counter| {
+            self.sum(|loops| field(&loops.backends[index]))
+        };
+        let up = |index: usize| u64::from(sum(index, &|backend| &backend.is_up) > 0);
+        let without = |index: usize| {
+            let is_ejected = |loops: &&Arc<LoopCounters>| loops.backends[index].is_up.get() == 0;
+            self.subject.loops.iter().filter(is_ejected).count() as u64
+        };
+        let pending = |index: usize| self.subject.invalidations_pending[index].load(Ordering::Relaxed) as u64;
+        let each = servers.iter().enumerate().map(|(index, server)| (index, server.labels()));
+        let gauges: [(&Definition, &dyn Fn(usize) -> u64); 3] = [
+            (&catalogue::BACKEND_UP, &up),
+            (&catalogue::BACKEND_EJECTED, &without),
+            (&catalogue::BACKEND_INVALIDATIONS_PENDING, &pending),
+        ];
+        for (definition, value) in gauges {
+            page.samples(definition, each.clone().map(|(index, labels)| (labels, Number::Whole(value(index)))))?;
+        }
+        type Field = fn(&BackendCounters) -> &Counter;
+        let fields: [(&Definition, Field); 11] = [
+            (&catalogue::BACKEND_EJECTIONS, |backend| &backend.ejections),
+            (&catalogue::BACKEND_INVALIDATIONS_SENT, |backend| &backend.invalidations_sent),
+            (&catalogue::BACKEND_INVALIDATIONS_FAILED, |backend| &backend.invalidations_failed),
+            (&catalogue::BACKEND_TLS_FAILED, |backend| &backend.tls_failed),
+            (&catalogue::BACKEND_CONNECTIONS_UP, |backend| &backend.is_up),
+            (&catalogue::BACKEND_CONNECTIONS_OPENED, |backend| &backend.connects),
+            (&catalogue::BACKEND_REQUESTS, |backend| &backend.requests),
+            (&catalogue::BACKEND_REPLIES, |backend| &backend.replies),
+            (&catalogue::BACKEND_IN_FLIGHT, |backend| &backend.in_flight),
+            (&catalogue::BACKEND_SENT_BYTES, |backend| &backend.sent_bytes),
+            (&catalogue::BACKEND_RECEIVED_BYTES, |backend| &backend.received_bytes),
+        ];
+        for (definition, field) in fields {
+            let values = each.clone().map(|(index, labels)| (labels, Number::Whole(sum(index, &field))));
+            page.samples(definition, values)?;
+        }
+        let lost: [(&str, Field); 2] = [("timeout", |backend| &backend.timeouts), ("lost", |backend| &backend.lost)];
+        let lost = each.clone().flat_map(|(index, labels)| {
+            lost.map(|(reason, field)| {
+                (labels::and(labels.clone(), "reason", reason), Number::Whole(sum(index, &field)))
+            })
+        });
+        page.samples(&catalogue::BACKEND_CONNECTIONS_LOST, lost)?;
+        let errors = each.flat_map(|(index, labels)| {
+            BACKEND_ERRORS.map(|kind| {
+                let count = sum(index, &|backend| &backend.errors[kind as usize]);
+                (labels::and(labels.clone(), "kind", kind.name()), Number::Whole(count))
+            })
+        });
+        page.samples(&catalogue::BACKEND_ERRORS, errors)
+    }
+
+    /// What the names of backends meant.
+    fn names(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        type Field = fn(&NameCounter) -> &Counter;
+        let fields: [(&Definition, Field); 2] = [
+            (&catalogue::BACKEND_MOVES, |name| &name.moves),
+            (&catalogue::BACKEND_LOOKUPS_FAILED, |name| &name.lookups_failed),
+        ];
+        for (definition, field) in fields {
+            let values = self.subject.servers.iter().zip(&self.subject.names.names);
+            page.samples(
+                definition,
+                values.map(|(server, counters)| {
+                    (labels::backend(&server.pool, &server.address), Number::Whole(field(counters).get()))
+                }),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Each loop's queues apart: a long one beside an empty one is not the same as two of middle length.
+    fn queues(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        type Field = fn(&QueueCounters) -> &Counter;
+        let fields: [(&Definition, Field); 3] = [
+            (&catalogue::QUEUE_LENGTH, |queue| &queue.length),
+            (&catalogue::QUEUE_FULL, |queue| &queue.full),
+            (&catalogue::SLOTS_BUSY, |queue| &queue.slots_busy),
+        ];
+        for (definition, field) in fields {
+            let values = self.subject.loops.iter().enumerate().flat_map(|(index, counters)| {
+                let named = counters.queues.iter().zip(&self.subject.queues);
+                named.map(move |(queue, name)| (labels::queue(index, name), Number::Whole(field(queue).get())))
+            });
+            page.samples(definition, values)?;
+        }
+        Ok(())
+    }
+
+    fn hot_keys(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let Some(board) = &self.subject.hot_keys else { return Ok(()) };
+        let (hottest, all) = board.hottest();
+        let names: Vec<String> = hottest.iter().map(|hot_key| printable(&hot_key.key)).collect();
+        let named = || names.iter().map(|name| labels::key(name)).zip(&hottest);
+        let rates = named().map(|(labels, hot_key)| (labels, Number::Real(hot_key.per_second)));
+        page.samples(&catalogue::HOT_KEY_RATE, rates)?;
+        let errors = named().map(|(labels, hot_key)| (labels, Number::Real(hot_key.error)));
+        page.samples(&catalogue::HOT_KEY_ERROR, errors)?;
+        page.samples(&catalogue::HOT_KEYS_RATE, [(Labels::new(), Number::Real(all))])
+    }
+
+    fn program(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        page.sample(&catalogue::RECORDS_DROPPED, self.sum(|loops| &loops.records_dropped))?;
+        page.sample(&catalogue::SCRAPE_STALE_LOOPS, self.stale_loops)?;
+        page.sample(&catalogue::SCRAPES, self.scrapes)?;
+        page.sample(&catalogue::LOOPS, self.subject.loops.len() as u64)?;
+        let build = labels::build(VERSION_LINE, self.subject.dispatch);
+        page.samples(&catalogue::BUILD_INFO, [(build, Number::Whole(1))])?;
+        let started = Number::Real(self.subject.started_unix_ns as f64 / 1e9);
+        page.samples(&catalogue::PROCESS_START_TIME, [(Labels::new(), started)])?;
+        let (usage, process) = (clock::process_cpu(), Process::now());
+        page.samples(&catalogue::PROCESS_CPU, [(Labels::new(), Number::Real(usage.user_s + usage.system_s))])?;
+        let known = [
+            (&catalogue::PROCESS_MEMORY, process.memory_bytes),
+            (&catalogue::PROCESS_OPEN_FILES, process.open_files),
+            (&catalogue::PROCESS_MAX_FILES, process.open_files_max),
+        ];
+        for (definition, value) in known {
+            page.samples(definition, value.map(|value| (Labels::new(), Number::Whole(value))))?;
+        }
+        Ok(())
+    }
+}
+
+impl ServerName {
+    fn labels(&self) -> Labels<'_> {
+        labels::backend(&self.pool, &self.address)
+    }
+}
+
+/// Operations that read values, and those that need their key to be there.
+const READS_AND_KEYED: [Verb; 13] = [
+    Verb::Get,
+    Verb::Gets,
+    Verb::Gat,
+    Verb::Gats,
+    Verb::Mg,
+    Verb::Delete,
+    Verb::Incr,
+    Verb::Decr,
+    Verb::Touch,
+    Verb::Cas,
+    Verb::Md,
+    Verb::Ma,
+    Verb::Me,
+];
+
+/// How requests fail at a backend.
+const BACKEND_ERRORS: [Outcome; 6] = [
+    Outcome::ClientError,
+    Outcome::ServerError,
+    Outcome::Timeout,
+    Outcome::BackendDown,
+    Outcome::BackendLost,
+    Outcome::Overloaded,
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! How samples are written: families with their heads, numbers, buckets, and the older of the two formats. Knows nothing of what is
+//! counted.
+
+use crate::observe::catalogue::{self, Definition, MetricKind};
+use crate::observe::labels::Labels;
+use hdrhistogram::Histogram;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+use std::fmt;
+
+/// Upper bounds of the buckets in microseconds, three per decade; from a loopback reply to a timeout.
+const BOUNDS_US: [u64; 21] = [
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
+    1_000_000, 2_000_000, 5_000_000,
+];
+
+/// A sample's number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Number {
+    Whole(u64),
+    Real(f64),
+}
+
+/// The page while it is written.
+pub(crate) struct Page<'p, 'e>(pub(crate) &'p mut DescriptorEncoder<'e>);
+
+impl Page<'_, '_> {
+    /// Begins a metric. The encoder puts units and `_total` behind names itself.
+    pub(crate) fn family(
+        &mut self,
+        definition: &Definition,
+        kind: MetricType,
+    ) -> Result<MetricEncoder<'_>, fmt::Error> {
+        let name = definition.name.strip_suffix("_total").unwrap_or(definition.name);
+        let (name, unit) = match (name.strip_suffix("_seconds"), name.strip_suffix("_bytes")) {
+            (Some(name), _) => (name, Some(&Unit::Seconds)),
+            (_, Some(name)) => (name, Some(&Unit::Bytes)),
+            _ => (name, None),
+        };
+        self.0.encode_descriptor(name, definition.help, unit, kind)
+    }
+
+    /// A metric with labels, and all its samples.
+    pub(crate) fn samples<'s>(
+        &mut self,
+        definition: &Definition,
+        samples: impl IntoIterator<Item = (Labels<'s>, Number)>,
+    ) -> fmt::Result {
+        let kind = if definition.kind == MetricKind::Counter { MetricType::Counter } else { MetricType::Gauge };
+        let mut family = self.family(definition, kind)?;
+        for (labels, number) in samples {
+            let names = labels.iter().map(|(name, _)| name);
+            assert!(names.eq(definition.labels), "{} has other labels than the catalogue says", definition.name);
+            if labels.is_empty() {
+                write(&mut family, kind, number)?;
+            } else {
+                write(&mut family.encode_family(&labels)?, kind, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A metric with one sample without labels.
+    pub(crate) fn sample(&mut self, definition: &Definition, value: u64) -> fmt::Result {
+        self.samples(definition, [(Labels::new(), Number::Whole(value))])
+    }
+}
+
+fn write(encoder: &mut MetricEncoder<'_>, kind: MetricType, number: Number) -> fmt::Result {
+    match (kind, number) {
+        (MetricType::Counter, Number::Whole(value)) => encoder.encode_counter::<NoLabelSet, _, f64>(&value, None),
+        (MetricType::Counter, Number::Real(value)) => encoder.encode_counter::<NoLabelSet, _, f64>(&value, None),
+        (_, Number::Whole(value)) => encoder.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX)),
+        (_, Number::Real(value)) => encoder.encode_gauge(&value),
+    }
+}
+
+/// Counts between neighbouring bounds, the rest in the last bucket.
+pub(crate) fn buckets(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
+    let mut below = 0;
+    let mut buckets = Vec::with_capacity(BOUNDS_US.len() + 1);
+    for bound_us in BOUNDS_US {
+        let up_to = histogram.count_between(0, bound_us * 1_000);
+        buckets.push((bound_us as f64 / 1e6, up_to - below));
+        below = up_to;
+    }
+    buckets.push((f64::MAX, histogram.len() - below));
+    buckets
+}
+
+/// The same text in the older format, which readers get that do not ask for OpenMetrics: there, a counter's whole name stands
+/// in its head, units have no line, and nothing marks the end.
+pub(crate) fn classic(open_metrics: &str) -> String {
+    let mut text = String::with_capacity(open_metrics.len());
+    let is_counter = |name: &str| {
+        let of_name = |definition: &&&Definition| definition.name.strip_suffix("_total") == Some(name);
+        catalogue::ALL.iter().any(|definition| of_name(&definition))
+    };
+    for line in open_metrics.lines().filter(|line| !line.starts_with("# UNIT ") && *line != "# EOF") {
+        match line.splitn(4, ' ').collect::<Vec<_>>().as_slice() {
+            ["#", what, name, rest] if is_counter(name) => {
+                text += &format!("# {what} {name}_total {rest}\n");
+            }
+            _ => {
+                text += line;
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_format_names_counters_in_full() {
+        let text = "# HELP waystage_keys Keys.\n# TYPE waystage_keys counter\nwaystage_keys_total 3\n# HELP waystage_replied_bytes B.\n\
+                    # UNIT waystage_replied_bytes bytes\nwaystage_replied_bytes_total 1\n# TYPE waystage_clients gauge\n# EOF\n";
+        let expected = "# HELP waystage_keys_total Keys.\n# TYPE waystage_keys_total counter\nwaystage_keys_total 3\n\
+                        # HELP waystage_replied_bytes_total B.\nwaystage_replied_bytes_total 1\n# TYPE waystage_clients gauge\n";
+        assert_eq!(classic(text), expected);
+    }
+}

@@ -1,0 +1,14 @@
+//! What an operator sees: counters, histograms, hot keys, metrics and `stats`. Knows no job and no connection.
+
+pub(crate) mod counters;
+pub(crate) mod histograms;
+pub(crate) mod hot_keys;
+mod space_saving;
+
+mod catalogue;
+mod labels;
+mod metrics_text;
+
+pub(crate) mod metrics;
+pub(crate) mod metrics_server;
+pub(crate) mod stats;

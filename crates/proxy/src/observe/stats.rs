@@ -1,0 +1,218 @@
+//! What the proxy answers itself: version, verbosity and stats. Names and forms are memcached's, since clients and exporters parse
+//! them; what a proxy does not have, items above all, is 0 or left out.
+
+use crate::config::Config;
+use crate::observe::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, PoolCounters};
+use crate::observe::hot_keys::HotKeysBoard;
+use clock::{Clock, Nanos};
+use records::Outcome;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use wire::{Reply, Verb};
+
+/// What clients are told: libmemcached and others expect memcached's own number in front.
+pub const VERSION_LINE: &str = concat!("1.6.38-waystage-", env!("CARGO_PKG_VERSION"));
+
+/// What `stats` is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Stats {
+    pub(crate) loops: Vec<Arc<LoopCounters>>,
+    pub(crate) accept: Arc<AcceptCounters>,
+    pub(crate) hot_keys: Option<HotKeysBoard>,
+    /// Names of the backends, which tell them apart.
+    pub(crate) servers: Vec<String>,
+    pub(crate) replicas: usize,
+    /// By backend.
+    pub(crate) invalidations_pending: Vec<Arc<AtomicUsize>>,
+    pub(crate) clients_max: usize,
+    /// Names and values of `stats settings`.
+    pub(crate) settings: Vec<(&'static str, String)>,
+    pub(crate) started: Nanos,
+    pub(crate) clock: Clock,
+}
+
+const GETS: [Verb; 5] = [Verb::Get, Verb::Gets, Verb::Gat, Verb::Gats, Verb::Mg];
+const STORES: [Verb; 7] = [Verb::Set, Verb::Add, Verb::Replace, Verb::Append, Verb::Prepend, Verb::Cas, Verb::Ms];
+const METAS: [Verb; 6] = [Verb::Mg, Verb::Ms, Verb::Md, Verb::Ma, Verb::Mn, Verb::Me];
+/// memcached counts the reads that touch as both.
+const TOUCHES: [Verb; 3] = [Verb::Touch, Verb::Gat, Verb::Gats];
+
+impl Stats {
+    /// Answers `stats [argument]`.
+    pub(crate) fn answer(&self, argument: &[u8], out: &mut Vec<u8>) {
+        let mut words = argument.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        match words.next().unwrap_or_default() {
+            b"" => self.general(out),
+            // The counters are also those of the metrics, which must never fall, so they stay.
+            b"reset" => return Reply::Reset.encode(out),
+            b"backends" => self.backends(out),
+            b"hotkeys" => self.hot_keys.iter().for_each(|board| board.stats(out)),
+            b"settings" => self.settings.iter().for_each(|(name, value)| stat(out, name, value)),
+            b"slabs" => ["active_slabs", "total_malloced"].iter().for_each(|name| stat(out, name, "0")),
+            b"sizes" => stat(out, "sizes_status", "disabled"),
+            b"detail" => match words.next() {
+                Some(b"on" | b"off") => return Reply::Ok.encode(out),
+                Some(b"dump") => {}
+                _ => return out.extend_from_slice(b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"),
+            },
+            // The proxy holds no items and has none to tell.
+            b"items" | b"cachedump" | b"conns" | b"extstore" => {}
+            _ => return Reply::Error.encode(out),
+        }
+        Reply::End.encode(out);
+    }
+
+    fn general(&self, out: &mut Vec<u8>) {
+        let sum = |field: fn(&LoopCounters) -> &Counter| self.total(|counters| field(counters).get());
+        let of_pools = |field: fn(&PoolCounters) -> &Counter| self.total(|counters| counters.of_pools(field));
+        let of_backends = |field: fn(&BackendCounters) -> &Counter| {
+            self.total(|counters| counters.backends.iter().map(|backend| field(backend).get()).sum())
+        };
+        let ended =
+            |verbs: &[Verb]| self.total(|counters| verbs.iter().map(|&verb| counters.ended_by_verb(verb)).sum());
+        let failed = |outcome: Outcome| self.total(|counters| counters.ended_by_outcome(outcome));
+        let usage = clock::process_cpu();
+        stat(out, "pid", &std::process::id().to_string());
+        stat(out, "uptime", &(self.clock.now().since(self.started) / 1_000_000_000).to_string());
+        stat(out, "time", &(clock::unix_now() / 1_000_000_000).to_string());
+        stat(out, "version", VERSION_LINE);
+        stat(out, "pointer_size", "64");
+        stat(out, "rusage_user", &format!("{:.6}", usage.user_s));
+        stat(out, "rusage_system", &format!("{:.6}", usage.system_s));
+        let found = |verbs: &[Verb]| {
+            let both = |field: fn(&LoopCounters) -> &[Counter; Verb::ALL.len()]| {
+                self.total(|counters| verbs.iter().map(|&verb| field(counters)[verb as usize].get()).sum())
+            };
+            (both(|counters| &counters.hits), both(|counters| &counters.misses))
+        };
+        let (gets, deletes, touches) = (found(&GETS), found(&[Verb::Delete, Verb::Md]), found(&TOUCHES));
+        let (incrs, decrs, cas) = (found(&[Verb::Incr, Verb::Ma]), found(&[Verb::Decr]), found(&[Verb::Cas]));
+        let lines = [
+            ("max_connections", self.clients_max as u64),
+            ("curr_connections", sum(|counters| &counters.clients_open)),
+            ("total_connections", sum(|counters| &counters.clients_accepted)),
+            ("rejected_connections", self.accept.refused.get()),
+            ("cmd_get", sum(|counters| &counters.keys_read)),
+            ("cmd_set", ended(&STORES)),
+            ("cmd_flush", ended(&[Verb::FlushAll])),
+            ("cmd_touch", ended(&TOUCHES)),
+            ("cmd_meta", ended(&METAS)),
+            ("get_hits", gets.0),
+            ("get_misses", gets.1),
+            ("delete_misses", deletes.1),
+            ("delete_hits", deletes.0),
+            ("incr_misses", incrs.1),
+            ("incr_hits", incrs.0),
+            ("decr_misses", decrs.1),
+            ("decr_hits", decrs.0),
+            ("cas_misses", cas.1),
+            ("cas_hits", cas.0),
+            ("cas_badval", sum(|counters| &counters.cas_conflicts)),
+            ("touch_hits", touches.0),
+            ("touch_misses", touches.1),
+            ("bytes_read", sum(|counters| &counters.received_bytes)),
+            ("bytes_written", sum(|counters| &counters.replied_bytes)),
+            ("limit_maxbytes", 0),
+            ("accepting_conns", 1),
+            ("listen_disabled_num", self.accept.pauses.get()),
+            ("threads", self.loops.len() as u64),
+            ("bytes", 0),
+            ("curr_items", 0),
+            ("total_items", 0),
+            ("evictions", 0),
+            ("reclaimed", 0),
+            ("waystage_requests", self.total(LoopCounters::requests_total)),
+            ("waystage_backends", self.servers.len() as u64),
+            ("waystage_replicas", self.replicas as u64),
+            ("waystage_failovers", of_pools(|pool| &pool.failovers)),
+            ("waystage_hedges", of_pools(|pool| &pool.hedges)),
+            ("waystage_hedges_won", of_pools(|pool| &pool.hedges_won)),
+            ("waystage_failover_pool_requests", of_pools(|pool| &pool.failover_pool_requests)),
+            ("waystage_warm_up_hits", of_pools(|pool| &pool.warm_up_hits)),
+            ("waystage_warm_up_fills", of_pools(|pool| &pool.warm_up_fills)),
+            ("waystage_shadowed_requests", of_pools(|pool| &pool.shadowed)),
+            ("waystage_degraded_writes", of_pools(|pool| &pool.writes_degraded)),
+            ("waystage_withheld_reads", of_pools(|pool| &pool.withheld_reads)),
+            ("waystage_invalidations_pending", self.invalidations_pending.iter().map(|count| load(count)).sum()),
+            ("waystage_invalidations_sent", of_backends(|backend| &backend.invalidations_sent)),
+            ("waystage_invalidations_failed", of_backends(|backend| &backend.invalidations_failed)),
+            ("waystage_ejections", of_backends(|backend| &backend.ejections)),
+            ("waystage_timeouts", failed(Outcome::Timeout)),
+            ("waystage_refused", failed(Outcome::BackendDown)),
+            ("waystage_lost", failed(Outcome::BackendLost)),
+            ("waystage_overloaded", failed(Outcome::Overloaded)),
+        ];
+        for (name, value) in lines {
+            stat(out, name, &value.to_string());
+        }
+    }
+
+    fn backends(&self, out: &mut Vec<u8>) {
+        type Field = fn(&BackendCounters) -> &Counter;
+        let fields: [(&str, Field); 14] = [
+            ("requests", |backend| &backend.requests),
+            ("replies", |backend| &backend.replies),
+            ("connections_up", |backend| &backend.is_up),
+            ("connections_opened", |backend| &backend.connects),
+            ("ejections", |backend| &backend.ejections),
+            ("in_flight", |backend| &backend.in_flight),
+            ("timeouts", |backend| &backend.timeouts),
+            ("lost", |backend| &backend.lost),
+            ("refused", |backend| &backend.errors[Outcome::BackendDown as usize]),
+            ("overloaded", |backend| &backend.errors[Outcome::Overloaded as usize]),
+            ("sent_bytes", |backend| &backend.sent_bytes),
+            ("received_bytes", |backend| &backend.received_bytes),
+            ("invalidations_sent", |backend| &backend.invalidations_sent),
+            ("invalidations_failed", |backend| &backend.invalidations_failed),
+        ];
+        for (index, server) in self.servers.iter().enumerate() {
+            for (name, field) in fields {
+                let value = self.total(|counters| field(&counters.backends[index]).get());
+                stat(out, &format!("{server}:{name}"), &value.to_string());
+            }
+            stat(
+                out,
+                &format!("{server}:invalidations_pending"),
+                &load(&self.invalidations_pending[index]).to_string(),
+            );
+        }
+    }
+
+    fn total(&self, of: impl Fn(&LoopCounters) -> u64) -> u64 {
+        self.loops.iter().map(|counters| of(counters)).sum()
+    }
+}
+
+/// What `stats settings` says: memcached's names where there is such a setting, then our own. No value holds a space.
+pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
+    let listen = config.listen.first().map_or("", String::as_str);
+    let (host, port) = listen.rsplit_once(':').unwrap_or((listen, "0"));
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let without_spaces = |text: &str| text.replace(char::is_whitespace, "_");
+    vec![
+        ("maxbytes", "0".into()),
+        ("maxconns", config.clients_max.to_string()),
+        ("tcpport", if is_number { port } else { "0" }.to_string()),
+        ("udpport", "0".into()),
+        ("inter", without_spaces(host)),
+        ("verbosity", "0".into()),
+        ("num_threads", config.loops.to_string()),
+        ("item_size_max", config.value_bytes.to_string()),
+        ("cas_enabled", "yes".into()),
+        ("flush_enabled", "yes".into()),
+        ("lru_crawler", "no".into()),
+        ("waystage_dispatch", config.discipline.name().into()),
+        ("waystage_replicas", config.pools[0].replicas.to_string()),
+        ("waystage_backend_timeout_ms", config.longest_timeout().as_millis().to_string()),
+        ("waystage_client_window", config.client_window.to_string()),
+        ("waystage_hot_keys", config.operations.hot_keys.to_string()),
+    ]
+}
+
+fn load(count: &AtomicUsize) -> u64 {
+    count.load(Ordering::Relaxed) as u64
+}
+
+fn stat(out: &mut Vec<u8>, name: &str, value: &str) {
+    Reply::Stat { name: name.as_bytes(), value: value.as_bytes() }.encode(out);
+}

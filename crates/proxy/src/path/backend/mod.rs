@@ -1,0 +1,9 @@
+//! The connections of one event loop to its backends.
+
+pub(crate) mod connection;
+pub(crate) mod connections;
+mod draining;
+mod in_flight;
+pub(crate) mod match_reply;
+mod retry;
+pub(crate) mod server;

@@ -1,0 +1,181 @@
+//! The discipline `per-backend`: one queue of reads for each backend, served by slots of one request each; writes go
+//! straight onto connections of their own.
+//!
+//! ```text
+//!                 ┌─ queue of reads ─▶ reader ─▶ connection, one request in flight
+//!    a backend's  │                └─▶ reader ─▶ connection, one request in flight
+//!      requests   └─ writes ─────────▶ writer ─▶ connection, as many in flight as come
+//! ```
+//! All writes of one client travel over the same writers, so they never overtake each other. That its reads and writes
+//! do not either is seen to by the session (`overlap`).
+
+use crate::observe::counters::LoopCounters;
+use crate::path::backend::connections::Connections;
+use crate::path::dispatch::pipelined::{buffer_leg, send_at_once, send_buffered, send_leg};
+use crate::path::dispatch::queue::{Queue, Slot, Slots};
+use crate::path::job::{JobId, LegRef};
+use crate::path::jobs::{AnsweredJobs, Time};
+use crate::path::order::Access;
+use clock::Stage;
+use records::Outcome;
+use std::sync::Arc;
+use wire::Request;
+
+/// The queues and slots of one loop.
+#[derive(Debug)]
+pub(crate) struct PerBackend {
+    readers: usize,
+    writers: usize,
+    /// By backend.
+    queues: Vec<Queue<LegRef>>,
+    slots: Vec<Slots>,
+    counters: Arc<LoopCounters>,
+}
+
+impl PerBackend {
+    /// So many slots for each of the backends that the counters know. Of the connections, each backend has its readers'
+    /// first and its writers' after them.
+    pub(crate) fn new(
+        readers: usize,
+        writers: usize,
+        queue: impl Fn() -> Queue<LegRef>,
+        counters: Arc<LoopCounters>,
+    ) -> PerBackend {
+        let backends = 0..counters.backends.len();
+        let queues = backends.clone().map(|_| queue()).collect();
+        PerBackend { readers, writers, queues, slots: backends.map(|_| Slots::new(readers)).collect(), counters }
+    }
+
+    /// Lets a parsed and routed job in.
+    pub(crate) fn admit(
+        &mut self,
+        id: JobId,
+        request: &Request<'_>,
+        connections: &mut Connections,
+        answered: &mut AnsweredJobs<'_>,
+        time: Time<'_>,
+    ) {
+        if Access::of(request) != Access::Read {
+            let writer = self.readers + answered.jobs.get(id).session.slot as usize % self.writers;
+            let connection = |backend| self.connection(usize::from(backend), writer);
+            return send_at_once(id, request, connection, connections, answered, time);
+        }
+        let legs = answered.jobs.get(id).legs().len() as u8;
+        let mut is_dispatched = false;
+        for leg in 0..legs {
+            is_dispatched |= self.admit_read(LegRef { job: id, leg }, request, connections, answered, time);
+        }
+        let job = answered.jobs.get(id);
+        let now = time.now(job.is_timed);
+        job.stamp(Stage::Enqueued, now);
+        if is_dispatched {
+            job.stamp(Stage::Dispatched, now);
+        }
+        if !job.is_waiting() {
+            job.stamp(Stage::Answered, now);
+        }
+    }
+
+    /// Gives a leg a free slot or a place in the queue, or refuses it; true when a slot was free.
+    fn admit_read(
+        &mut self,
+        leg: LegRef,
+        request: &Request<'_>,
+        connections: &mut Connections,
+        answered: &mut AnsweredJobs<'_>,
+        time: Time<'_>,
+    ) -> bool {
+        let slot = answered.jobs.get(leg.job).leg(leg.leg);
+        if slot.is_placed || slot.answered.is_set() {
+            return false;
+        }
+        let backend = usize::from(slot.backend);
+        slot.queue_length = (self.queues[backend].len() + self.slots[backend].busy()) as u32;
+        let free = self.slots[backend].free().last().copied();
+        if let Some(reader) = free.filter(|_| self.queues[backend].is_empty()) {
+            self.slots[backend].set(reader, Slot::Busy);
+            send_leg(leg, request, self.connection(backend, reader), connections, answered, time.turn);
+            return true;
+        }
+        if !self.slots[backend].any_up() {
+            connections.refuse(self.connection(backend, 0), leg, Outcome::BackendDown, answered, time.turn);
+        } else if self.queues[backend].is_full() {
+            self.counters.queues[backend].full.add(1);
+            connections.refuse(self.connection(backend, 0), leg, Outcome::Overloaded, answered, time.turn);
+        } else {
+            let bytes = buffer_leg(leg, request, answered.jobs);
+            answered.jobs.get(leg.job).leg(leg.leg).is_placed = true;
+            self.queues[backend].push(leg, bytes);
+        }
+        false
+    }
+
+    /// Looks at a connection that something has happened to.
+    pub(crate) fn update(&mut self, connection: usize, connections: &Connections) {
+        let (backend, slot) = (connection / self.per_backend(), connection % self.per_backend());
+        if slot >= self.readers {
+            return;
+        }
+        let state = match connections.get(connection) {
+            reader if reader.waiting() > 0 => Slot::Busy,
+            reader if reader.admits().is_ok() => Slot::Free,
+            _ => Slot::Down,
+        };
+        self.slots[backend].set(slot, state);
+    }
+
+    /// Gives free slots to those who wait. When no slot is left that could serve, they need not wait for their own time-out.
+    pub(crate) fn fill_slots(
+        &mut self,
+        connections: &mut Connections,
+        answered: &mut AnsweredJobs<'_>,
+        time: Time<'_>,
+    ) {
+        let mut read = None;
+        for backend in 0..self.queues.len() {
+            let is_up = self.slots[backend].any_up();
+            while !self.queues[backend].is_empty() {
+                let free = self.slots[backend].free().last().copied();
+                if free.is_none() && is_up {
+                    break;
+                }
+                let now = *read.get_or_insert_with(|| time.clock.now());
+                let Some(leg) = self.queues[backend].pop() else { break };
+                match free {
+                    Some(reader) => {
+                        self.slots[backend].set(reader, Slot::Busy);
+                        send_buffered(leg, self.connection(backend, reader), connections, answered, now);
+                    }
+                    None => connections.refuse(self.connection(backend, 0), leg, Outcome::BackendDown, answered, now),
+                }
+            }
+        }
+    }
+
+    /// Fails all who wait.
+    pub(crate) fn close(&mut self, connections: &Connections, answered: &mut AnsweredJobs<'_>, time: Time<'_>) {
+        for backend in 0..self.queues.len() {
+            while let Some(leg) = self.queues[backend].pop() {
+                let connection = self.connection(backend, 0);
+                connections.refuse(connection, leg, Outcome::BackendDown, answered, time.clock.now());
+            }
+        }
+    }
+
+    /// Publishes the gauges.
+    pub(crate) fn publish(&self) {
+        for (backend, counters) in self.counters.queues.iter().enumerate() {
+            counters.length.set(self.queues[backend].len() as u64);
+            counters.slots_busy.set(self.slots[backend].busy() as u64);
+        }
+    }
+
+    fn per_backend(&self) -> usize {
+        self.readers + self.writers
+    }
+
+    /// The connection of a reader, or behind them of a writer, of a backend.
+    fn connection(&self, backend: usize, slot: usize) -> usize {
+        backend * self.per_backend() + slot
+    }
+}

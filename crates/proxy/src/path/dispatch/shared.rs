@@ -1,0 +1,201 @@
+//! The discipline `shared`: one queue for everything, served by slots. A slot owns one connection to every backend and
+//! holds them all until the whole request, with all its replicas and parts, is answered.
+//!
+//! ```text
+//!    all requests ─▶ queue ─▶ slot ─▶ connection to each backend ─▶ answered as a whole, slot free again
+//!                          └▶ slot ─▶ connection to each backend
+//! ```
+//! Two requests of one client in two slots may overtake each other; the session sees to it that they may (`overlap`).
+
+use crate::observe::counters::LoopCounters;
+use crate::path::backend::connections::Connections;
+use crate::path::dispatch::pipelined::{buffer_leg, send_buffered, send_leg};
+use crate::path::dispatch::queue::{Queue, Slot, Slots};
+use crate::path::job::{Job, JobId, LegRef};
+use crate::path::jobs::{AnsweredJobs, Time};
+use clock::{Nanos, Stage};
+use records::Outcome;
+use std::sync::Arc;
+use wire::Request;
+
+/// The queue and the slots of one loop.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    servers: usize,
+    queue: Queue<JobId>,
+    slots: Slots,
+    /// Whether each connection accepts requests; and for each backend, how many do.
+    is_up: Vec<bool>,
+    up: Vec<usize>,
+    counters: Arc<LoopCounters>,
+}
+
+impl Shared {
+    /// So many slots before the backends that the counters know. Of the connections, each slot has one to each backend.
+    pub(crate) fn new(workers: usize, queue: Queue<JobId>, counters: Arc<LoopCounters>) -> Shared {
+        let servers = counters.backends.len();
+        let mut slots = Slots::new(workers);
+        (0..workers).rev().for_each(|slot| slots.set(slot, Slot::Free));
+        Shared { servers, queue, slots, is_up: vec![false; workers * servers], up: vec![0; servers], counters }
+    }
+
+    /// Gives a parsed and routed job a free slot or a place in the queue, or refuses it.
+    pub(crate) fn admit(
+        &mut self,
+        id: JobId,
+        request: &Request<'_>,
+        connections: &mut Connections,
+        answered: &mut AnsweredJobs<'_>,
+        time: Time<'_>,
+    ) {
+        let mut is_dispatched = false;
+        if self.refuse_what_is_down(id, connections, answered, time.turn) {
+            let free = if self.queue.is_empty() { self.pick(answered.jobs.get(id)) } else { None };
+            if let Some(slot) = free {
+                is_dispatched = true;
+                each_waiting_leg(id, answered, |leg, backend, answered| {
+                    send_leg(leg, request, self.connection(slot, backend), connections, answered, time.turn);
+                });
+                self.update_slot(slot, connections);
+            } else {
+                self.enqueue(id, request, answered, time.turn);
+            }
+        }
+        let job = answered.jobs.get(id);
+        let now = time.now(job.is_timed);
+        job.stamp(Stage::Enqueued, now);
+        if is_dispatched {
+            job.stamp(Stage::Dispatched, now);
+        }
+        if !job.is_waiting() {
+            job.stamp(Stage::Answered, now);
+        }
+    }
+
+    /// Fails the legs whose backend no slot has a connection to; true when others are left.
+    fn refuse_what_is_down(
+        &mut self,
+        id: JobId,
+        connections: &Connections,
+        answered: &mut AnsweredJobs<'_>,
+        now: Nanos,
+    ) -> bool {
+        let queue_length = (self.queue.len() + self.slots.busy()) as u32;
+        each_waiting_leg(id, answered, |leg, backend, answered| {
+            answered.jobs.get(id).leg(leg.leg).queue_length = queue_length;
+            if self.up[backend] == 0 {
+                connections.refuse(self.connection(0, backend), leg, Outcome::BackendDown, answered, now);
+            }
+        });
+        answered.jobs.get(id).is_waiting()
+    }
+
+    fn enqueue(&mut self, id: JobId, request: &Request<'_>, answered: &mut AnsweredJobs<'_>, now: Nanos) {
+        let is_full = self.queue.is_full();
+        self.counters.queues[0].full.add(u64::from(is_full));
+        let mut bytes = 0;
+        each_waiting_leg(id, answered, |leg, _, answered| {
+            if is_full {
+                answered.queue_full(leg, now);
+            } else {
+                bytes += buffer_leg(leg, request, answered.jobs);
+            }
+        });
+        if !is_full {
+            self.queue.push(id, bytes);
+        }
+    }
+
+    /// The slot that a job is to take; none when it must wait. One that lacks a connection the job needs is left alone as
+    /// long as another slot has them all: it would fail at once what the others could serve, and so draw ever more.
+    fn pick(&self, job: &Job) -> Option<usize> {
+        let serves = |slot: usize| {
+            let mut missing = job
+                .legs()
+                .iter()
+                .filter(|leg| !leg.is_placed && !leg.answered.is_set())
+                .map(|leg| usize::from(leg.backend));
+            missing.all(|backend| self.is_up[self.connection(slot, backend)] || self.up[backend] == 0)
+        };
+        let last = self.slots.free().last().copied()?;
+        if serves(last) {
+            return Some(last);
+        }
+        let free = self.slots.free().iter().rev().copied().find(|&slot| serves(slot));
+        free.or_else(|| (0..self.slots.len()).all(|slot| !serves(slot)).then_some(last))
+    }
+
+    /// Looks at a connection that something has happened to.
+    pub(crate) fn update(&mut self, connection: usize, connections: &Connections) {
+        let is_up = connections.get(connection).admits() != Err(Outcome::BackendDown);
+        let backend = connection % self.servers;
+        match (std::mem::replace(&mut self.is_up[connection], is_up), is_up) {
+            (false, true) => self.up[backend] += 1,
+            (true, false) => self.up[backend] -= 1,
+            _ => {}
+        }
+        self.update_slot(connection / self.servers, connections);
+    }
+
+    /// A slot is busy as long as an answer is missing on any of its connections.
+    fn update_slot(&mut self, slot: usize, connections: &Connections) {
+        let first = self.connection(slot, 0);
+        let is_busy = (first..first + self.servers).any(|connection| connections.get(connection).waiting() > 0);
+        self.slots.set(slot, if is_busy { Slot::Busy } else { Slot::Free });
+    }
+
+    /// Gives free slots to those who wait, in their order.
+    pub(crate) fn fill_slots(
+        &mut self,
+        connections: &mut Connections,
+        answered: &mut AnsweredJobs<'_>,
+        time: Time<'_>,
+    ) {
+        let mut read = None;
+        while let Some(&id) = self.queue.head() {
+            let Some(slot) = self.pick(answered.jobs.get(id)) else { return };
+            self.queue.pop();
+            let now = *read.get_or_insert_with(|| time.clock.now());
+            each_waiting_leg(id, answered, |leg, backend, answered| {
+                send_buffered(leg, self.connection(slot, backend), connections, answered, now);
+            });
+            self.update_slot(slot, connections);
+        }
+    }
+
+    /// Fails all who wait.
+    pub(crate) fn close(&mut self, connections: &Connections, answered: &mut AnsweredJobs<'_>, time: Time<'_>) {
+        while let Some(id) = self.queue.pop() {
+            each_waiting_leg(id, answered, |leg, backend, answered| {
+                let connection = self.connection(0, backend);
+                connections.refuse(connection, leg, Outcome::BackendDown, answered, time.clock.now());
+            });
+        }
+    }
+
+    /// Publishes the gauges.
+    pub(crate) fn publish(&self) {
+        self.counters.queues[0].length.set(self.queue.len() as u64);
+        self.counters.queues[0].slots_busy.set(self.slots.busy() as u64);
+    }
+
+    /// The connection of a slot to a backend.
+    fn connection(&self, slot: usize, backend: usize) -> usize {
+        slot * self.servers + backend
+    }
+}
+
+/// Does something to every leg of a job that is not answered yet, and lets it know the leg's backend.
+fn each_waiting_leg(
+    id: JobId,
+    answered: &mut AnsweredJobs<'_>,
+    mut act: impl FnMut(LegRef, usize, &mut AnsweredJobs<'_>),
+) {
+    for leg in 0..answered.jobs.get(id).legs().len() as u8 {
+        let slot = answered.jobs.get(id).leg(leg);
+        if !slot.is_placed && !slot.answered.is_set() {
+            let backend = usize::from(slot.backend);
+            act(LegRef { job: id, leg }, backend, answered);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! All jobs of one loop, by number. Ended jobs are kept and used again with their buffers, so that a request allocates nothing.
+
+use crate::path::job::{Job, JobId, LegRef, SessionRef};
+use clock::{Clock, Nanos};
+use records::Outcome;
+
+/// All jobs of one loop. Ended jobs are kept and used again with their buffers, so that a request allocates nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    table: Vec<Job>,
+    free: Vec<JobId>,
+    pub(crate) outstanding: Outstanding,
+}
+
+/// How many legs wait for each backend's answer.
+#[derive(Debug, Default)]
+pub(crate) struct Outstanding(Vec<u32>);
+
+/// The time, as precisely as each use needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Time<'c> {
+    pub(crate) clock: &'c Clock,
+    /// When the event loop's turn began: precise enough for deadlines.
+    pub(crate) turn: Nanos,
+}
+
+impl Time<'_> {
+    /// The time to stamp on a job. The clock is read only for jobs that are timed.
+    pub(crate) fn now(&self, is_timed: bool) -> Nanos {
+        if is_timed { self.clock.now() } else { self.turn }
+    }
+}
+
+impl Outstanding {
+    /// Notes that a leg waits for this backend.
+    pub(crate) fn add(&mut self, backend: u16) {
+        let backend = usize::from(backend);
+        if backend >= self.0.len() {
+            self.0.resize(backend + 1, 0);
+        }
+        self.0[backend] += 1;
+    }
+
+    /// Notes that it waits no longer.
+    pub(crate) fn remove(&mut self, backend: u16) {
+        self.0[usize::from(backend)] -= 1;
+    }
+
+    /// How many legs wait for this backend.
+    pub(crate) fn of(&self, backend: u16) -> u32 {
+        self.0.get(usize::from(backend)).copied().unwrap_or(0)
+    }
+}
+
+impl Jobs {
+    /// Begins a job.
+    pub(crate) fn begin(&mut self) -> JobId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.table.push(Job::default());
+            (self.table.len() - 1) as JobId
+        });
+        let job = &mut self.table[id as usize];
+        assert!(!job.is_live, "a job that has not ended cannot begin again");
+        job.is_live = true;
+        id
+    }
+
+    /// Ends a job: its number may be used again as soon as none of its legs is under way.
+    ///
+    /// # Panics
+    /// When the job has ended already: every job ends exactly once.
+    pub(crate) fn end(&mut self, id: JobId) {
+        let job = &mut self.table[id as usize];
+        assert!(job.is_live && !job.is_over, "a job ends exactly once");
+        job.is_over = true;
+        self.release(id);
+    }
+
+    /// Lets go of a job that is over, unless a leg is under way or it waits to be looked at.
+    pub(crate) fn release(&mut self, id: JobId) {
+        let job = &mut self.table[id as usize];
+        assert!(job.is_live && job.is_over, "only what is over is let go");
+        if !job.is_waiting() && !job.is_listed {
+            job.clear();
+            self.free.push(id);
+        }
+    }
+
+    /// The job with this number, if there is one.
+    pub(crate) fn find(&mut self, id: JobId) -> Option<&mut Job> {
+        self.table.get_mut(id as usize).filter(|job| job.is_live)
+    }
+
+    /// The job with this number.
+    pub(crate) fn get(&mut self, id: JobId) -> &mut Job {
+        let job = &mut self.table[id as usize];
+        assert!(job.is_live, "an ended job is not touched");
+        job
+    }
+
+    /// Whether anything is left that was begun for this client, answered or not.
+    pub(crate) fn has_any_of(&self, session: SessionRef) -> bool {
+        self.live() > 0 && self.table.iter().any(|job| job.is_live && job.session == session)
+    }
+
+    /// Jobs that have begun and not ended. When a loop ends, these are lost.
+    pub(crate) fn live(&self) -> usize {
+        self.table.len() - self.free.len()
+    }
+}
+
+/// Where a backend puts its answers.
+#[derive(Debug)]
+pub(crate) struct AnsweredJobs<'l> {
+    pub(crate) jobs: &'l mut Jobs,
+    /// Jobs that something has happened to, and that are to be looked at.
+    pub(crate) list: &'l mut Vec<JobId>,
+}
+
+impl AnsweredJobs<'_> {
+    /// Completes the reply of a leg with its last line.
+    pub(crate) fn leg_answered(&mut self, leg: LegRef, last_line: &[u8], outcome: Outcome, now: Nanos) {
+        let job = self.jobs.get(leg.job);
+        let backend = job.leg(leg.leg).backend;
+        if job.leg_answered(leg.leg, last_line, outcome, now) && !job.is_listed {
+            job.is_listed = true;
+            self.list.push(leg.job);
+        }
+        self.jobs.outstanding.remove(backend);
+    }
+
+    /// Fails a leg with an error line that names the backend.
+    pub(crate) fn leg_failed(&mut self, leg: LegRef, backend: &str, outcome: Outcome, now: Nanos) {
+        let what = match outcome {
+            Outcome::Timeout => "timed out",
+            Outcome::BackendDown => "is down",
+            Outcome::Overloaded => "has too much waiting",
+            _ => "lost the connection",
+        };
+        let line = format!("SERVER_ERROR backend {backend} {what}\r\n");
+        self.leg_answered(leg, line.as_bytes(), outcome, now);
+    }
+
+    /// Fails a leg because the queue that all backends share is full.
+    pub(crate) fn queue_full(&mut self, leg: LegRef, now: Nanos) {
+        self.leg_answered(leg, b"SERVER_ERROR the proxy has too much waiting\r\n", Outcome::Overloaded, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::job::Join;
+    use clock::{Stage, StageClock};
+
+    #[test]
+    fn a_used_job_begins_clean() {
+        let mut jobs = Jobs::default();
+        let id = jobs.begin();
+        let job = jobs.get(id);
+        job.reply.extend_from_slice(b"old");
+        let leg = job.add_leg(3);
+        assert!(job.leg_answered(leg, b"END\r\n", Outcome::Timeout, Nanos(1)));
+        jobs.end(id);
+        assert_eq!(jobs.live(), 0);
+        assert_eq!(jobs.begin(), id);
+        let job = jobs.get(id);
+        assert!(job.reply.is_empty() && job.legs().is_empty() && job.first_error.is_none());
+        assert_eq!(jobs.live(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "exactly once")]
+    fn a_job_cannot_end_twice() {
+        let mut jobs = Jobs::default();
+        let id = jobs.begin();
+        jobs.end(id);
+        jobs.end(id);
+    }
+
+    #[test]
+    fn a_leg_that_left_its_queue_last_and_was_never_sent_breaks_no_order() {
+        let mut jobs = Jobs::default();
+        let id = jobs.begin();
+        let job = jobs.get(id);
+        job.is_timed = true;
+        job.clock = StageClock::started(Nanos(1));
+        job.join = Join::KeyOrder;
+        let legs = [job.add_leg(0), job.add_leg(1)];
+        job.stamp(Stage::Enqueued, Nanos(2));
+        job.leg_dispatched(legs[0], Nanos(2));
+        job.leg_sent(legs[0], Nanos(3));
+        assert!(!job.leg_answered(legs[0], b"END\r\n", Outcome::Answered, Nanos(4)));
+        job.leg_dispatched(legs[1], Nanos(10));
+        assert!(job.leg_answered(legs[1], b"SERVER_ERROR\r\n", Outcome::BackendLost, Nanos(20)));
+        job.clock.finish();
+        assert_eq!(job.clock.stamps()[Stage::Enqueued as usize..=Stage::Answered as usize], [2, 10, 10, 20]);
+    }
+
+    #[test]
+    fn the_parent_is_sent_and_answered_with_its_last_leg() {
+        let mut jobs = Jobs::default();
+        let id = jobs.begin();
+        let job = jobs.get(id);
+        job.is_timed = true;
+        job.clock = StageClock::started(Nanos(1));
+        job.join = Join::All;
+        let legs = [job.add_leg(0), job.add_leg(1)];
+        job.leg_sent(legs[1], Nanos(9));
+        job.leg_sent(legs[0], Nanos(5));
+        assert!(!job.leg_answered(legs[1], b"STORED\r\n", Outcome::Answered, Nanos(20)));
+        assert!(job.leg_answered(legs[0], b"STORED\r\n", Outcome::Answered, Nanos(30)));
+        assert_eq!(job.clock.at(Stage::Sent), Nanos(9));
+        assert_eq!(job.clock.at(Stage::Answered), Nanos(30));
+    }
+}

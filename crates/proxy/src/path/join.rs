@@ -1,0 +1,144 @@
+//! Station 8, second half. Makes one reply out of the replies of several legs.
+
+use crate::config::PartFailure;
+use crate::path::job::{Job, Join};
+use records::Outcome;
+use wire::{Limits, ParsedReply, Reply, parse_reply};
+
+/// Fills the reply slot of a job that is decided.
+pub(crate) fn join(job: &mut Job, failure: PartFailure, limits: &Limits) {
+    assert!(!job.is_done);
+    match job.join {
+        Join::Forward => {
+            if let Some(leg) = job.legs().first() {
+                (job.outcome, job.hits) = (leg.outcome, leg.hits);
+            }
+        }
+        Join::All => job.take_reply(job.first_error.unwrap_or(0)),
+        Join::Chosen(leg) => job.take_reply(leg),
+        Join::KeyOrder => join_in_key_order(job, failure, limits),
+    }
+    job.is_done = true;
+}
+
+/// Values in the order of the keys, one END. A backend answers in the order in which it was asked, so each leg is read once.
+fn join_in_key_order(job: &mut Job, failure: PartFailure, limits: &Limits) {
+    let error = job.first_error.map(|leg| job.legs()[leg as usize].reply.clone());
+    job.outcome = job.first_error.map_or(Outcome::Answered, |leg| job.legs()[leg as usize].outcome);
+    if let (Some(line), PartFailure::Error) = (&error, failure) {
+        job.reply.extend_from_slice(line);
+        return;
+    }
+    let mut reply = std::mem::take(&mut job.reply);
+    let mut read = vec![0; job.legs().len()];
+    let mut hits = 0;
+    for wanted in &job.wanted {
+        let leg = &job.legs()[wanted.leg as usize];
+        let at = &mut read[wanted.leg as usize];
+        let key = &job.key_bytes[wanted.start as usize..][..wanted.length as usize];
+        if let ParsedReply::Reply { reply: Reply::Value(value), consumed } = parse_reply(&leg.reply[*at..], limits)
+            && value.key == key
+        {
+            reply.extend_from_slice(&leg.reply[*at..*at + consumed]);
+            *at += consumed;
+            hits += 1;
+        }
+    }
+    match (error, failure) {
+        (Some(line), PartFailure::Partial) => reply.extend_from_slice(&line),
+        _ => reply.extend_from_slice(b"END\r\n"),
+    }
+    job.hits = hits;
+    job.reply = reply;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::job::{Candidate, WantedKey};
+    use crate::path::jobs::Jobs;
+    use clock::Nanos;
+    use proptest::prelude::*;
+    use wire::Verb;
+
+    /// The reply to a job of these legs, each a reply and an outcome, in order of arrival.
+    fn joined(join_by: Join, verb: Verb, legs: &[(&[u8], Outcome)]) -> (Vec<u8>, Outcome) {
+        let mut jobs = Jobs::default();
+        let id = jobs.begin();
+        let job = jobs.get(id);
+        (job.join, job.verb) = (join_by, verb);
+        for index in 0..legs.len() {
+            job.add_leg(index as u16);
+        }
+        for (index, (reply, outcome)) in legs.iter().enumerate() {
+            job.leg_answered(index as u8, reply, *outcome, Nanos(1));
+        }
+        join(job, PartFailure::Miss, &Limits::default());
+        (job.reply.clone(), job.outcome)
+    }
+
+    #[test]
+    fn of_all_backends_the_first_error_wins() {
+        let ok: (&[u8], Outcome) = (b"OK\r\n", Outcome::Answered);
+        let down: (&[u8], Outcome) = (b"SERVER_ERROR down\r\n", Outcome::BackendDown);
+        let memory: (&[u8], Outcome) = (b"SERVER_ERROR out of memory\r\n", Outcome::ServerError);
+        assert_eq!(joined(Join::All, Verb::FlushAll, &[ok, ok]).0, b"OK\r\n");
+        assert_eq!(joined(Join::All, Verb::FlushAll, &[ok, memory, down]), (memory.0.to_vec(), memory.1));
+        assert_eq!(joined(Join::Chosen(1), Verb::Get, &[memory, ok]), (ok.0.to_vec(), ok.1));
+    }
+
+    /// A multi-get over `keys` (key, leg, hit), with one leg failed or not.
+    fn multi_get(keys: &[(u8, u8, bool)], legs: u8, failed: Option<u8>, failure: PartFailure) -> (String, u16) {
+        let mut jobs = Jobs::default();
+        let id = jobs.begin();
+        let job = jobs.get(id);
+        (job.join, job.verb) = (Join::KeyOrder, Verb::Get);
+        let mut replies = vec![String::new(); legs as usize];
+        for &(key, leg, hit) in keys {
+            let start = job.key_bytes.len() as u32;
+            job.key_bytes.extend_from_slice(format!("k{key}").as_bytes());
+            let length = (job.key_bytes.len() as u32 - start) as u16;
+            job.wanted.push(WantedKey { start, length, leg, candidate: Candidate::default(), missed: None });
+            if hit {
+                replies[leg as usize] += &format!("VALUE k{key} 0 2\r\nv{}\r\n", key % 10);
+            }
+        }
+        for leg in 0..legs {
+            job.add_leg(leg.into());
+        }
+        for leg in 0..legs {
+            let (line, outcome) = if Some(leg) == failed {
+                ("SERVER_ERROR gone\r\n".to_string(), Outcome::Timeout)
+            } else {
+                (std::mem::take(&mut replies[leg as usize]) + "END\r\n", Outcome::Answered)
+            };
+            job.leg_answered(leg, line.as_bytes(), outcome, Nanos(1));
+        }
+        join(job, failure, &Limits::default());
+        (String::from_utf8(job.reply.clone()).unwrap(), job.hits)
+    }
+
+    #[test]
+    fn a_failed_part_is_a_miss_an_error_at_the_end_or_an_error_for_all() {
+        let keys = [(1, 0, true), (2, 1, true), (1, 0, true)];
+        let one = "VALUE k1 0 2\r\nv1\r\n";
+        assert_eq!(multi_get(&keys, 2, Some(1), PartFailure::Miss), (format!("{one}{one}END\r\n"), 2));
+        assert_eq!(multi_get(&keys, 2, Some(1), PartFailure::Partial).0, format!("{one}{one}SERVER_ERROR gone\r\n"));
+        assert_eq!(multi_get(&keys, 2, Some(1), PartFailure::Error), ("SERVER_ERROR gone\r\n".into(), 0));
+    }
+
+    proptest! {
+        #[test]
+        fn values_come_in_key_order_with_one_end(shape in proptest::collection::vec((0u8..30, any::<bool>()), 1..40)) {
+            // A key always has the same backend, and is there or not for all its mentions.
+            let hit = |key: u8| shape.iter().find(|(other, _)| *other == key).is_some_and(|(_, hit)| *hit);
+            let keys: Vec<(u8, u8, bool)> = shape.iter().map(|&(key, _)| (key, key % 3, hit(key))).collect();
+            let mut expected = String::new();
+            for (key, _, _) in keys.iter().filter(|(_, _, hit)| *hit) {
+                expected += &format!("VALUE k{key} 0 2\r\nv{}\r\n", key % 10);
+            }
+            expected += "END\r\n";
+            prop_assert_eq!(multi_get(&keys, 3, None, PartFailure::Miss).0, expected);
+        }
+    }
+}

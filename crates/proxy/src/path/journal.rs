@@ -1,0 +1,185 @@
+//! Station 10. Every job ends here exactly once, answered or failed: counted, put in the histograms, sampled to the record writer.
+
+use crate::observe::counters::LoopCounters;
+use crate::observe::histograms::StageHistograms;
+use crate::observe::hot_keys::HotKeys;
+use crate::path::job::{Job, JobId, Leg};
+use crate::path::jobs::Jobs;
+use clock::{Nanos, Stage};
+use records::{NO_BACKEND, Outcome, PARENT, Row, RowSender};
+use std::sync::Arc;
+use wire::{Request, Verb};
+
+/// Where one loop's jobs end.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub(crate) counters: Arc<LoopCounters>,
+    histograms: StageHistograms,
+    hot_keys: Option<HotKeys>,
+    rows: Option<RowSender>,
+    loop_index: u8,
+}
+
+impl Journal {
+    /// A journal without entries.
+    pub(crate) fn new(
+        counters: Arc<LoopCounters>,
+        hot_keys: Option<HotKeys>,
+        rows: Option<RowSender>,
+        loop_index: u8,
+    ) -> Journal {
+        Journal { counters, histograms: StageHistograms::default(), hot_keys, rows, loop_index }
+    }
+
+    /// Notes which keys are asked for.
+    pub(crate) fn note_keys(&mut self, request: &Request<'_>, keys: u16) {
+        if let Some(hot_keys) = &mut self.hot_keys {
+            hot_keys.note(request, keys);
+        }
+    }
+
+    /// Lays out what others may read; the turn is over.
+    pub(crate) fn end_turn(&mut self, now: Nanos) {
+        if let Some(hot_keys) = &mut self.hot_keys {
+            hot_keys.publish(now);
+        }
+    }
+
+    /// One request in so many is to be kept; none when there are no records.
+    pub(crate) fn sample(&self) -> u32 {
+        self.rows.as_ref().map_or(0, RowSender::sample)
+    }
+
+    /// Ends a job whose last byte the kernel accepted at `replied`.
+    pub(crate) fn end(&mut self, jobs: &mut Jobs, id: JobId, replied: Nanos) {
+        let job = jobs.get(id);
+        job.stamp(Stage::Replied, replied);
+        self.count(job);
+        if job.is_timed {
+            job.clock.finish();
+            self.histograms.record(job.verb, &job.clock);
+        }
+        if job.is_sampled {
+            self.write(job);
+        }
+        jobs.end(id);
+    }
+
+    /// Ends a job whose client has gone away.
+    pub(crate) fn end_undelivered(&mut self, jobs: &mut Jobs, id: JobId, now: Nanos) {
+        jobs.get(id).outcome = Outcome::ClientGone;
+        self.end(jobs, id, now);
+    }
+
+    fn count(&self, job: &Job) {
+        let counters = &self.counters;
+        counters.requests[job.verb as usize][job.outcome as usize].add(1);
+        counters.received_bytes.add(job.request_bytes.into());
+        if matches!(job.verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg) {
+            counters.keys_read.add(job.keys.into());
+            counters.hits[job.verb as usize].add(job.hits.into());
+            if job.outcome == Outcome::Answered {
+                counters.misses[job.verb as usize].add(job.keys.saturating_sub(job.hits).into());
+            }
+            let is_part_failure = job.legs().len() > 1 && job.first_error.is_some();
+            counters.parts_failed.add(u64::from(is_part_failure));
+        } else if job.outcome == Outcome::Answered {
+            self.count_found(job);
+        }
+    }
+
+    /// Whether the key was there, for operations that need it to be: their reply says so.
+    fn count_found(&self, job: &Job) {
+        let counters = &self.counters;
+        let needs_key = matches!(
+            job.verb,
+            Verb::Delete | Verb::Incr | Verb::Decr | Verb::Touch | Verb::Cas | Verb::Md | Verb::Ma | Verb::Me
+        );
+        match job.reply.as_slice() {
+            _ if !needs_key => {}
+            [b'N', b'F', ..] | [b'N', b'O', b'T', ..] | [b'E', b'N', ..] => {
+                counters.misses[job.verb as usize].add(1);
+            }
+            [b'E', b'X', ..] => counters.cas_conflicts.add(1),
+            _ => counters.hits[job.verb as usize].add(1),
+        }
+    }
+
+    /// One row for the request; if it was cut into several legs, one more for each.
+    fn write(&mut self, job: &Job) {
+        let Some(rows) = &mut self.rows else { return };
+        let parent = parent_row(job, self.loop_index);
+        rows.push(&parent, &job.clock.stamps());
+        if job.legs().len() > 1 {
+            for (index, leg) in job.legs().iter().enumerate() {
+                let (row, stamps) = leg_row(job, &parent, leg, index as u8);
+                rows.push(&row, &stamps);
+            }
+        }
+    }
+
+    /// A copy of the histograms with everything in it.
+    pub(crate) fn histograms(&mut self) -> StageHistograms {
+        self.histograms.settle();
+        self.histograms.clone()
+    }
+
+    /// Whether rows wait to be handed over, or hot keys to be laid out.
+    pub(crate) fn has_news(&self) -> bool {
+        self.rows.as_ref().is_some_and(RowSender::has_rows) || self.hot_keys.as_ref().is_some_and(HotKeys::has_news)
+    }
+
+    /// Hands over the rows that have gathered, and publishes how many were dropped.
+    pub(crate) fn flush(&mut self) {
+        if let Some(rows) = &mut self.rows {
+            rows.flush();
+            self.counters.records_dropped.set(rows.dropped());
+        }
+    }
+}
+
+fn parent_row(job: &Job, loop_index: u8) -> Row {
+    let first = job.legs().first();
+    Row {
+        connection: job.session.connection,
+        sequence: job.sequence,
+        request_bytes: job.request_bytes,
+        reply_bytes: if job.is_quiet { 0 } else { job.reply_bytes },
+        backend_sequence: first.map_or(0, |leg| leg.backend_sequence),
+        queue_length: first.map_or(0, |leg| leg.queue_length),
+        port: job.port,
+        backend_port: first.map_or(0, |leg| leg.backend_port),
+        backend: first.map_or(NO_BACKEND, |leg| leg.backend),
+        keys: job.keys,
+        hits: job.hits,
+        r#loop: loop_index,
+        operation: job.verb as u8,
+        outcome: job.outcome as u8,
+        leg: PARENT,
+        legs: job.legs().len() as u8,
+        reserved: 0,
+    }
+}
+
+/// A leg has its own `dispatched`, `sent` and `answered`; a stage that it never reached has the stamp before, as everywhere.
+fn leg_row(job: &Job, parent: &Row, leg: &Leg, index: u8) -> (Row, [u64; clock::STAGES]) {
+    let mut stamps = job.clock.stamps();
+    let dispatched = leg.dispatched.0.max(stamps[Stage::Enqueued as usize]);
+    stamps[Stage::Dispatched as usize] = dispatched;
+    let sent = leg.sent.0.max(dispatched);
+    stamps[Stage::Sent as usize] = sent;
+    stamps[Stage::Answered as usize] = leg.answered.0.max(sent);
+    let row = Row {
+        request_bytes: leg.request_bytes,
+        reply_bytes: leg.reply_bytes as u32,
+        backend_sequence: leg.backend_sequence,
+        queue_length: leg.queue_length,
+        backend_port: leg.backend_port,
+        backend: leg.backend,
+        hits: leg.hits,
+        outcome: leg.outcome as u8,
+        leg: index,
+        ..*parent
+    };
+    (row, stamps)
+}

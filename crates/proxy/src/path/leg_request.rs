@@ -1,0 +1,91 @@
+//! The request that one leg's backend receives: the client's command without `noreply`, its part of a multi-get, or the command
+//! that keeps another backend consistent.
+
+use crate::path::job::{Job, LegCommand};
+use crate::path::meta;
+use wire::{Limits, Meta, MetaFlags, ParsedRequest, Request, Verb, encode_get, parse_request};
+
+/// The longest relative expiry time. memcached reads a larger number as a Unix time.
+const RELATIVE_MAX: i64 = 60 * 60 * 24 * 30;
+
+/// Whether a command is counted as a read.
+pub(crate) fn is_read(verb: Verb) -> bool {
+    matches!(verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg | Verb::Me)
+}
+
+/// The limits within which the proxy parses requests that it has encoded itself.
+pub(crate) fn own_limits() -> Limits {
+    Limits { value_bytes: usize::MAX / 2, ..Limits::default() }
+}
+
+/// The request for a leg with this command. The proxy never forwards `noreply`: it waits for every backend reply. The part of a
+/// multi-get is encoded by `encode_part`.
+pub(crate) fn leg_request<'r>(request: &Request<'r>, command: LegCommand) -> Request<'r> {
+    match (request, command) {
+        (Request::Meta(meta), _) => meta::leg_request(meta, command),
+        (_, LegCommand::Delete) => Request::Delete { key: request.key().unwrap_or_default(), noreply: false },
+        (Request::Get { exptime, .. }, LegCommand::Touch) => {
+            Request::Touch { key: request.key().unwrap_or_default(), exptime: *exptime, noreply: false }
+        }
+        (&Request::Store { verb, key, flags, exptime, value, cas, .. }, LegCommand::CapExpiry { seconds }) => {
+            let exptime = capped(exptime, seconds);
+            Request::Store { verb, key, flags, exptime, value, cas, noreply: false }
+        }
+        (&Request::Touch { key, exptime, .. }, LegCommand::CapExpiry { seconds }) => {
+            Request::Touch { key, exptime: capped(exptime, seconds), noreply: false }
+        }
+        _ => request.without_noreply(),
+    }
+}
+
+/// Encodes the part of a multi-get that one leg fetches.
+pub(crate) fn encode_part(job: &Job, leg: u8, verb: Verb, exptime: i64, out: &mut Vec<u8>) {
+    let keys = job.wanted.iter().filter(|wanted| wanted.leg == leg);
+    let keys = keys.map(|wanted| &job.key_bytes[wanted.start as usize..][..wanted.length as usize]);
+    encode_get(verb, exptime, keys, out);
+}
+
+/// Rewrites an encoded meta command so that the value it stores lives at most `seconds`. Text commands have the expiry time in a
+/// field of its own, which `leg_request` caps.
+pub(crate) fn cap_meta(kept: &mut Vec<u8>, seconds: u32) {
+    let ParsedRequest::Request { request: Request::Meta(meta), .. } = parse_request(kept, &own_limits()) else {
+        return;
+    };
+    let flags = meta::capped_flags(&meta, |exptime| capped(exptime, seconds));
+    let mut bytes = Vec::with_capacity(kept.len() + flags.len());
+    Request::Meta(Meta { flags: MetaFlags::new(&flags), ..meta }).encode(&mut bytes);
+    *kept = bytes;
+}
+
+/// An expiry time at most `seconds` from now. A negative one has expired and stays so. A Unix time cannot be compared without the
+/// server's clock, so it is capped too.
+fn capped(exptime: i64, seconds: u32) -> i64 {
+    match exptime {
+        0 => i64::from(seconds).min(RELATIVE_MAX),
+        ..=RELATIVE_MAX => exptime.min(seconds.into()),
+        _ => i64::from(seconds).min(RELATIVE_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_in_the_failover_pool_lives_at_most_as_long_as_configured() {
+        for (exptime, expected) in [(0, 60), (30, 30), (61, 60), (-1, -1), (2_000_000_000, 60)] {
+            assert_eq!(capped(exptime, 60), expected);
+        }
+        assert_eq!(capped(0, u32::MAX), 2_592_000);
+        let mut kept = b"ms a2V5 2 b O1\r\nhi\r\n".to_vec();
+        cap_meta(&mut kept, 60);
+        assert_eq!(String::from_utf8(kept).unwrap(), "ms a2V5 2 b O1 T60\r\nhi\r\n");
+        let mut kept = b"touch k 0\r\n".to_vec();
+        cap_meta(&mut kept, 60);
+        let ParsedRequest::Request { request, .. } = parse_request(&kept, &Limits::default()) else { panic!() };
+        assert!(matches!(
+            leg_request(&request, LegCommand::CapExpiry { seconds: 60 }),
+            Request::Touch { exptime: 60, .. }
+        ));
+    }
+}

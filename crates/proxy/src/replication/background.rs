@@ -1,0 +1,268 @@
+//! Background jobs: requests that no client waits for. They delete keys whose invalidation is pending, send a share of the
+//! requests to a shadow pool, and store values that were found only in the warm-up pool. They pass the same discipline and
+//! connections as clients' requests, and end in `Core::complete`.
+
+use crate::path::job::{BackgroundJob, Candidate, FollowUp, Invalidation, Job, JobId, Join, SessionRef, WantedKey};
+use crate::path::jobs::{AnsweredJobs, Time};
+use crate::path::leg_request::own_limits;
+use crate::replication::assign::Assigner;
+use crate::replication::follow_up::may_linger;
+use crate::replication::pending_invalidations::LINGER;
+use crate::replication::replicas::Replicas;
+use clock::Nanos;
+use records::Outcome;
+use wire::{
+    KEY_BYTES_MAXIMUM, Keys, Limits, Meta, MetaFlags, ParsedReply, ParsedRequest, Reply, Request, Verb, encode_base64,
+    encode_get, parse_reply, parse_request,
+};
+
+/// The most deletes that one loop sends to one backend in one turn.
+const INVALIDATIONS_PER_TURN: usize = 256;
+
+/// Sends the legs that were added to a job, with the request that the job has kept.
+pub(crate) fn send_kept(
+    id: JobId,
+    answered: &mut AnsweredJobs<'_>,
+    send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+) {
+    let job = answered.jobs.get(id);
+    if job.follow_up == FollowUp::Parts {
+        // The keys of each leg are those in `wanted`.
+        return send(id, &Request::Get { verb: job.verb, exptime: 0, keys: Keys::new(b"") }, answered);
+    }
+    let kept = std::mem::take(&mut job.kept);
+    match parse_request(&kept, &own_limits()) {
+        ParsedRequest::Request { request, .. } => send(id, &request, answered),
+        // The proxy can parse every request that it has encoded. If not, the legs fail, so that no client waits forever.
+        other => {
+            debug_assert!(false, "{other:?}");
+            let legs = answered.jobs.get(id).legs().len() as u8;
+            (0..legs).for_each(|leg| answered.jobs.get(id).leg(leg).is_withheld = true);
+            send(id, &Request::Noop, answered);
+        }
+    }
+    answered.jobs.get(id).kept = kept;
+}
+
+/// Sends the deletes that are due to the backends that accept requests.
+pub(crate) fn send_invalidations(
+    replicas: &Replicas,
+    answered: &mut AnsweredJobs<'_>,
+    now: Nanos,
+    send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+) {
+    for (backend, pending) in replicas.pending.iter().enumerate() {
+        if pending.is_empty() || !replicas.is_up(backend as u16) {
+            continue;
+        }
+        for invalidation in pending.take_due(INVALIDATIONS_PER_TURN, now) {
+            let id = answered.jobs.begin();
+            let job = answered.jobs.get(id);
+            job.add_leg(backend as u16);
+            encode_invalidation(&invalidation, &mut job.kept);
+            job.is_quiet = true;
+            job.background = Some(BackgroundJob::Invalidation(invalidation));
+            send_kept(id, answered, send);
+        }
+    }
+}
+
+/// The request that deletes a key, or everything.
+fn encode_invalidation(invalidation: &Invalidation, out: &mut Vec<u8>) {
+    match invalidation {
+        Invalidation::Everything => Request::FlushAll { delay: None, noreply: false }.encode(out),
+        // A key is sent as text if it can be: in base64 a long key would exceed the limit. A key that cannot be sent as text was
+        // received in base64, so it fits.
+        Invalidation::Key(key) if !key.iter().any(|byte| matches!(byte, b' ' | b'\n' | b'\r' | 0)) => {
+            Request::Delete { key, noreply: false }.encode(out);
+        }
+        Invalidation::Key(key) => {
+            let mut text = Vec::new();
+            encode_base64(key, &mut text);
+            let flags = MetaFlags::new(b"b");
+            Request::Meta(Meta { verb: Verb::Md, key: &text, flags, left_out: b"", value: b"" }).encode(out);
+        }
+    }
+}
+
+/// Sends a request to the shadow pool of its key's pool, if the key is in the share.
+pub(crate) fn send_shadows(
+    request: &Request<'_>,
+    assigner: &mut Assigner,
+    replicas: &Replicas,
+    answered: &mut AnsweredJobs<'_>,
+    time: Time<'_>,
+    send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+) {
+    match request {
+        // The shadow pool gets it like every pool that may be flushed.
+        Request::FlushAll { .. } => {}
+        &Request::Get { verb, exptime, keys } => {
+            let is_read = matches!(verb, Verb::Get | Verb::Gets);
+            for key in keys.iter() {
+                if let Some(pool) = shadow_of(key, is_read, replicas) {
+                    let shadow =
+                        begin_shadow(pool, answered, |out| encode_get(verb, exptime, std::iter::once(key), out));
+                    send_shadow(shadow, assigner, replicas, answered, time, send);
+                }
+            }
+        }
+        _ => {
+            let mut decoded = [0; KEY_BYTES_MAXIMUM];
+            let key = match request {
+                Request::Meta(meta) => meta.stored_key(&mut decoded),
+                _ => request.key().unwrap_or_default(),
+            };
+            let is_read = matches!(request.verb(), Verb::Mg | Verb::Me);
+            if let Some(pool) = shadow_of(key, is_read, replicas) {
+                let shadow = begin_shadow(pool, answered, |out| request.without_noreply().encode(out));
+                send_shadow(shadow, assigner, replicas, answered, time, send);
+            }
+        }
+    }
+}
+
+/// The pool that a request for this key is sent to as well, if any; counts it.
+fn shadow_of(key: &[u8], is_read: bool, replicas: &Replicas) -> Option<usize> {
+    let pool = replicas.router.pool_of(key);
+    let shadow = replicas.policies[pool].shadow?;
+    let is_shadowed = shadow.includes(key) && (shadow.reads || !is_read);
+    replicas.counters.pools[pool].shadowed.add(u64::from(is_shadowed));
+    is_shadowed.then_some(shadow.pool)
+}
+
+/// Begins a job for a shadow pool. Returns it with its buffer, into which `encode` has written the request.
+fn begin_shadow(pool: usize, answered: &mut AnsweredJobs<'_>, encode: impl FnOnce(&mut Vec<u8>)) -> (JobId, Vec<u8>) {
+    let id = answered.jobs.begin();
+    let job = answered.jobs.get(id);
+    (job.is_quiet, job.background) = (true, Some(BackgroundJob::Shadow { pool }));
+    let mut bytes = job.take_scratch();
+    encode(&mut bytes);
+    (id, bytes)
+}
+
+fn send_shadow(
+    (id, bytes): (JobId, Vec<u8>),
+    assigner: &mut Assigner,
+    replicas: &Replicas,
+    answered: &mut AnsweredJobs<'_>,
+    time: Time<'_>,
+    send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+) {
+    if let ParsedRequest::Request { request, .. } = parse_request(&bytes, &own_limits()) {
+        answered.jobs.get(id).verb = request.verb();
+        assigner.assign_and_send(id, &request, replicas, answered, time, send);
+    }
+    answered.jobs.get(id).return_scratch(bytes);
+}
+
+/// Stores values that a read has found only in the warm-up pool.
+pub(crate) fn send_fills(
+    id: JobId,
+    limits: &Limits,
+    replicas: &Replicas,
+    answered: &mut AnsweredJobs<'_>,
+    send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+) {
+    for leg in 0..answered.jobs.get(id).legs().len() {
+        let job = answered.jobs.get(id);
+        let (is_filled, only_pool) = match job.follow_up {
+            FollowUp::Read { pool } => (job.legs()[leg].candidate == Candidate::WarmUp, Some(pool.into())),
+            FollowUp::Parts => {
+                let is_found_here = |key: &WantedKey| {
+                    let is_of_leg = usize::from(key.leg) == leg && key.missed != Some(key.leg);
+                    is_of_leg && key.candidate == Candidate::WarmUp
+                };
+                (job.wanted.iter().any(is_found_here), None)
+            }
+            _ => (false, None),
+        };
+        if is_filled {
+            let (reply, session) = (std::mem::take(&mut job.leg(leg as u8).reply), job.session);
+            store_values(&reply, only_pool, session, limits, replicas, answered, send);
+            answered.jobs.get(id).leg(leg as u8).reply = reply;
+        }
+    }
+}
+
+/// Stores the values of a reply in `only_pool`, or in the pools that their keys belong to. The reply to an `mg` need not contain
+/// everything that a value is stored with; it is only counted.
+fn store_values(
+    reply: &[u8],
+    only_pool: Option<usize>,
+    session: SessionRef,
+    limits: &Limits,
+    replicas: &Replicas,
+    answered: &mut AnsweredJobs<'_>,
+    send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+) {
+    if let Some(pool) = only_pool {
+        let is_found = reply.starts_with(b"VA ") || reply.starts_with(b"HD");
+        replicas.counters.pools[pool].warm_up_hits.add(u64::from(is_found));
+    }
+    let mut at = 0;
+    while let ParsedReply::Reply { reply: Reply::Value(value), consumed } = parse_reply(&reply[at..], limits) {
+        at += consumed;
+        let pool = only_pool.unwrap_or_else(|| replicas.router.pool_of(value.key));
+        let Some((_, seconds)) = replicas.policies[pool].warm_up else { continue };
+        replicas.counters.pools[pool].warm_up_hits.add(1);
+        let request = Request::Store {
+            // A value that a client has stored meanwhile is newer.
+            verb: Verb::Add,
+            key: value.key,
+            flags: value.flags,
+            exptime: i64::from(seconds).min(60 * 60 * 24 * 30),
+            value: value.data,
+            cas: 0,
+            noreply: false,
+        };
+        send_fill(&request, session, pool, replicas, answered, send);
+    }
+}
+
+/// Stores one value on its key's primary only: a fill must not cause deletions on the warm-up pool. It uses the connection of the
+/// client's writes, so that a delete which the client sends next arrives after it.
+fn send_fill(
+    request: &Request<'_>,
+    session: SessionRef,
+    pool: usize,
+    replicas: &Replicas,
+    answered: &mut AnsweredJobs<'_>,
+    send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+) {
+    let key = request.key().unwrap_or_default();
+    let choice = replicas.primary(pool, key);
+    let id = answered.jobs.begin();
+    let job = answered.jobs.get(id);
+    (job.verb, job.is_quiet, job.join) = (request.verb(), true, Join::Forward);
+    job.background = Some(BackgroundJob::Fill);
+    job.session = session;
+    job.key_bytes.extend_from_slice(key);
+    let leg = job.add_leg(choice.backend);
+    job.leg(leg).is_withheld = choice.is_withheld;
+    send(id, request, answered);
+}
+
+/// Records the result of a background job that has ended.
+pub(crate) fn finish(job: &Job, replicas: &Replicas, now: Nanos) {
+    let (Some(background), Some(leg)) = (&job.background, job.legs().first()) else { return };
+    let backend = usize::from(leg.backend);
+    let is_answered = leg.outcome == Outcome::Answered;
+    match background {
+        BackgroundJob::Invalidation(invalidation) => {
+            let counters = &replicas.counters.backends[backend];
+            if is_answered { &counters.invalidations_sent } else { &counters.invalidations_failed }.add(1);
+            replicas.pending[backend].record_result(invalidation, is_answered, now);
+        }
+        BackgroundJob::Fill => {
+            // The reply of the only leg is the job's own reply. NOT_STORED means that a client has stored a newer value.
+            let pool = replicas.router.pool_of_backend(leg.backend);
+            replicas.counters.pools[pool].warm_up_fills.add(u64::from(job.reply == b"STORED\r\n"));
+            if may_linger(leg) {
+                // The server may apply it after a delete that the client has sent since.
+                replicas.pending[backend].add(&job.key_bytes, Some(LINGER), now);
+            }
+        }
+        BackgroundJob::Shadow { .. } => {}
+    }
+}

@@ -1,0 +1,185 @@
+//! The policies of pools: replicas and quorums, failover, hedging, pending invalidations, shadow and warm-up pools.
+//!
+//! `path` calls [`Replication`] at two places: [`Replication::send_request`] chooses and sends the legs of a request, and
+//! [`Replication::after_leg_answered`] decides what follows a reply. A timer, [`Replication::send_due`], sends hedges and
+//! invalidations. Pools without policies never come here. Knows jobs and routes, but no sessions, connections or disciplines:
+//! legs are sent by the function `send` that the caller passes.
+
+mod assign;
+mod background;
+mod follow_up;
+mod hedges;
+pub(crate) mod pending_invalidations;
+mod policy;
+mod replicas;
+
+use crate::config::{Config, Discipline, MultiGet};
+use crate::observe::counters::LoopCounters;
+use crate::path::job::{FollowUp, Job, JobId, NextStep};
+use crate::path::jobs::{AnsweredJobs, Time};
+use crate::path::route::Router;
+use crate::replication::assign::Assigner;
+use crate::replication::background::{send_fills, send_invalidations, send_kept, send_shadows};
+use crate::replication::hedges::Hedges;
+use crate::replication::pending_invalidations::PendingInvalidations;
+use crate::replication::policy::Policy;
+use crate::replication::replicas::{Replicas, add_candidate};
+use clock::Nanos;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::{Limits, Request};
+
+/// The shortest pause between two looks at the pending invalidations.
+const INVALIDATIONS_EVERY: Duration = Duration::from_millis(10);
+
+/// The policies of all pools, as one event loop applies them.
+#[derive(Debug)]
+pub(crate) struct Replication {
+    replicas: Replicas,
+    assigner: Assigner,
+    /// By pool.
+    hedges: Vec<Option<Hedges>>,
+    has_shadows: bool,
+    has_warm_up: bool,
+    /// The earliest time to look at the pending invalidations again.
+    next_invalidations: Nanos,
+}
+
+/// For each pool, whether it has no policy, so that its requests never need this room.
+pub(crate) fn plain_pools(config: &Config) -> Vec<bool> {
+    let is_by_key = multi_get(config) == MultiGet::ByKey;
+    Policy::all(config).iter().map(|policy| is_by_key && policy.is_plain()).collect()
+}
+
+/// Whether no policy lets a client's requests overtake each other.
+pub(crate) fn keeps_order(config: &Config) -> bool {
+    Policy::all(config).iter().all(Policy::keeps_order)
+}
+
+fn multi_get(config: &Config) -> MultiGet {
+    match config.discipline {
+        Discipline::Shared { multi_get, .. } => multi_get,
+        _ => MultiGet::ByKey,
+    }
+}
+
+impl Replication {
+    /// The policies of this configuration, for one loop. `pending` has an entry for each backend.
+    pub(crate) fn new(
+        config: &Config,
+        router: Arc<Router>,
+        pending: Vec<PendingInvalidations>,
+        counters: Arc<LoopCounters>,
+    ) -> Replication {
+        let policies = Policy::all(config);
+        let hedges = |policy: &Policy| policy.hedge.map(|hedge| Hedges::new(hedge.delay, hedge.budget));
+        Replication {
+            hedges: policies.iter().map(hedges).collect(),
+            has_shadows: policies.iter().any(|policy| policy.shadow.is_some()),
+            has_warm_up: policies.iter().any(|policy| policy.warm_up.is_some()),
+            replicas: Replicas { router, policies, pending, counters },
+            assigner: Assigner::new(multi_get(config)),
+            next_invalidations: Nanos::UNSET,
+        }
+    }
+
+    /// Chooses the legs of a client's request and sends them. A hedged read is remembered, and a shadowed request is sent to its
+    /// shadow pool too.
+    pub(crate) fn send_request(
+        &mut self,
+        id: JobId,
+        request: &Request<'_>,
+        answered: &mut AnsweredJobs<'_>,
+        time: Time<'_>,
+        send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+    ) {
+        self.assigner.assign_and_send(id, request, &self.replicas, answered, time, send);
+        if self.has_shadows {
+            send_shadows(request, &mut self.assigner, &self.replicas, answered, time, send);
+        }
+        let job = answered.jobs.get(id);
+        if let FollowUp::Read { pool } = job.follow_up
+            && let Some(hedges) = &mut self.hedges[usize::from(pool)]
+            && job.is_waiting()
+        {
+            hedges.watch(id, job, time.turn);
+        }
+    }
+
+    /// Decides what follows now that legs of a job have answered, and sends the legs that follow.
+    pub(crate) fn after_leg_answered(
+        &mut self,
+        id: JobId,
+        limits: &Limits,
+        answered: &mut AnsweredJobs<'_>,
+        now: Nanos,
+        send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+    ) -> NextStep {
+        let step = self.replicas.after_leg_answered(answered.jobs.get(id), limits, now);
+        match step {
+            NextStep::SendLegs => send_kept(id, answered, send),
+            NextStep::Reply if self.has_warm_up => send_fills(id, limits, &self.replicas, answered, send),
+            _ => {}
+        }
+        step
+    }
+
+    /// Sends the hedges and the invalidations that are due.
+    pub(crate) fn send_due(
+        &mut self,
+        answered: &mut AnsweredJobs<'_>,
+        now: Nanos,
+        send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+    ) {
+        for pool in 0..self.hedges.len() {
+            self.send_hedges(pool, answered, now, send);
+        }
+        if self.next_invalidations > now {
+            return;
+        }
+        if self.has_pending() {
+            self.next_invalidations = now + INVALIDATIONS_EVERY;
+            send_invalidations(&self.replicas, answered, now, send);
+        } else {
+            self.next_invalidations = Nanos::UNSET;
+        }
+    }
+
+    fn send_hedges(
+        &mut self,
+        pool: usize,
+        answered: &mut AnsweredJobs<'_>,
+        now: Nanos,
+        send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
+    ) {
+        while let Some(hedges) = &mut self.hedges[pool]
+            && let Some(id) = hedges.next_due(answered.jobs, now)
+        {
+            let job = answered.jobs.get(id);
+            let Some((step, tried)) = job.legs()[0].candidate.place() else { continue };
+            let other = self.replicas.next_replica(pool, &job.key_bytes, step, tried);
+            if let Some(choice) = other.filter(|_| hedges.spend()) {
+                let leg = add_candidate(job, &choice);
+                job.leg(leg).is_hedge = true;
+                job.is_again = true;
+                self.replicas.counters.pools[pool].hedges.add(1);
+                send_kept(id, answered, send);
+            }
+        }
+    }
+
+    /// The next time at which `send_due` may have something to send; it may be too early, but never too late.
+    pub(crate) fn deadline(&self) -> Nanos {
+        let hedges = self.hedges.iter().flatten().map(Hedges::deadline).min().unwrap_or(Nanos::NEVER);
+        hedges.min(if self.has_pending() { self.next_invalidations } else { Nanos::NEVER })
+    }
+
+    fn has_pending(&self) -> bool {
+        self.replicas.pending.iter().any(|pending| !pending.is_empty())
+    }
+
+    /// Records the result of a background job that has ended.
+    pub(crate) fn finish_background(&self, job: &Job, now: Nanos) {
+        background::finish(job, &self.replicas, now);
+    }
+}

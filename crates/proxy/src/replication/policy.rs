@@ -1,0 +1,120 @@
+//! The policies of one pool: its configuration with pool names resolved to numbers and shares to thresholds.
+
+use crate::config::{Config, Failover, Hedge, PoolConfig, Reads, Writes};
+use std::time::Duration;
+
+/// The policies of one pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    /// How many backends store each value.
+    pub(crate) replicas: u8,
+    /// How many replicas must apply a write before the client gets its reply.
+    pub(crate) quorum: u8,
+    pub(crate) reads: Reads,
+    pub(crate) failover: Failover,
+    pub(crate) hedge: Option<Hedge>,
+    /// The failover pool, and the longest time to live, in seconds, of a value stored there.
+    pub(crate) failover_pool: Option<(usize, u32)>,
+    /// The pool that missing values are fetched from, and the longest time to live, in seconds, of a value stored from there.
+    pub(crate) warm_up: Option<(usize, u32)>,
+    pub(crate) shadow: Option<ShadowPolicy>,
+    /// Whether `flush_all` reaches its backends.
+    pub(crate) flush: bool,
+    /// How long a backend may take to answer a write.
+    pub(crate) write_timeout: Duration,
+}
+
+/// Which requests are also sent to the shadow pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShadowPolicy {
+    pub(crate) pool: usize,
+    /// A key is in the share if its hash is below this threshold.
+    threshold: u64,
+    pub(crate) reads: bool,
+}
+
+impl Policy {
+    /// The policies of all pools, in their order.
+    pub(crate) fn all(config: &Config) -> Vec<Policy> {
+        config.pools.iter().map(|pool| Policy::new(config, pool)).collect()
+    }
+
+    fn new(config: &Config, pool: &PoolConfig) -> Policy {
+        let seconds = |time: Duration| u32::try_from(time.as_secs().max(1)).unwrap_or(u32::MAX);
+        let index_of = |name: &str| config.pool(name).unwrap_or_default();
+        let replicas = pool.replicas as u8;
+        Policy {
+            replicas,
+            quorum: match pool.writes {
+                Writes::All => replicas,
+                Writes::Majority => replicas / 2 + 1,
+                Writes::First => 1,
+            },
+            reads: pool.reads,
+            failover: pool.failover,
+            hedge: pool.hedge,
+            failover_pool: pool.failover_pool.as_ref().map(|pool| (index_of(&pool.pool), seconds(pool.expiry))),
+            warm_up: pool.warm_up.as_ref().map(|pool| (index_of(&pool.from), seconds(pool.expiry))),
+            shadow: pool.shadow.as_ref().map(|shadow| ShadowPolicy {
+                pool: index_of(&shadow.to),
+                threshold: (shadow.share * u64::MAX as f64) as u64,
+                reads: shadow.reads,
+            }),
+            flush: pool.flush,
+            write_timeout: pool.timeouts.write,
+        }
+    }
+
+    /// Whether the pool has no policy: every request for one of its keys has one leg, to the key's primary.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.has_replicas() && self.shadow.is_none()
+    }
+
+    /// Whether a read may be sent to a second backend.
+    pub(crate) fn may_read_again(&self) -> bool {
+        let reads_replicas = self.replicas > 1 && (self.failover != Failover::Never || self.hedge.is_some());
+        reads_replicas || self.failover_pool.is_some() || self.warm_up.is_some()
+    }
+
+    /// Whether values of this pool are stored in more than one place, so that a write may fail in one and succeed in another.
+    pub(crate) fn has_replicas(&self) -> bool {
+        self.replicas > 1 || self.failover_pool.is_some() || self.warm_up.is_some()
+    }
+
+    /// Whether a write is acknowledged before all replicas have answered, so that the next write may be sent meanwhile.
+    pub(crate) fn has_late_replicas(&self) -> bool {
+        self.quorum < self.replicas
+    }
+
+    /// Whether one connection to each backend already keeps a client's requests in order: reads go to the primary only, and no
+    /// request is sent twice.
+    pub(crate) fn keeps_order(&self) -> bool {
+        !self.may_read_again() && (self.replicas == 1 || self.reads == Reads::Primary)
+    }
+}
+
+impl ShadowPolicy {
+    /// Whether a key is in the share. Every proxy gives the same answer, so all proxies shadow the same keys.
+    pub(crate) fn includes(&self, key: &[u8]) -> bool {
+        // FNV-1a, then a finaliser: the high bits of FNV alone depend little on the last characters.
+        let hash = key
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        self.threshold == u64::MAX || (hash ^ (hash >> 33)) < self.threshold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shadow_gets_its_share_of_keys_and_always_the_same_keys() {
+        for (share, expected) in [(0.0, 0), (0.1, 1000), (0.5, 5000), (1.0, 10_000)] {
+            let shadow = ShadowPolicy { pool: 1, threshold: (share * u64::MAX as f64) as u64, reads: false };
+            let shadowed = (0..10_000).filter(|number| shadow.includes(format!("user:{number}").as_bytes())).count();
+            assert!(shadowed.abs_diff(expected) < 300, "{shadowed} of {expected}");
+        }
+    }
+}
