@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use proxy::{
-    DispatchConfig, Distribution, Hash, MultiGet, PartFailure, PoolFile, ServerConfig, ProxyFile, Stamps, Timeouts,
+    DispatchConfig, Distribution, Hash, MultiGet, PartFailure, PoolFile, ProxyFile, ServerConfig, Stamps, Timeouts,
 };
 use quantity::{bytes, duration};
 use std::path::PathBuf;
