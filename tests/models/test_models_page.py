@@ -1,4 +1,4 @@
-"""docs/models.md says what the code computes. WAYSTAGE_UPDATE_GOLDEN=1 writes its computed parts anew."""
+"""The pages on models show what the code computes. WAYSTAGE_UPDATE_GOLDEN=1 writes the computed parts anew."""
 
 import pytest
 from pages import check_page, parts, textbook_throughput
