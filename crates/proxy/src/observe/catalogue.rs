@@ -108,80 +108,77 @@ pub(crate) const STAGE: Definition = Definition {
     name: "waystage_stage_seconds",
     kind: MetricKind::Histogram,
     labels: &["operation", "stage"],
-    help: "Time that requests spent in each stage; stage total is their whole time in the proxy",
+    help: "Time of requests in each stage; the stage total is their whole time in the proxy",
 };
 pub(crate) const REQUESTS: Definition =
-    counter("waystage_requests_total", &["operation", "outcome"], "Requests that have ended");
-pub(crate) const KEYS: Definition = counter("waystage_keys_total", &[], "Keys asked for by requests that read values");
+    counter("waystage_requests_total", &["operation", "outcome"], "Finished requests");
+pub(crate) const KEYS: Definition = counter("waystage_keys_total", &[], "Keys in requests that read values");
 pub(crate) const HITS: Definition =
-    counter("waystage_hits_total", REQUEST, "Keys that a backend held, of operations that need them to be there");
+    counter("waystage_hits_total", REQUEST, "Keys that a backend found, in operations that need an existing value");
 pub(crate) const MISSES: Definition =
-    counter("waystage_misses_total", REQUEST, "Keys that a backend did not hold, of the same operations");
+    counter("waystage_misses_total", REQUEST, "Keys that a backend did not find, in the same operations");
 pub(crate) const CAS_CONFLICTS: Definition =
-    counter("waystage_cas_conflicts_total", &[], "cas commands that came too late: the value had changed");
+    counter("waystage_cas_conflicts_total", &[], "cas commands that failed because the value had changed");
 pub(crate) const PARTS_FAILED: Definition =
-    counter("waystage_parts_failed_total", &[], "Multi-gets of which a backend's part failed");
+    counter("waystage_parts_failed_total", &[], "Multi-gets in which the part of one backend failed");
 pub(crate) const RECEIVED_BYTES: Definition =
     counter("waystage_received_bytes_total", &[], "Bytes of requests from clients");
 pub(crate) const REPLIED_BYTES: Definition =
     counter("waystage_replied_bytes_total", &[], "Bytes of replies to clients");
-pub(crate) const CLIENTS: Definition = gauge("waystage_clients", &[], "Clients connected");
-pub(crate) const CLIENTS_MAX: Definition = gauge("waystage_clients_max", &[], "Clients that may be connected");
+pub(crate) const CLIENTS: Definition = gauge("waystage_clients", &[], "Connected clients");
+pub(crate) const CLIENTS_MAX: Definition = gauge("waystage_clients_max", &[], "Largest number of connected clients");
 pub(crate) const CLIENTS_ACCEPTED: Definition =
     counter("waystage_clients_accepted_total", &[], "Client connections accepted");
 pub(crate) const CLIENTS_REFUSED: Definition =
-    counter("waystage_clients_refused_total", &[], "Client connections closed at once for want of room");
+    counter("waystage_clients_refused_total", &[], "Client connections closed at once because the limit was reached");
 pub(crate) const CLIENTS_PAUSED: Definition = counter(
     "waystage_clients_paused_total",
     &[],
-    "Times that a client was not read from because too much was in flight or unread",
+    "Times that the proxy stopped reading from a client because too much was in flight or unread",
 );
 pub(crate) const ACCEPT_PAUSES: Definition =
-    counter("waystage_accept_pauses_total", &[], "Pauses in accepting because the kernel had no descriptor left");
+    counter("waystage_accept_pauses_total", &[], "Pauses in accepting because the kernel had no file descriptor left");
 pub(crate) const CLIENTS_TLS_FAILED: Definition =
-    counter("waystage_clients_tls_failed_total", &[], "Clients with whom TLS failed");
+    counter("waystage_clients_tls_failed_total", &[], "Client connections on which TLS failed");
 pub(crate) const BACKEND_TLS_FAILED: Definition =
     counter("waystage_backend_tls_failed_total", BACKEND, "Connections to the backend on which TLS failed");
 pub(crate) const BACKEND_MOVES: Definition =
-    counter("waystage_backend_moves_total", BACKEND, "Times that the backend's name meant another address than before");
+    counter("waystage_backend_moves_total", BACKEND, "Times that the proxy changed to another address of the backend");
 pub(crate) const BACKEND_LOOKUPS_FAILED: Definition =
-    counter("waystage_backend_lookups_failed_total", BACKEND, "Lookups of the backend's name without an address");
+    counter("waystage_backend_lookups_failed_total", BACKEND, "Name resolutions of the backend that found no address");
 pub(crate) const ORDER_WAITS: Definition =
-    counter("waystage_order_waits_total", &[], "Times that a request waited for its client's earlier ones");
+    counter("waystage_order_waits_total", &[], "Times that a request waited for earlier requests of its client");
 pub(crate) const POOL_REQUESTS: Definition = counter(
     "waystage_pool_requests_total",
     &["pool", "kind"],
-    "Requests for keys of the pool that read or write, those that it sees as a shadow included",
+    "Requests that read or write keys of the pool, including shadowed requests that it receives",
 );
 pub(crate) const FAILOVERS: Definition = counter(
     "waystage_failovers_total",
     POOL,
-    "Times that a read asked another copy because one could not be asked, had failed or did not have the key",
+    "Times that a read went to the next replica because a replica was down, withheld, failed or had no value",
 );
 pub(crate) const HEDGES: Definition =
-    counter("waystage_hedges_total", POOL, "Reads sent a second time because the first copy was slow");
+    counter("waystage_hedges_total", POOL, "Reads sent to a second replica because the first one was slow");
 pub(crate) const HEDGES_WON: Definition =
-    counter("waystage_hedges_won_total", POOL, "Such reads that the second copy answered first");
-pub(crate) const FAILOVER_POOL_REQUESTS: Definition = counter(
-    "waystage_failover_pool_requests_total",
-    POOL,
-    "Times that the failover pool was asked in place of the pool",
-);
+    counter("waystage_hedges_won_total", POOL, "Hedged reads that the second replica answered first");
+pub(crate) const FAILOVER_POOL_REQUESTS: Definition =
+    counter("waystage_failover_pool_requests_total", POOL, "Requests sent to the failover pool instead of the pool");
 pub(crate) const WARM_UP_HITS: Definition =
     counter("waystage_warm_up_hits_total", POOL, "Keys that the pool did not have and the warm-up pool had");
 pub(crate) const WARM_UP_FILLS: Definition =
     counter("waystage_warm_up_fills_total", POOL, "Values from the warm-up pool that the pool has stored");
 pub(crate) const SHADOWED: Definition =
-    counter("waystage_shadowed_requests_total", POOL, "Requests that the pool's shadow was sent too");
+    counter("waystage_shadowed_requests_total", POOL, "Requests that were also sent to the shadow pool");
 pub(crate) const WRITES_DEGRADED: Definition = counter(
     "waystage_degraded_writes_total",
     POOL,
-    "Writes acknowledged by enough copies, while another copy failed to take them",
+    "Writes acknowledged by enough replicas, while another replica missed them",
 );
 pub(crate) const WITHHELD_READS: Definition = counter(
     "waystage_withheld_reads_total",
     POOL,
-    "Reads, or parts of multi-gets, not sent because the backend owes the key's deletion",
+    "Reads, or parts of multi-gets, not sent because an invalidation of the key is pending at the backend",
 );
 pub(crate) const BACKEND_EJECTED: Definition = gauge(
     "waystage_backend_ejected",
@@ -191,16 +188,22 @@ pub(crate) const BACKEND_EJECTED: Definition = gauge(
 pub(crate) const BACKEND_EJECTIONS: Definition = counter(
     "waystage_backend_ejections_total",
     BACKEND,
-    "Times that a loop lost its last connection to the backend that accepted requests",
+    "Times that an event loop lost its last connection to the backend that accepted requests",
 );
-pub(crate) const BACKEND_INVALIDATIONS_PENDING: Definition =
-    gauge("waystage_backend_invalidations_pending", BACKEND, "Deletions that the backend owes; all keys count as one");
-pub(crate) const BACKEND_INVALIDATIONS_SENT: Definition =
-    counter("waystage_backend_invalidations_sent_total", BACKEND, "Deletions owed that the backend has answered");
+pub(crate) const BACKEND_INVALIDATIONS_PENDING: Definition = gauge(
+    "waystage_backend_invalidations_pending",
+    BACKEND,
+    "Invalidations pending at the backend; one of all keys counts as one",
+);
+pub(crate) const BACKEND_INVALIDATIONS_SENT: Definition = counter(
+    "waystage_backend_invalidations_sent_total",
+    BACKEND,
+    "Pending invalidations that the backend has answered",
+);
 pub(crate) const BACKEND_INVALIDATIONS_FAILED: Definition = counter(
     "waystage_backend_invalidations_failed_total",
     BACKEND,
-    "Deletions owed that were sent and failed; they are sent again",
+    "Pending invalidations that were sent and failed; they are sent again",
 );
 pub(crate) const BACKEND_UP: Definition =
     gauge("waystage_backend_up", BACKEND, "Whether at least one connection to the backend accepts requests");
@@ -209,67 +212,69 @@ pub(crate) const BACKEND_CONNECTIONS_UP: Definition =
 pub(crate) const BACKEND_CONNECTIONS_OPENED: Definition = counter(
     "waystage_backend_connections_opened_total",
     BACKEND,
-    "Connections to the backend opened; the first ones, then every reconnection",
+    "Connections to the backend opened: the first ones and every reconnection",
 );
 pub(crate) const BACKEND_CONNECTIONS_LOST: Definition = counter(
     "waystage_backend_connections_lost_total",
     &["pool", "backend", "reason"],
-    "Connections to the backend closed because an answer was late (timeout), or lost or not opened (lost)",
+    "Connections to the backend closed because a reply timed out (timeout), or lost or not opened (lost)",
 );
 pub(crate) const BACKEND_REQUESTS: Definition =
     counter("waystage_backend_requests_total", BACKEND, "Requests sent to the backend");
 pub(crate) const BACKEND_REPLIES: Definition =
-    counter("waystage_backend_replies_total", BACKEND, "Replies of the backend, error replies included");
+    counter("waystage_backend_replies_total", BACKEND, "Replies of the backend, including error replies");
 pub(crate) const BACKEND_ERRORS: Definition = counter(
     "waystage_backend_errors_total",
     &["pool", "backend", "kind"],
-    "Requests for the backend that failed: refused before they were sent, lost, late, or answered with an error",
+    "Requests for the backend that failed: refused before they were sent, lost, timed out, or answered with an error",
 );
 pub(crate) const BACKEND_IN_FLIGHT: Definition =
-    gauge("waystage_backend_in_flight", BACKEND, "Requests that wait for an answer of the backend");
+    gauge("waystage_backend_in_flight", BACKEND, "Requests that wait for a reply of the backend");
 pub(crate) const BACKEND_SENT_BYTES: Definition =
     counter("waystage_backend_sent_bytes_total", BACKEND, "Bytes of requests to the backend");
 pub(crate) const BACKEND_RECEIVED_BYTES: Definition =
     counter("waystage_backend_received_bytes_total", BACKEND, "Bytes of replies of the backend");
 pub(crate) const QUEUE_LENGTH: Definition = gauge("waystage_queue_length", QUEUE, "Requests waiting in the queue");
 pub(crate) const QUEUE_FULL: Definition =
-    counter("waystage_queue_full_total", QUEUE, "Requests refused by the queue because it was full");
+    counter("waystage_queue_full_total", QUEUE, "Requests refused because the queue was full");
 pub(crate) const SLOTS_BUSY: Definition =
     gauge("waystage_slots_busy", QUEUE, "Slots of the queue that serve a request");
 pub(crate) const HOT_KEY_RATE: Definition = gauge(
     "waystage_hot_key_requests_per_second",
     &["key"],
-    "Requests for the keys asked for most; only with --hot-keys-metrics",
+    "Requests per second for the most requested keys; only with --hot-keys-metrics",
 );
 pub(crate) const HOT_KEY_ERROR: Definition = gauge(
     "waystage_hot_key_error_requests_per_second",
     &["key"],
-    "How far the true rate of a hot key may be away; only with --hot-keys-metrics",
+    "Bound on the error of the rate of a hot key; only with --hot-keys-metrics",
 );
 pub(crate) const HOT_KEYS_RATE: Definition = gauge(
     "waystage_hot_keys_requests_per_second",
     &[],
-    "Requests for all keys, as the sketch of hot keys sees them; only with --hot-keys-metrics",
+    "Requests per second for all keys, as the sketch of hot keys counts them; only with --hot-keys-metrics",
 );
 pub(crate) const RECORDS_DROPPED: Definition =
     counter("waystage_records_dropped_total", &[], "Records dropped because the thread that writes them was behind");
 pub(crate) const SCRAPE_STALE_LOOPS: Definition = counter(
     "waystage_scrape_stale_loops_total",
     &[],
-    "Event loops that did not answer a scrape in time; their last histograms were shown instead",
+    "Event loops that did not answer a scrape in time, so that their previous histograms were shown",
 );
 pub(crate) const SCRAPES: Definition =
-    counter("waystage_scrapes_total", &[], "Answers of this page, this one included");
+    counter("waystage_scrapes_total", &[], "Requests for this page, including this one");
 pub(crate) const LOOPS: Definition = gauge("waystage_loops", &[], "Event loops");
 pub(crate) const BUILD_INFO: Definition =
-    gauge("waystage_build_info", &["version", "dispatch"], "Always 1; the labels say what is running");
+    gauge("waystage_build_info", &["version", "dispatch"], "Always 1; the labels give version and dispatch discipline");
 pub(crate) const PROCESS_START_TIME: Definition =
-    gauge("process_start_time_seconds", &[], "When the process was started, in seconds since 1970");
+    gauge("process_start_time_seconds", &[], "Start time of the process, in seconds since 1970");
 pub(crate) const PROCESS_CPU: Definition =
-    counter("process_cpu_seconds_total", &[], "Processor time of the process, user and system");
-pub(crate) const PROCESS_MEMORY: Definition = gauge("process_resident_memory_bytes", &[], "Memory of the process");
+    counter("process_cpu_seconds_total", &[], "CPU time of the process, user and system");
+pub(crate) const PROCESS_MEMORY: Definition =
+    gauge("process_resident_memory_bytes", &[], "Resident memory of the process");
 pub(crate) const PROCESS_OPEN_FILES: Definition = gauge("process_open_fds", &[], "Open file descriptors");
-pub(crate) const PROCESS_MAX_FILES: Definition = gauge("process_max_fds", &[], "File descriptors that may be open");
+pub(crate) const PROCESS_MAX_FILES: Definition =
+    gauge("process_max_fds", &[], "Largest number of open file descriptors");
 
 #[cfg(test)]
 mod tests {
