@@ -1,7 +1,7 @@
-//! What time is it, and where has a request been.
-//! The only crate that reads a clock: everything else is handed one, so that a test can hand it any.
-//! Knows nothing of requests but the names of their stages. What the kernel counts for this process is here too: its processor time is one
-//! of the clocks.
+//! Clocks, and the stages of a request with the time at which each was reached.
+//! The only crate that reads a clock. All other code receives one, so that a test can pass a manual clock.
+//! Knows no more of requests than the names of their stages. The kernel's counts for this process are here as well, because
+//! CPU time is one of its clocks.
 
 mod nanos;
 mod process;

@@ -3,17 +3,17 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Nanoseconds of CLOCK_MONOTONIC. Zero means "not yet".
+/// Nanoseconds of CLOCK_MONOTONIC. Zero means that the event has not happened yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// The stamp of what has not happened.
+    /// The stamp of an event that has not happened.
     pub const UNSET: Nanos = Nanos(0);
-    /// Later than everything: the deadline of what may wait for ever.
+    /// Later than every time: the deadline of a wait without a deadline.
     pub const NEVER: Nanos = Nanos(u64::MAX);
 
-    /// Whether something happened at this time.
+    /// Whether the event has happened.
     pub fn is_set(self) -> bool {
         self.0 != 0
     }
@@ -23,7 +23,7 @@ impl Nanos {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The time left until this point, zero when it has passed.
+    /// The time left until this point; zero once it has passed.
     pub fn after(self, now: Nanos) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(now.0))
     }
@@ -43,7 +43,7 @@ impl Sub<Duration> for Nanos {
     }
 }
 
-/// A duration in nanoseconds; the 584 years that fit are the limit.
+/// A duration in nanoseconds, at most the 584 years that fit into 64 bits.
 pub fn duration_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

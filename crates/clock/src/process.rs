@@ -1,33 +1,33 @@
-//! What the kernel says of this process, under the names that all exporters use.
+//! The kernel's counts for this process, under the names that all Prometheus exporters use.
 
 use std::fs;
 
-/// What could be read; on systems without /proc, nothing.
+/// The counts that could be read; all `None` on systems without /proc.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Process {
     /// Resident memory.
     pub memory_bytes: Option<u64>,
     /// Open file descriptors.
     pub open_files: Option<u64>,
-    /// File descriptors that may be open.
+    /// The limit of open file descriptors.
     pub open_files_max: Option<u64>,
 }
 
 impl Process {
-    /// As it is now.
+    /// Reads the current values.
     pub fn now() -> Process {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
         Process {
             memory_bytes: number_after(&status, "VmRSS:").map(|kilobytes| kilobytes * 1024),
-            // The listing itself holds one open.
+            // Listing the directory opens one descriptor itself.
             open_files: fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1) as u64),
             open_files_max: number_after(&limits, "Max open files"),
         }
     }
 }
 
-/// The first number in the line that begins with this.
+/// The first number in the line that begins with `name`.
 fn number_after(text: &str, head: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(head))?;
     rest.split_whitespace().next()?.parse().ok()

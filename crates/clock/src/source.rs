@@ -1,4 +1,4 @@
-//! Where time comes from: the host's monotonic clock, or a clock that a test moves by hand.
+//! The source of time: the monotonic clock of the host, or a manual clock for tests.
 
 use crate::Nanos;
 use rustix::time::{ClockId, clock_gettime};
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A source of time. Cloning it gives the same source.
+/// A source of time. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     manual: Option<Arc<AtomicU64>>,
 }
 
-/// The hand that moves a manual clock.
+/// Moves a manual clock forward.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<AtomicU64>);
 
-/// Processor time used by this process since it began.
+/// CPU time used by this process since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuTime {
     /// Seconds in user mode.
@@ -31,7 +31,7 @@ impl Clock {
         Clock { manual: None }
     }
 
-    /// A clock that stands still at `start` until its hand is moved.
+    /// A clock that stays at `start` until its hand moves it.
     pub fn manual(start: Nanos) -> (Clock, ManualClock) {
         let time = Arc::new(AtomicU64::new(start.0));
         (Clock { manual: Some(time.clone()) }, ManualClock(time))
@@ -64,7 +64,7 @@ pub fn unix_now() -> u64 {
     time.tv_sec.max(0).cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Processor time of this process, all threads together.
+/// CPU time of this process, all threads together.
 pub fn process_cpu() -> CpuTime {
     let usage = proc_usage();
     CpuTime { user_s: usage.0, system_s: usage.1 }
@@ -74,7 +74,7 @@ pub fn process_cpu() -> CpuTime {
 fn proc_usage() -> (f64, f64) {
     let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field is the program's name in parentheses and may itself hold spaces.
+    // The second field is the program's name in parentheses, which may contain spaces.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let seconds =
         |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0) / ticks_per_s;

@@ -1,30 +1,30 @@
-//! The stages of a request through the proxy, and the clock that each request carries past them.
+//! The stages of a request through the proxy, and the clock in which each request records when it reached them.
 
 use crate::Nanos;
 
-/// Where a request is. The order is the order in which a request passes.
+/// The position of a request on its path. The order of the variants is the order of the stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Stage {
     /// The read that completed the request returned.
     Received,
-    /// The bytes have become a request.
+    /// The bytes have been parsed into a request.
     Parsed,
     /// The key has been mapped to its backends.
     Routed,
-    /// Admitted to the queue.
+    /// The request has entered the queue.
     Enqueued,
-    /// Left the queue: a slot or a connection's window is free.
+    /// The request has left the queue: a slot or room in a connection's window is free.
     Dispatched,
     /// The kernel has accepted the last byte for the last backend.
     Sent,
-    /// The last needed reply is complete and matched.
+    /// The last required reply is complete and matched to its request.
     Answered,
-    /// Its turn in the client's order has come and the kernel has accepted its last byte.
+    /// The reply's turn in the client's order has come and the kernel has accepted its last byte.
     Replied,
 }
 
-/// How many stages there are.
+/// The number of stages.
 pub const STAGES: usize = 8;
 
 /// Every stage, in order.
@@ -39,18 +39,18 @@ const ALL: [Stage; STAGES] = [
     Stage::Replied,
 ];
 
-/// The time between two neighbouring stages, named after what happens in it.
+/// The time between two consecutive stages, named after the work in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// As in records, metrics and figures.
+    /// The name in records, metrics and figures.
     pub name: &'static str,
-    /// The stage that begins it.
+    /// The stage at its start.
     pub from: Stage,
-    /// The stage that ends it.
+    /// The stage at its end.
     pub to: Stage,
 }
 
-/// All intervals, in order. Each begins where the one before ends.
+/// All intervals, in order. Each starts where the previous one ends.
 pub const INTERVALS: [Interval; STAGES - 1] = [
     Interval { name: "parse", from: Stage::Received, to: Stage::Parsed },
     Interval { name: "route", from: Stage::Parsed, to: Stage::Routed },
@@ -61,7 +61,7 @@ pub const INTERVALS: [Interval; STAGES - 1] = [
     Interval { name: "reply", from: Stage::Answered, to: Stage::Replied },
 ];
 
-/// The stamps of one request.
+/// The time stamps of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageClock {
     stamps: [Nanos; STAGES],
@@ -73,7 +73,7 @@ impl Stage {
         ALL
     }
 
-    /// As in the record header.
+    /// The name in the record header.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Received => "received",
@@ -96,21 +96,21 @@ impl StageClock {
         clock
     }
 
-    /// Notes that `stage` was reached. A stage reached by several legs keeps the latest.
+    /// Records that `stage` was reached. A stage that several legs reach keeps the latest time.
     pub fn stamp(&mut self, stage: Stage, now: Nanos) {
         let slot = &mut self.stamps[stage as usize];
         *slot = (*slot).max(now);
     }
 
-    /// When `stage` was reached; `Nanos::UNSET` when it was not.
+    /// The time at which `stage` was reached; `Nanos::UNSET` if it was not.
     pub fn at(&self, stage: Stage) -> Nanos {
         self.stamps[stage as usize]
     }
 
-    /// Ends the request: a stage it never reached gets the stamp of the stage before.
+    /// Completes the stamps of a finished request: a stage that was never reached gets the stamp of the stage before it.
     ///
     /// # Panics
-    /// When the stamps decrease or the intervals do not add up: only a bug in the data path can do that.
+    /// If the stamps decrease or the intervals do not sum to the total, which only a bug in the data path can cause.
     pub fn finish(&mut self) {
         let mut before = self.stamps[0];
         for stage in ALL {
@@ -125,7 +125,7 @@ impl StageClock {
         assert_eq!(sum, self.total_ns(), "the intervals of a request must add up to its time in the proxy");
     }
 
-    /// The intervals between neighbouring stages, in the order of [`INTERVALS`].
+    /// The intervals between consecutive stages, in the order of [`INTERVALS`].
     pub fn intervals_ns(&self) -> [u64; STAGES - 1] {
         std::array::from_fn(|index| self.stamps[index + 1].since(self.stamps[index]))
     }

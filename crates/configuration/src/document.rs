@@ -1,4 +1,4 @@
-//! A configuration file: read within limits, and every mistake in it told with its line, its key and what is allowed.
+//! A configuration file. It is read within limits, and every mistake is reported with its line, its key and the allowed values.
 
 use crate::ConfigError;
 use crate::error::{proposal, written_key};
@@ -9,12 +9,12 @@ use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// A file of this size has thousands of entries, or is something else.
+/// The size limit. A configuration of this size would have thousands of entries; a larger file is not a configuration.
 const BYTES_MAX: u64 = 1 << 20;
-/// What is repeated of a mistake, so that a line stays a line.
+/// The number of characters of a wrong value that an error repeats, so that it stays on one line.
 const MESSAGE_CHARACTERS_MAX: usize = 800;
 
-/// How the parser begins when a key is not known.
+/// The start of the TOML parser's message for an unknown key.
 const UNKNOWN_FIELD: &str = "unknown field ";
 
 /// A configuration file that has been read.
@@ -25,15 +25,15 @@ pub struct Document {
     text: String,
 }
 
-/// What a document can say.
+/// A type that can be read from a document.
 pub trait FromDocument: DeserializeOwned {
-    /// What to do with a key, given with the tables it stands in, that is not known there but would be elsewhere.
+    /// The advice for a key that is unknown in the given tables but valid in another place.
     fn misplaced(_key: &str) -> Option<String> {
         None
     }
 }
 
-/// What is wrong with a file: one line.
+/// A mistake in a file, as one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FileError(String);
@@ -41,7 +41,7 @@ pub struct FileError(String);
 /// A key or an element of a list.
 struct Entry {
     key: String,
-    /// Its name, unless it is an element.
+    /// The name of a key; `None` for an element of a list.
     name: Option<Range<usize>>,
     value: Range<usize>,
 }
@@ -50,19 +50,19 @@ impl Document {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, is no file, is too large or not UTF-8.
+    /// If it cannot be read, is not a regular file, is too large or is not UTF-8.
     pub fn read(path: &Path) -> Result<Document, FileError> {
         let file = path.display().to_string();
         let refuse = |problem: &str| FileError(format!("{file}: {problem}"));
         let unreadable = |error: std::io::Error| refuse(&format!("cannot read the configuration: {error}"));
-        // Opening a pipe would wait for somebody to write.
+        // Opening a named pipe would block until another process writes to it.
         if !path.metadata().map_err(unreadable)?.is_file() {
             return Err(refuse("this is not a file; give the file with the configuration"));
         }
         let mut bytes = Vec::new();
         File::open(path).map_err(unreadable)?.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         if bytes.len() as u64 > BYTES_MAX {
-            return Err(refuse("more than 1 MiB; this is no configuration"));
+            return Err(refuse("larger than 1 MiB; a configuration file is smaller"));
         }
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Document { file, text }),
@@ -74,12 +74,12 @@ impl Document {
         }
     }
 
-    /// A document that is not in a file.
+    /// A document from a text instead of a file.
     pub fn new(name: &str, text: &str) -> Document {
         Document { file: name.into(), text: text.into() }
     }
 
-    /// What it says.
+    /// Parses the document.
     ///
     /// # Errors
     /// The first mistake.
@@ -87,9 +87,9 @@ impl Document {
         toml::from_str(&self.text).map_err(|error| self.syntax_or_key(&error, T::misplaced))
     }
 
-    /// An error in what this document says, with its line.
+    /// Adds the path and the line of this document to an error.
     pub fn told(&self, error: &ConfigError) -> FileError {
-        // Where nothing is said about a key, what it belongs to is the place to look at.
+        // If the key itself has no line, the line of its table is the best place to show.
         let entries = self.entries();
         let mut key = error.key.as_str();
         loop {
@@ -108,7 +108,7 @@ impl Document {
         1 + self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|&&byte| byte == b'\n').count()
     }
 
-    /// Every key and element, the outer before the inner; none when the document cannot be parsed.
+    /// Every key and element, outer before inner; none if the document cannot be parsed.
     fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         if let Ok(table) = DeTable::parse(&self.text) {
@@ -162,24 +162,24 @@ fn collect_value(value: &DeValue<'_>, key: &str, entries: &mut Vec<Entry>) {
     }
 }
 
-/// What is wrong with a text that is not TOML.
+/// The error line of a text that is not TOML.
 fn not_toml(message: &str, at: &str) -> String {
     let message = match message {
         "duplicate key" => format!("the key {at} is given twice"),
         _ if message.starts_with("string values must be quoted") => "a value is missing, or text has no quotes".into(),
-        _ if message.starts_with("cannot recurse") => "lists or tables stand too deep in one another".into(),
+        _ if message.starts_with("cannot recurse") => "lists or tables are nested too deeply".into(),
         other => other.replace(['\n', '\r'], " "),
     };
     format!("not TOML: {message}")
 }
 
-/// Whether this is a key of such a table, whatever its value.
+/// Whether a table of this type has this key, whatever its value.
 pub fn is_key_of<T: DeserializeOwned>(name: &str) -> bool {
     let outcome = toml::from_str::<T>(&format!("{name:?} = 0"));
     outcome.map_or_else(|error| !error.message().starts_with(UNKNOWN_FIELD), |_| true)
 }
 
-/// The parser's message without the names of Rust.
+/// The parser's message without names of Rust types.
 fn in_words(message: &str) -> String {
     let message = message.replace(['\n', '\r'], " ");
     for (kind, what) in [(UNKNOWN_FIELD, "there is no such key"), ("unknown variant ", "is not known")] {

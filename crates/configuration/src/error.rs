@@ -1,36 +1,36 @@
-//! What is wrong with a configuration that cannot work: at which key, and what to do.
+//! The error of a setting that cannot work: its key, the value that was given, and the remedy.
 
 use std::fmt;
 
-/// A setting that cannot work. Whoever knows where the setting came from says so in front.
+/// A setting that cannot work. The caller adds the file and line, or the argument, that it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The key from the top of the file, with places in lists counted from zero, as in `pools.0.servers.2.weight`.
+    /// The key from the top of the file, with list positions from zero, for example `pools.0.servers.2.weight`.
     pub key: String,
-    /// What stands there, unless it is missing or long.
+    /// The given value, unless it is missing or long.
     pub value: Option<String>,
-    /// What is wrong with it, and what to do.
+    /// The reason and the remedy.
     pub problem: String,
 }
 
 impl ConfigError {
-    /// Something that is missing, or too long to be repeated.
+    /// The error of a setting that is missing, or whose value is too long to repeat.
     pub fn at(key: impl Into<String>, problem: impl Into<String>) -> ConfigError {
         ConfigError { key: key.into(), value: None, problem: problem.into() }
     }
 
-    /// A value that cannot work.
+    /// The error of a setting with a value that cannot work.
     pub fn value(key: impl Into<String>, value: impl fmt::Display, problem: impl Into<String>) -> ConfigError {
         ConfigError { value: Some(value.to_string()), ..ConfigError::at(key, problem) }
     }
 
-    /// The key as it is written: without the tables and lists that it stands in, except for those written with it.
+    /// The key as it is written, without the tables and lists around it, except for those written on the same line.
     pub fn written_key(&self) -> String {
         written_key(&self.key)
     }
 }
 
-/// A key from the top as it is written in its line: `hedge.budget` of a pool, `weight` of a server.
+/// A key from the top as it is written on its line: `hedge.budget` of a pool, `weight` of a server.
 pub(crate) fn written_key(key: &str) -> String {
     let place = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = key.split('.').collect();
@@ -41,7 +41,7 @@ pub(crate) fn written_key(key: &str) -> String {
     }
 }
 
-/// What to write instead of a name that is not known.
+/// The advice for an unknown name: the known name that is closest to it.
 pub fn proposal(given: &str, known: &[&str]) -> String {
     let distance = |name: &&&str| strsim::osa_distance(given, name);
     match known.iter().min_by_key(distance) {

@@ -1,5 +1,5 @@
-//! How a program is told what to do by a file: TOML that is read within limits, and every mistake in it is one line with the file's line,
-//! the key and what is allowed. Knows nothing of what the keys mean.
+//! Configuration files: TOML that is read within limits. Every mistake is one line with the file, the line, the key and the
+//! allowed values. Knows no meaning of any key.
 
 mod document;
 mod error;

@@ -1,4 +1,4 @@
-//! Values that are text in a file: durations and sizes, each for the `with` of serde.
+//! Durations and sizes that are text in a file. Each module is for serde's `with`.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serialize, Serializer};
@@ -10,52 +10,52 @@ use std::time::Duration;
 pub mod time {
     use super::*;
 
-    /// Writes it.
+    /// Serializes it as text.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The serializer's.
     pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&quantity::duration_text(*time))
     }
 
-    /// Reads it.
+    /// Deserializes it from text.
     ///
     /// # Errors
-    /// When it is no duration.
+    /// If the text is not a duration.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         deserializer.deserialize_str(TimeVisitor)
     }
 }
 
-/// A duration that may be left out.
+/// An optional duration.
 pub mod opt_time {
     use super::*;
 
-    /// Writes it.
+    /// Serializes it as text, or as nothing.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The serializer's.
     pub fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         time.map(quantity::duration_text).serialize(serializer)
     }
 
-    /// Reads it.
+    /// Deserializes it from text.
     ///
     /// # Errors
-    /// When it is no duration.
+    /// If the text is not a duration.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         deserializer.deserialize_str(TimeVisitor).map(Some)
     }
 }
 
-/// A size that may be left out, as text `64m` or as a number of bytes.
+/// An optional size, as text such as `64m` or as a number of bytes.
 pub mod opt_size {
     use super::*;
 
-    /// Writes it.
+    /// Serializes it as text, or as nothing.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The serializer's.
     pub fn serialize<T, S>(size: &Option<T>, serializer: S) -> Result<S::Ok, S::Error>
     where
         T: Copy,
@@ -66,10 +66,10 @@ pub mod opt_size {
         size.map(|size| quantity::bytes_text(bytes(size))).serialize(serializer)
     }
 
-    /// Reads it.
+    /// Deserializes it from text or from a number.
     ///
     /// # Errors
-    /// When it is no size, or too large a one.
+    /// If it is not a size, or too large for one.
     pub fn deserialize<'de, T: TryFrom<u64>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
         deserializer.deserialize_any(SizeVisitor(PhantomData)).map(Some)
     }

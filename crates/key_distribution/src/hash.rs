@@ -1,5 +1,5 @@
-//! What a key is hashed with. Every function here is somebody else's, bit for bit, because a cache whose proxy hashes
-//! differently is empty; none may ever change. Knows no servers.
+//! The hash functions of keys. Each one matches its specification bit for bit and must never change: a proxy with another
+//! hash would find none of the cached values. Knows no servers.
 
 use crate::Hash;
 use md5::{Digest, Md5};
@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const FNV1A_64_START: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV1A_64_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The number of a key. Only `xxh3-64` fills 64 bits; `crc32` fills 15, the others 32.
+/// The hash of a key. Only `xxh3-64` fills 64 bits; `crc32` fills 15, the others 32.
 pub(crate) fn hash(function: Hash, key: &[u8]) -> u64 {
     match function {
         Hash::Md5 => u64::from(md5_word(key)),
@@ -18,21 +18,21 @@ pub(crate) fn hash(function: Hash, key: &[u8]) -> u64 {
     }
 }
 
-/// The first word of the digest, the low byte first (R. Rivest, RFC 1321; the word as libmemcached takes it).
+/// The first word of the digest, low byte first (R. Rivest, RFC 1321), as libmemcached uses it.
 pub(crate) fn md5_word(bytes: &[u8]) -> u32 {
     let digest: [u8; 16] = Md5::digest(bytes).into();
     u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
-/// Fowler, Noll and Vo's FNV-1a as twemproxy and libmemcached have it under this name: the low half of the 64 bits, and
-/// bytes above 127 taken as negative numbers, as a C compiler for x86 does.
+/// FNV-1a by Fowler, Noll and Vo as twemproxy and libmemcached implement it under this name: the low half of the 64 bits,
+/// with bytes above 127 as negative numbers, as a C compiler for x86 treats them.
 fn fnv1a_64(key: &[u8]) -> u32 {
     key.iter().fold(FNV1A_64_START as u32, |hash, &byte| {
         (hash ^ i32::from(byte.cast_signed()).cast_unsigned()).wrapping_mul(FNV1A_64_PRIME as u32)
     })
 }
 
-/// The checksum of IEEE 802.3, of which twemproxy and libmemcached use these 15 bits.
+/// The checksum of IEEE 802.3, of which twemproxy and libmemcached use 15 bits.
 fn crc32(key: &[u8]) -> u32 {
     (crc32fast::hash(key) >> 16) & 0x7fff
 }

@@ -1,7 +1,7 @@
-//! Jump consistent hash: no table, perfectly even, and a server that is appended takes its share from all others alike.
+//! Jump consistent hash: no table, an even distribution, and an added server takes its share equally from all others.
 //!
 //! Source: J. Lamping and E. Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", arXiv:1406.2294, 2014, figure 1.
-//! It numbers servers and knows no names: taking one out of the middle of the list moves the keys of all behind it.
+//! It numbers servers and knows no names, so removing a server from the middle of the list moves the keys of all servers after it.
 
 /// The multiplier of the paper's linear congruential generator.
 const MULTIPLIER: u64 = 2_862_933_555_777_941_757;
@@ -21,7 +21,7 @@ pub(crate) fn bucket(mut hash: u64, buckets: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Vectors that the common implementations of the paper share in their tests.
+    /// The test vectors that common implementations of the paper share.
     #[test]
     fn buckets_are_the_published_ones() {
         for (hash, buckets, expected) in

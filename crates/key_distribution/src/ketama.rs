@@ -1,25 +1,25 @@
-//! Consistent hashing as libmemcached and twemproxy do it, so that a cache keeps its content when the proxy is exchanged.
+//! The hash ring of libmemcached and twemproxy, so that this proxy can replace them without emptying the caches.
 //!
 //! Source: R. Jones, "libketama: a consistent hashing algorithm for memcache clients", 2007; weights as libmemcached's
-//! KETAMA_WEIGHTED. Checked against placements recorded from twemproxy (tests/twemproxy.rs).
+//! KETAMA_WEIGHTED. Checked against the servers that twemproxy chose (tests/twemproxy.rs).
 
 use md5::{Digest, Md5};
 
-/// Points that a server of average weight has on the circle; four come from one digest.
+/// Points on the ring of a server with average weight; one digest yields four points.
 const POINTS_PER_SERVER: f64 = 160.0;
 const POINTS_PER_DIGEST: usize = 4;
 
-/// The circle: points in rising order, each with the server that owns what lies before it.
+/// The ring: points in ascending order, each with the server that owns the keys before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Ketama {
     points: Vec<(u32, u16)>,
 }
 
 impl Ketama {
-    /// A circle of servers, given as name and weight.
+    /// The ring of these servers, given as name and weight.
     ///
     /// # Panics
-    /// When there is no server or no weight: the configuration has been checked before.
+    /// If there is no server or a weight is 0; the configuration has been checked before.
     pub(crate) fn new(servers: &[(&str, u32)]) -> Ketama {
         let weights: Vec<u32> = servers.iter().map(|&(_, weight)| weight).collect();
         let mut points = Vec::new();
@@ -41,12 +41,12 @@ impl Ketama {
     }
 }
 
-/// How many digests each weight is worth. One that is far below the average is worth none, and its server gets no keys.
+/// The number of digests for each weight. A server far below the average weight gets none, and so no keys.
 pub(crate) fn digests(weights: &[u32]) -> impl Iterator<Item = usize> + use<'_> {
     let total: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
     weights.iter().map(move |&weight| {
         let share = f64::from(weight) / total;
-        // The small addend is libmemcached's guard against a product just below a whole number.
+        // libmemcached adds this constant so that a product just below a whole number is rounded up.
         (share * POINTS_PER_SERVER / POINTS_PER_DIGEST as f64 * weights.len() as f64 + 1e-10) as usize
     })
 }

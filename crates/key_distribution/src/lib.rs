@@ -19,13 +19,13 @@ pub enum Distribution {
     Ketama,
     /// Jump consistent hash.
     Jump,
-    /// Highest random weight.
+    /// Rendezvous hashing: the highest random weight.
     Rendezvous,
     /// The hash modulo the number of servers.
     Modulo,
 }
 
-/// What keys are hashed with.
+/// The hash function of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hash {
     /// The first word of the MD5 digest, as in libmemcached and twemproxy.
@@ -46,10 +46,10 @@ pub struct KeyDistribution {
     kind: Kind,
 }
 
-/// What each distribution looks up; lists hold each server as often as it weighs.
+/// The lookup table of each algorithm; a list contains each server as often as its weight.
 #[derive(Clone, Debug)]
 enum Kind {
-    /// There is nothing to choose, and nothing to hash.
+    /// One server, so that nothing is hashed.
     One,
     Ketama(Ketama),
     Jump(Box<[u16]>),
@@ -58,12 +58,12 @@ enum Kind {
 }
 
 impl KeyDistribution {
-    /// Servers, given as name and weight. What they are called is what places keys: see [`Distribution::name_of`] for
-    /// those that have only an address.
+    /// Distributes keys over servers, given as name and weight. The names determine which keys a server owns: see
+    /// [`Distribution::name_of`] for servers that have only an address.
     ///
     /// # Panics
-    /// When there is no server or one weighs nothing, when there are more than 65536, and when the distribution cannot
-    /// use the hash ([`Distribution::can_use`]): callers check what they were given.
+    /// If there is no server or more than 65536, a weight is 0, or the algorithm cannot use the hash
+    /// ([`Distribution::can_use`]). Callers check their input.
     pub fn new(distribution: Distribution, hash: Hash, servers: &[(&str, u32)]) -> KeyDistribution {
         assert!((1..=1 << 16).contains(&servers.len()), "keys need a server, and a server a number of 16 bits");
         assert!(servers.iter().all(|&(_, weight)| weight > 0), "a server needs a weight");
@@ -79,12 +79,12 @@ impl KeyDistribution {
         KeyDistribution { hash, tag: None, kind }
     }
 
-    /// The same, but of a key with both of these characters only what stands between them is hashed.
+    /// Sets the hash tag: of a key with both characters, only the part between them is hashed.
     pub fn tagged(self, tag: Option<[u8; 2]>) -> KeyDistribution {
         KeyDistribution { tag, ..self }
     }
 
-    /// The place of the server that has this key.
+    /// The index of the server that owns this key.
     pub fn owner(&self, key: &[u8]) -> usize {
         let hash = || hash::hash(self.hash, self.hashed_part(key));
         usize::from(match &self.kind {
@@ -96,7 +96,7 @@ impl KeyDistribution {
         })
     }
 
-    /// What is hashed: what stands between the hash tag's two characters when both are there and not neighbours.
+    /// The hashed part of a key: the part between the two characters of the hash tag, if both occur with text between them.
     pub fn hashed_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         let Some([open, close]) = self.tag else { return key };
         let Some(start) = key.iter().position(|&byte| byte == open).map(|at| at + 1) else { return key };

@@ -1,16 +1,16 @@
-//! The hash modulo the number of servers: even and simple, but a change of their number moves nearly every key.
-//! Also the list that weights become where servers are numbered: each server stands in it as often as it weighs.
+//! The hash modulo the number of servers: even and simple, but a change of that number moves nearly every key.
+//! Also the expansion of weights for algorithms that number servers: the list contains each server as often as its weight.
 //!
-//! Source: twemproxy's `modula`, libmemcached's MEMCACHED_DISTRIBUTION_MODULA. Checked against placements recorded from
-//! twemproxy (tests/twemproxy.rs).
+//! Source: twemproxy's `modula`, libmemcached's MEMCACHED_DISTRIBUTION_MODULA. Checked against the servers that twemproxy
+//! chose (tests/twemproxy.rs).
 
-/// Each server as often as it weighs, in the order of the list: as twemproxy does it, so that placements agree.
+/// Repeats each server as often as its weight, in the order of the list, as twemproxy does.
 pub(crate) fn expand(weights: impl Iterator<Item = u32>) -> Box<[u16]> {
     let expanded = weights.enumerate().flat_map(|(index, weight)| std::iter::repeat_n(index as u16, weight as usize));
     expanded.collect()
 }
 
-/// The place in the list.
+/// The index of the server in the list.
 pub(crate) fn place(hash: u64, places: usize) -> usize {
     (hash % places as u64) as usize
 }

@@ -1,16 +1,16 @@
-//! What the distributions and hashes are called in files and arguments, and which of them go together.
+//! The names of the distributions and hashes in files and arguments, and which of them can be combined.
 
 use crate::{Distribution, Hash, ketama};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// The port that memcached has when nothing else is said.
+/// The default port of memcached.
 const OWN_PORT: &str = ":11211";
 
 impl Distribution {
-    /// What may be given.
+    /// The valid names.
     pub const NAMES: &'static [&'static str] = &["ketama", "jump", "rendezvous", "modulo"];
 
-    /// As it is written in files and arguments.
+    /// The name in files and arguments.
     pub fn name(self) -> &'static str {
         match self {
             Distribution::Ketama => "ketama",
@@ -20,13 +20,13 @@ impl Distribution {
         }
     }
 
-    /// The one with this name.
+    /// The distribution with this name.
     pub fn named(name: &str) -> Option<Distribution> {
         let all = [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo];
         all.into_iter().find(|distribution| distribution.name() == name)
     }
 
-    /// What keys are hashed with when nothing else is said.
+    /// The default hash of this distribution.
     pub fn usual_hash(self) -> Hash {
         match self {
             Distribution::Ketama => Hash::Md5,
@@ -34,12 +34,12 @@ impl Distribution {
         }
     }
 
-    /// Whether it can work with this hash: some need all 64 bits.
+    /// Whether it can use this hash; some distributions need all 64 bits.
     pub fn can_use(self, hash: Hash) -> bool {
         !matches!(self, Distribution::Jump | Distribution::Rendezvous) || hash == Hash::Xxh3
     }
 
-    /// The first of these servers, given by their weights, that would have no keys because it weighs too little.
+    /// The first of these servers, given by their weights, whose weight is so low that it would own no keys.
     pub fn server_without_keys(self, weights: &[u32]) -> Option<usize> {
         match self {
             Distribution::Ketama => ketama::digests(weights).position(|digests| digests == 0),
@@ -49,8 +49,7 @@ impl Distribution {
         }
     }
 
-    /// What a server without a name of its own is called. Ketama knows servers on memcached's own port by their host
-    /// alone, as libmemcached always did.
+    /// The name of a server that has only an address. Ketama omits memcached's default port, as libmemcached does.
     pub fn name_of(self, address: &str) -> &str {
         match self {
             Distribution::Ketama => address.strip_suffix(OWN_PORT).unwrap_or(address),
@@ -60,10 +59,10 @@ impl Distribution {
 }
 
 impl Hash {
-    /// What may be given.
+    /// The valid names.
     pub const NAMES: &'static [&'static str] = &["md5", "fnv1a_64", "crc32", "xxh3_64"];
 
-    /// As it is written in files and arguments.
+    /// The name in files and arguments.
     pub fn name(self) -> &'static str {
         match self {
             Hash::Md5 => "md5",
@@ -73,7 +72,7 @@ impl Hash {
         }
     }
 
-    /// The one with this name.
+    /// The hash with this name.
     pub fn named(name: &str) -> Option<Hash> {
         [Hash::Md5, Hash::Fnv1a64, Hash::Crc32, Hash::Xxh3].into_iter().find(|hash| hash.name() == name)
     }

@@ -1,5 +1,5 @@
-//! Rendezvous hashing: every server draws a number for the key, and the highest has it. What leaves gives up its own keys
-//! only, wherever in the list it stood, and weights may be any; the price is a look at every server for every key.
+//! Rendezvous hashing: every server gets a score for the key, and the highest score owns it. Removing a server moves only
+//! its own keys, wherever it stood in the list, and weights can be any number. Each lookup computes a score for every server.
 //!
 //! Sources: D. Thaler and C. Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM Transactions on
 //! Networking 6(1), 1998; weights as scores -w / ln(u): C. Schindelhauer and G. Schomaker, "Weighted distributed hash
@@ -7,11 +7,11 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The servers: what their names hash to, and their weights.
+/// The servers: the hashes of their names, and their weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Rendezvous {
     servers: Box<[(u64, f64)]>,
-    /// Then the highest draw has the highest score, and no logarithm is needed.
+    /// With equal weights the largest number has the highest score, and no logarithm is needed.
     are_equal: bool,
 }
 
@@ -24,7 +24,7 @@ impl Rendezvous {
         }
     }
 
-    /// The server of a key's 64-bit hash; the first of those that draw alike.
+    /// The server of a key's 64-bit hash; the first one if scores are equal.
     pub(crate) fn server(&self, hash: u64) -> u16 {
         let (mut best, mut best_score) = (0, f64::NEG_INFINITY);
         for (index, &(name, weight)) in self.servers.iter().enumerate() {
@@ -38,14 +38,14 @@ impl Rendezvous {
     }
 }
 
-/// Spreads every bit over all others: the finaliser of splitmix64 (G. Steele, D. Lea and C. Flood, OOPSLA 2014).
+/// Mixes every bit into all others: the finaliser of splitmix64 (G. Steele, D. Lea and C. Flood, OOPSLA 2014).
 fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
 }
 
-/// A number between 0 and 1, neither of which it ever is: the upper 52 bits and a half.
+/// A number strictly between 0 and 1: the upper 52 bits plus one half.
 fn unit(bits: u64) -> f64 {
     ((bits >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
 }

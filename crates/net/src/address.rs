@@ -1,19 +1,19 @@
-//! Where something listens, as the user writes it: `HOST:PORT`, `[IPV6]:PORT`, `tls:HOST:PORT` or `unix:PATH`.
-//! Only the text: what a name means is found out elsewhere, and may change.
+//! The text form of an address: `HOST:PORT`, `[IPV6]:PORT`, `tls:HOST:PORT` or `unix:PATH`.
+//! Parses the text only; other modules resolve names, whose addresses may change.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The longest path that fits into the kernel's address of a unix socket.
+/// The longest path that fits into a unix socket address.
 const PATH_BYTES_MAX: usize = 107;
-/// The longest name that the domain name system knows.
+/// The longest DNS name.
 const NAME_BYTES_MAX: usize = 253;
-/// The longest part of a name between two dots.
+/// The longest label of a DNS name.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// An address; its text is the one that it was read from.
+/// A parsed address. Its `Display` form is the text it was parsed from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// Plain bytes over TCP.
@@ -24,23 +24,23 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// A host, by name or number, and a port.
+/// A host name or IP address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
-    /// Without brackets.
+    /// The host, an IPv6 address without brackets.
     host: String,
     port: u16,
 }
 
-/// Why a text is no address.
+/// A text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no address ({fault}): give HOST:PORT, [IPV6]:PORT, tls:HOST:PORT or unix:PATH")]
+#[error("{text:?} is not an address ({fault}): give HOST:PORT, [IPV6]:PORT, tls:HOST:PORT or unix:PATH")]
 pub struct AddressError {
     text: String,
     fault: Fault,
 }
 
-/// What is wrong with it.
+/// The part of the address that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Fault {
     #[error("it has no port")]
@@ -49,7 +49,7 @@ enum Fault {
     Port,
     #[error("it has no host")]
     NoHost,
-    #[error("the host is neither a name nor a number")]
+    #[error("the host is neither a name nor an IP address")]
     Host,
     #[error("an IPv6 address needs brackets")]
     Brackets,
@@ -62,7 +62,7 @@ enum Fault {
 }
 
 impl Address {
-    /// The host and port, unless it is a path.
+    /// The host and port; `None` for a path.
     pub fn host_port(&self) -> Option<&HostPort> {
         match self {
             Address::Tcp(host_port) | Address::Tls(host_port) => Some(host_port),
@@ -70,12 +70,12 @@ impl Address {
         }
     }
 
-    /// Whether the bytes on it are TLS.
+    /// Whether its connections use TLS.
     pub fn is_tls(&self) -> bool {
         matches!(self, Address::Tls(_))
     }
 
-    /// The same kind of address at this socket; a path stays what it is.
+    /// The same kind of address with the host and port of this socket; a path stays unchanged.
     #[must_use]
     pub fn at(&self, socket: SocketAddr) -> Address {
         match self {
@@ -97,7 +97,7 @@ impl HostPort {
         self.port
     }
 
-    /// The socket's address, if the host is a number; a name must be looked up.
+    /// The socket address if the host is an IP address; a name must be resolved.
     pub fn number(&self) -> Option<SocketAddr> {
         self.host.parse::<IpAddr>().ok().map(|host| SocketAddr::new(host, self.port))
     }
@@ -139,11 +139,11 @@ fn host_port(text: &str) -> Result<HostPort, Fault> {
     if text.starts_with('[') && !host.ends_with(']') {
         return Err(if text.ends_with(']') { Fault::NoPort } else { Fault::Host });
     }
-    // Only digits, and as a number is written, so that the text can be given back.
+    // Only digits in their usual form, so that the port can be printed as it was given.
     let number = port.parse::<u16>().ok().filter(|number| number.to_string() == port).ok_or(Fault::Port)?;
     if is_bracketed {
         let inner = &host[1..host.len() - 1];
-        // A zone, as in fe80::1%eth0, belongs to the host's name, not to its number.
+        // A zone, as in fe80::1%eth0, is part of the host.
         let (address, _) = inner.split_once('%').unwrap_or((inner, ""));
         address.parse::<Ipv6Addr>().map_err(|_| Fault::Host)?;
         return Ok(HostPort { host: inner.into(), port: number });
@@ -156,13 +156,13 @@ fn host_port(text: &str) -> Result<HostPort, Fault> {
     }
 }
 
-/// Whether it can be the name of a host, or its IPv4 address.
+/// Whether the text can be a host name or an IPv4 address.
 fn is_name(host: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let is_label = |label: &str| (1..=LABEL_BYTES_MAX).contains(&label.len()) && label.bytes().all(is_letter);
-    // A dot at the end says that the name is complete.
+    // A trailing dot marks a fully qualified name.
     let name = host.strip_suffix('.').unwrap_or(host);
-    // No top-level domain is a number, so what ends in one is meant to be an IPv4 address.
+    // No top-level domain is a number, so a host that ends in one is meant as an IPv4 address.
     let ends_in_number = name.rsplit('.').next().is_some_and(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
     let is_good = name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label);
     is_good && (!ends_in_number || host.parse::<IpAddr>().is_ok())
@@ -244,7 +244,7 @@ mod tests {
         ];
         for (text, fault) in texts {
             let line = text.parse::<Address>().unwrap_err().to_string();
-            assert!(line.contains(fault) && line.starts_with(&format!("{text:?} is no address")), "{line}");
+            assert!(line.contains(fault) && line.starts_with(&format!("{text:?} is not an address")), "{line}");
             assert!(!line.contains('\n'));
         }
     }

@@ -1,4 +1,4 @@
-//! A non-blocking stream with an inbox and an outbox.
+//! A non-blocking connection: a stream with an inbox and an outbox.
 
 use crate::inbox::{Buffers, Filled, Inbox};
 use crate::outbox::Outbox;
@@ -12,29 +12,29 @@ use std::net::SocketAddr;
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
-    /// What has been read.
+    /// Received bytes that have not been consumed.
     pub inbox: Inbox,
-    /// What is to be written.
+    /// Bytes that have not been written.
     pub outbox: Outbox,
-    /// Whether the last write was refused, so that the next must wait for readiness.
+    /// Whether the last write was refused (EAGAIN), so that the next one must wait for readiness.
     blocked: bool,
-    /// Whether a read may still find something: readiness is only reported when it changes.
+    /// Whether a read may find bytes. Readiness is edge-triggered, so it must be remembered.
     readable: bool,
-    /// Whether readiness said that the peer will send no more.
+    /// Whether readiness reported that the peer will send no more.
     closing: bool,
 }
 
-/// What a write achieved.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flushed {
-    /// Nothing waits any more.
+    /// The outbox is empty.
     All,
-    /// The kernel takes no more; readiness will tell when it does.
+    /// The kernel accepts no more; readiness will report when it does.
     Blocked,
 }
 
 impl Connection {
-    /// Wraps a TCP stream that is connected, or is being connected.
+    /// Wraps a TCP stream that is connected or connecting.
     pub fn new(stream: TcpStream) -> Connection {
         Connection::over(stream.into())
     }
@@ -51,10 +51,10 @@ impl Connection {
         }
     }
 
-    /// Starts to connect; readiness to write tells when that has succeeded or failed.
+    /// Starts to connect. Readiness to write reports success or failure.
     ///
     /// # Errors
-    /// When it has failed already.
+    /// If it has failed immediately.
     pub fn connect(address: SocketAddr) -> io::Result<Connection> {
         Connection::open(&Endpoint::Tcp(address))
     }
@@ -62,14 +62,14 @@ impl Connection {
     /// Starts to connect to an endpoint of any kind.
     ///
     /// # Errors
-    /// When it has failed already.
+    /// If it has failed immediately.
     pub fn open(endpoint: &Endpoint) -> io::Result<Connection> {
         let mut connection = Connection::over(Stream::connect(endpoint)?);
         connection.blocked = true;
         Ok(connection)
     }
 
-    /// Takes note of readiness.
+    /// Records readiness.
     pub fn on_ready(&mut self, readable: bool, writable: bool, closing: bool) {
         self.readable |= readable || closing;
         self.closing |= closing;
@@ -81,17 +81,17 @@ impl Connection {
         }
     }
 
-    /// Whether a read may find something.
+    /// Whether a read may find bytes.
     pub fn is_readable(&self) -> bool {
         self.readable
     }
 
-    /// Reads until nothing is left or `budget_bytes` have come in.
+    /// Reads until the socket is empty or `budget_bytes` have been read.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub fn fill(&mut self, buffers: &mut Buffers, budget_bytes: usize) -> io::Result<Filled> {
-        // The kind is looked at once, not for each read.
+        // The kind of stream is matched once instead of for each read.
         let Connection { stream, inbox, readable, closing, .. } = self;
         match stream {
             Stream::Tcp(stream) => fill(stream, inbox, readable, *closing, buffers, budget_bytes),
@@ -100,10 +100,10 @@ impl Connection {
         }
     }
 
-    /// Writes what waits, unless the kernel is known to refuse.
+    /// Writes the outbox, unless the kernel is known to refuse.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub fn flush(&mut self) -> io::Result<Flushed> {
         if self.outbox.is_empty() {
             return Ok(Flushed::All);
@@ -112,7 +112,7 @@ impl Connection {
             let is_written = match &mut self.stream {
                 Stream::Tcp(stream) => self.outbox.flush(stream)?,
                 Stream::Unix(stream) => self.outbox.flush(stream)?,
-                // It knows itself when it must wait, and for what.
+                // The TLS stream tracks itself whether it must wait, and for which direction.
                 Stream::Tls(stream) => {
                     return Ok(if stream.flush(&mut self.outbox)? { Flushed::All } else { Flushed::Blocked });
                 }
@@ -125,12 +125,12 @@ impl Connection {
         Ok(Flushed::Blocked)
     }
 
-    /// Sends no more after what is written, so that the peer sees the end; it can still be read from.
+    /// Shuts down the sending side after the bytes already written. The connection can still be read.
     pub fn end_writing(&mut self) {
         self.stream.end_writing();
     }
 
-    /// Reads and drops what has come, up to a budget; none when the peer has closed or the connection is broken.
+    /// Reads and discards up to `budget_bytes`; `None` if the peer has closed or the connection is broken.
     pub fn drop_input(&mut self, buffers: &mut Buffers, budget_bytes: usize) -> Option<usize> {
         let filled = self.fill(buffers, budget_bytes);
         let dropped = self.inbox.filled().len();
@@ -139,7 +139,7 @@ impl Connection {
         matches!(filled, Ok(Filled::Drained | Filled::More)).then_some(dropped)
     }
 
-    /// The error of a failed attempt to connect, if there is one; to be asked when first writable.
+    /// The error of a failed connection attempt, if any. Call it when the connection is first writable.
     pub fn connect_error(&self) -> Option<io::Error> {
         match self.stream.take_error() {
             Ok(error) => error,
@@ -147,17 +147,17 @@ impl Connection {
         }
     }
 
-    /// Whether the two sides of TLS have not agreed yet.
+    /// Whether the TLS handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         matches!(&self.stream, Stream::Tls(stream) if stream.is_handshaking())
     }
 
-    /// The address of this end; none if it is not TCP.
+    /// The local address; `None` if it is not TCP.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.stream.tcp()?.local_addr().ok()
     }
 
-    /// The address of the other end; none before it is connected, or if it is not TCP.
+    /// The remote address; `None` before it is connected, or if it is not TCP.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         self.stream.tcp()?.peer_addr().ok()
     }
@@ -167,7 +167,7 @@ impl Connection {
     }
 }
 
-/// Reads plain bytes until nothing is left or `budget_bytes` have come in.
+/// Reads plain bytes until the socket is empty or `budget_bytes` have been read.
 fn fill(
     stream: &mut impl Read,
     inbox: &mut Inbox,
@@ -188,7 +188,7 @@ fn fill(
             Ok(count) => {
                 inbox.advance(count);
                 taken += count;
-                // A short read means that the socket is empty (epoll(7)), unless it ends.
+                // A short read means that the socket is empty (epoll(7)), except at the end of the stream.
                 if count < wanted && !closing {
                     *readable = false;
                 } else if taken >= budget_bytes {

@@ -1,5 +1,5 @@
-//! A unix socket over which one process hands descriptors to another. Whole messages, each a text and some descriptors.
-//! Blocking, with limits on time: it is never on an event loop. What the messages mean is said elsewhere.
+//! A unix socket over which one process passes descriptors to another, in whole messages of text and descriptors.
+//! It blocks, with timeouts, and is never used on an event loop. Knows no meaning of the messages.
 
 use crate::socket_file::{SocketFile, bind_over_stale};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -16,16 +16,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Descriptors in one message.
+/// Maximum descriptors in one message.
 const DESCRIPTORS_MAX: usize = 64;
-/// Bytes of text in one message.
+/// Maximum bytes of text in one message.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// How long a message may take to leave.
+/// Timeout of sending a message.
 const SEND_WAIT: Duration = Duration::from_secs(5);
-/// Processes that may wait to be heard.
+/// Processes that may wait to be accepted.
 const BACKLOG: i32 = 8;
 
-/// The end that waits to be asked. Only the file's owner may connect to it.
+/// The listening end. Only the owner of the file may connect to it.
 #[derive(Debug)]
 pub struct ControlSocket {
     socket: OwnedFd,
@@ -40,15 +40,15 @@ pub struct Channel {
 }
 
 fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
-    // Packets keep each message whole, with the descriptors that belong to it.
+    // Packets keep each message together with its descriptors.
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)?)
 }
 
 impl ControlSocket {
-    /// Listens. When `is_successor`, somebody else still listens on the path, and [`ControlSocket::succeed`] will replace him.
+    /// Listens. With `is_successor`, another process still listens on the path, and [`ControlSocket::succeed`] will replace it.
     ///
     /// # Errors
-    /// When the path is another's or cannot be used.
+    /// If another program owns the path, or it cannot be used.
     pub fn bind(path: &Path, is_successor: bool) -> io::Result<ControlSocket> {
         let socket = socket(SocketFlags::NONBLOCK)?;
         let mut own = path.as_os_str().to_os_string();
@@ -60,30 +60,30 @@ impl ControlSocket {
             bind(&socket, &address)
         })?;
         let file = SocketFile::at(Path::new(&own))?;
-        // Nobody can connect before `listen`, so nobody comes in before the file is closed to others.
+        // No process can connect before `listen`, so the file is protected before the first one does.
         set_permissions(&own, Permissions::from_mode(0o600))?;
         listen(&socket, BACKLOG)?;
         Ok(ControlSocket { socket, file, path: path.into() })
     }
 
-    /// Takes the path over from whoever listened on it before.
+    /// Takes the path over from the process that listened on it before.
     ///
     /// # Errors
-    /// When the file cannot be renamed.
+    /// If the file cannot be renamed.
     pub fn succeed(&mut self) -> io::Result<()> {
         self.file.rename(&self.path)
     }
 
-    /// Leaves the file where it is, for whoever takes the path over: to look whether it is still one's own and then to
-    /// remove it would now and then remove the successor's.
+    /// Leaves the file in place for the process that takes the path over. Removing it after a check that it is still the same
+    /// file would sometimes remove the successor's.
     pub fn keep_file(&mut self) {
         self.file.stay();
     }
 
-    /// The next process that waits.
+    /// Accepts the next waiting process.
     ///
     /// # Errors
-    /// When none waits.
+    /// If none is waiting.
     pub fn accept(&self) -> io::Result<Channel> {
         Channel::new(accept_with(&self.socket, SocketFlags::CLOEXEC)?)
     }
@@ -102,7 +102,7 @@ impl Channel {
     /// Connects to the process that listens on this path.
     ///
     /// # Errors
-    /// When nobody does.
+    /// If no process does.
     pub fn connect(path: &Path) -> io::Result<Channel> {
         let channel = Channel::new(socket(SocketFlags::empty())?)?;
         connect(&channel.socket, &SocketAddrUnix::new(path)?)?;
@@ -112,7 +112,7 @@ impl Channel {
     /// Sends a message.
     ///
     /// # Errors
-    /// When the other process is gone or takes nothing, or the message is too large.
+    /// If the other process is gone or does not read, or the message is too large.
     pub fn send(&self, text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         if descriptors.len() > DESCRIPTORS_MAX || text.len() > TEXT_BYTES_MAX {
             return Err(io::Error::other(format!("more than {DESCRIPTORS_MAX} sockets cannot be handed over")));
@@ -126,10 +126,10 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for a message, but not longer than `patience`.
+    /// Waits for a message, at most for `patience`.
     ///
     /// # Errors
-    /// When none comes, the other process is gone, or the message is not whole.
+    /// If none arrives, the other process is gone, or the message is incomplete.
     pub fn receive(&self, patience: Duration) -> io::Result<(String, Vec<OwnedFd>)> {
         set_socket_timeout(&self.socket, Timeout::Recv, Some(patience))?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];

@@ -26,7 +26,7 @@ pub enum Filled {
 /// The read side of a connection.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    /// Initialised over its whole length; what is valid lies between `start` and `end`.
+    /// Initialised over its whole length; the valid bytes are between `start` and `end`.
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -47,12 +47,12 @@ impl Buffers {
 }
 
 impl Inbox {
-    /// What has been read and not consumed.
+    /// The bytes that have been received and not consumed.
     pub fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Drops the first `count` bytes.
+    /// Discards the first `count` bytes.
     pub fn consume(&mut self, count: usize) {
         assert!(count <= self.end - self.start, "only bytes that are there can be consumed");
         self.start += count;
@@ -62,7 +62,7 @@ impl Inbox {
         }
     }
 
-    /// Room to read into; grows when a message is larger than the buffer.
+    /// Free space to read into; grows if a message is larger than the buffer.
     pub(crate) fn room(&mut self, buffers: &mut Buffers) -> &mut [u8] {
         if self.bytes.is_empty() {
             self.bytes = buffers.take();
@@ -79,13 +79,13 @@ impl Inbox {
         &mut self.bytes[self.end..]
     }
 
-    /// Says that `count` bytes of the room have been filled.
+    /// Marks `count` bytes of the free space as received.
     pub(crate) fn advance(&mut self, count: usize) {
         self.end += count;
         assert!(self.end <= self.bytes.len());
     }
 
-    /// Gives the buffer back when it is empty.
+    /// Returns the buffer to the pool if it is empty.
     pub fn release(&mut self, buffers: &mut Buffers) {
         if self.start == self.end && !self.bytes.is_empty() {
             buffers.give(std::mem::take(&mut self.bytes));

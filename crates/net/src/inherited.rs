@@ -1,4 +1,4 @@
-//! A listening socket that another process has opened: the service manager, or the process that is being replaced.
+//! A listening socket that another process opened: the service manager, or the process that is being replaced.
 
 use crate::address::Address;
 use crate::listener::resolve;
@@ -7,22 +7,22 @@ use socket2::SockAddr;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Such a socket.
+/// A socket that was passed to this process.
 #[derive(Debug)]
 pub struct Inherited {
-    /// What the other process calls it: if it is one of ours, the address as its user wrote it.
+    /// The name that the other process gave it; a socket of ours has the address as its user wrote it.
     pub name: String,
-    /// Whether the file of a unix socket is to be removed by whoever listens last.
+    /// Whether the last process that listens removes the file of a unix socket.
     pub owns_file: bool,
     /// The socket.
     pub socket: OwnedFd,
 }
 
 impl Inherited {
-    /// Where it listens. What is spoken on it only its name can tell: one that begins with `tls` says TLS.
+    /// The address on which it listens. Only the name shows whether it is for TLS: such a name starts with `tls`.
     ///
     /// # Errors
-    /// When it is not a socket that listens for TCP or unix streams.
+    /// If it is not a socket that listens for TCP or unix streams.
     pub fn address(&self) -> io::Result<Address> {
         let refuse = |what| Err(io::Error::other(format!("the socket named {:?} {what}", self.name)));
         let is_stream = sockopt::socket_type(&self.socket)? == SocketType::STREAM;
@@ -38,7 +38,7 @@ impl Inherited {
         }
     }
 
-    /// Whether it listens where this address says. Whether it should be TLS the address says better than the name.
+    /// Whether it listens on this address. Whether it is for TLS is taken from the address, not from the name.
     pub fn is_at(&self, address: &Address) -> bool {
         if self.name == address.to_string() {
             return true;

@@ -1,5 +1,5 @@
 //! Readiness and buffered non-blocking connections.
-//! Knows no protocol, no request and no time: bytes come in, bytes go out, and somebody else says what they mean.
+//! Knows no protocol, no request and no time; its callers interpret the bytes.
 
 mod address;
 mod connection;

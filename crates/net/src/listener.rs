@@ -1,4 +1,4 @@
-//! Opens listening sockets, and turns `host:port` into an address; both say in one line why they cannot.
+//! Opens listening sockets and resolves `host:port`; every failure is a one-line error.
 
 use crate::address::Address;
 use mio::net::TcpListener;
@@ -6,10 +6,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Connections that may wait to be accepted.
+/// Connections that the kernel queues before they are accepted.
 pub(crate) const BACKLOG: i32 = 1024;
 
-/// Why a name is no address or an address cannot be listened on.
+/// The reason why an address cannot be resolved or listened on.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what it is")]
 pub enum BindError {
@@ -24,17 +24,17 @@ pub enum BindError {
 /// The first address of `host:port`.
 ///
 /// # Errors
-/// When it has no port or the name does not resolve.
+/// If it has no port or the name does not resolve.
 pub fn resolve(name: &str) -> Result<SocketAddr, BindError> {
     let failed = |source| BindError::Resolve { name: name.into(), source };
     let none = || io::Error::new(io::ErrorKind::NotFound, "no address");
     name.to_socket_addrs().map_err(failed)?.next().ok_or_else(|| failed(none()))
 }
 
-/// A non-blocking listening socket. Port 0 takes a free port.
+/// Opens a non-blocking listening socket. Port 0 takes a free port.
 ///
 /// # Errors
-/// When the name does not resolve, or the address is in use or not this host's.
+/// If the name does not resolve, or the address is in use or belongs to another host.
 pub fn bind(name: &str) -> Result<TcpListener, BindError> {
     let address = resolve(name)?;
     listen(address).map_err(|source| BindError::Listen { address, source })

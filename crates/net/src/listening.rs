@@ -18,9 +18,9 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct Listening {
     socket: ListeningSocket,
-    /// As the user wrote it.
+    /// The address as the user wrote it.
     configured: Address,
-    /// With the port that was taken.
+    /// The address with the port that was chosen.
     address: Address,
     file: Option<SocketFile>,
     tls: Option<ServerTls>,
@@ -33,10 +33,10 @@ enum ListeningSocket {
 }
 
 impl Listening {
-    /// Binds an address. Port 0 takes a free port. The file of a unix socket on which nobody listens any more is replaced.
+    /// Binds an address. Port 0 takes a free port. A unix socket file on which no process listens is replaced.
     ///
     /// # Errors
-    /// When the name does not resolve, or the address is in use or not this host's.
+    /// If the name does not resolve, or the address is in use or belongs to another host.
     pub fn bind(address: &Address) -> Result<Listening, BindError> {
         let failed = |source| BindError::Address { address: address.clone(), source };
         match address {
@@ -56,10 +56,10 @@ impl Listening {
         }
     }
 
-    /// Goes on with a socket that another process has opened, as if it had been bound here to this address.
+    /// Uses a socket that another process opened, as if it had been bound here to this address.
     ///
     /// # Errors
-    /// When the socket does not listen for streams, or not for those of such an address.
+    /// If the socket does not listen for streams, or listens on another address.
     pub fn adopt(address: &Address, inherited: Inherited) -> io::Result<Listening> {
         let Inherited { socket, owns_file, .. } = inherited;
         rustix::io::ioctl_fionbio(&socket, true)?;
@@ -74,10 +74,10 @@ impl Listening {
         Ok(Listening { socket: ListeningSocket::Tcp(listener), configured, address, file: None, tls: None })
     }
 
-    /// A copy of the socket for another process.
+    /// Duplicates the socket for another process.
     ///
     /// # Errors
-    /// When the process has too many open files.
+    /// If the process has too many open files.
     pub fn lend(&self) -> io::Result<Inherited> {
         let socket = match &self.socket {
             ListeningSocket::Tcp(listener) => listener.as_fd().try_clone_to_owned()?,
@@ -86,20 +86,20 @@ impl Listening {
         Ok(Inherited { name: self.configured.to_string(), owns_file: self.file.is_some(), socket })
     }
 
-    /// Where it listens, with the port that was taken.
+    /// The address on which it listens, with the port that was chosen.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Where it was told to listen.
+    /// The address as the user wrote it.
     pub fn configured(&self) -> &Address {
         &self.configured
     }
 
-    /// The next client that waits.
+    /// Accepts the next waiting client.
     ///
     /// # Errors
-    /// When none waits, or the kernel has no descriptor for it.
+    /// If none is waiting, or the kernel has no descriptor for it.
     pub fn accept(&self) -> io::Result<Connection> {
         let stream = match &self.socket {
             ListeningSocket::Tcp(listener) => match (listener.accept()?.0, &self.tls) {
@@ -111,15 +111,15 @@ impl Listening {
         Ok(Connection::over(stream))
     }
 
-    /// Speaks TLS with the clients that are accepted from now on.
+    /// Uses TLS for clients that are accepted from now on.
     pub fn speak_tls(&mut self, tls: ServerTls) {
         self.tls = Some(tls);
     }
 
-    /// Goes on as the one who removes the file of a unix socket.
+    /// Makes this process the one that removes the unix socket file.
     ///
     /// # Errors
-    /// When there is no such file.
+    /// If there is no such file.
     pub fn own_file(&mut self) -> io::Result<()> {
         if let (Address::Unix(path), None) = (&self.address, &self.file) {
             self.file = Some(SocketFile::at(path)?);
@@ -127,7 +127,7 @@ impl Listening {
         Ok(())
     }
 
-    /// Leaves the file of a unix socket where it is: somebody else goes on to listen on it.
+    /// Leaves the unix socket file in place, because another process continues to listen on it.
     pub fn keep_file(&mut self) {
         if let Some(file) = &mut self.file {
             file.stay();
@@ -142,7 +142,7 @@ impl Listening {
     }
 }
 
-/// Listens on a path; a socket file on which nobody listens is removed first.
+/// Listens on a path, after removing a socket file on which no process listens.
 fn listen_at(path: &Path) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -166,7 +166,7 @@ mod tests {
     fn a_stale_file_is_replaced_and_a_live_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        // Dropped without being removed: what a killed process leaves behind.
+        // Dropped without being removed, as a killed process leaves it.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let listening = Listening::bind(&unix(&path)).unwrap();
@@ -198,7 +198,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let first = Listening::bind(&unix(&path)).unwrap();
-        // Kept under another name, so that its number is not given to the next file.
+        // Kept under another name, so that its inode is not reused for the next file.
         fs::rename(&path, folder.path().join("old")).unwrap();
         let second = Listening::bind(&unix(&path)).unwrap();
         drop(first);

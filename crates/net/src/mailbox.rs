@@ -1,4 +1,4 @@
-//! Messages to an event loop from other threads: a bounded channel that wakes the loop.
+//! Messages to an event loop from other threads, over a bounded channel that wakes the loop.
 
 use crate::poller::{Poller, Token};
 use mio::Waker;
@@ -6,26 +6,26 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-/// Messages that may wait.
+/// Messages that the channel can buffer.
 const MAILBOX_MESSAGES: usize = 4096;
 
-/// The loop's end.
+/// The receiving end of the event loop.
 #[derive(Debug)]
 pub struct Mailbox<T> {
     receiver: Receiver<T>,
 }
 
-/// The other threads' end.
+/// The sending end of the other threads.
 #[derive(Debug)]
 pub struct Post<T> {
     sender: SyncSender<T>,
     waker: Arc<Waker>,
 }
 
-/// A mailbox whose messages make `poller` report `token`.
+/// Creates a mailbox; `poller` reports `token` when a message arrives.
 ///
 /// # Errors
-/// When the kernel refuses another descriptor.
+/// If the kernel has no descriptor for it.
 pub fn mailbox<T>(poller: &Poller, token: Token) -> io::Result<(Post<T>, Mailbox<T>)> {
     let (sender, receiver) = sync_channel(MAILBOX_MESSAGES);
     let waker = Arc::new(Waker::new(poller.registry(), token)?);
@@ -33,15 +33,15 @@ pub fn mailbox<T>(poller: &Poller, token: Token) -> io::Result<(Post<T>, Mailbox
 }
 
 impl<T> Post<T> {
-    /// Sends a message, or gives it back when the box is full or the loop is gone.
+    /// Sends a message.
     ///
     /// # Errors
-    /// The message itself.
+    /// Returns the message if the mailbox is full or the loop has ended.
     pub fn send(&self, message: T) -> Result<(), T> {
         self.sender.try_send(message).map_err(|error| match error {
             TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
         })?;
-        // A waker fails only when its loop is gone, and then nobody waits.
+        // A waker fails only if its loop has ended, and then no loop waits for it.
         let _ = self.waker.wake();
         Ok(())
     }
@@ -54,7 +54,7 @@ impl<T> Clone for Post<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// The next message, if there is one.
+    /// The next message, if any.
     pub fn take(&self) -> Option<T> {
         self.receiver.try_recv().ok()
     }

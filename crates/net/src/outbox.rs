@@ -1,18 +1,18 @@
-//! Bytes that wait to be written. Small pieces are gathered, large ones are moved in whole, and all go out in one call.
+//! The write side of a connection: small pieces are coalesced, large ones are moved in whole, and one call writes them all.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
-/// A gathered piece is closed when it has grown to this.
+/// A coalesced piece is closed when it has reached this size.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Pieces given to the kernel at once.
+/// Maximum pieces in one vectored write.
 const PIECES_PER_WRITE: usize = 32;
 
 /// The write side of a connection.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pieces: VecDeque<Vec<u8>>,
-    /// Bytes of the first piece that the kernel already has.
+    /// Bytes of the first piece that have been written.
     first_written: usize,
     queued_total: u64,
     written_total: u64,
@@ -20,7 +20,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Lets `write` append to what waits.
+    /// Lets `write` append to the unwritten bytes.
     pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.pieces.back().is_none_or(|piece| piece.len() >= PIECE_BYTES) {
             self.pieces.push_back(std::mem::take(&mut self.spare));
@@ -38,27 +38,27 @@ impl Outbox {
         self.pieces.push_back(piece);
     }
 
-    /// Bytes ever appended: the offset at which the next appended byte will stand.
+    /// Bytes ever appended, which is the offset of the next appended byte.
     pub fn queued_total(&self) -> u64 {
         self.queued_total
     }
 
-    /// Bytes ever accepted by the kernel.
+    /// Bytes ever written to the kernel.
     pub fn written_total(&self) -> u64 {
         self.written_total
     }
 
-    /// Bytes that still wait.
+    /// Bytes not written yet.
     pub fn waiting_bytes(&self) -> u64 {
         self.queued_total - self.written_total
     }
 
-    /// Whether nothing waits.
+    /// Whether everything has been written.
     pub fn is_empty(&self) -> bool {
         self.waiting_bytes() == 0
     }
 
-    /// Writes until everything is written or the kernel takes no more; true when everything is.
+    /// Writes until the outbox is empty or the kernel accepts no more; true if it is empty.
     pub fn flush(&mut self, stream: &mut impl Write) -> io::Result<bool> {
         while !self.is_empty() {
             match self.write_once(stream) {
@@ -72,7 +72,7 @@ impl Outbox {
         Ok(true)
     }
 
-    /// One call to the kernel; a lone piece, the usual case, without a list of pieces.
+    /// Writes once. A single piece, the usual case, needs no vectored write.
     pub(crate) fn write_once(&self, stream: &mut impl Write) -> io::Result<usize> {
         if self.pieces.len() == 1 {
             return stream.write(&self.pieces[0][self.first_written..]);
@@ -86,7 +86,7 @@ impl Outbox {
         stream.write_vectored(&slices[..used])
     }
 
-    /// Drops `count` bytes that the kernel has taken.
+    /// Discards `count` bytes that have been written.
     pub(crate) fn written(&mut self, mut count: usize) {
         self.written_total += count as u64;
         while let Some(piece) = self.pieces.front() {
@@ -106,7 +106,7 @@ impl Outbox {
         }
     }
 
-    /// Frees the spare piece of a connection that has gone quiet.
+    /// Frees the spare piece of an idle connection.
     pub fn release(&mut self) {
         if self.is_empty() && self.spare.capacity() > 4096 {
             self.spare = Vec::new();
@@ -118,7 +118,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// Takes at most so many bytes a call, then blocks once.
+    /// Accepts at most this many bytes in a call, then blocks once.
     struct Narrow {
         taken: Vec<u8>,
         width: usize,

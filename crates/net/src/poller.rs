@@ -1,5 +1,5 @@
-//! Waits for readiness. Interest is registered once, for reading and writing, and reported when it changes:
-//! no call to the kernel is needed to change it afterwards.
+//! Waits for readiness. Interest is registered once, for reading and writing, and reported edge-triggered, so that no
+//! system call is needed to change it.
 
 use crate::connection::Connection;
 use crate::control::ControlSocket;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use mio::Token;
 
-/// Events taken from the kernel at once.
+/// Events fetched in one system call.
 const EVENTS_PER_WAIT: usize = 1024;
 
 /// The readiness queue of one event loop.
@@ -23,23 +23,24 @@ pub struct Poller {
     events: Events,
 }
 
-/// What one source is ready for.
+/// The readiness of one source.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
     /// The token it was registered with.
     pub token: Token,
-    /// There is something to read, or to accept.
+    /// Bytes can be read, or a connection accepted.
     pub readable: bool,
-    /// There is room to write, or a connection attempt has ended.
+    /// Bytes can be written, or a connection attempt has ended.
     pub writable: bool,
     /// The peer has closed its sending side, or the connection is broken.
     pub closing: bool,
 }
 
 impl Poller {
-    /// A queue without sources.
+    /// Creates a queue without sources.
     ///
     /// # Errors
+    /// If the process has too many open files.
     /// When the process has too many open files.
     pub fn new() -> io::Result<Poller> {
         Ok(Poller { poll: Poll::new()?, events: Events::with_capacity(EVENTS_PER_WAIT) })
@@ -48,16 +49,16 @@ impl Poller {
     /// Adds a connection.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn add(&self, connection: &mut Connection, token: Token) -> io::Result<()> {
         self.poll.registry().register(connection.source(), token, Interest::READABLE | Interest::WRITABLE)
     }
 
-    /// Adds a connection of which only what is to be read is of interest: its outbox is never expected to fill up.
-    /// Where it does, [`Poller::rename`] adds the rest. Readiness to write that nobody waits for wakes the poller less often.
+    /// Adds a connection for reading only, because its outbox is not expected to fill up. Without readiness to write the
+    /// poller wakes less often. If the outbox does fill up, [`Poller::rename`] adds the other direction.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn add_reading(&self, connection: &mut Connection, token: Token) -> io::Result<()> {
         self.poll.registry().register(connection.source(), token, Interest::READABLE)
     }
@@ -65,23 +66,23 @@ impl Poller {
     /// Adds a timer.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn add_timer(&self, timer: &Timer, token: Token) -> io::Result<()> {
         self.poll.registry().register(&mut SourceFd(&timer.raw()), token, Interest::READABLE)
     }
 
-    /// Reports a connection's readiness no longer: it goes to another poller.
+    /// Stops reporting a connection, which moves to another poller.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn remove(&self, connection: &mut Connection) -> io::Result<()> {
         self.registry().deregister(connection.source())
     }
 
-    /// Lets a connection that has been added be reported under another token.
+    /// Reports a connection under another token from now on.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn rename(&self, connection: &mut Connection, token: Token) -> io::Result<()> {
         self.poll.registry().reregister(connection.source(), token, Interest::READABLE | Interest::WRITABLE)
     }
@@ -89,7 +90,7 @@ impl Poller {
     /// Adds a listening socket.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn add_listener(&self, listener: &mut TcpListener, token: Token) -> io::Result<()> {
         self.poll.registry().register(listener, token, Interest::READABLE)
     }
@@ -97,7 +98,7 @@ impl Poller {
     /// Adds a listening socket of any kind.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn add_listening(&self, listening: &mut Listening, token: Token) -> io::Result<()> {
         self.poll.registry().register(listening.source(), token, Interest::READABLE)
     }
@@ -105,15 +106,15 @@ impl Poller {
     /// Adds a control socket.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn add_control(&self, control: &ControlSocket, token: Token) -> io::Result<()> {
         self.poll.registry().register(&mut SourceFd(&control.raw()), token, Interest::READABLE)
     }
 
-    /// Waits until something is ready or the time is over, and puts what is ready into `ready`.
+    /// Waits until a source is ready or the timeout expires, and fills `ready`.
     ///
     /// # Errors
-    /// When the kernel refuses; being interrupted is not an error.
+    /// If the kernel refuses; an interrupted call is not an error.
     pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         ready.clear();
         match self.poll.poll(&mut self.events, timeout) {

@@ -1,4 +1,4 @@
-//! The file of a listening unix socket: left behind by a killed process, replaced by the next, removed at the end.
+//! The file of a listening unix socket: a killed process leaves it behind, the next one replaces it.
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs;
@@ -6,26 +6,26 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The file, removed when this is dropped unless it has become another's.
+/// The file. It is removed on drop, unless it belongs to another process by then.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode: the file may have been replaced by somebody else's. None when it is to stay.
+    /// Device and inode, because another process may have replaced the file. `None` if the file must stay.
     identity: Option<(u64, u64)>,
 }
 
 impl SocketFile {
-    /// The file that is there.
+    /// The file at this path.
     pub(crate) fn at(path: &Path) -> io::Result<SocketFile> {
         Ok(SocketFile { path: path.into(), identity: Some(identity(path)?) })
     }
 
-    /// Leaves it where it is.
+    /// Leaves the file in place on drop.
     pub(crate) fn stay(&mut self) {
         self.identity = None;
     }
 
-    /// Gives it another path, in place of what is there.
+    /// Renames it, replacing the file at the new path.
     pub(crate) fn rename(&mut self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
         self.path = path.into();
@@ -36,7 +36,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.identity.is_some() && identity(&self.path).ok() == self.identity {
-            // Whoever starts next replaces a file on which nobody listens.
+            // The next process replaces a file on which no process listens.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -47,7 +47,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Binds a socket to a path, after the removal of a file on which nobody listens.
+/// Binds a socket to a path, after removing a file on which no process listens.
 pub(crate) fn bind_over_stale<E: Into<io::Error>>(
     path: &Path,
     kind: Type,
@@ -62,13 +62,13 @@ pub(crate) fn bind_over_stale<E: Into<io::Error>>(
     }
 }
 
-/// Removes a socket file on which nobody listens.
+/// Removes a socket file on which no process listens.
 fn remove_stale(path: &Path, kind: Type) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::other("it is a file, and no socket: give another path"));
     }
     let probe = Socket::new(Domain::UNIX, kind, None)?;
-    // A socket whose queue is full would let the probe wait.
+    // Connecting to a socket with a full queue would block.
     probe.set_nonblocking(true)?;
     match probe.connect(&SockAddr::unix(path)?) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),

@@ -1,4 +1,4 @@
-//! What a connection reads from and writes to, and where one can be opened to.
+//! The stream below a connection, and the endpoints to which one can be opened.
 
 use crate::tls::TlsTo;
 use crate::tls_stream::TlsStream;
@@ -17,7 +17,7 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream>),
 }
 
-/// Where a connection can be opened to: an address whose name has been looked up.
+/// An endpoint: an address whose name has been resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// Plain bytes over TCP.
@@ -38,14 +38,14 @@ impl Stream {
         }
     }
 
-    /// TLS over a socket that is connected, or being connected.
+    /// TLS over a socket that is connected or connecting.
     pub(crate) fn tls(socket: TcpStream, session: rustls::Connection, is_blocked: bool) -> Stream {
-        // As for plain TCP.
+        // No delay, as for plain TCP.
         let _ = socket.set_nodelay(true);
         Stream::Tls(Box::new(TlsStream::new(socket, session, is_blocked)))
     }
 
-    /// What readiness is waited for on.
+    /// The source to register for readiness.
     pub(crate) fn source(&mut self) -> &mut dyn Source {
         match self {
             Stream::Tcp(stream) => stream,
@@ -54,9 +54,9 @@ impl Stream {
         }
     }
 
-    /// Sends no more.
+    /// Shuts down the sending side.
     pub(crate) fn end_writing(&mut self) {
-        // A connection that is broken already needs no end.
+        // Shutting down a broken connection fails, which does not matter.
         let _ = match self {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
@@ -64,7 +64,7 @@ impl Stream {
         };
     }
 
-    /// The error that the kernel keeps for it, if there is one.
+    /// The pending error of the socket, if any.
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
         match self {
             Stream::Tcp(stream) => stream.take_error(),
@@ -73,7 +73,7 @@ impl Stream {
         }
     }
 
-    /// The TCP socket, if there is one.
+    /// The TCP socket; `None` for a unix socket.
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Stream::Tcp(stream) => Some(stream),
@@ -85,7 +85,7 @@ impl Stream {
 
 impl From<TcpStream> for Stream {
     fn from(stream: TcpStream) -> Stream {
-        // Batching is done here, per turn; the kernel must not wait for more. A stream that died already is found by the first read.
+        // The outbox batches writes, so the kernel must not delay them. If the stream is broken, the first read reports it.
         let _ = stream.set_nodelay(true);
         Stream::Tcp(stream)
     }

@@ -1,5 +1,5 @@
-//! A point in time that wakes a poller, exact to what the kernel's timers are; a poller's own time limit is in whole
-//! milliseconds. Knows no clock: it is told a number of nanoseconds of CLOCK_MONOTONIC.
+//! A timer that wakes a poller with the precision of the kernel's timers; the timeout of a poller is in whole milliseconds.
+//! Knows no clock: its times are nanoseconds of CLOCK_MONOTONIC.
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -9,34 +9,34 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Wakes the poller that it was added to.
+/// A timer that wakes the poller it was added to.
 #[derive(Debug)]
 pub struct Timer {
     timer: OwnedFd,
-    /// What it is set to.
+    /// The time it is set to.
     set_to_ns: Option<u64>,
 }
 
 impl Timer {
-    /// A timer that is not set.
+    /// Creates a timer that is not set.
     ///
     /// # Errors
-    /// When the process has too many open files.
+    /// If the process has too many open files.
     pub fn new() -> io::Result<Timer> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         Ok(Timer { timer: timerfd_create(TimerfdClockId::Monotonic, flags)?, set_to_ns: None })
     }
 
-    /// Wakes the poller when CLOCK_MONOTONIC reaches `at_ns`, once; at once when it has. Forgets what it was set to before.
-    /// A time that it is set to already costs nothing.
+    /// Wakes the poller once when CLOCK_MONOTONIC reaches `at_ns`, or immediately if it has passed. Replaces the previous time.
+    /// Setting the same time again makes no system call.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn set(&mut self, at_ns: u64) -> io::Result<()> {
         if self.set_to_ns == Some(at_ns) {
             return Ok(());
         }
-        // All zero would switch it off.
+        // A time of zero would disarm it.
         let at_ns = at_ns.max(1);
         let value = Timespec {
             tv_sec: (at_ns / NANOS_PER_SECOND).try_into().unwrap_or(i64::MAX),
@@ -61,7 +61,7 @@ mod tests {
     use rustix::time::{ClockId, clock_gettime};
     use std::time::Duration;
 
-    #[allow(clippy::disallowed_methods, reason = "this crate knows no clock, and its test must")]
+    #[allow(clippy::disallowed_methods, reason = "this crate knows no clock, but its test needs one")]
     fn now_ns() -> u64 {
         let now = clock_gettime(ClockId::Monotonic);
         now.tv_sec as u64 * NANOS_PER_SECOND + now.tv_nsec as u64

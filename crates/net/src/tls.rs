@@ -1,4 +1,4 @@
-//! What is needed to speak TLS as a server or as a client: read from PEM files, with one clear line for each that is bad.
+//! TLS configurations of servers and clients, read from PEM files; every invalid file is a one-line error.
 
 use crate::address::HostPort;
 use rustls::client::WebPkiServerVerifier;
@@ -12,53 +12,53 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A certificate with those that vouch for it, and its key.
+/// A certificate chain and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFiles {
-    /// PEM: the certificate first, then those between it and the authority.
+    /// PEM file: the certificate first, then the intermediate certificates.
     pub certificate: PathBuf,
-    /// PEM: PKCS #8, PKCS #1 or SEC 1.
+    /// PEM file: PKCS #8, PKCS #1 or SEC 1.
     pub key: PathBuf,
 }
 
-/// What a server speaks TLS with.
+/// The TLS configuration of a server.
 #[derive(Clone)]
 pub struct ServerTls(Arc<ServerConfig>);
 
-/// What a client speaks TLS with, to any server.
+/// The TLS configuration of a client, for any server.
 #[derive(Clone)]
 pub struct ClientTls(Arc<ClientConfig>);
 
-/// What a client speaks TLS with, to a server of this name.
+/// The TLS configuration of a client, for the server with this name.
 #[derive(Clone)]
 pub struct TlsTo {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-/// Why TLS cannot be spoken.
+/// The reason why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what it is")]
 pub enum TlsError {
     #[error("cannot read {}: {fault}", .path.display())]
     Read { path: PathBuf, fault: String },
-    #[error("{} holds no {what} in PEM form", .path.display())]
+    #[error("{} contains no {what} in PEM form", .path.display())]
     Empty { path: PathBuf, what: &'static str },
-    #[error("the certificate in {} and the key in {} do not fit: {source}", .certificate.display(), .key.display())]
+    #[error("the certificate in {} and the key in {} do not match: {source}", .certificate.display(), .key.display())]
     Identity { certificate: PathBuf, key: PathBuf, source: rustls::Error },
-    #[error("{} holds no certificate of an authority that can be used: {fault}", .path.display())]
+    #[error("{} contains no usable certificate of an authority: {fault}", .path.display())]
     Authority { path: PathBuf, fault: String },
-    #[error("TLS needs a name to verify, and {0:?} is none that a certificate can have")]
+    #[error("TLS verifies the name of a server, and {0:?} is not a name that a certificate can have")]
     Name(String),
-    #[error("TLS cannot be set up: {0}")]
+    #[error("TLS cannot be configured: {0}")]
     Setup(#[from] rustls::Error),
 }
 
 impl ServerTls {
-    /// Reads the files. With an authority, clients must show a certificate of it.
+    /// Reads the files. With an authority, clients must present a certificate that it signed.
     ///
     /// # Errors
-    /// When a file is missing, empty, damaged, or does not fit the others.
+    /// If a file is missing, empty, damaged, or does not match the others.
     pub fn load(identity: &IdentityFiles, client_authority: Option<&Path>) -> Result<ServerTls, TlsError> {
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
@@ -76,7 +76,7 @@ impl ServerTls {
         Ok(ServerTls(Arc::new(config)))
     }
 
-    /// For a library that does its own input and output.
+    /// The configuration for a library with its own I/O.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.0.clone()
     }
@@ -87,10 +87,10 @@ impl ServerTls {
 }
 
 impl ClientTls {
-    /// Reads the files. Servers must show a certificate of the authority; an identity is shown to those that ask for one.
+    /// Reads the files. Servers must present a certificate of the authority. The identity is presented to servers that request one.
     ///
     /// # Errors
-    /// When a file is missing, empty, damaged, or does not fit the others.
+    /// If a file is missing, empty, damaged, or does not match the others.
     pub fn load(authority_file: &Path, identity: Option<&IdentityFiles>) -> Result<ClientTls, TlsError> {
         let provider = provider();
         let verifier =
@@ -110,15 +110,15 @@ impl ClientTls {
         Ok(ClientTls(Arc::new(config)))
     }
 
-    /// For a library that does its own input and output.
+    /// The configuration for a library with its own I/O.
     pub fn config(&self) -> Arc<ClientConfig> {
         self.0.clone()
     }
 
-    /// For the server of this name, which its certificate must have.
+    /// The configuration for the server with this name, which its certificate must have.
     ///
     /// # Errors
-    /// When no certificate can have it.
+    /// If no certificate can have this name.
     pub fn of(&self, server: &HostPort) -> Result<TlsTo, TlsError> {
         let host = server.host().trim_end_matches('.');
         let name = ServerName::try_from(host.to_string()).map_err(|_| TlsError::Name(host.into()))?;
@@ -159,7 +159,7 @@ impl fmt::Debug for ServerTls {
     }
 }
 
-/// Whether a connection failed because of TLS: a certificate that is refused, on either side, or bytes that are no TLS.
+/// Whether a connection failed because of TLS: either side refused a certificate, or the bytes are not TLS.
 pub fn is_tls_failure(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }

@@ -1,4 +1,4 @@
-//! TLS over a TCP socket, within readiness: nothing waits, neither for a handshake nor for a record that has come in part.
+//! TLS over a non-blocking TCP socket: neither a handshake nor an incomplete record blocks.
 
 use crate::inbox::{Buffers, Filled, Inbox};
 use crate::outbox::Outbox;
@@ -6,36 +6,36 @@ use mio::net::TcpStream;
 use std::io::{self, Read};
 use std::net::Shutdown;
 
-/// The socket and what makes TLS of it.
+/// The socket and its TLS session.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     pub(crate) socket: TcpStream,
     session: rustls::Connection,
-    /// Whether the kernel took no more, so that the next write must wait for readiness.
+    /// Whether the last write was refused (EAGAIN), so that the next one must wait for readiness.
     is_blocked: bool,
-    /// Bytes of the outbox that are encrypted and have not all left.
+    /// Bytes of the outbox that are encrypted but not completely written.
     in_session: usize,
     has_said_goodbye: bool,
 }
 
 impl TlsStream {
-    /// Over a socket that is connected, or being connected.
+    /// TLS over a socket that is connected or connecting.
     pub(crate) fn new(socket: TcpStream, session: rustls::Connection, is_blocked: bool) -> TlsStream {
         TlsStream { socket, session, is_blocked, in_session: 0, has_said_goodbye: false }
     }
 
-    /// Whether the two sides have not agreed yet.
+    /// Whether the handshake is in progress.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.session.is_handshaking()
     }
 
-    /// Takes note of room to write. True when something of TLS itself waits for it, so that a read must look after it.
+    /// Records readiness to write. True if TLS itself has something to write, which the next read does.
     pub(crate) fn on_writable(&mut self) -> bool {
         self.is_blocked = false;
         self.session.is_handshaking() || self.session.wants_write()
     }
 
-    /// Reads until nothing is left or `budget_bytes` have come in, and answers what belongs to TLS itself.
+    /// Reads until the socket is empty or `budget_bytes` have been read, and writes what the TLS protocol requires.
     pub(crate) fn fill(
         &mut self,
         inbox: &mut Inbox,
@@ -66,7 +66,7 @@ impl TlsStream {
         while *readable {
             match self.socket.read(cipher) {
                 Ok(0) => {
-                    // Requests and replies say themselves where they end, so an end without a goodbye cuts nothing off unseen.
+                    // Requests and replies are delimited, so a close without close_notify cannot truncate one unnoticed.
                     *readable = false;
                     return Ok(Filled::Closed);
                 }
@@ -76,7 +76,7 @@ impl TlsStream {
                         *readable = false;
                         return Ok(Filled::Closed);
                     }
-                    // A short read means that the socket is empty (epoll(7)), unless it ends.
+                    // A short read means that the socket is empty (epoll(7)), except at the end of the stream.
                     if count < cipher.len() && !closing {
                         *readable = false;
                     } else if taken >= budget_bytes {
@@ -91,13 +91,13 @@ impl TlsStream {
         Ok(Filled::Drained)
     }
 
-    /// Makes plain bytes of what has come; true when the peer has said that nothing more will.
+    /// Decrypts received bytes; true if the peer has sent close_notify.
     fn decrypt(&mut self, mut cipher: &[u8], inbox: &mut Inbox, buffers: &mut Buffers) -> io::Result<bool> {
         let mut is_over = false;
         while !cipher.is_empty() && !is_over {
             self.session.read_tls(&mut cipher)?;
             let state = self.session.process_new_packets().map_err(|error| {
-                // The peer is told why, if the kernel takes it.
+                // Sends the alert to the peer, if the kernel accepts it.
                 let _ = self.session.write_tls(&mut self.socket);
                 io::Error::new(io::ErrorKind::InvalidData, error)
             })?;
@@ -115,7 +115,7 @@ impl TlsStream {
         Ok(is_over)
     }
 
-    /// Writes what is encrypted; true when all of it has left.
+    /// Writes encrypted bytes; true if all have been written.
     fn push(&mut self) -> io::Result<bool> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut self.socket) {
@@ -132,8 +132,8 @@ impl TlsStream {
         Ok(true)
     }
 
-    /// Encrypts and writes until everything is written or the kernel takes no more; true when everything is.
-    /// What is encrypted counts as written when its last byte has left.
+    /// Encrypts and writes until the outbox is empty or the kernel accepts no more; true if it is empty.
+    /// A byte counts as written once the last byte of its record has been written.
     pub(crate) fn flush(&mut self, outbox: &mut Outbox) -> io::Result<bool> {
         while !self.is_blocked && self.push()? {
             outbox.written(std::mem::take(&mut self.in_session));
@@ -151,10 +151,10 @@ impl TlsStream {
         Ok(false)
     }
 
-    /// Says that nothing more will be sent, and closes that direction when that has left. To be tried again when there is room.
+    /// Sends close_notify and then shuts down the sending side. Call it again when there is room to write.
     pub(crate) fn end_writing(&mut self) {
         if self.say_goodbye() {
-            // A connection that is broken already needs no end.
+            // Shutting down a broken connection fails, which does not matter.
             let _ = self.socket.shutdown(Shutdown::Write);
         }
     }

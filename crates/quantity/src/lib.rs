@@ -1,4 +1,4 @@
-//! Durations and sizes as people type them, in arguments and in files: `200us`, `1.5ms`, `3s`, `1m`; `128`, `4k`, `64m`.
+//! Durations and sizes as written in arguments and files: `200us`, `1.5ms`, `3s`, `1m`; `128`, `4k`, `64m`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const UNITS_NS: [(&str, u64); 6] =
 /// Reads a duration with its unit.
 ///
 /// # Errors
-/// What would be one.
+/// A line that describes a valid duration.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let refuse = || format!("{text:?} is not a duration such as 200us, 1.5ms, 3s or 1m");
     let (number, unit_s) = split(text).ok_or_else(refuse)?;
@@ -28,7 +28,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Reads a number of bytes, with k, m or g for powers of 1024.
 ///
 /// # Errors
-/// What would be one.
+/// A line that describes a valid size.
 pub fn bytes(text: &str) -> Result<usize, String> {
     let refuse = || format!("{text:?} is not a size in bytes such as 128, 4k or 64m");
     let (number, unit) = split(text).ok_or_else(refuse)?;
@@ -46,7 +46,7 @@ pub fn bytes(text: &str) -> Result<usize, String> {
 /// Reads a size that may have a fraction, such as the mean of many sizes: bytes, with k, m or g for powers of 1024.
 ///
 /// # Errors
-/// What would be one.
+/// A line that describes a valid size.
 pub fn bytes_f64(text: &str) -> Result<f64, String> {
     let refuse = || format!("{text:?} is not a size in bytes such as 128, 30.8 or 4k");
     let (number, unit) = split(text).ok_or_else(refuse)?;
@@ -63,7 +63,7 @@ pub fn bytes_f64(text: &str) -> Result<f64, String> {
 /// Reads a duration that may be a fraction of a nanosecond, such as the mean of many; up to 2^63 nanoseconds.
 ///
 /// # Errors
-/// What would be one.
+/// A line that describes a valid duration.
 pub fn duration_ns_f64(text: &str) -> Result<f64, String> {
     let refuse = || format!("{text:?} is not a duration such as 200us, 1.5ms, 3s or 1m");
     let (number, unit) = split(text).ok_or_else(refuse)?;
@@ -71,7 +71,7 @@ pub fn duration_ns_f64(text: &str) -> Result<f64, String> {
     Some(number * unit_ns as f64).filter(|ns| *ns <= 2f64.powi(63)).ok_or_else(refuse)
 }
 
-/// A duration as `duration` reads it, in the largest unit that needs no fraction.
+/// The text that `duration` reads as this value, in the largest unit that needs no fraction.
 pub fn duration_text(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     match UNITS_NS.into_iter().find(|(_, unit_ns)| nanos > 0 && nanos.is_multiple_of(u128::from(*unit_ns))) {
@@ -80,7 +80,7 @@ pub fn duration_text(duration: Duration) -> String {
     }
 }
 
-/// A number of bytes as `bytes` reads it, in the largest unit that needs no fraction.
+/// The text that `bytes` reads as this value, in the largest unit that needs no fraction.
 pub fn bytes_text(bytes: u64) -> String {
     match [("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)]
         .into_iter()
@@ -91,22 +91,22 @@ pub fn bytes_text(bytes: u64) -> String {
     }
 }
 
-/// A size as `bytes_f64` reads it, exactly.
+/// The text that `bytes_f64` reads as exactly this value.
 pub fn bytes_f64_text(bytes: f64) -> String {
     if bytes.fract() == 0.0 && bytes < 2f64.powi(53) { bytes_text(bytes as u64) } else { bytes.to_string() }
 }
 
-/// A duration as `duration_ns_f64` reads it, exactly: in the unit that makes it shortest.
+/// The text that `duration_ns_f64` reads as exactly this value, in the unit that makes it shortest.
 pub fn duration_ns_f64_text(ns: f64) -> String {
     if ns.fract() == 0.0 && ns < 2f64.powi(53) {
         return duration_text(Duration::from_nanos(ns as u64));
     }
     let texts = UNITS_NS.into_iter().map(|(name, unit_ns)| format!("{}{name}", ns / unit_ns as f64));
-    // Nanoseconds, at least, are read as they were.
+    // Nanoseconds always qualify: they are read without a conversion.
     texts.filter(|text| duration_ns_f64(text) == Ok(ns)).min_by_key(String::len).unwrap_or_else(|| format!("{ns}ns"))
 }
 
-/// A non-negative number and what follows it.
+/// Splits a text into a non-negative number and the unit after it.
 fn split(text: &str) -> Option<(f64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;

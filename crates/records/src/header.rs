@@ -1,4 +1,4 @@
-//! The head of a record file: says how to read the rest.
+//! The header of a record file, which describes the layout of its rows.
 
 use crate::row::{FIELD_BYTES, FIELDS};
 use clock::{Nanos, STAGES, Stage};
@@ -12,19 +12,19 @@ pub(crate) const MAGIC: &[u8; 8] = b"WAYREC01";
 pub(crate) const FOOTER_MAGIC: &[u8; 8] = b"WAYEND01";
 /// Bytes of the footer: magic, written, dropped, lost.
 pub(crate) const FOOTER_BYTES: usize = 32;
-/// A header larger than this is not ours.
+/// A larger header is refused: the file is not a record file.
 pub(crate) const HEADER_LIMIT_BYTES: usize = 64 * 1024;
 
-/// Which program wrote a file, and so which stamps its rows have.
+/// The program that wrote a file; it determines the stamps of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// The proxy: all stages.
+    /// The proxy; its rows have every stage.
     Proxy,
     /// The load generator.
     Load,
     /// The embedded cache.
     Cache,
-    /// The message service: the proxy's stages.
+    /// The message service; its rows have the stages of the proxy.
     Messages,
 }
 
@@ -33,7 +33,7 @@ pub enum Program {
 pub struct Header {
     /// [`FORMAT`].
     pub format: String,
-    /// `proxy`, `load`, `cache` or `messages`.
+    /// The program: `proxy`, `load`, `cache` or `messages`.
     pub program: String,
     /// Version of the program.
     pub version: String,
@@ -43,18 +43,18 @@ pub struct Header {
     pub fields: Vec<(String, String)>,
     /// Bytes of one row, stamps included.
     pub row_bytes: usize,
-    /// One request in so many is kept.
+    /// The sampling interval: one request in this many has a row.
     pub sample: u32,
-    /// Which clock the stamps are read from.
+    /// The clock of the stamps.
     pub clock: String,
     /// Wall-clock time at the start, nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// The stamps' clock at the same moment.
+    /// The time of the stamps' clock at the same moment.
     pub started_clock_ns: u64,
 }
 
 impl Program {
-    /// As in file names and headers.
+    /// The name in file names and headers.
     pub fn name(self) -> &'static str {
         match self {
             Program::Proxy => "proxy",
@@ -75,7 +75,7 @@ impl Program {
 }
 
 impl Header {
-    /// The header of a file that `program` begins now.
+    /// The header of a file that `program` starts now.
     pub fn new(program: Program, sample: u32, started_clock: Nanos, started_unix_ns: u64) -> Header {
         let stamps: Vec<String> = program.stamps().into_iter().map(String::from).collect();
         assert!(stamps.len() <= STAGES);

@@ -1,5 +1,5 @@
-//! What is written about each request: one row of fields and stamps, in files that the lab reads.
-//! Knows no protocol and no program; docs/record-format.md is its contract.
+//! Record files: one row of fields and time stamps for each request. The lab reads them.
+//! Knows no protocol and no program. docs/record-format.md defines the format.
 
 mod header;
 mod reader;

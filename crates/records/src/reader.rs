@@ -1,22 +1,22 @@
-//! Reads a record file back, and refuses one that is not whole.
+//! Reads a record file, and refuses an incomplete one.
 
 use crate::header::{FOOTER_BYTES, FOOTER_MAGIC, FORMAT, HEADER_LIMIT_BYTES, Header, MAGIC};
 use crate::row::{FIELD_BYTES, FIELDS, Row};
 use std::path::{Path, PathBuf};
 
-/// A whole record file in memory.
+/// A complete record file in memory.
 #[derive(Debug)]
 pub struct Reader {
-    /// What the head of the file says.
+    /// The header of the file.
     pub header: Header,
-    /// Rows that were sampled but dropped; none when the file is read partially.
+    /// Rows that were sampled but dropped; `None` if the file is read with `partial`.
     pub dropped: u64,
-    /// Jobs that ended without being journalled.
+    /// Jobs that ended without a row.
     pub lost: u64,
     rows: Vec<u8>,
 }
 
-/// Why a file cannot be read: what, where and what to do.
+/// The reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what it is")]
 pub enum ReadError {
@@ -35,10 +35,10 @@ pub enum ReadError {
 }
 
 impl Reader {
-    /// Reads and checks a file. With `partial`, a missing footer is forgiven and an incomplete last row left out.
+    /// Reads and checks a file. With `partial`, the footer may be missing and an incomplete last row is ignored.
     ///
     /// # Errors
-    /// Everything that makes the file other than what docs/record-format.md says.
+    /// If the file differs from docs/record-format.md in any way.
     pub fn open(path: &Path, partial: bool) -> Result<Reader, ReadError> {
         let path = path.to_owned();
         let bytes = std::fs::read(&path).map_err(|source| ReadError::Open { path: path.clone(), source })?;
@@ -65,12 +65,12 @@ impl Reader {
         }
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         self.rows.len() / self.header.row_bytes
     }
 
-    /// Whether there is no row.
+    /// Whether the file has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -84,7 +84,7 @@ impl Reader {
     }
 }
 
-/// The header and where the rows begin.
+/// The header, and the offset of the first row.
 fn read_header(path: &Path, bytes: &[u8]) -> Result<(Header, usize), ReadError> {
     let refuse = |reason: String| ReadError::Header { path: path.to_owned(), reason };
     let Some(rest) = bytes.strip_prefix(MAGIC) else {

@@ -1,34 +1,34 @@
-//! One row: what is known of one request, or of one leg of it, when it ends.
+//! One row: the facts about one request, or about one leg of it, when it ends.
 
-/// The `leg` of a row that stands for the whole request.
+/// The `leg` of a row for the whole request.
 pub const PARENT: u8 = u8::MAX;
-/// The `backend` of a request that the proxy answered itself.
+/// The `backend` of a request that the proxy answered without a backend.
 pub const NO_BACKEND: u16 = u16::MAX;
 
-/// How a request ended. The numbers are part of the format.
+/// The result of a request. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Outcome {
-    /// The ordinary answer: hits and misses, stored or not.
+    /// An ordinary reply: a hit or a miss, stored or not stored.
     #[default]
     Answered = 0,
     /// ERROR or CLIENT_ERROR.
     ClientError = 1,
     /// A SERVER_ERROR that the backend sent.
     ServerError = 2,
-    /// The backend did not answer in time.
+    /// The backend did not reply within the timeout.
     Timeout = 3,
-    /// The backend was known to be down; refused at once.
+    /// The backend was ejected or down, and the request was refused immediately.
     BackendDown = 4,
-    /// The connection to the backend was lost or out of step while the request waited.
+    /// The connection to the backend was lost, or its replies no longer matched, while the request waited.
     BackendLost = 5,
-    /// A limit was hit.
+    /// A limit of the program was reached.
     Overloaded = 6,
-    /// The answer could not be delivered.
+    /// The reply could not be delivered to the client.
     ClientGone = 7,
 }
 
-/// The fields of a row, in file order, with their numpy types; docs/record-format.md says what they mean.
+/// The fields of a row, in file order, with their numpy types. docs/record-format.md describes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "docs/record-format.md describes every field once, for both languages")]
 pub struct Row {
@@ -72,7 +72,7 @@ pub const FIELDS: [(&str, &str); 17] = [
     ("reserved", "u1"),
 ];
 
-/// Bytes that the fields of a row take, without its stamps.
+/// The size of the fields of a row in bytes, without its stamps.
 pub(crate) const FIELD_BYTES: usize = 40;
 
 impl Outcome {
@@ -88,7 +88,7 @@ impl Outcome {
         Outcome::ClientGone,
     ];
 
-    /// As in metrics and figures.
+    /// The name in metrics and figures.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Answered => "answered",
@@ -125,7 +125,7 @@ impl Row {
         }
     }
 
-    /// The row that stands in `bytes`, which must hold at least [`FIELD_BYTES`].
+    /// Decodes the row at the start of `bytes`, which must have at least [`FIELD_BYTES`].
     pub(crate) fn decode(bytes: &[u8]) -> Row {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);

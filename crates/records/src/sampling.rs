@@ -1,7 +1,6 @@
-//! Which requests are kept: the same ones on both ends of a connection, so that their records can be joined.
+//! Chooses the requests that are recorded: the same at both ends of a connection, so that their records can be joined.
 
-/// Whether the request with this client port and sequence is one of the one in `sample` that are kept.
-/// A `sample` of zero keeps none.
+/// Whether the request with this client port and sequence number is recorded. One request in `sample` is; none if it is 0.
 pub fn is_sampled(port: u16, sequence: u32, sample: u32) -> bool {
     match sample {
         0 => false,

@@ -1,5 +1,5 @@
-//! Takes rows from the event loops over a bounded channel and writes them in a thread of its own.
-//! A full channel never makes a request wait: its rows are dropped and counted.
+//! Receives rows from the event loops over a bounded channel and writes them in its own thread.
+//! If the channel is full, rows are dropped and counted, so that recording never blocks a request.
 
 use crate::header::{FOOTER_MAGIC, Header, Program};
 use crate::row::Row;
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Rows handed over at once.
+/// Rows in one batch.
 const BATCH_ROWS: usize = 256;
-/// Batches that may wait for the writing thread.
+/// Batches that the channel can buffer.
 const QUEUE_BATCHES: usize = 256;
 
 /// One record file being written. Close it to get the footer.
@@ -35,22 +35,22 @@ pub struct RowSender {
     row_bytes: usize,
     batch: Batch,
     sender: SyncSender<Batch>,
-    /// Whether to wait when the channel is full, instead of dropping rows.
+    /// Whether to block on a full channel instead of dropping rows.
     is_patient: bool,
     dropped_here: u64,
     dropped: Arc<AtomicU64>,
 }
 
-/// What became of all sampled rows.
+/// The counts of all sampled rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterTotals {
-    /// In the file.
+    /// Rows in the file.
     pub written: u64,
-    /// Dropped because the channel was full.
+    /// Rows dropped because the channel was full.
     pub dropped: u64,
 }
 
-/// Encoded rows on their way to the file.
+/// A batch of encoded rows.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,
@@ -58,11 +58,11 @@ struct Batch {
 }
 
 impl Writer {
-    /// Creates `directory/<program>-<pid>.way`, and the directory when it is missing. An earlier process may have had
-    /// the same number, as in containers: then the start time is added, and its file stays.
+    /// Creates `directory/<program>-<pid>.way`, and the directory if it is missing. In a container an earlier process may have
+    /// had the same process id: then the start time is added to the name, so that its file is kept.
     ///
     /// # Errors
-    /// When the directory or the file cannot be created; the message names the path.
+    /// If the directory or the file cannot be created; the message names the path.
     pub fn create(directory: &Path, program: Program, sample: u32, clock: &Clock) -> io::Result<Writer> {
         let header = Header::new(program, sample, clock.now(), unix_now());
         let stem = format!("{}-{}", program.name(), std::process::id());
@@ -74,10 +74,10 @@ impl Writer {
         Writer::begin(path, &header)
     }
 
-    /// Begins a file with exactly this header.
+    /// Starts a file with exactly this header.
     ///
     /// # Errors
-    /// When the file cannot be created.
+    /// If the file cannot be created.
     pub fn begin(path: PathBuf, header: &Header) -> io::Result<Writer> {
         let mut file = BufWriter::new(File::create(&path).map_err(|error| named(&path, &error))?);
         file.write_all(&header.encode())?;
@@ -88,7 +88,7 @@ impl Writer {
         Ok(Writer { path, sample: header.sample, row_bytes: header.row_bytes, sender, dropped, thread })
     }
 
-    /// Where the rows go.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -98,7 +98,7 @@ impl Writer {
         self.new_sender(false)
     }
 
-    /// A sender for a program whose time stands still while it writes: it waits for a full channel and drops nothing.
+    /// A sender for a program with virtual time, which stands still while it writes: it blocks on a full channel and drops nothing.
     pub fn patient_sender(&self) -> RowSender {
         self.new_sender(true)
     }
@@ -115,11 +115,11 @@ impl Writer {
         }
     }
 
-    /// Waits until every sender is gone and everything is written, then writes the footer.
-    /// `lost` is the number of jobs that ended without being journalled.
+    /// Waits until every sender is dropped and all rows are written, then writes the footer.
+    /// `lost` is the number of jobs that ended without a row.
     ///
     /// # Errors
-    /// When the disk refused something; the message names the path.
+    /// If writing failed; the message names the path.
     pub fn close(self, lost: u64) -> io::Result<WriterTotals> {
         drop(self.sender);
         let outcome = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the record thread panicked")));
@@ -132,15 +132,15 @@ impl Writer {
 }
 
 impl RowSender {
-    /// One request in so many is to be kept; see [`crate::is_sampled`].
+    /// The sampling interval, for [`crate::is_sampled`].
     pub fn sample(&self) -> u32 {
         self.sample
     }
 
-    /// Hands over one row with its stamps.
+    /// Adds one row with its stamps to the batch.
     ///
     /// # Panics
-    /// When the stamps decrease or are not as many as the header says: a bug in the program.
+    /// If the stamps decrease or their number differs from the header, which only a bug can cause.
     pub fn push(&mut self, row: &Row, stamps: &[u64]) {
         assert!(stamps.is_sorted(), "the stamps of a record never decrease");
         let before = self.batch.bytes.len();
@@ -152,12 +152,12 @@ impl RowSender {
         }
     }
 
-    /// Whether rows wait to be handed over.
+    /// Whether the batch has rows that were not sent yet.
     pub fn has_rows(&self) -> bool {
         self.batch.rows > 0
     }
 
-    /// Hands over what has gathered; called when a loop has nothing else to do.
+    /// Sends the batch; called when an event loop has nothing else to do.
     pub fn flush(&mut self) {
         if self.batch.rows == 0 {
             return;
@@ -179,7 +179,7 @@ impl RowSender {
 }
 
 impl Drop for RowSender {
-    /// The last rows of a loop that ends are worth waiting for: nothing else waits behind them.
+    // A finished loop has nothing else to do, so its last batch waits for room in the channel.
     fn drop(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let rows = batch.rows;
@@ -189,7 +189,7 @@ impl Drop for RowSender {
     }
 }
 
-/// The thread: ends when the last sender is gone.
+/// The writing thread; it ends when the last sender is dropped.
 fn write_batches(receiver: &Receiver<Batch>, mut file: BufWriter<File>) -> io::Result<u64> {
     let mut written = 0;
     while let Ok(batch) = receiver.recv() {
@@ -200,13 +200,13 @@ fn write_batches(receiver: &Receiver<Batch>, mut file: BufWriter<File>) -> io::R
     Ok(written)
 }
 
-/// The last bytes of a complete file.
+/// The footer.
 fn footer(totals: WriterTotals, lost: u64) -> Vec<u8> {
     [FOOTER_MAGIC.as_slice(), &totals.written.to_le_bytes(), &totals.dropped.to_le_bytes(), &lost.to_le_bytes()]
         .concat()
 }
 
-/// An error that says which file it is about.
+/// Adds the path of the file to an error.
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

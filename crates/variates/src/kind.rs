@@ -1,4 +1,4 @@
-//! The kinds of distributions: how each is drawn, its quantile, its mean and its formula.
+//! The kinds of random variates: for each one how it is drawn, its quantiles, its mean and its formula.
 
 use crate::presets::{self, FB_IA_US, FB_KEY};
 use crate::special::normal_quantile;
@@ -7,7 +7,7 @@ use crate::weighted::Weighted;
 use rand::Rng;
 use rand_distr::{Distribution as _, Exp1, StandardNormal};
 
-/// A kind with its parameters, in the unit of the distribution.
+/// A kind with its parameters, in the unit of the variate.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     Fixed(f64),
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     List(Weighted),
     FbKey,
     FbValue,
-    /// The gaps of the study, and how many of our units a microsecond has.
+    /// The inter-arrival times of the study; `microsecond` is the number of our units in a microsecond.
     FbIa {
         microsecond: f64,
     },
@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// What a person calls it, with the formula of its cumulative distribution F.
+    /// The name, with the formula of the cumulative distribution function F.
     pub(crate) fn formula(&self) -> &'static str {
         match self {
             Kind::Fixed(_) => "always the same",
@@ -114,7 +114,7 @@ impl Kind {
     }
 }
 
-/// Without their difference, which may be infinite.
+/// Interpolates without `high - low`, which may overflow.
 fn between(low: f64, high: f64, u: f64) -> f64 {
     low * (1.0 - u) + high * u
 }

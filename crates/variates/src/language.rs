@@ -1,4 +1,4 @@
-//! The mini-language of distributions: `KIND:PARAMETER:...`, a bare value, or the name of a preset.
+//! The mini-language of random variates: `KIND:PARAMETER:...`, a bare value, or the name of a preset.
 
 use crate::VariateError;
 use crate::kind::Kind;
@@ -8,10 +8,10 @@ use crate::variate::Variate;
 use crate::weighted::Weighted;
 use std::fmt;
 
-/// What a parameter is.
+/// The type of a parameter.
 #[derive(Clone, Copy, Debug)]
 enum Parameter {
-    /// A value in the distribution's unit, with a smaller or a larger example.
+    /// A value in the unit of the variate, with a smaller or a larger example.
     Small(&'static str),
     Large(&'static str),
     /// A number without a unit, with an example.
@@ -20,7 +20,7 @@ enum Parameter {
 
 use Parameter::{Large, Number, Small};
 
-/// Every kind with parameters, but the list.
+/// Every kind with parameters, except the list.
 const KINDS: [(&str, &[Parameter]); 8] = [
     ("fixed", &[Small("VALUE")]),
     ("uniform", &[Small("LOW"), Large("HIGH")]),
@@ -35,10 +35,10 @@ const KINDS: [(&str, &[Parameter]); 8] = [
 const NAMES: &str = "fixed, uniform, normal, lognormal, exp, pareto, gev, list, fb_key, fb_value, fb_ia";
 
 impl Variate {
-    /// Reads a distribution; the values in it are of this unit.
+    /// Reads a variate; its values have this unit.
     ///
     /// # Errors
-    /// One line with the part that is wrong and an example. A mean may be infinite: see [`Variate::finite_mean`].
+    /// One line with the part that is wrong and an example. The mean may be infinite: see [`Variate::finite_mean`].
     pub fn parse(text: &str, unit: Unit) -> Result<Variate, VariateError> {
         let kind = match text.split_once(':') {
             Some((name, parameters)) => with_parameters(text, name, parameters, unit)?,
@@ -85,7 +85,7 @@ fn with_parameters(text: &str, name: &str, rest: &str, unit: Unit) -> Result<Kin
         .map_err(|problem| VariateError::new(text, problem, example(name, parameters, unit)))
 }
 
-/// As many values as there are parameters.
+/// Reads one value for each parameter.
 fn values(rest: &str, parameters: &[Parameter], unit: Unit) -> Result<[f64; 3], String> {
     let parts: Vec<&str> = rest.split(':').collect();
     if parts.len() != parameters.len() {
@@ -121,7 +121,7 @@ fn kind(name: &str, values: &[f64; 3]) -> Result<Kind, String> {
     })
 }
 
-/// `VALUE:WEIGHT,VALUE:WEIGHT,...`; a weight that is left out is 1.
+/// `VALUE:WEIGHT,VALUE:WEIGHT,...`; the default weight is 1.
 fn list(rest: &str, unit: Unit) -> Result<Kind, String> {
     let mut pairs = Vec::new();
     for part in rest.split(',').filter(|part| !part.is_empty()) {
@@ -161,7 +161,7 @@ impl Parameter {
     }
 }
 
-/// In the language, so that it is read as the same distribution again.
+/// The text that is read as the same variate again.
 impl fmt::Display for Variate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = |value: &f64| self.unit.write(*value);

@@ -1,6 +1,6 @@
-//! What do random sizes, times and keys look like? Random variates and popularities in a mini-language
-//! (docs/random-variates.md), drawn from whatever generator of random numbers one brings.
-//! Knows no clock, no files and nothing of what is drawn for.
+//! Random sizes, times and keys: random variates and popularities of keys, each with a mini-language
+//! (docs/random-variates.md). The caller passes the generator of random numbers.
+//! Knows no clock, no files and not what the values are used for.
 
 mod kind;
 mod language;

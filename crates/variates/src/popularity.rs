@@ -1,4 +1,4 @@
-//! Which keys are asked for, and how often: the patterns and their mini-language.
+//! The popularity of keys: the patterns of access and their mini-language.
 
 use crate::VariateError;
 use crate::unit::number;
@@ -6,25 +6,25 @@ use crate::zipf::Zipf;
 use std::fmt;
 use std::str::FromStr;
 
-/// Beyond this, floating point numbers no longer tell all keys apart well.
+/// The largest number of keys; beyond it, floating point numbers cannot distinguish all keys well.
 pub const KEYS_MAX: u64 = 1 << 48;
 
 const PATTERNS: &str = "uniform, sequential, zipf:EXPONENT, gaussian[:CENTRE:DEVIATION], hot:KEYS_SHARE:REQUESTS_SHARE";
 
-/// How popular keys are. Key numbers count from 0, which is the smallest key.
+/// The popularity of keys. Key numbers count from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Popularity {
     /// Every key is equally likely.
     #[default]
     Uniform,
-    /// One key after the other.
+    /// One key after another.
     Sequential,
     /// The key of rank k = 1, 2, ... has a share in proportion to k^-exponent.
     Zipf {
         /// At least 0.
         exponent: f64,
     },
-    /// Normal around one key, cut off at the first and the last.
+    /// Normal around one key, truncated at the first and the last key.
     Gaussian {
         /// The most likely key and the standard deviation in keys; without them the middle, and a sixth of the
         /// distance between the first and the last key, as in memtier.
@@ -32,7 +32,7 @@ pub enum Popularity {
     },
     /// A few keys get most of the requests; within both groups every key is equally likely.
     Hot {
-        /// The share of keys that are hot, above 0 and at most 1; at least one key is.
+        /// The share of keys that are hot, above 0 and at most 1; at least one key is hot.
         keys_share: f64,
         /// The share of requests that go to them, 0 to 1.
         requests_share: f64,
@@ -40,10 +40,10 @@ pub enum Popularity {
 }
 
 impl Popularity {
-    /// Whether this can be drawn from so many keys.
+    /// Checks the pattern for this number of keys.
     ///
     /// # Errors
-    /// There are no keys or more than [`KEYS_MAX`], the centre is not among them, or a value is out of its range.
+    /// If there are no keys or more than [`KEYS_MAX`], the centre is not among them, or a value is out of range.
     pub fn check(&self, keys: u64) -> Result<(), VariateError> {
         let refuse = |problem: String| Err(VariateError::new(&self.to_string(), problem, self.example(keys)));
         if keys == 0 || keys > KEYS_MAX {
@@ -61,13 +61,13 @@ impl Popularity {
         self.problem().map_or(Ok(()), refuse)
     }
 
-    /// Whether keys have ranks, scattered over their numbers, as in `zipf` and `hot`.
+    /// Whether keys have ranks that are scattered over their numbers, as in `zipf` and `hot`.
     pub fn has_ranks(&self) -> bool {
         matches!(self, Popularity::Zipf { .. } | Popularity::Hot { .. })
     }
 
-    /// The share of requests that go to the `top` most popular of so many keys, both at least 1; what a cache of
-    /// that many keys could hit at best. None where it has no simple formula: `gaussian`.
+    /// The share of requests for the `top` most popular of `keys` keys, both at least 1. This is the best hit ratio of a cache
+    /// for that many keys. `None` for `gaussian`, which has no simple formula.
     pub fn top_share(&self, keys: u64, top: u64) -> Option<f64> {
         let top = top.min(keys);
         match *self {
@@ -88,7 +88,7 @@ impl Popularity {
         }
     }
 
-    /// What a person calls it, with the formula.
+    /// The name, with the formula.
     pub fn formula(&self) -> &'static str {
         match self {
             Popularity::Uniform => "every key is equally likely",
@@ -101,7 +101,7 @@ impl Popularity {
         }
     }
 
-    /// What is out of its range, if anything.
+    /// The value that is out of range, if any.
     fn problem(&self) -> Option<String> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         match *self {
@@ -139,7 +139,7 @@ impl Popularity {
     }
 }
 
-/// How many keys are hot: at least one.
+/// The number of hot keys, at least one.
 pub(crate) fn hot_keys(keys: u64, keys_share: f64) -> u64 {
     ((keys as f64 * keys_share).round() as u64).clamp(1, keys)
 }
@@ -156,7 +156,7 @@ impl FromStr for Popularity {
         let (popularity, wanted) = match (name, values.as_slice()) {
             ("uniform" | "R", []) => (Some(Popularity::Uniform), "no values"),
             ("sequential" | "S", []) => (Some(Popularity::Sequential), "no values"),
-            // What memtier takes when it is told nothing else.
+            // memtier's default exponent.
             ("Z", []) => (Some(Popularity::Zipf { exponent: 1.0 }), ""),
             ("zipf" | "Z", [exponent]) => (Some(Popularity::Zipf { exponent: *exponent }), ""),
             ("gaussian" | "G", []) => (Some(Popularity::Gaussian { centre_and_deviation: None }), ""),
@@ -189,7 +189,7 @@ impl FromStr for Popularity {
     }
 }
 
-/// In the language, so that it is read as the same pattern again.
+/// The text that is read as the same pattern again.
 impl fmt::Display for Popularity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

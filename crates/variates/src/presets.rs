@@ -1,14 +1,14 @@
-//! What a published study found in a large memcached pool (ETC): B. Atikoglu, Y. Xu, E. Frachtenberg, S. Jiang,
+//! The values of a published study of a large memcached pool (ETC): B. Atikoglu, Y. Xu, E. Frachtenberg, S. Jiang,
 //! M. Paleczny, "Workload Analysis of a Large-Scale Key-Value Store", SIGMETRICS 2012, section 5 and table 5.
-//! In the form that the load generator mutilate gave them, in which they are usually meant.
+//! The parameters are those of the load generator mutilate, which most authors use.
 
 use crate::tails::Tail;
 
 /// Key sizes in bytes: a generalised extreme value.
 pub(crate) const FB_KEY: Tail = Tail { location: 30.7984, scale: 8.20449, shape: 0.078688 };
 
-/// Value sizes in bytes from 15 on: a generalised Pareto. The study gives a location of 0 for what is above 15 bytes;
-/// as in mutilate, the location is 15, so that the tail begins where the table ends.
+/// Value sizes in bytes from 15 on: a generalised Pareto variate. The study gives the location 0 for sizes above 15 bytes.
+/// Here, as in mutilate, the location is 15, so that the tail starts at the end of the table.
 pub(crate) const FB_VALUE_TAIL: Tail = Tail { location: 15.0, scale: 214.476, shape: 0.348238 };
 
 /// The shares of values of 0, 1, ... 14 bytes (table 5).
@@ -17,10 +17,10 @@ pub(crate) const FB_VALUE_HEAD: [f64; 15] = [
     0.00326, 0.0198,
 ];
 
-/// Gaps between requests in microseconds: a generalised Pareto.
+/// Inter-arrival times in microseconds: a generalised Pareto variate.
 pub(crate) const FB_IA_US: Tail = Tail { location: 0.0, scale: 16.0292, shape: 0.154971 };
 
-/// The value size below which lies the share `u` of all.
+/// The quantile of value sizes at `u`.
 pub(crate) fn value_quantile(u: f64) -> f64 {
     match head(u) {
         Ok(bytes) => bytes,
@@ -28,7 +28,7 @@ pub(crate) fn value_quantile(u: f64) -> f64 {
     }
 }
 
-/// A value size from a uniform number, which decides on the head, and a standard exponential one for the tail.
+/// A value size from a uniform variate, which selects head or tail, and a standard exponential one for the tail.
 pub(crate) fn value(u: f64, exponential: impl FnOnce() -> f64) -> f64 {
     head(u).unwrap_or_else(|_| FB_VALUE_TAIL.pareto(exponential()))
 }
@@ -42,7 +42,7 @@ pub(crate) fn value_mean() -> f64 {
     head_mean + (1.0 - head_share) * FB_VALUE_TAIL.pareto_mean()
 }
 
-/// The size in the head whose turn it is at `u`; the share of the whole head if it is none's.
+/// The size in the head at `u`; the share of the whole head if `u` lies in the tail.
 fn head(u: f64) -> Result<f64, f64> {
     let mut sum = 0.0;
     for (share, size) in FB_VALUE_HEAD.iter().zip(0u8..) {

@@ -6,7 +6,7 @@ use crate::zipf::Zipf;
 use rand::Rng;
 use rand_distr::{Distribution as _, StandardNormal};
 
-/// Draws keys of a [`Popularity`]: from 0 up to, not including, the number of keys.
+/// Draws keys by their [`Popularity`]: from 0 up to, not including, the number of keys.
 #[derive(Clone, Debug)]
 pub struct KeySampler {
     keys: u64,
@@ -17,14 +17,14 @@ pub struct KeySampler {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Uniform,
-    /// A stretch of the keys, and the next of it.
+    /// A range of the keys, and the next key in it.
     Sequential {
         from: u64,
         to: u64,
         next: u64,
     },
     Zipf(Zipf),
-    /// The point drawn is above `centre`, from which the keys' numbers are the whole parts.
+    /// Keys are the whole parts of normal values with mean `centre`.
     Gaussian {
         centre: f64,
         deviation: f64,
@@ -36,11 +36,11 @@ enum State {
 }
 
 impl Popularity {
-    /// Draws keys for part number `part` of `parts`, such as one thread of several. Only `sequential` has parts: each
-    /// has its own stretch of the keys, so that all parts together ask for every key once before any is asked for again.
+    /// A sampler for part `part` of `parts`, such as one thread of several. Only `sequential` has parts: each part has its own
+    /// range of the keys, so that all parts together request every key once before any key is repeated.
     ///
     /// # Panics
-    /// If [`Popularity::check`] refuses, or `part` is not below `parts`.
+    /// If [`Popularity::check`] fails, or `part` is not below `parts`.
     pub fn sampler(&self, keys: u64, part: usize, parts: usize) -> KeySampler {
         if let Err(error) = self.check(keys) {
             panic!("an unchecked pattern: {error}");
@@ -51,13 +51,13 @@ impl Popularity {
 }
 
 impl KeySampler {
-    /// For a pattern that has been checked.
+    /// A sampler for a pattern that has been checked.
     fn new(popularity: &Popularity, keys: u64, part: u64, parts: u64) -> KeySampler {
         let state = match *popularity {
             Popularity::Uniform => State::Uniform,
             Popularity::Sequential => {
                 let end = |part: u64| (u128::from(keys) * u128::from(part) / u128::from(parts)) as u64;
-                // With more parts than keys, some share a key.
+                // With more parts than keys, some parts share a key.
                 let from = end(part).min(keys - 1);
                 State::Sequential { from, to: end(part + 1).max(from + 1), next: from }
             }
@@ -65,7 +65,7 @@ impl KeySampler {
             Popularity::Gaussian { centre_and_deviation: None } => {
                 State::Gaussian { centre: keys as f64 / 2.0, deviation: (keys - 1) as f64 / 6.0 }
             }
-            // A key is as wide as 1: its middle is where it is most likely.
+            // A key has width 1, so it is most likely in its middle.
             Popularity::Gaussian { centre_and_deviation: Some((centre, deviation)) } => {
                 State::Gaussian { centre: centre + 0.5, deviation }
             }
@@ -83,7 +83,7 @@ impl KeySampler {
         self.key_of_rank(drawn)
     }
 
-    /// The rank of the next key, 0 for the most popular one; the key itself where keys have no ranks.
+    /// The rank of the next key, 0 for the most popular one; the key itself if the pattern has no ranks.
     #[inline]
     pub fn draw_rank<R: Rng + ?Sized>(&mut self, random: &mut R) -> u64 {
         match &mut self.state {
@@ -107,8 +107,8 @@ impl KeySampler {
         }
     }
 
-    /// The key that has this rank; the rank itself where keys have no ranks. The same for the same number of keys
-    /// in every thread, every process and every version.
+    /// The key with this rank; the rank itself if the pattern has no ranks. For the same number of keys it is the same in every
+    /// thread, process and version.
     ///
     /// # Panics
     /// If the rank is not below the number of keys.
@@ -122,8 +122,8 @@ impl KeySampler {
     }
 }
 
-/// A normal value between 0 and `keys`, as a whole number. Draws again what is outside; where that would be often,
-/// takes a uniform value and keeps it in proportion to its density. One in two is kept at the least.
+/// A normal value between 0 and `keys`, truncated to a whole number. Values outside are drawn again. If most would be
+/// outside, a uniform value is accepted in proportion to the normal density, at least every second one.
 fn gaussian<R: Rng + ?Sized>(centre: f64, deviation: f64, keys: u64, random: &mut R) -> u64 {
     let width = keys as f64;
     // The area of a normal density of height 1.

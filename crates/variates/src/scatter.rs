@@ -1,42 +1,42 @@
-//! Which key has which rank: a bijection that spreads neighbouring ranks over all keys.
-//! A fixed function of the number of keys, so that every thread and every process agrees without a table.
+//! Maps ranks to keys: a bijection that spreads neighbouring ranks over all keys.
+//! A fixed function of the number of keys, so that all threads and processes agree without a table.
 
-/// Odd multipliers and what is added to them: the first digits of the roots of 2 and 3, and of pi, in binary.
+/// Odd multipliers and addends: the first binary digits of the square roots of 2 and 3, and of pi.
 const ROUNDS: [(u64, u64); 3] = [
     (0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b),
     (0xbb67_ae85_84ca_a73b, 0x243f_6a88_85a3_08d3),
     (0x243f_6a88_85a3_08d3, 0x6a09_e667_f3bc_c909),
 ];
 
-/// The bijection for a number of keys.
+/// The bijection for one number of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scatter {
     keys: u64,
-    /// One below the power of two that holds the keys.
+    /// The power of two that is at least the number of keys, minus one.
     mask: u64,
-    /// Half of its binary digits.
+    /// Half of its number of bits.
     shift: u32,
 }
 
 impl Scatter {
-    /// At least one key.
+    /// The bijection for at least one key.
     pub(crate) fn new(keys: u64) -> Scatter {
         let mask = keys.next_power_of_two() - 1;
         Scatter { keys, mask, shift: mask.count_ones().div_ceil(2).max(1) }
     }
 
-    /// The key of a rank, both from 0 and below the number of keys.
+    /// The key with this rank; both count from 0 and are below the number of keys.
     #[inline]
     pub(crate) fn key(&self, rank: u64) -> u64 {
         let mut key = self.mix(rank);
-        // Walking on inside the power of two until a key is met is a bijection of the keys; below two steps on average.
+        // Cycle walking: repeating the bijection of the power of two until the result is a key, below two steps on average.
         while key >= self.keys {
             key = self.mix(key);
         }
         key
     }
 
-    /// A bijection of the power of two: each step can be undone.
+    /// A bijection of the power of two: each step is invertible.
     #[inline]
     fn mix(&self, mut value: u64) -> u64 {
         for (factor, term) in ROUNDS {

@@ -1,4 +1,4 @@
-//! Two functions that the standard library does not have: the normal quantile and the gamma function.
+//! Two functions that the standard library lacks: the normal quantile and the gamma function.
 
 use std::f64::consts::PI;
 
@@ -14,14 +14,14 @@ pub(crate) fn normal_quantile(u: f64) -> f64 {
         let distance = 0.180625 - centred * centred;
         return centred * ratio(&CENTRE, distance);
     }
-    // Below one half the tail is u itself: nothing is lost there.
+    // Below one half the tail is u itself, which loses no digits.
     let tail = if centred < 0.0 { u } else { 1.0 - u };
     let root = (-tail.ln()).sqrt();
     let size = if root <= 5.0 { ratio(&SHOULDER, root - 1.6) } else { ratio(&FAR, root - 5.0) };
     size.copysign(centred)
 }
 
-/// Coefficients of a quotient of two polynomials, the constants first.
+/// Coefficients of a quotient of two polynomials, constants first.
 type Quotient = [[f64; 8]; 2];
 
 const CENTRE: Quotient = [
@@ -122,7 +122,7 @@ pub(crate) fn gamma(argument: f64) -> f64 {
     let start = 0.9999999999998099;
     let sum = TERMS.iter().zip(1u8..).fold(start, |sum, (term, number)| sum + term / (below + f64::from(number)));
     let base = below + G + 0.5;
-    // In two halves: the power alone would overflow before the gamma function does.
+    // In two halves, because the power alone would overflow before the gamma function does.
     let half = base.powf((below + 0.5) / 2.0);
     (2.0 * PI).sqrt() * half * (-base).exp() * half * sum
 }

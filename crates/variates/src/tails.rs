@@ -1,11 +1,11 @@
-//! The two distributions of extremes: generalised Pareto and generalised extreme value.
-//! Both are the same stretch of an exponential quantity, so both are exact down to shape 0.
+//! The two heavy-tailed kinds: generalised Pareto and generalised extreme value.
+//! Both are the same transformation of an exponential variate, so both are exact down to shape 0.
 
 use crate::special::gamma;
 
 /// Euler's constant.
 const EULER: f64 = 0.5772156649015329;
-/// Below this shape the mean of an extreme value is a series: the difference of two near numbers would lose digits.
+/// Below this shape the mean of an extreme value is computed by a series, because the difference would lose digits.
 const SMALL_SHAPE: f64 = 1e-5;
 
 /// Location, scale and shape; the larger the shape, the heavier the upper tail.
@@ -17,12 +17,12 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// A generalised Pareto value from a standard exponential one: its tail is 1 - F = exp(-exponential).
+    /// A generalised Pareto variate from a standard exponential one: its tail is 1 - F = exp(-exponential).
     pub(crate) fn pareto(self, exponential: f64) -> f64 {
         self.stretch(exponential)
     }
 
-    /// A generalised extreme value from a standard exponential one: F = exp(-exponential).
+    /// A generalised extreme value from a standard exponential variate: F = exp(-exponential).
     pub(crate) fn extreme(self, exponential: f64) -> f64 {
         self.stretch(-exponential.ln())
     }

@@ -1,6 +1,6 @@
-//! What the numbers of a distribution are: sizes, times, or nothing in particular.
+//! The units of random variates: sizes, times, or plain numbers.
 
-/// What the numbers of a distribution are, and so how they are written.
+/// The unit of the numbers of a variate, and so how they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Sizes such as `128`, `30.8` or `4k` (powers of 1024); values are bytes.
@@ -12,7 +12,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The value that a text says; a line that says what would be one otherwise.
+    /// The value of a text, or a line that describes a valid text.
     pub(crate) fn read(self, text: &str) -> Result<f64, String> {
         match self {
             Unit::Bytes => quantity::bytes_f64(text),

@@ -1,11 +1,11 @@
-//! A distribution of sizes, times or numbers. Its language is in `language`, its formulas in `kind`.
+//! A random variate: a size, a time or a number. Its language is in `language`, its formulas in `kind`.
 
 use crate::VariateError;
 use crate::kind::Kind;
 use crate::unit::Unit;
 use rand::Rng;
 
-/// A distribution that one can draw from: what `docs/random-variates.md` describes.
+/// A random variate, as docs/random-variates.md describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variate {
     pub(crate) unit: Unit,
@@ -13,27 +13,27 @@ pub struct Variate {
 }
 
 impl Variate {
-    /// Always this value, in the unit's own numbers (bytes, nanoseconds); finite.
+    /// A constant, in the base unit (bytes, nanoseconds); it must be finite.
     pub fn fixed(value: f64, unit: Unit) -> Variate {
         debug_assert!(value.is_finite(), "a fixed value is finite");
         Variate { unit, kind: Kind::Fixed(value) }
     }
 
-    /// Exponential with this mean, in the unit's own numbers; finite and at least 0.
+    /// An exponential variate with this mean in the base unit; the mean must be finite and at least 0.
     pub fn exponential(mean: f64, unit: Unit) -> Variate {
         debug_assert!(mean.is_finite() && mean >= 0.0, "the mean of an exponential distribution is at least 0");
         Variate { unit, kind: Kind::Exponential { mean } }
     }
 
-    /// One value: bytes, nanoseconds or a plain number. As the formula has it: a normal or extreme value may be below 0.
-    /// Uses a varying number of random numbers, and no memory.
+    /// Draws a value: bytes, nanoseconds or a plain number. The value is that of the formula, so a normal or extreme value may
+    /// be below 0. Uses a varying number of random numbers, and no memory.
     #[inline]
     pub fn draw<R: Rng + ?Sized>(&self, random: &mut R) -> f64 {
         self.kind.draw(random)
     }
 
-    /// One value as a size: rounded to the nearest whole number, and then moved to the nearer limit if it is outside
-    /// `minimum..=maximum` (not drawn again: so one size is one draw, and a limit that cuts much off is met often).
+    /// Draws a size: rounded to the nearest whole number and then clamped to `minimum..=maximum`. It is not drawn again, so that
+    /// one size is one draw; a limit that cuts off a large share therefore occurs often.
     /// Sizes from `uniform:` are whole numbers of equal probability, both ends included.
     ///
     /// # Panics
@@ -47,8 +47,8 @@ impl Variate {
         whole(self.kind.draw(random)).clamp(minimum, maximum)
     }
 
-    /// The size at quantile `u`, rounded and moved to the limits as by [`Variate::draw_size`]: for a size that must
-    /// follow from something known, such as a hash of the key taken as a number from 0 up to, not including, 1.
+    /// The size at quantile `u`, rounded and clamped as by [`Variate::draw_size`]: for a size that is a function of a known
+    /// number, such as a hash of the key scaled to 0 up to, not including, 1.
     ///
     /// # Panics
     /// If `minimum` is above `maximum`.
@@ -62,7 +62,7 @@ impl Variate {
         whole(self.quantile(u)).clamp(minimum, maximum)
     }
 
-    /// The first and the last whole number of a uniform distribution that has one.
+    /// The first and the last whole number of a uniform variate that contains one.
     #[inline]
     fn whole_ends(&self) -> Option<(usize, usize)> {
         let Kind::Uniform { low, high } = self.kind else { return None };
@@ -70,27 +70,26 @@ impl Variate {
         (0.0 <= low && low <= high && high < 2f64.powi(53)).then_some((low as usize, high as usize))
     }
 
-    /// One value as a time in whole nanoseconds: rounded, and 0 for what is below 0.
+    /// Draws a time in whole nanoseconds, rounded, and 0 instead of a negative value.
     #[inline]
     pub fn draw_ns<R: Rng + ?Sized>(&self, random: &mut R) -> u64 {
         self.kind.draw(random).round() as u64
     }
 
-    /// The smallest value up to which lies the share `u` of all; `quantile(0)` and `quantile(1)` are the ends,
-    /// which may be infinite. `u` outside 0 to 1 counts as the nearer end.
+    /// The `u` quantile. `quantile(0)` and `quantile(1)` are the ends, which may be infinite. `u` is clamped to 0 to 1.
     pub fn quantile(&self, u: f64) -> f64 {
         self.kind.quantile(u.clamp(0.0, 1.0))
     }
 
-    /// The mean, infinite for `pareto:` and `gev:` with a shape of 1 or more; before any rounding and limits.
+    /// The mean before rounding and limits; infinite for `pareto:` and `gev:` with a shape of 1 or more.
     pub fn mean(&self) -> f64 {
         self.kind.mean()
     }
 
-    /// The mean where one is needed, as of gaps and think times that follow a rate.
+    /// The mean for uses that need a finite one, such as inter-arrival times at a rate.
     ///
     /// # Errors
-    /// The mean is infinite.
+    /// If the mean is infinite.
     pub fn finite_mean(&self) -> Result<f64, VariateError> {
         let mean = self.mean();
         if mean.is_finite() {
@@ -100,24 +99,24 @@ impl Variate {
         Err(VariateError::new(&self.to_string(), problem, format!("exp:{}", self.unit.examples().1)))
     }
 
-    /// The value that is always drawn, if there is only one.
+    /// The value of a constant; `None` for other variates.
     pub fn fixed_value(&self) -> Option<f64> {
         let (low, high) = (self.quantile(0.0), self.quantile(1.0));
         (low == high).then_some(low)
     }
 
-    /// What its numbers are.
+    /// The unit of its numbers.
     pub fn unit(&self) -> Unit {
         self.unit
     }
 
-    /// The name of its formula, and the formula.
+    /// The name and the formula.
     pub fn formula(&self) -> &'static str {
         self.kind.formula()
     }
 }
 
-/// The nearest whole number; 0 for what is below 0, and the largest for what is too large.
+/// The nearest whole number, clamped to the range of the type.
 #[inline]
 fn whole(value: f64) -> usize {
     value.round() as usize
@@ -202,7 +201,7 @@ mod tests {
         let normal = Variate::parse("normal:100:80", Unit::Bytes).unwrap();
         let sizes: Vec<usize> = (0..10_000).map(|_| normal.draw_size(&mut random, 16, 200)).collect();
         assert_eq!((sizes.iter().min(), sizes.iter().max()), (Some(&16), Some(&200)));
-        // A share of Phi((200 - 100) / 80) = 0.106 lies above, and is not drawn again.
+        // A share of Phi((200 - 100) / 80) = 0.106 lies above the limit, and is not drawn again.
         let largest = sizes.iter().filter(|size| **size == 200).count();
         assert!((900..1200).contains(&largest), "{largest}");
         let fixed = Variate::parse("16.5", Unit::Bytes).unwrap();

@@ -1,6 +1,6 @@
 //! A list of values with weights.
 
-/// Values in rising order, each with a weight above 0.
+/// Values in ascending order, each with a weight above 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Weighted {
     entries: Vec<Entry>,
@@ -10,13 +10,13 @@ pub(crate) struct Weighted {
 struct Entry {
     value: f64,
     weight: f64,
-    /// The share of this value and all before it.
+    /// The cumulative share of this value.
     cumulative: f64,
 }
 
 impl Weighted {
-    /// Values with their weights, finite and at least 0; none if nothing has a weight.
-    /// Equal values are added up, and those without a weight are left out.
+    /// A list of finite values with weights of at least 0; `None` if all weights are 0.
+    /// Equal values are merged, and those with weight 0 are dropped.
     pub(crate) fn new(mut pairs: Vec<(f64, f64)>) -> Option<Weighted> {
         pairs.retain(|(_, weight)| *weight > 0.0);
         pairs.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -33,12 +33,12 @@ impl Weighted {
             sum += entry.weight;
             entry.cumulative = sum / total;
         }
-        // Rounding must leave no gap at the end.
+        // Rounding must not leave a gap at the end.
         entries.last_mut()?.cumulative = 1.0;
         total.is_finite().then_some(Weighted { entries })
     }
 
-    /// The smallest value up to which lies at least the share `u`.
+    /// The `u` quantile.
     pub(crate) fn quantile(&self, u: f64) -> f64 {
         let at = self.entries.partition_point(|entry| entry.cumulative < u);
         self.entries[at.min(self.entries.len() - 1)].value
@@ -49,7 +49,7 @@ impl Weighted {
         self.entries.iter().map(|entry| entry.value * (entry.weight / total)).sum()
     }
 
-    /// Values and weights, as they were given.
+    /// Values and weights as they were given.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (f64, f64)> {
         self.entries.iter().map(|entry| (entry.value, entry.weight))
     }

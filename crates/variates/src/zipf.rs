@@ -1,7 +1,7 @@
 //! Ranks by Zipf's law, exact for every exponent and any number of ranks, without tables.
 //! Rejection-inversion: W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from monotone
 //! discrete distributions", ACM Transactions on Modeling and Computer Simulation 6(3), 1996, section 4.
-//! Right as well in `rand_distr`, which takes three powers where this takes one logarithm and one exponential.
+//! `rand_distr` has a correct one, too; it computes three powers where this computes one logarithm and one exponential.
 
 use rand::Rng;
 
@@ -10,11 +10,11 @@ use rand::Rng;
 pub(crate) struct Zipf {
     ranks: f64,
     exponent: f64,
-    /// The area under the hat left of the first rank's upper end, less the first rank's share ...
+    /// The area under the hat up to the upper end of the first rank, minus the share of the first rank.
     from: f64,
-    /// ... and that up to the last rank's upper end.
+    /// The area under the hat up to the upper end of the last rank.
     to: f64,
-    /// A rank so close above the point that it came from is accepted without computing its share.
+    /// A rank this close above its point is accepted without computing its share.
     near: f64,
 }
 
@@ -28,7 +28,7 @@ impl Zipf {
         zipf
     }
 
-    /// A rank from 0, the most popular, on.
+    /// Draws a rank, counted from 0, the most popular.
     #[inline]
     pub(crate) fn draw<R: Rng + ?Sized>(&self, random: &mut R) -> u64 {
         loop {
@@ -41,8 +41,8 @@ impl Zipf {
         }
     }
 
-    /// The sum of k^-exponent over the first `ranks` ranks: added up at the beginning, and from there on by the formula
-    /// of Euler and Maclaurin, whose next term is below the precision of the numbers.
+    /// The sum of k^-exponent over the first `ranks` ranks: summed directly at the start, then by the Euler-Maclaurin formula,
+    /// whose next term is below the precision of a float.
     pub(crate) fn weight(&self, ranks: u64) -> f64 {
         const ADDED: u64 = 1000;
         let added: f64 = (1..=ranks.min(ADDED)).rev().map(|rank| self.share(rank as f64)).sum();
@@ -59,11 +59,11 @@ impl Zipf {
     fn area(&self, point: f64) -> f64 {
         let logarithm = point.ln();
         let power = (1.0 - self.exponent) * logarithm;
-        // The quotient keeps all digits however near the exponent is to 1, where it is 1.
+        // This form keeps all digits for exponents near 1, and is 1 at exponent 1.
         if power == 0.0 { logarithm } else { logarithm * (power.exp_m1() / power) }
     }
 
-    /// The point up to which the integral is `area`.
+    /// The point at which the integral is `area`.
     #[inline]
     fn point(&self, area: f64) -> f64 {
         let power = (1.0 - self.exponent) * area;
@@ -84,7 +84,7 @@ mod tests {
 
     const EXPONENTS: [f64; 13] = [0.0, 0.3, 0.5, 0.9, 0.99, 1.0 - 1e-12, 1.0, 1.0 + 1e-12, 1.01, 1.2, 2.0, 3.0, 8.0];
 
-    /// Chi-square of counts against Zipf's law, and its degrees of freedom; ranks of fewer than ten expected are one.
+    /// Chi-square of counts against Zipf's law, and its degrees of freedom; ranks with an expectation below ten are pooled.
     fn chi_square(counts: &[u64], exponent: f64) -> (f64, f64) {
         let shares: Vec<f64> = (1..=counts.len()).map(|rank| (rank as f64).powf(-exponent)).collect();
         let (total, drawn) = (shares.iter().sum::<f64>(), counts.iter().sum::<u64>() as f64);
@@ -100,7 +100,7 @@ mod tests {
         (sum, cells - 1.0)
     }
 
-    /// Five standard deviations above what is expected.
+    /// Five standard deviations above the expectation.
     fn limit(freedom: f64) -> f64 {
         freedom + 5.0 * (2.0 * freedom).sqrt() + 10.0
     }

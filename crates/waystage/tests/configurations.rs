@@ -70,7 +70,7 @@ fn what_is_no_file_is_one_clear_line() {
         ("missing.toml", "missing.toml: cannot read the configuration: No such file or directory"),
         ("a-folder.toml", "a-folder.toml: this is not a file; give the file with the configuration"),
         ("/dev/zero", "/dev/zero: this is not a file; give the file with the configuration"),
-        ("huge.toml", "huge.toml: more than 1 MiB; this is no configuration"),
+        ("huge.toml", "huge.toml: larger than 1 MiB; a configuration file is smaller"),
         ("long-line.toml", "long-line.toml:1: not TOML: a value is missing, or text has no quotes"),
     ] {
         let line = refusal(folder.path(), &["--check", "--config", name]);

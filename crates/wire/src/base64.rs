@@ -1,11 +1,11 @@
-//! Base64 as memcached reads and writes it: letters of other alphabets are skipped, and what follows the first padding is ignored.
-//! Lenient where it reads, since a key must mean here what it means to the server that holds it.
+//! Base64 as memcached reads and writes it: characters outside the alphabet are skipped, and text after the first padding
+//! is ignored. Decoding is as lenient as memcached's, because a key must mean the same here as on the server.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const PADDING: u8 = b'=';
-/// The value of a byte that is no letter.
+/// The value of a byte outside the alphabet.
 const NO_LETTER: u8 = 0xff;
-/// What each byte stands for; padding counts as a letter of value 0.
+/// The value of each byte; padding has the value 0.
 const VALUES: [u8; 256] = values();
 
 const fn values() -> [u8; 256] {
@@ -19,7 +19,7 @@ const fn values() -> [u8; 256] {
     values
 }
 
-/// What `text` says, put into `buffer`; nothing when memcached could not decode it or it does not fit.
+/// Decodes `text` into `buffer`; `None` if memcached could not decode it or it does not fit.
 pub fn decode_base64<'b>(text: &[u8], buffer: &'b mut [u8]) -> Option<&'b [u8]> {
     let letters = || text.iter().filter(|&&byte| VALUES[byte as usize] != NO_LETTER);
     let count = letters().count();
@@ -34,7 +34,7 @@ pub fn decode_base64<'b>(text: &[u8], buffer: &'b mut [u8]) -> Option<&'b [u8]> 
         if in_block < 4 {
             continue;
         }
-        // More than two paddings in one block leave nothing to decode.
+        // A block with more than two padding characters contains no data.
         let decoded = 3usize.checked_sub(padding).filter(|&decoded| decoded > 0)?;
         buffer.get_mut(filled..filled + decoded)?.copy_from_slice(&block.to_be_bytes()[1..=decoded]);
         filled += decoded;
@@ -68,7 +68,7 @@ mod tests {
         decode_base64(text, &mut [0; 250]).map(<[u8]>::to_vec)
     }
 
-    /// What memcached 1.6.18 was seen to make of these keys.
+    /// The results that memcached 1.6.18 returned for these keys.
     #[test]
     fn decoding_is_memcacheds() {
         for (text, expected) in [

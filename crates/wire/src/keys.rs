@@ -1,4 +1,4 @@
-//! The keys of a retrieval line, left where they are in the received bytes.
+//! The keys of a retrieval line, as a view of the received bytes.
 
 use crate::words::{Words, skip_spaces};
 
@@ -8,7 +8,7 @@ pub struct Keys<'a> {
     bytes: &'a [u8],
 }
 
-/// The keys one by one.
+/// An iterator over the keys.
 #[derive(Clone, Debug)]
 pub struct KeyIter<'a>(Words<'a>);
 
@@ -18,17 +18,17 @@ impl<'a> Keys<'a> {
         Keys { bytes: skip_spaces(bytes) }
     }
 
-    /// The keys in the order in which they were named, duplicates included.
+    /// The keys in the order of the line, duplicates included.
     pub fn iter(&self) -> KeyIter<'a> {
         KeyIter(Words::new(self.bytes))
     }
 
-    /// How many there are, duplicates included.
+    /// The number of keys, duplicates included.
     pub fn count(&self) -> usize {
         self.iter().count()
     }
 
-    /// The first one; those of a parsed request have one.
+    /// The first key; a parsed request has at least one.
     pub fn first(&self) -> Option<&'a [u8]> {
         self.iter().next()
     }
@@ -61,7 +61,7 @@ impl<'a> IntoIterator for &Keys<'a> {
 }
 
 impl PartialEq for Keys<'_> {
-    /// How many spaces there are between the keys makes no difference.
+    /// The number of spaces between the keys does not matter.
     fn eq(&self, other: &Keys<'_>) -> bool {
         self.iter().eq(other.iter())
     }

@@ -1,8 +1,8 @@
-//! The memcached text and meta protocols: bytes in, values out, and back.
-//! No I/O, no time, no memory of what came before; what it returns borrows from the bytes that it was given.
+//! The memcached text and meta protocols: parses bytes into values and encodes values as bytes.
+//! Does no I/O, knows no time and keeps no state; the values borrow from the bytes.
 //!
-//! Both parsers take whatever has been received so far and return one message, or say that it is not complete. What they
-//! return depends on the bytes of the message alone, never on how many more bytes have arrived or in how many pieces they came.
+//! Both parsers take the bytes received so far and return one message, or report that it is incomplete. The result depends
+//! on the bytes of the message alone, not on how many more bytes have arrived or in how many pieces they arrived.
 
 mod limits;
 mod verb;

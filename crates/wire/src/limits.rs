@@ -1,31 +1,30 @@
-//! How much a stranger may make us hold: what the parsers refuse to wait for.
+//! Limits of a message: the parsers refuse to wait for more, so that a client cannot make the proxy buffer without bound.
 
 use memchr::memchr;
 
-/// Longest key that a server takes, in bytes.
+/// The longest key that a server accepts, in bytes.
 pub const KEY_BYTES_MAXIMUM: usize = 250;
 
-/// Room for one key that has been decoded.
+/// A buffer for one decoded key.
 pub type KeyBuffer = [u8; KEY_BYTES_MAXIMUM];
 
 /// Limits of one message, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest key, as it stands on the line: one in base64 counts with all its letters.
+    /// Longest key as written on the line; a base64 key counts with all its characters.
     pub key_bytes: usize,
-    /// Longest line, its end included, of `get` and `gets`, and of every reply.
+    /// Longest line of `get` and `gets` and of every reply, including the line end.
     pub line_bytes: usize,
-    /// Longest line, its end included, of any other command.
+    /// Longest line of any other command, including the line end.
     pub command_bytes: usize,
     /// Largest value.
     pub value_bytes: usize,
 }
 
 impl Limits {
-    /// Whether these bytes may be a key.
+    /// Whether these bytes can be a key.
     ///
-    /// memcached ends a line at the first NUL. A key that holds one would be another key there, and what follows it,
-    /// a value even, would be read as commands.
+    /// memcached ends a line at the first NUL. It would see a shorter key, and would parse the bytes after the NUL as commands.
     pub(crate) fn allow_key(&self, key: &[u8]) -> bool {
         key.len() <= self.key_bytes && memchr(0, key).is_none()
     }

@@ -1,4 +1,4 @@
-//! A meta command with a key, as values that borrow from the received bytes, and as the bytes that say the same to a backend.
+//! A meta command with a key: a value that borrows from the received bytes, and its encoding for a backend.
 
 use crate::base64::decode_base64;
 use crate::limits::{KEY_BYTES_MAXIMUM, KeyBuffer};
@@ -10,25 +10,25 @@ use memchr::memchr;
 /// `mg`, `ms`, `md`, `ma` or `me`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
-    /// Which.
+    /// The command: `mg`, `ms`, `md`, `ma` or `me`.
     pub verb: Verb,
-    /// The key as it stands on the line, in base64 or not.
+    /// The key as written on the line, in base64 or not.
     pub key: &'a [u8],
-    /// What is asked for, `q` included.
+    /// The flags of the line, `q` included.
     pub flags: MetaFlags<'a>,
-    /// Letters of flags that are not said when the command is encoded: none, as it was received.
+    /// Letters of flags that the encoding omits; empty for a command as it was received.
     pub left_out: &'static [u8],
-    /// What `ms` brings: any bytes, or none.
+    /// The value of an `ms`, which may be empty.
     pub value: &'a [u8],
 }
 
 impl<'a> Meta<'a> {
-    /// Whether the ordinary reply is not wanted. `me` knows no `q`.
+    /// Whether the client does not want the ordinary reply. `me` has no `q`.
     pub fn is_quiet(&self) -> bool {
         self.verb != Verb::Me && self.flags.has(b'q') && !self.left_out.contains(&b'q')
     }
 
-    /// Whether the key is in base64. `me` looks at its first flag only.
+    /// Whether the key is in base64. For `me` only the first flag counts.
     pub fn is_base64(&self) -> bool {
         match self.verb {
             Verb::Me => self.flags.iter().next() == Some(b"b"),
@@ -36,7 +36,7 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// The key under which servers hold the value: decoded if it is in base64. (One that cannot be decoded is no request.)
+    /// The key under which servers store the value: decoded if it is in base64. (A key that cannot be decoded is not a request.)
     pub fn stored_key<'k>(&self, buffer: &'k mut KeyBuffer) -> &'k [u8]
     where
         'a: 'k,
@@ -47,15 +47,15 @@ impl<'a> Meta<'a> {
         decode_base64(self.key, buffer).unwrap_or(self.key)
     }
 
-    /// Whether the key is in base64 and holds a line end.
+    /// Whether the key is in base64 and contains a line end.
     ///
     /// memcached forgets that a key was given in base64 when it appends to its value, or creates it for `mg` or `ma`, and then
-    /// tells the key as it is: what follows the line end looks like the next reply.
+    /// returns the key unencoded. The text after the line end would look like the next reply.
     pub fn key_holds_line_end(&self) -> bool {
         self.is_base64() && memchr(b'\n', self.stored_key(&mut [0; KEY_BYTES_MAXIMUM])).is_some()
     }
 
-    /// Appends the command as it goes over the wire.
+    /// Appends the encoded command.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(self.key.len() + self.value.len() + 64);
         out.extend_from_slice(self.verb.name().as_bytes());
@@ -76,8 +76,8 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// Whether a quiet command of this name is not told this reply, which begins with its two letters: a miss of `mg`, and the
-/// success of the others. Every other reply is told, errors above all.
+/// Whether memcached omits this reply, which starts with its two letters, for a quiet command: a miss of `mg`, and the
+/// success of the others. It sends every other reply, errors above all.
 pub fn is_hidden_when_quiet(verb: Verb, reply: &[u8]) -> bool {
     match verb {
         Verb::Mg => reply.starts_with(b"EN"),

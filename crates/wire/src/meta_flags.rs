@@ -1,5 +1,5 @@
-//! The flags of a meta command, left where they are in the received bytes. A flag is a letter and perhaps an argument.
-//! Knows no flag's meaning: what a flag asks for is for the server to decide.
+//! The flags of a meta command, as a view of the received bytes. A flag is a letter with an optional argument.
+//! Knows the meaning of no flag; the server interprets them.
 
 use crate::words::{Words, skip_spaces};
 
@@ -20,29 +20,29 @@ impl<'a> MetaFlags<'a> {
         Words::new(self.bytes)
     }
 
-    /// How many there are.
+    /// The number of flags.
     pub fn count(&self) -> usize {
         self.iter().count()
     }
 
-    /// How many begin with this letter.
+    /// The number of flags with this letter.
     pub fn count_of(&self, letter: u8) -> usize {
         self.iter().filter(|flag| flag[0] == letter).count()
     }
 
-    /// Whether one begins with this letter.
+    /// Whether there is a flag with this letter.
     pub fn has(&self, letter: u8) -> bool {
         self.argument(letter).is_some()
     }
 
-    /// What follows this letter, where it is there for the first time.
+    /// The argument of the first flag with this letter.
     pub fn argument(&self, letter: u8) -> Option<&'a [u8]> {
         self.iter().find(|flag| flag[0] == letter).map(|flag| &flag[1..])
     }
 }
 
 impl PartialEq for MetaFlags<'_> {
-    /// How many spaces there are between the flags makes no difference.
+    /// The number of spaces between the flags does not matter.
     fn eq(&self, other: &MetaFlags<'_>) -> bool {
         self.iter().eq(other.iter())
     }

@@ -1,5 +1,5 @@
-//! What the flags of a meta command mean, and what memcached 1.6.18 says when they mean nothing. For a server that carries the
-//! command out; a proxy passes flags on as they are, and looks here only to name the error of what it cannot pass on.
+//! The meaning of the flags of a meta command, and the errors that memcached 1.6.18 returns for invalid flags. For a server
+//! that executes the command. A proxy forwards flags unchanged and uses this only to name the error of a command it refuses.
 
 use crate::base64::decode_base64;
 use crate::limits::KEY_BYTES_MAXIMUM;
@@ -8,7 +8,7 @@ use crate::number::{parse_i64, parse_u64};
 use crate::request_error::{FlagError, RequestError};
 use crate::verb::Verb;
 
-/// The way in which `ms` stores or `ma` counts.
+/// The mode in which `ms` stores or `ma` counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// `ms`: store. `ma`: count up.
@@ -16,9 +16,9 @@ pub enum Mode {
     Ordinary,
     /// `ms`: only if the key is absent.
     Add,
-    /// `ms`: behind the value that is there.
+    /// `ms`: append to the present value.
     Append,
-    /// `ms`: before the value that is there.
+    /// `ms`: prepend to the present value.
     Prepend,
     /// `ms`: only if the key is present.
     Replace,
@@ -26,38 +26,38 @@ pub enum Mode {
     Down,
 }
 
-/// What the flags ask for, those that only name what is to come back excepted.
+/// The options in the flags, apart from those that only select fields of the reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// `C`: only if this is the cas token.
+    /// `C`: only if the item has this cas token.
     pub cas: Option<u64>,
-    /// `F`: the client's own mark.
+    /// `F`: the client flags.
     pub client_flags: u32,
     /// `T`: a new expiry time.
     pub exptime: Option<i64>,
-    /// `N`: create what is missing, with this expiry time.
+    /// `N`: create a missing item, with this expiry time.
     pub vivify: Option<i64>,
-    /// `R`: who finds less time left than this may fetch the value anew.
+    /// `R`: a client that finds less than this time to live wins the right to refresh the value.
     pub recache: Option<i64>,
     /// `I`: mark as stale.
     pub invalidates: bool,
-    /// `M`.
+    /// `M`: the mode.
     pub mode: Mode,
-    /// `D`: by how much to count.
+    /// `D`: the amount to count by.
     pub delta: u64,
-    /// `J`: where to begin.
+    /// `J`: the initial value of a counter.
     pub initial: u64,
 }
 
-/// The longest opaque flag, its letter included.
+/// The length limit of the opaque flag, its letter included.
 const OPAQUE_BYTES_MAXIMUM: usize = 32;
 
 impl Options {
-    /// Reads the flags of any command but `me`, which has none to speak of.
+    /// Reads the flags of any command but `me`, which has no options.
     ///
     /// # Errors
-    /// The one that memcached tells: an unknown flag or one that is there twice ends the reading; of those whose argument is
-    /// wrong, the last one counts.
+    /// The error that memcached returns. Reading stops at an unknown or repeated flag; of several invalid arguments the last one
+    /// determines the error.
     pub fn parse(meta: &Meta<'_>) -> Result<Options, RequestError> {
         let is_terse = matches!(meta.verb, Verb::Md | Verb::Ma);
         let (options, mode) = read(meta).map_err(|error| match error {
@@ -76,7 +76,7 @@ impl Options {
     }
 }
 
-/// All flags, and the letter of the mode.
+/// Reads all flags; returns the letter of the mode.
 fn read(meta: &Meta<'_>) -> Result<(Options, Option<u8>), RequestError> {
     let mut options = Options { delta: 1, ..Options::default() };
     let (mut mode, mut wrong, mut seen) = (None, None, 0u128);
@@ -111,13 +111,13 @@ fn read(meta: &Meta<'_>) -> Result<(Options, Option<u8>), RequestError> {
     wrong.map_or(Ok((options, mode)), Err)
 }
 
-/// Keeps what could be read; whether it could.
+/// Stores a parsed number; returns whether there was one.
 fn keep<T>(place: &mut Option<T>, read: Option<T>) -> bool {
     *place = read;
     place.is_some()
 }
 
-/// What is said about an argument that cannot be used; of that of `F`, nothing of its own.
+/// The error of an unusable argument; `F` has no error of its own.
 fn wrong_argument(letter: u8) -> Option<RequestError> {
     Some(RequestError::Flag(match letter {
         b'F' => return None,

@@ -1,6 +1,6 @@
-//! Numbers as words of a line, and back. What does not fit is no number: nothing is rounded, cut or wrapped.
+//! Numbers as words of a line, in both directions. A number that does not fit is refused, never rounded, truncated or wrapped.
 
-/// A whole number of 64 bits; a leading `+` is accepted, as memcached does, and a zero below zero.
+/// An unsigned 64-bit number. As in memcached, a leading `+` and `-0` are accepted.
 pub(crate) fn parse_u64(word: &[u8]) -> Option<u64> {
     match word.strip_prefix(b"-") {
         Some(digits) => parse_digits(digits).filter(|&number| number == 0),
@@ -8,12 +8,12 @@ pub(crate) fn parse_u64(word: &[u8]) -> Option<u64> {
     }
 }
 
-/// A whole number of 32 bits.
+/// An unsigned 32-bit number.
 pub(crate) fn parse_u32(word: &[u8]) -> Option<u32> {
     parse_u64(word).and_then(|number| u32::try_from(number).ok())
 }
 
-/// A whole number of 64 bits with a sign.
+/// A signed 64-bit number.
 pub(crate) fn parse_i64(word: &[u8]) -> Option<i64> {
     match word.strip_prefix(b"-") {
         Some(digits) => parse_digits(digits).and_then(|number| 0i64.checked_sub_unsigned(number)),
@@ -37,7 +37,7 @@ pub(crate) fn parse_digits(digits: &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// A space and a number.
+/// Appends a space and a number.
 pub(crate) fn push_number(out: &mut Vec<u8>, number: impl itoa::Integer) {
     out.push(b' ');
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());

@@ -1,5 +1,5 @@
-//! From bytes to a meta command: its line has been found, its value may not have arrived.
-//! Refuses what would put a connection to a backend out of step, or cannot be routed; what flags mean is for the backend to say.
+//! Parses a meta command whose line is complete; its value may not have arrived yet.
+//! Refuses commands that would desynchronise a backend connection or that cannot be routed; the backend interprets the flags.
 
 use crate::base64::decode_base64;
 use crate::limits::{KEY_BYTES_MAXIMUM, Limits};
@@ -14,10 +14,10 @@ use crate::verb::Verb;
 use crate::words::Words;
 use memchr::memchr;
 
-/// Words of a line, the command included; beyond that memcached refuses it, and does not read the value of an `ms`.
+/// Words of a line, the command included. memcached refuses a line with more, and does not read the value of such an `ms`.
 const WORDS_MAXIMUM: usize = 19;
 
-/// The command whose line are the first `line_bytes` of `bytes` and whose arguments are `words`.
+/// Parses the command whose line is the first `line_bytes` of `bytes` and whose arguments are `words`.
 pub(crate) fn parse_meta<'a>(
     verb: Verb,
     mut words: Words<'a>,
@@ -30,7 +30,7 @@ pub(crate) fn parse_meta<'a>(
         return ParsedRequest::Invalid { error, consumed: line_bytes, swallow: 0 };
     };
     let length = if verb == Verb::Ms { Some(words.next().and_then(parse_length)) } else { None };
-    // A usable length says how much there is to drop, even if the line is wrong elsewhere.
+    // A usable length determines how many bytes to drop, even if the rest of the line is malformed.
     let swallow = length.flatten().map_or(0, |length| length + 2);
     let flags = MetaFlags::new(words.rest());
     let meta = Meta { verb, key, flags, left_out: b"", value: b"" };
@@ -55,12 +55,12 @@ pub(crate) fn parse_meta<'a>(
     ParsedRequest::Request { request: Request::Meta(Meta { value, ..meta }), consumed }
 }
 
-/// A length that memcached takes for one.
+/// A length in the range that memcached accepts.
 fn parse_length(word: &[u8]) -> Option<u64> {
     parse_i64(word).and_then(|length| u64::try_from(length).ok()).filter(|&length| length <= LENGTH_MAXIMUM)
 }
 
-/// What is wrong with the line; `length` is that of an `ms`, if it has a usable one.
+/// Checks the line; `length` is that of an `ms`, if it has a usable one.
 fn check(
     meta: &Meta<'_>,
     length: Option<Option<u64>>,
@@ -68,7 +68,7 @@ fn check(
     line_bytes: usize,
     limits: &Limits,
 ) -> Result<(), RequestError> {
-    // memcached ends a line at a NUL, so that it would not see the flags behind it.
+    // memcached ends a line at a NUL, so it would not see the flags after it.
     if !limits.allow_key(meta.key) || memchr(0, &bytes[..line_bytes]).is_some() {
         return Err(RequestError::BadLine);
     }
@@ -86,11 +86,11 @@ fn check(
             _ => Options::parse(meta).err().unwrap_or(RequestError::Flag(FlagError::BadBase64)),
         });
     }
-    // The answer to `me` names the key, which may be told so that it looks like several answers.
+    // The reply to `me` contains the key. A key with a line end would make it look like several replies.
     if meta.verb == Verb::Me && meta.key_holds_line_end() {
         return Err(RequestError::BadLine);
     }
-    // One `q` is left out on the way to a backend, and its reply is awaited; two are an error, which must not be left out.
+    // The proxy removes one `q` before it forwards the command. Two are an error, which the backend must see.
     if meta.flags.count_of(b'q') > 1 && meta.verb != Verb::Me {
         return Err(Options::parse(meta).err().unwrap_or(RequestError::Flag(FlagError::Duplicate)));
     }

@@ -1,5 +1,5 @@
-//! From bytes to one unit of a reply. Stricter than for requests: a backend that is not exactly understood is out of step,
-//! and what it says next may be another's answer.
+//! Parses one unit of a reply. Stricter than the request parser: if a backend sends bytes that cannot be understood exactly,
+//! its later replies could be matched to the wrong requests.
 
 use crate::limits::Limits;
 use crate::number::{parse_digits, parse_u32, parse_u64};
@@ -7,35 +7,35 @@ use crate::reply::{MetaCode, Reply, Value};
 use crate::words::{Words, trim_end_spaces};
 use memchr::memchr;
 
-/// What the bytes begin with.
+/// The result of parsing the bytes received so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParsedReply<'a> {
-    /// The beginning of something: ask again when there are more bytes.
+    /// The unit is not complete; parse again when more bytes have arrived.
     Incomplete,
     /// One unit: a value with its line, or a line.
     Reply {
-        /// What it says.
+        /// The unit; it borrows from the bytes.
         reply: Reply<'a>,
-        /// Its bytes.
+        /// The length of the unit in bytes.
         consumed: usize,
     },
-    /// Something that is no reply: nothing that follows can be understood.
+    /// The bytes are not a reply, and nothing after them can be understood.
     Broken(ReplyError),
 }
 
-/// Why bytes are not a reply.
+/// The reason why bytes are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// No line end for too long.
+    /// The line is longer than the limit.
     #[error("the reply line is too long")]
     LineTooLong,
     /// A line that ends in `\n` alone.
     #[error("the reply line does not end in \\r\\n")]
     BadLineEnd,
-    /// Not a word that servers say.
+    /// A line that no server sends.
     #[error("the reply is unknown")]
     UnknownReply,
-    /// A `VALUE` line with other words than a key, flags, a length and perhaps a cas token, or a `VA` line without a length.
+    /// A `VALUE` line that is not a key, flags, a length and an optional cas token, or a `VA` line without a length.
     #[error("the VALUE or VA line is malformed")]
     BadValueLine,
     /// A `STAT` line without a name.
@@ -44,15 +44,15 @@ pub enum ReplyError {
     /// A number of more than 64 bits.
     #[error("the number does not fit 64 bits")]
     BadNumber,
-    /// A claimed value is larger than the limit.
+    /// The announced value is larger than the limit.
     #[error("the value is larger than the limit")]
     ValueTooLarge,
-    /// A value does not end where its length says.
+    /// A value does not end at its announced length.
     #[error("the value does not end in \\r\\n where its announced length says")]
     BadDataChunk,
 }
 
-/// The first unit in `bytes`.
+/// Parses the first unit in `bytes`.
 pub fn parse_reply<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedReply<'a> {
     let searched = &bytes[..bytes.len().min(limits.line_bytes)];
     let Some(end) = memchr(b'\n', searched) else {
@@ -77,7 +77,7 @@ pub fn parse_reply<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedReply<'a> {
     }
 }
 
-/// The value whose line are the first `line_bytes` of `bytes`; `line` is what follows `VALUE `.
+/// Parses a value whose line is the first `line_bytes` of `bytes`; `line` is the text after `VALUE `.
 fn parse_value<'a>(line: &'a [u8], bytes: &'a [u8], line_bytes: usize, limits: &Limits) -> ParsedReply<'a> {
     let mut words = Words::new(line);
     let key = words.next().filter(|key| key.len() <= limits.key_bytes);
@@ -91,7 +91,7 @@ fn parse_value<'a>(line: &'a [u8], bytes: &'a [u8], line_bytes: usize, limits: &
     parse_data(length, bytes, line_bytes, limits, |data| Reply::Value(Value { key, flags, cas: cas.flatten(), data }))
 }
 
-/// The same for the reply to a meta command; `line` is what follows `VA `.
+/// The same for the reply to a meta command; `line` is the text after `VA `.
 fn parse_meta_value<'a>(line: &'a [u8], bytes: &'a [u8], line_bytes: usize, limits: &Limits) -> ParsedReply<'a> {
     let (length, flags) = split_word(line);
     let Some(length) = parse_digits(length) else {
@@ -100,7 +100,7 @@ fn parse_meta_value<'a>(line: &'a [u8], bytes: &'a [u8], line_bytes: usize, limi
     parse_data(length, bytes, line_bytes, limits, |data| Reply::MetaValue { flags, data })
 }
 
-/// The value of `length` bytes behind a line of `line_bytes`.
+/// The value of `length` bytes after a line of `line_bytes`.
 fn parse_data<'a>(
     length: u64,
     bytes: &'a [u8],
@@ -134,7 +134,7 @@ fn parse_line(line: &[u8]) -> Result<Reply<'_>, ReplyError> {
         b"RESET" => Reply::Reset,
         b"ERROR" => Reply::Error,
         [b'0'..=b'9', ..] => {
-            // The value that `decr` shortened is padded with spaces, and some servers answer it as it is.
+            // memcached pads a value that `decr` shortened with spaces, and some servers return it with them.
             Reply::Number(parse_digits(trim_end_spaces(line)).ok_or(ReplyError::BadNumber)?)
         }
         _ => parse_text_line(line)?,
@@ -157,13 +157,13 @@ fn parse_text_line(line: &[u8]) -> Result<Reply<'_>, ReplyError> {
         }
         b"CLIENT_ERROR" => Reply::ClientError(text),
         b"SERVER_ERROR" => Reply::ServerError(text),
-        // memcached has answers such as `ERROR: shutdown not enabled`.
+        // memcached has replies such as `ERROR: shutdown not enabled`.
         b"ERROR" | b"ERROR:" => Reply::Error,
         _ => return Err(ReplyError::UnknownReply),
     })
 }
 
-/// What stands before the first space, and what stands behind it.
+/// The text before and after the first space.
 fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
     let (word, rest) = line.split_at(memchr(b' ', line).unwrap_or(line.len()));
     (word, rest.strip_prefix(b" ").unwrap_or(rest))

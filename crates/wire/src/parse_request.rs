@@ -1,5 +1,5 @@
-//! From bytes to a request: finds the line, then the command, then its arguments.
-//! What a command line may look like follows memcached 1.6.18; where it differs, the tests say so.
+//! Parses a request: finds the line, then the command, then its arguments.
+//! Accepts the command lines that memcached 1.6.18 accepts; the tests list the differences.
 
 use crate::keys::Keys;
 use crate::limits::Limits;
@@ -12,10 +12,10 @@ use crate::verb::Verb;
 use crate::words::{WordList, Words, skip_spaces, trim_end_spaces};
 use memchr::memchr;
 
-/// Spaces that may stand before a command on a line longer than `Limits::command_bytes`.
+/// Spaces allowed before a command on a line longer than `Limits::command_bytes`.
 const LEADING_SPACES_MAXIMUM: usize = 100;
 
-/// The first message in `bytes`.
+/// Parses the first message in `bytes`.
 pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedRequest<'a> {
     let (line, consumed) = match find_line(bytes, limits) {
         Line::Incomplete => return ParsedRequest::Incomplete,
@@ -42,7 +42,7 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedRequest<'a> 
         Some(Verb::Version) => Ok(Request::Version),
         Some(Verb::Quit) => Ok(Request::Quit),
         Some(Verb::Other | Verb::Invalid) | None if last_word(line).starts_with(b"HTTP/") => {
-            // A browser that was talked into connecting to us: what follows is not to be read as commands.
+            // A browser was tricked into connecting (cross-protocol attack): the rest must not be read as commands.
             return ParsedRequest::Close { error: None };
         }
         Some(Verb::Other | Verb::Invalid) | None => Err(RequestError::UnknownCommand),
@@ -59,7 +59,7 @@ enum Line<'a> {
     Found { line: &'a [u8], consumed: usize },
 }
 
-/// The first line without its end. Whether it is too long depends on its own bytes only, not on how many have arrived.
+/// Finds the first line. Whether it is too long depends on its own bytes only, not on how many have arrived.
 fn find_line<'a>(bytes: &'a [u8], limits: &Limits) -> Line<'a> {
     let searched = &bytes[..bytes.len().min(limits.line_bytes.max(limits.command_bytes))];
     let end = memchr(b'\n', searched);
@@ -76,8 +76,8 @@ fn find_line<'a>(bytes: &'a [u8], limits: &Limits) -> Line<'a> {
     }
 }
 
-/// Whether a line that begins like this may be longer than `Limits::command_bytes`.
-/// Those of `gat` and `gats` may not: memcached closes the connection on which it gets one.
+/// Whether a line that starts like this may be longer than `Limits::command_bytes`.
+/// Lines of `gat` and `gats` may not, because memcached closes the connection if it receives one.
 fn may_be_long(beginning: &[u8]) -> bool {
     let line = skip_spaces(beginning);
     let is_retrieval = line.starts_with(b"get ") || line.starts_with(b"gets ");
@@ -111,9 +111,9 @@ fn parse_delete<'a>(words: &WordList<'a>, limits: &Limits) -> Result<Request<'a>
     if !(1..=3).contains(&words.count()) {
         return Err(RequestError::WrongWordCount);
     }
-    // A first word `noreply` is a key.
+    // A `noreply` in the first position is a key.
     let noreply = words.count() > 1 && words.ends_with_noreply();
-    // Old clients send a time, which may only be 0.
+    // Old clients send a time, which must be 0.
     let is_valid = match words.count() {
         1 => true,
         2 => noreply || words.get(1) == b"0",

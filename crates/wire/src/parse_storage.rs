@@ -1,5 +1,5 @@
-//! From bytes to a request that brings a value: its line has been found, its value may not have arrived.
-//! The length decides how much is dropped, so it is looked at first, even if the line is wrong elsewhere.
+//! Parses a request with a value: its line is complete, its value may not have arrived yet.
+//! The length is read first, because it determines how many bytes to drop even if the rest of the line is malformed.
 
 use crate::limits::Limits;
 use crate::number::{parse_i64, parse_u32, parse_u64};
@@ -8,10 +8,10 @@ use crate::request_error::RequestError;
 use crate::verb::Verb;
 use crate::words::WordList;
 
-/// The largest length that memcached takes for a length.
+/// The largest number that memcached accepts as a length.
 pub(crate) const LENGTH_MAXIMUM: u64 = (i32::MAX - 2) as u64;
 
-/// What stands on the line besides the length.
+/// The fields of the line other than the length.
 struct Header<'a> {
     key: &'a [u8],
     flags: u32,
@@ -19,7 +19,7 @@ struct Header<'a> {
     cas: u64,
 }
 
-/// The storage request whose line are the first `line_bytes` of `bytes` and whose arguments are `words`.
+/// Parses the storage request whose line is the first `line_bytes` of `bytes` and whose arguments are `words`.
 pub(crate) fn parse_storage<'a>(
     verb: Verb,
     words: &WordList<'a>,

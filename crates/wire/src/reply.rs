@@ -1,37 +1,37 @@
-//! One unit of a reply: a value, or a line. A retrieval is answered by values and a last line, everything else by a line
-//! (`stats` by several).
+//! One unit of a reply: a value, or a line. The reply to a retrieval is its values and a last line. Every other reply is one
+//! line, except that `stats` has several.
 
 use crate::number::push_number;
 
-/// A value as it is answered.
+/// A value in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'a> {
-    /// Whose.
+    /// The key, as the server returns it.
     pub key: &'a [u8],
-    /// What was stored with it.
+    /// The client flags that were stored with the value.
     pub flags: u32,
     /// The cas token, for `gets` and `gats`.
     pub cas: Option<u64>,
-    /// Any bytes, or none.
+    /// The value, which may be empty.
     pub data: &'a [u8],
 }
 
-/// What the reply to a meta command says in its two letters, `VA` excepted.
+/// The two letters of a reply to a meta command, `VA` excepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaCode {
-    /// `HD`: done, or found.
+    /// `HD`: success, or a hit.
     Header,
-    /// `EN`: `mg` or `me` found nothing.
+    /// `EN`: a miss of `mg` or `me`.
     Miss,
-    /// `NF`: there is no such key.
+    /// `NF`: the key does not exist.
     NotFound,
-    /// `NS`: the condition of the mode was not met.
+    /// `NS`: the condition of the mode was not met, so nothing was stored.
     NotStored,
-    /// `EX`: changed since the cas token was given.
+    /// `EX`: the item has changed since the cas token was issued.
     Exists,
-    /// `MN`: the answer to `mn`.
+    /// `MN`: the reply to `mn`.
     Noop,
-    /// `ME`: what `me` found; the key and the facts follow.
+    /// `ME`: the key and the facts that `me` found.
     Debug,
 }
 
@@ -40,59 +40,59 @@ pub enum MetaCode {
 pub enum Reply<'a> {
     /// One value of a retrieval.
     Value(Value<'a>),
-    /// The end of a retrieval or of counters.
+    /// The end of a retrieval or of statistics.
     End,
-    /// Stored.
+    /// The value was stored.
     Stored,
     /// The condition of `add`, `replace`, `append` or `prepend` was not met.
     NotStored,
-    /// Changed since the `gets` whose token `cas` has.
+    /// The item has changed since the `gets` that returned the token.
     Exists,
-    /// There is no such key.
+    /// The key does not exist.
     NotFound,
-    /// Removed.
+    /// The key was deleted.
     Deleted,
-    /// Given a new expiry time.
+    /// The item has a new expiry time.
     Touched,
-    /// Done.
+    /// The command succeeded.
     Ok,
-    /// Counters were reset.
+    /// The counters were reset.
     Reset,
-    /// What `incr` or `decr` came to.
+    /// The new value after `incr` or `decr`.
     Number(u64),
-    /// The version.
+    /// The version of the server.
     Version(&'a [u8]),
-    /// One counter.
+    /// One statistic.
     Stat {
-        /// Its name, without spaces.
+        /// Its name, which has no spaces.
         name: &'a [u8],
-        /// The rest of the line.
+        /// Its value: the rest of the line.
         value: &'a [u8],
     },
     /// The reply to a meta command.
     Meta {
-        /// What it says.
+        /// The two letters.
         code: MetaCode,
-        /// The rest of the line: flags that came back, for `me` the key and the facts.
+        /// The rest of the line: returned flags, and for `me` the key and the facts.
         flags: &'a [u8],
     },
-    /// `VA`: the reply to a meta command that asked for the value.
+    /// `VA`: the reply to a meta command that requested the value.
     MetaValue {
-        /// Flags that came back.
+        /// The returned flags.
         flags: &'a [u8],
-        /// Any bytes, or none.
+        /// The value, which may be empty.
         data: &'a [u8],
     },
-    /// Not understood.
+    /// The command is unknown.
     Error,
-    /// The client did something wrong: the text behind `CLIENT_ERROR `.
+    /// An error of the client: the text after `CLIENT_ERROR `.
     ClientError(&'a [u8]),
-    /// The server cannot: the text behind `SERVER_ERROR `.
+    /// An error of the server: the text after `SERVER_ERROR `.
     ServerError(&'a [u8]),
 }
 
 impl MetaCode {
-    /// All of them.
+    /// Every code.
     pub const ALL: [MetaCode; 7] = [
         MetaCode::Header,
         MetaCode::Miss,
@@ -118,12 +118,12 @@ impl MetaCode {
 }
 
 impl Reply<'_> {
-    /// Whether it says that the request failed; a miss or a condition that was not met is no failure.
+    /// Whether the reply reports an error. A miss or an unmet condition is not an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Reply::Error | Reply::ClientError(_) | Reply::ServerError(_))
     }
 
-    /// Appends the unit as it goes over the wire.
+    /// Appends the encoded unit.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Reply::Value(value) => return value.encode(out),

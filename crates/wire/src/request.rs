@@ -1,4 +1,4 @@
-//! A request as values that borrow from the received bytes, and as the bytes that say the same to a backend.
+//! A request as a value that borrows from the received bytes, and its encoding for a backend.
 
 use crate::keys::Keys;
 use crate::meta::Meta;
@@ -37,83 +37,83 @@ pub enum ParsedRequest<'a> {
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Asks for values.
+    /// Retrieves values.
     Get {
         /// `Get`, `Gets`, `Gat` or `Gats`.
         verb: Verb,
         /// The new expiry time of `Gat` and `Gats`, 0 for the others.
         exptime: i64,
-        /// At least one.
+        /// The keys, at least one.
         keys: Keys<'a>,
     },
-    /// Brings a value.
+    /// Stores a value.
     Store {
         /// `Set`, `Add`, `Replace`, `Append`, `Prepend` or `Cas`.
         verb: Verb,
-        /// Where to.
+        /// The key to store under.
         key: &'a [u8],
-        /// The client's own mark.
+        /// The client flags, returned with the value.
         flags: u32,
-        /// Seconds from now, or a Unix time if over thirty days; negative: already over; 0: never.
+        /// Seconds from now, or a Unix time if over thirty days; negative: expires immediately; 0: never expires.
         exptime: i64,
-        /// Any bytes, or none.
+        /// The value, which may be empty.
         value: &'a [u8],
         /// The token of `Cas`, 0 for the others.
         cas: u64,
-        /// Whether no reply is wanted.
+        /// Whether the client sent `noreply`.
         noreply: bool,
     },
-    /// Removes a key.
+    /// Deletes a key.
     Delete {
-        /// Which.
+        /// The key to delete.
         key: &'a [u8],
-        /// Whether no reply is wanted.
+        /// Whether the client sent `noreply`.
         noreply: bool,
     },
-    /// Counts.
+    /// Increments or decrements a number.
     Arithmetic {
         /// `Incr` or `Decr`.
         verb: Verb,
-        /// Which.
+        /// The key of the number.
         key: &'a [u8],
-        /// By how much.
+        /// The amount.
         delta: u64,
-        /// Whether no reply is wanted.
+        /// Whether the client sent `noreply`.
         noreply: bool,
     },
-    /// Gives a new expiry time.
+    /// Sets a new expiry time.
     Touch {
-        /// To which key.
+        /// The key of the item.
         key: &'a [u8],
-        /// As of `Store`.
+        /// The expiry time, as for `Store`.
         exptime: i64,
-        /// Whether no reply is wanted.
+        /// Whether the client sent `noreply`.
         noreply: bool,
     },
-    /// Removes everything.
+    /// Deletes everything.
     FlushAll {
-        /// In so many seconds, not negative; at once if it is not said.
+        /// The delay in seconds, at least 0; immediately if absent.
         delay: Option<i64>,
-        /// Whether no reply is wanted.
+        /// Whether the client sent `noreply`.
         noreply: bool,
     },
-    /// Asks for the version.
+    /// Requests the version.
     Version,
-    /// Sets how much is logged; the level is not kept.
+    /// Sets the log level, which is ignored.
     Verbosity {
-        /// Whether no reply is wanted.
+        /// Whether the client sent `noreply`.
         noreply: bool,
     },
-    /// Asks for counters.
+    /// Requests statistics.
     Stats {
-        /// The rest of the line, without the spaces around it: empty, or `settings`, `items` and so on.
+        /// The rest of the line without the spaces around it: empty, or `settings`, `items` and so on.
         argument: &'a [u8],
     },
-    /// Says goodbye.
+    /// Closes the connection.
     Quit,
     /// A meta command with a key.
     Meta(Meta<'a>),
-    /// `mn`: asks for an answer, and for nothing else.
+    /// `mn`: requests a reply that marks the end of a pipeline.
     Noop,
 }
 
@@ -134,7 +134,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether the client wants no reply. (`quit` has none, but does not say so. A quiet meta command wants some replies.)
+    /// Whether the client sent `noreply`. (`quit` has no reply either. A quiet meta command has some replies.)
     pub fn noreply(&self) -> bool {
         match self {
             Request::Store { noreply, .. }
@@ -148,12 +148,12 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether it is a meta command whose ordinary reply is not wanted; errors are.
+    /// Whether it is a meta command with `q`: it has no ordinary reply, only errors.
     pub fn is_quiet(&self) -> bool {
         matches!(self, Request::Meta(meta) if meta.is_quiet())
     }
 
-    /// The key, or the first of several, as it stands on the line.
+    /// The key, or the first of several, as written on the line.
     pub fn key(&self) -> Option<&'a [u8]> {
         match self {
             Request::Get { keys, .. } => keys.first(),
@@ -166,7 +166,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The same request with a reply, which keeps a connection to a backend in step.
+    /// The same request without `noreply` and `q`, so that the backend replies to each and replies match requests.
     pub fn without_noreply(mut self) -> Request<'a> {
         match &mut self {
             Request::Store { noreply, .. }
@@ -182,7 +182,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Appends the request as it goes over the wire, with `noreply` or `q` where it has it.
+    /// Appends the encoded request, with `noreply` or `q` if it has them.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let verb = self.verb();
         match *self {
@@ -228,7 +228,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Appends a retrieval request for `keys`, of which there must be at least one. `exptime` goes with `Gat` and `Gats` only.
+/// Appends a retrieval of `keys`, at least one. `exptime` is written for `Gat` and `Gats` only.
 pub fn encode_get<'k>(verb: Verb, exptime: i64, keys: impl Iterator<Item = &'k [u8]>, out: &mut Vec<u8>) {
     debug_assert!(verb.is_retrieval(), "{verb:?} takes no list of keys");
     push_name(out, verb);

@@ -1,69 +1,69 @@
-//! Why a line is no request, and what its sender is told.
+//! The errors of a malformed request, and the reply to each.
 
-/// Why bytes are not a request.
+/// The reason why bytes are not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// The first word is no command.
+    /// The first word is not a command.
     #[error("the command is unknown")]
     UnknownCommand,
     /// The command takes another number of words.
     #[error("the command has too few or too many words")]
     WrongWordCount,
-    /// A word does not mean what its position demands.
-    #[error("a word of the command line is not what belongs there")]
+    /// A word has the wrong form for its position.
+    #[error("a word of the command line does not have the expected form")]
     BadLine,
-    /// A key is longer than the limit, or holds a NUL.
-    #[error("a key is too long or holds a NUL")]
+    /// A key is longer than the limit, or contains a NUL.
+    #[error("a key is too long or contains a NUL")]
     BadKey,
-    /// A value does not end where its length says.
+    /// A value does not end at its announced length.
     #[error("the value does not end in \\r\\n where its announced length says")]
     BadDataChunk,
     /// A value is larger than the limit.
     #[error("the value is too large")]
     ValueTooLarge,
-    /// An expiry time or a delay is no number, or less than nothing where that is meaningless.
-    #[error("the expiry time or delay is not a number that can be used")]
+    /// An expiry time or a delay is not a number, or is negative where it must not be.
+    #[error("the expiry time or delay is not a valid number")]
     BadExptime,
-    /// What is to be added is no number.
+    /// The amount to add is not a number.
     #[error("the delta is not a whole number of 64 bits")]
     BadDelta,
-    /// `delete` with more than a key.
-    #[error("delete takes a key and perhaps noreply")]
+    /// `delete` with more arguments than a key.
+    #[error("delete takes a key and an optional noreply")]
     BadDelete,
-    /// No line end for too long.
+    /// The line is longer than the limit.
     #[error("the command line is too long")]
     LineTooLong,
-    /// A flag of a meta command.
+    /// An invalid flag of a meta command.
     #[error("{0}")]
     Flag(FlagError),
-    /// The same as it says, in a command that asked for no reply: nothing must be answered, or replies get out of step.
-    #[error("{0}, and no reply was asked for")]
+    /// The same error in a command with `noreply`: a reply would be matched to another request.
+    #[error("{0}, and the command has noreply")]
     Noreply(&'static RequestError),
 }
 
-/// What is wrong with the flags of a meta command. `mg` and `ms` are told more than `md` and `ma`.
+/// The errors in the flags of a meta command. memcached distinguishes more of them for `mg` and `ms` than for `md` and `ma`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlagError {
-    /// More than `mg` may have.
+    /// More flags than `mg` may have.
     #[error("mg has too many flags")]
     TooManyOfGet,
-    /// More than any other command may have.
+    /// More flags than any other command may have.
     #[error("the command has too many flags")]
     TooMany,
-    /// The same flag twice, or one that is no letter.
-    #[error("a flag is there twice")]
+    /// A repeated flag, or one that is not a letter.
+    #[error("a flag is repeated")]
     Duplicate,
-    /// A flag that nobody knows.
+    /// An unknown flag.
     #[error("a flag is unknown")]
     Unknown,
-    /// Anything that is wrong with a flag of `md` or `ma`.
-    #[error("a flag is unknown, there twice, or has an unusable argument")]
+    /// Any error in a flag of `md` or `ma`.
+    #[error("a flag is unknown, repeated, or has an invalid argument")]
     UnknownOrDuplicate,
-    /// The key is not base64, and `b` says that it is.
+    /// The flag `b` is present but the key is not base64.
     #[error("the key is not base64")]
     BadBase64,
-    /// An expiry time or a cas token is no number.
-    #[error("the argument of a flag is not a number that can be used")]
+    /// An expiry time or a cas token is not a number.
+    #[error("the argument of a flag is not a valid number")]
     BadToken,
     /// The argument of `M` is not one letter.
     #[error("a mode is one letter")]
@@ -74,10 +74,10 @@ pub enum FlagError {
     /// A mode that `ma` does not have.
     #[error("ma has no such mode")]
     BadArithmeticMode,
-    /// The argument of `J` is no number.
+    /// The argument of `J` is not a number.
     #[error("the initial value is not a whole number of 64 bits")]
     BadInitial,
-    /// The argument of `D` is no number.
+    /// The argument of `D` is not a number.
     #[error("the delta is not a whole number of 64 bits")]
     BadDelta,
     /// The argument of `O` is longer than 31 bytes.
@@ -86,7 +86,7 @@ pub enum FlagError {
 }
 
 impl FlagError {
-    /// What the client is answered, word for word what memcached 1.6.18 says.
+    /// The text of the reply, word for word that of memcached 1.6.18.
     pub fn line(&self) -> &'static [u8] {
         match self {
             FlagError::TooManyOfGet => b"CLIENT_ERROR options flags are too long\r\n",
@@ -107,7 +107,7 @@ impl FlagError {
 }
 
 impl RequestError {
-    /// What the client is answered, line end included; nothing for a command that asked for no reply.
+    /// The reply including the line end; empty for a command with `noreply`.
     pub fn line(&self) -> &'static [u8] {
         match self {
             RequestError::UnknownCommand | RequestError::WrongWordCount => b"ERROR\r\n",
@@ -123,7 +123,7 @@ impl RequestError {
         }
     }
 
-    /// What is wrong, whether a reply was asked for or not.
+    /// The error without regard to `noreply`.
     pub fn reason(&self) -> RequestError {
         match self {
             RequestError::Noreply(reason) => **reason,
@@ -131,12 +131,12 @@ impl RequestError {
         }
     }
 
-    /// Whether nothing must be answered.
+    /// Whether no reply must be sent.
     pub fn noreply(&self) -> bool {
         matches!(self, RequestError::Noreply(_))
     }
 
-    /// The error of a line that did or did not ask for a reply.
+    /// The error of a line with or without `noreply`.
     pub(crate) fn answered_unless(noreply: bool, reason: &'static RequestError) -> RequestError {
         if noreply { RequestError::Noreply(reason) } else { *reason }
     }

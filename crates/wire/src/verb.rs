@@ -1,19 +1,19 @@
-//! The names of the commands, and the codes that records know them by.
+//! The command names, and their codes in records.
 
-/// What a request wants. The discriminants are the `operation` codes of the record format.
+/// The command of a request. The discriminants are the `operation` codes of the record format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verb {
-    /// Something that is not a command of the protocol.
+    /// Not a command of the protocol.
     #[default]
     Other = 0,
-    /// Values of keys.
+    /// Retrieve values.
     Get = 1,
-    /// Values of keys with their cas tokens.
+    /// Retrieve values with their cas tokens.
     Gets = 2,
-    /// Values of keys, which get a new expiry time.
+    /// Retrieve values and set a new expiry time.
     Gat = 3,
-    /// Values of keys with their cas tokens, which get a new expiry time.
+    /// Retrieve values with their cas tokens and set a new expiry time.
     Gats = 4,
     /// Store.
     Set = 5,
@@ -21,48 +21,48 @@ pub enum Verb {
     Add = 6,
     /// Store if present.
     Replace = 7,
-    /// Put bytes behind a value.
+    /// Append to a value.
     Append = 8,
-    /// Put bytes before a value.
+    /// Prepend to a value.
     Prepend = 9,
     /// Store if unchanged since `gets`.
     Cas = 10,
-    /// Remove.
+    /// Delete.
     Delete = 11,
-    /// Count up.
+    /// Increment.
     Incr = 12,
-    /// Count down.
+    /// Decrement.
     Decr = 13,
-    /// Give a new expiry time.
+    /// Set a new expiry time.
     Touch = 14,
-    /// Remove everything.
+    /// Delete everything.
     FlushAll = 15,
-    /// Which version is this.
+    /// Request the version.
     Version = 16,
-    /// How much to log.
+    /// Set the log level.
     Verbosity = 17,
-    /// Counters.
+    /// Request statistics.
     Stats = 18,
-    /// Goodbye.
+    /// Close the connection.
     Quit = 19,
-    /// A line that could not be understood.
+    /// A malformed line.
     Invalid = 20,
-    /// Meta: a value, or what is known of it.
+    /// Meta get: the value or metadata of an item.
     Mg = 21,
-    /// Meta: store, in one of several ways.
+    /// Meta set: store, in one of several modes.
     Ms = 22,
-    /// Meta: remove, or mark as stale.
+    /// Meta delete: delete, or mark as stale.
     Md = 23,
-    /// Meta: count up or down.
+    /// Meta arithmetic: increment or decrement.
     Ma = 24,
-    /// Meta: nothing, answered when everything before it has been.
+    /// Meta no-op: replied to after everything before it.
     Mn = 25,
-    /// Meta: what the server knows of a key, for people.
+    /// Meta debug: the metadata of an item as readable text.
     Me = 26,
 }
 
 impl Verb {
-    /// All of them, in the order of their codes.
+    /// Every command, in the order of the codes.
     pub const ALL: [Verb; 27] = [
         Verb::Other,
         Verb::Get,
@@ -93,7 +93,7 @@ impl Verb {
         Verb::Me,
     ];
 
-    /// As on the wire, and in records.
+    /// The name on the wire and in records.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Other => "other",
@@ -126,7 +126,7 @@ impl Verb {
         }
     }
 
-    /// The command of this name; upper case is another word.
+    /// The command with this name. Names are case-sensitive.
     pub(crate) fn of(word: &[u8]) -> Option<Verb> {
         Some(match word {
             b"get" => Verb::Get,
@@ -158,7 +158,7 @@ impl Verb {
         })
     }
 
-    /// Whether it asks for values: these lines may be long.
+    /// Whether it retrieves values: only these lines may be long.
     pub(crate) fn is_retrieval(self) -> bool {
         matches!(self, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats)
     }

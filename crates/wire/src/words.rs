@@ -1,21 +1,21 @@
-//! A line cut into words. Only the space separates: every other byte may be part of a key.
+//! Splits a line into words. Only the space separates words; every other byte can be part of a key.
 
 use memchr::memchr;
 
-/// The words of a line one by one.
+/// An iterator over the words of a line.
 #[derive(Clone, Debug)]
 pub(crate) struct Words<'a> {
     rest: &'a [u8],
 }
 
-/// The words of a short line, counted. A line of more words than any command takes is told by its count.
+/// The words of a short line. A line with more words than any command takes is recognised by its count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WordList<'a> {
     words: [&'a [u8]; WORDS_MAXIMUM],
     count: usize,
 }
 
-/// One more than the arguments of `cas` with `noreply`, the command of most words.
+/// One more than the arguments of `cas` with `noreply`, the command with the most words.
 const WORDS_MAXIMUM: usize = 7;
 
 impl<'a> Words<'a> {
@@ -23,7 +23,7 @@ impl<'a> Words<'a> {
         Words { rest: skip_spaces(bytes) }
     }
 
-    /// What has not been returned yet, from the beginning of the next word.
+    /// The rest of the line, from the start of the next word.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -52,29 +52,29 @@ impl<'a> WordList<'a> {
         list
     }
 
-    /// How many there are; a line of more words than there is room for counts as one that fills the room.
+    /// The number of words, at most the capacity of the list.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// A word, empty when there is none.
+    /// The word at this index, or an empty one.
     pub(crate) fn get(&self, index: usize) -> &'a [u8] {
         self.words.get(index).copied().unwrap_or_default()
     }
 
-    /// Whether the last word asks for no reply.
+    /// Whether the last word is `noreply`.
     pub(crate) fn ends_with_noreply(&self) -> bool {
         self.count > 0 && self.get(self.count - 1) == b"noreply"
     }
 }
 
-/// The bytes from the first that is not a space.
+/// The bytes without leading spaces.
 pub(crate) fn skip_spaces(bytes: &[u8]) -> &[u8] {
     let spaces = bytes.iter().take_while(|&&byte| byte == b' ').count();
     &bytes[spaces..]
 }
 
-/// The bytes up to the last that is not a space.
+/// The bytes without trailing spaces.
 pub(crate) fn trim_end_spaces(bytes: &[u8]) -> &[u8] {
     let spaces = bytes.iter().rev().take_while(|&&byte| byte == b' ').count();
     &bytes[..bytes.len() - spaces]

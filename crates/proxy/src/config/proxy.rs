@@ -235,10 +235,10 @@ mod tests {
         };
         let stray = RouteConfig { prefix: "a:".into(), pool: "b".into() };
         let bad: [(Config, &str); 21] = [
-            (server("a"), "\"a\" is no address (it has no port)"),
+            (server("a"), "\"a\" is not an address (it has no port)"),
             (server("a:0"), "port 0"),
             (server("unix:"), "it has no path"),
-            (listen(&["a:1", "b c:1"]), "\"b c:1\" is no address"),
+            (listen(&["a:1", "b c:1"]), "\"b c:1\" is not an address"),
             (listen(&["a:1", "a:1"]), "listen = \"a:1\": is given twice"),
             (few, "workers = 1: each of 2 loops needs one; give a number from 2 to 1024"),
             (many, "readers = 5000: each of 2 loops"),

@@ -162,7 +162,7 @@ fn a_successor_that_fails_to_start_changes_nothing() {
         Ok(_) => panic!("it starts"),
         Err(error) => error.to_string(),
     };
-    assert!(failed(config.clone()).contains("is no address"));
+    assert!(failed(config.clone()).contains("is not an address"));
     // It has got the sockets, and finds that it cannot use an address.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     config.listen = vec![other.local_addr().unwrap().to_string()];

@@ -310,18 +310,18 @@ fn every_bad_file_is_one_clear_line() {
         (listening(&|_| ()), "speaks TLS: give --tls-certificate and --tls-key"),
         (listening(&|tls| tls.identity = with(&missing, &good.key)), "missing.pem: No such file"),
         (listening(&|tls| tls.identity = with(&good.certificate, &missing)), "missing.pem: No such file"),
-        (listening(&|tls| tls.identity = with(&empty, &good.key)), "empty.pem holds no certificate in PEM form"),
+        (listening(&|tls| tls.identity = with(&empty, &good.key)), "empty.pem contains no certificate in PEM form"),
         (
             listening(&|tls| tls.identity = with(&good.certificate, &empty)),
-            "empty.pem holds no private key in PEM form",
+            "empty.pem contains no private key in PEM form",
         ),
         (listening(&|tls| tls.identity = with(&damaged, &good.key)), "cannot read"),
-        (listening(&|tls| tls.identity = with(&good.certificate, &foreign.key)), "do not fit"),
+        (listening(&|tls| tls.identity = with(&good.certificate, &foreign.key)), "do not match"),
         (
             listening(&|tls| {
                 (tls.identity, tls.client_authority) = (Some(good.clone()), Some(empty.clone()));
             }),
-            "empty.pem holds no certificate in PEM form",
+            "empty.pem contains no certificate in PEM form",
         ),
         (asking("tls:127.0.0.1:1", &|_| ()), "--server tls:127.0.0.1:1 speaks TLS: give --tls-backend-authority"),
         (asking("tls:127.0.0.1:1", &|tls| tls.backend_authority = Some(missing.clone())), "missing.pem: No such file"),
