@@ -92,6 +92,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     let transport = arguments.transport.settings(&activated);
     let flags = arguments.proxy.settings().overridden_by(arguments.pool.settings()).overridden_by(transport);
     let source = Source { file: arguments.config, flags };
+    let watch = source.file.clone().filter(|_| arguments.watch).map(serving::FileWatch::new);
     match source.config() {
         Ok(config) if arguments.check => {
             announce(&summary::summary(&config));
@@ -99,7 +100,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
         }
         Ok(mut config) => {
             config.transport.take_over = arguments.transport.take_over.clone();
-            serving::serve(source, config, activated, arguments.watch)
+            serving::serve(source, config, activated, watch)
         }
         Err(line) => Ok(senseless(&line)),
     }

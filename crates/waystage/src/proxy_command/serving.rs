@@ -17,8 +17,45 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
-/// How often the configuration file is looked at.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// The interval at which the configuration file is checked for a change.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Detects changes of the configuration file. Create it before the file is read for the first time: a change that comes between
+/// the reading and the creation would be missed.
+#[derive(Debug)]
+pub(super) struct FileWatch {
+    file: PathBuf,
+    reported: Option<FileVersion>,
+    last: Option<FileVersion>,
+}
+
+/// The inode, length and modification time (seconds, nanoseconds) of a file: one of them differs after a change.
+type FileVersion = (u64, u64, i64, i64);
+
+impl FileWatch {
+    pub(super) fn new(file: PathBuf) -> FileWatch {
+        let version = FileWatch::version(&file);
+        FileWatch { file, reported: version, last: version }
+    }
+
+    /// Returns true once for each change, when two calls in a row have found the same new version: an editor may write the
+    /// file in pieces.
+    fn has_changed(&mut self) -> bool {
+        let now = FileWatch::version(&self.file);
+        let is_stable = now.is_some() && now == self.last;
+        self.last = now;
+        let is_new = is_stable && now != self.reported;
+        if is_new {
+            self.reported = now;
+        }
+        is_new
+    }
+
+    fn version(file: &Path) -> Option<FileVersion> {
+        let metadata = file.metadata().ok()?;
+        Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
+    }
+}
 
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +83,15 @@ pub(super) fn serve(
     source: Source,
     mut config: Config,
     activated: Vec<Inherited>,
-    is_watched: bool,
+    watch: Option<FileWatch>,
 ) -> Result<ExitCode, String> {
     let (sender, events) = sync_channel(16);
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     watch_signals(signals.map_err(|error| format!("cannot take over signals: {error}"))?, sender.clone())?;
     fit_into_descriptors(&mut config)?;
     let running = proxy::start_with(config, activated, Clock::monotonic()).map_err(|error| error.to_string())?;
-    if let (true, Some(file)) = (is_watched, source.file.clone()) {
-        watch_file(file, sender.clone())?;
+    if let Some(watch) = watch {
+        watch_file(watch, sender.clone())?;
     }
     tell(&running, "ready");
     let process = Process { source, running, events, sender, retiring: Vec::new(), is_ending: Arc::default() };
@@ -142,26 +179,15 @@ fn watch_signals(mut signals: Signals, sender: SyncSender<Event>) -> Result<(), 
     })
 }
 
-/// Tells when the file has changed and has then stayed the same for a while: an editor may write it in pieces.
-fn watch_file(file: PathBuf, sender: SyncSender<Event>) -> Result<(), String> {
+fn watch_file(mut watch: FileWatch, sender: SyncSender<Event>) -> Result<(), String> {
     spawn("watch", move || {
-        let (mut used, mut last) = (stamp(&file), stamp(&file));
         loop {
-            sleep(WATCH_EVERY);
-            let now = stamp(&file);
-            if now.is_some() && now == last && now != used {
-                used = now;
+            sleep(WATCH_INTERVAL);
+            if watch.has_changed() {
                 let _ = sender.try_send(Event::Reload);
             }
-            last = now;
         }
     })
-}
-
-/// What changes when a file does: its number, length and time of change.
-fn stamp(file: &Path) -> Option<(u64, u64, i64, i64)> {
-    let metadata = file.metadata().ok()?;
-    Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
 fn tell(running: &Running, what: &str) {
@@ -181,4 +207,38 @@ fn tell(running: &Running, what: &str) {
         config.loops,
         discipline_text(config.discipline)
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{remove_file, write};
+
+    #[test]
+    fn a_change_is_reported_once_when_the_file_has_stopped_changing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("proxy.toml");
+        write(&file, "a").unwrap();
+        let mut watch = FileWatch::new(file.clone());
+        assert!(!watch.has_changed());
+        write(&file, "ab").unwrap();
+        let pieces = watch.has_changed();
+        write(&file, "abc").unwrap();
+        let next = watch.has_changed();
+        assert_eq!((pieces, next, watch.has_changed(), watch.has_changed()), (false, false, true, false));
+        remove_file(&file).unwrap();
+        assert!(!watch.has_changed() && !watch.has_changed(), "a missing file is not a new configuration");
+        write(&file, "abcd").unwrap();
+        assert_eq!((watch.has_changed(), watch.has_changed()), (false, true));
+    }
+
+    #[test]
+    fn a_change_before_the_first_check_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("proxy.toml");
+        write(&file, "a").unwrap();
+        let mut watch = FileWatch::new(file.clone());
+        write(&file, "changed while the proxy started").unwrap();
+        assert_eq!((watch.has_changed(), watch.has_changed()), (false, true));
+    }
 }
