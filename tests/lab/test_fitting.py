@@ -7,11 +7,12 @@ import pytest
 
 from waylab.cli import main
 from waylab.errors import LabError
+from waylab.runfolder.trial import TestbedFacts
 from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
 from waylab.testbed import Finding, Testbed, check_fits, open_testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import cgroups
-from waylab.testbed.netns.links import checks
+from waylab.testbed.netns.links import Measurement, checks
 from waylab.testbed.netns.network import FRAME_BYTES, _shape, burst_bytes
 from waylab.testbed.netns.owner import this_process
 
@@ -65,7 +66,7 @@ def test_this_machine_as_it_is_needs_nothing(tmp_path):
     nothing = AMachine(1, ("root", "quotas", *NEEDED))
     check_fits(local, (ATrial(),), nothing)
     with open_testbed(local, (ATrial(),), tmp_path / "links", 0.05) as testbed:
-        assert type(testbed) is Testbed and testbed.facts() == {"kind": "local"} and testbed.counters() == []
+        assert type(testbed) is Testbed and testbed.facts() == TestbedFacts() and testbed.counters() == []
         assert testbed.host("anything").address == "127.0.0.1"
     assert not (tmp_path / "links").exists()
 
@@ -146,12 +147,13 @@ def test_frames_wait_for_the_delay_and_then_for_the_rate():
 
 
 def test_what_a_link_should_carry():
-    measured = {
-        "up_payload_mbit": 90.0,
-        "down_payload_mbit": 100.0,
-        "round_trip_median_ms": 4.6,
-        "segment_bytes": 1448,
-    }
+    measured = Measurement(
+        up_payload_mbit=90.0,
+        down_payload_mbit=100.0,
+        round_trip_min_ms=4.5,
+        round_trip_median_ms=4.6,
+        segment_bytes=1448,
+    )
     up, delay = checks(HostSettings(up_mbit=100.0, delay_ms=2.0), measured)
     assert up.expected == pytest.approx(95.640687, abs=1e-6) and up.error == pytest.approx(90 / 95.640687 - 1)
     assert up.text(0.05) == (

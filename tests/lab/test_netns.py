@@ -109,21 +109,21 @@ def test_links_are_as_described_and_the_measurement_is_kept(tmp_path, monkeypatc
         return
     with emulated(settings, tmp_path) as testbed:
         facts = testbed.facts()
-        assert facts["kind"] == "netns" and set(facts["links"]) == {"client", "server"}
-        counted = {row["host"]: row for row in testbed.counters()}
+        assert facts.kind == "netns" and set(facts.links) == {"client", "server"}
+        counted = {row.host: row for row in testbed.counters()}
         assert testbed.host("client").address != testbed.host("server").address
     measured = {
-        (name, check["name"]): (check["asked"], check["expected"], check["measured"])
-        for name, link in facts["links"].items()
-        for check in link["checks"]
+        (name, check.name): (check.asked, check.expected, check.measured)
+        for name, link in facts.links.items()
+        for check in link.checks
     }
     assert set(measured) == {("client", "up_mbit"), ("server", "up_mbit"), ("server", "down_mbit")}
     for asked, expected, got in measured.values():
         assert expected == pytest.approx(asked * 1448 / 1514) and abs(got / expected - 1) <= LIMIT
-    assert facts["links"]["client"]["round_trip_median_ms"] > 0
+    assert facts.links["client"].round_trip_median_ms > 0
     # Counted at the shaper: the payload that was measured has come this way, with its headers.
-    assert counted["server"]["sent_bytes"] > 20e6 / 8 * 0.2 * 0.5 and counted["server"]["sent_dropped"] == 0
-    assert counted["client"]["throttled_s"] == 0.0
+    assert counted["server"].sent_bytes > 20e6 / 8 * 0.2 * 0.5 and counted["server"].sent_dropped == 0
+    assert counted["client"].throttled_s == 0.0
 
 
 def test_a_host_has_its_own_network_and_no_more_processors_than_its_share(tmp_path):
@@ -145,7 +145,7 @@ def test_a_host_has_its_own_network_and_no_more_processors_than_its_share(tmp_pa
         elapsed_s = time.monotonic() - start
         # On top of its share it may keep what it was given last: some milliseconds for each processor.
         assert float(process.stdout.read_text()) < 0.3 * elapsed_s + 0.1
-        throttled_s = {row["host"]: row["throttled_s"] for row in testbed.counters()}
+        throttled_s = {row.host: row.throttled_s for row in testbed.counters()}
         # How often it stood still depends on how much of a busy machine it got at all.
         assert throttled_s["one"] >= 0.0 and throttled_s["two"] == 0.0
         process.stop()
@@ -172,7 +172,7 @@ def test_a_delay_is_there_or_refused(tmp_path):
             check_fits(settings, (ATrial("far", "near"),), Machine())
         return
     with emulated(settings, tmp_path) as testbed:
-        assert 10.0 <= testbed.facts()["links"]["far"]["round_trip_median_ms"] < 20.0
+        assert 10.0 <= testbed.facts().links["far"].round_trip_median_ms < 20.0
 
 
 def test_a_link_that_is_not_what_was_asked_for_ends_the_run(tmp_path, monkeypatch):

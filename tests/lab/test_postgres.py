@@ -54,8 +54,8 @@ def test_the_server_answers_and_leaves_nothing_behind(tmp_path):
             assert connection.query("SHOW work_mem") == [["7MB"]]
             assert connection.query("SHOW listen_addresses") == [[""]]
             assert connection.query("SHOW fsync") == [["on"]]
-        assert made.facts()["version"].startswith("postgres (PostgreSQL)")
-        assert folders() - before and made.facts()["file_system"]
+        assert made.facts().version.startswith("postgres (PostgreSQL)")
+        assert folders() - before and made.facts().file_system
     finally:
         made.remove()
     assert folders() <= before and not psutil.pid_exists(pid)

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from msgspec import to_builtins
+
 from waylab import __version__
 from waylab.errors import LabError
 from waylab.plan import Plan, Trial, make_plan, trial_as_dict
@@ -228,7 +230,7 @@ def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
     now = datetime.now(UTC)
     directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
     shutil.copyfile(spec_path, directory / paths.SPEC)
-    write_json(directory / paths.ENVIRONMENT, environment(programs))
+    write_json(directory / paths.ENVIRONMENT, to_builtins(environment(programs)))
     write_json(directory / paths.RUN, _run_content(spec, plan, spec_path, directory, now, scale))
     return Campaign(directory, spec, plan, programs)
 
@@ -244,8 +246,8 @@ def resume_run(directory: Path) -> Campaign:
     check_fits(spec.testbed, plan.trials, Machine())
     programs = programs_of(plan.trials)
     started_with = read_json(directory / paths.ENVIRONMENT, paths.ENVIRONMENT_FORMAT, "")
-    now = environment(programs)
-    if now["programs"]["waystage"]["sha256"] != started_with["programs"]["waystage"]["sha256"]:
+    now = environment(programs).programs["waystage"]
+    if now is None or now.sha256 != started_with["programs"]["waystage"]["sha256"]:
         raise LabError(
             f"{directory}: {programs.waystage} is not the program it was started with; start a new run"
         )

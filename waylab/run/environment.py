@@ -8,57 +8,57 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from waylab import __version__
 from waylab.runfolder import paths
+from waylab.runfolder.environment import Environment, Program, Source
+from waylab.runfolder.trial import MachineState
 from waylab.testbed import Programs
 
 _PACKAGES = ["numpy", "scipy", "altair", "vl-convert-python", "hdrhistogram", "psutil", "pyroute2", "rich"]
 
 
-def environment(programs: Programs) -> dict[str, Any]:
+def environment(programs: Programs) -> Environment:
     """Describe programs and machine."""
-    return {
-        "format": paths.ENVIRONMENT_FORMAT,
-        "taken_unix_s": round(time.time(), 3),
-        "waylab": __version__,
-        "python": sys.version.split()[0],
-        "packages": {name: _version(name) for name in _PACKAGES},
-        "programs": {
-            "waystage": _program(programs.waystage, "--version"),
-            "memcached": _program(programs.memcached, "--version") if programs.memcached else None,
-            "nutcracker": _program(programs.nutcracker, "--version") if programs.nutcracker else None,
-            "postgres": _program(programs.postgres.folder / "postgres", "--version")
-            if programs.postgres
-            else None,
+    postgres = programs.postgres.folder / "postgres" if programs.postgres else None
+    return Environment(
+        format=paths.ENVIRONMENT_FORMAT,
+        taken_unix_s=round(time.time(), 3),
+        waylab=__version__,
+        python=sys.version.split()[0],
+        packages={name: _version(name) for name in _PACKAGES},
+        programs={
+            "waystage": _program(programs.waystage),
+            "memcached": _program(programs.memcached),
+            "nutcracker": _program(programs.nutcracker),
+            "postgres": _program(postgres),
         },
-        "source": _source(programs.waystage),
-        "kernel": platform.release(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": psutil.cpu_count(logical=True),
-        "cores_physical": psutil.cpu_count(logical=False),
-        "cores_usable": len(os.sched_getaffinity(0)),
-        "governor": _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "clock_source": _line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        "transparent_hugepages": _line("/sys/kernel/mm/transparent_hugepage/enabled"),
-        "memory_bytes": psutil.virtual_memory().total,
-        "virtual_machine": " hypervisor " in f" {_processor_flags()} ",
-        "load_average": list(os.getloadavg()),
-    }
+        source=_source(programs.waystage),
+        kernel=platform.release(),
+        system=f"{platform.system()} {platform.machine()}",
+        processor=_processor(),
+        cores=psutil.cpu_count(logical=True),
+        cores_physical=psutil.cpu_count(logical=False),
+        cores_usable=len(os.sched_getaffinity(0)),
+        governor=_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        clock_source=_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        transparent_hugepages=_line("/sys/kernel/mm/transparent_hugepage/enabled"),
+        memory_bytes=psutil.virtual_memory().total,
+        virtual_machine=" hypervisor " in f" {_processor_flags()} ",
+        load_average=list(os.getloadavg()),
+    )
 
 
-def machine_now() -> dict[str, Any]:
+def machine_now() -> MachineState:
     """Take what may change between trials: load average and steal time since boot."""
-    return {
-        "clock_ns": time.monotonic_ns(),
-        "load_average": list(os.getloadavg()),
-        "steal_s": getattr(psutil.cpu_times(), "steal", 0.0),
-        "memory_available_bytes": psutil.virtual_memory().available,
-    }
+    return MachineState(
+        clock_ns=time.monotonic_ns(),
+        load_average=list(os.getloadavg()),
+        steal_s=getattr(psutil.cpu_times(), "steal", 0.0),
+        memory_available_bytes=psutil.virtual_memory().available,
+    )
 
 
 def _version(package: str) -> str | None:
@@ -68,21 +68,20 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _program(path: Path, *arguments: str) -> dict[str, Any]:
-    return {
-        "path": str(path),
-        "version": _output([str(path), *arguments]),
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-    }
+def _program(path: Path | None) -> Program | None:
+    if path is None:
+        return None
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Program(path=str(path), version=_output([str(path), "--version"]), sha256=sha256)
 
 
-def _source(waystage: Path) -> dict[str, Any] | None:
+def _source(waystage: Path) -> Source | None:
     """Say which commit the program was built from, as far as its folder tells."""
     commit = _output(["git", "-C", str(waystage.parent), "rev-parse", "HEAD"])
     if not commit or " " in commit:
         return None
     changed = _output(["git", "-C", str(waystage.parent), "status", "--porcelain", "--untracked-files=no"])
-    return {"commit": commit, "changed": bool(changed)}
+    return Source(commit=commit, changed=bool(changed))
 
 
 def _output(command: list[str]) -> str | None:

@@ -6,6 +6,7 @@ Sampled by the thread that waits for the load generator; there is no second thre
 import csv
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -140,12 +141,12 @@ class Telemetry:
         self._hosts_written_s = time.monotonic()
         if not counted:
             return
-        columns = ["clock_ns", *counted[0]]
+        columns = ["clock_ns", *asdict(counted[0])]
         if self._hosts_file is None:
             self._hosts_file = self._hosts_path.open("w", newline="", encoding="utf-8")
             csv.writer(self._hosts_file).writerow(columns)
         rows = csv.DictWriter(self._hosts_file, columns)
-        rows.writerows({"clock_ns": clock_ns, **row} for row in counted)
+        rows.writerows({"clock_ns": clock_ns, **asdict(row)} for row in counted)
 
 
 def _family(process: Process) -> list[object]:

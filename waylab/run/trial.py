@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from waylab.errors import LabError
 from waylab.plan import Trial
 from waylab.run.environment import machine_now
@@ -68,13 +70,13 @@ def run_trial(
         "status": "failed" if failure else "measured",
         "reason": failure,
         "server": system.server,
-        "testbed": testbed.facts(),
-        "database": {**database.facts(), **counted} if database else None,
+        "testbed": to_builtins(testbed.facts()),
+        "database": {**to_builtins(database.facts()), **counted} if database else None,
         "generators_overlap": overlap,
         "started_unix_s": round(started_unix_s, 3),
         "took_s": round(time.monotonic() - started_s, 3),
-        "before": before,
-        "after": machine_now(),
+        "before": to_builtins(before),
+        "after": to_builtins(machine_now()),
         "clock_step_s": round(time.time() - started_unix_s - (time.monotonic() - started_s), 6),
         "processes": [
             {

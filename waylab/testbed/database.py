@@ -5,9 +5,11 @@ The service makes its tables itself, once, in a template. Knows nothing of what 
 
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+
+from msgspec import structs
 
 from waylab.plan import Trial
+from waylab.runfolder.trial import DatabaseFacts
 from waylab.testbed.hosts import Host, Testbed
 from waylab.testbed.postgres import Connection, PostgresServer
 from waylab.testbed.processes import Process, TestbedError
@@ -107,11 +109,11 @@ class Database:
         values = (None if value is None else int(float(value)) for value in rows[0])
         return dict(zip(COUNTERS, values, strict=True))
 
-    def facts(self) -> dict[str, Any]:
-        """Say what is kept with every trial; nothing when the server did not come up."""
+    def facts(self) -> DatabaseFacts:
+        """Return what is kept with every trial; nothing when the server did not start."""
         if not self._server.running:
-            return {}
-        return {**self._server.facts(), "command": self._server.process.command}
+            return DatabaseFacts()
+        return structs.replace(self._server.facts(), command=self._server.process.command)
 
     def _bring_up(self, host: Host, settings: tuple[str, ...]) -> None:
         self._hang_up()

@@ -5,10 +5,12 @@ The base classes are this machine as it is. Knows nothing of roles.
 
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from waylab.runfolder.trial import TestbedFacts
 from waylab.testbed.processes import Process
 
 _Result = TypeVar("_Result")
@@ -48,6 +50,20 @@ class Host:
         return function()
 
 
+@dataclass(frozen=True)
+class HostCounters:
+    """What one host has sent and received so far, and for how long its quota of CPU time was used up."""
+
+    host: str
+    sent_bytes: int
+    sent_packets: int
+    sent_dropped: int
+    received_bytes: int
+    received_packets: int
+    received_dropped: int
+    throttled_s: float
+
+
 class Testbed:
     """The hosts of a run, between entering and leaving the context; every name means this machine."""
 
@@ -66,11 +82,11 @@ class Testbed:
         """Return the host of that name; None is the host of a role that has no place of its own."""
         return Host(name or "here")
 
-    def facts(self) -> dict[str, Any]:
-        """Say what is kept with every trial: the kind, and what was measured of the links."""
-        return {"kind": self.kind}
+    def facts(self) -> TestbedFacts:
+        """Return what is kept with every trial: the kind, and what was measured of the links."""
+        return TestbedFacts(kind=self.kind)
 
-    def counters(self) -> list[dict[str, Any]]:
+    def counters(self) -> list[HostCounters]:
         """Return what every host has sent, received, dropped and been throttled so far; nothing here."""
         return []
 

@@ -7,7 +7,6 @@ A client that does not think is due again when its last request has ended: that 
 import csv
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
@@ -28,6 +27,8 @@ _CLIENT_OF, _SERVICE_NS, _END_NS, _SCRIPT_OF = range(4)
 _PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 Rows = NDArray[np.int64]
+# A part of the summary as JSON has it.
+Table = dict[str, object]
 
 
 def summarise(trial: Trial, directory: Path, scripts: Path, process: str) -> None:
@@ -107,14 +108,14 @@ def _responses(rows: Rows) -> Rows:
     return responses
 
 
-def _operation(responses_ns: Rows, services_ns: Rows) -> dict[str, Any]:
+def _operation(responses_ns: Rows, services_ns: Rows) -> Table:
     """Return count and times; what lies between response and service is the slip of pgbench itself."""
     counts = {"count": len(responses_ns), "hits": 0, "misses": 0, "errors": 0}
     times = {"response": responses_ns, "service": services_ns, "slip": responses_ns - services_ns}
     return counts | {name: _times(values) for name, values in times.items()}
 
 
-def _times(values_ns: Rows) -> dict[str, Any]:
+def _times(values_ns: Rows) -> Table:
     some = len(values_ns) > 0
     shown = [percent for percent in _PERCENTILES if len(values_ns) * (1 - percent / 100) >= 10]
     return {
@@ -136,12 +137,10 @@ def _histogram(values_ns: Rows) -> str:
     return str(histogram.encode().decode())
 
 
-def _seconds(
-    values_ns: Rows, ends_ns: Rows, started_ns: int, window_ns: tuple[int, int]
-) -> list[dict[str, Any]]:
+def _seconds(values_ns: Rows, ends_ns: Rows, started_ns: int, window_ns: tuple[int, int]) -> list[Table]:
     """Return one object for each second of the run, by the end of the requests."""
     number = (ends_ns - started_ns) // 1_000_000_000
-    found = []
+    found: list[Table] = []
     for second in range(int(number.max()) + 1):
         mine = values_ns[number == second]
         begins_ns = started_ns + second * 1_000_000_000

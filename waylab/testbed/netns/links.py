@@ -8,8 +8,8 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from waylab.runfolder.trial import LinkCheck
 from waylab.spec import HostSettings
 from waylab.testbed.hosts import Host
 from waylab.testbed.netns import meter
@@ -23,6 +23,17 @@ ATTEMPTS = 3
 _ENDS_WITHIN_S = 4 * meter.TIMEOUT_S
 # What an emulated wire itself takes there and back, on a machine that does other things as well.
 _ROUND_TRIP_SLACK_MS = 0.5
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What the meter measured of one link: payload each way, round trips, and the payload of a full segment."""
+
+    up_payload_mbit: float
+    down_payload_mbit: float
+    round_trip_min_ms: float
+    round_trip_median_ms: float
+    segment_bytes: int
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,16 @@ class Check:
         beyond = max(0.0, abs(self.measured - self.expected) - self.slack)
         return beyond / self.expected * (1 if self.measured > self.expected else -1)
 
+    def as_link_check(self) -> LinkCheck:
+        """Return what the run folder keeps."""
+        return LinkCheck(
+            name=self.name,
+            asked=self.asked,
+            expected=self.expected,
+            measured=self.measured,
+            error=self.error,
+        )
+
     def text(self, limit: float) -> str:
         """Say it in one line."""
         unit = "ms" if self.name.endswith("_ms") else "Mbit/s of payload"
@@ -50,9 +71,7 @@ class Check:
         )
 
 
-def measure_links(
-    hosts: dict[str, Host], far: Host, logs: Path, seconds: float
-) -> dict[str, dict[str, float]]:
+def measure_links(hosts: dict[str, Host], far: Host, logs: Path, seconds: float) -> dict[str, Measurement]:
     """Measure the link of every host against a host whose own link has no limits."""
     logs.mkdir(parents=True, exist_ok=True)
     program = [sys.executable, "-I", meter.__file__]
@@ -65,7 +84,7 @@ def measure_links(
             try:
                 if not client.wait(_ENDS_WITHIN_S) or client.exit_code != 0:
                     raise TestbedError(f"link of {name}: cannot be measured{client.last_words()}")
-                found[name] = json.loads(client.stdout.read_text(encoding="utf-8"))
+                found[name] = Measurement(**json.loads(client.stdout.read_text(encoding="utf-8")))
             finally:
                 client.stop()
         return found
@@ -73,18 +92,19 @@ def measure_links(
         server.stop()
 
 
-def checks(settings: HostSettings, measured: dict[str, Any]) -> list[Check]:
+def checks(settings: HostSettings, measured: Measurement) -> list[Check]:
     """Set what was measured of one link beside what was asked for; what has no limit is not checked."""
-    share = measured["segment_bytes"] / FRAME_BYTES
+    share = measured.segment_bytes / FRAME_BYTES
     found = []
-    for direction in ("up", "down"):
-        asked = getattr(settings, f"{direction}_mbit")
+    for name, asked, got in (
+        ("up_mbit", settings.up_mbit, measured.up_payload_mbit),
+        ("down_mbit", settings.down_mbit, measured.down_payload_mbit),
+    ):
         if asked:
-            got = measured[f"{direction}_payload_mbit"]
-            found.append(Check(f"{direction}_mbit", asked, asked * share, got))
+            found.append(Check(name, asked, asked * share, got))
     if settings.delay_ms:
         # Of what the host sends, and of what it receives.
         there_and_back = 2 * settings.delay_ms
-        got = measured["round_trip_median_ms"]
+        got = measured.round_trip_median_ms
         found.append(Check("delay_ms", settings.delay_ms, there_and_back, got, _ROUND_TRIP_SLACK_MS))
     return found

@@ -13,7 +13,6 @@ import struct
 import sys
 import threading
 import time
-from typing import Any
 
 SKIPPED_SHARE = 0.2
 # A queue before a slow link may hold many seconds of data; nobody waits for it to drain.
@@ -36,7 +35,7 @@ def serve(address: str) -> None:
             threading.Thread(target=_serve_one, args=(connection,), daemon=True).start()
 
 
-def measure(address: str, seconds: float) -> dict[str, Any]:
+def measure(address: str, seconds: float) -> dict[str, float]:
     """Measure the link between here and a meter that serves."""
     host, _, port = address.rpartition(":")
     server = (host, int(port))

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from waylab.runfolder.trial import Link, TestbedFacts
 from waylab.spec import TestbedSettings
-from waylab.testbed.hosts import Host, Testbed
+from waylab.testbed.hosts import Host, HostCounters, Testbed
 from waylab.testbed.netns import cgroups, links, namespaces
 from waylab.testbed.netns.network import METER, Network
 from waylab.testbed.netns.owner import this_process
@@ -73,7 +74,7 @@ class NetnsTestbed(Testbed):
         self._network = Network(self._owner, self._described)
         self._groups: cgroups.CpuGroups | None = None
         self._hosts: dict[str, Host] = {}
-        self._links: dict[str, Any] = {}
+        self._links: dict[str, Link] = {}
 
     def __enter__(self) -> "NetnsTestbed":
         try:
@@ -95,20 +96,18 @@ class NetnsTestbed(Testbed):
         assert name is not None, "the specification's check gives every role a host"
         return self._hosts[name]
 
-    def facts(self) -> dict[str, Any]:
-        """Say what was described, and what was measured of it before the first trial."""
-        return {
-            "kind": self.kind,
-            "pinning": self._pinning,
-            "cores_usable": len(os.sched_getaffinity(0)),
-            "links": self._links,
-        }
+    def facts(self) -> TestbedFacts:
+        """Return what was described, and what was measured of it before the first trial."""
+        cores_usable = len(os.sched_getaffinity(0))
+        return TestbedFacts(
+            kind=self.kind, pinning=self._pinning, cores_usable=cores_usable, links=dict(self._links)
+        )
 
-    def counters(self) -> list[dict[str, Any]]:
+    def counters(self) -> list[HostCounters]:
         """Return what every host has sent, received, dropped and been throttled so far."""
         throttled_s = self._groups.throttled_s() if self._groups else {}
         return [
-            {"host": name, **counted.as_dict(), "throttled_s": throttled_s.get(name, 0.0)}
+            HostCounters(host=name, **counted.as_dict(), throttled_s=throttled_s.get(name, 0.0))
             for name, counted in self._network.counters().items()
         ]
 
@@ -145,13 +144,13 @@ class NetnsTestbed(Testbed):
             for name, numbers in measured.items():
                 described = self._described[name]
                 found = links.checks(described, numbers)
-                self._links[name] = {
+                self._links[name] = Link(
                     **asdict(described),
-                    **numbers,
-                    "checks": _as_dicts(found),
-                    "attempt": attempt,
-                    "measured_unix_s": round(time.time(), 3),
-                }
+                    **asdict(numbers),
+                    checks=[check.as_link_check() for check in found],
+                    attempt=attempt,
+                    measured_unix_s=round(time.time(), 3),
+                )
                 limit = self._link_error_max
                 texts = [f"{name}.{check.text(limit)}" for check in found if abs(check.error) > limit]
                 wrong |= {name: "; ".join(texts)} if texts else {}
@@ -180,7 +179,3 @@ def _apart(cores: dict[str, float]) -> dict[str, list[int]]:
     for name, count in cores.items():
         given[name], free = free[: math.ceil(count)], free[math.ceil(count) :]
     return given
-
-
-def _as_dicts(found: list[links.Check]) -> list[dict[str, Any]]:
-    return [{**asdict(check), "error": check.error} for check in found]

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from waylab.runfolder.trial import DatabaseFacts
 from waylab.testbed.hosts import Host
 from waylab.testbed.netns.owner import owner_of, this_process
 from waylab.testbed.postgres.connection import Connection
@@ -118,10 +119,10 @@ class PostgresServer:
         where = f"host={self._host.address} port={PORT}" if self._host.own_network else f"host={self._folder}"
         return f"{where} user={USER} dbname={database}"
 
-    def facts(self) -> dict[str, str | None]:
-        """Say what it is, and on which kind of file system its data are: on one in memory nothing is durable."""
+    def facts(self) -> DatabaseFacts:
+        """Return its version and the kind of file system of its data: in a file system in memory nothing is durable."""
         assert self._folder is not None, "it was made before"
-        return {"version": self._programs.version, "file_system": _file_system(self._folder)}
+        return DatabaseFacts(version=self._programs.version, file_system=_file_system(self._folder))
 
     def _is_ready(self) -> bool:
         try:
