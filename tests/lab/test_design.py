@@ -102,17 +102,17 @@ def test_two_levels_of_everything(tmp_path):
         (f"{FOUR}[design]\nkind = '2k-p'\ngenerators = ['D=AD']", "'D=AD' names a factor twice"),
         (
             f"{FOUR}[design]\nkind = '2k-p'\ngenerators = ['D=AB', 'D=BC']",
-            "makes a factor that another generator makes",
+            "generates a factor that another generator generates",
         ),
         (
             f"{FOUR}[design]\nkind = '2k-p'\ngenerators = ['D=AB', 'C=AD']",
-            "'C=AD' uses D, which is itself made",
+            "'C=AD' uses D, which is itself generated",
         ),
         (f"{TWO}[design]\nkind = 'listed'", "design.trials: is missing"),
         (f"{TWO}[design]\ntrials = [{{ clients = 1, replicas = 1 }}]", "design.trials: needs design.kind"),
         (
             f"{TWO}[design]\nkind = 'listed'\ntrials = [{{ clients = 1 }}]",
-            "design.trials[0]: does not say which level of replicas",
+            "design.trials[0]: does not name a level of replicas",
         ),
         (
             "[design]\nkind = 'listed'\ntrials = [{ clints = 1 }]",
@@ -124,7 +124,7 @@ def test_two_levels_of_everything(tmp_path):
         ),
         (
             "[design]\nkind = 'listed'\ntrials = [{ clients = 1, loops = 1 }, { clients = 2 }]",
-            "design.trials[1]: does not say which level of loops",
+            "design.trials[1]: does not name a level of loops",
         ),
         (f"{TWO}[scale.fast]\nblocks = 1", "scale.fast: there is only scale.quick"),
         (
@@ -160,7 +160,7 @@ def test_two_levels_of_everything(tmp_path):
         ),
         (
             f"{TWO}[design]\nexclude = [{{ clients = 8 }}]\n[predict]\nheld_out = [{{ clients = 8 }}]",
-            "no configuration of the design is meant",
+            "selects no configuration of the design",
         ),
         (
             f"{TWO}[design]\nexclude = [{{ clients = 8 }}]\n"

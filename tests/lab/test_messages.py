@@ -98,7 +98,7 @@ def test_without_a_database_nothing_is_asked_of_one(fake, tmp_path):
             '[system.messages]\nservices = 3\ndispatch = "pool"\nconnections = 2',
             "connections = 2: fewer than the 3 services",
         ),
-        ("[load]\npipeline = 2", 'load.pipeline: system.kind = "messages" knows one request at a time'),
+        ("[load]\npipeline = 2", 'load.pipeline: system.kind = "messages" sends one request at a time'),
         ('[load]\noperations = "send pop"', "should name operations"),
         ('[system.messages]\ndispatch = "poool"', "should be one of fused, pool, none, canned"),
         ('[system.database]\nsettings = ["fsync"]', "should read like synchronous_commit=on"),
@@ -121,7 +121,7 @@ def test_what_belongs_to_messages_is_refused_elsewhere(tmp_path):
     path = tmp_path / "x.toml"
     for text, message in (
         ("[load]\nprefill = 3", 'load.prefill: needs system.kind = "messages" or "database"'),
-        ('[system]\nkind = "database"\n[load]\nrate = 5', "is a closed loop that never thinks"),
+        ('[system]\nkind = "database"\n[load]\nrate = 5', "is a closed loop without think time"),
         ('[system]\nkind = "database"\n[load]\noperations = "send:1"', 'knows "d15" only'),
     ):
         path.write_text(HEAD + text)

@@ -86,7 +86,7 @@ def test_what_differs_is_flagged_and_what_is_not_there_is_not_found(fake, tmp_pa
         ),
         (
             NULL + 'candidate = "slow"',
-            "compare[0]: a null arm is the same thing twice, but one and slow differ",
+            "compare[0]: a null arm compares a level with itself, but one and slow differ",
         ),
         (NULL.replace('"one"', '"two"'), "compare[0].baseline = 'two': is not a level of arm"),
         (

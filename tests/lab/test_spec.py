@@ -73,7 +73,7 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
         ('[load]\narrivals = "constant"', "load.arrivals = 'constant': needs load.rate"),
         (
             '[load]\nrate = 10\nthink_time = "exp:1ms"',
-            "load.think_time = 'exp:1ms': an open loop waits for no reply",
+            "load.think_time = 'exp:1ms': an open loop does not wait for replies",
         ),
         ("[factors]\nrate = [100, -1]", "factors.rate = -1: should be from 0 up to"),
         ('[system.backends]\nservice_time = "exp:200"', "is not a duration"),

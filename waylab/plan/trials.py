@@ -22,7 +22,7 @@ from waylab.spec import (
     mean_time_s,
 )
 
-# What a trial takes besides warm-up and measurement: processes up and away, prefill.
+# Time of a trial besides warm-up and measurement: start and stop of processes, prefill.
 OVERHEAD_S = 0.6
 CALIBRATION, HELD_OUT = "calibration", "held-out"
 
@@ -40,12 +40,12 @@ class Trial:
     load: Load
     seed: int
     assignment: Assignment = field(default_factory=Assignment)
-    # What models may do with it: learn from it, be judged by it, or neither ("").
+    # The use of the trial for models: calibration, held-out, or neither ("").
     role: str = ""
 
     @property
     def expected_s(self) -> float:
-        """The time this trial takes, as far as one can say before it has run."""
+        """The expected duration of this trial."""
         return self.load.warm_up_s + self.load.test_time_s + OVERHEAD_S
 
 
@@ -57,12 +57,12 @@ class Plan:
 
     @property
     def expected_s(self) -> float:
-        """The time the whole plan takes."""
+        """The expected duration of the whole plan."""
         return sum(trial.expected_s for trial in self.trials)
 
 
 def make_plan(spec: Spec) -> Plan:
-    """Order all trials of a specification; with a stopping rule all that it may take."""
+    """Order all trials of a specification; with a stopping rule, those of its largest number of blocks."""
     blocks = spec.stopping.blocks_max if spec.stopping.precision else spec.design.blocks
     planned = configurations(spec.factors, spec.design, spec.settings)
     trials: list[Trial] = []
@@ -100,20 +100,20 @@ def configuration_name(levels: Labels) -> str:
 
 
 def trial_as_dict(trial: Trial) -> dict[str, Any]:
-    """Return the trial as it goes into `run.json`."""
+    """Return the trial for `run.json`."""
     content = dataclasses.asdict(trial)
     content["levels"] = dict(trial.levels)
     content["expected_s"] = trial.expected_s
     description = trial.system.under_test.describe(trial.system, trial.assignment.generators)
     content["system"]["description"] = to_builtins(description)
-    # Means in seconds, so that nobody who reads the run folder has to parse what people write.
+    # Means in seconds, so that readers of the run folder need not parse durations and random variates.
     content["load"]["think_mean_s"] = mean_time_s(trial.load.think_time)
     content["system"]["backends"]["service_mean_s"] = mean_of_variate_s(trial.system.backends.service_time)
     return content
 
 
 def _role(predict: Prediction, levels: Labels) -> str:
-    """Say what models may do with a configuration; when one part only is named, the rest is the other."""
+    """Return the use of a configuration for models; if a specification names one part only, the rest is the other."""
     if matches(predict.calibrate, levels):
         return CALIBRATION
     if matches(predict.held_out, levels):
@@ -131,5 +131,5 @@ def _slug(name: str) -> str:
 
 
 def _seed(seed: int, identity: str) -> int:
-    """Derive the seed of a trial, the same wherever in the plan it stands."""
+    """Derive the seed of a trial; it does not depend on the position in the plan."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{identity}".encode()).digest()[:4], "big") >> 1

@@ -1,6 +1,6 @@
-"""The specification of an experiment: what is asked, of which system, under which load, and what counts.
+"""The specification of an experiment: its question, system, load and factors, and the gates that trials must pass.
 
-First station of an experiment. Knows nothing of processes or results.
+Station 1 of an experiment. Knows nothing of processes or results.
 """
 
 from waylab.spec.design import Labels, configurations, matches

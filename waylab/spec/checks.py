@@ -1,4 +1,4 @@
-"""Checks of single values of a specification: each returns the value as it is kept, or says what it should be."""
+"""Checks of single values of a specification: each returns the value to keep, or raises ValueError."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from waylab.spec.variates import check_arrivals, check_key_pattern, mean_size_by
 _Value = TypeVar("_Value")
 _Default = TypeVar("_Default")
 
-# Takes a value as TOML has it, and returns it as it is kept.
+# Takes a value from TOML and returns the value that the specification stores.
 Check = Callable[[object], _Value]
 
 _METRICS = re.compile(
@@ -56,7 +56,7 @@ def whole(minimum: int, maximum: int | None = None) -> Check[int]:
 
 
 def whole_or(minimum: int, maximum: int, *words: str) -> Check[int | str]:
-    """Make a check for a whole number within limits, or one of a few words."""
+    """Make a check for a whole number within limits or one of several words."""
     is_whole = whole(minimum, maximum)
 
     def check(value: object) -> int | str:
@@ -81,7 +81,7 @@ def number(minimum: float, maximum: float, above: bool = False) -> Check[float]:
 
 
 def one_of(*words: str) -> Check[str]:
-    """Make a check for one of a few words."""
+    """Make a check for one of several words."""
 
     def check(value: object) -> str:
         if value not in words:
@@ -125,18 +125,18 @@ def sizes(value: object) -> int | str:
 
 
 def sizes_or_none(value: object) -> int | str:
-    """As sizes, or empty for as short as can be."""
+    """As sizes, or empty for the shortest keys."""
     return "" if value == "" else sizes(value)
 
 
 def key_pattern(value: object) -> str:
-    """Which keys are asked for."""
+    """The distribution of the keys that are requested."""
     check_key_pattern(text(value))
     return str(value)
 
 
 def arrivals(value: object) -> str:
-    """How requests of an open loop come."""
+    """The arrival process of an open loop."""
     check_arrivals(text(value))
     return str(value)
 

@@ -1,4 +1,4 @@
-"""Comparisons that a specification announces: effects, null arms and positive controls."""
+"""Comparisons that a specification announces before there is data: effects, null arms and positive controls."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from waylab.spec.naming import label_of, nearest, short
 from waylab.spec.schema import Compare, Spec
 from waylab.spec.tables import section
 
-# What the lab calls the second arm of a null comparison that names only one.
+# Suffix of the second arm of a null comparison that names only one.
 AGAIN = "-again"
 
 
@@ -79,16 +79,19 @@ def _check_role(compare: Compare, factors: tuple[Factor, ...], where: str) -> No
             raise ValueError(f"{where}.ratio = 1: nothing was changed, so there is nothing to find")
         if compare.added and not compare.metric.startswith("response_"):
             raise ValueError(
-                f"{where}.added: is a time, but {compare.metric} is not; say ratio, or compare response_mean_ns"
+                f"{where}.added: is a time, but {compare.metric} is not; give ratio, or compare response_mean_ns"
             )
     elif compare.added or compare.ratio:
-        raise ValueError(f'{where}: added and ratio say what a control must show; needs role = "control"')
+        raise ValueError(
+            f'{where}: added and ratio are the expected result of a control; needs role = "control"'
+        )
     if compare.role == "null":
         (factor,) = (factor for factor in factors if factor.name == compare.factor)
         settings = {level.label: sorted(level.settings) for level in factor.levels}
         if settings[compare.baseline] != settings[compare.candidate]:
             raise ValueError(
-                f"{where}: a null arm is the same thing twice, but {compare.baseline} and {compare.candidate} differ"
+                f"{where}: a null arm compares a level with itself, but {compare.baseline} and "
+                f"{compare.candidate} differ"
             )
 
 

@@ -1,6 +1,6 @@
 """Which combinations of levels a design runs: all, all but some, those listed, or a fraction of two levels each.
 
-Knows nothing of blocks and orders. What a fraction confounds is the analysis' affair: it gets the generators.
+Knows nothing of blocks and orders. The analysis derives from the generators what a fraction confounds.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def listed_levels(trials: object, named: Iterable[str]) -> dict[str, list[object]]:
-    """Return the factors that listed trials name without their being in [factors], each with its values in order."""
+    """Return the factors that only listed trials name, each with its values in order."""
     found: dict[str, list[object]] = {}
     for trial in trials if isinstance(trials, list) else []:
         for name, value in trial.items() if isinstance(trial, dict) else []:
@@ -32,7 +32,7 @@ def listed_levels(trials: object, named: Iterable[str]) -> dict[str, list[object
 
 
 def read_patterns(content: object, factors: tuple[Factor, ...], where: str) -> tuple[Pattern, ...]:
-    """Read `[{clients = 1, workers = [8, 64]}, ...]`: which levels of which factors are meant, for each table."""
+    """Read `[{clients = 1, workers = [8, 64]}, ...]`: each table selects levels of factors."""
     if not isinstance(content, list) or not all(isinstance(part, dict) and part for part in content):
         raise ValueError(f"{where}: should be a list of tables such as {{clients = 1, workers = [8, 64]}}")
     levels = {factor.name: [level.label for level in factor.levels] for factor in factors}
@@ -58,7 +58,7 @@ def read_patterns(content: object, factors: tuple[Factor, ...], where: str) -> t
 
 
 def matches(patterns: tuple[Pattern, ...], labels: Labels) -> bool:
-    """Say whether any of the patterns means this combination."""
+    """Return whether any of the patterns selects this combination."""
     at = dict(labels)
     return any(all(at.get(name) in wanted for name, wanted in pattern) for pattern in patterns)
 
@@ -96,10 +96,12 @@ def _check_kind(design: Design) -> None:
     if design.trials and design.kind != "listed":
         raise ValueError(f'design.trials: needs design.kind = "listed", not {design.kind!r}')
     if design.kind == "listed" and not design.trials:
-        raise ValueError('design.trials: is missing; design.kind = "listed" runs what [[design.trials]] name')
+        raise ValueError(
+            'design.trials: is missing; design.kind = "listed" runs the trials that [[design.trials]] lists'
+        )
     if design.exclude and design.kind != "crossed":
         raise ValueError(
-            f'design.exclude: only for design.kind = "crossed"; {design.kind!r} says itself what is run'
+            f'design.exclude: only for design.kind = "crossed"; {design.kind!r} defines itself which combinations are run'
         )
     if design.generators and design.kind != "2k-p":
         raise ValueError(f'design.generators: needs design.kind = "2k-p", not {design.kind!r}')
@@ -109,11 +111,11 @@ def _check_listed(factors: tuple[Factor, ...], design: Design) -> None:
     for index, trial in enumerate(design.trials):
         missing = [factor.name for factor in factors if factor.name not in dict(trial)]
         if missing:
-            raise ValueError(f"design.trials[{index}]: does not say which level of {missing[0]}")
+            raise ValueError(f"design.trials[{index}]: does not name a level of {missing[0]}")
         if any(len(labels) != 1 for _, labels in trial):
             raise ValueError(f"design.trials[{index}]: names several levels of a factor; one trial has one")
     if len({frozenset(trial) for trial in design.trials}) < len(design.trials):
-        raise ValueError("design.trials: names a combination twice; design.blocks says how often each is run")
+        raise ValueError("design.trials: names a combination twice; design.blocks sets how often each is run")
 
 
 def _check_two_levels(factors: tuple[Factor, ...], design: Design) -> None:
@@ -150,7 +152,7 @@ def _labels(factors: tuple[Factor, ...], levels: tuple[Level, ...]) -> Labels:
 
 
 def _in_fraction(factors: tuple[Factor, ...], design: Design, levels: tuple[Level, ...]) -> bool:
-    """Keep the combinations whose made factors have the sign of their product; -1 is the first level."""
+    """Keep the combinations in which each generated factor has the sign of its product; -1 is the first level."""
     signs = {
         string.ascii_uppercase[index]: -1 if level is factor.levels[0] else 1
         for index, (factor, level) in enumerate(zip(factors, levels, strict=True))
@@ -165,23 +167,25 @@ def _in_fraction(factors: tuple[Factor, ...], design: Design, levels: tuple[Leve
 
 
 def _generators(factors: tuple[Factor, ...], design: Design) -> tuple[str, ...]:
-    """Return the generators in letters, A being the first factor; they may be written with names and `*`."""
+    """Return the generators in letters, A for the first factor; a specification may also write names and `*`."""
     if design.kind != "2k-p":
         return ()
     letters = {factor.name: string.ascii_uppercase[index] for index, factor in enumerate(factors)}
     known = ", ".join(f"{letter} {name}" for name, letter in letters.items())
     if not design.generators:
         raise ValueError(
-            f'design.generators: is missing; design.kind = "2k-p" needs say ["D=ABC"], of {known}'
+            f'design.generators: is missing; design.kind = "2k-p" needs generators such as ["D=ABC"], of {known}'
         )
     parsed = [_generator(text, letters, known) for text in design.generators]
     made = [one for one, _, _ in parsed]
     for text, (one, _, word) in zip(design.generators, parsed, strict=True):
         if made.count(one) > 1:
-            raise ValueError(f"design.generators: {text!r} makes a factor that another generator makes, too")
+            raise ValueError(
+                f"design.generators: {text!r} generates a factor that another generator generates, too"
+            )
         if set(word) & set(made):
             both = "".join(sorted(set(word) & set(made)))
-            raise ValueError(f"design.generators: {text!r} uses {both}, which is itself made by a generator")
+            raise ValueError(f"design.generators: {text!r} uses {both}, which is itself generated")
     return tuple(f"{one}={'-' if sign < 0 else ''}{word}" for one, sign, word in parsed)
 
 

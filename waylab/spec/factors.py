@@ -1,4 +1,4 @@
-"""Factors and their levels: what is varied, and how a level changes the settings of a trial."""
+"""Factors and their levels, and how a level changes the settings of a trial."""
 
 import difflib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Value = bool | int | float | str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Level:
-    """One level: its label, and the settings (dotted key, value) it stands for."""
+    """One level: its label, and the settings (dotted key, value) of its trials."""
 
     label: str
     settings: tuple[tuple[str, Value], ...]
@@ -21,11 +21,11 @@ class Level:
 
 @dataclass(frozen=True)
 class Factor:
-    """What is varied, under its short name."""
+    """A factor under its short name, with its levels."""
 
     name: str
     levels: tuple[Level, ...]
-    # Whether its levels are values of one setting; otherwise they have names.
+    # Whether the levels are values of one setting; otherwise each level has a name.
     listed: bool = False
 
     @property
@@ -53,7 +53,7 @@ def part_type(part: "Field[Any]") -> type | None:
 
 
 def resolve_key(name: str, keys: list[str]) -> str:
-    """Turn a dotted key or a short name into the dotted key; ValueError says what was meant perhaps."""
+    """Turn a dotted key or a short name into the dotted key; ValueError suggests the nearest key."""
     aliases = {"system": "system.kind", "think": "load.think_time", "dispatch": "system.proxy.dispatch"}
     name = aliases.get(name, name)
     matches = [key for key in keys if key == name or key.endswith(f".{name}")]

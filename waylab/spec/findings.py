@@ -1,6 +1,6 @@
-"""What a study found, one finding at a time, as frozen dataclasses: ratios, knees, bottlenecks, and what matters most.
+"""The findings of a published study as frozen dataclasses: ratios, knees, bottlenecks, largest effects.
 
-Rates are compared only where a link sets them. Read by `published`; computes nothing.
+Rates are compared only where a link limits them. `published` reads them; computes nothing.
 """
 
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from waylab.spec import checks
 from waylab.spec.checks import setting
 
-# Levels by factor; a configuration is meant when it has one of the levels of every factor that is named.
+# Levels by factor. They select the configurations that have one of the levels of every factor named.
 Levels = dict[str, tuple[str, ...]]
 KINDS = ("ratio", "value", "plateau", "stage", "link", "effect")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that the study found, and what of ours corresponds to it."""
+    """One finding of the study, and the configurations of ours that correspond to it."""
 
     text: str = setting(checks.text, "")
     kind: str = setting(checks.one_of(*KINDS), "ratio")
@@ -23,7 +23,7 @@ class Finding:
     metric: str = setting(checks.text, "")
     to_metric: str = setting(checks.text, "")
     theirs: float = setting(checks.number(0, 1e9, above=True), 0.0)
-    # A share by which ours may differ from theirs; otherwise the side of 1 must be the same.
+    # The share by which ours may differ from theirs. With 0, both must lie on the same side of 1.
     within: float = setting(checks.number(0, 10), 0.0)
     expect: str = setting(checks.one_of("above", "below"), "")
     factor: str = setting(checks.text, "")

@@ -1,6 +1,6 @@
-"""The machines of an experiment and which role runs on which of them, apart from the roles themselves.
+"""The hosts of an experiment, and the assignment of roles to them.
 
-Knows nothing of how a testbed makes them.
+Knows nothing of how a testbed emulates hosts.
 """
 
 from dataclasses import dataclass, field, fields
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from waylab.spec import checks
 from waylab.spec.checks import setting
 
-# The machines of the studies whose experiments are repeated here. Only what they send was limited.
+# The machines of the published studies. Only their sending rate was limited.
 PROFILES: dict[str, dict[str, float]] = {
     "asl18-client": {"cores": 2.0, "up_mbit": 200.0},
     "asl18-middleware": {"cores": 4.0, "up_mbit": 800.0},
@@ -18,7 +18,7 @@ PROFILES: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True)
 class HostSettings:
-    """One machine: 10^6 bit/s of Ethernet frames each way, one-way delay, processors. None is without a limit."""
+    """One machine: 10^6 bit/s of Ethernet frames each way, one-way delay, cores. None means no limit."""
 
     profile: str = setting(checks.one_of(*PROFILES), "")
     cores: float | None = setting(checks.number(0.05, 1024), None)
@@ -71,16 +71,16 @@ class Assignment:
 
 
 def with_profile(settings: HostSettings) -> HostSettings:
-    """Put the profile's numbers where the host says none itself."""
+    """Use the numbers of the profile for every key that the host leaves out."""
     profile = PROFILES.get(settings.profile, {})
     own = {part.name: getattr(settings, part.name) for part in fields(settings)}
     return HostSettings(**own | {name: value for name, value in profile.items() if own[name] is None})
 
 
 def check_assignment(testbed: TestbedSettings, assignment: Assignment, counts: dict[str, int]) -> None:
-    """Check one combination: every role has a host that is described; ValueError says which has not.
+    """Check that every role of a combination has a described host; ValueError names the role that has none.
 
-    `counts` says how many programs each role has beside the load.
+    `counts` is the number of programs of each role beside the load.
     """
     if len(assignment.database) > 1:
         raise ValueError(

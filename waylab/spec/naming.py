@@ -1,4 +1,4 @@
-"""Names in a specification: short and dotted keys, labels of levels, and what was perhaps meant."""
+"""Names in a specification: short and dotted keys, labels of levels, suggestions for unknown names."""
 
 import difflib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ KEYS = setting_keys(TrialSettings)
 
 
 def nearest(name: str, known: list[str], prefix: str) -> str:
-    """Say what was perhaps meant: the same name in another place, or a similar one in this."""
+    """Suggest the same name in another section, or else a similar name in this one."""
     places = [*dict.fromkeys(key.rpartition(".")[0] for key in KEYS), *KEYS]
     elsewhere = [key for key in places if key.rpartition(".")[2] == name]
     if elsewhere:
@@ -23,7 +23,7 @@ def nearest(name: str, known: list[str], prefix: str) -> str:
 
 
 def nearest_here(name: str, known: list[str], prefix: str) -> str:
-    """Say which of the names that can stand here was perhaps meant."""
+    """Suggest the most similar of the names that are valid here."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return (
         f"did you mean {f'{prefix}.' if prefix else ''}{near[0]}?"
@@ -33,7 +33,7 @@ def nearest_here(name: str, known: list[str], prefix: str) -> str:
 
 
 def checked(check: Callable[[object], _Checked], value: object, key: str) -> _Checked:
-    """Apply a check; ValueError says at which key."""
+    """Apply a check; ValueError names the key."""
     try:
         return check(value)
     except ValueError as error:
@@ -41,7 +41,7 @@ def checked(check: Callable[[object], _Checked], value: object, key: str) -> _Ch
 
 
 def resolved(name: str, where: str) -> str:
-    """Turn a dotted key or a short name into the dotted key; ValueError says where it stands."""
+    """Turn a dotted key or a short name into the dotted key; ValueError names its place in the specification."""
     try:
         return resolve_key(name, KEYS)
     except ValueError as error:
@@ -49,7 +49,7 @@ def resolved(name: str, where: str) -> str:
 
 
 def short(name: str) -> str:
-    """Return the name used in tables: the last part, unless that could mean several things."""
+    """Return the name used in tables: the last part, unless it is ambiguous."""
     last = name.rsplit(".", 1)[-1]
     return last if sum(key.endswith(f".{last}") for key in KEYS) == 1 else name
 

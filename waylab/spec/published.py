@@ -1,4 +1,4 @@
-"""Reads `[published]`: what the study whose experiment is repeated found itself, to be set beside what is measured."""
+"""Reads `[published]`: the findings of the study that an experiment repeats, for comparison with the measurement."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def read_published(content: object, factors: tuple[Factor, ...]) -> Published:
             raise ValueError(f"published.{name} is not a key; {nearest_here(name, list(known), 'published')}")
     source = checks.text(content.get("source", ""))
     if not source:
-        raise ValueError("published.source: is missing; say which study the numbers are from")
+        raise ValueError("published.source: is missing; name the study that the numbers are from")
     tables = [
         (table, f"published.finding[{index}]") for index, table in enumerate(_tables(content, "finding"))
     ]
@@ -77,7 +77,7 @@ def _finding(table: Table, factors: tuple[Factor, ...], where: str) -> Finding:
     rest = {key: value for key, value in table.items() if key not in ("of", "to")}
     finding = replace(section(Finding, rest, where), of=levels["of"], to=levels["to"])
     if not finding.text:
-        raise ValueError(f"{where}.text: is missing; say what the study found")
+        raise ValueError(f"{where}.text: is missing; describe the finding")
     for name in _NEEDED[finding.kind]:
         if not getattr(finding, name):
             raise ValueError(f'{where}.{name}: is missing; kind = "{finding.kind}" needs it')

@@ -1,4 +1,4 @@
-"""TOML to specification, strictly: every mistake is one line with the file, the key and what was perhaps meant."""
+"""Reads a specification from TOML, strictly: every mistake is one line with the file, the key and a suggestion."""
 
 import dataclasses
 import re
@@ -39,7 +39,7 @@ def read_spec(path: Path, scale: str = FULL) -> Spec:
 
 
 def spec_as_dict(spec: Spec) -> Table:
-    """Return the specification, resolved, as it goes into `run.json`."""
+    """Return the resolved specification for `run.json`."""
     content = dataclasses.asdict(spec)
     content["factors"] = [
         {
@@ -113,7 +113,7 @@ def _spec(content: Table, path: Path) -> Spec:
 
 
 def _taken(content: Table, name_of_section: str, *names: str) -> dict[str, object]:
-    """Take keys whose content names factors out of a section, each an empty list where it is not given."""
+    """Remove keys whose content names factors from a section, and return them; a missing key is an empty list."""
     table = content.get(name_of_section, {})
     if not isinstance(table, dict):
         return {name: [] for name in names}
@@ -122,7 +122,7 @@ def _taken(content: Table, name_of_section: str, *names: str) -> dict[str, objec
 
 
 def _hosts(content: Table) -> dict[str, HostSettings]:
-    """Take the table of hosts out of the specification's content and read it."""
+    """Remove the table of hosts from the content of the specification, and read it."""
     testbed = content.get("testbed")
     if not isinstance(testbed, dict) or "hosts" not in testbed:
         return {}
@@ -181,10 +181,10 @@ def _level(label: str, settings: Table, where: str) -> Level:
 
 
 def _check_whole(spec: Spec) -> None:
-    """Check what no single value can show, in every combination that will be run."""
+    """Check values against each other, in every combination that will be run."""
     if spec.gates.loosened() and not spec.gates.reason:
         raise ValueError(
-            f"gates.reason: is missing; {', '.join(spec.gates.loosened())} is looser than the default, say why"
+            f"gates.reason: is missing; {', '.join(spec.gates.loosened())} is looser than the default; give the reason"
         )
     if spec.report.x and spec.report.x not in [factor.name for factor in spec.factors]:
         raise ValueError(f"report.x = {spec.report.x!r}: is not a factor")
@@ -208,15 +208,17 @@ def _check_stopping(spec: Spec) -> None:
             f"stopping.blocks_max = {rule.blocks_max}: below stopping.blocks_min = {rule.blocks_min}"
         )
     if not rule.precision and rule != Stopping():
-        raise ValueError("stopping.precision: is missing; it says how narrow the intervals must be, say 0.05")
+        raise ValueError(
+            "stopping.precision: is missing; it is the largest relative half-width of the intervals, for example 0.05"
+        )
 
 
 def _check_prediction(predict: Prediction, combinations: list[Labels]) -> None:
-    """Every pattern must mean something, and no configuration both parts."""
+    """Every pattern must select a configuration, and no configuration may be in both parts."""
     for name in ("calibrate", "held_out"):
         for index, pattern in enumerate(getattr(predict, name)):
             if not any(matches((pattern,), labels) for labels in combinations):
-                raise ValueError(f"predict.{name}[{index}]: no configuration of the design is meant by it")
+                raise ValueError(f"predict.{name}[{index}]: selects no configuration of the design")
     for labels in combinations:
         if matches(predict.calibrate, labels) and matches(predict.held_out, labels):
             said = ", ".join(f"{factor}={label}" for factor, label in labels)
@@ -224,7 +226,7 @@ def _check_prediction(predict: Prediction, combinations: list[Labels]) -> None:
 
 
 def _check_values(system: System, load: Load) -> None:
-    """Check what holds for every system."""
+    """Check the rules that are the same for every system."""
     if load.key_maximum < load.key_minimum:
         raise ValueError(
             f"load.key_maximum = {load.key_maximum}: below load.key_minimum = {load.key_minimum}"
@@ -232,15 +234,13 @@ def _check_values(system: System, load: Load) -> None:
     if load.threads > load.clients:
         raise ValueError(f"load.threads = {load.threads}: more than the {load.clients} clients")
     if system.backends.service_time != "none" and system.backends.server == "memcached":
-        raise ValueError(
-            'system.backends.service_time: only server = "embedded" can be told how long to take'
-        )
+        raise ValueError('system.backends.service_time: only server = "embedded" has a service time')
 
 
 def _check_loop(load: Load) -> None:
     if load.rate and load.think_time != "none":
         raise ValueError(
-            f"load.think_time = {load.think_time!r}: an open loop waits for no reply, so nobody thinks; "
+            f"load.think_time = {load.think_time!r}: an open loop does not wait for replies, so its clients have no think time; "
             "leave it out, or load.rate"
         )
     if not load.rate and load.arrivals != Load().arrivals:

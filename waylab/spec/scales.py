@@ -1,6 +1,6 @@
 """The same experiment at another scale: fewer blocks, shorter trials, some of the levels.
 
-`full` is the specification as it stands; `quick` is what its [scale.quick] changes, or else one short block.
+`full` is the specification unchanged. `quick` applies its [scale.quick], or runs one short block if there is none.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ QUICK_WARM_UP_S = 0.3
 
 
 def read_scales(content: object, factors: tuple[Factor, ...]) -> tuple[tuple[str, Scale], ...]:
-    """Read the tables of [scale]; what is no setting of a scale is a factor with the levels that are kept."""
+    """Read the tables of [scale]; a key that is not a setting of a scale is a factor with its remaining levels."""
     if not isinstance(content, dict):
         raise ValueError("scale: should be written [scale.quick]")
     scales = []
@@ -47,7 +47,7 @@ def read_scales(content: object, factors: tuple[Factor, ...]) -> tuple[tuple[str
 
 
 def at_scale(spec: Spec, name: str) -> Spec:
-    """Return the specification at a scale. ValueError says what that scale leaves without meaning."""
+    """Return the specification at a scale; ValueError names a part that the scale leaves empty."""
     if name == FULL:
         return spec
     scale = dict(spec.scales).get(name)
@@ -97,7 +97,7 @@ def at_scale(spec: Spec, name: str) -> Spec:
 def _still_meant(
     patterns: tuple[Pattern, ...], kept: dict[str, tuple[str, ...]], otherwise: str
 ) -> tuple[Pattern, ...]:
-    """Keep the patterns of which some level of every factor is kept."""
+    """Keep the patterns that still select a level of every factor."""
     meant = tuple(
         pattern
         for pattern in patterns
@@ -109,7 +109,7 @@ def _still_meant(
 
 
 def _one_short_block(spec: Spec) -> Spec:
-    """To see that everything works."""
+    """Return the specification with one short block, to test that everything works."""
     load = dataclasses.replace(
         spec.load,
         test_time_s=min(spec.load.test_time_s, QUICK_TEST_TIME_S),

@@ -19,7 +19,7 @@ Pattern = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True)
 class Design:
-    """Which combinations of levels, how often and in which order."""
+    """Which combinations of levels are run, how often and in which order."""
 
     kind: str = setting(checks.one_of("crossed", "listed", "2k", "2k-p"), "crossed")
     generators: tuple[str, ...] = setting(checks.texts, ())
@@ -32,7 +32,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Stopping:
-    """How precise the metrics must be before no further block is run; a precision of 0 is no rule."""
+    """The precision of the metrics after which no further block is run; a precision of 0 is no rule."""
 
     precision: float = setting(checks.number(0, 1), 0.0)
     metrics: tuple[str, ...] = setting(checks.metrics, ("throughput_per_s",))
@@ -43,7 +43,7 @@ class Stopping:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Which configurations models may learn from, and which ones they are judged by."""
+    """The configurations that models are fitted to, and those that they are evaluated on."""
 
     calibrate: tuple[Pattern, ...] = ()
     held_out: tuple[Pattern, ...] = ()
@@ -51,7 +51,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Scale:
-    """What is different at another scale than the full one; `levels` are those that are kept."""
+    """The changes of another scale than the full one; `levels` are the remaining levels."""
 
     blocks: int | None = setting(checks.whole(1, 1000), None)
     test_time_s: float | None = setting(checks.number(0, 86400, above=True), None)
@@ -65,7 +65,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Gates:
-    """What a trial must meet to be used; a looser limit than the default needs a reason."""
+    """The limits that a trial must meet to be used; a looser limit than the default needs a reason."""
 
     generator_cpu_max: float = setting(checks.number(0, 1.5, above=True), 0.8)
     foreign_cpu_max: float = setting(checks.number(0, 1, above=True), 0.2)
@@ -115,7 +115,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What the page shows beyond the defaults."""
+    """Options of the report."""
 
     x: str = setting(checks.text, "")
     threats: tuple[str, ...] = setting(checks.texts, ())
@@ -123,7 +123,7 @@ class ReportOptions:
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """What a level of a factor may change: everything that a trial needs to know."""
+    """The settings of a trial, all of which a level of a factor may change."""
 
     system: System = field(default_factory=System)
     load: Load = field(default_factory=Load)

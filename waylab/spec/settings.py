@@ -1,6 +1,6 @@
 """The settings of the parts of a system and of its load, as frozen dataclasses: each field has a default and a check.
 
-`experiments/demo.toml` explains every key. What several settings together must meet is in `systems`.
+`experiments/demo.toml` explains every key. `systems` checks settings against each other.
 """
 
 import re
@@ -102,7 +102,7 @@ class Database:
 
 @dataclass(frozen=True)
 class Load:
-    """What the load generator does: a closed loop of clients or, with a rate, an open one."""
+    """The load: a closed loop of clients or, with a rate, an open loop."""
 
     clients: int = setting(checks.whole(1, 65536), 16)
     threads: int = setting(checks.whole(1, 256), 1)

@@ -11,7 +11,7 @@ _Section = TypeVar("_Section")
 # A table as TOML has it, before anything is checked.
 Table = dict[str, Any]
 
-# Read by functions of their own: the names in them are the user's.
+# Other functions read these keys, because their tables contain names that the user chose.
 _NAMED = (
     "factors",
     "compare",
@@ -49,7 +49,7 @@ def section(settings: type[_Section], content: object, prefix: str) -> _Section:
 
 
 def table(content: object, where: str) -> Table:
-    """Return a table, or say that it should be one."""
+    """Return the content as a table; ValueError if it is not one."""
     if not isinstance(content, dict):
         raise ValueError(f"{where}: should be a table")
     return content

@@ -14,7 +14,7 @@ _BYTES = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3}
 _EULER = 0.5772156649015329
 
-# What follows the name: v is a value in the unit, n a plain number.
+# The parameters after the name: v is a value with a unit, n a plain number.
 _KINDS = {
     "fixed": "v",
     "uniform": "vv",
@@ -30,7 +30,7 @@ _TIMES = {"fb_ia": "pareto:0us:16.0292us:0.154971", "none": "fixed:0s"}
 
 
 def mean_size_bytes(text: str) -> float:
-    """Mean in bytes of a random size; ValueError says what is wrong with it."""
+    """Mean in bytes of a random size; ValueError describes the mistake in its text."""
     if text in _SIZES:
         known = _SIZES[text]
         return _mean(known, _bytes, "4k") if isinstance(known, str) else known
@@ -38,7 +38,7 @@ def mean_size_bytes(text: str) -> float:
 
 
 def mean_time_s(text: str) -> float:
-    """Mean in seconds of a random time; ValueError says what is wrong, or that there is no mean."""
+    """Mean in seconds of a random time; ValueError describes the mistake, or that the mean is infinite."""
     mean_s = _mean(_TIMES.get(text, text), duration_s, "1ms")
     if not math.isfinite(mean_s):
         raise ValueError(f"{text!r} has an infinite mean; its shape must be below 1")
@@ -94,7 +94,7 @@ def _mean(text: str, value: Callable[[str], float], example: str) -> float:
 
 
 def _formula(kind: str, numbers: list[float]) -> float:
-    """Return the mean; a normal one as drawn, with 0 for what would be below."""
+    """Return the mean; the programs replace negative normal variates by 0."""
     if kind in ("pareto", "gev"):
         return _heavy_mean(kind, *numbers)
     if kind == "lognormal":

@@ -15,7 +15,7 @@ class DatabaseSystem(MessageLoadSystem):
         return {"database": 1}
 
     def check(self, system: System, load: Load, generators: int) -> None:
-        """Refuse what pgbench cannot do."""
+        """Refuse loads that pgbench cannot generate."""
         super().check(system, load, generators)
         if load.operations not in ("", "d15"):
             raise ValueError(
@@ -25,7 +25,7 @@ class DatabaseSystem(MessageLoadSystem):
             raise ValueError('assignment.load: system.kind = "database" has one load generator, pgbench')
         if load.rate or load.think_time != "none":
             raise ValueError(
-                'load.rate, load.think_time: system.kind = "database" is a closed loop that never thinks'
+                'load.rate, load.think_time: system.kind = "database" is a closed loop without think time'
             )
 
     def database_connections(self, system: System, load: Load) -> int:
@@ -33,7 +33,7 @@ class DatabaseSystem(MessageLoadSystem):
         return load.clients
 
     def record_files(self, system: System, generators: int) -> dict[str, int]:
-        """None: pgbench writes a log of its own."""
+        """None: pgbench writes its own log."""
         return {}
 
     def titles(self) -> dict[str, str]:

@@ -10,12 +10,12 @@ class DirectSystem(KeyValueSystem):
     name = "direct"
 
     def programs(self, system: System, generators: int) -> dict[str, int]:
-        """Backends alone; one that no load generator goes to would have nothing to do."""
+        """Backends alone; no more than there are load generators, if each generator uses one."""
         count = system.backends.count
         return {"backends": min(count, generators) if system.direct_to == "one" else count}
 
     def load_reaches(self, system: System) -> str:
-        """As the specification says: one server for each generator, or all by key."""
+        """One server for each generator, or all servers by key, as the specification sets it."""
         return system.direct_to
 
     def record_files(self, system: System, generators: int) -> dict[str, int]:

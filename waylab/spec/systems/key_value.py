@@ -1,4 +1,4 @@
-"""What the systems have in common whose load reads and writes keys of memcached servers."""
+"""The common part of all systems whose load reads and writes keys of memcached servers."""
 
 from waylab.spec.settings import Load
 from waylab.spec.systems.under_test import System, SystemUnderTest
@@ -7,7 +7,7 @@ BACKENDS_SHOWN = [["threads", "system.backends.threads"]]
 
 
 class KeyValueSystem(SystemUnderTest):
-    """Memcached servers, with or without something in front of them."""
+    """Memcached servers, with or without proxies in front of them."""
 
     protocol = "memcached"
     operations = ("get", "set")
@@ -17,7 +17,7 @@ class KeyValueSystem(SystemUnderTest):
         return {"proxy": system.proxy.count, "backends": system.backends.count}
 
     def load_reaches(self, system: System) -> str:
-        """Each generator goes to one proxy first; all proxies serve the same data."""
+        """Each client connects to one proxy; all proxies serve the same data."""
         return "one"
 
     def check(self, system: System, load: Load, generators: int) -> None:

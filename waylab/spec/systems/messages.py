@@ -9,7 +9,7 @@ _CONNECTIONS_BESIDE = 8
 
 
 class MessageLoadSystem(SystemUnderTest):
-    """What the systems have in common whose load sends and receives messages."""
+    """The common part of all systems whose load sends and receives messages."""
 
     protocol = "messages"
     operations = ("send", "pop", "peek", "waiting_queues")
@@ -20,7 +20,7 @@ class MessageLoadSystem(SystemUnderTest):
         """Refuse several requests at a time."""
         for name in ("pipeline", "multi_key_get"):
             if getattr(load, name) != 1:
-                raise ValueError(f'load.{name}: system.kind = "{self.name}" knows one request at a time only')
+                raise ValueError(f'load.{name}: system.kind = "{self.name}" sends one request at a time only')
 
 
 class MessagesSystem(MessageLoadSystem):
@@ -51,7 +51,7 @@ class MessagesSystem(MessageLoadSystem):
             )
 
     def database_connections(self, system: System, load: Load) -> int:
-        """Those that answer requests, and those that each service keeps for itself."""
+        """The connections of requests, and those that each service opens for its own tasks."""
         return system.messages.servers + system.messages.services * _CONNECTIONS_BESIDE
 
     def record_files(self, system: System, generators: int) -> dict[str, int]:
@@ -68,7 +68,7 @@ class MessagesSystem(MessageLoadSystem):
         return {"messages": "messages", "database": "postgres"}
 
     def shown(self, system: System) -> Shown:
-        """The dispatch, and what limits the statements in the database."""
+        """The dispatch, and the limit of statements in the database."""
         limits = {
             "pool": [["connections", "system.messages.connections"]],
             "fused": [["lanes", "system.messages.lanes"]],

@@ -1,7 +1,7 @@
-"""The descriptive half of a system: its roles, settings that contradict each other, what a run folder says about it.
+"""The descriptive half of a system: its roles, the check of its settings, its description in the run folder.
 
-It stands in `spec`, which may not import `testbed`: a specification is checked and planned where nothing can be run.
-How the same system is started and stopped is the other half, in `testbed/systems`.
+It is in `spec`, which may not import `testbed`, because experiments are also checked and planned where nothing can run.
+The running half, in `testbed/systems`, starts and stops the same system.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +37,7 @@ def _registered_name(value: object) -> str:
 
 @dataclass(frozen=True)
 class System:
-    """What is measured: its name, and the settings of every part that it may have."""
+    """The system under test: its name, and the settings of every part that it may have."""
 
     kind: str = setting(_registered_name, "proxy")
     direct_to: str = setting(one_of("one", "all"), "one")
@@ -66,13 +66,13 @@ class SystemUnderTest(ABC):
 
     # The value of `system.kind` in a specification.
     name: ClassVar[str]
-    # What the load speaks: "memcached" or "messages".
+    # The protocol of the load: "memcached" or "messages".
     protocol: ClassVar[str] = "memcached"
-    # The word for what stands between the load and the rest.
+    # The word for the programs between the load and the servers.
     middle: ClassVar[str] = "proxy"
     # The program whose records have the times of the stages; None when no program of the system records them.
     stage_program: ClassVar[str | None] = None
-    # Operations, as records name them, whose stages a report shows apart.
+    # Operations, as records name them, whose stages a report shows separately.
     operations: ClassVar[tuple[str, ...]] = ()
     # Whether a read that finds nothing is a fault of the trial.
     hit_ratio: ClassVar[bool] = True
@@ -83,14 +83,14 @@ class SystemUnderTest(ABC):
 
     @abstractmethod
     def check(self, system: System, load: Load, generators: int) -> None:
-        """Check the settings of one trial against each other; ValueError says which cannot stand together."""
+        """Check the settings of one trial against each other; ValueError names those that contradict each other."""
 
     def database_connections(self, system: System, load: Load) -> int:
         """Return the number of connections to the database that all programs together open at most."""
         return 0
 
     def load_reaches(self, system: System) -> str:
-        """Say whether each load generator uses `one` program of the first role or `all`."""
+        """Return `one` or `all`: the programs of the first role that each load generator connects to."""
         return "all"
 
     def record_files(self, system: System, generators: int) -> dict[str, int]:
@@ -98,11 +98,11 @@ class SystemUnderTest(ABC):
         return {"load": generators}
 
     def keeps_order(self, system: System) -> bool:
-        """Say whether messages of one sender arrive in the order in which they were sent."""
+        """Return whether messages of one sender arrive in the order in which they were sent."""
         return True
 
     def titles(self) -> dict[str, str]:
-        """Return the words for roles in drawings; backends are called as the server that ran."""
+        """Return the titles of roles in drawings; the title of backends is the name of their server."""
         return {}
 
     def shown(self, system: System) -> Shown:
@@ -110,7 +110,7 @@ class SystemUnderTest(ABC):
         return {}
 
     def describe(self, system: System, generators: int) -> SystemDescription:
-        """Return what the run folder says about this system with these settings."""
+        """Return the description of this system with these settings for the run folder."""
         return SystemDescription(
             name=self.name,
             protocol=self.protocol,
