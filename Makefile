@@ -1,11 +1,15 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test lint features advisories bench bench-load bench-messages bench-models calibrate build clean
+.PHONY: help demo demo-messages smoke test lint features dependencies advisories bench bench-load bench-messages bench-models calibrate build clean
 
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 WAYSTAGE := target/release/waystage
+# Rust programs that only lint needs, built without optimisation: building is what takes time, not running.
+TOOLS := .tools
+CARGO_DENY := $(TOOLS)/cargo-deny-0.20.2/bin/cargo-deny
+CARGO_MACHETE := $(TOOLS)/cargo-machete-0.9.2/bin/cargo-machete
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,7 +27,7 @@ test: build $(READY) ## Every test of both halves
 	cargo test --workspace --locked
 	$(VENV)/bin/python -m pytest
 
-lint: $(READY) features ## Formatting, lints and types; every warning is an error
+lint: $(READY) features dependencies ## Formatting, lints, types and dependencies; every warning is an error
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(VENV)/bin/ruff format --check
@@ -37,7 +41,12 @@ features: ## Check that each program builds without the others
 	  cargo clippy --quiet --package waystage --locked --no-default-features --features $$feature -- -D warnings || exit 1; \
 	done
 
-advisories: $(READY) ## Check the pinned Python packages for known vulnerabilities; needs the network, so lint does not include it
+dependencies: $(CARGO_DENY) $(CARGO_MACHETE) ## Check the Rust packages: licences, sources, bans, duplicates (deny.toml), and none that is unused
+	$(CARGO_DENY) --locked check licenses bans sources
+	$(CARGO_MACHETE) crates
+
+advisories: $(READY) $(CARGO_DENY) ## Check the pinned packages for known vulnerabilities; needs their databases, so lint does not include it
+	$(CARGO_DENY) --locked check advisories
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[audit]'
 	$(VENV)/bin/pip-audit --strict --requirement requirements.lock --no-deps --disable-pip
 
@@ -61,6 +70,12 @@ calibrate: build $(READY) ## The lab against a server whose truth is known (seve
 build: ## The program waystage, optimised
 	cargo build --release --locked
 
+$(CARGO_DENY):
+	cargo install --quiet --locked --debug --root $(TOOLS)/cargo-deny-0.20.2 cargo-deny --version 0.20.2
+
+$(CARGO_MACHETE):
+	cargo install --quiet --locked --debug --root $(TOOLS)/cargo-machete-0.9.2 cargo-machete --version 0.9.2
+
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "waylab needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=)")'
 	$(PYTHON) -m venv $(VENV)
@@ -68,4 +83,4 @@ $(READY): pyproject.toml requirements.lock
 	touch $@
 
 clean: ## Remove what was built (results stay)
-	rm -rf target $(VENV)
+	rm -rf target $(VENV) $(TOOLS)
