@@ -292,4 +292,6 @@ def _d15_law() -> str:
                 f"{100 * (right_ms / response_ms - 1):+.1f} %",
             )
         )
-    return table(("clients", "1/s", "measured, ms", "N/X, published, ms", "N/X, recomputed, ms", "error"), rows)
+    return table(
+        ("clients", "1/s", "measured, ms", "N/X, published, ms", "N/X, recomputed, ms", "error"), rows
+    )

@@ -88,7 +88,7 @@ def test_unstable_says_so(make):
         (lambda: MMm(1, 1, 2.5), "servers: must be a whole number >= 1, not 2.5"),
         (lambda: MMm(1, 1, True), "servers: must be a whole number"),
         (lambda: MMmK(1, 1, 0, 3), "servers: must be a whole number >= 1"),
-        (lambda: MMmK(1, 1, 4, 3), "capacity: counts who is in service too: at least 4, not 3"),
+        (lambda: MMmK(1, 1, 4, 3), "capacity: includes requests in service: at least 4, not 3"),
         (lambda: MM1K(1, 1, 0), "capacity: must be a whole number >= 1"),
         (lambda: ClosedMMc(0, 1, 1, 1), "clients: must be a whole number >= 1"),
         (lambda: ClosedMMc(1, 0, 1, 1), "servers: must be a whole number >= 1"),

@@ -215,7 +215,7 @@ def test_a_full_pool_is_the_bottleneck():
     held = replace(result, pool_busy=np.array([3.99]), pool_waiting_s=np.array([[0.02]]))
     assert limit_of(held).names == ("workers",)
     text = explain(held)
-    assert text.startswith("The bottleneck is the pool 'workers': 99.8 % of its slots are held")
+    assert text.startswith("The bottleneck is the pool 'workers': 99.8 % of its slots are busy")
     assert "A request waits 20 ms for a slot." in text
     more = replace(network, pools=(Pool("workers", 8, ("processor", "backend")),))
     check_claim(line(text, "Twice the slots (8)"), result, solve(more))

@@ -183,7 +183,7 @@ def test_bounds_of_demands(capsys):
 
 def test_bounds_of_files(capsys, tmp_path, known):
     code, out, _ = outcome(capsys, "bounds", known)
-    assert code == 0 and "'b', like 1 more, is the narrowest" in " ".join(out.split())
+    assert code == 0 and "'b' (and 1 more like it) limits most" in " ".join(out.split())
     forked = as_json(capsys, "bounds", EXAMPLES / "replicated-writes.json")
     assert forked["bounds"] == [] and "'replicas' forks" in forked["explanation"][-1]
     path = tmp_path / "bounds.svg"

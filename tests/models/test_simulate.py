@@ -195,7 +195,7 @@ def test_a_missing_program_is_one_clear_line(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="writes 'other/1', not 'waystage-simulation/1'"):
         simulate(replicated(), program=other)
     other.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(ModelError, match="ended with 3"):
+    with pytest.raises(ModelError, match="exited with code 3"):
         simulate(replicated(), program=other)
 
 

@@ -140,7 +140,7 @@ def simulate(arguments: argparse.Namespace) -> int:
 
         result = solver(described)
         if arguments.explain:
-            patience.say("now with each change")
+            patience.show("now with each change")
         findings = find(result, solver, what_if=arguments.explain)
     return _show_network(result, findings, arguments)
 
@@ -244,7 +244,7 @@ def _show_network(result: Result, findings: Findings, arguments: argparse.Namesp
 
 def _sweep(described: Network, parameter: str, values: Sequence[float], arguments: argparse.Namespace) -> int:
     with Patience(f"along {parameter}", arguments.interrupt, len(values)) as patience:
-        results = sweep(described, parameter, values, arguments.method, patience.tell)
+        results = sweep(described, parameter, values, arguments.method, patience.report)
     rows = sweep_as_dicts(values, results)
     knee = knee_of(described) or knee_clients(results[-1]) if parameter == "clients" else None
     limits = sweep_bounds(described, parameter, values)

@@ -1,4 +1,4 @@
-"""What a user sees of work that takes longer than two seconds: a line that says what and how far, then gone again."""
+"""Progress of work that takes longer than two seconds: one line on the terminal, removed at the end."""
 
 import time
 from threading import Timer
@@ -13,7 +13,7 @@ _PATIENCE_S = 2.0
 
 
 class Patience:
-    """Shows itself on a terminal only, on standard error, and only when the work takes long."""
+    """Shows progress on standard error, on terminals only, once the work takes longer than two seconds."""
 
     def __init__(self, what: str, interrupt: Interrupt, total: int | None = None) -> None:
         self._what = what
@@ -37,16 +37,16 @@ class Patience:
             self._timer.join()
         self._status.stop()
 
-    def tell(self, done: int) -> None:
-        """So much is done."""
+    def report(self, done: int) -> None:
+        """Show how many steps are done, and stop if the user interrupted."""
         self.check()
         of = f" of {self._total:,}" if self._total else ""
-        self.say(f"{done:,}{of} done")
+        self.show(f"{done:,}{of} done")
 
-    def say(self, text: str) -> None:
-        """How far it is, in words."""
+    def show(self, text: str) -> None:
+        """Show the progress as text."""
         self._status.update(f"{self._what}: {text}, {time.monotonic() - self._begun_s:.0f} s")
 
     def check(self) -> None:
-        """Stop if the user asked for it."""
+        """Stop if the user interrupted."""
         self._interrupt.check()

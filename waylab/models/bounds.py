@@ -1,6 +1,6 @@
-"""What a network can be at best and at worst, from demands alone: no queue is solved.
+"""Bounds of a network from its demands alone, without solving a queue.
 
-For closed chains, throughput and response time between two lines; for open classes, the load at which it saturates.
+For closed chains: lower and upper bounds of throughput and response time. For open classes: the load at saturation.
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ _ONE_CHAIN = {"closed", "several classes", "class switching", "delay"}
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Throughput per second and response time in seconds of each closed chain, shape (R,), from and to.
+    """Lower and upper bounds of throughput per second and response time in seconds of each closed chain, shape (R,).
 
-    `knee_customers` is N* = (D + Z) / Dmax of a single chain: where the two asymptotes of the throughput meet.
+    `knee_customers` is N* = (D + Z) / Dmax of a single chain, where the two asymptotes of its throughput meet.
     """
 
     name: str
@@ -45,16 +45,16 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Limit:
-    """How much one station allows: requests per second of all classes in their mix, and the work that each brings."""
+    """The highest throughput that one station allows, for all classes in their mix, and the demand of a request."""
 
     station: str
     demand_s: float
-    """Seconds of work of a mean request, over what the station can do at most at once."""
+    """Seconds of work of a mean request over the highest speed of the station."""
     throughput_per_s: float
 
 
 def asymptotic_bounds(network: Network) -> Bounds:
-    """Bound closed chains by the busiest station and by customers who never, or always, meet.
+    """Bound closed chains by the busiest station, and by customers who never or always queue for each other.
 
     X <= min(1 / Dmax, N / (Z + D)); X >= N / (Z + sum of D with all customers ahead). A station's Dmax is its demand
     over its highest speed. Holds for any service time distribution and, for the upper bound, any discipline
@@ -85,14 +85,14 @@ def asymptotic_bounds(network: Network) -> Bounds:
 
 
 def balanced_job_bounds(network: Network) -> Bounds:
-    """Bound one closed chain of single servers by networks whose stations are all alike.
+    """Bound one closed chain of single servers by networks whose stations all have the same demand.
 
     N / (D + Z + (N - 1) Dmax / (1 + Z / (N D))) <= X <= min(1 / Dmax, N / (D + Z + (N - 1) Dmean / (1 + Z / D))), Dmean
     over the queues; delay stations count as think time. Assumes a product form (Zahorjan, Sevcik, Eager and Galler,
     Balanced job bound analysis of queueing networks, CACM 25, 1982; Lazowska and others, 5.4).
 
     Raises:
-        AssumptionError: for several servers, rates, several chains, open classes and whatever has no product form.
+        AssumptionError: for several servers, rates, several chains, open classes and features without a product form.
     """
     found, queues_s, think_s = _single("balanced job bounds", network)
     if not len(queues_s):
@@ -110,9 +110,10 @@ def balanced_job_bounds(network: Network) -> Bounds:
 def geometric_bounds(network: Network) -> Bounds:
     """Bound one closed chain of single servers by queue lengths as geometric sums.
 
-    Tighter than balanced job bounds, most of all where several stations are nearly as busy. Assumes a product form
-    (Casale, Muntz and Serazzi, Geometric bounds, IEEE Transactions on Computers 57, 2008, equations 8, 13; the
-    square-root form with think time); the throughput of one customer fewer comes from proportional bounds.
+    Tighter than balanced job bounds, especially with several stations that are nearly as busy as the bottleneck.
+    Assumes a product form (Casale, Muntz and Serazzi, Geometric bounds, IEEE Transactions on Computers 57, 2008,
+    equations 8, 13; the square-root form with think time); the throughput of one customer fewer comes from proportional
+    bounds.
 
     Raises:
         AssumptionError: as balanced_job_bounds.
@@ -139,10 +140,10 @@ def geometric_bounds(network: Network) -> Bounds:
 
 
 def bottlenecks(network: Network) -> list[Limit]:
-    """Order the stations by how little they allow, the narrowest first; delays allow everything and are left out.
+    """List the stations by the throughput that they allow, the lowest first, without delays.
 
-    The mix of classes is that of the arrivals, or of the chains' populations. Any network; forks and pools count by
-    the work that they bring to stations.
+    The mix of classes is that of the arrivals, or of the chains' populations. Works for any network; forks and pools
+    count by the work that they bring to stations.
     """
     found = demands(network)
     starts = found.open_starts_per_s + np.array(found.populations, dtype=float) @ found.shares
@@ -195,7 +196,7 @@ def _single(name: str, network: Network) -> tuple[Demands, Array, float]:
 
 
 def _proportional(queues_s: Array, think_s: float, clients: int) -> tuple[float, float]:
-    """Bounds on the throughput of `clients`, from queues in proportion to the demands (Hsieh and Lam, 1987)."""
+    """Bounds of the throughput of `clients`, from queues in proportion to the demands (Hsieh and Lam, 1987)."""
     total, largest = queues_s.sum(), queues_s.max()
     ahead_s = (clients - 1) * float(queues_s @ queues_s) / total / (1 + think_s / total)
     upper = min(1 / largest, clients / (total + think_s + ahead_s)) if clients else 0.0
@@ -205,7 +206,7 @@ def _proportional(queues_s: Array, think_s: float, clients: int) -> tuple[float,
 def _geometric_queues(
     queues_s: Array, think_s: float, clients: int, least: float, most: float
 ) -> tuple[Array, Array]:
-    """Bounds on the mean number at each queue, with `least` <= throughput <= `most`."""
+    """Bounds of the mean number at each queue, for `least` <= throughput <= `most`."""
     largest = queues_s.max()
     other = queues_s < largest
     low, high = np.zeros_like(queues_s), np.zeros_like(queues_s)
@@ -232,7 +233,7 @@ def _highest_rate(station: Station) -> float:
 
 
 def _slowdown(station: Station, customers: int) -> tuple[float, float]:
-    """How many times its service a visit takes with everybody there, and at best."""
+    """Time of a visit in units of its service with all customers present, and in the best case."""
     if station.is_delay:
         return 1.0, 1.0
     counts = range(1, max(customers, 1) + 1) if station.rates else (1, max(customers, 1))
@@ -243,7 +244,7 @@ def _slowdown(station: Station, customers: int) -> tuple[float, float]:
 def _longest_s(found: Demands, index: int) -> Array:
     """Demand of each chain at a station, (R,), if every service there were as long as the longest.
 
-    First come first served, one waits for services of others, which may be longer than one's own.
+    With first come first served, a request waits for services of others, which may be longer than its own.
     """
     if found.delays[index] or found.network.stations[index].discipline == "ps":
         return np.asarray(found.demands_s[:, index])

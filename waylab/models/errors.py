@@ -1,8 +1,8 @@
-"""What can be wrong with a model: its description, its load, or the solver that it was given to."""
+"""Errors in a model: its description, its load, or a solver that cannot handle it."""
 
 
 class ModelError(ValueError):
-    """A description that makes no sense; the message names the field and the rule."""
+    """A description breaks a rule; the message names the field and the rule."""
 
     def __init__(self, where: str, rule: str) -> None:
         super().__init__(f"{where}: {rule}")
@@ -11,7 +11,7 @@ class ModelError(ValueError):
 
 
 class UnstableError(ModelError):
-    """More arrives than can be served: the queue has no steady state, so there is nothing to predict."""
+    """Arrivals reach the service capacity: the queue has no steady state, so there is nothing to predict."""
 
     def __init__(self, where: str, utilisation: float) -> None:
         super().__init__(where, f"is unstable: utilisation {utilisation:.4g} is not below 1")
@@ -19,7 +19,7 @@ class UnstableError(ModelError):
 
 
 class AssumptionError(ModelError):
-    """A solver that cannot handle a feature of the model; the message names the assumption that fails."""
+    """A solver cannot handle a feature of the model; the message names the assumption that fails."""
 
     def __init__(self, solver: str, assumption: str, fact: str) -> None:
         super().__init__(solver, f"assumes {assumption}, but {fact}")

@@ -70,7 +70,7 @@ def _station(where: str, station: Station, classes: tuple[str, ...]) -> None:
     if station.capacity is not None and not _whole(station.capacity, 1):
         raise ModelError(f"{where}.capacity", f"must be a whole number >= 1, not {station.capacity}")
     if station.capacity is not None and station.servers is not None and station.capacity < station.servers:
-        raise ModelError(f"{where}.capacity", f"counts who is in service too: at least {station.servers}")
+        raise ModelError(f"{where}.capacity", f"includes requests in service: at least {station.servers}")
     if station.when_full not in WHEN_FULL:
         raise ModelError(f"{where}.when_full", f"{station.when_full!r} is none of {', '.join(WHEN_FULL)}")
     if not _whole(station.batch, 1):

@@ -36,16 +36,16 @@ _STATION = {
 
 @dataclass(frozen=True, eq=False)
 class SimulatedTimes:
-    """Response times in seconds that shares of the requests did not exceed, as simulated."""
+    """Simulated quantiles of the response time in seconds."""
 
     shares: Array
     times_s: Array
 
     def quantile(self, share: float) -> float:
-        """Time that a share does not exceed, by linear interpolation between the simulated shares.
+        """Quantile, by linear interpolation between the simulated quantiles.
 
         Raises:
-            ModelError: for a share beyond those that were simulated.
+            ModelError: for a share outside the simulated range.
         """
         if not self.shares[0] <= share <= self.shares[-1]:
             low, high = self.shares[0], self.shares[-1]
@@ -69,16 +69,15 @@ def simulate(  # noqa: PLR0913 - keywords, each a flag of the program
 ) -> Result:
     """Simulate a network: independent replications, the warm-up removed, 95 % t intervals over replications.
 
-    `requests` are measured in each replication after `warm_up` of them (found by MSER-5, White 1997, when not given).
+    Each replication measures `requests` after a warm-up of `warm_up` requests (default: found by MSER-5, White 1997).
     With `precision`, replications are added until the half-width of each class's mean response time is below that
     share of it. `records` is a folder for the first replication's records in the lab's format, one request in
-    `sample`; `stamps` maps stages of the proxy to events such as `enter NODE`, and so adds records as the proxy
-    would write them. The same seed gives the same result whatever the number of `threads`. Every feature of the
-    description is simulated.
+    `sample`. `stamps` maps stages of the proxy to events such as `enter NODE` and adds records in the proxy's format.
+    The same seed gives the same result with any number of `threads`. Every feature of the description is simulated.
 
     Raises:
-        ModelError: when the program is not found, or refuses the model or a setting; its line is the message.
-        UnstableError: when more arrives at a station than it can serve.
+        ModelError: when the program is not found, or when it rejects the model or a setting; the message is its line.
+        UnstableError: when arrivals at a station exceed its capacity.
     """
     arguments = ["--seed", seed, "--replications", replications, "--requests", requests, "--json"]
     for name, value in (("warm-up", warm_up), ("precision", precision), ("threads", threads)):
@@ -98,7 +97,7 @@ def find_program(program: Path | None = None) -> Path:
     """Look for `waystage`: as given, the variable WAYSTAGE_BIN, the build folders beside this package, then PATH.
 
     Raises:
-        ModelError: saying where it looked.
+        ModelError: naming the places that were searched.
     """
     given = program or os.environ.get("WAYSTAGE_BIN")
     root = Path(__file__).resolve().parents[2]
@@ -125,16 +124,16 @@ def _run(program: Path, model: Path, arguments: Sequence[str]) -> dict[str, Any]
         raise ModelError(str(program), f"cannot be started: {error.strerror}") from None
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        line = lines[-1].removeprefix("waystage: ") if lines else f"ended with {done.returncode}"
+        line = lines[-1].removeprefix("waystage: ") if lines else f"exited with code {done.returncode}"
         raise _refusal(line.removeprefix(f"{model}: "))
     content: dict[str, Any] = json.loads(done.stdout)
     if content.get("format") != _FORMAT:
-        raise ModelError(str(program), f"writes {content.get('format')!r}, not {_FORMAT!r}; build it anew")
+        raise ModelError(str(program), f"writes {content.get('format')!r}, not {_FORMAT!r}; rebuild it")
     return content
 
 
 def _refusal(line: str) -> ModelError:
-    """The program's line as an error: the field and the rule, or what has happened."""
+    """Turn the program's error line into an error with field and rule."""
     where, found, rule = line.partition(": ")
     if not found:
         return ModelError("simulate", line)
@@ -163,7 +162,7 @@ def result_from_simulation(network: Network, content: dict[str, Any]) -> Result:
     if content["pools"]:
         take("pool_waiting_s", [[part["waiting_s"] for part in pool["classes"]] for pool in content["pools"]])
         take("pool_busy", [pool["busy"] for pool in content["pools"]])
-    # Where nothing came, there is nothing there; a time that nobody spent stays unknown.
+    # Without requests, rates and lengths are 0; times stay unknown.
     for name in ("throughput_per_s", "station_throughput_per_s", "queue_length", "utilisation", "lost_per_s"):
         means[name] = np.nan_to_num(means[name])
     quantiles = {

@@ -1,4 +1,4 @@
-"""One door to all solvers: picks the most exact one that can handle the network, or says why none can."""
+"""Chooses the most exact solver that can handle a network, or reports why none can."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +17,7 @@ def solve(network: Network, method: str = "auto") -> Result:
 
     Raises:
         AssumptionError: when the method (or, for `auto`, every method) lacks a feature; names the assumption.
-        UnstableError: when more arrives than can be served.
+        UnstableError: when arrivals exceed the service capacity.
         ModelError: for an unknown method.
     """
     if method != "auto":
@@ -28,7 +28,7 @@ def solve(network: Network, method: str = "auto") -> Result:
             return _solver(name)(network)
         except AssumptionError as error:
             reasons[error.assumption, error.fact] += 1
-    # What most of them stumble over is what is special about the network.
+    # The assumption that fails for most solvers describes what is special about the network.
     assumption, fact = reasons.most_common(1)[0][0]
     raise AssumptionError("every solver but simulation", assumption, fact)
 

@@ -1,4 +1,4 @@
-"""The same network with one number changed: solved for each of several values. Knows no particular solver."""
+"""Solves one network for several values of one parameter. Knows no particular solver."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,16 +28,16 @@ def sweep(
     parameter: str,
     values: Sequence[float],
     method: str = "auto",
-    tell: Callable[[int], None] | None = None,
+    report: Callable[[int], None] | None = None,
 ) -> list[Result]:
     """Solve a network for each value of one parameter, with everything else as it is.
 
-    `parameter` is one of PARAMETERS, with the name of a class, station or pool; see `changed`. `tell` is called with
+    `parameter` is one of PARAMETERS, with the name of a class, station or pool; see `changed`. `report` is called with
     the number of values that are done.
 
     Raises:
-        ModelError: for a parameter or a value that makes no sense, and whatever `solve` raises; the message begins
-            with the parameter and its value.
+        ModelError: for an unknown parameter, an invalid value, or an error of `solve`; the message begins with the
+            parameter and its value.
     """
     if not len(values):
         raise ModelError(parameter, "needs at least one value")
@@ -47,18 +47,18 @@ def sweep(
             results.append(solve(changed(network, parameter, value), method))
         except UnstableError as error:
             raise UnstableError(f"{parameter} = {value:g}: {error.where}", error.utilisation) from None
-        if tell:
-            tell(done)
+        if report:
+            report(done)
     return results
 
 
 def changed(network: Network, parameter: str, value: float) -> Network:
     """Return a copy of a network with one parameter changed.
 
-    `clients`: customers of all classes together, shared out in the proportions that they have (whole numbers, at
-    least one for each class that has any). `CLASS.population`, `CLASS.arrivals_per_s`, `CLASS.think_s`: as they say.
-    `STATION.servers`: their number. `STATION.service`: factor on the service times of all classes there.
-    `POOL.slots`: their number.
+    `clients`: the total population, divided among the classes in their present proportions (whole numbers, at least
+    one for each class that has a population). `CLASS.population`, `CLASS.arrivals_per_s` and `CLASS.think_s` replace
+    that field of a class. `STATION.servers` and `POOL.slots` replace their number. `STATION.service` is a factor on
+    the service times of all classes at a station.
 
     Raises:
         ModelError: for an unknown name, or a value that breaks a rule of the description.
@@ -96,7 +96,7 @@ def with_service_factor(network: Network, station: str, factor: float) -> Networ
 
 
 def scaled_to(time: Service, mean_s: float) -> Service:
-    """Return a time of the same shape with another mean; what took no time becomes exponential."""
+    """Return a time with the same distribution and another mean; a time of zero becomes exponential."""
     if time.distribution == "empirical" and time.mean_s > 0:
         return Service.empirical(tuple(value * (mean_s / time.mean_s) for value in time.values_s))
     return replace(time, mean_s=mean_s) if time.distribution != "empirical" else Service(mean_s)
@@ -115,7 +115,7 @@ def _with_servers(network: Network, name: str, servers: int) -> Network:
     if station.rates:
         raise ModelError(f"{name}.servers", "the station has rates, which replace servers")
     if station.servers is None:
-        raise ModelError(f"{name}.servers", "the station is a delay, where nobody waits")
+        raise ModelError(f"{name}.servers", "the station is a delay, where no request waits")
     return network.with_station(name, servers=servers)
 
 
@@ -132,7 +132,7 @@ def _with_clients(network: Network, clients: int) -> Network:
     for index in populated:
         shares[index] = max(1, shares[index])
     while sum(shares) != clients:
-        # The class that is furthest from its part gives or gets one; none is left without customers.
+        # The class that is furthest from its proportion changes by one customer; every class keeps at least one.
         step = 1 if sum(shares) < clients else -1
         able = [index for index in populated if shares[index] + step >= 1]
         index = max(able, key=lambda i: step * (network.classes[i].population * clients - shares[i] * total))

@@ -1,4 +1,4 @@
-"""A general birth-death chain in its steady state, in the log domain: the one engine under the Markov queues."""
+"""A general birth-death chain in its steady state, in the log domain: the base of all Markov queues here."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ Array = NDArray[np.float64]
 def log_product_form(births_per_s: Array, deaths_per_s: Array) -> Array:
     """Logarithms of weights w(n) = product of births(k) / deaths(k + 1) over k < n, scaled to 0 at the largest.
 
-    Shapes: (K,) and (K,) to (K + 1,). Summed outwards from the mode: what matters stays small and keeps its digits.
+    Shapes: (K,) and (K,) to (K + 1,). The sums run outwards from the mode, so that the terms that matter stay small and
+    keep their digits.
     """
     steps = np.log(births_per_s) - np.log(deaths_per_s)
     mode = int(np.argmax(np.concatenate(([0.0], np.cumsum(steps)))))
@@ -31,13 +32,13 @@ class BirthDeath(Queue):
     """A chain on the number present (Kleinrock, Queueing Systems, vol. 1, 3.1).
 
     `births_per_s[n]` is the rate from n to n + 1, `deaths_per_s[n]` that from n + 1 to n; both of length K. Without
-    a tail, K is the largest number. With a tail the chain goes on for ever from K at the rates `tail_births_per_s`
-    and `tail_deaths_per_s`, and the sum is closed in geometric form. Those beyond `servers` count as waiting.
-    The balance equations are solved as sums of logarithms, because the usual p(0) underflows from some 230 servers.
+    a tail, K is the largest number. With a tail, the chain continues without limit beyond K at the rates
+    `tail_births_per_s` and `tail_deaths_per_s`, and its sum has geometric form. Requests beyond `servers` wait.
+    The balance equations are solved as sums of logarithms, because the usual p(0) underflows from about 230 servers.
 
     Raises:
         ModelError: unless all rates are finite and above zero and the lengths agree.
-        UnstableError: for a tail in which as much is born as dies.
+        UnstableError: for a tail whose birth rate is not below its death rate.
     """
 
     births_per_s: Array
@@ -59,7 +60,7 @@ class BirthDeath(Queue):
         if any(tail.values()):
             check_rates(self.name, tail)
             check_stable(f"{self.name}: tail", self._ratio)
-            # The geometric part must lie where somebody waits already.
+            # The geometric part must start where all servers are busy.
             more = max(0, int(self.servers) - births.size)
             births = np.append(births, np.full(more, self.tail_births_per_s))
             deaths = np.append(deaths, np.full(more, self.tail_deaths_per_s))
@@ -70,7 +71,7 @@ class BirthDeath(Queue):
 
     @property
     def name(self) -> str:
-        """What it is."""
+        """The kind of chain."""
         return "birth-death chain"
 
     @property
@@ -83,10 +84,10 @@ class BirthDeath(Queue):
         """Probability of n = 0..K present, shape (K + 1,).
 
         Raises:
-            ModelError: for a chain with a tail; ask `probability(n)`.
+            ModelError: for a chain with a tail; use `probability(n)`.
         """
         if self.has_tail:
-            raise ModelError(f"{self.name}: probabilities", "there is no largest number; ask probability(n)")
+            raise ModelError(f"{self.name}: probabilities", "there is no largest number; use probability(n)")
         return self._explicit
 
     @cached_property
@@ -100,7 +101,7 @@ class BirthDeath(Queue):
 
     @property
     def arrivals_per_s(self) -> float:  # type: ignore[override]
-        """Mean rate of births: nobody is turned away, a full system just has none."""
+        """Mean rate of births. No arrival is lost: a full system has no births."""
         return self.throughput_per_s
 
     @cached_property
@@ -152,7 +153,7 @@ class BirthDeath(Queue):
 
     @property
     def busy_period_mean_s(self) -> float:
-        """Mean time from the first arrival until it is empty again."""
+        """Mean time from the first arrival until the system is empty again."""
         return finite("busy_period_mean_s", self._passage[0])
 
     @property
@@ -208,7 +209,7 @@ class BirthDeath(Queue):
         mean = self._mean(counts)
         variance = float(self._explicit @ (counts - mean) ** 2)
         if self.has_tail:
-            # The count goes on from its last value by a geometric number: its mean, and its variance.
+            # Beyond its last value, the count is geometric: its mean and variance.
             further, spread = 1 / (1 - self._ratio), self._ratio / (1 - self._ratio) ** 2
             variance += self._beyond * ((float(counts[-1]) - mean + further) ** 2 + spread)
         return variance
@@ -235,10 +236,10 @@ class BirthDeath(Queue):
 
 
 class ChainBusyPeriod(Queue):
-    """Queues whose number present is a birth-death chain, which then says what it does of busy periods.
+    """Queues whose number present is a birth-death chain, from which their busy periods follow.
 
-    The busy period begins with an arrival at the empty system and ends when it is empty again, with whatever number
-    of servers at work in between.
+    A busy period lasts from an arrival at the empty system until the system is empty again, with any number of busy
+    servers in between.
     """
 
     @cached_property

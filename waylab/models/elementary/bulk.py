@@ -20,7 +20,7 @@ def characteristic_exponent(arrivals_per_s: float, services_per_s: float, batch:
     offered = arrivals_per_s / services_per_s
 
     def excess(exponent: float) -> float:
-        # exp(s) - 1 overflows where r is next to nothing; its inverse does not.
+        # exp(s) - 1 overflows for r close to 0; its inverse does not.
         return (
             math.log(-math.expm1(-exponent * batch) / -math.expm1(-exponent)) - exponent - math.log(offered)
         )
@@ -38,10 +38,11 @@ def characteristic_exponent(arrivals_per_s: float, services_per_s: float, batch:
 class BulkService(ExponentialWait):
     """One server takes up to `batch` waiting jobs at once and serves them in one exponential time.
 
-    Assumes Poisson arrivals at `arrivals_per_s`, first come first served, and services that take an exponential time
-    at `services_per_s` whatever their size. Jobs that arrive during a service wait for the next one (Neuts, 1967, with
-    a batch of at least one; Medhi, Stochastic Models in Queueing Theory, 4.2). The number waiting is geometric in the
-    root r of the characteristic equation. A job that waits does so for an exponential time of rate mu (1 - r^b).
+    Assumes Poisson arrivals at `arrivals_per_s`, first come first served, and services that take an exponential time at
+    `services_per_s` independent of the batch size. Jobs that arrive during a service wait for the next one (Neuts,
+    1967, with a batch of at least one; Medhi, Stochastic Models in Queueing Theory, 4.2). The number waiting is
+    geometric in the root r of the characteristic equation. A job that waits does so for an exponential time of rate mu
+    (1 - r^b).
 
     Raises:
         ModelError: unless rates are above zero and batch >= 1.
@@ -108,8 +109,8 @@ class BulkService(ExponentialWait):
         return characteristic_exponent(self.arrivals_per_s, self.services_per_s, self.batch)
 
     def _probability(self, present: int) -> float:
-        # The number present is that of the arrivals during a response: those during the service, geometric in q, and
-        # those during the waiting, geometric in r if there is any.
+        # The number present equals the number of arrivals during a response: geometric in q during the service, and
+        # geometric in r during the waiting, if any.
         during = self.arrivals_per_s / (self.arrivals_per_s + self.services_per_s)
         rate = self._waiting_rate_per_s
         before = self.arrivals_per_s / (self.arrivals_per_s + rate)

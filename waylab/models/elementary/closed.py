@@ -1,4 +1,4 @@
-"""Closed birth-death queues, M/M/c//N among them: N clients think, then come to one station. Exact."""
+"""Closed birth-death queues, such as M/M/c//N: N clients think, then visit one station. Exact."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 def closed_probabilities(clients: int, think_s: float, rates_per_s: Array) -> Array:
     """Probability of n = 0..N at the station, shape (N + 1,).
 
-    Birth rate (N - n) / Z, death rate `rates_per_s[n - 1]`, the last of them for all larger n. Nothing is checked:
-    this is the fast core for those who fit rates through it.
+    Birth rate (N - n) / Z, death rate `rates_per_s[n - 1]`, the last of them for all larger n. Nothing is checked, so
+    that fits can call it often.
     """
     if clients == 0 or not _thinks(clients, think_s):
         at_station = np.zeros(clients + 1)
@@ -34,19 +34,19 @@ def closed_probabilities(clients: int, think_s: float, rates_per_s: Array) -> Ar
 
 
 class ClosedChain(ChainBusyPeriod):
-    """What the closed queues have in common. Knows the clients, the think time and the rates only."""
+    """The common part of the closed queues. Knows only the clients, the think time and the rates."""
 
     clients: int
     think_s: float
 
     @cached_property
     def _rates(self) -> Array:
-        """Completions per second with n = 1.. at the station, up to where they stay the same, shape (slots,)."""
+        """Completions per second with n = 1..slots at the station, constant for larger n, shape (slots,)."""
         raise NotImplementedError
 
     @property
     def slots(self) -> int:
-        """How many are in service at most: those beyond wait."""
+        """The largest number in service; further requests wait."""
         return int(self._rates.size)
 
     @cached_property
@@ -56,7 +56,7 @@ class ClosedChain(ChainBusyPeriod):
 
     @property
     def arrivals_per_s(self) -> float:  # type: ignore[override]
-        """Arrivals at the station: what leaves comes again."""
+        """Arrivals at the station: every departing customer comes again."""
         return self.throughput_per_s
 
     @cached_property
@@ -71,7 +71,7 @@ class ClosedChain(ChainBusyPeriod):
 
     @property
     def utilisation(self) -> float:
-        """Share of time one slot is taken."""
+        """Share of time that one slot is busy."""
         return self.busy_mean / self.slots
 
     @property
@@ -107,12 +107,12 @@ class ClosedChain(ChainBusyPeriod):
 
     @property
     def holding_mean_s(self) -> float:
-        """Mean time in service: how long a slot is held."""
+        """Mean time in service, during which a slot is busy."""
         return self.busy_mean / self.throughput_per_s
 
     @property
     def waits_probability(self) -> float:
-        """Probability that an arrival finds all slots taken, with one customer fewer in the circle."""
+        """Probability that an arrival finds all slots busy, in the system with one customer fewer."""
         return self._line.waits_probability
 
     @property
@@ -130,7 +130,7 @@ class ClosedChain(ChainBusyPeriod):
         """The response time as a phase-type time; see `closed_response_time` for what it assumes.
 
         Raises:
-            ModelError: when more customers may wait than can be followed (some 300).
+            ModelError: when more than about 300 customers may wait; simulate.
         """
         return closed_response_time(self._seen, self.think_s, self._rates)
 
@@ -147,8 +147,8 @@ class ClosedChain(ChainBusyPeriod):
 
     @cached_property
     def _line(self) -> Line:
-        # Arrival theorem: an arrival sees the same circle with one customer fewer. While it waits, all slots are
-        # taken, so that the departures before it come at the last rate, whatever comes behind it.
+        # Arrival theorem: an arrival sees the same system with one customer fewer. While it waits, all slots are busy,
+        # so the departures before it occur at the last rate, whatever arrives behind it.
         ahead = np.concatenate(([self._seen[: self.slots].sum()], self._seen[self.slots :]))
         return Line(ahead, float(self._rates[-1]), float(self._rates[0]))
 
@@ -176,16 +176,16 @@ class ClosedChain(ChainBusyPeriod):
 
 @dataclass(frozen=True)
 class ClosedBirthDeath(ClosedChain):
-    """A pool of slots whose speed depends on how many are taken: M/M/./N with rates w(n).
+    """A pool of slots whose speed depends on the number of busy slots: M/M/./N with rates w(n).
 
-    `clients` customers think for `think_s` seconds in the mean, then come to a station that completes
-    `rates_per_s[n - 1]` requests per second with n present. The last rate holds for all larger n: as many as there
-    are rates are in service, the others wait, first come first served. Assumes exponential completion at the rate of
-    the moment; the think time (plus all else that is spent without queueing) may have any distribution of this mean
-    (a delay station is insensitive: Baskett, Chandy, Muntz and Palacios, JACM 22, 1975). The product form is summed
-    as logarithms, because the recursion with p(0) = 1 - sum turns negative at populations of some tens.
-    What an arrival finds is exact by the arrival theorem, and so are the distributions of waiting and response, if
-    each of those in service is equally likely to be the next to leave.
+    `clients` customers think for `think_s` seconds on average, then visit a station that completes
+    `rates_per_s[n - 1]` requests per second with n present. The last rate is used for all larger n. There are as many
+    slots as rates; further requests wait, first come first served. Assumes exponential completions at the current
+    rate. The think time, including all other time without queueing, may have any distribution with this mean (a delay
+    station is insensitive: Baskett, Chandy, Muntz and Palacios, JACM 22, 1975). The product form is summed as
+    logarithms, because the recursion with p(0) = 1 - sum turns negative at populations of some tens. The state found
+    by an arrival is exact by the arrival theorem. The distributions of waiting and response are exact if each request
+    in service is equally likely to leave next.
 
     Raises:
         ModelError: unless clients >= 1, think time >= 0, and all rates are finite and above zero.
@@ -207,7 +207,7 @@ class ClosedBirthDeath(ClosedChain):
 
     @property
     def name(self) -> str:
-        """What it is, in the style of Kendall's notation."""
+        """A name in the style of Kendall's notation."""
         return f"M/w(n)/{self.slots}//{self.clients}"
 
     @cached_property
@@ -217,12 +217,12 @@ class ClosedBirthDeath(ClosedChain):
 
 @dataclass(frozen=True)
 class ClosedMMc(ClosedChain):
-    """The machine repairman model, M/M/c//N: a delay station and one station of c servers, N customers.
+    """The machine repairman model, M/M/c//N: N customers, a delay station, and one station of c servers.
 
     Assumes exponential service of mean `service_s`, first come first served. The delay (think time plus
-    anything else that is spent without queueing) has mean `think_s` and any distribution: a delay station is
-    insensitive to it (BCMP theorem). Birth-death chain on the number n at the servers, birth rate (N - n) / Z,
-    death rate min(n, c) / S (Kleinrock, vol. 1, 3.8; Jain, 34.3); see ClosedBirthDeath, of which it is a case.
+    all other time without queueing) has mean `think_s` and any distribution: a delay station is insensitive to it
+    (BCMP theorem). Birth-death chain on the number n at the servers, birth rate (N - n) / Z,
+    death rate min(n, c) / S (Kleinrock, vol. 1, 3.8; Jain, 34.3); a special case of ClosedBirthDeath.
 
     Raises:
         ModelError: unless clients >= 1, servers >= 1, service time > 0 and think time >= 0.
@@ -251,7 +251,7 @@ class ClosedMMc(ClosedChain):
 
 
 def _thinks(clients: int, think_s: float) -> bool:
-    """Whether there is a think time; one so short that its rate is no number is none."""
+    """Whether there is a think time; one whose rate would overflow counts as none."""
     return think_s > 0 and clients / float(think_s) < 1e300
 
 

@@ -1,4 +1,4 @@
-"""How long one customer stays at a closed station whose speed depends on how many are there: a phase-type time."""
+"""The response time of one customer at a closed station with load-dependent speed, as a phase-type time."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from waylab.models.phase_type import PHASES_MAX, PhaseType
 
 Array = NDArray[np.float64]
 
-# A think time this short, in units of the shortest service, is none: the difference would be lost in the digits.
+# A think time this short, in units of the shortest service, counts as none: the difference is below rounding.
 _NO_TIME = 1e-12
 
 
@@ -17,14 +17,14 @@ def closed_response_time(seen: Array, think_s: float, rates_per_s: Array) -> Pha
     """Follow one customer from its arrival at the station until it leaves.
 
     `seen[n]` is the probability that it finds n others, shape (N,) for N customers; `rates_per_s` as in
-    ClosedBirthDeath. First come first served; each of those in service is equally likely to be the next to leave, so
-    that one's own service goes on at the rate of the moment over the number in service. The phases are the others
-    present while in service; while waiting, the departures still to pass and those who came behind (they cannot
-    overtake, but they decide how many there are in the end): N + J (J + 1) / 2 phases with J = N - slots. Think times
-    are exponential here: what is insensitive to their distribution is the state, not the way through it.
+    ClosedBirthDeath. First come first served; each request in service is equally likely to leave next, so the
+    customer's own service runs at the current rate over the number in service. In service, a phase is the number of
+    others present. While waiting, a phase is the number of departures still to come and the number of customers behind
+    (they cannot overtake, but they determine the final number): N + J (J + 1) / 2 phases with J = N - slots. Think
+    times are exponential here, because only the state is insensitive to their distribution, not the passage.
 
     Raises:
-        ModelError: for more customers than can be followed; simulate.
+        ModelError: for too many phases; simulate.
     """
     clients, slots = seen.size, rates_per_s.size
     if think_s * rates_per_s.max() < _NO_TIME:
@@ -70,7 +70,7 @@ def closed_response_time(seen: Array, think_s: float, rates_per_s: Array) -> Pha
 
 
 def _without_thinking(clients: int, rates_per_s: Array) -> PhaseType:
-    """Everybody is always there."""
+    """All customers are always at the station."""
     serving = min(clients, rates_per_s.size)
     speed = float(rates_per_s[serving - 1])
     service = PhaseType.exponential(serving / speed)

@@ -1,4 +1,4 @@
-"""Erlang's formulas by a recursion that never loses precision, and how many servers a target needs."""
+"""Erlang's formulas by a recursion that keeps precision, and the number of servers for a target."""
 
 import math
 
@@ -7,7 +7,7 @@ from waylab.models.errors import ModelError
 
 
 def erlang_b(servers: int, offered: float) -> float:
-    """Probability that all servers are busy when nobody waits (M/M/m/m; M/G/m/m just as well).
+    """Blocking probability: all servers are busy in a system without a queue (M/M/m/m, M/G/m/m).
 
     `offered` is lambda / mu in Erlang. B(0) = 1, B(k) = a B(k-1) / (k + a B(k-1)) (Kleinrock, Queueing Systems,
     vol. 1, 3.6).
@@ -26,11 +26,11 @@ def erlang_b(servers: int, offered: float) -> float:
 def erlang_c(servers: int, offered: float) -> float:
     """Probability that an arrival has to wait (M/M/m).
 
-    C = B / (1 - rho (1 - B)). The textbook sum with p(0) underflows from some 230 servers on; this does not.
+    C = B / (1 - rho (1 - B)). The textbook sum with p(0) underflows from about 230 servers; this form does not.
 
     Raises:
         ModelError: for a number of servers below 1 or an offered load below 0.
-        UnstableError: for an offered load that the servers cannot carry.
+        UnstableError: for an offered load of at least the number of servers.
     """
     check_whole("Erlang C", "servers", servers, 1)
     check_at_least_zero("Erlang C", {"offered": offered})
@@ -45,13 +45,13 @@ def servers_needed(
     waits_probability: float | None = None,
     response_mean_s: float | None = None,
 ) -> int:
-    """Find the smallest number of servers of an M/M/m queue that keeps a target.
+    """Find the smallest number of servers of an M/M/m queue that meets a target.
 
-    The target is the probability of queueing or the mean response time, one of the two. The recursion of Erlang B
-    goes on from one number of servers to the next, so that the search costs no more than its result.
+    The target is either the probability of queueing or the mean response time. The recursion of Erlang B continues
+    from one number of servers to the next, so the search costs as much as one evaluation.
 
     Raises:
-        ModelError: unless exactly one target is given and it can be reached: a probability between 0 and 1, a
+        ModelError: unless exactly one target is given and it is reachable: a probability between 0 and 1, a
             response time above the service time.
     """
     where = "servers_needed"

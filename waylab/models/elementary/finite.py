@@ -1,4 +1,4 @@
-"""M/M/1/K and M/M/m/K: room for K, whoever finds none is lost. With K = m it is Erlang's loss system."""
+"""M/M/1/K and M/M/m/K: room for K requests; further arrivals are lost. K = m is Erlang's loss system."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 class FiniteRoom(ChainBusyPeriod):
-    """What M/M/1/K and M/M/m/K have in common. Knows neither's fields but these."""
+    """The common part of M/M/1/K and M/M/m/K."""
 
     arrivals_per_s: float
     services_per_s: float
@@ -30,7 +30,7 @@ class FiniteRoom(ChainBusyPeriod):
         if self.capacity < self.servers:
             raise ModelError(
                 f"{where}: capacity",
-                f"counts who is in service too: at least {self.servers}, not {self.capacity}",
+                f"includes requests in service: at least {self.servers}, not {self.capacity}",
             )
 
     @property
@@ -50,12 +50,12 @@ class FiniteRoom(ChainBusyPeriod):
 
     @property
     def lost_per_s(self) -> float:
-        """Arrivals that are turned away."""
+        """Lost arrivals per second."""
         return self.arrivals_per_s * self.loss_probability
 
     @property
     def throughput_per_s(self) -> float:
-        """Arrivals that are let in, lambda (1 - p(K))."""
+        """Accepted arrivals per second, lambda (1 - p(K))."""
         return self._chain.throughput_per_s
 
     @property
@@ -65,17 +65,17 @@ class FiniteRoom(ChainBusyPeriod):
 
     @property
     def utilisation(self) -> float:
-        """Share of time one server is busy, by what is let in."""
+        """Share of time that one server is busy with accepted requests."""
         return self._chain.utilisation
 
     @property
     def waits_probability(self) -> float:
-        """Probability that one who is let in has to wait."""
+        """Probability that an accepted request waits."""
         return self._line.waits_probability
 
     @property
     def waiting_mean_s(self) -> float:
-        """Mean waiting time, Lq over what is let in."""
+        """Mean waiting time, Lq over the accepted arrivals."""
         return self._chain.waiting_mean_s
 
     @property
@@ -111,7 +111,7 @@ class FiniteRoom(ChainBusyPeriod):
 
     @cached_property
     def _line(self) -> Line:
-        # Poisson arrivals see the average over time; those let in see what is left of it without the full state.
+        # Poisson arrivals see the average over time; accepted ones see it conditioned on the system not being full.
         seen = self.probabilities[:-1] / self.probabilities[:-1].sum()
         ahead = np.concatenate(([seen[: self.servers].sum()], seen[self.servers :]))
         return Line(ahead, self.servers * self.services_per_s, self.services_per_s)
@@ -128,11 +128,12 @@ class FiniteRoom(ChainBusyPeriod):
 
 @dataclass(frozen=True)
 class MMmK(FiniteRoom):
-    """Room for `capacity` with `servers` servers, those in service included (Gross and Harris, 2.5).
+    """Room for `capacity` requests, including those at the `servers` servers (Gross and Harris, 2.5).
 
     Assumes Poisson arrivals at `arrivals_per_s`, exponential service at `services_per_s` by each server, first come
-    first served. Waiting and response are those of who is let in: one who finds n present waits for n - m + 1
-    departures, an Erlang time. The load may be above 1. With `capacity` = `servers` nobody waits (Erlang B).
+    first served. Waiting and response times are those of accepted requests: a request that finds n present waits for
+    n - m + 1 departures, an Erlang time. The load may be above 1. With `capacity` = `servers` no request waits
+    (Erlang B).
 
     Raises:
         ModelError: unless the rates are above zero and capacity >= servers >= 1.
@@ -146,7 +147,7 @@ class MMmK(FiniteRoom):
 
 @dataclass(frozen=True)
 class MM1K(FiniteRoom):
-    """Room for `capacity` with one server, the one in service included (Gross and Harris, 2.5); see MMmK.
+    """Room for `capacity` requests, including the one in service (Gross and Harris, 2.5); see MMmK.
 
     Raises:
         ModelError: unless the rates are above zero and capacity >= 1.

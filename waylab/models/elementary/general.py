@@ -8,7 +8,7 @@ from waylab.models.elementary.queue import Queue
 
 
 class GeneralServers(Queue):
-    """What G/G/1 and G/G/m have in common. Knows neither's fields but these."""
+    """The common part of G/G/1 and G/G/m."""
 
     kind = "approximation"
 
@@ -69,7 +69,7 @@ class GGm(GeneralServers):
 
     Raises:
         ModelError: unless rates are above zero, variations at least zero, and there is a server.
-        UnstableError: when as much arrives as can be served.
+        UnstableError: when arrivals reach the service capacity.
     """
 
     arrivals_per_s: float
@@ -85,7 +85,7 @@ class GG1(GeneralServers):
 
     Raises:
         ModelError: unless rates are above zero and variations at least zero.
-        UnstableError: when as much arrives as can be served.
+        UnstableError: when arrivals reach the service capacity.
     """
 
     arrivals_per_s: float

@@ -1,4 +1,4 @@
-"""What the numbers that a queue is made from must be. Every failure is one line: the field and the rule."""
+"""Checks of the numbers that a queue is made from. Every failure is one line: the field and the rule."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from waylab.models.service import Service
 
 
 def check_rates(queue: str, rates: Mapping[str, float]) -> None:
-    """Refuse what is not a finite number above zero.
+    """Check that all are finite numbers above zero.
 
     Raises:
         ModelError: naming the field.
@@ -20,7 +20,7 @@ def check_rates(queue: str, rates: Mapping[str, float]) -> None:
 
 
 def check_at_least_zero(queue: str, numbers: Mapping[str, float]) -> None:
-    """Refuse what is not a finite number of at least zero.
+    """Check that all are finite numbers of at least zero.
 
     Raises:
         ModelError: naming the field.
@@ -31,7 +31,7 @@ def check_at_least_zero(queue: str, numbers: Mapping[str, float]) -> None:
 
 
 def check_whole(queue: str, name: str, number: int, least: int) -> None:
-    """Refuse what is not a whole number of at least `least`.
+    """Check for a whole number of at least `least`.
 
     Raises:
         ModelError: naming the field.
@@ -41,7 +41,7 @@ def check_whole(queue: str, name: str, number: int, least: int) -> None:
 
 
 def check_stable(queue: str, utilisation: float) -> None:
-    """Refuse a queue to which more comes than can be served.
+    """Check that a queue is stable.
 
     Raises:
         UnstableError: for a utilisation of 1 or more.
@@ -51,7 +51,7 @@ def check_stable(queue: str, utilisation: float) -> None:
 
 
 def as_service(queue: str, service: Service | float) -> Service:
-    """Take a plain number as the mean of an exponential time.
+    """Turn a plain number, the mean of an exponential time, into a Service.
 
     Raises:
         ModelError: unless the mean is above zero.

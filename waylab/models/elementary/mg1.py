@@ -18,9 +18,9 @@ Array = NDArray[np.float64]
 
 
 class PoissonServer(Queue):
-    """One server with Poisson arrivals that is never idle while somebody is there.
+    """One server with Poisson arrivals that is never idle while a request is present.
 
-    Its busy periods do not depend on who is served first (Takagi, Queueing Analysis, vol. 1, 1.2).
+    Its busy periods do not depend on the discipline (Takagi, Queueing Analysis, vol. 1, 1.2).
     """
 
     @property
@@ -45,7 +45,7 @@ class PoissonServer(Queue):
 
     @property
     def residual_mean_s(self) -> float:
-        """Mean rest of the service that an arrival finds, 0 if none: lambda E[S^2] / 2."""
+        """Mean residual service that an arrival finds, 0 for an idle server: lambda E[S^2] / 2."""
         return self.arrivals_per_s * self.service_second_moment_s2 / 2
 
     @property
@@ -80,14 +80,14 @@ class MG1(PoissonServer):
     """One server, first come first served (Kleinrock, Queueing Systems, vol. 1, chapter 5).
 
     Assumes Poisson arrivals at `arrivals_per_s` and independent service times. `service` is a Service, or the mean of
-    a time of which only the `squared_variation` is known (1 if nothing is said, and then it is exponential), and for
-    the deviations of waiting and response its `third_moment_s3`. With a Service the number present has its full
-    distribution, and waiting and response too if the service is exponential, Erlang or hyperexponential: they are
-    phase-type then (Neuts, 1981, 3.2).
+    a time of which only the `squared_variation` is known (default 1, an exponential time), and, for
+    the deviations of waiting and response, its `third_moment_s3`. With a Service, the distribution of the number
+    present is known. If the service is exponential, Erlang or hyperexponential, waiting and response are phase-type
+    times (Neuts, 1981, 3.2). Constant service, a variation of 0, is M/D/1.
 
     Raises:
-        ModelError: for a rate or a mean that is not above zero, or moments that no time has.
-        UnstableError: when as much arrives as can be served.
+        ModelError: for a rate or a mean that is not above zero, or moments that no random variable has.
+        UnstableError: when arrivals reach the service capacity.
     """
 
     arrivals_per_s: float
@@ -172,7 +172,7 @@ class MG1(PoissonServer):
 
     @property
     def in_system_variance(self) -> float:
-        """Variance of the number present, L + lambda^2 Var R: those who came during a response (Little, in law)."""
+        """Variance of the number present, L + lambda^2 Var R (the distributional form of Little's law)."""
         return self.in_system_mean + self.arrivals_per_s**2 * self.response_variance_s2
 
     @property
@@ -199,7 +199,7 @@ class MG1(PoissonServer):
 
     @cached_property
     def waiting_time(self) -> PhaseType:
-        """The waiting time: a geometric number of times that a service still takes when somebody looks at it.
+        """The waiting time: a geometric number of residual service times.
 
         Raises:
             AssumptionError: unless the service is made of phases.
@@ -221,7 +221,7 @@ class MG1(PoissonServer):
         return PhaseType.sum_of([self.waiting_time, service])
 
     def _service(self, what: str) -> Service:
-        """The distribution, where it is known."""
+        """The distribution of service, if it is known."""
         if isinstance(self.service, Service):
             return self.service
         if self.squared_variation is None:
@@ -231,7 +231,7 @@ class MG1(PoissonServer):
         raise AssumptionError(
             self.name,
             "a known distribution of service",
-            f"only two of its moments are known, and {what} is asked for",
+            f"only two of its moments are known, and {what} was requested",
         )
 
     def _probability(self, present: int) -> float:

@@ -16,7 +16,7 @@ class MM1(Queue):
 
     Raises:
         ModelError: unless both rates are above zero.
-        UnstableError: when as much arrives as can be served.
+        UnstableError: when arrivals reach the service capacity.
     """
 
     arrivals_per_s: float
@@ -83,12 +83,12 @@ class MM1(Queue):
         return rho**2 * (1 + rho - rho**2) / self._idle**2
 
     def response_quantile_s(self, share: float) -> float:
-        """Response time that a share of the requests does not exceed; the response time is exponential."""
+        """Quantile of the response time, which is exponential."""
         check_share(share)
         return -math.log1p(-share) * self.response_mean_s
 
     def waiting_quantile_s(self, share: float) -> float:
-        """Waiting time that a share does not exceed: P(W > t) = rho exp(-(mu - lambda) t)."""
+        """Quantile of the waiting time, from P(W > t) = rho exp(-(mu - lambda) t)."""
         check_share(share)
         return max(0.0, (math.log(self.utilisation) - math.log1p(-share)) * self.response_mean_s)
 

@@ -20,7 +20,7 @@ class MMm(ExponentialWait, ChainBusyPeriod):
 
     Raises:
         ModelError: unless both rates are above zero and there is a server.
-        UnstableError: when as much arrives as can be served.
+        UnstableError: when arrivals reach the service capacity.
     """
 
     arrivals_per_s: float

@@ -10,14 +10,15 @@ from waylab.models.service import Service
 
 @dataclass(frozen=True)
 class ProcessorSharing(PoissonServer):
-    """M/G/1-PS: all who are present share the server evenly (Kleinrock, Queueing Systems, vol. 2, 4.4).
+    """M/G/1-PS: all requests present share the server evenly (Kleinrock, Queueing Systems, vol. 2, 4.4).
 
-    Assumes Poisson arrivals at `arrivals_per_s`. The number present and the mean response depend on the service time
-    by its mean only; a plain number is the mean of an exponential one. Waiting is the response less the service alone.
+    Assumes Poisson arrivals at `arrivals_per_s`. The number present and the mean response depend on the service time by
+    its mean only; a plain number is the mean of an exponential one. Waiting is the response time minus the service
+    time.
 
     Raises:
         ModelError: unless the rate and the mean are above zero.
-        UnstableError: when as much arrives as can be served.
+        UnstableError: when arrivals reach the service capacity.
     """
 
     arrivals_per_s: float
@@ -34,7 +35,7 @@ class ProcessorSharing(PoissonServer):
 
     @property
     def service_mean_s(self) -> float:
-        """Mean service time, with the server to oneself."""
+        """Mean service time of a request that is alone."""
         return self._service.mean_s
 
     @property
@@ -44,12 +45,12 @@ class ProcessorSharing(PoissonServer):
 
     @property
     def waits_probability(self) -> float:
-        """Probability that an arrival finds somebody to share with, rho."""
+        """Probability that an arrival has to share the server, rho."""
         return self.utilisation
 
     @property
     def waiting_mean_s(self) -> float:
-        """Mean delay by the others, rho E[S] / (1 - rho)."""
+        """Mean delay by other requests, rho E[S] / (1 - rho)."""
         return self.utilisation * self.response_mean_s
 
     @property

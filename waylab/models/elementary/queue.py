@@ -1,4 +1,4 @@
-"""The names that all elementary queues have in common, and what follows for any of them by Little's law."""
+"""The common interface of all single queues, with everything that follows from Little's law."""
 
 import math
 from typing import NoReturn
@@ -9,18 +9,18 @@ from waylab.models.uniformisation import check_share, quantile
 
 
 class Queue:
-    """A queue in its steady state. Rates per second, times in seconds, of those who are let in.
+    """A queue in its steady state. Rates per second and times in seconds are those of accepted requests.
 
-    A queue that cannot say something for want of an assumption raises AssumptionError when it is asked.
-    Waiting is before service, response is waiting and service; `std` is the standard deviation. A busy period
-    lasts from the arrival at an empty system until it is empty again, whatever the number of servers.
+    A property that is unknown under the queue's assumptions raises AssumptionError. The response time is waiting plus
+    service; `std` is the standard deviation. A busy period lasts from an arrival at the empty system until the system
+    is empty again, with any number of servers.
     """
 
     kind = "exact"
     """`exact` or `approximation`."""
 
     arrivals_per_s: float
-    """Arrivals that are offered: given where they come from outside, a result where customers come again."""
+    """Offered arrivals: given for an open queue, a result for a closed one."""
 
     @property
     def name(self) -> str:
@@ -29,12 +29,12 @@ class Queue:
 
     @property
     def loss_probability(self) -> float:
-        """Share of the arrivals that find no room."""
+        """Share of the arrivals that are lost."""
         return 0.0
 
     @property
     def throughput_per_s(self) -> float:
-        """Arrivals that are let in, and so completions."""
+        """Accepted arrivals, and so completions."""
         return self.arrivals_per_s
 
     @property
@@ -49,7 +49,7 @@ class Queue:
 
     @property
     def waits_probability(self) -> float:
-        """Probability that one who is let in has to wait before service."""
+        """Probability that an accepted request waits before service."""
         self._unknown("the probability of queueing")
 
     @property
@@ -113,20 +113,20 @@ class Queue:
         return math.sqrt(self.queue_length_variance)
 
     def probability(self, present: int) -> float:
-        """Probability that so many are waiting or in service."""
+        """Probability that `present` requests are waiting or in service."""
         check_whole(self.name, "present", present, 0)
         return self._probability(int(present))
 
     def waiting_cdf(self, time_s: float) -> float:
-        """Probability that one who is let in waits no longer."""
+        """Probability that an accepted request waits at most this long."""
         return 0.0 if time_s < 0 else 1 - self._waiting_survival(time_s)
 
     def response_cdf(self, time_s: float) -> float:
-        """Probability that the response takes no longer."""
+        """Probability of a response time of at most this length."""
         return 0.0 if time_s < 0 else 1 - self._response_survival(time_s)
 
     def waiting_quantile_s(self, share: float) -> float:
-        """Waiting time that a share of those let in does not exceed.
+        """Quantile of the waiting time of accepted requests.
 
         Raises:
             ModelError: for a share outside of 0 to 1.
@@ -138,7 +138,7 @@ class Queue:
         return quantile(self._waiting_survival, share, self.waiting_mean_s)
 
     def response_quantile_s(self, share: float) -> float:
-        """Response time that a share of those let in does not exceed.
+        """Quantile of the response time of accepted requests.
 
         Raises:
             ModelError: for a share outside of 0 to 1.
@@ -187,11 +187,11 @@ class Queue:
         self._unknown("the distribution of the response time")
 
     def _unknown(self, what: str) -> NoReturn:
-        raise AssumptionError(self.name, f"nothing that gives {what}", "it is asked for")
+        raise AssumptionError(self.name, f"nothing that gives {what}", "it was requested")
 
 
 def finite(name: str, value: float) -> float:
-    """Refuse a result that floating-point numbers cannot hold.
+    """Check that a result is a finite floating-point number.
 
     Raises:
         ModelError: naming the result.

@@ -1,4 +1,4 @@
-"""What a single server's queue needs to know of a service time: moments, arrivals in the meantime, phases.
+"""Properties of a service time that a single-server queue needs: moments, arrivals during a service, phases.
 
 Knows the distributions of `Service`, and no queue.
 """
@@ -51,7 +51,7 @@ def more_arrivals(service: Service, arrivals_per_s: float, largest: int) -> Arra
         values, times = np.unique(service.values_s, return_counts=True)
         return _mixed_poisson(arrivals_per_s * values, times / times.sum(), counts)
     if service.distribution == "lognormal":
-        # A smooth function under the normal density: equal steps are as good as any quadrature can be.
+        # A smooth function under the normal density: equal steps are an optimal quadrature.
         width = math.sqrt(math.log1p(service.squared_variation))
         normal = np.linspace(-_REACH, _REACH, _POINTS)
         weights = np.exp(-(normal**2) / 2)

@@ -1,4 +1,4 @@
-"""Any elementary queue as rows to print: what it can say, and nothing that it cannot."""
+"""A single queue as rows to print, with every value that is known of it."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Queue], float]], ...] = (
     ("utilisation", "", lambda queue: queue.utilisation),
     ("probability of queueing", "", lambda queue: queue.waits_probability),
     ("busy servers, mean", "", lambda queue: queue.busy_mean),
-    ("probability that nobody is there", "", lambda queue: queue.probability(0)),
+    ("probability of an empty system", "", lambda queue: queue.probability(0)),
     ("number in system, mean", "", lambda queue: queue.in_system_mean),
     ("number in system, deviation", "", lambda queue: queue.in_system_std),
     ("queue length, mean", "", lambda queue: queue.queue_length_mean),
@@ -36,7 +36,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Queue], float]], ...] = (
 
 
 def as_table(queue: Queue) -> list[tuple[str, float, str]]:
-    """Rows of name, value and unit, in one order for all queues; what a queue cannot say is left out.
+    """Rows of name, value and unit, in the same order for all queues, without unknown values.
 
     Times in seconds, rates per second; a unit of "" belongs to a number, a share or a probability.
     """
@@ -45,6 +45,6 @@ def as_table(queue: Queue) -> list[tuple[str, float, str]]:
         try:
             table.append((name, float(value(queue)), unit))
         except ModelError:
-            # An assumption that this queue does not make, or a number too large to be one.
+            # Unknown under the assumptions of this queue, or too large for a floating-point number.
             continue
     return table

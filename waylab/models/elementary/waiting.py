@@ -1,6 +1,6 @@
-"""Two forms that waiting times take in queues with exponential service, and the response times that follow.
+"""Two forms of waiting times in queues with exponential service, and the response times that follow from them.
 
-Knows no queue: only the chance to wait, how many go first, and at what rate they go.
+Knows no queue: only the probability of waiting, the number of requests ahead, and the rate at which they leave.
 """
 
 import math
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 
 class ExponentialWait(Queue):
-    """Queues where one who waits does so for an exponential time: P(W > t) = C exp(-d t).
+    """Queues where a request that waits does so for an exponential time: P(W > t) = C exp(-d t).
 
     C is `waits_probability`; the service that follows is exponential and independent of the waiting.
     """
@@ -43,7 +43,7 @@ class ExponentialWait(Queue):
         return self.waiting_variance_s2 + 1 / self._service_rate_per_s**2
 
     def waiting_quantile_s(self, share: float) -> float:
-        """Waiting time that a share does not exceed, ln(C / (1 - share)) / d, or 0."""
+        """Quantile of the waiting time, ln(C / (1 - share)) / d, or 0."""
         check_share(share)
         chance = self.waits_probability
         if chance <= 1 - share:
@@ -63,7 +63,7 @@ class ExponentialWait(Queue):
 
     def _response_survival(self, time_s: float) -> float:
         # P(S + V > t) = P(S > t) + mu * integral of exp(-mu s) exp(-d (t - s)) over s in 0..t. The usual difference of
-        # two exponentials over mu - d has no value where the two rates meet; this has.
+        # two exponentials over mu - d is undefined where the two rates are equal; this form is not.
         service, waiting = self._service_rate_per_s, self._waiting_rate_per_s
         slow, apart = min(service, waiting), abs(service - waiting)
         both = time_s * math.exp(-slow * time_s) * float(exprel(-apart * time_s))
@@ -71,10 +71,10 @@ class ExponentialWait(Queue):
 
 
 class Line:
-    """The wait of one who lets others go first, at a constant rate, and then takes an exponential time.
+    """Waiting time behind others that leave at a constant rate, followed by an exponential service.
 
-    `ahead[j]` is the probability that j departures must pass before the service begins; they come as a Poisson
-    process at `departures_per_s` for as long as somebody waits. Both the waiting time and the response time are
+    `ahead[j]` is the probability that j departures precede the service; they form a Poisson process at
+    `departures_per_s` while any request waits. Both the waiting time and the response time are
     phase-type; they are summed over the number of departures (uniformisation), with positive terms only.
     """
 
@@ -84,13 +84,13 @@ class Line:
         self._services_per_s = services_per_s
         # Still in the line after k departures.
         self._in_line = np.concatenate((np.cumsum(ahead[:0:-1])[::-1], [0.0]))
-        # With each departure of the full station one's own service ends with probability mu / rate.
+        # With each departure of the full station, the request's own service ends with probability mu / rate.
         self._stay = max(0.0, 1 - services_per_s / departures_per_s)
         self._in_service = np.fromiter(accumulate(ahead.tolist(), self._next_in_service), float)
 
     @property
     def waits_probability(self) -> float:
-        """Probability to wait at all."""
+        """Probability of waiting."""
         return float(self._in_line[0])
 
     @property
@@ -111,13 +111,13 @@ class Line:
         return self.waiting_variance_s2 + 1 / self._services_per_s**2
 
     def waiting_survival(self, time_s: float) -> float:
-        """Probability to wait longer."""
+        """Probability of a longer waiting time."""
         first, weights = poisson_window(self._departures_per_s * time_s)
         held = self._in_line[first : first + weights.size]
         return float(weights[: held.size] @ held)
 
     def response_survival(self, time_s: float) -> float:
-        """Probability to wait and be served for longer."""
+        """Probability of a longer response time."""
         first, weights = poisson_window(self._departures_per_s * time_s)
         counts = np.arange(first, first + weights.size)
         last = self._ahead.size - 1

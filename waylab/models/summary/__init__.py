@@ -1,4 +1,4 @@
-"""Results in words, and as plain numbers for JSON and drawings: what is the bottleneck, and what would move it."""
+"""Results in words and as rows for JSON and drawings: the bottleneck, and the effect of changes."""
 
 from waylab.models.summary.explain import explain
 

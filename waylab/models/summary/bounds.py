@@ -1,4 +1,4 @@
-"""Bounds as plain numbers, for JSON, tables and drawings, and in words."""
+"""Bounds as rows for JSON, tables and drawings, and in words."""
 
 from collections.abc import Sequence
 from typing import TypedDict
@@ -47,10 +47,10 @@ class LimitRow(TypedDict):
 
 
 def bounds_as_dicts(network: Network) -> list[BoundsRow]:
-    """Return a row for each kind of bounds that can say something, and for each closed chain.
+    """Return a row for each kind of bounds that applies, and for each closed chain.
 
     Raises:
-        AssumptionError: when not even the asymptotic bounds hold, or nothing is closed.
+        AssumptionError: when not even the asymptotic bounds hold, or no class is closed.
     """
     chains = _closed_chains(network)
     names = [", ".join(network.class_names[index] for index in chain.classes) for chain in chains]
@@ -71,7 +71,7 @@ def bounds_as_dicts(network: Network) -> list[BoundsRow]:
 
 
 def limits_as_dicts(network: Network) -> list[LimitRow]:
-    """Return how much each station allows, the narrowest first."""
+    """Return the highest throughput that each station allows, the lowest first."""
     return [
         {"station": part.station, "demand_s": part.demand_s, "throughput_per_s": part.throughput_per_s}
         for part in bottlenecks(network)
@@ -101,28 +101,28 @@ def sweep_bounds(network: Network, parameter: str, values: Sequence[float]) -> l
 
 
 def explain_bounds(network: Network) -> list[str]:
-    """Say in words what limits a network, at best."""
+    """Describe in words what limits a network."""
     limits = bottlenecks(network)
     if not limits:
         return ["Nothing limits the throughput: every station is a delay."]
     first = limits[0]
     alike = [part for part in limits if part.throughput_per_s <= first.throughput_per_s * (1 + _ALIKE)]
-    others = f", like {len(alike) - 1} more," if len(alike) > 1 else ""
+    others = f" (and {len(alike) - 1} more like it)" if len(alike) > 1 else ""
     mix = " in the mix of the populations" if len(_closed_chains(network)) > 1 else ""
     lines = [
-        f"{first.station!r}{others} is the narrowest: a mean request brings it {time_text(first.demand_s)} of work, "
-        f"so that {number_text(first.throughput_per_s)} requests/s are the most{mix}."
+        f"{first.station!r}{others} limits most: a mean request brings it {time_text(first.demand_s)} of work, "
+        f"so throughput cannot exceed {number_text(first.throughput_per_s)} requests/s{mix}."
     ]
     if len(limits) > len(alike):
         second = limits[len(alike)]
         allowed = number_text(second.throughput_per_s)
-        lines.append(f"Were that out of the way, {second.station!r} would allow {allowed}.")
+        lines.append(f"The next limit is {second.station!r}, which allows {allowed}.")
     if not network.has_closed:
         growth = saturation_factor(network)
         if growth > 1:
             lines.append(f"The load can grow by {percent_text(growth - 1)} before it saturates.")
         else:
-            lines.append("The load is more than that: the queue grows for ever.")
+            lines.append("The load exceeds it: the queue grows without limit.")
         return lines
     knee = knee_of(network)
     if knee is not None:
@@ -133,7 +133,7 @@ def explain_bounds(network: Network) -> list[str]:
     try:
         bounds_as_dicts(network)
     except AssumptionError as error:
-        lines.append(f"How much it is at least is not known ({error}).")
+        lines.append(f"There is no lower bound ({error}).")
     return lines
 
 

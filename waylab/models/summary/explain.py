@@ -1,4 +1,4 @@
-"""A result in words: what limits it, how near the limit is, and what would move it. At most ten simple sentences."""
+"""A result in words: the bottleneck, how close it is to saturation, and the effect of changes. At most ten lines."""
 
 from waylab.models.elementary.queue import Queue
 from waylab.models.features import features
@@ -12,12 +12,12 @@ LINES_MAX = 10
 
 
 def explain(result: Result | Queue, solver: Solver | None = None) -> str:
-    """Say in words what a result means, one sentence or two a line, at most ten lines.
+    """Describe a result in words, one or two sentences a line, at most ten lines.
 
-    The bottleneck is the station with the highest load (or the pool that is held most); its share of the response
-    time is by Little's law; the bound is 1 / Dmax at this mix of classes and the knee N* = (R(1) + Z) / Dmax
-    (Denning and Buzen, The operational analysis of queueing network models, 1978). What a change would bring is the
-    changed network, solved by the same method. `solver` is needed for a simulated result, and solves the changes.
+    The bottleneck is the station with the highest load, or the pool with the highest share of busy slots. Its share of
+    the response time follows from Little's law; the bound is 1 / Dmax at this mix of classes and the knee N* = (R(1) +
+    Z) / Dmax (Denning and Buzen, The operational analysis of queueing network models, 1978). The effect of a change is
+    that of the changed network, solved by the same method. A simulated result needs `solver` for the changed networks.
 
     Raises:
         ModelError: when the result was simulated and no `solver` is given.
@@ -28,7 +28,7 @@ def explain(result: Result | Queue, solver: Solver | None = None) -> str:
 
 
 def sentences(result: Result, findings: Findings) -> list[str]:
-    """Write the findings down."""
+    """Write the findings as sentences."""
     lines = [_bottleneck(result, findings) + _elsewhere(findings)]
     lines += _distance(result, findings)
     lines += [_change(change, findings, result.network) for change in findings.changes]
@@ -41,10 +41,10 @@ def sentences(result: Result, findings: Findings) -> list[str]:
 def _bottleneck(result: Result, findings: Findings) -> str:
     limit = findings.limit
     if limit.kind == "none":
-        return "There is no bottleneck: nobody ever waits for a server."
+        return "There is no bottleneck: no request ever waits for a server."
     if limit.kind == "pool":
         held = percent_text(limit.load)
-        text = f"The bottleneck is the pool {limit.names[0]!r}: {held} of its slots are held on average."
+        text = f"The bottleneck is the pool {limit.names[0]!r}: {held} of its slots are busy on average."
         if findings.slot_waiting_s is not None:
             text += f" A request waits {time_text(findings.slot_waiting_s)} for a slot."
         if findings.inside:
@@ -62,12 +62,12 @@ def _bottleneck(result: Result, findings: Findings) -> str:
             text += f", {percent_text(waiting)} of it waiting and {percent_text(1 - waiting)} in service"
         return text + "."
     if waiting is not None:
-        text += f" A leg there waits for {percent_text(waiting)} of its time, and is served for the rest."
+        text += f" A leg there waits for {percent_text(waiting)} of its time and is served for the rest."
     return text
 
 
 def _elsewhere(findings: Findings) -> str:
-    """Where most of the time goes, when that is not the bottleneck."""
+    """The station with the longest part of the response time, unless it is the bottleneck."""
     longest = findings.longest
     if not longest or set(longest[0]) & set(findings.limit.names):
         return ""
@@ -75,7 +75,7 @@ def _elsewhere(findings: Findings) -> str:
 
 
 def _by_class(findings: Findings) -> str:
-    """The share by class, if they differ and are few enough to be read."""
+    """The share by class, if the shares differ and there are at most four."""
     shares = {name: percent_text(share) for name, share in findings.class_time_shares.items() if share > 0}
     if not 0 < len(shares) <= 4 or len(findings.class_time_shares) < 2:
         return ""
@@ -100,13 +100,13 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _distance(result: Result, findings: Findings) -> list[str]:
-    """How near the load is to the bound and to the knee."""
+    """How close the load is to the bound and to the knee."""
     lines = []
     bound, reached = findings.bound_per_s, result.throughput_total_per_s
     network = result.network
     if bound is not None and network.has_closed:
         mix = " at this mix of classes" if len(network.classes) > 1 else ""
-        text = f"It allows at most {number_text(bound)} requests/s{mix}; {number_text(reached)} are reached."
+        text = f"It allows at most {number_text(bound)} requests/s{mix}; the throughput is {number_text(reached)}."
         knee = findings.knee_clients
         if knee is not None:
             text += f" The knee lies at {number_text(knee)} clients, and there are {network.population:,}: "
@@ -127,7 +127,7 @@ def _beside_knee(ratio: float, reached: float) -> str:
     if ratio < 0.9:
         return "below it, so that more clients bring more throughput."
     if ratio <= 1.1:
-        return "just there, where queues begin to grow."
+        return "at the knee, where queues begin to grow."
     if reached < 0.97:
         return "above it, so that more clients bring little more throughput and longer waits."
     return "above it, so that more clients only wait longer."
@@ -137,7 +137,7 @@ def _change(change: Change, findings: Findings, network: Network) -> str:
     what = _what(change, findings, network)
     if change.result is None or change.limit is None:
         if change.note == "unstable":
-            return f"{what}: no steady state, the queue would grow for ever."
+            return f"{what}: no steady state, the queue would grow without limit."
         return f"{what}: not known, because {change.note}."
     parts = []
     if network.has_closed:
@@ -146,7 +146,7 @@ def _change(change: Change, findings: Findings, network: Network) -> str:
     text = f"{what}: {', '.join(parts)}"
     if change.limit.kind != "none":
         busy = percent_text(change.limit.load)
-        held = "of its slots held" if change.limit.kind == "pool" else "busy"
+        held = "of its slots busy" if change.limit.kind == "pool" else "busy"
         stays = set(change.limit.names) & set(findings.limit.names)
         text += "; " + (
             f"it stays the bottleneck, {busy} {held}"
@@ -176,7 +176,7 @@ def _clients(change: Change, network: Network) -> str:
 
 
 def _solved_by(result: Result) -> str:
-    """The method, and what it takes for granted of this network."""
+    """The method, and its assumptions about this network."""
     kind = {"exact": "exact", "approximation": "an approximation"}
     text = f"Solved by {result.method}, {kind.get(result.kind, result.kind)}"
     found = features(result.network)

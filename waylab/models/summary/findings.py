@@ -1,6 +1,6 @@
-"""What a result says about its network: what limits it, how near the limit is, and what would move it.
+"""Findings about a solved network: its bottleneck, how close it is to saturation, and the effect of changes.
 
-Every "would" is the changed network, solved by the same method. Writes no sentences: those are in `explain`.
+Each change is solved by the method of the result. Writes no sentences: those are in `explain`.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,23 +23,23 @@ Solver = Callable[[Network], Result]
 _LOAD_STEP = 0.25
 _ALIKE = 1e-6
 _ALIKE_SIMULATED = 0.05
-# A pool is the limit when it is clearly fuller than any station is busy.
+# A pool is the limit if its load exceeds that of every station by this factor.
 _POOL_AHEAD = 1.02
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What is busiest: stations that are alike, or a pool."""
+    """The bottleneck: stations with the same description and load, or a pool."""
 
     kind: str
-    """`station`, `pool`, or `none` when nobody can ever wait."""
+    """`station`, `pool`, or `none` when no request can ever wait."""
     names: tuple[str, ...]
     load: float
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change and what became of it; `result` is None when there is none, and then `note` says why."""
+    """One change and its result. Without a result, `note` gives the reason."""
 
     kind: str
     """`servers`, `slots`, `service`, `fewer` or `more`."""
@@ -49,35 +49,35 @@ class Change:
     result: Result | None
     limit: Limit | None
     throughput_change: float
-    """Relative to the result before: 0.1 is ten percent more."""
+    """Relative to the unchanged network: 0.1 is ten percent more."""
     response_change: float
     note: str = ""
-    """`unstable` when there is no steady state; otherwise the other method, or why it could not be solved."""
+    """`unstable` without a steady state; otherwise the other method that was used, or why none could solve it."""
     inside: tuple[str, ...] = ()
-    """Where the service time changes, when that is not the limit itself but inside it."""
+    """The stations whose service time changes, if they are inside the limiting pool."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that `explain` has to say, as numbers."""
+    """Everything that `explain` reports, as numbers."""
 
     limit: Limit
     time_share: float | None
-    """Share of the response time that is spent at the limit; None behind a fork or when it is a pool."""
+    """Share of the response time that is spent at the bottleneck; None behind a fork or for a pool."""
     class_time_shares: Mapping[str, float]
     waiting_share: float | None
-    """Share of the time at the limit that is spent before service."""
+    """Share of the time at the bottleneck that is spent waiting."""
     longest: tuple[tuple[str, ...], float] | None
-    """Stations, alike, where the largest share of the response time is spent, and that share.
+    """The stations with the largest share of the response time, and that share.
 
-    None with forks, whose legs overlap, and with pools, where waiting for a slot is a part too.
+    None with forks, whose legs overlap, and with pools, where waiting for a slot takes time too.
     """
     slot_waiting_s: float | None
-    """Mean waiting time for a slot of the pool that is the limit."""
+    """Mean waiting time for a slot of the limiting pool."""
     inside: Limit | None
-    """The busiest stations inside the pool that is the limit."""
+    """The busiest stations inside the limiting pool."""
     bound_per_s: float | None
-    """Throughput at which the limit would always be busy, at this mix of classes (1 / Dmax)."""
+    """Throughput at which the bottleneck would always be busy, at this mix of classes (1 / Dmax)."""
     knee_clients: float | None
     """N* = (R(1) + Z) / Dmax, for one closed chain."""
     arrivals_growth: float | None
@@ -86,12 +86,13 @@ class Findings:
 
 
 def find(result: Result, solver: Solver | None = None, what_if: bool = True) -> Findings:
-    """Look for the bottleneck and for what would move it.
+    """Find the bottleneck and the effect of changes.
 
-    The limit is the station with the highest load, stations of the same description and load together, or a pool
-    whose slots are more often held. By Little's law the share of the response time at a station is the number there
-    over the number in the network. `solver` solves the changed networks; without it the method of the result does,
-    and the method `auto` where that cannot. Without `what_if` nothing is solved: no changes and no knee.
+    The bottleneck is the station with the highest load (together with all stations of the same description and
+    load), or a pool with a higher share of busy slots. By Little's law, the share of the response time at a station
+    is the number present there over the number in the network. `solver` solves the changed networks; the default is
+    the method of the result, or `auto` if that method cannot. Without `what_if`, no network is solved: the findings
+    then have no changes and no knee.
 
     Raises:
         ModelError: when the result was simulated and no `solver` is given for `what_if`.
@@ -119,7 +120,7 @@ def find(result: Result, solver: Solver | None = None, what_if: bool = True) -> 
 def knee_clients(result: Result, solver: Solver | None = None) -> float | None:
     """N* = (R(1) + Z) / Dmax, where the asymptotes of one closed chain meet; None for any other network.
 
-    One customer alone, solved, takes R(1) + Z for a round; 1 / Dmax is the throughput over the highest load.
+    R(1) + Z is the cycle time of one customer alone; 1 / Dmax is the throughput over the highest load.
     """
     network = result.network
     bound_per_s = _bound_per_s(result, limit_of(result))
@@ -135,7 +136,7 @@ def knee_clients(result: Result, solver: Solver | None = None) -> float | None:
 
 
 def limit_of(result: Result) -> Limit:
-    """Find what is busiest."""
+    """Find the bottleneck."""
     network = result.network
     loads = station_loads(result)
     pools = pool_loads(result)
@@ -149,9 +150,9 @@ def limit_of(result: Result) -> Limit:
 
 
 def _alike(result: Result, index: int, numbers: Array, name: str) -> tuple[str, ...]:
-    """Stations of the same description as one of them, for which the numbers are the same too.
+    """Stations with the same description as a given one, and the same numbers.
 
-    In a simulation, the same within their intervals, which are the half-widths of that name.
+    Simulated numbers count as the same within their intervals.
     """
     stations = result.network.stations
     slack = np.full(len(stations), _ALIKE * numbers[index])
@@ -172,7 +173,7 @@ def _same(station: Station, other: Station) -> bool:
 
 def _same_method(result: Result) -> Solver:
     if result.kind == "simulation":
-        raise ModelError("explain", "a simulated result needs the simulation to be given as `solver`")
+        raise ModelError("explain", "a simulated result needs a `solver` for the changed networks")
     method = result.method if result.method in SOLVERS else "auto"
 
     def solver(network: Network) -> Result:
@@ -228,7 +229,7 @@ def _slot_waiting_s(result: Result, limit: Limit) -> float | None:
 
 
 def _class_time_shares(result: Result, limit: Limit) -> dict[str, float]:
-    """The same by class, where no request changes its class on the way."""
+    """The same by class, if no request changes its class on its path."""
     network = result.network
     between = traffic(network).station_visits.sum(axis=1)
     if len(network.classes) == 1 or (between - np.diag(np.diag(between)) > 0).any():
@@ -249,7 +250,7 @@ def _waiting_share(result: Result, limit: Limit) -> float | None:
 
 
 def _bound_per_s(result: Result, limit: Limit) -> float | None:
-    """Total throughput over load; service of batches and lost requests have no such bound."""
+    """Total throughput over load; there is no such bound with batches or lost requests."""
     if limit.kind != "station" or {"bulk service", "finite capacity"} & set(features(result.network)):
         return None
     return result.throughput_total_per_s / limit.load
@@ -298,7 +299,7 @@ def _twice_as_fast(network: Network, names: tuple[str, ...]) -> Network:
 
 
 def _busiest_inside(result: Result, limit: Limit) -> Limit | None:
-    """Stations inside a pool with the highest load, those that are alike together."""
+    """The stations inside a pool with the highest load."""
     network = result.network
     if limit.kind != "pool":
         return None

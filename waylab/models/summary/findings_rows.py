@@ -1,4 +1,4 @@
-"""Findings and sweeps as plain numbers, for JSON, tables and drawings."""
+"""Findings and sweeps as rows for JSON, tables and drawings."""
 
 from collections.abc import Sequence
 from typing import TypedDict
@@ -71,7 +71,7 @@ class FindingsRow(TypedDict):
 
 
 def sweep_as_dicts(values: Sequence[float], results: Sequence[Result]) -> list[SweepRow]:
-    """Return a sweep as content for JSON: a row for each value, with what limits it there."""
+    """Return a sweep as content for JSON: a row for each value, with its bottleneck."""
     rows: list[SweepRow] = []
     for value, result in zip(values, results, strict=True):
         content = result_as_dict(result)

@@ -1,4 +1,4 @@
-"""One queue in words: how busy it is, how long requests wait, and what would move that. At most eight sentences."""
+"""One queue as rows for JSON, and in words: utilisation, waiting, and the effect of changes in at most eight lines."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -45,7 +45,7 @@ class DistributionPoint(TypedDict):
 
 
 def queue_as_dict(queue: Queue) -> QueueRow:
-    """Return a queue as content for JSON: what it was made from, and everything that it can say."""
+    """Return a queue as content for JSON: its parameters, and every value that is known of it."""
     given: dict[str, float] = {}
     if is_dataclass(queue):
         values = {field.name: getattr(queue, field.name) for field in fields(queue)}
@@ -61,7 +61,7 @@ def queue_as_dict(queue: Queue) -> QueueRow:
 def distribution_points(queue: Queue) -> list[DistributionPoint]:
     """Return points of the distribution of response and waiting time: part, share and time_s.
 
-    Some quantiles are `marked`, to be named in a picture. A part that the queue cannot say is left out.
+    Some quantiles are `marked`, to be named in a drawing. A part whose distribution is unknown is left out.
     """
     points: list[DistributionPoint] = []
     for part, quantile_s in (
@@ -79,10 +79,10 @@ def distribution_points(queue: Queue) -> list[DistributionPoint]:
 
 
 def explain_queue(queue: Queue) -> str:
-    """Say in words what a queue does; each change is the changed queue, computed anew."""
+    """Describe a queue in words; each change is the changed queue, computed again."""
     lines = [_load(queue), _times(queue)]
     if queue.loss_probability > 0:
-        lines.append(f"Of the arrivals {percent_text(queue.loss_probability)} find no room and are lost.")
+        lines.append(f"{percent_text(queue.loss_probability)} of the arrivals find no room and are lost.")
     room = _room(queue)
     lines += [room] if room else []
     lines += [_changed(queue, what, change) for what, change in _changes(queue)]
@@ -106,14 +106,14 @@ def _times(queue: Queue) -> str:
     text += f" and {time_text(response_s - waiting_s)} service."
     waits = _known(lambda: queue.waits_probability)
     if waits is not None:
-        text += f" Of the requests {percent_text(waits)} have to wait"
+        text += f" {percent_text(waits)} of the requests wait"
         tail_s = _known(lambda: queue.response_quantile_s(0.99))
-        text += f"; one of a hundred takes longer than {time_text(tail_s)}." if tail_s is not None else "."
+        text += f"; one in a hundred takes longer than {time_text(tail_s)}." if tail_s is not None else "."
     return text
 
 
 def _room(queue: Queue) -> str:
-    """How much more load there can be, where all of it is served."""
+    """How much the load can grow, for queues that lose no requests."""
     clients = _field(queue, "clients")
     if clients is not None:
         return ""
@@ -122,7 +122,7 @@ def _room(queue: Queue) -> str:
         return ""
     return (
         f"The load can grow by {percent_text(1 / busy - 1)}, to {number_text(queue.throughput_per_s / busy)} "
-        "requests/s, before the queue grows for ever."
+        "requests/s, before the queue grows without limit."
     )
 
 
@@ -182,7 +182,7 @@ def _changed(queue: Queue, what: str, change: Callable[[], Queue]) -> str:
             ratio = after.throughput_per_s / queue.throughput_per_s - 1
             parts.insert(0, change_text(ratio, "throughput", "more", "less"))
     except UnstableError:
-        return f"{what}: no steady state, the queue would grow for ever."
+        return f"{what}: no steady state, the queue would grow without limit."
     except ModelError:
         return ""
     return f"{what}: {', '.join(parts)}."
@@ -193,7 +193,7 @@ def _field(queue: Queue, name: str) -> Any:
 
 
 def _known(ask: Callable[[], float]) -> float | None:
-    """Return a number, or None when this queue cannot say it."""
+    """Return a number, or None if it is unknown for this queue."""
     try:
         return ask()
     except AssumptionError:

@@ -1,4 +1,4 @@
-"""A result as plain numbers, for JSON, tables and drawings. Totals over classes are made here and nowhere else."""
+"""A result as rows for JSON, tables and drawings. Totals over classes are computed only here."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ SHARES = (0.5, 0.9, 0.95, 0.99)
 
 
 class ClassRow(TypedDict):
-    """One class of requests. What is not known is None."""
+    """One class of requests. Unknown numbers are None."""
 
     name: str
     population: int
@@ -100,12 +100,12 @@ class ResultRow(TypedDict):
 
 
 def result_as_dict(result: Result) -> ResultRow:
-    """Return a result as content for JSON: numbers, texts, lists and dicts; what is not known is None.
+    """Return a result as content for JSON; unknown numbers are None.
 
-    Station rows hold totals over classes, and `classes` within them one row for each class that comes there.
-    `visits` are per request, in a class's row per request that began in that class. `load` is the busy share of what
-    the station can do at most; it differs from the utilisation for rates only.
-    `half_width_...` is the half-width of a 95 % interval, where there is one (simulation).
+    A station row has totals over classes, and in `classes` one row for each class that visits it. `visits` are per
+    request; in a class's row, per request that began in that class. `load` is the used share of the station's highest
+    speed; it differs from the utilisation only for stations with rates. `half_width_...` is the half-width of a 95 %
+    interval (simulation only).
     """
     network = result.network
     return {
@@ -124,16 +124,16 @@ def result_as_dict(result: Result) -> ResultRow:
 
 
 def response_mean_s(result: Result) -> float:
-    """Mean response time over all requests; NaN when nothing is completed."""
+    """Mean response time over all requests; NaN when no request completes."""
     weights = result.throughput_per_s
     return _weighted(result.response_s, weights)
 
 
 def station_loads(result: Result) -> Array:
-    """(K,) the busy share of what each station can do at most; 0 for a delay.
+    """(K,) the used share of each station's highest speed; 0 for a delay.
 
-    For servers this is the utilisation. With rates the utilisation only says that somebody is there; the load is
-    throughput times service time over the highest rate.
+    For servers this is the utilisation. With rates, the utilisation is the share of time with a request present; the
+    load is throughput times service time over the highest rate.
     """
     loads = np.array(result.station_utilisation)
     for index, station in enumerate(result.network.stations):
@@ -143,7 +143,7 @@ def station_loads(result: Result) -> Array:
 
 
 def pool_loads(result: Result) -> Array:
-    """(P,) share of each pool's slots that is held; empty when the solver does not say."""
+    """(P,) share of each pool's slots that is busy; empty if the solver does not compute it."""
     if result.pool_busy is None:
         return np.zeros(0)
     slots = np.array([pool.slots for pool in result.network.pools], dtype=float)
@@ -151,7 +151,7 @@ def pool_loads(result: Result) -> Array:
 
 
 def waiting_share(result: Result, station_index: int) -> float:
-    """Share of the time at a station that is spent before service."""
+    """Share of the time at a station that is spent waiting."""
     throughput = result.station_throughput_per_s[station_index]
     response_s = _weighted(result.station_response_s[station_index], throughput)
     waiting_s = _weighted(result.station_waiting_s[station_index], throughput)
@@ -159,7 +159,7 @@ def waiting_share(result: Result, station_index: int) -> float:
 
 
 def _offered(result: Result, index: int) -> float:
-    """Work that comes to a station: throughput times mean service, in units of one server."""
+    """Offered work of a station: throughput times mean service, in units of one server."""
     station = result.network.stations[index]
     return sum(
         float(result.station_throughput_per_s[index, number]) * _service_s(station, name)
@@ -299,7 +299,7 @@ def _half_widths(widths: Mapping[str, Array], names: tuple[str, ...], index: int
 
 
 def _weighted(values: Array, weights: Array) -> float:
-    """Mean with weights, over those that have one."""
+    """Weighted mean over the finite values with a positive weight."""
     known = (weights > 0) & np.isfinite(values)
     total = float(weights[known].sum())
     return float((values[known] * weights[known]).sum()) / total if total > 0 else math.nan

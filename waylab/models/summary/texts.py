@@ -1,4 +1,4 @@
-"""Numbers within sentences, rounded so that they can be read. The report has its own, of which models know nothing."""
+"""Numbers in sentences, rounded for reading. The report has its own functions, which models do not import."""
 
 
 def time_text(time_s: float) -> str:
@@ -10,7 +10,7 @@ def time_text(time_s: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """Write a share; what is near to none or all is not rounded to it."""
+    """Write a share as a percentage, never rounded to 0 or 100 %."""
     percent = 100 * share
     if 0 < percent < 0.995:
         return f"{percent:.2g} %" if percent >= 0.01 else "below 0.01 %"
@@ -26,7 +26,7 @@ def number_text(number: float) -> str:
 
 
 def three_digits(number: float) -> str:
-    """Round to three digits, or to a whole number when there are more before the point."""
+    """Round to three digits, or to a whole number from 1000 on."""
     if abs(number) >= 999.5:
         return f"{number:,.0f}"
     return f"{number:.3g}"

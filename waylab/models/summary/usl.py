@@ -1,4 +1,4 @@
-"""A fitted Universal Scalability Law as plain numbers, and in words."""
+"""A fitted Universal Scalability Law as rows for JSON, and in words."""
 
 from collections.abc import Callable
 from typing import TypedDict
@@ -65,25 +65,25 @@ def usl_as_dict(fit: UslFit) -> UslRow:
 
 
 def explain_usl(fit: UslFit) -> list[str]:
-    """Say in words what a fit means."""
+    """Describe a fit in words."""
     law = fit.law
     lines = [
         f"One client alone gets {number_text(law.gamma)} requests/s (gamma).",
-        f"Of the work {percent_text(law.alpha)} is serial (alpha): without any other cost, throughput could not exceed "
+        f"{percent_text(law.alpha)} of the work is serial (alpha): without any other cost, throughput could not exceed "
         + (f"{number_text(law.gamma / law.alpha)} requests/s." if law.alpha > 0 else "any limit."),
     ]
     if law.peak_clients is not None and law.peak_throughput_per_s is not None:
         text = (
             f"The throughput is highest, {number_text(law.peak_throughput_per_s)} requests/s, "
-            f"with {number_text(law.peak_clients)} clients; beyond, each further one costs more than it brings (beta)."
+            f"with {number_text(law.peak_clients)} clients; each further client reduces it (beta)."
         )
         if fit.extrapolates(law.peak_clients):
-            text += " That is far beyond what was measured."
+            text += " That is far beyond the measured range."
         lines.append(text)
     lines.append(
-        f"The curve explains {percent_text(fit.r_squared)} of the variation between the runs; it gives no reason why."
+        f"The curve explains {percent_text(fit.r_squared)} of the variation between runs, not its cause."
     )
-    return lines + [f"Beware: {warning}." for warning in fit.warnings]
+    return lines + [f"Warning: {warning}." for warning in fit.warnings]
 
 
 def _parameter(fit: UslFit, name: str) -> ParameterRow:
