@@ -1,12 +1,12 @@
 //! `waystage proxy`: a configuration from a file and arguments, and the life of the process.
 
 mod flags;
+mod key_route;
 mod policies;
 mod route;
 mod serving;
 mod source;
 mod summary;
-mod told;
 
 use crate::ready::announce;
 use crate::transport_arguments::{TransportArguments, activated};
@@ -22,10 +22,10 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Arguments override what --config says; those about servers override its first pool.
-docs/proxy-configuration.md says more, and examples/proxy/reference.toml has every key of the file.
+    after_help = "Arguments override the file of --config; those for servers override its first pool.
+See docs/proxy-configuration.md; examples/proxy/reference.toml describes every key of the file.
 
-Exit codes: 0 after SIGTERM or SIGINT, 1 it cannot run or lost a request, 2 the configuration makes no sense."
+Exit codes: 0 after SIGTERM or SIGINT, 1 the proxy cannot run or lost a request, 2 the configuration is invalid."
 )]
 pub(crate) struct ProxyArguments {
     #[command(subcommand)]
@@ -33,10 +33,10 @@ pub(crate) struct ProxyArguments {
     /// Read the configuration from this file (TOML).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the configuration, say what it means, and end: 0 it can work, 2 it cannot. Opens no socket.
+    /// Check and print the configuration, and exit: 0 if it is valid, 2 if it is not. Opens no socket.
     #[arg(long)]
     check: bool,
-    /// Read --config again when the file has changed, and not only on SIGHUP.
+    /// Reload --config when the file changes, and not only on SIGHUP.
     #[arg(long, requires = "config")]
     watch: bool,
     #[command(flatten)]
@@ -47,24 +47,24 @@ pub(crate) struct ProxyArguments {
     transport: TransportArguments,
 }
 
-/// What else there is to do with a configuration.
+/// Other commands for a configuration.
 #[derive(Debug, Subcommand)]
 enum ProxyCommand {
-    /// Say where keys would go, and why.
+    /// Print the servers of keys, and the reason.
     Route(route::RouteArguments),
 }
 
-/// Descriptors that are neither a client's nor a backend's; sixteen lookups of names may be under way among them.
+/// Descriptors for neither clients nor backends; among them up to sixteen name resolutions in progress.
 const OTHER_DESCRIPTORS: usize = 64;
 
-/// Raises the limit of open files as far as it goes, and admits only so many clients that backends always find one.
+/// Raises the limit of open files to its maximum, and limits the clients so that descriptors remain for backends.
 fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let Some(available) = getrlimit(Resource::Nofile).current else { return Ok(()) };
     // Twice, since a connection to a backend may be replaced before the kernel has let go of the old one.
     let connections = config.backends().count() * config.connections_per_backend();
-    // A listening socket is copied when a successor asks for it.
+    // A listening socket is duplicated for a process that takes over.
     let reserved = OTHER_DESCRIPTORS + 2 * config.listen.len() + config.loops * (2 * connections + 4);
     let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
     if room == 0 {
@@ -83,7 +83,7 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Serves until SIGTERM or SIGINT or until a successor has taken over, or only checks or explains.
+/// Serves until SIGTERM or SIGINT, or until a new process has taken over; or runs --check or `route`.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     if let Some(ProxyCommand::Route(arguments)) = &arguments.command {
         return route::run(arguments);
@@ -102,12 +102,12 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
             config.transport.take_over = arguments.transport.take_over.clone();
             serving::serve(source, config, activated, watch)
         }
-        Err(line) => Ok(senseless(&line)),
+        Err(line) => Ok(invalid(&line)),
     }
 }
 
-/// A configuration that makes no sense is one line, as wrong arguments are.
-fn senseless(line: &str) -> ExitCode {
+/// Prints one line about an invalid configuration, as for invalid arguments.
+fn invalid(line: &str) -> ExitCode {
     eprintln!("waystage: {line}");
     ExitCode::from(2)
 }

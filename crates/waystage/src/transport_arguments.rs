@@ -1,5 +1,5 @@
-//! The arguments of `waystage proxy` that say how it is reached and how it reaches its servers, beside the addresses; and
-//! the listening sockets that the service manager passes.
+//! The arguments of `waystage proxy` for name resolution, restarts and TLS, and the listening sockets that the service
+//! manager passes.
 
 use clap::Args;
 use listenfd::ListenFd;
@@ -10,54 +10,54 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How clients and servers are reached.
+/// Arguments for name resolution and restarts.
 #[derive(Debug, Args)]
 pub(crate) struct TransportArguments {
-    /// How often the names of servers are looked up again; 0s: only when a connection has failed
-    /// [default: 30s].
+    /// How often the proxy resolves the names of servers; 0s: only after a connection has failed [default: 30s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     resolve_every: Option<Duration>,
-    /// Let a successor take over the listening sockets, through a unix socket at this path.
+    /// Unix socket through which a new process can take over the listening sockets.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Replace the proxy whose --control is this path: go on with its listening sockets, so that nobody is refused.
+    /// Take over the listening sockets of the proxy with this --control socket, so that no client is refused.
     #[arg(long, value_name = "PATH")]
     pub(crate) take_over: Option<PathBuf>,
-    /// Time that clients may stay when a successor has taken over [default: 30s].
+    /// How long clients can stay connected after a new process has taken over [default: 30s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     hand_over_wait: Option<Duration>,
     #[command(flatten)]
     tls: TlsArguments,
 }
 
-/// With what TLS is spoken.
+/// Arguments for TLS.
 #[derive(Debug, Args)]
 struct TlsArguments {
-    /// The certificate for clients of `--listen tls:HOST:PORT`, in PEM form, followed by those between it and the authority.
+    /// Certificate for clients of `--listen tls:HOST:PORT`, followed by the intermediate certificates (PEM).
     #[arg(long = "tls-certificate", value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Its private key, in PEM form.
+    /// Private key of this certificate (PEM).
     #[arg(long = "tls-key", value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Let in only clients whose certificate this authority has signed, in PEM form.
+    /// Accept only clients with a certificate signed by this authority (PEM).
     #[arg(long = "tls-client-authority", value_name = "FILE")]
     client_authority: Option<PathBuf>,
-    /// Time that a client may take until TLS is agreed upon [default: 5s].
+    /// Timeout of a client's TLS handshake [default: 5s].
     #[arg(long = "tls-handshake-timeout", value_name = "TIME", value_parser = duration)]
     handshake_timeout: Option<Duration>,
-    /// Who must have signed the certificates of servers at `tls:HOST:PORT`, in PEM form. They must be for that host.
+    /// Authority that must have signed the certificates of servers at `tls:HOST:PORT` (PEM). A certificate must be valid
+    /// for the host in the address.
     #[arg(long = "tls-backend-authority", value_name = "FILE")]
     backend_authority: Option<PathBuf>,
-    /// The certificate for servers that ask for one, in PEM form.
+    /// Certificate for servers that request one (PEM).
     #[arg(long = "tls-backend-certificate", value_name = "FILE")]
     backend_certificate: Option<PathBuf>,
-    /// Its private key, in PEM form.
+    /// Private key of this certificate (PEM).
     #[arg(long = "tls-backend-key", value_name = "FILE")]
     backend_key: Option<PathBuf>,
 }
 
 impl TransportArguments {
-    /// What they say. Sockets that were passed or are taken over need not be opened.
+    /// The given arguments. With passed or taken-over sockets, no address is needed.
     pub(crate) fn settings(&self, activated: &[Inherited]) -> ProxyFile {
         let tls = &self.tls;
         ProxyFile {

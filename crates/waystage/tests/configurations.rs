@@ -130,8 +130,8 @@ fn routes_are_told_as_text_and_as_json() {
     };
     let text = of(&["session:17", "page:/"]);
     for expected in [
-        "session:17\n  pool     sessions-a: the route for \"session:\" is the longest that fits\n",
-        "page:/\n  pool     pages-a: no route fits, and it is the first pool\n",
+        "session:17\n  pool     sessions-a: the longest matching route is \"session:\"\n",
+        "page:/\n  pool     pages-a: the first pool, because no route matches\n",
         "  failover pool gutter-a, where values live at most 10s: 10.1.0.9:11211\n",
     ] {
         assert!(text.contains(expected), "{text}");

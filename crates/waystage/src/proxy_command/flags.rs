@@ -1,4 +1,4 @@
-//! The arguments that describe a proxy, as settings: what is said and nothing else, so that a file can say the rest.
+//! The arguments of `waystage proxy` as a `ProxyFile`: only what is given, so that it can be applied over a file.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -9,116 +9,115 @@ use quantity::{bytes, duration};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Arguments about one pool: the only one, or the first one of the file.
+/// Arguments for one pool: the only one, or the first one of the file.
 #[derive(Debug, Args)]
 pub(crate) struct PoolFlags {
-    /// A memcached server: HOST:PORT, tls:HOST:PORT or unix:PATH; give one for each. Their order is the order of replicas.
-    /// With --config, they replace the servers of the first pool.
+    /// A memcached server: HOST:PORT, tls:HOST:PORT or unix:PATH. Repeat it for several servers; their order is the
+    /// order of replicas. With --config, these servers replace those of the first pool.
     #[arg(long = "server", value_name = "ADDRESS")]
     servers: Vec<String>,
-    /// How keys are spread over the servers [default: ketama].
+    /// The key distribution [default: ketama].
     #[arg(long, value_name = "NAME", value_parser = distribution())]
     distribution: Option<Distribution>,
-    /// What keys are hashed with [default: md5 for ketama, xxh3_64 for the others].
+    /// The hash of a key [default: md5 for ketama, xxh3_64 for all others].
     #[arg(long, value_name = "NAME", value_parser = hash())]
     hash: Option<Hash>,
-    /// Two characters; of a key with both, only what stands between them is hashed, for example "{}".
+    /// Two characters. If a key contains both, only the text between them is hashed, for example "{}".
     #[arg(long, value_name = "AB", value_parser = hash_tag)]
     hash_tag: Option<[u8; 2]>,
-    /// Copies of each value: writes go to the key's server and its R-1 successors, reads to the key's server
-    /// [default: 1].
+    /// Replicas of each value: writes go to the key's primary and to the R-1 servers after it in the list, reads to the
+    /// primary [default: 1].
     #[arg(long, value_name = "R")]
     replicas: Option<usize>,
 }
 
-/// The other arguments.
+/// Arguments for the whole proxy.
 #[derive(Debug, Args)]
 pub(crate) struct ProxyFlags {
-    /// Where clients connect: HOST:PORT, tls:HOST:PORT or unix:PATH; may be given several times. Port 0 takes a free port
-    /// [default: 127.0.0.1:11211, unless sockets are passed or taken over].
+    /// Address to listen on: HOST:PORT, tls:HOST:PORT or unix:PATH. Repeat it for several addresses. Port 0 selects a
+    /// free port [default: 127.0.0.1:11211, unless sockets are passed or taken over].
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// Event loops [default: one for each core].
+    /// Number of event loops [default: one per core].
     #[arg(long, value_name = "N")]
     loops: Option<usize>,
-    /// Who may be in flight at a server, and where the others wait [default: pipelined].
+    /// Dispatch discipline: which requests are in flight at a server, and where the others wait [default: pipelined].
     #[arg(long, value_enum)]
     dispatch: Option<DispatchArgument>,
-    /// With per-backend: requests that read, in flight at each server, each on a connection of its own
-    /// [default: 16]. Shared among the loops.
+    /// With per-backend: reads in flight at each server, each on its own connection, divided among the event loops
+    /// [default: 16].
     #[arg(long, value_name = "T")]
     readers: Option<usize>,
-    /// With per-backend: connections to each server for requests that write, as many in flight as come
-    /// [default: one for each loop]. Shared among the loops.
+    /// With per-backend: connections to each server for writes, divided among the event loops. The writes in flight are
+    /// not limited [default: one per event loop].
     #[arg(long, value_name = "N")]
     writers: Option<usize>,
-    /// With shared: requests in flight, each with a connection to every server until all have answered
-    /// [default: 16]. Shared among the loops.
+    /// With shared: requests in flight, divided among the event loops. Each has a connection to every server until all
+    /// have answered [default: 16].
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// With shared: who answers a get of several keys [default: by-key]. The others than by-key need a copy of
+    /// With shared: the servers that answer a get of several keys [default: by-key]. sharded and whole need a replica of
     /// each value on every server.
     #[arg(long, value_enum)]
     multi_get: Option<MultiGetArgument>,
-    /// With per-backend and shared: requests that may wait in each queue, per loop; more are refused at once
-    /// [default: 65536].
+    /// With per-backend and shared: largest number of requests in each queue of each event loop; more are refused at
+    /// once [default: 65536].
     #[arg(long, value_name = "N")]
     queue: Option<usize>,
-    /// For which requests the clock is read at every stage [default: all].
+    /// Requests for which the proxy reads the clock at every stage [default: all].
     #[arg(long, value_enum)]
     stamps: Option<StampsArgument>,
-    /// Write a record of one request in --sample to a file in this directory.
+    /// Write records to a file in this directory, one for each --sample requests.
     #[arg(long, value_name = "DIR")]
     records: Option<PathBuf>,
-    /// With --records: keep the record of one request in N [default: 100].
+    /// With --records: write a record of one request in N [default: 100].
     #[arg(long, value_name = "N")]
     sample: Option<u32>,
     /// Serve Prometheus metrics at http://HOST:PORT/metrics.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// What a multi-get answers when the server of some of its keys fails: treat them as misses (counted),
-    /// put the error in place of END, or answer the error alone [default: miss].
+    /// Reply to a get of several keys if the server of some of them fails [default: miss].
     #[arg(long, value_enum)]
     part_failure: Option<PartFailureArgument>,
-    /// Time that a server has to connect and to answer; then its requests fail and it is probed until it answers again
-    /// [default: 1s]. With --config, for all requests to the first pool.
+    /// Timeout of a server for connecting and answering. After it the requests fail, and the proxy probes the server
+    /// until it answers [default: 1s]. With --config, all timeouts of the first pool.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     backend_timeout: Option<Duration>,
-    /// Requests that may wait for one server, per loop; more are refused at once [default: 65536].
+    /// Requests in flight to one server, per event loop; more are refused at once [default: 65536].
     #[arg(long, value_name = "N")]
     backend_window: Option<usize>,
-    /// Bytes that may wait for one server, per loop; beyond, requests are refused at once [default: 64m].
+    /// Bytes buffered for one server, per event loop; beyond it requests are refused at once [default: 64m].
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     backend_buffer: Option<usize>,
-    /// Requests of one client in flight before no more are read from it [default: 1024].
+    /// Requests of one client in flight before the proxy stops reading from it [default: 1024].
     #[arg(long, value_name = "N")]
     client_window: Option<usize>,
-    /// Bytes that may wait for one client before no more requests are read from it [default: 1m].
+    /// Bytes of replies buffered for one client before the proxy stops reading from it [default: 1m].
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     client_buffer: Option<usize>,
-    /// The largest value that is passed on; larger ones are refused without being held in memory [default: 8m].
+    /// Largest value that is forwarded; larger ones are refused and not stored in memory [default: 8m].
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     value_max: Option<usize>,
-    /// The largest reply that is passed on to a client; of a larger one the rest is dropped and the answer is an error
-    /// [default: 64m].
+    /// Largest reply that is forwarded; the rest of a larger one is dropped, and the client receives an error [default:
+    /// 64m].
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     reply_max: Option<usize>,
-    /// Clients at one time; more are closed at once [default: 16384].
+    /// Largest number of connected clients; further connections are closed at once [default: 16384].
     #[arg(long, value_name = "N")]
     clients_max: Option<usize>,
-    /// Keys that `stats hotkeys` shows: those asked for most in the last seconds. One key in 16 is counted; 0 counts none
-    /// [default: 32].
+    /// Number of keys in `stats hotkeys`: the most requested keys of the last seconds. One key in 16 is counted; 0 turns
+    /// counting off [default: 32].
     #[arg(long, value_name = "N")]
     hot_keys: Option<usize>,
-    /// Show these keys in the metrics, too. Each key that was ever hot stays a series in Prometheus.
+    /// Add these keys to the metrics. Every key that was ever hot remains a series in Prometheus.
     #[arg(long)]
     hot_keys_metrics: bool,
 }
 
-/// Who may be in flight.
+/// The dispatch discipline.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum DispatchArgument {
-    /// All: every request goes straight onto the one connection to its server.
+    /// All requests are in flight, on one connection to each server.
     Pipelined,
     /// For each server a queue of reads with --readers slots, and --writers connections for writes.
     PerBackend,
@@ -126,41 +125,41 @@ enum DispatchArgument {
     Shared,
 }
 
-/// Who answers a get of several keys.
+/// The servers that answer a get of several keys.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MultiGetArgument {
     /// The server of each key.
     ByKey,
-    /// Every server, each for a part of neighbouring keys.
+    /// All servers, each for a part of consecutive keys.
     Sharded,
-    /// The server of the first key, for all.
+    /// The server of the first key, for all keys.
     Whole,
 }
 
-/// For which requests the clock is read.
+/// The requests for which the clock is read.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum StampsArgument {
     /// None: requests are only counted.
     Off,
-    /// Those whose record is kept.
+    /// Those with a record.
     Sampled,
-    /// All: per-stage histograms are complete.
+    /// All: the histograms of stages are complete.
     All,
 }
 
-/// What a failed part does to a multi-get.
+/// The effect of a failed part on a multi-get.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PartFailureArgument {
-    /// Its keys are misses.
+    /// These keys are misses, and counted.
     Miss,
-    /// The other values, then the error.
+    /// The other values, then the error instead of END.
     Partial,
-    /// The error alone.
+    /// The error only.
     Error,
 }
 
 impl PoolFlags {
-    /// What they say about the first pool, if anything.
+    /// The given arguments, as settings of the first pool.
     pub(crate) fn settings(&self) -> ProxyFile {
         let servers = self.servers.iter().map(|server| ServerConfig::new(server)).collect::<Vec<_>>();
         let pool = PoolFile {
@@ -176,7 +175,7 @@ impl PoolFlags {
 }
 
 impl ProxyFlags {
-    /// What they say.
+    /// The given arguments.
     pub(crate) fn settings(&self) -> ProxyFile {
         let pool = PoolFile { timeouts: self.backend_timeout.map(Timeouts::all), ..PoolFile::default() };
         let size = |bytes: Option<usize>| bytes.map(|bytes| bytes as u64);
@@ -226,8 +225,8 @@ impl ProxyFlags {
 
 /// Settings of the first pool alone.
 fn of_pool(pool: PoolFile) -> ProxyFile {
-    let says_nothing = pool == PoolFile::default();
-    ProxyFile { pools: if says_nothing { Vec::new() } else { vec![pool] }, ..ProxyFile::default() }
+    let is_empty = pool == PoolFile::default();
+    ProxyFile { pools: if is_empty { Vec::new() } else { vec![pool] }, ..ProxyFile::default() }
 }
 
 fn distribution() -> impl TypedValueParser<Value = Distribution> {

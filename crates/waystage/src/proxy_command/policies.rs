@@ -1,45 +1,45 @@
-//! What a pool does with reads and writes, in words.
+//! The policies of a pool as text: key distribution, reads, writes, other pools.
 
 use proxy::{Failover, PoolConfig, Reads, Writes};
 use quantity::duration_text;
 
-/// How keys are spread, as in "ketama (md5)".
-pub(crate) fn spread(pool: &PoolConfig) -> String {
+/// The key distribution and hash, as in "ketama (md5)".
+pub(crate) fn key_distribution(pool: &PoolConfig) -> String {
     format!("{} ({})", pool.distribution.name(), pool.hash().name())
 }
 
-/// Which copies a read asks, given their names, the primary first.
-pub(crate) fn reads(pool: &PoolConfig, copies: &[&str]) -> String {
-    let all = copies.join(", ");
+/// The replicas that a read uses; `replicas` are their names, the primary first.
+pub(crate) fn reads(pool: &PoolConfig, replicas: &[&str]) -> String {
+    let all = replicas.join(", ");
     let mut text = match pool.reads {
-        Reads::Primary => copies.first().map(ToString::to_string).unwrap_or_default(),
-        Reads::Any => format!("each in turn of {all}"),
-        Reads::LeastOutstanding => format!("the one with fewest requests under way of {all}"),
+        Reads::Primary => replicas.first().map(ToString::to_string).unwrap_or_default(),
+        Reads::Any => format!("{all}, in turn"),
+        Reads::LeastOutstanding => format!("the one of {all} with the fewest requests in flight"),
     };
     match pool.failover {
         Failover::Never => {}
-        Failover::OnError => text += "; the next copy on an error",
-        Failover::OnMiss => text += "; the next copy on an error or a miss",
+        Failover::OnError => text += "; on an error the next replica",
+        Failover::OnMiss => text += "; on an error or a miss the next replica",
     }
     if let Some(hedge) = pool.hedge {
-        text += &format!("; another copy too after {}", duration_text(hedge.delay));
+        text += &format!("; hedged after {}", duration_text(hedge.delay));
         text += &format!(", for at most {} of reads", percent(hedge.budget));
     }
     text
 }
 
-/// Which copies a write reaches, and when it is answered.
-pub(crate) fn writes(pool: &PoolConfig, copies: &[&str]) -> String {
-    let all = copies.join(", ");
-    match (pool.writes, copies.len()) {
+/// The replicas of a write, and when it is acknowledged.
+pub(crate) fn writes(pool: &PoolConfig, replicas: &[&str]) -> String {
+    let all = replicas.join(", ");
+    match (pool.writes, replicas.len()) {
         (_, 0 | 1) => all,
-        (Writes::All, count) => format!("{all}; answered when all {count} have answered"),
-        (Writes::Majority, count) => format!("{all}; answered when {} of {count} have", count / 2 + 1),
-        (Writes::First, count) => format!("{all}; answered when the first of {count} has"),
+        (Writes::All, count) => format!("{all}; acknowledged by all {count}"),
+        (Writes::Majority, count) => format!("{all}; acknowledged by {} of {count}", count / 2 + 1),
+        (Writes::First, count) => format!("{all}; acknowledged by the first of {count}"),
     }
 }
 
-/// What other pools have to do with it, each as name and text.
+/// The failover, warm-up and shadow pool, each as name and text.
 pub(crate) fn others(pool: &PoolConfig) -> Vec<(&'static str, String)> {
     let mut others = Vec::new();
     if let Some(failover) = &pool.failover_pool {
@@ -48,17 +48,22 @@ pub(crate) fn others(pool: &PoolConfig) -> Vec<(&'static str, String)> {
     }
     if let Some(warm_up) = &pool.warm_up {
         let expiry = duration_text(warm_up.expiry);
-        others.push(("warm-up", format!("misses are fetched from pool {}, for at most {expiry}", warm_up.from)));
+        others.push((
+            "warm-up",
+            format!("misses are fetched from pool {}, and stored for at most {expiry}", warm_up.from),
+        ));
     }
     if let Some(shadow) = &pool.shadow {
         let what = if shadow.reads { "reads and writes" } else { "writes" };
-        others
-            .push(("shadow", format!("{what} of {} of the keys go to pool {} too", percent(shadow.share), shadow.to)));
+        others.push((
+            "shadow",
+            format!("{what} of {} of the keys are also sent to pool {}", percent(shadow.share), shadow.to),
+        ));
     }
     others
 }
 
-/// A share as people read it.
+/// A share in per cent.
 pub(crate) fn percent(share: f64) -> String {
     let rounded = (share * 10_000.0).round() / 100.0;
     format!("{rounded} %")

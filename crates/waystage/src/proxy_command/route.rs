@@ -1,9 +1,9 @@
-//! `waystage proxy route`: where keys would go, and why. Opens no socket.
+//! `waystage proxy route`: prints the servers of keys, and the reason. Opens no socket.
 
 use crate::proxy_command::flags::PoolFlags;
-use crate::proxy_command::senseless;
+use crate::proxy_command::invalid;
+use crate::proxy_command::key_route::{KeyRoute, Report};
 use crate::proxy_command::source::Source;
-use crate::proxy_command::told::{Report, Told};
 use clap::Args;
 use proxy::{Config, Router};
 use std::ffi::OsString;
@@ -14,13 +14,13 @@ use std::process::ExitCode;
 
 /// The longest key of memcached.
 const KEY_BYTES_MAX: usize = 250;
-/// More than any key, its line end and some spaces take.
+/// More than any key with its line end and some spaces.
 const LINE_BYTES_MAX: u64 = 4096;
 
 /// Arguments of `waystage proxy route`.
 #[derive(Debug, Args)]
 pub(crate) struct RouteArguments {
-    /// Keys; - reads keys from standard input, one a line, and says how many each server gets.
+    /// Keys. With -, read keys from standard input, one per line, and print how many each server gets.
     #[arg(value_name = "KEY", required = true)]
     keys: Vec<OsString>,
     /// Read the configuration from this file (TOML).
@@ -33,16 +33,16 @@ pub(crate) struct RouteArguments {
     json: bool,
 }
 
-/// Says where the keys would go.
+/// Prints the servers of the keys.
 pub(crate) fn run(arguments: &RouteArguments) -> Result<ExitCode, String> {
     let source = Source { file: arguments.config.clone(), flags: arguments.pool.settings() };
     let config = match source.config() {
         Ok(config) => config,
-        Err(line) => return Ok(senseless(&line)),
+        Err(line) => return Ok(invalid(&line)),
     };
     let report = match report(&config, &arguments.keys) {
         Ok(report) => report,
-        Err(line) => return Ok(senseless(&line)),
+        Err(line) => return Ok(invalid(&line)),
     };
     let text = if arguments.json {
         serde_json::to_string_pretty(&report).map_err(|error| error.to_string())? + "\n"
@@ -68,7 +68,7 @@ fn report(config: &Config, keys: &[OsString]) -> Result<Report, String> {
             count(&router, &mut io::stdin().lock(), counts)?;
         } else {
             check(key).map_err(|problem| format!("key {:?}: {problem}", String::from_utf8_lossy(key)))?;
-            report.keys.push(Told::new(config, &router, key));
+            report.keys.push(KeyRoute::new(config, &router, key));
         }
     }
     report.spread = counts.map(|counts| Report::spread(config, &counts));

@@ -1,24 +1,24 @@
-//! What `waystage proxy --check` says about a configuration that can work.
+//! The output of `waystage proxy --check` for a valid configuration.
 
 use crate::proxy_command::{discipline_text, policies};
 use proxy::{Config, Distribution, Hash, PoolConfig};
 use quantity::duration_text;
 
-/// A few lines: where it listens, its pools and what they do, its routes.
+/// The addresses, the pools with their policies, and the routes, one per line.
 pub(crate) fn summary(config: &Config) -> String {
     let mut lines = vec![format!("listen   {}", config.listen.join(" and "))];
     if let Some(metrics) = &config.metrics {
         lines.push(format!("metrics  {metrics}"));
     }
     if let Some(records) = &config.records {
-        lines.push(format!("records  1 in {} to {}", records.sample, records.directory.display()));
+        lines.push(format!("records  one request in {} to {}", records.sample, records.directory.display()));
     }
     lines.push(format!("loops    {}, {}", config.loops, discipline_text(config.discipline)));
     for (index, pool) in config.pools.iter().enumerate() {
         lines.push(format!("pool     {}: {}", pool.name, text(pool)));
         lines.extend(details(pool).into_iter().map(|(name, text)| format!("  {name:<8} {text}")));
         if !is_used(config, index) {
-            lines.push("  unused   no route and no pool names it, so it gets no keys".into());
+            lines.push("  unused   no route and no pool refers to it, so it gets no keys".into());
         }
     }
     for route in &config.routes {
@@ -32,19 +32,19 @@ pub(crate) fn summary(config: &Config) -> String {
 fn text(pool: &PoolConfig) -> String {
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let weights: Vec<String> = pool.servers.iter().map(|server| server.weight.to_string()).collect();
-    let mut text = format!("{}, {}", count(pool.servers.len(), "server"), policies::spread(pool));
+    let mut text = format!("{}, {}", count(pool.servers.len(), "server"), policies::key_distribution(pool));
     if pool.servers.iter().any(|server| server.weight != pool.servers[0].weight) {
         text += &format!(", weights {}", weights.join(" "));
     }
     if let Some([open, close]) = pool.hash_tag {
         text += &format!(", hash tag {}{}", char::from(open), char::from(close));
     }
-    text + &format!(", {}", if pool.replicas == 1 { "1 copy".into() } else { format!("{} copies", pool.replicas) })
+    text + &format!(", {}", count(pool.replicas, "replica"))
 }
 
 fn details(pool: &PoolConfig) -> Vec<(&'static str, String)> {
     let names: Vec<String> = (1..=pool.replicas)
-        .map(|copy| if copy == 1 { "the primary".into() } else { format!("replica {}", copy - 1) })
+        .map(|replica| if replica == 1 { "primary".into() } else { format!("replica {replica}") })
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut details = vec![("reads", policies::reads(pool, &names)), ("writes", policies::writes(pool, &names))];
@@ -54,17 +54,20 @@ fn details(pool: &PoolConfig) -> Vec<(&'static str, String)> {
         && pool.hash() == Hash::Fnv1a64
         && (total.is_multiple_of(3) || total.is_multiple_of(5))
     {
-        details.push(("uneven", "fnv1a_64 spreads badly over a multiple of 3 or 5; see what route - says".into()));
+        details.push((
+            "uneven",
+            "fnv1a_64 is uneven over a multiple of 3 or 5 servers; check with: waystage proxy route -".into(),
+        ));
     }
     let [connect, read, write] = [pool.timeouts.connect, pool.timeouts.read, pool.timeouts.write].map(duration_text);
     details.push(("timeouts", format!("connect {connect}, read {read}, write {write}")));
     if !pool.flush {
-        details.push(("flush", "flush_all does not reach it".into()));
+        details.push(("flush", "flush_all is not sent to this pool".into()));
     }
     details
 }
 
-/// Whether keys can get to the pool at this place.
+/// Whether any key can be sent to the pool with this index.
 fn is_used(config: &Config, index: usize) -> bool {
     let name = &config.pools[index].name;
     let others = config.pools.iter().flat_map(PoolConfig::named_pools).map(|(_, other)| other);

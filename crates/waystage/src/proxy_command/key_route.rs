@@ -1,25 +1,25 @@
-//! Where keys would go, as it is told: as JSON field by field, or as text.
+//! The output of `waystage proxy route`: the servers of keys, as text or JSON.
 
 use crate::proxy_command::policies;
 use proxy::{Config, FailoverPool, Hedge, PoolConfig, Router, Shadow, WarmUp};
 use serde::Serialize;
 
-/// What is told about all keys together.
+/// The whole output.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
-    pub(crate) keys: Vec<Told>,
+    pub(crate) keys: Vec<KeyRoute>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) spread: Option<Vec<PoolShare>>,
 }
 
-/// What is told about one key.
+/// The route of one key.
 #[derive(Debug, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct KeyRoute {
     key: String,
     pool: String,
-    /// What the route begins with that took the key.
+    /// Prefix of the route that matches the key.
     prefix: Option<String>,
-    /// What of the key is hashed.
+    /// The part of the key that is hashed.
     hashed: String,
     hash_tag: Option<String>,
     distribution: &'static str,
@@ -31,13 +31,13 @@ pub(crate) struct Told {
     hedge: Option<Hedge>,
     writes: &'static str,
     failover_pool: Option<FailoverPool>,
-    /// Where it would go in the failover pool, the primary first.
+    /// Servers of the key in the failover pool, the primary first.
     failover_servers: Vec<String>,
     warm_up: Option<WarmUp>,
     shadow: Option<Shadow>,
 }
 
-/// How many keys of standard input go to a pool.
+/// Number of keys on standard input that belong to a pool.
 #[derive(Debug, Serialize)]
 pub(crate) struct PoolShare {
     pool: String,
@@ -45,29 +45,29 @@ pub(crate) struct PoolShare {
     servers: Vec<ServerShare>,
 }
 
-/// How many of them have this server for their primary.
+/// Number of these keys whose primary is this server.
 #[derive(Debug, Serialize)]
 struct ServerShare {
     server: String,
     weight: u32,
     keys: u64,
-    /// Of the pool's keys; none when it has none.
+    /// Share of the pool's keys; none if it has no keys.
     share: Option<f64>,
     share_by_weight: f64,
 }
 
-impl Told {
-    /// Looks a key up.
-    pub(crate) fn new(config: &Config, router: &Router, key: &[u8]) -> Told {
+impl KeyRoute {
+    /// Routes a key.
+    pub(crate) fn new(config: &Config, router: &Router, key: &[u8]) -> KeyRoute {
         let placement = router.explain(key);
         let pool = &config.pools[placement.pool];
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let names = config.backend_names();
         let named = |numbers: &[u16]| numbers.iter().map(|&number| names[usize::from(number)].clone()).collect();
-        let mut copies: Vec<String> = named(&placement.backends);
+        let mut replicas: Vec<String> = named(&placement.backends);
         let failover = pool.failover_pool.as_ref().and_then(|failover| config.pool(&failover.pool));
         let failover_servers = failover.map(|place| named(&router.explain_in(place, None, key).backends));
-        Told {
+        KeyRoute {
             key: text(key),
             pool: pool.name.clone(),
             prefix: placement.prefix.map(text),
@@ -75,8 +75,8 @@ impl Told {
             hash_tag: pool.hash_tag.map(|tag| tag.map(char::from).iter().collect()),
             distribution: pool.distribution.name(),
             hash: pool.hash().name(),
-            primary: copies.remove(0),
-            replicas: copies,
+            primary: replicas.remove(0),
+            replicas,
             reads: pool.reads.name(),
             failover: pool.failover.name(),
             hedge: pool.hedge,
@@ -89,27 +89,27 @@ impl Told {
     }
 
     fn text(&self, pool: &PoolConfig) -> String {
-        let copies: Vec<&str> = std::iter::once(&self.primary).chain(&self.replicas).map(String::as_str).collect();
+        let replicas: Vec<&str> = std::iter::once(&self.primary).chain(&self.replicas).map(String::as_str).collect();
         let why = match &self.prefix {
-            Some(prefix) => format!("the route for {prefix:?} is the longest that fits"),
-            None => "no route fits, and it is the first pool".into(),
+            Some(prefix) => format!("the longest matching route is {prefix:?}"),
+            None => "the first pool, because no route matches".into(),
         };
         let part = match &self.hash_tag {
-            Some(tag) if self.hashed != self.key => format!(", what stands between {}", shown(tag)),
-            Some(tag) => format!(", the whole key: it has nothing between {}", shown(tag)),
+            Some(tag) if self.hashed != self.key => format!(", the part between {}", shown(tag)),
+            Some(tag) => format!(", the whole key, because it has no part between {}", shown(tag)),
             None => ", the whole key".into(),
         };
         let mut lines = vec![
             ("pool", format!("{}: {why}", self.pool)),
             ("hashed", format!("{}{part}", shown(&self.hashed))),
-            ("by", policies::spread(pool)),
+            ("by", policies::key_distribution(pool)),
             ("primary", self.primary.clone()),
         ];
         if !self.replicas.is_empty() {
             lines.push(("replicas", self.replicas.join(", ")));
         }
-        lines.push(("reads", policies::reads(pool, &copies)));
-        lines.push(("writes", policies::writes(pool, &copies)));
+        lines.push(("reads", policies::reads(pool, &replicas)));
+        lines.push(("writes", policies::writes(pool, &replicas)));
         for (name, text) in policies::others(pool) {
             let servers =
                 if name == "failover" { format!(": {}", self.failover_servers.join(", ")) } else { String::new() };
@@ -121,7 +121,7 @@ impl Told {
 }
 
 impl Report {
-    /// Shares from the number of keys of each backend.
+    /// Computes the shares from the number of keys of each backend.
     pub(crate) fn spread(config: &Config, counts: &[u64]) -> Vec<PoolShare> {
         let mut counts = counts.iter().copied();
         let share = |pool: &PoolConfig| {
@@ -140,13 +140,13 @@ impl Report {
         config.pools.iter().map(share).collect()
     }
 
-    /// All of it for people.
+    /// The output as text.
     pub(crate) fn text(&self, config: &Config) -> String {
         let pool = |name: &str| config.pools.iter().find(|pool| pool.name == name);
         let mut parts: Vec<String> =
-            self.keys.iter().filter_map(|told| pool(&told.pool).map(|pool| told.text(pool))).collect();
+            self.keys.iter().filter_map(|key| pool(&key.pool).map(|pool| key.text(pool))).collect();
         for share in self.spread.iter().flatten() {
-            let by = pool(&share.pool).map(policies::spread).unwrap_or_default();
+            let by = pool(&share.pool).map(policies::key_distribution).unwrap_or_default();
             let width = share.servers.iter().map(|server| server.server.len()).max().unwrap_or(0).max(6);
             let mut text = format!("{}: {} keys, {by}\n", share.pool, share.keys);
             text += &format!("  {:<width$}  weight       keys    share  by weight\n", "server");
@@ -164,7 +164,7 @@ impl Report {
     }
 }
 
-/// Text of a key for a terminal: control characters do nothing there.
+/// Text of a key for a terminal, with control characters escaped.
 fn shown(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
