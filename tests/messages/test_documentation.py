@@ -5,7 +5,7 @@ import re
 from programs import ROOT
 
 PAGE = (ROOT / "docs/messages.md").read_text()
-KINDS = (ROOT / "crates/messages/src/interface/problem_types.rs").read_text()
+PROBLEM_TYPES = (ROOT / "crates/messages/src/interface/problem_types.rs").read_text()
 
 
 def test_the_example_runs(url, capsys):
@@ -23,6 +23,6 @@ def test_the_example_runs(url, capsys):
 
 
 def test_every_problem_is_in_the_table():
-    for name, status in re.findall(r'\bkind\("([a-z-]+)", (\d+)', KINDS):
+    for name, status in re.findall(r'\bproblem_type\("([a-z-]+)", (\d+)', PROBLEM_TYPES):
         rows = [line for line in PAGE.splitlines() if line.startswith("| `") and f"`{name}`" in line]
         assert any(f"| {status} |" in row for row in rows), f"{name} {status}"

@@ -1,4 +1,4 @@
-"""A client of the message service (docs/messages.md) for Python programs. Knows nothing of the lab.
+"""A Python client of the message service (docs/messages.md). It does not depend on the lab.
 
 with Client("http://127.0.0.1:8080", sender="alice") as client:
     client.create_queue("orders")

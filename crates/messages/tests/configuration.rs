@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use messages::{Config, DispatchKind, Document, Permission, Settings, TokenSettings};
+use messages::{Config, Discipline, Document, Permission, ServiceFile, TokenFile};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use toml::Table;
@@ -10,14 +10,14 @@ use toml::Table;
 const REFERENCE: &str = include_str!("../../../examples/messages/reference.toml");
 const TOKENS: &str = include_str!("../../../examples/messages/tokens.toml");
 
-/// Settings that say something about every key. A key that is added does not compile until it stands here.
-fn everything() -> Settings {
+/// ServiceFile that say something about every key. A key that is added does not compile until it stands here.
+fn everything() -> ServiceFile {
     let second = Some(Duration::from_secs(1));
-    Settings {
+    ServiceFile {
         listen: Some("a:1".into()),
         database: Some("host=a".into()),
         database_authority: Some("a".into()),
-        dispatch: Some(DispatchKind::Fused),
+        dispatch: Some(Discipline::Fused),
         lanes: Some(1),
         connections: Some(1),
         threads: Some(1),
@@ -44,15 +44,15 @@ fn everything() -> Settings {
         delay_limit: second,
         expiry_limit: second,
         lease_limit: second,
-        keys_kept: second,
-        end_within: second,
+        key_retention: second,
+        shutdown_timeout: second,
         metrics_need_token: Some(true),
-        tokens: vec![TokenSettings {
+        tokens: vec![TokenFile {
             token: Some("0123456789abcdef".into()),
             token_file: Some("a".into()),
             sender: "a".into(),
-            may: vec![Permission::Send],
-            queues: Some(vec!["a".into()]),
+            permissions: vec![Permission::Send],
+            queue_prefixes: Some(vec!["a".into()]),
         }],
     }
 }
@@ -80,7 +80,7 @@ fn uncommented() -> String {
 
 #[test]
 fn the_reference_is_the_defaults() {
-    let config = Document::new("reference.toml", REFERENCE).settings::<Settings>().unwrap().config().unwrap();
+    let config = Document::new("reference.toml", REFERENCE).settings::<ServiceFile>().unwrap().config().unwrap();
     assert_eq!(config, Config::default());
 }
 
@@ -89,18 +89,18 @@ fn the_reference_has_every_key_and_no_other() {
     let shown = uncommented();
     assert_eq!(keys(&shown.parse().unwrap()), keys(&Table::try_from(everything()).unwrap()));
     // Their values are of the right kind, too.
-    Document::new("reference.toml", &shown).settings::<Settings>().unwrap();
+    Document::new("reference.toml", &shown).settings::<ServiceFile>().unwrap();
 }
 
 #[test]
 fn what_is_written_is_read_again() {
     let text = toml::to_string(&everything()).unwrap();
-    assert_eq!(Document::new("everything", &text).settings::<Settings>().unwrap(), everything(), "{text}");
+    assert_eq!(Document::new("everything", &text).settings::<ServiceFile>().unwrap(), everything(), "{text}");
 }
 
 #[test]
 fn the_example_with_tokens_can_work() {
-    let config = Document::new("tokens.toml", TOKENS).settings::<Settings>().unwrap().config().unwrap();
+    let config = Document::new("tokens.toml", TOKENS).settings::<ServiceFile>().unwrap().config().unwrap();
     assert_eq!(config.tokens.len(), 5);
     let text = format!("{config:?}");
     assert!(text.contains("kitchen") && !text.contains("example-only"), "tokens are not for logs: {text}");
@@ -116,40 +116,40 @@ fn every_mistake_is_one_clear_line() {
         ("lanes = 0".into(), "x.toml:1: lanes: 0 is not a number from 1 to 1000"),
         ("lanes = -1".into(), "x.toml:1: lanes: give a whole number"),
         ("dispatch = 'fast'".into(), "x.toml:1: dispatch: \"fast\" is not known; give one of: fused, pool, none"),
-        ("dispatch = 'pool'\nlanes = 2".into(), "x.toml:2: lanes: 2 belongs to dispatch fused only"),
+        ("dispatch = 'pool'\nlanes = 2".into(), "x.toml:2: lanes: 2 has an effect with dispatch fused only"),
         ("idle-timeout = '3 fortnights'".into(), "x.toml:1: idle-timeout: "),
-        ("idle-timeout = '0s'".into(), "x.toml:1: idle-timeout: must be longer than nothing"),
+        ("idle-timeout = '0s'".into(), "x.toml:1: idle-timeout: is 0; give a duration such as 10s"),
         ("body-limit = '1g'".into(), "x.toml:1: body-limit: 1073741824 is not a number from 1 to 67108864"),
-        ("sample = 3".into(), "x.toml:1: sample: 3 belongs to records, of which none are kept; give records"),
+        ("sample = 3".into(), "x.toml:1: sample: 3 has no effect without records; give records, a directory"),
         ("tls-key = 'a'".into(), "x.toml:1: tls-key: has no certificate; give tls-certificate"),
         ("listen = ".into(), "x.toml:1: "),
-        (token("sender = 'a'\nmay = ['send']"), "x.toml:2: token: is missing; give token or token-file"),
+        (token("sender = 'a'\npermissions = ['send']"), "x.toml:2: token: is missing; give token or token-file"),
         (
-            token("token = 'short'\nsender = 'a'\nmay = ['send']"),
-            "x.toml:3: token: could be guessed; give at least 16 characters",
+            token("token = 'short'\nsender = 'a'\npermissions = ['send']"),
+            "x.toml:3: token: is too short; give at least 16 characters",
         ),
         (
-            token("token = '0123456789abcdef'\nsender = 'a b'\nmay = ['send']"),
-            "x.toml:4: sender: \"a b\" is not a name that a sender can have",
+            token("token = '0123456789abcdef'\nsender = 'a b'\npermissions = ['send']"),
+            "x.toml:4: sender: \"a b\" is not a valid name",
         ),
         (
-            token("token = '0123456789abcdef'\nsender = 'a'\nmay = ['fly']"),
-            "x.toml:5: may: \"fly\" is not known; give one of: send, receive, admin, all",
+            token("token = '0123456789abcdef'\nsender = 'a'\npermissions = ['fly']"),
+            "x.toml:5: permissions: \"fly\" is not known; give one of: send, receive, admin, all",
         ),
         (
-            token("token = '0123456789abcdef'\nsender = 'a'\nmay = []"),
-            "x.toml:5: may: allows nothing; give some of send, receive, admin, all",
+            token("token = '0123456789abcdef'\nsender = 'a'\npermissions = []"),
+            "x.toml:5: permissions: is empty; give some of send, receive, admin, all",
         ),
         (
-            token("token-file = '/nowhere'\nsender = 'a'\nmay = ['send']"),
+            token("token-file = '/nowhere'\nsender = 'a'\npermissions = ['send']"),
             "x.toml:3: token-file: /nowhere: cannot read it: ",
         ),
-        (token("token = '0123456789abcdef'\nmay = ['send']"), "x.toml:2: token: sender is missing"),
-        (token("token = '0123456789 bcdef'\nsender = 'a'\nmay = ['send']"), "x.toml:3: token: has characters"),
+        (token("token = '0123456789abcdef'\npermissions = ['send']"), "x.toml:2: token: sender is missing"),
+        (token("token = '0123456789 bcdef'\nsender = 'a'\npermissions = ['send']"), "x.toml:3: token: has characters"),
     ];
     for (text, expected) in cases {
         let document = Document::new("x.toml", &text);
-        let line = match document.settings().map(Settings::config) {
+        let line = match document.settings().map(ServiceFile::config) {
             Err(error) => error.to_string(),
             Ok(Err(error)) => document.told(&error).to_string(),
             Ok(Ok(_)) => panic!("{text}: is not refused"),
@@ -157,17 +157,17 @@ fn every_mistake_is_one_clear_line() {
         assert!(line.starts_with(expected) && !line.contains('\n'), "{text}\n{line}\n{expected}");
     }
     let twice = token(
-        "token = '0123456789abcdef'\nsender = 'a'\nmay = ['send']\n[[token]]\ntoken = '0123456789abcdef'\nsender = 'b'\nmay = ['send']",
+        "token = '0123456789abcdef'\nsender = 'a'\npermissions = ['send']\n[[token]]\ntoken = '0123456789abcdef'\nsender = 'b'\npermissions = ['send']",
     );
     let document = Document::new("x.toml", &twice);
-    let error = document.settings::<Settings>().unwrap().config().unwrap_err();
+    let error = document.settings::<ServiceFile>().unwrap().config().unwrap_err();
     assert_eq!(document.told(&error).to_string(), "x.toml:7: token: is the same as that of number 1");
 }
 
 #[test]
 fn arguments_override_the_file() {
-    let file = Settings { lanes: Some(3), queue: Some(7), ..Settings::default() };
-    let flags = Settings { lanes: Some(4), ..Settings::default() };
+    let file = ServiceFile { lanes: Some(3), queue: Some(7), ..ServiceFile::default() };
+    let flags = ServiceFile { lanes: Some(4), ..ServiceFile::default() };
     let config = file.overridden_by(flags).config().unwrap();
-    assert_eq!((config.dispatch, config.limits.waiting_requests), (messages::Dispatch::Fused { lanes: 4 }, 7));
+    assert_eq!((config.dispatch, config.limits.waiting_requests), (messages::DispatchConfig::Fused { lanes: 4 }, 7));
 }

@@ -16,7 +16,7 @@ fn messages_come_late_or_never() {
     delayed(address);
     delayed_in_a_batch(address);
     expired(&database, address);
-    expired_while_held(&database, address);
+    expired_while_invisible(&database, address);
     the_queues_expiry(&database, address);
     refused(address);
     running.stop().unwrap();
@@ -36,7 +36,7 @@ fn delayed(address: SocketAddr) {
     let got = poll.join().unwrap();
     assert_eq!((got.text().as_str(), got.header("waystage-message").unwrap()), ("later", id.to_string().as_str()));
     let took = |name: &str| got.header(name).unwrap().to_string();
-    assert_eq!((took("waystage-sender").as_str(), got.header("waystage-lease")), ("alice", None));
+    assert_eq!((took("waystage-sender").as_str(), got.header("waystage-lease-token")), ("alice", None));
     for (method, path) in [
         ("POST", "/v1/queues/later/messages:pop"),
         ("POST", "/v1/queues/later/messages:receive"),
@@ -45,7 +45,7 @@ fn delayed(address: SocketAddr) {
         assert_eq!(client.short(method, path).0, 204, "{path}");
     }
     let (_, text) = client.short("GET", "/v1/queues/later");
-    assert!(text.contains("\"waiting\":0") && text.contains("\"held\":1"), "{text}");
+    assert!(text.contains("\"visible\":0") && text.contains("\"invisible\":1"), "{text}");
     client.short("DELETE", "/v1/queues/later");
 }
 
@@ -98,7 +98,7 @@ fn expired(database: &Database, address: SocketAddr) {
 }
 
 /// What expires under a lease may still be acknowledged, and does not come back when it is not.
-fn expired_while_held(database: &Database, address: SocketAddr) {
+fn expired_while_invisible(database: &Database, address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     client.short("PUT", "/v1/queues/brief");
     let mut receive = |lease: &str| loop {
@@ -106,7 +106,7 @@ fn expired_while_held(database: &Database, address: SocketAddr) {
         let reply = client.ask("POST", &format!("/v1/queues/brief/messages:receive?lease={lease}"), "");
         // On a slow machine it may have expired before.
         if reply.status == 200 {
-            return reply.header("waystage-lease").unwrap().to_string();
+            return reply.header("waystage-lease-token").unwrap().to_string();
         }
     };
     let lease = receive("1h");
@@ -114,7 +114,7 @@ fn expired_while_held(database: &Database, address: SocketAddr) {
     let_pass(database, 150);
     let mut client = Client::connect(address, "bob");
     assert_eq!(client.short("POST", &format!("/v1/leases/{lease}/acknowledge")).0, 204);
-    database.becomes_zero("SELECT count(*) FROM held");
+    database.becomes_zero("SELECT count(*) FROM invisible_message");
     assert_eq!(client.short("POST", "/v1/queues/brief/messages:pop").0, 204);
     client.short("DELETE", "/v1/queues/brief");
 }
@@ -127,7 +127,7 @@ fn the_queues_expiry(database: &Database, address: SocketAddr) {
     };
     make(&mut client, "dead", "");
     make(&mut client, "brief", r#"{"expiry":"50ms"}"#);
-    make(&mut client, "jobs", r#"{"attempts":1,"dead_letters":"dead","expiry":"1h"}"#);
+    make(&mut client, "jobs", r#"{"attempts":1,"dead_letter_queue":"dead","expiry":"1h"}"#);
     client.send("/v1/queues/brief/messages?expiry=1h", "lasts");
     client.send("/v1/queues/brief/messages", "brief");
     client.ask("POST", "/v1/queues/brief/messages:batch", r#"{"messages":[{"body":"brief","delay":"40ms"}]}"#);
@@ -136,7 +136,7 @@ fn the_queues_expiry(database: &Database, address: SocketAddr) {
     assert_eq!(text.matches("\"id\"").count(), 1, "{text}");
     client.send("/v1/queues/jobs/messages", "work");
     assert_eq!(client.short("POST", "/v1/queues/jobs/messages:receive?lease=20ms").0, 200);
-    database.becomes_zero("SELECT count(*) FROM held");
+    database.becomes_zero("SELECT count(*) FROM invisible_message");
     assert_eq!(database.number("SELECT count(*) FROM message WHERE expires_at IS NULL"), 1, "the dead letter");
     assert_eq!(client.short("POST", "/v1/queues/dead/messages:pop?wait=50s"), (200, "work".into()));
     for queue in ["dead", "brief", "jobs"] {
@@ -159,11 +159,11 @@ fn refused(address: SocketAddr) {
     for path in ["/v1/queues/q/messages:receive?lease=13h", "/v1/queues/q/messages:receive?lease=0s"] {
         assert_eq!(client.short("POST", path).0, 400, "{path}");
     }
-    assert_eq!(client.short("POST", "/v1/leases/x/return?delay=361h").0, 400);
+    assert_eq!(client.short("POST", "/v1/leases/x/nack?delay=361h").0, 400);
     assert_eq!(client.short("POST", "/v1/leases/x/extend?lease=13h").0, 400);
     assert_eq!(client.short("POST", "/v1/leases/x/acknowledge").0, 410);
-    assert_eq!(client.ask("POST", "/v1/leases:acknowledge", r#"{"leases":[]}"#).status, 400);
+    assert_eq!(client.ask("POST", "/v1/leases:acknowledge", r#"{"lease_tokens":[]}"#).status, 400);
     let (_, text) = client.short("GET", "/v1/queues/q");
-    assert!(text.contains("\"waiting\":0") && text.contains("\"held\":0"), "{text}");
+    assert!(text.contains("\"visible\":0") && text.contains("\"invisible\":0"), "{text}");
     client.short("DELETE", "/v1/queues/q");
 }

@@ -6,16 +6,16 @@ mod common;
 
 use clock::Clock;
 use common::{Client, Database, serve};
-use messages::{Config, Dispatch, Limits};
+use messages::{Config, DispatchConfig, Limits};
 use std::net::SocketAddr;
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
-/// Statements of requests that wait for a lock; the mover and the sweeper have others.
+/// Statements of requests that wait for a lock; the redelivery and the cleanup have others.
 const STUCK: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waystage'
-    AND wait_event_type = 'Lock' AND query ~ '^-- (Ids|One message|Each wish|The oldest)'";
+    AND wait_event_type = 'Lock' AND query ~ '^-- (Ids|Stores one message|Each fetch|Pops the oldest|Reads the oldest)'";
 
 /// Keeps everybody else away from the messages.
 struct Locked {
@@ -56,7 +56,7 @@ fn becomes_stuck(database: &Database) {
 #[test]
 fn what_was_under_way_when_its_connection_was_ended_is_in_doubt_unless_it_only_reads() {
     let Some(database) = Database::start() else { return };
-    for dispatch in [Dispatch::Fused { lanes: 1 }, Dispatch::Pool { connections: 1 }] {
+    for dispatch in [DispatchConfig::Fused { lanes: 1 }, DispatchConfig::Pool { connections: 1 }] {
         for (method, path, problem) in [
             ("POST", "/v1/queues/q/messages", "in-doubt"),
             ("POST", "/v1/queues/q/messages:pop", "in-doubt"),
@@ -87,7 +87,7 @@ fn what_was_under_way_when_its_connection_was_ended_is_in_doubt_unless_it_only_r
 #[test]
 fn a_service_ends_although_its_database_does_not_get_on() {
     let Some(database) = Database::start() else { return };
-    let service = serve(&Config { end_within: Duration::from_millis(300), ..database.config() });
+    let service = serve(&Config { shutdown_timeout: Duration::from_millis(300), ..database.config() });
     let mut client = Client::connect(service.address(), "alice");
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
     let locked = Locked::take(&database);
@@ -111,7 +111,7 @@ fn polls_that_find_no_room_later_wait_on() {
     let Some(database) = Database::start() else { return };
     // One at the database, one that waits, and no room for the others.
     let limits = Limits { waiting_requests: 1, ..Limits::default() };
-    let dispatch = Dispatch::Fused { lanes: 1 };
+    let dispatch = DispatchConfig::Fused { lanes: 1 };
     let poll_interval = Duration::from_secs(1);
     let service = serve(&Config { dispatch, limits, poll_interval, ..database.config() });
     let mut client = Client::connect(service.address(), "alice");

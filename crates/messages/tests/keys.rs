@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Client, Database, serve};
-use messages::{Config, Dispatch, Limits};
+use messages::{Config, DispatchConfig, Limits};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn told(reply: &HttpReply) -> (String, bool) {
 #[test]
 fn a_repetition_changes_nothing_and_says_the_same() {
     let Some(database) = Database::start() else { return };
-    for dispatch in [Dispatch::Fused { lanes: 2 }, Dispatch::Pool { connections: 3 }] {
+    for dispatch in [DispatchConfig::Fused { lanes: 2 }, DispatchConfig::Pool { connections: 3 }] {
         let running = serve(&Config { dispatch, ..database.config() });
         let (mut alice, mut bob) =
             (Client::connect(running.address(), "alice"), Client::connect(running.address(), "bob"));
@@ -54,7 +54,7 @@ fn a_repetition_changes_nothing_and_says_the_same() {
         assert_eq!(told(&send(&mut alice, path, "b", batch)), (ids, true));
         let other = r#"{"messages":[{"body":"2","to":"bob"},{"body":"1"}]}"#;
         assert_eq!(send(&mut alice, path, "b", other).status, 422);
-        assert_eq!((database.number(STORED), database.number("SELECT count(*) FROM held")), (4, 1));
+        assert_eq!((database.number(STORED), database.number("SELECT count(*) FROM invisible_message")), (4, 1));
         // What was taken out stays sent.
         assert_eq!(alice.short("POST", "/v1/queues/q/messages:pop").0, 200);
         assert_eq!(told(&send(&mut alice, SEND, "k", "x")), (first, true));
@@ -65,7 +65,7 @@ fn a_repetition_changes_nothing_and_says_the_same() {
             alice.short("DELETE", &format!("/v1/queues/{queue}"));
         }
         running.stop().unwrap();
-        database.run("TRUNCATE message, held");
+        database.run("TRUNCATE message, invisible_message");
     }
 }
 
@@ -75,7 +75,7 @@ fn repetitions_at_the_same_time_are_one() {
     const KEYS: usize = 40;
     let Some(database) = Database::start() else { return };
     let services = [serve(&database.config()), serve(&database.config())];
-    let addresses: Vec<SocketAddr> = services.iter().map(messages::Running::address).collect();
+    let addresses: Vec<SocketAddr> = services.iter().map(messages::RunningService::address).collect();
     assert_eq!(Client::connect(addresses[0], "alice").short("PUT", "/v1/queues/q").0, 201);
     let threads: Vec<_> = (0..8)
         .map(|number| {
@@ -107,14 +107,14 @@ fn repetitions_at_the_same_time_are_one() {
 #[test]
 fn a_key_is_forgotten_after_its_time() {
     let Some(database) = Database::start() else { return };
-    let limits = Limits { keys_kept: Duration::from_millis(1), ..Limits::default() };
+    let limits = Limits { key_retention: Duration::from_millis(1), ..Limits::default() };
     let running = serve(&Config { limits, ..database.config() });
     let mut client = Client::connect(running.address(), "alice");
     client.short("PUT", "/v1/queues/q");
     let (first, _) = told(&send(&mut client, SEND, "k", "x"));
     // The sweep comes every half minute, and when a queue is deleted.
     let mut tries = 0;
-    while database.number("SELECT count(*) FROM send_key") > 0 {
+    while database.number("SELECT count(*) FROM idempotency_key") > 0 {
         client.short("PUT", "/v1/queues/wake");
         client.short("DELETE", "/v1/queues/wake");
         tries += 1;

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::leases::{HELD, counts, make, receive, settle};
+use common::leases::{INVISIBLE, counts, make, receive, settle};
 use common::{Client, Database, serve};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn two_services_bring_back_what_is_due_once() {
     let ids: Vec<i64> = consumers.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     let distinct: BTreeSet<i64> = ids.iter().copied().collect();
     assert_eq!((ids.len(), distinct.len()), (MESSAGES, MESSAGES));
-    assert_eq!(database.number(HELD), 0);
+    assert_eq!(database.number(INVISIBLE), 0);
     for service in services {
         service.stop().unwrap();
     }
@@ -76,14 +76,14 @@ fn a_deleted_queue_leaves_nothing_behind() {
     }
     assert_eq!(client.short("DELETE", "/v1/queues/jobs").0, 204);
     assert_eq!(poll.join().unwrap(), 404);
-    for how in ["acknowledge", "extend", "return"] {
+    for how in ["acknowledge", "extend", "nack"] {
         assert_eq!(settle(&mut client, &job, how), 410, "{how}");
     }
     make(&mut client, "jobs", "");
     assert_eq!(counts(&mut client, "jobs"), (0, 0));
     let again = client.ask_with("POST", "/v1/queues/jobs/messages", "idempotency-key: k", "other work");
     assert_eq!((again.status, again.header("idempotency-replayed")), (201, None));
-    for table in ["message", "held", "send_key"] {
+    for table in ["message", "invisible_message", "idempotency_key"] {
         let statement = format!(
             "SELECT count(*) FROM {table} WHERE queue_id IN (SELECT id FROM queue WHERE deleted_at IS NOT NULL)"
         );

@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::leases::{HELD, Received, counts, make, receive, received, settle};
+use common::leases::{INVISIBLE, Received, counts, make, receive, received, settle};
 use common::{Client, Database, serve};
-use messages::{Config, Dispatch};
+use messages::{Config, DispatchConfig};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,25 +14,27 @@ use std::time::Duration;
 #[test]
 fn leases_hold_and_end_with_both_dispatches() {
     let Some(database) = Database::start() else { return };
-    for dispatch in [Dispatch::Fused { lanes: 2 }, Dispatch::Pool { connections: 4 }] {
+    for dispatch in [DispatchConfig::Fused { lanes: 2 }, DispatchConfig::Pool { connections: 4 }] {
         let running = serve(&Config { dispatch, ..database.config() });
         let address = running.address();
         acknowledged(address);
         expired(address);
         over_at_once(address);
-        returned(address);
+        nacked(address);
         extended(address);
         addressed(address);
         batches(address);
         at_the_same_time(address);
-        dead_letters(address);
+        dead_letter_queue(address);
         settings(address);
         let (_, page) = Client::connect(address, "x").short("GET", "/metrics");
-        for expected in ["moved_total{to=\"dead_letters\"} 1", "requests_total{operation=\"receive\",status=\"200\"}"] {
+        for expected in
+            ["due_total{outcome=\"dead_lettered\"} 1", "requests_total{operation=\"receive\",status=\"200\"}"]
+        {
             assert!(page.contains(&format!("waystage_messages_{expected}")), "{page}");
         }
         running.stop().unwrap();
-        assert_eq!(database.number(HELD), 0);
+        assert_eq!(database.number(INVISIBLE), 0);
     }
 }
 
@@ -53,10 +55,10 @@ fn acknowledged(address: SocketAddr) {
         assert_eq!(client.short(method, path).0, 204, "{path}");
     }
     assert_eq!(client.short("GET", "/v1/receivers/bob/queues").1, "{\"queues\":[]}");
-    let guess = Received { lease: job.lease.replace(['0', '1', '2'], "3"), ..receive_none() };
+    let guess = Received { lease_token: job.lease_token.replace(['0', '1', '2'], "3"), ..receive_none() };
     assert_eq!(settle(&mut client, &guess, "acknowledge"), 410);
     assert_eq!(settle(&mut client, &job, "acknowledge"), 204);
-    let again = client.ask("POST", &format!("/v1/leases/{}/acknowledge", job.lease), "");
+    let again = client.ask("POST", &format!("/v1/leases/{}/acknowledge", job.lease_token), "");
     assert_eq!(again.status, 410);
     assert!(again.text().contains("urn:waystage:problem:lease-expired"), "{}", again.text());
     assert_eq!(counts(&mut client, "jobs"), (0, 0));
@@ -64,7 +66,7 @@ fn acknowledged(address: SocketAddr) {
 }
 
 fn receive_none() -> Received {
-    Received { id: 0, lease: String::new(), attempt: 0, body: String::new() }
+    Received { id: 0, lease_token: String::new(), attempt: 0, body: String::new() }
 }
 
 /// When a lease ends, the message is the first again, with the next number, and the old lease is worth nothing.
@@ -82,8 +84,8 @@ fn expired(address: SocketAddr) {
     }
     let again = receive(&mut client, "jobs", "lease=1h&wait=50s");
     assert_eq!((again.id, again.attempt, again.body.as_str()), (first.id, 2, "first"));
-    assert_ne!(again.lease, first.lease);
-    for how in ["acknowledge", "extend", "return"] {
+    assert_ne!(again.lease_token, first.lease_token);
+    for how in ["acknowledge", "extend", "nack"] {
         assert_eq!(settle(&mut client, &first, how), 410, "another has it now: {how}");
     }
     for message in [&again, &second] {
@@ -107,7 +109,7 @@ fn over_at_once(address: SocketAddr) {
     client.short("DELETE", "/v1/queues/jobs");
 }
 
-fn returned(address: SocketAddr) {
+fn nacked(address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     make(&mut client, "jobs", "");
     client.send("/v1/queues/jobs/messages", "work");
@@ -115,15 +117,15 @@ fn returned(address: SocketAddr) {
     let poll = std::thread::spawn(move || {
         received(&Client::connect(address, "bob").ask("POST", "/v1/queues/jobs/messages:receive?wait=50s&lease=1h", ""))
     });
-    assert_eq!(settle(&mut client, &job, "return"), 204);
+    assert_eq!(settle(&mut client, &job, "nack"), 204);
     let again = poll.join().unwrap();
     assert_eq!((again.id, again.attempt), (job.id, 2));
     assert_eq!(settle(&mut client, &job, "acknowledge"), 410);
-    assert_eq!(settle(&mut client, &again, "return?delay=100ms"), 204);
-    assert_eq!(settle(&mut client, &again, "acknowledge"), 410, "it was given back");
+    assert_eq!(settle(&mut client, &again, "nack?delay=100ms"), 204);
+    assert_eq!(settle(&mut client, &again, "acknowledge"), 410, "it was nacked");
     let third = receive(&mut client, "jobs", "wait=50s&lease=1h");
     assert_eq!(third.attempt, 3);
-    assert_eq!(settle(&mut client, &third, "return?delay=1h"), 204);
+    assert_eq!(settle(&mut client, &third, "nack?delay=1h"), 204);
     assert_eq!(counts(&mut client, "jobs"), (0, 1));
     client.short("DELETE", "/v1/queues/jobs");
 }
@@ -172,12 +174,13 @@ fn batches(address: SocketAddr) {
     }
     let (status, text) = client.short("POST", "/v1/queues/jobs/messages:receive?max=10&lease=1h");
     assert_eq!((status, text.matches("\"attempt\":1").count()), (200, 3), "{text}");
-    let leases: Vec<&str> = text.split("\"lease\":\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let leases: Vec<&str> =
+        text.split("\"lease_token\":\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     assert_eq!(leases.len(), 3);
-    let document = format!(r#"{{"leases":["{}","{}","{}","none"]}}"#, leases[0], leases[1], leases[1]);
+    let document = format!(r#"{{"lease_tokens":["{}","{}","{}","none"]}}"#, leases[0], leases[1], leases[1]);
     let reply = client.ask("POST", "/v1/leases:acknowledge", &document);
     assert_eq!((reply.status, reply.text().as_str()), (200, r#"{"not_acknowledged":["none"]}"#));
-    let document = format!(r#"{{"leases":["{}","{}"]}}"#, leases[2], leases[0]);
+    let document = format!(r#"{{"lease_tokens":["{}","{}"]}}"#, leases[2], leases[0]);
     let reply = client.ask("POST", "/v1/leases:acknowledge", &document);
     assert_eq!(reply.text(), format!(r#"{{"not_acknowledged":["{}"]}}"#, leases[0]));
     assert_eq!(counts(&mut client, "jobs"), (0, 0));
@@ -223,10 +226,10 @@ fn at_the_same_time(address: SocketAddr) {
     client.short("DELETE", "/v1/queues/jobs");
 }
 
-fn dead_letters(address: SocketAddr) {
+fn dead_letter_queue(address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     make(&mut client, "dead", "");
-    make(&mut client, "jobs", r#"{"attempts":2,"dead_letters":"dead"}"#);
+    make(&mut client, "jobs", r#"{"attempts":2,"dead_letter_queue":"dead"}"#);
     client.send("/v1/queues/jobs/messages?to=bob", "work");
     let first = receive(&mut client, "jobs", "for=bob&lease=20ms");
     let second = receive(&mut client, "jobs", "for=bob&lease=1h&wait=50s");
@@ -235,7 +238,7 @@ fn dead_letters(address: SocketAddr) {
         let path = "/v1/queues/dead/messages:receive?for=bob&wait=50s&lease=1h";
         received(&Client::connect(address, "bob").ask("POST", path, ""))
     });
-    assert_eq!(settle(&mut client, &second, "return?delay=1ms"), 204);
+    assert_eq!(settle(&mut client, &second, "nack?delay=1ms"), 204);
     let dead = poll.join().unwrap();
     assert_eq!((dead.id, dead.attempt, dead.body.as_str()), (first.id, 1, "work"));
     assert_eq!(counts(&mut client, "jobs"), (0, 0));
@@ -246,7 +249,7 @@ fn dead_letters(address: SocketAddr) {
     for attempt in 1..=4 {
         let message = receive(&mut client, "jobs", "lease=1h&wait=50s");
         assert_eq!(message.attempt, attempt);
-        assert_eq!(settle(&mut client, &message, "return"), 204);
+        assert_eq!(settle(&mut client, &message, "nack"), 204);
     }
     client.short("DELETE", "/v1/queues/jobs");
 }
@@ -254,19 +257,19 @@ fn dead_letters(address: SocketAddr) {
 fn settings(address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     make(&mut client, "dead", "");
-    make(&mut client, "jobs", r#"{"attempts":3,"dead_letters":"dead","expiry":"90m","lease":"30ms"}"#);
+    make(&mut client, "jobs", r#"{"attempts":3,"dead_letter_queue":"dead","expiry":"90m","lease":"30ms"}"#);
     let shown = |client: &mut Client| client.short("GET", "/v1/queues/jobs").1;
     let is_set = |text: &str| {
-        [r#""attempts":3"#, r#""dead_letters":"dead""#, r#""expiry":"90m""#, r#""lease":"30ms""#]
+        [r#""attempts":3"#, r#""dead_letter_queue":"dead""#, r#""expiry":"90m""#, r#""lease":"30ms""#]
             .iter()
             .all(|part| text.contains(part))
     };
     assert!(is_set(&shown(&mut client)), "{}", shown(&mut client));
     assert_eq!(client.short("PUT", "/v1/queues/jobs").0, 204);
     assert!(is_set(&shown(&mut client)), "without a document nothing changes");
-    let nobody = client.ask("PUT", "/v1/queues/jobs", r#"{"dead_letters":"nobody"}"#);
+    let nobody = client.ask("PUT", "/v1/queues/jobs", r#"{"dead_letter_queue":"nobody"}"#);
     assert_eq!(nobody.status, 422);
-    assert!(nobody.text().contains("urn:waystage:problem:unknown-dead-letters"), "{}", nobody.text());
+    assert!(nobody.text().contains("urn:waystage:problem:unknown-dead-letter-queue"), "{}", nobody.text());
     assert!(is_set(&shown(&mut client)), "nothing was done");
     client.send("/v1/queues/jobs/messages", "work");
     let job = receive(&mut client, "jobs", "");

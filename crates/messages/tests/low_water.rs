@@ -19,11 +19,11 @@ use tokio_postgres::NoTls;
 const A_WHILE: Duration = Duration::from_millis(1200);
 const BUFFERS: &str = "SELECT (heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
     FROM pg_statio_user_tables WHERE relname = 'message'";
-const LEFT: &str = "SELECT (SELECT count(*) FROM message) + (SELECT count(*) FROM held)";
+const LEFT: &str = "SELECT (SELECT count(*) FROM message) + (SELECT count(*) FROM invisible_message)";
 
 /// A service that looks after every message.
 fn eager(database: &Database) -> Config {
-    Config { low_water_worth: 1, ..database.config() }
+    Config { low_water_refresh_after: 1, ..database.config() }
 }
 
 fn runtime() -> Runtime {
@@ -80,11 +80,11 @@ fn a_message_that_is_put_back_is_found_with_its_old_place() {
     for round in 0..3 {
         client.send("/v1/queues/q/messages", "old");
         let reply = client.ask("POST", "/v1/queues/q/messages:receive?lease=1h", "");
-        let lease = reply.header("waystage-lease").unwrap().to_string();
+        let lease = reply.header("waystage-lease-token").unwrap().to_string();
         busy(&mut client, "q", 64);
         client.send("/v1/queues/q/messages", "new");
-        assert_eq!(client.short("POST", &format!("/v1/leases/{lease}/return")).0, 204);
-        database.becomes_zero("SELECT count(*) FROM held");
+        assert_eq!(client.short("POST", &format!("/v1/leases/{lease}/nack")).0, 204);
+        database.becomes_zero("SELECT count(*) FROM invisible_message");
         for expected in ["old", "new"] {
             let found = client.short("POST", "/v1/queues/q/messages:pop");
             assert_eq!(found, (200, expected.into()), "round {round}");
@@ -117,10 +117,10 @@ fn a_queue_that_is_made_again_begins_anew() {
 }
 
 /// Buffers of the table and its indexes that a pop touches when many messages have gone before while an old snapshot was open.
-fn buffers_of_a_pop(low_water_worth: usize) -> i64 {
+fn buffers_of_a_pop(low_water_refresh_after: usize) -> i64 {
     const MEASURED: usize = 40;
     let Some(database) = Database::start() else { return 0 };
-    let service = serve(&Config { low_water_worth, ..database.config() });
+    let service = serve(&Config { low_water_refresh_after, ..database.config() });
     let mut client = Client::connect(service.address(), "s");
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
     let runtime = runtime();
@@ -165,7 +165,7 @@ fn an_old_snapshot_makes_pops_no_dearer() {
 fn patiently(http: &mut Http, path: &str, body: &str) -> (u16, Option<String>) {
     let header = "waystage-sender: s";
     let reply = http.request("POST", path, &[header], body.as_bytes()).unwrap();
-    (reply.status, reply.header("waystage-lease").map(str::to_string))
+    (reply.status, reply.header("waystage-lease-token").map(str::to_string))
 }
 
 fn take_part(address: SocketAddr, number: usize, is_over: &AtomicBool, sent: &AtomicUsize) {
@@ -188,7 +188,7 @@ fn take_part(address: SocketAddr, number: usize, is_over: &AtomicBool, sent: &At
                 if let Some(lease) = lease
                     && round.is_multiple_of(2)
                 {
-                    patiently(&mut http, &format!("/v1/leases/{lease}/return?delay=10ms"), "");
+                    patiently(&mut http, &format!("/v1/leases/{lease}/nack?delay=10ms"), "");
                 }
                 (status, None)
             }

@@ -5,14 +5,14 @@
 mod common;
 
 use common::{Client, serve};
-use messages::{Config, Dispatch};
+use messages::{Config, DispatchConfig};
 use std::collections::BTreeSet;
 
 const DOCUMENT: &str = include_str!("../../../docs/messages-operation.md");
 
 #[test]
 fn every_metric_is_described() {
-    let dispatch = Dispatch::None { body_bytes: None };
+    let dispatch = DispatchConfig::None { body_bytes: None };
     let running = serve(&Config { listen: "127.0.0.1:0".into(), dispatch, ..Config::default() });
     let mut client = Client::connect(running.address(), "me");
     client.send("/v1/queues/q/messages", "x");

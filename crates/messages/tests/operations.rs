@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Client, Database, serve};
-use messages::{Config, Dispatch};
+use messages::{Config, DispatchConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +17,17 @@ type Transcript = Vec<String>;
 #[test]
 fn both_dispatches_give_the_right_answers() {
     let Some(database) = Database::start() else { return };
-    let dispatches = [Dispatch::Fused { lanes: 3 }, Dispatch::Pool { connections: 4 }];
+    let dispatches = [DispatchConfig::Fused { lanes: 3 }, DispatchConfig::Pool { connections: 4 }];
     let transcripts = dispatches.map(|dispatch| {
         let running = serve(&Config { dispatch, ..database.config() });
-        assert!(running.is_database_there());
+        assert!(running.is_database_reachable());
         let mut transcript = Transcript::new();
         queues(running.address(), &mut transcript);
         addressed(running.address());
         by_sender(running.address());
         batches(running.address());
         long_polls(running.address());
-        concurrent(running.address(), matches!(dispatch, Dispatch::Fused { .. }));
+        concurrent(running.address(), matches!(dispatch, DispatchConfig::Fused { .. }));
         stages(running.address());
         running.stop().unwrap();
         transcript

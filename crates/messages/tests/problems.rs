@@ -29,27 +29,27 @@ fn bad_requests_are_problems() {
     let long = "x".repeat(101);
     let longer = "x".repeat(500);
     let cases = [
-        ("GET", "/v2", "", 404, "no-such-path"),
+        ("GET", "/v2", "", 404, "unknown-path"),
         ("POST", "/v1/queues", "", 405, "method-not-allowed"),
-        ("PUT", "/v1/queues/-q", "", 422, "name-not-allowed"),
-        ("PUT", "/v1/queues/a%2Fb", "", 422, "name-not-allowed"),
-        ("PUT", "/v1/queues/%ff", "", 422, "name-not-allowed"),
-        ("PUT", "/v1/queues/a%00", "", 422, "name-not-allowed"),
-        ("PUT", "/v1/queues/q?x=1", "", 400, "unreadable"),
-        ("POST", "/v1/queues/q/messages?to=", "", 422, "name-not-allowed"),
-        ("POST", "/v1/queues/q/messages?to=a&to=b", "", 400, "unreadable"),
+        ("PUT", "/v1/queues/-q", "", 422, "invalid-name"),
+        ("PUT", "/v1/queues/a%2Fb", "", 422, "invalid-name"),
+        ("PUT", "/v1/queues/%ff", "", 422, "invalid-name"),
+        ("PUT", "/v1/queues/a%00", "", 422, "invalid-name"),
+        ("PUT", "/v1/queues/q?x=1", "", 400, "invalid-request"),
+        ("POST", "/v1/queues/q/messages?to=", "", 422, "invalid-name"),
+        ("POST", "/v1/queues/q/messages?to=a&to=b", "", 400, "invalid-request"),
         ("POST", "/v1/queues/q/messages", long.as_str(), 413, "body-too-large"),
         ("POST", "/v1/queues/q/messages:batch", longer.as_str(), 413, "body-too-large"),
-        ("POST", "/v1/queues/q/messages:batch", "{", 400, "unreadable"),
-        ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[]}", 400, "unreadable"),
-        ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[{\"to\":\"x\"}]}", 400, "unreadable"),
-        ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[{\"body_base64\":\"!\"}]}", 400, "unreadable"),
+        ("POST", "/v1/queues/q/messages:batch", "{", 400, "invalid-request"),
+        ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[]}", 400, "invalid-request"),
+        ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[{\"to\":\"x\"}]}", 400, "invalid-request"),
+        ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[{\"body_base64\":\"!\"}]}", 400, "invalid-request"),
         ("POST", "/v1/queues/none/messages:batch", "{\"messages\":[{\"body\":\"x\"}]}", 404, "unknown-queue"),
-        ("POST", "/v1/queues/q/messages:pop?max=0", "", 400, "unreadable"),
-        ("POST", "/v1/queues/q/messages:pop?max=4", "", 400, "unreadable"),
-        ("POST", "/v1/queues/q/messages:pop?wait=1h", "", 400, "unreadable"),
-        ("POST", "/v1/queues/q/messages:pop?wait=soon", "", 400, "unreadable"),
-        ("POST", "/v1/messages:pop?for=me", "", 400, "unreadable"),
+        ("POST", "/v1/queues/q/messages:pop?max=0", "", 400, "invalid-request"),
+        ("POST", "/v1/queues/q/messages:pop?max=4", "", 400, "invalid-request"),
+        ("POST", "/v1/queues/q/messages:pop?wait=1h", "", 400, "invalid-request"),
+        ("POST", "/v1/queues/q/messages:pop?wait=soon", "", 400, "invalid-request"),
+        ("POST", "/v1/messages:pop?for=me", "", 400, "invalid-request"),
         ("GET", "/v1/queues/none", "", 404, "unknown-queue"),
     ];
     for (method, path, body, status, kind) in cases {
@@ -57,7 +57,7 @@ fn bad_requests_are_problems() {
         assert_problem(&client.ask(method, path, body), status, kind);
     }
     let nobody = Client::connect(running.address(), "").ask("POST", "/v1/queues/q/messages", "x");
-    assert_problem(&nobody, 422, "name-not-allowed");
+    assert_problem(&nobody, 422, "invalid-name");
     assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204, "nothing of all this was stored");
     running.stop().unwrap();
 }
@@ -100,7 +100,7 @@ fn what_cannot_start_says_why() {
     let start = |config: &Config| messages::start(config, clock::Clock::monotonic()).unwrap_err().to_string();
     let nonsense = Config { database: "nonsense".into(), ..Config::default() };
     assert!(start(&nonsense).starts_with("--database: "), "{}", start(&nonsense));
-    let dispatch = messages::Dispatch::Fused { lanes: 0 };
+    let dispatch = messages::DispatchConfig::Fused { lanes: 0 };
     let lanes = Config { database: "host=/nowhere".into(), dispatch, ..Config::default() };
     assert_eq!(start(&lanes), "--lanes: 0 is not a number from 1 to 1000");
     let Some(database) = Database::start() else { return };

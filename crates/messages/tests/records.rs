@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Client, Database, serve};
-use messages::{Config, Dispatch, Limits, RecordsConfig};
+use messages::{Config, DispatchConfig, Limits, RecordsConfig};
 use records::{NO_BACKEND, Outcome, Reader, Row};
 use std::io::Write;
 use std::net::TcpStream;
@@ -29,7 +29,7 @@ fn with_records(config: Config, directory: &Path, sample: u32) -> Config {
 
 /// A service without a database.
 fn null(body_bytes: Option<usize>) -> Config {
-    Config { listen: "127.0.0.1:0".into(), dispatch: Dispatch::None { body_bytes }, ..Config::default() }
+    Config { listen: "127.0.0.1:0".into(), dispatch: DispatchConfig::None { body_bytes }, ..Config::default() }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const REFUSED: &str = "\"type\":\"urn:waystage:problem:database-refuses\"";
+const REFUSED: &str = "\"type\":\"urn:waystage:problem:database-error\"";
 /// A row is not so long that it is stored apart, so that its body needs not be hard to compress.
 const BODY_BYTES: usize = 1500;
 
@@ -24,7 +24,7 @@ fn a_read_only_database_still_reads() {
     client.send("/v1/queues/q/messages", "x");
     database.run("ALTER SYSTEM SET default_transaction_read_only = on");
     database.run("SELECT pg_reload_conf()");
-    // Connections hear of it one after the other.
+    // ClientConnections hear of it one after the other.
     while client.short("PUT", "/v1/queues/q").0 != 503 || client.short("POST", "/v1/queues/q/messages").0 != 503 {
         std::thread::sleep(Duration::from_millis(10));
     }

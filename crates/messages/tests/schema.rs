@@ -26,7 +26,7 @@ fn an_older_database_is_brought_up_to_date_and_a_newer_one_is_refused() {
     assert_eq!((received.status, received.text().as_str()), (200, "two apples"));
     assert_eq!(received.header("waystage-attempt"), Some("1"));
     let (_, text) = client.short("GET", "/v1/queues/orders");
-    assert!(text.contains("\"attempts\":null") && text.contains("\"held\":1"), "{text}");
+    assert!(text.contains("\"attempts\":null") && text.contains("\"invisible\":1"), "{text}");
     running.stop().unwrap();
     database.run("INSERT INTO waystage_schema VALUES (1000)");
     let error = messages::start(&database.config(), clock::Clock::monotonic()).unwrap_err().to_string();

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Client, Database, serve};
-use messages::{Config, Dispatch, Embedded, IdentityFiles};
+use messages::{Config, DispatchConfig, Embedded, IdentityFiles};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -19,7 +19,7 @@ const POSTGRES: &str = "127.83.11.7";
 fn clients_speak_tls_and_nothing_else() {
     let authority = Authority::new();
     let tls = Some(authority.sign("127.0.0.1"));
-    let dispatch = Dispatch::None { body_bytes: None };
+    let dispatch = DispatchConfig::None { body_bytes: None };
     let running = serve(&Config { listen: "127.0.0.1:0".into(), dispatch, tls, ..Config::default() });
     let mut client = authority.client(running.address(), None);
     for _ in 0..2 {
@@ -51,7 +51,7 @@ fn files_that_do_not_fit_are_one_line() {
     let good = authority.sign("127.0.0.1");
     let start = |certificate: &Path, key: &Path| {
         let tls = Some(IdentityFiles { certificate: certificate.into(), key: key.into() });
-        let dispatch = Dispatch::None { body_bytes: None };
+        let dispatch = DispatchConfig::None { body_bytes: None };
         let config = Config { listen: "127.0.0.1:0".into(), dispatch, tls, ..Config::default() };
         messages::start(&config, clock::Clock::monotonic()).unwrap_err().to_string()
     };
@@ -91,7 +91,7 @@ fn the_database_is_verified() {
         ..Config::default()
     };
     let running = serve(&config("localhost", &authority));
-    assert!(running.is_database_there());
+    assert!(running.is_database_reachable());
     let mut client = Client::connect(running.address(), "alice");
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
     client.send("/v1/queues/q/messages", "secret");
@@ -100,7 +100,7 @@ fn the_database_is_verified() {
     // Whoever answers is not who he should be: nothing is sent there, and the service waits for the right one.
     for wrong in [config("localhost", &stranger), config("other.example", &authority)] {
         let running = serve(&wrong);
-        assert!(!running.is_database_there());
+        assert!(!running.is_database_reachable());
         running.stop().unwrap();
     }
 }
@@ -115,9 +115,9 @@ fn what_cannot_be_had_is_refused() {
     let file = || Some(authority.file());
     let cases = [
         (start("host=a sslmode=require", None), "needs --database-authority FILE"),
-        (start("postgres://a/b?sslmode=verify-full", None), "leave sslmode and sslrootcert out"),
+        (start("postgres://a/b?sslmode=verify-full", None), "give --database-authority FILE instead"),
         (start("host=a sslmode=disable", file()), "contradict"),
-        (start("host=/run/postgresql", file()), "over a unix socket"),
+        (start("host=/run/postgresql", file()), "over unix sockets"),
         (start("host=a", Some("/nowhere.pem".into())), "/nowhere.pem"),
     ];
     for (line, expected) in cases {

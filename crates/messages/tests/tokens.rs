@@ -5,7 +5,7 @@
 mod common;
 
 use common::serve;
-use messages::{Config, Dispatch, Permission, TokenConfig};
+use messages::{Config, DispatchConfig, Permission, TokenConfig};
 use testkit::{Http, HttpReply};
 
 const ADMIN: &str = "authorization: Bearer admin-0123456789abcdef";
@@ -20,7 +20,7 @@ fn config() -> Config {
     use Permission::{Admin, All, Receive, Send};
     Config {
         listen: "127.0.0.1:0".into(),
-        dispatch: Dispatch::None { body_bytes: Some(10) },
+        dispatch: DispatchConfig::None { body_bytes: Some(10) },
         tokens: vec![
             token("admin-0123456789abcdef", "root", &[Admin, Receive, All], None),
             token("alice-0123456789abcdef", "alice", &[Send, Receive], None),
@@ -82,13 +82,13 @@ fn a_token_says_who_somebody_is_and_what_he_may() {
         assert_eq!(reply.status, *status, "{method} {path} {headers:?}: {}", reply.text());
         match status {
             401 => {
-                assert_eq!(kind(&reply), "no-token");
+                assert_eq!(kind(&reply), "unauthorized");
                 let challenge = reply.header("www-authenticate").unwrap();
                 assert!(challenge.starts_with("Bearer realm="), "{challenge}");
                 let is_wrong = headers.iter().any(|header| header.contains("wrong"));
                 assert_eq!(challenge.contains("invalid_token"), is_wrong, "{challenge}");
             }
-            403 => assert_eq!(kind(&reply), "not-allowed"),
+            403 => assert_eq!(kind(&reply), "forbidden"),
             _ => {}
         }
         assert!(!path.starts_with("/v1") || reply.header("server-timing").is_some(), "{path}");
@@ -100,7 +100,7 @@ fn a_token_says_who_somebody_is_and_what_he_may() {
 fn the_sender_is_that_of_the_token() {
     let Some(database) = common::Database::start() else { return };
     let Config { database, .. } = database.config();
-    let config = Config { dispatch: Dispatch::Fused { lanes: 2 }, database, ..config() };
+    let config = Config { dispatch: DispatchConfig::Fused { lanes: 2 }, database, ..config() };
     let running = serve(&config);
     let mut http = Http::connect(running.address()).unwrap();
     for queue in ["orders", "other"] {
@@ -116,12 +116,12 @@ fn the_sender_is_that_of_the_token() {
 }
 
 #[test]
-fn dead_letters_stay_within_the_queues_of_a_token() {
+fn dead_letter_queues_stay_within_the_queues_of_a_token() {
     let running = serve(&config());
     let mut http = Http::connect(running.address()).unwrap();
     let headers = [CAROL, "content-type: application/json"];
     for (dead_letters, status) in [("orders", 403), ("carol.dead", 201)] {
-        let body = format!("{{\"dead_letters\": \"{dead_letters}\", \"attempts\": 1}}");
+        let body = format!("{{\"dead_letter_queue\": \"{dead_letters}\", \"attempts\": 1}}");
         let reply = http.request("PUT", "/v1/queues/carol.jobs", &headers, body.as_bytes()).unwrap();
         assert_eq!(reply.status, status, "{dead_letters}: {}", reply.text());
     }

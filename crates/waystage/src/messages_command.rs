@@ -1,4 +1,4 @@
-//! `waystage messages`: queues of messages over PostgreSQL, behind HTTP.
+//! `waystage messages`: runs the message service until a signal arrives.
 
 mod flags;
 
@@ -6,36 +6,36 @@ use crate::ready::{StopSignals, announce};
 use clap::Args;
 use clock::Clock;
 use flags::MessagesFlags;
-use messages::{Config, ConfigError, Dispatch, Document, Embedded, Settings};
+use messages::{Config, ConfigError, DispatchConfig, Document, Embedded, ServiceFile};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Where a private PostgreSQL keeps its data.
+/// The data directory of the private PostgreSQL.
 const EMBEDDED: &str = ".waystage/postgres";
-/// Descriptors that are no client's.
+/// File descriptors for everything but client and database connections.
 const OTHER_DESCRIPTORS: usize = 64;
 
 /// Arguments of `waystage messages`.
 #[derive(Debug, Args)]
-#[command(after_help = "docs/messages.md has the interface, what it promises and how it works; \
+#[command(after_help = "docs/messages.md describes the interface and its guarantees; \
 examples/messages/reference.toml has every key of the file. Arguments override the file.
-Exit codes: 0 ended by a signal, 1 cannot serve (one line says why), 2 the arguments or the configuration make no sense.")]
+Exit codes: 0 stopped by a signal, 1 cannot start (one line on stderr), 2 invalid arguments or configuration.")]
 pub(crate) struct MessagesArguments {
     /// Read the configuration from this file (TOML).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the configuration, say what it means, and end: 0 it can work, 2 it cannot. Opens no socket.
+    /// Check the configuration, print a summary and exit with 0 if it is valid, 2 if not. Opens no socket.
     #[arg(long)]
     check: bool,
-    /// Start a private PostgreSQL from an installed one; its data are in .waystage/postgres.
+    /// Start a private PostgreSQL from installed programs. Its data are in .waystage/postgres.
     #[arg(long, conflicts_with = "database")]
     embedded: bool,
     #[command(flatten)]
     flags: MessagesFlags,
 }
 
-/// Serves until a signal comes.
+/// Serves until a signal arrives.
 pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     let mut config = match config(arguments) {
         Ok(config) => config,
@@ -44,9 +44,9 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
             return Ok(ExitCode::from(2));
         }
     };
-    let is_null = matches!(config.dispatch, Dispatch::None { .. });
+    let is_null = matches!(config.dispatch, DispatchConfig::None { .. });
     if arguments.check {
-        // A private database has no URL before it runs.
+        // The URL of a private database is known only after its start.
         let database = if arguments.embedded { "host=/nowhere".into() } else { config.database.clone() };
         if let Err(error) = messages::check(&Config { database, ..config.clone() }) {
             eprintln!("waystage: {error}");
@@ -58,9 +58,9 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     fit_into_descriptors(&mut config)?;
     let mut signals = StopSignals::take_over()?;
     if is_null {
-        eprintln!("waystage: messages: MEASURING MODE: there is no database, and everything that is sent is lost");
+        eprintln!("waystage: messages: MEASURING MODE: there is no database, and all messages are lost");
     }
-    // It ends after the service, whatever happens in between.
+    // Stops after the service, whatever happens in between.
     let embedded = match arguments.embedded {
         true => Some(Embedded::start(Path::new(EMBEDDED)).map_err(|error| error.to_string())?),
         false => None,
@@ -80,40 +80,40 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the file and the arguments say together; or one line.
+/// The configuration from file and arguments, or an error in one line.
 fn config(arguments: &MessagesArguments) -> Result<Config, String> {
     let document = arguments.config.as_deref().map(Document::read).transpose().map_err(|error| error.to_string())?;
-    let mut said = match &document {
+    let mut file = match &document {
         Some(document) => document.settings().map_err(|error| error.to_string())?,
-        None => Settings::default(),
+        None => ServiceFile::default(),
     };
-    let flags = arguments.flags.settings();
+    let flags = arguments.flags.as_file();
     if arguments.embedded {
-        said.database = None;
+        file.database = None;
     }
-    let told = |error: ConfigError| match (&document, flags::is_said(&flags, &error.key)) {
+    let line = |error: ConfigError| match (&document, flags::is_set(&flags, &error.key)) {
         (Some(document), false) => document.told(&error).to_string(),
         _ => format!("--{error}"),
     };
-    let config = said.overridden_by(flags.clone()).config().map_err(told)?;
-    let needs_database = !matches!(config.dispatch, Dispatch::None { .. }) && !arguments.embedded;
+    let config = file.overridden_by(flags.clone()).config().map_err(line)?;
+    let needs_database = !matches!(config.dispatch, DispatchConfig::None { .. }) && !arguments.embedded;
     if needs_database && config.database.is_empty() {
-        return Err("there is no database: give --database URL, or --embedded for a private one".into());
+        return Err("no database is given; give --database URL, or --embedded for a private one".into());
     }
     Ok(config)
 }
 
-/// What the configuration means, without what is secret.
+/// A summary of the configuration without secrets.
 fn summary(config: &Config, is_embedded: bool) -> String {
     let database = match (config.dispatch, is_embedded, &config.database_authority) {
-        (Dispatch::None { .. }, _, _) => "none: what is sent is lost".into(),
-        (_, true, _) => format!("a private one in {EMBEDDED}"),
-        (_, _, None) => "as given, without TLS".into(),
-        (_, _, Some(path)) => format!("as given, with TLS, verified by {}", path.display()),
+        (DispatchConfig::None { .. }, _, _) => "none: all messages are lost".into(),
+        (_, true, _) => format!("private, in {EMBEDDED}"),
+        (_, _, None) => "without TLS".into(),
+        (_, _, Some(path)) => format!("with TLS, verified by {}", path.display()),
     };
     let clients = if config.tls.is_some() { "TLS" } else { "no TLS" };
     let tokens = match config.tokens.len() {
-        0 => "none: everyone may do everything".into(),
+        0 => "none: everything is permitted".into(),
         number => format!("{number}"),
     };
     format!(
@@ -124,30 +124,30 @@ fn summary(config: &Config, is_embedded: bool) -> String {
     )
 }
 
-/// Raises the limit of open files as far as it goes, and admits only so many clients that the database is always reached.
+/// Raises the limit of open files as far as possible, and lowers the limit of clients so that connections to the database always fit.
 fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
-    // What cannot be raised is taken as it is.
+    // If the limit cannot be raised, the current one counts.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let Some(available) = getrlimit(Resource::Nofile).current else { return Ok(()) };
     let connections = match config.dispatch {
-        Dispatch::Fused { lanes } => lanes,
-        Dispatch::Pool { connections } => connections,
-        Dispatch::None { .. } => 0,
+        DispatchConfig::Fused { lanes } => lanes,
+        DispatchConfig::Pool { connections } => connections,
+        DispatchConfig::None { .. } => 0,
     };
-    // Twice, since a connection may be replaced before the kernel has let go of the old one.
+    // Twice, because a connection may be replaced before the kernel has closed the old one.
     let reserved = OTHER_DESCRIPTORS + 2 * connections;
     let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
     if room == 0 {
         return Err(format!(
-            "connections to the database take up to {reserved} open files, but only {available} are allowed: \
-             raise the limit (ulimit -n) or use fewer connections"
+            "connections to the database need up to {reserved} open files, but the limit is {available}; \
+             raise it (ulimit -n) or use fewer connections"
         ));
     }
     if room < config.clients.connections_max {
         let wanted = config.clients.connections_max;
         announce(&format!(
-            "waystage messages admits {room} connections, not {wanted}: open files are limited to {available}"
+            "waystage messages admits {room} connections, not {wanted}, because open files are limited to {available}"
         ));
         config.clients.connections_max = room;
     }

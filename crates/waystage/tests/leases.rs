@@ -76,12 +76,12 @@ fn receive(address: SocketAddr, _: usize, is_over: &AtomicBool) -> Account {
             Heard::NotAsked | Heard::Doubt => continue,
         };
         let id = reply.header("waystage-message").unwrap().parse().unwrap();
-        let lease = reply.header("waystage-lease").unwrap();
+        let lease = reply.header("waystage-lease-token").unwrap();
         account.received.push((id, reply.text(), asked));
         if account.received.len().is_multiple_of(FORGETS_EVERY) {
             account.forgotten += 1;
             if account.forgotten.is_multiple_of(2) {
-                client.ask(&format!("/v1/leases/{lease}/return"), &[], "");
+                client.ask(&format!("/v1/leases/{lease}/nack"), &[], "");
             }
             continue;
         }
@@ -141,7 +141,7 @@ fn what_is_leased_is_done_once_and_nothing_stays_when_everything_is_killed() {
     std::thread::sleep(PAUSE);
     no_more.store(true, Ordering::Relaxed);
     let sent: Vec<Account> = senders.into_iter().map(|thread| thread.join().unwrap()).collect();
-    let left = "SELECT id FROM message UNION ALL SELECT id FROM held";
+    let left = "SELECT id FROM message UNION ALL SELECT id FROM invisible_message";
     for waited in 0.. {
         if ids(&database, left).is_empty() {
             break;

@@ -26,14 +26,14 @@ fn what_cannot_work_is_one_line() {
     let database = ["--database", "host=db.example user=me"];
     for (arguments, expected) in [
         (&["--database", "nonsense"][..], "--database: "),
-        (&["--database", "host=a sslmode=verify-full"], "leave sslmode and sslrootcert out"),
+        (&["--database", "host=a sslmode=verify-full"], "give --database-authority FILE instead"),
         (&[database[0], database[1], "--database-authority", "/nowhere.pem"], "/nowhere.pem"),
         (
             &[database[0], database[1], "--tls-certificate", "/nowhere.pem", "--tls-key", "/nowhere.key"],
             "cannot read /nowhere.",
         ),
         (&[database[0], database[1], "--lanes", "0"], "--lanes: 0 is not a number"),
-        (&[], "there is no database"),
+        (&[], "no database is given"),
     ] {
         let (code, said, error) = check(arguments);
         assert_eq!((code, said.as_str()), (2, ""), "{arguments:?}: {error}");

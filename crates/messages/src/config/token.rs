@@ -1,58 +1,59 @@
-//! A bearer token as it is configured: whose it is and what it permits. Only its hash is kept.
+//! A bearer token as it is configured: its sender and its permissions. Only its hash is kept.
 
 use crate::interface::rules::is_name;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// A shorter one could be guessed.
+/// Shorter tokens could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// What a token allows.
+/// A permission of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Permission {
-    /// To send as its sender.
+    /// Send as the token's sender.
     Send,
-    /// To read, pop and receive what is for its sender, or for anyone.
+    /// Peek, pop and receive messages to the token's sender or to anyone.
     Receive,
-    /// To create and delete queues.
+    /// Create and delete queues.
     Admin,
-    /// With `receive`: what is for others, too.
+    /// With `receive`: also messages to others.
     All,
 }
 
-/// A token.
+/// A configured token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenConfig {
     pub(crate) hash: [u8; 32],
     pub(crate) sender: String,
-    pub(crate) may: Vec<Permission>,
-    /// Beginnings of names of queues; none: all queues.
-    pub(crate) queues: Option<Vec<String>>,
+    pub(crate) permissions: Vec<Permission>,
+    /// Prefixes of the queue names that the token is valid for. None: all queues.
+    pub(crate) queue_prefixes: Option<Vec<String>>,
 }
 
 impl fmt::Debug for TokenConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nothing of the token, not even its hash.
+        // Omits the token and its hash.
         formatter
             .debug_struct("TokenConfig")
             .field("sender", &self.sender)
-            .field("may", &self.may)
+            .field("permissions", &self.permissions)
             .finish_non_exhaustive()
     }
 }
 
 impl TokenConfig {
-    /// A token. `queues` are beginnings of names; without them it is for all queues.
+    /// A token. Without `queue_prefixes` it is valid for all queues.
     ///
     /// # Errors
-    /// The key that is wrong, and why.
+    ///
+    /// The key with an invalid value, and the reason.
     pub fn new(
         token: String,
         sender: String,
-        may: Vec<Permission>,
-        queues: Option<Vec<String>>,
+        permissions: Vec<Permission>,
+        queue_prefixes: Option<Vec<String>>,
     ) -> Result<TokenConfig, (&'static str, String)> {
         let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte));
         if !is_plain {
@@ -62,32 +63,37 @@ impl TokenConfig {
             ));
         }
         if token.len() < TOKEN_BYTES_MIN {
-            return Err(("token", format!("could be guessed; give at least {TOKEN_BYTES_MIN} characters")));
+            return Err(("token", format!("is too short; give at least {TOKEN_BYTES_MIN} characters")));
         }
         if !is_name(&sender) {
-            return Err(("sender", format!("{sender:?} is not a name that a sender can have")));
+            return Err((
+                "sender",
+                format!("{sender:?} is not a valid name; use 1 to 80 letters, digits, '_', '-' and '.'"),
+            ));
         }
-        if may.is_empty() {
-            return Err(("may", "allows nothing; give some of send, receive, admin, all".into()));
+        if permissions.is_empty() {
+            return Err(("permissions", "is empty; give some of send, receive, admin, all".into()));
         }
-        if may.contains(&Permission::All) && !may.contains(&Permission::Receive) {
-            return Err(("may", "\"all\" widens \"receive\", which is not there".into()));
+        if permissions.contains(&Permission::All) && !permissions.contains(&Permission::Receive) {
+            return Err(("permissions", "has \"all\" without \"receive\"; add \"receive\"".into()));
         }
-        Ok(TokenConfig { hash: hash(token.as_bytes()), sender, may, queues })
+        Ok(TokenConfig { hash: hash(token.as_bytes()), sender, permissions, queue_prefixes })
     }
 
-    /// Whether it includes this permission.
-    pub(crate) fn may(&self, permission: Permission) -> bool {
-        self.may.contains(&permission)
+    /// Whether the token has this permission.
+    pub(crate) fn permits(&self, permission: Permission) -> bool {
+        self.permissions.contains(&permission)
     }
 
-    /// Whether it is valid for the queue of this name.
+    /// Whether the token is valid for the queue of this name.
     pub(crate) fn has_queue(&self, name: &str) -> bool {
-        self.queues.as_ref().is_none_or(|queues| queues.iter().any(|beginning| name.starts_with(beginning.as_str())))
+        self.queue_prefixes
+            .as_ref()
+            .is_none_or(|prefixes| prefixes.iter().any(|prefix| name.starts_with(prefix.as_str())))
     }
 }
 
-/// What is wrong with tokens taken together: place, key, problem.
+/// Checks that no token occurs twice. Returns its place, the key and the problem.
 pub(crate) fn check(tokens: &[TokenConfig]) -> Result<(), (usize, &'static str, String)> {
     for (place, token) in tokens.iter().enumerate() {
         if let Some(earlier) = tokens[..place].iter().position(|other| other.hash == token.hash) {
@@ -97,13 +103,13 @@ pub(crate) fn check(tokens: &[TokenConfig]) -> Result<(), (usize, &'static str, 
     Ok(())
 }
 
-/// The hash by which a token is known.
+/// The hash by which a token is found.
 pub(crate) fn hash(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
 impl Permission {
-    /// As it is written in a configuration.
+    /// The name in the configuration.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Permission::Send => "send",

@@ -1,4 +1,4 @@
-//! Removes what belongs to deleted queues, and the keys of old sends, a piece at a time, beside the path of requests.
+//! Deletes the rows of deleted queues, and expired idempotency keys, in small batches. Runs beside the path of requests.
 
 use crate::database::connection::Database;
 use crate::database::error::chain;
@@ -8,47 +8,47 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_postgres::Client;
 
-/// How often it looks by itself.
+/// How often it runs without a wake-up.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// A piece, so that no statement takes long.
+/// One batch, so that no statement takes long.
 const PIECE: &str = "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
     SELECT m.ctid FROM queue JOIN {table} AS m ON m.queue_id = queue.id
     WHERE queue.deleted_at IS NOT NULL LIMIT 5000 FOR UPDATE OF m SKIP LOCKED))";
 
 /// The tables with rows of queues.
-const TABLES: [&str; 3] = ["message", "held", "send_key"];
+const TABLES: [&str; 3] = ["message", "invisible_message", "idempotency_key"];
 
-/// Keys after their time.
-const KEYS: &str = "DELETE FROM send_key WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM send_key WHERE made_at < now() - $1::bigint * interval '1 millisecond'
-    ORDER BY made_at LIMIT 5000 FOR UPDATE SKIP LOCKED))";
+/// Idempotency keys past their retention.
+const KEYS: &str = "DELETE FROM idempotency_key WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM idempotency_key WHERE created_at < now() - $1::bigint * interval '1 millisecond'
+    ORDER BY created_at LIMIT 5000 FOR UPDATE SKIP LOCKED))";
 
-/// A send that was under way when its queue was deleted has ended after this time, which is longer than a statement may take.
+/// After this time, which is longer than the statement timeout, every send has ended that was running when its queue was deleted.
 const FORGET: &str = "DELETE FROM queue WHERE deleted_at < now() - interval '2 minutes'
     AND NOT EXISTS (SELECT FROM message AS m WHERE m.queue_id = queue.id)
-    AND NOT EXISTS (SELECT FROM held AS m WHERE m.queue_id = queue.id)
-    AND NOT EXISTS (SELECT FROM send_key AS m WHERE m.queue_id = queue.id)";
+    AND NOT EXISTS (SELECT FROM invisible_message AS m WHERE m.queue_id = queue.id)
+    AND NOT EXISTS (SELECT FROM idempotency_key AS m WHERE m.queue_id = queue.id)";
 
-/// Wakes the sweep.
+/// Wakes the cleanup.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sweeper(Arc<Notify>);
+pub(crate) struct Cleanup(Arc<Notify>);
 
-impl Sweeper {
+impl Cleanup {
     /// A queue was deleted.
     pub(crate) fn wake(&self) {
         self.0.notify_one();
     }
 
-    /// Sweeps until it is dropped. A database that is down is tried again later.
-    pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, keys_kept: Duration) {
+    /// Runs until it is dropped. If the database is unreachable, it tries again later.
+    pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, key_retention: Duration) {
         let mut client: Option<Client> = None;
         loop {
-            if let Err(error) = sweep(&database, &mut client, keys_kept).await {
+            if let Err(error) = sweep(&database, &mut client, key_retention).await {
                 journal.note_connect_failure(&chain(&error));
                 client = None;
             }
-            // Errors of timing mean nothing here: it is time, or somebody woke us.
+            // A timeout is no error: it is time for the next run.
             let _ = tokio::time::timeout(EVERY, self.0.notified()).await;
         }
     }
@@ -57,14 +57,14 @@ impl Sweeper {
 async fn sweep(
     database: &Database,
     client: &mut Option<Client>,
-    keys_kept: Duration,
+    key_retention: Duration,
 ) -> Result<(), tokio_postgres::Error> {
     let client = match client {
         Some(open) if !open.is_closed() => open,
         _ => client.insert(database.connect_bare().await?),
     };
-    // The tables may not be there yet.
-    let there = client.query_one("SELECT to_regclass('send_key') IS NOT NULL", &[]).await?;
+    // The tables may not exist yet.
+    let there = client.query_one("SELECT to_regclass('idempotency_key') IS NOT NULL", &[]).await?;
     if !there.get::<_, bool>(0) {
         return Ok(());
     }
@@ -72,7 +72,7 @@ async fn sweep(
         let piece = PIECE.replace("{table}", table);
         while client.execute(&piece, &[]).await? > 0 {}
     }
-    let kept_ms = i64::try_from(keys_kept.as_millis()).unwrap_or(i64::MAX);
+    let kept_ms = i64::try_from(key_retention.as_millis()).unwrap_or(i64::MAX);
     while client.execute(KEYS, &[&kept_ms]).await? > 0 {}
     client.execute(FORGET, &[]).await?;
     Ok(())

@@ -1,5 +1,4 @@
-//! A connection to PostgreSQL that is ready for work: with the settings that the statements need, the right schema, and every
-//! statement prepared.
+//! Connections to PostgreSQL: with the session settings that the statements need, the current schema, and every statement prepared.
 
 use crate::database::error::{ConnectError, chain};
 use crate::database::schema;
@@ -18,51 +17,52 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENT_PEER_TIMEOUT: Duration = Duration::from_secs(20);
-/// The library limits the connecting alone, not what the server says after it.
+/// The library's `connect_timeout` covers only the TCP connection, not the server's handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
-/// A host that vanished while a statement was under way is noticed after (1 + [`KEEPALIVES`]) times this.
+/// A host that vanished during a statement is noticed after (1 + [`KEEPALIVES`]) times this.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVES: u32 = 3;
-/// Sayings of others that may wait to be heard.
-const HEARD: usize = 1000;
+/// Notifications that can wait to be read.
+const NOTIFICATIONS_MAX: usize = 1000;
 const KEEPALIVE_OF_THE_LIBRARY: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// The statements go along indexes, and a plan once made stays; the planner's other ideas, from statistics that know nothing of dead
-/// rows, are what makes queues in databases collapse. An acknowledged message is on disk. The sweep of deleted queues relies on the
-/// limit of a statement's time.
+/// Statements must use indexes and keep their generic plan. Other plans, from statistics that do not count dead rows, make queues in
+/// databases collapse. An acknowledged message is on disk. The cleanup of deleted queues relies on the statement timeout.
 const OPTIONS: &str = "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed \
     -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
     -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s";
 
-/// Where the database is.
+/// How to reach the database.
 #[derive(Clone, Debug)]
 pub(crate) struct Database {
     config: Config,
     tls: Option<DatabaseTls>,
 }
 
-/// A connection and its prepared statements.
+/// A connection with its prepared statements.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct DatabaseSession {
     pub(crate) client: Client,
     pub(crate) statements: Statements,
-    /// When it was made.
+    /// When the connection was made.
     pub(crate) connected: Nanos,
 }
 
-/// The part of a connection that moves the bytes; only while it is driven. Whoever waits for the database drives it, so that on the way
-/// there and back no other task has to be woken.
-pub(crate) struct Wire(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+/// The part of a connection that transfers bytes, and only while it is driven. The task that waits for the database drives it, so that no
+/// other task has to be woken on the way there and back.
+pub(crate) struct ConnectionDriver(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl Database {
-    /// Reads the text that says where it is.
+    /// Parses the database URL and adds the service's settings.
     pub(crate) fn parse(text: &str, authority: Option<&Path>) -> Result<Database, String> {
         if text.contains("sslmode=verify") || text.contains("sslrootcert") {
-            return Err("verifying is what --database-authority FILE is for; leave sslmode and sslrootcert out".into());
+            return Err(
+                "sslmode=verify-* and sslrootcert are not supported; give --database-authority FILE instead".into()
+            );
         }
         let mut config: Config = text.parse().map_err(|error| chain(&error))?;
         if config.get_hosts().is_empty() {
-            return Err("it names no host".into());
+            return Err("it has no host".into());
         }
         let options = match config.get_options() {
             Some(theirs) => format!("{OPTIONS} {theirs}"),
@@ -89,95 +89,99 @@ impl Database {
         }
         let is_socket = config.get_hosts().iter().any(|host| matches!(host, Host::Unix(_)));
         let tls = match (authority, config.get_ssl_mode()) {
-            (Some(_), SslMode::Disable) => return Err("sslmode=disable and --database-authority contradict".into()),
-            (Some(_), _) if is_socket => return Err("PostgreSQL speaks no TLS over a unix socket".into()),
+            (Some(_), SslMode::Disable) => {
+                return Err("sslmode=disable contradicts --database-authority; remove one of them".into());
+            }
+            (Some(_), _) if is_socket => {
+                return Err("PostgreSQL has no TLS over unix sockets; remove --database-authority".into());
+            }
             (Some(path), _) => {
                 config.ssl_mode(SslMode::Require);
                 Some(DatabaseTls::new(ClientTls::load(path, None).map_err(|error| error.to_string())?.config()))
             }
-            // Encrypted for whoever answers would look safe and not be.
+            // Encryption without verification would look secure and not be.
             (None, SslMode::Require) => {
-                return Err("sslmode=require needs --database-authority FILE, which vouches for the server".into());
+                return Err("sslmode=require needs --database-authority FILE to verify the server".into());
             }
             _ => None,
         };
         Ok(Database { config, tls })
     }
 
-    /// Connects, brings the schema up to date and prepares every statement.
-    pub(crate) async fn connect(&self, clock: &Clock) -> Result<(Session, Wire), ConnectError> {
-        let wire = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.connect_wire()).await;
-        let (mut client, mut wire) = wire.map_err(|_| ConnectError::Silent)??;
+    /// Connects, updates the schema and prepares every statement.
+    pub(crate) async fn connect(&self, clock: &Clock) -> Result<(DatabaseSession, ConnectionDriver), ConnectError> {
+        let driver = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.connect_driver()).await;
+        let (mut client, mut driver) = driver.map_err(|_| ConnectError::Silent)??;
         let prepare = async {
             schema::migrate(&mut client).await?;
             Ok::<_, ConnectError>(Statements::prepare(&client).await?)
         };
-        let statements = wire.drive(prepare).await?;
-        Ok((Session { client, statements, connected: clock.now() }, wire))
+        let statements = driver.drive(prepare).await?;
+        Ok((DatabaseSession { client, statements, connected: clock.now() }, driver))
     }
 
-    /// A connection without statements, for work beside the path of requests.
+    /// A connection without prepared statements, for work beside the path of requests.
     pub(crate) async fn connect_bare(&self) -> Result<Client, tokio_postgres::Error> {
-        let (client, Wire(connection)) = self.connect_wire().await?;
+        let (client, ConnectionDriver(connection)) = self.connect_driver().await?;
         if let Some(connection) = connection {
-            // It ends with the client.
+            // The task ends with the client.
             tokio::spawn(connection);
         }
         Ok(client)
     }
 
-    /// A connection that hears what others say on the channels it listens to, until either end of it is dropped.
+    /// A connection that receives notifications, until either end of it is dropped.
     pub(crate) async fn connect_listening(&self) -> Result<(Client, mpsc::Receiver<String>), tokio_postgres::Error> {
         Ok(match &self.tls {
             None => {
                 let (client, connection) = self.config.connect(NoTls).await?;
-                (client, hear(connection))
+                (client, forward_notifications(connection))
             }
             Some(tls) => {
                 let (client, connection) = self.config.connect(tls.clone()).await?;
-                (client, hear(connection))
+                (client, forward_notifications(connection))
             }
         })
     }
 
-    async fn connect_wire(&self) -> Result<(Client, Wire), tokio_postgres::Error> {
-        // The error of what moves the bytes is the client's error.
+    async fn connect_driver(&self) -> Result<(Client, ConnectionDriver), tokio_postgres::Error> {
+        // The client reports the driver's error.
         Ok(match &self.tls {
             None => {
                 let (client, connection) = self.config.connect(NoTls).await?;
-                (client, Wire::new(async move { drop(connection.await) }))
+                (client, ConnectionDriver::new(async move { drop(connection.await) }))
             }
             Some(tls) => {
                 let (client, connection) = self.config.connect(tls.clone()).await?;
-                (client, Wire::new(async move { drop(connection.await) }))
+                (client, ConnectionDriver::new(async move { drop(connection.await) }))
             }
         })
     }
 }
 
-/// Drives a connection and gives on what it hears; beyond what is expected, it is not heard.
-fn hear<S, T>(mut connection: Connection<S, T>) -> mpsc::Receiver<String>
+/// Drives a connection and forwards its notifications. Notifications beyond the limit are dropped.
+fn forward_notifications<S, T>(mut connection: Connection<S, T>) -> mpsc::Receiver<String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (sender, receiver) = mpsc::channel(HEARD);
+    let (sender, receiver) = mpsc::channel(NOTIFICATIONS_MAX);
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(heard) = message {
-                let _ = sender.try_send(heard.payload().to_string());
+            if let AsyncMessage::Notification(notification) = message {
+                let _ = sender.try_send(notification.payload().to_string());
             }
         }
     });
     receiver
 }
 
-impl Wire {
-    fn new(connection: impl Future<Output = ()> + Send + 'static) -> Wire {
-        Wire(Some(Box::pin(connection)))
+impl ConnectionDriver {
+    fn new(connection: impl Future<Output = ()> + Send + 'static) -> ConnectionDriver {
+        ConnectionDriver(Some(Box::pin(connection)))
     }
 
-    /// Does some work, and moves bytes until it is done. When the connection ends, the client hears of it.
+    /// Runs some work, and transfers bytes until it is done. If the connection ends, the client's calls fail.
     pub(crate) async fn drive<W: Future>(&mut self, work: W) -> W::Output {
         let mut work = pin!(work);
         poll_fn(|context| {
@@ -202,7 +206,7 @@ mod tests {
         Database::parse(text, None)
     }
 
-    /// The clock runs ahead here whenever nothing is to be done.
+    /// With paused time, the clock advances whenever all tasks wait.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_says_nothing_is_not_waited_for() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -14,13 +14,13 @@ pub(crate) enum ConnectError {
     Schema(#[from] SchemaError),
 }
 
-/// The role may not do what it must.
+/// The role lacks a privilege.
 fn is_forbidden(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
 }
 
 impl ConnectError {
-    /// Whether somebody has to change something before it can work; otherwise the database may simply not be there yet.
+    /// Whether only a human can solve it. Otherwise the database may just not be up yet.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             ConnectError::Silent => false,
@@ -34,18 +34,18 @@ impl ConnectError {
     }
 }
 
-/// Why the schema is not what it should be.
+/// Why the schema cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum SchemaError {
-    /// The database said no.
-    #[error("cannot bring the tables up to date: {}", chain(.0))]
+    /// The database refused a step.
+    #[error("cannot update the schema: {}", chain(.0))]
     Postgres(#[from] tokio_postgres::Error),
-    /// Another version of the program has been here.
+    /// A newer version of the program has changed the schema.
     #[error("the database is at step {found} of the schema, and this program knows {known}: use a newer program")]
     Newer {
-        /// The database's.
+        /// The step of the database.
         found: usize,
-        /// Ours.
+        /// The last step that this program knows.
         known: usize,
     },
 }

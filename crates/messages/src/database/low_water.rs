@@ -1,5 +1,5 @@
-//! Where pops begin to look. Below the low-water of a queue and a receiver there are only dead rows, which an old snapshot may keep in
-//! the indexes for as long as it is held open. docs/messages.md has the argument; without a low-water, pops only take longer.
+//! Low-water marks: the ids at which pops start to scan. Below the mark of a queue and a receiver there are only dead rows, which a long
+//! transaction elsewhere can keep in the indexes. docs/messages-design.md has the argument. Without a mark, pops only take longer.
 
 use crate::path::work::{Message, Scope};
 use clock::Nanos;
@@ -8,76 +8,76 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Pairs of a queue and a receiver that are known at once; with more, all are forgotten.
-const KNOWN: usize = 10_000;
-/// Messages that are taken out before a look where nothing is known, or what is known is old: others may have taken out many meanwhile.
-const FEW: usize = 8;
+/// Pairs of a queue and a receiver with a mark. Beyond this number, all marks are forgotten.
+const PAIRS_MAX: usize = 10_000;
+/// A missing or old mark is read again after this many messages were taken out, because other services may have taken out many more.
+const REFRESH_AFTER_WHEN_OLD: usize = 8;
 const OLD: Duration = Duration::from_millis(200);
-/// No look is ever worth while.
+/// Marks are never read.
 const NEVER: usize = usize::MAX;
-/// Where to begin when nothing is known.
-pub(crate) const UNKNOWN: Mark = Mark { queue_id: 0, era: 0, low: 0, made: Nanos::UNSET };
+/// The mark that skips nothing.
+pub(crate) const UNKNOWN: LowWaterMark = LowWaterMark { queue_id: 0, era: 0, low: 0, made: Nanos::UNSET };
 
-/// No message is below this and below the low-water of `low_queue_id` and `low_era`: what came back in that era, or in the one after it, may
-/// be; of another time nothing is known. Steps 4 to 6 of "Dead rows" in docs/messages.md.
-pub(crate) const KNOWN_FROM: &str = "CASE WHEN queue.id <> low_queue_id THEN 0 WHEN queue.era = low_era THEN queue.returned_from \
-    WHEN queue.era = low_era + 1 THEN least(queue.returned_from, queue.returned_before) ELSE 0 END";
+/// The lowest id to scan from, besides the mark of `low_queue_id` and `low_era`: messages redelivered in that era or the next are not below
+/// it. For other eras nothing is known. Steps 4 to 6 of "Dead rows" in docs/messages-design.md.
+pub(crate) const SCAN_FROM: &str = "CASE WHEN queue.id <> low_queue_id THEN 0 WHEN queue.era = low_era THEN queue.min_redelivered_id \
+    WHEN queue.era = low_era + 1 THEN least(queue.min_redelivered_id, queue.previous_min_redelivered_id) ELSE 0 END";
 
-/// Where the messages of one queue for one receiver, or for anyone, begin.
+/// Where the messages of one queue to one receiver, or to anyone, start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct LowWaterMark {
     pub(crate) queue_id: i32,
-    /// The queue's era when this was found. What came back to the queue since then is told by the queue's row.
+    /// The queue's era when the mark was read. The queue's row tells what was redelivered since then.
     pub(crate) era: i32,
-    /// Nothing is below, except what came back.
+    /// No message has a smaller id, except redelivered ones.
     pub(crate) low: i64,
     pub(crate) made: Nanos,
 }
 
-/// Where a statement begins to look, as it is told.
+/// Where a statement starts to scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Begin {
+pub(crate) struct StartIds {
     pub(crate) queue_id: i32,
     pub(crate) era: i32,
-    /// For messages to the receiver.
+    /// Among messages to the receiver.
     pub(crate) own: i64,
-    /// For messages to anyone.
+    /// Among messages to anyone.
     pub(crate) shared: i64,
 }
 
-/// The marks of this service.
+/// The low-water marks of this service.
 #[derive(Debug)]
-pub(crate) struct LowWaters {
-    /// Messages that are taken out before a look is worth while.
-    worth: usize,
+pub(crate) struct LowWaterMarks {
+    /// Messages that are taken out before a mark is read again.
+    refresh_after: usize,
     state: Mutex<State>,
-    pub(crate) worthwhile: Notify,
+    pub(crate) stale: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// By queue, then by receiver.
-    known: HashMap<String, HashMap<String, Known>>,
+    known: HashMap<String, HashMap<String, Entry>>,
     pairs: usize,
-    /// Queues and receivers for which a look is worth while.
-    worthwhile: Vec<(String, String)>,
+    /// Queues and receivers whose mark should be read again.
+    stale: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
-struct Known {
-    mark: Mark,
-    /// Messages taken out since the mark was made.
+struct Entry {
+    mark: LowWaterMark,
+    /// Messages taken out since the mark was read.
     taken: usize,
-    /// Whether it is in the list of those for which a look is worth while.
+    /// Whether the pair is in `stale`.
     is_listed: bool,
 }
 
-impl Begin {
-    /// Two marks of one era; of different ones, the younger.
-    fn of(own: Mark, shared: Mark) -> Begin {
+impl StartIds {
+    /// Combines two marks of one era; of different eras, the younger mark counts.
+    fn of(own: LowWaterMark, shared: LowWaterMark) -> StartIds {
         let is_alike = own.queue_id == shared.queue_id && own.era == shared.era;
         let younger = if own.made > shared.made { own } else { shared };
-        Begin {
+        StartIds {
             queue_id: younger.queue_id,
             era: younger.era,
             own: if is_alike || younger == own { own.low } else { 0 },
@@ -86,17 +86,16 @@ impl Begin {
     }
 }
 
-impl LowWaters {
-    /// Nothing is known.
-    pub(crate) fn new(worth: usize) -> Arc<LowWaters> {
-        Arc::new(LowWaters { worth, state: Mutex::default(), worthwhile: Notify::new() })
+impl LowWaterMarks {
+    pub(crate) fn new(refresh_after: usize) -> Arc<LowWaterMarks> {
+        Arc::new(LowWaterMarks { refresh_after, state: Mutex::default(), stale: Notify::new() })
     }
 
-    /// Where to begin for this scope over a connection that was made at this time. A mark that is older than the connection is of no
-    /// use: in between, the database may have been set back, and its ids with it.
-    pub(crate) fn begin(&self, scope: &Scope, connected: Nanos) -> Begin {
+    /// Where a statement for this scope starts, over a connection made at this time. A mark from before the connection is not used:
+    /// meanwhile the database may have been restored to an earlier state, which draws the same ids again.
+    pub(crate) fn start(&self, scope: &Scope, connected: Nanos) -> StartIds {
         let mut state = self.lock();
-        let Some(receivers) = state.known.get_mut(&scope.queue) else { return Begin::default() };
+        let Some(receivers) = state.known.get_mut(&scope.queue) else { return StartIds::default() };
         let mut mark = |receiver: &str| {
             let Some(known) = receivers.get_mut(receiver) else { return UNKNOWN };
             if known.mark.made <= connected {
@@ -104,49 +103,53 @@ impl LowWaters {
             }
             known.mark
         };
-        Begin::of(mark(&scope.receiver), mark(""))
+        StartIds::of(mark(&scope.receiver), mark(""))
     }
 
-    /// Counts what was taken out.
+    /// Counts messages that were taken out.
     pub(crate) fn count(&self, messages: &[Message], now: Nanos) {
         if messages.is_empty() {
             return;
         }
         let mut state = self.lock();
-        let before = state.worthwhile.len();
+        let before = state.stale.len();
         for message in messages {
-            state.count_one(&message.queue, &message.receiver, self.worth, now);
+            state.count_one(&message.queue, &message.receiver, self.refresh_after, now);
         }
-        if state.worthwhile.len() > before {
-            self.worthwhile.notify_one();
+        if state.stale.len() > before {
+            self.stale.notify_one();
         }
     }
 
-    /// Whether a look is worth while at all.
-    pub(crate) fn is_worthwhile(&self) -> bool {
-        !self.lock().worthwhile.is_empty()
+    /// Whether any mark should be read again.
+    pub(crate) fn has_stale(&self) -> bool {
+        !self.lock().stale.is_empty()
     }
 
-    /// Queues and receivers for which a look is worth while, with the marks they have.
-    pub(crate) fn worthwhile(&self) -> Vec<(String, String, Mark)> {
+    /// Queues and receivers whose mark should be read again, with their current marks.
+    pub(crate) fn stale(&self) -> Vec<(String, String, LowWaterMark)> {
         let state = self.lock();
         let mark = |queue: &String, receiver: &String| state.known.get(queue).and_then(|all| all.get(receiver));
-        let pairs = state.worthwhile.iter().map(|(queue, receiver)| {
+        let pairs = state.stale.iter().map(|(queue, receiver)| {
             (queue.clone(), receiver.clone(), mark(queue, receiver).map_or(UNKNOWN, |known| known.mark))
         });
         pairs.collect()
     }
 
-    /// Keeps what a look at all these has found; a queue that is not there any more has no mark.
-    pub(crate) fn keep(&self, looked: &[(String, String, Mark)], marks: impl IntoIterator<Item = Option<Mark>>) {
+    /// Stores the marks that were read. A queue that no longer exists gets no mark.
+    pub(crate) fn store(
+        &self,
+        read: &[(String, String, LowWaterMark)],
+        marks: impl IntoIterator<Item = Option<LowWaterMark>>,
+    ) {
         let mut state = self.lock();
-        let State { known, worthwhile, .. } = &mut *state;
-        for ((queue, receiver, _), mark) in looked.iter().zip(marks) {
+        let State { known, stale, .. } = &mut *state;
+        for ((queue, receiver, _), mark) in read.iter().zip(marks) {
             if let Some(known) = known.get_mut(queue).and_then(|receivers| receivers.get_mut(receiver)) {
-                *known = Known { mark: mark.unwrap_or(UNKNOWN), taken: 0, is_listed: false };
+                *known = Entry { mark: mark.unwrap_or(UNKNOWN), taken: 0, is_listed: false };
             }
         }
-        worthwhile.retain(|(queue, receiver)| {
+        stale.retain(|(queue, receiver)| {
             known.get(queue).and_then(|receivers| receivers.get(receiver)).is_some_and(|known| known.is_listed)
         });
     }
@@ -157,23 +160,24 @@ impl LowWaters {
 }
 
 impl State {
-    fn count_one(&mut self, queue: &str, receiver: &str, worth: usize, now: Nanos) {
+    fn count_one(&mut self, queue: &str, receiver: &str, refresh_after: usize, now: Nanos) {
         if !self.known.get(queue).is_some_and(|receivers| receivers.contains_key(receiver)) {
-            if self.pairs >= KNOWN {
+            if self.pairs >= PAIRS_MAX {
                 *self = State::default();
             }
             self.pairs += 1;
             let receivers = self.known.entry(queue.to_string()).or_default();
-            receivers.insert(receiver.to_string(), Known { mark: UNKNOWN, taken: 0, is_listed: false });
+            receivers.insert(receiver.to_string(), Entry { mark: UNKNOWN, taken: 0, is_listed: false });
         }
         let known = self.known.get_mut(queue).and_then(|receivers| receivers.get_mut(receiver));
         let Some(known) = known else { return };
         known.taken += 1;
         let is_old = now > known.mark.made + OLD;
-        let enough = if is_old && worth != NEVER { worth.min(FEW) } else { worth };
+        let enough =
+            if is_old && refresh_after != NEVER { refresh_after.min(REFRESH_AFTER_WHEN_OLD) } else { refresh_after };
         if known.taken >= enough && !known.is_listed {
             known.is_listed = true;
-            self.worthwhile.push((queue.to_string(), receiver.to_string()));
+            self.stale.push((queue.to_string(), receiver.to_string()));
         }
     }
 }
@@ -190,7 +194,7 @@ mod tests {
             receiver: receiver.into(),
             sent_unix_us: 0,
             body: Vec::new(),
-            leased: None,
+            lease: None,
         }
     }
 
@@ -200,47 +204,47 @@ mod tests {
 
     #[test]
     fn a_look_is_worth_while_when_enough_was_taken_out() {
-        let all = LowWaters::new(10);
+        let all = LowWaterMarks::new(10);
         let now = Nanos(5) + OLD;
-        (1..FEW).for_each(|_| all.count(&[message("")], now));
+        (1..REFRESH_AFTER_WHEN_OLD).for_each(|_| all.count(&[message("")], now));
         all.count(&[message("me")], now);
-        assert_eq!(all.worthwhile(), []);
+        assert_eq!(all.stale(), []);
         all.count(&[message(""), message("")], now);
-        assert_eq!(all.worthwhile(), [("q".to_string(), String::new(), UNKNOWN)]);
-        let mark = Mark { queue_id: 1, era: 0, low: 9, made: Nanos(5) };
-        all.keep(&all.worthwhile(), [Some(mark)]);
+        assert_eq!(all.stale(), [("q".to_string(), String::new(), UNKNOWN)]);
+        let mark = LowWaterMark { queue_id: 1, era: 0, low: 9, made: Nanos(5) };
+        all.store(&all.stale(), [Some(mark)]);
         (1..10).for_each(|_| all.count(&[message("")], now));
-        assert_eq!(all.worthwhile(), []);
+        assert_eq!(all.stale(), []);
         all.count(&[message("")], now);
-        assert_eq!(all.worthwhile(), [("q".to_string(), String::new(), mark)]);
-        all.keep(&all.worthwhile(), [Some(mark)]);
-        (1..FEW).for_each(|_| all.count(&[message("")], now));
-        assert_eq!(all.worthwhile(), []);
+        assert_eq!(all.stale(), [("q".to_string(), String::new(), mark)]);
+        all.store(&all.stale(), [Some(mark)]);
+        (1..REFRESH_AFTER_WHEN_OLD).for_each(|_| all.count(&[message("")], now));
+        assert_eq!(all.stale(), []);
         all.count(&[message("")], now + Duration::from_nanos(1));
-        assert_eq!(all.worthwhile(), [("q".to_string(), String::new(), mark)]);
-        let begin = Begin { queue_id: 1, era: 0, own: 0, shared: 9 };
-        assert_eq!(all.begin(&scope("me"), Nanos(4)), begin);
-        assert_eq!(all.begin(&scope(""), Nanos(4)), Begin { own: 9, ..begin });
-        assert_eq!(all.begin(&scope(""), Nanos(5)), Begin::default(), "the connection is younger");
+        assert_eq!(all.stale(), [("q".to_string(), String::new(), mark)]);
+        let start = StartIds { queue_id: 1, era: 0, own: 0, shared: 9 };
+        assert_eq!(all.start(&scope("me"), Nanos(4)), start);
+        assert_eq!(all.start(&scope(""), Nanos(4)), StartIds { own: 9, ..start });
+        assert_eq!(all.start(&scope(""), Nanos(5)), StartIds::default(), "the connection is younger");
     }
 
     #[test]
     fn marks_of_different_eras_are_not_mixed() {
-        let old = Mark { queue_id: 1, era: 3, low: 9, made: Nanos(5) };
-        let young = Mark { queue_id: 1, era: 4, low: 7, made: Nanos(6) };
-        assert_eq!(Begin::of(old, young), Begin { queue_id: 1, era: 4, own: 0, shared: 7 });
-        assert_eq!(Begin::of(young, old), Begin { queue_id: 1, era: 4, own: 7, shared: 0 });
-        assert_eq!(Begin::of(old, old), Begin { queue_id: 1, era: 3, own: 9, shared: 9 });
-        assert_eq!(Begin::of(young, UNKNOWN), Begin { queue_id: 1, era: 4, own: 7, shared: 0 });
+        let old = LowWaterMark { queue_id: 1, era: 3, low: 9, made: Nanos(5) };
+        let young = LowWaterMark { queue_id: 1, era: 4, low: 7, made: Nanos(6) };
+        assert_eq!(StartIds::of(old, young), StartIds { queue_id: 1, era: 4, own: 0, shared: 7 });
+        assert_eq!(StartIds::of(young, old), StartIds { queue_id: 1, era: 4, own: 7, shared: 0 });
+        assert_eq!(StartIds::of(old, old), StartIds { queue_id: 1, era: 3, own: 9, shared: 9 });
+        assert_eq!(StartIds::of(young, UNKNOWN), StartIds { queue_id: 1, era: 4, own: 7, shared: 0 });
     }
 
     #[test]
     fn what_is_known_is_bounded() {
-        let all = LowWaters::new(1);
-        for number in 0..=KNOWN {
+        let all = LowWaterMarks::new(1);
+        for number in 0..=PAIRS_MAX {
             all.count(&[message(&format!("r{number}"))], Nanos(1));
         }
-        assert_eq!(all.worthwhile().len(), 1);
+        assert_eq!(all.stale().len(), 1);
         assert_eq!(all.lock().pairs, 1);
     }
 }

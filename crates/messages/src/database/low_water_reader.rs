@@ -1,33 +1,33 @@
-//! Finds low-waters, beside the path of requests and over a connection of its own: notes how far ids have been drawn, waits until all
-//! who may have drawn them have ended, and looks where the messages begin.
+//! Reads low-water marks, beside the path of requests and over a connection of its own. It records the last drawn id, waits until all
+//! transactions that can have drawn one of these ids have ended, and then finds the oldest message.
 
 use crate::database::connection::Database;
 use crate::database::error::chain;
-use crate::database::low_water::{KNOWN_FROM, LowWaters, Mark, UNKNOWN};
+use crate::database::low_water::{LowWaterMark, LowWaterMarks, SCAN_FROM, UNKNOWN};
 use crate::observe::journal::Journal;
 use clock::{Clock, Nanos};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::{Client, Error, Statement};
 
-/// Time between two looks while messages are taken out.
+/// Pause between two rounds while messages are taken out.
 const EVERY: Duration = Duration::from_millis(50);
-/// Pairs of one look.
+/// Pairs in one round.
 const PIECE: usize = 1000;
 
-/// The last id that was drawn. Who draws one has a transaction's number by then.
+/// The last drawn id. A transaction that draws an id has a transaction id by then.
 const LAST_ID: &str = "SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM message_id";
-/// A transaction's number that is above all of those, if it is taken afterwards.
+/// A transaction id above all of those, if it is assigned afterwards.
 const NUMBER: &str = "SELECT pg_current_xact_id()::text::bigint";
 
-/// How far ids had been drawn, and a number above those of all who had drawn them.
+/// The last drawn id, and a transaction id above those of all transactions that drew ids up to it.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     last_id: i64,
     number: i64,
 }
 
-struct Looker {
+struct Reader {
     client: Client,
     end_era: Statement,
     look: Statement,
@@ -36,63 +36,68 @@ struct Looker {
     connected: Nanos,
 }
 
-/// Finds marks while messages are taken out, until it is dropped. Without a database there are none.
-pub(crate) async fn run(all: Arc<LowWaters>, database: Database, clock: Clock, journal: Arc<Journal>) {
-    let mut looker: Option<Looker> = None;
+/// Reads marks while messages are taken out, until it is dropped. Not started without a database.
+pub(crate) async fn run(all: Arc<LowWaterMarks>, database: Database, clock: Clock, journal: Arc<Journal>) {
+    let mut reader: Option<Reader> = None;
     loop {
-        if !all.is_worthwhile() {
-            all.worthwhile.notified().await;
+        if !all.has_stale() {
+            all.stale.notified().await;
         }
-        if let Err(error) = round(&all, &database, &clock, &mut looker).await {
+        if let Err(error) = round(&all, &database, &clock, &mut reader).await {
             journal.note_connect_failure(&chain(&error));
-            looker = None;
+            reader = None;
         }
         tokio::time::sleep(EVERY).await;
     }
 }
 
-async fn round(all: &LowWaters, database: &Database, clock: &Clock, looker: &mut Option<Looker>) -> Result<(), Error> {
-    let Some(looker) = looker.as_mut().filter(|open| !open.client.is_closed()) else {
-        *looker = Some(Looker::open(database, clock).await?);
+async fn round(
+    all: &LowWaterMarks,
+    database: &Database,
+    clock: &Clock,
+    reader: &mut Option<Reader>,
+) -> Result<(), Error> {
+    let Some(reader) = reader.as_mut().filter(|open| !open.client.is_closed()) else {
+        *reader = Some(Reader::open(database, clock).await?);
         return Ok(());
     };
-    let mut pairs = all.worthwhile();
+    let mut pairs = all.stale();
     pairs.truncate(PIECE);
-    // As in `LowWaters::begin`: a mark from before the connection may speak of ids that are drawn again.
-    for (_, _, mark) in pairs.iter_mut().filter(|(_, _, mark)| mark.made <= looker.connected) {
+    // As in `LowWaterMarks::start_ids`: a mark from before the connection can refer to ids that are drawn again.
+    for (_, _, mark) in pairs.iter_mut().filter(|(_, _, mark)| mark.made <= reader.connected) {
         *mark = UNKNOWN;
     }
     let made = clock.now();
-    let rows = looker.look(&pairs).await?;
-    // Somebody who may have drawn an id is still at it: later.
+    let rows = reader.look(&pairs).await?;
+    // A transaction that can have drawn an id is still running: try again in the next round.
     let Some(heads) = rows else { return Ok(()) };
     let mark = |found: Option<(i32, i32, Option<i64>)>| {
         found.map(|(queue_id, era, head)| {
-            let low = head.unwrap_or(i64::MAX).min(looker.note.last_id + 1);
-            Mark { queue_id, era, low, made }
+            let low = head.unwrap_or(i64::MAX).min(reader.note.last_id + 1);
+            LowWaterMark { queue_id, era, low, made }
         })
     };
-    all.keep(&pairs, heads.into_iter().map(mark));
-    looker.note = note(&looker.client).await?;
+    all.store(&pairs, heads.into_iter().map(mark));
+    reader.note = note(&reader.client).await?;
     Ok(())
 }
 
-impl Looker {
-    async fn open(database: &Database, clock: &Clock) -> Result<Looker, Error> {
+impl Reader {
+    async fn open(database: &Database, clock: &Clock) -> Result<Reader, Error> {
         let client = database.connect_bare().await?;
         let connected = clock.now();
         let end_era = client.prepare(include_str!("end_era.sql")).await?;
-        let look = client.prepare(&include_str!("low_water.sql").replace("{known_from}", KNOWN_FROM)).await?;
+        let look = client.prepare(&include_str!("low_water.sql").replace("{scan_from}", SCAN_FROM)).await?;
         let note = note(&client).await?;
-        Ok(Looker { client, end_era, look, note, connected })
+        Ok(Reader { client, end_era, look, note, connected })
     }
 
-    /// For each pair its queue's id and era, and the oldest message; none when the queue is not there. None at all when what was noted
-    /// is not settled.
+    /// For each pair the queue's id, its era and its oldest message; none if the queue does not exist. None at all if a transaction up to
+    /// the recorded id is still running.
     #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
     async fn look(
         &self,
-        pairs: &[(String, String, Mark)],
+        pairs: &[(String, String, LowWaterMark)],
     ) -> Result<Option<Vec<Option<(i32, i32, Option<i64>)>>>, Error> {
         let queues: Vec<&str> = pairs.iter().map(|(queue, _, _)| queue.as_str()).collect();
         self.client.execute(&self.end_era, &[&queues]).await?;
@@ -113,7 +118,7 @@ impl Looker {
     }
 }
 
-/// In this order: the first answer is there before the second question.
+/// The order matters: the second query must start after the first has its result.
 async fn note(client: &Client) -> Result<Note, Error> {
     let last_id = client.query_one(LAST_ID, &[]).await?.get(0);
     let number = client.query_one(NUMBER, &[]).await?.get(0);

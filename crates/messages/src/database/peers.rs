@@ -1,11 +1,11 @@
-//! Services at one database tell each other what polls need to know: whoever has polls that wait says for which queues, and whoever puts a
-//! message into one of these says so. It is said over a connection beside the path of requests, many queues at once, and only while
-//! somebody elsewhere waits. What is said may be lost: polls also look by themselves.
+//! Exchanges notifications between the services at one database. A service with waiting polls announces their queues. A service that stores
+//! a message in one of these queues notifies the others. Notifications are sent over a connection of their own, many queues at once, and
+//! only while a peer has waiting polls. They can be lost, because each poll also tries again by itself.
 
 use crate::database::connection::Database;
 use crate::database::error::chain;
 use crate::observe::journal::Journal;
-use crate::path::long_polls::Waiting;
+use crate::path::long_polls::LongPolls;
 use clock::{Clock, Nanos};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,153 +15,159 @@ use tokio::time::MissedTickBehavior;
 use tokio_postgres::Error;
 
 const LISTEN: &str = "LISTEN waystage_messages";
-/// What is said need not be on disk; the setting is for this transaction only.
-const SAY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('waystage_messages', $1)";
-/// How often it is said again that polls wait.
-const SAY_EVERY: Duration = Duration::from_secs(2);
-/// Twice may be missed.
-const BELIEVED_FOR: Duration = Duration::from_secs(5);
+/// Notifications need not be on disk; the setting applies to this transaction only.
+const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('waystage_messages', $1)";
+/// How often a service announces its waiting polls.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(2);
+/// Two announcements can be lost.
+const VALID_FOR: Duration = Duration::from_secs(5);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// PostgreSQL takes less than 8000.
-const SAID_BYTES_MAX: usize = 7500;
-/// Queues of others that are remembered.
-const WANTED_MAX: usize = 10_000;
+/// PostgreSQL's limit is 8000 bytes.
+const PAYLOAD_BYTES_MAX: usize = 7500;
+/// Queues of peers that are remembered.
+const QUEUES_MAX: usize = 10_000;
 
-/// What this service knows of the others, and has to say to them.
+/// What this service knows of its peers, and the notifications to send.
 #[derive(Debug)]
-pub(crate) struct Neighbours {
-    /// What this service is called among them.
+pub(crate) struct Peers {
+    /// The name of this service among its peers.
     name: String,
-    waiting: Arc<Waiting>,
+    long_polls: Arc<LongPolls>,
     clock: Clock,
     state: Mutex<State>,
-    news: Notify,
+    has_outgoing: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Queues for which others have polls, and until when that is believed.
-    wanted: HashMap<String, Nanos>,
-    /// When it was said that polls wait for these queues.
-    told: HashMap<String, Nanos>,
-    /// To say: polls wait for these.
-    asks: BTreeSet<String>,
-    /// To say: there may be messages in these.
-    has: BTreeSet<String>,
+    /// Queues in which peers have waiting polls, and until when the announcement is valid.
+    polled_elsewhere: HashMap<String, Nanos>,
+    /// When this service last announced that it has waiting polls in these queues.
+    announced: HashMap<String, Nanos>,
+    /// To send: this service has waiting polls in these queues.
+    polled: BTreeSet<String>,
+    /// To send: these queues have changed.
+    changed_queues: BTreeSet<String>,
 }
 
-impl Neighbours {
-    /// Nothing is known yet.
-    pub(crate) fn new(waiting: Arc<Waiting>, clock: Clock) -> Arc<Neighbours> {
-        // The time of its start and its number make a name that no other service has, on whatever host.
+impl Peers {
+    pub(crate) fn new(long_polls: Arc<LongPolls>, clock: Clock) -> Arc<Peers> {
+        // Start time and process id make a name that no other service has, on any host.
         let name = format!("{:x}-{:x}", clock::unix_now(), std::process::id());
-        Arc::new(Neighbours { name, waiting, clock, state: Mutex::default(), news: Notify::new() })
+        Arc::new(Peers { name, long_polls, clock, state: Mutex::default(), has_outgoing: Notify::new() })
     }
 
-    /// Something was put into this queue: wakes who waits here, and tells others who wait.
-    pub(crate) fn changed(&self, queue: &str) {
-        self.waiting.wake(queue);
+    /// A queue has changed. Wakes the polls of this service, and notifies peers that have polls there.
+    pub(crate) fn notify(&self, queue: &str) {
+        self.long_polls.wake(queue);
         let mut state = self.lock();
-        if state.wanted.get(queue).is_some_and(|until| *until > self.clock.now()) && state.has.insert(queue.into()) {
-            self.news.notify_one();
+        if state.polled_elsewhere.get(queue).is_some_and(|until| *until > self.clock.now())
+            && state.changed_queues.insert(queue.into())
+        {
+            self.has_outgoing.notify_one();
         }
     }
 
-    /// A poll found nothing in this queue, and waits.
-    pub(crate) fn wants(&self, queue: &str) {
+    /// A poll found no message in this queue and waits.
+    pub(crate) fn announce_poll(&self, queue: &str) {
         let now = self.clock.now();
         let mut state = self.lock();
-        if state.told.get(queue).is_none_or(|told| now >= *told + SAY_EVERY) {
-            state.told.insert(queue.into(), now);
-            state.asks.insert(queue.into());
-            self.news.notify_one();
+        if state.announced.get(queue).is_none_or(|announced| now >= *announced + ANNOUNCE_EVERY) {
+            state.announced.insert(queue.into(), now);
+            state.polled.insert(queue.into());
+            self.has_outgoing.notify_one();
         }
     }
 
-    /// Talks to the others until it is dropped. A database that is down is tried again later.
-    pub(crate) async fn run(self: Arc<Neighbours>, database: Database, journal: Arc<Journal>) {
+    /// Exchanges notifications until it is dropped. If the database is unreachable, it tries again later.
+    pub(crate) async fn run(self: Arc<Peers>, database: Database, journal: Arc<Journal>) {
         loop {
-            if let Err(error) = self.converse(&database).await {
+            if let Err(error) = self.exchange(&database).await {
                 journal.note_connect_failure(&chain(&error));
             }
             tokio::time::sleep(RETRY_AFTER).await;
         }
     }
 
-    /// Until the connection ends.
-    async fn converse(&self, database: &Database) -> Result<(), Error> {
-        let (client, mut heard) = database.connect_listening().await?;
+    /// Runs until the connection ends.
+    async fn exchange(&self, database: &Database) -> Result<(), Error> {
+        let (client, mut notifications) = database.connect_listening().await?;
         client.batch_execute(LISTEN).await?;
-        let say = client.prepare(SAY).await?;
-        // Its first time is now.
-        let mut again = tokio::time::interval(SAY_EVERY);
+        let notify = client.prepare(NOTIFY).await?;
+        // The first tick is immediate.
+        let mut again = tokio::time::interval(ANNOUNCE_EVERY);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                payload = heard.recv() => match payload {
-                    Some(payload) => self.hear(&payload),
+                payload = notifications.recv() => match payload {
+                    Some(payload) => self.receive(&payload),
                     None => return Ok(()),
                 },
-                () = self.news.notified() => {}
-                _ = again.tick() => self.repeat(),
+                () = self.has_outgoing.notified() => {}
+                _ = again.tick() => self.announce_polls(),
             }
-            for text in self.sayings() {
-                client.execute(&say, &[&text]).await?;
+            for text in self.outgoing() {
+                client.execute(&notify, &[&text]).await?;
             }
         }
     }
 
-    /// What another service said. Whoever else may write into the database could say anything, which wakes somebody at most.
-    fn hear(&self, payload: &str) {
+    /// Handles a notification. Other programs at the database can send any payload; at worst it wakes polls for nothing.
+    fn receive(&self, payload: &str) {
         let mut words = payload.split(' ');
         if words.next() == Some(self.name.as_str()) {
             return;
         }
         match words.next() {
-            Some("has") => words.for_each(|queue| self.waiting.wake(queue)),
-            Some("asks") => {
+            Some("changed") => words.for_each(|queue| self.long_polls.wake(queue)),
+            Some("polled") => {
                 let now = self.clock.now();
                 let mut state = self.lock();
-                state.wanted.retain(|_, until| *until > now);
-                for queue in words.take(WANTED_MAX.saturating_sub(state.wanted.len())) {
-                    state.wanted.insert(queue.into(), now + BELIEVED_FOR);
+                state.polled_elsewhere.retain(|_, until| *until > now);
+                for queue in words.take(QUEUES_MAX.saturating_sub(state.polled_elsewhere.len())) {
+                    state.polled_elsewhere.insert(queue.into(), now + VALID_FOR);
                 }
             }
             _ => {}
         }
     }
 
-    /// Says again for which queues polls wait, and forgets what was said of the others.
-    fn repeat(&self) {
+    /// Announces all queues with waiting polls, and forgets older announcements.
+    fn announce_polls(&self) {
         let now = self.clock.now();
-        let queues = self.waiting.queues();
+        let queues = self.long_polls.queues();
         let mut state = self.lock();
-        state.told.retain(|_, told| now < *told + SAY_EVERY);
+        state.announced.retain(|_, announced| now < *announced + ANNOUNCE_EVERY);
         for queue in queues {
-            state.told.insert(queue.clone(), now);
-            state.asks.insert(queue);
+            state.announced.insert(queue.clone(), now);
+            state.polled.insert(queue);
         }
     }
 
-    /// Everything that is to be said, in as few pieces as there may be.
-    fn sayings(&self) -> Vec<String> {
-        let (asks, has) = {
+    /// All notifications to send, in as few payloads as possible.
+    fn outgoing(&self) -> Vec<String> {
+        let (polled, changed_queues) = {
             let mut state = self.lock();
-            (std::mem::take(&mut state.asks), std::mem::take(&mut state.has))
+            (std::mem::take(&mut state.polled), std::mem::take(&mut state.changed_queues))
         };
-        [("asks", asks), ("has", has)].iter().flat_map(|(what, queues)| self.pieces(what, queues)).collect()
+        [("polled", polled), ("changed", changed_queues)]
+            .iter()
+            .flat_map(|(what, queues)| self.payloads(what, queues))
+            .collect()
     }
 
-    fn pieces(&self, what: &str, queues: &BTreeSet<String>) -> Vec<String> {
+    fn payloads(&self, what: &str, queues: &BTreeSet<String>) -> Vec<String> {
         let head = format!("{} {what}", self.name);
-        let mut pieces: Vec<String> = Vec::new();
+        let mut payloads: Vec<String> = Vec::new();
         for queue in queues {
-            match pieces.last_mut() {
-                Some(piece) if piece.len() + 1 + queue.len() <= SAID_BYTES_MAX => *piece += &format!(" {queue}"),
-                _ => pieces.push(format!("{head} {queue}")),
+            match payloads.last_mut() {
+                Some(payload) if payload.len() + 1 + queue.len() <= PAYLOAD_BYTES_MAX => {
+                    *payload += &format!(" {queue}")
+                }
+                _ => payloads.push(format!("{head} {queue}")),
             }
         }
-        pieces
+        payloads
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -173,66 +179,66 @@ impl Neighbours {
 mod tests {
     use super::*;
 
-    fn services() -> [Arc<Neighbours>; 2] {
+    fn services() -> [Arc<Peers>; 2] {
         ["a", "b"].map(|name| {
-            let all = Neighbours::new(Waiting::new(10), Clock::monotonic());
-            Arc::new(Neighbours { name: name.into(), ..Arc::into_inner(all).unwrap() })
+            let all = Peers::new(LongPolls::new(10), Clock::monotonic());
+            Arc::new(Peers { name: name.into(), ..Arc::into_inner(all).unwrap() })
         })
     }
 
-    /// Lets each hear what either has to say; how many pieces it was.
-    fn talk(services: &[Arc<Neighbours>]) -> usize {
-        let said: Vec<String> = services.iter().flat_map(|service| service.sayings()).collect();
-        said.iter().for_each(|text| services.iter().for_each(|service| service.hear(text)));
+    /// Delivers all notifications to all services. Returns how many payloads there were.
+    fn talk(services: &[Arc<Peers>]) -> usize {
+        let said: Vec<String> = services.iter().flat_map(|service| service.outgoing()).collect();
+        said.iter().for_each(|text| services.iter().for_each(|service| service.receive(text)));
         said.len()
     }
 
     #[test]
     fn nothing_is_said_of_queues_that_nobody_polls_elsewhere() {
         let services = services();
-        services[0].changed("q");
+        services[0].notify("q");
         assert_eq!(talk(&services), 0);
-        services[1].wants("q");
-        services[1].wants("q");
+        services[1].announce_poll("q");
+        services[1].announce_poll("q");
         assert_eq!(talk(&services), 1, "once for a while");
-        services[0].changed("p");
-        services[1].changed("q");
+        services[0].notify("p");
+        services[1].notify("q");
         assert_eq!(talk(&services), 0, "nobody polls the one, and only here somebody polls the other");
-        services[0].changed("q");
-        services[0].changed("q");
-        assert_eq!(services[0].sayings(), ["a has q"]);
+        services[0].notify("q");
+        services[0].notify("q");
+        assert_eq!(services[0].outgoing(), ["a changed q"]);
     }
 
     #[tokio::test]
     async fn polls_are_woken_by_what_another_service_says() {
         let services = services();
-        let place = services[1].waiting.enter("q").unwrap();
-        services[1].wants("q");
+        let place = services[1].long_polls.enter("q").unwrap();
+        services[1].announce_poll("q");
         talk(&services);
         let notify = place.notify.clone();
         let mut woken = std::pin::pin!(notify.notified());
         woken.as_mut().enable();
-        services[0].changed("q");
+        services[0].notify("q");
         talk(&services);
         woken.await;
-        services[1].repeat();
-        assert_eq!(services[1].sayings(), ["b asks q"], "as long as it waits");
+        services[1].announce_polls();
+        assert_eq!(services[1].outgoing(), ["b polled q"], "as long as it waits");
         drop(place);
-        services[1].repeat();
-        assert!(services[1].sayings().is_empty());
+        services[1].announce_polls();
+        assert!(services[1].outgoing().is_empty());
     }
 
     #[test]
     fn many_queues_are_told_in_pieces_and_nonsense_is_ignored() {
         let services = services();
         let names: Vec<String> = (0..1000).map(|number| format!("queue-{number:020}")).collect();
-        names.iter().for_each(|name| services[1].wants(name));
-        let said = services[1].sayings();
+        names.iter().for_each(|name| services[1].announce_poll(name));
+        let said = services[1].outgoing();
         assert!(said.len() > 1 && said.iter().all(|text| text.len() < 8000));
-        said.iter().for_each(|text| services[0].hear(text));
-        assert_eq!(services[0].lock().wanted.len(), 1000);
-        for nonsense in ["", " ", "x", "x asks", "x says q", "b  asks q", "é has q"] {
-            services[0].hear(nonsense);
+        said.iter().for_each(|text| services[0].receive(text));
+        assert_eq!(services[0].lock().polled_elsewhere.len(), 1000);
+        for nonsense in ["", " ", "x", "x polled", "x says q", "b  polled q", "é changed q"] {
+            services[0].receive(nonsense);
         }
     }
 }

@@ -1,141 +1,142 @@
-//! Moves what is due, a piece at a time, beside the path of requests: messages whose lease or delay has ended go back to their queue or
-//! become dead letters, and expired ones go away. Only the database's clock counts. Several services may do this at once.
+//! Handles messages that are due, in batches beside the path of requests. A message whose lease expired or whose delay is over becomes
+//! visible again or moves to the dead-letter queue. An expired message is deleted. Only the database's clock counts. Several services can
+//! do this at once.
 
 use crate::database::connection::Database;
 use crate::database::error::chain;
-use crate::database::peers::Neighbours;
+use crate::database::peers::Peers;
 use crate::observe::journal::Journal;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_postgres::{Client, Error, Statement};
 
-/// It looks at least so often: another service may have brought something that is due soon.
-const LONGEST: Duration = Duration::from_millis(500);
-/// And at most so often, when what is due is in other hands.
-const SHORTEST: Duration = Duration::from_millis(5);
-/// Rows of one statement.
-const PIECE: i64 = 500;
-/// For so long looks begin where the last whole one ended: what is before has been moved, and only dead rows lie there.
-const WHOLE_EVERY_MS: i64 = 30_000;
-/// Longer than any statement takes, so that what was under way during the last whole look is after it.
+/// The longest pause: a peer may have leased or delayed a message that is due soon.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// The shortest pause, if another service has locked what is due.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+/// Rows in one statement.
+const BATCH: i64 = 500;
+/// Between two full scans, scans start where the last full scan ended. Before that point there are only dead rows.
+const FULL_SCAN_EVERY_MS: i64 = 30_000;
+/// Longer than the statement timeout, so that everything that was running during the last full scan lies after its start.
 const OVERLAP_MS: i64 = 60_000;
 
-/// Places in `MOVES` of the journal.
-const TO_QUEUE: usize = 0;
-const TO_DEAD_LETTERS: usize = 1;
-const NOWHERE: usize = 2;
+/// Indices into `DUE_OUTCOMES` of the journal.
+const VISIBLE: usize = 0;
+const DEAD_LETTERED: usize = 1;
+const DELETED: usize = 2;
 
 const EXPIRED: &str = "DELETE FROM message WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM message WHERE expires_at <= now() AND expires_at > to_timestamp($1::bigint / 1000.0)
     ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
-/// The database's time, and how long until something is due, in milliseconds.
+/// The database's time, and the time until the next message is due, in milliseconds.
 const NEXT: &str = "SELECT (extract(epoch FROM now()) * 1000)::bigint,
     (SELECT ceil(extract(epoch FROM min(due_at) - now()) * 1000)::bigint
-     FROM held WHERE due_at > to_timestamp($1::bigint / 1000.0))";
+     FROM invisible_message WHERE due_at > to_timestamp($1::bigint / 1000.0))";
 
-/// Wakes the mover.
+/// Wakes the redelivery.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Mover(Arc<Notify>);
+pub(crate) struct Redelivery(Arc<Notify>);
 
-/// A connection of its own.
-struct Session {
+/// The redelivery's own connection.
+struct RedeliverySession {
     client: Client,
     due: Statement,
     expired: Statement,
     next: Statement,
-    /// Where to begin, in milliseconds since 1970; 0 for a whole look.
+    /// Where scans start, in milliseconds since 1970; 0 for a full scan.
     begin_ms: i64,
-    /// When the last whole look ended.
-    whole_ms: i64,
+    /// When the last full scan ended.
+    full_scan_ms: i64,
 }
 
-impl Mover {
-    /// Something may be due now, or soon.
+impl Redelivery {
+    /// A message may be due now or soon.
     pub(crate) fn wake(&self) {
         self.0.notify_one();
     }
 
-    /// Moves until it is dropped. A database that is down is tried again later.
-    pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, neighbours: Arc<Neighbours>) {
-        let mut session: Option<Session> = None;
+    /// Runs until it is dropped. If the database is unreachable, it tries again later.
+    pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, peers: Arc<Peers>) {
+        let mut session: Option<RedeliverySession> = None;
         loop {
-            let pause = match look(&database, &mut session, &neighbours, &journal).await {
+            let pause = match redeliver_all(&database, &mut session, &peers, &journal).await {
                 Ok(pause) => pause,
                 Err(error) => {
                     journal.note_connect_failure(&chain(&error));
                     session = None;
-                    LONGEST
+                    LONGEST_PAUSE
                 }
             };
-            // Errors of timing mean nothing here: it is time, or somebody woke us.
+            // A timeout is no error: it is time for the next run.
             let _ = tokio::time::timeout(pause, self.0.notified()).await;
         }
     }
 }
 
-/// Moves everything that is due. How long to rest afterwards.
-async fn look(
+/// Handles everything that is due. Returns how long to pause.
+async fn redeliver_all(
     database: &Database,
-    session: &mut Option<Session>,
-    neighbours: &Neighbours,
+    session: &mut Option<RedeliverySession>,
+    peers: &Peers,
     journal: &Journal,
 ) -> Result<Duration, Error> {
     if session.as_ref().is_none_or(|open| open.client.is_closed()) {
-        *session = Session::open(database).await?;
+        *session = RedeliverySession::open(database).await?;
     }
-    // The tables may not be there yet.
-    let Some(session) = session else { return Ok(LONGEST) };
-    while session.piece(neighbours, journal).await? {}
+    // The tables may not exist yet.
+    let Some(session) = session else { return Ok(LONGEST_PAUSE) };
+    while session.redeliver_batch(peers, journal).await? {}
     loop {
-        let expired = session.client.execute(&session.expired, &[&session.begin_ms, &PIECE]).await?;
-        journal.count_moved(NOWHERE, expired);
+        let expired = session.client.execute(&session.expired, &[&session.begin_ms, &BATCH]).await?;
+        journal.count_due(DELETED, expired);
         if expired == 0 {
-            return session.rest().await;
+            return session.pause().await;
         }
     }
 }
 
-impl Session {
-    async fn open(database: &Database) -> Result<Option<Session>, Error> {
+impl RedeliverySession {
+    async fn open(database: &Database) -> Result<Option<RedeliverySession>, Error> {
         let client = database.connect_bare().await?;
-        let there = client.query_one("SELECT to_regclass('send_key') IS NOT NULL", &[]).await?;
+        let there = client.query_one("SELECT to_regclass('idempotency_key') IS NOT NULL", &[]).await?;
         if !there.get::<_, bool>(0) {
             return Ok(None);
         }
         let due = client.prepare(include_str!("redeliver.sql")).await?;
         let (expired, next) = (client.prepare(EXPIRED).await?, client.prepare(NEXT).await?);
-        Ok(Some(Session { client, due, expired, next, begin_ms: 0, whole_ms: 0 }))
+        Ok(Some(RedeliverySession { client, due, expired, next, begin_ms: 0, full_scan_ms: 0 }))
     }
 
-    /// Moves a piece, and wakes those who wait for it. Whether there may be more.
-    async fn piece(&self, neighbours: &Neighbours, journal: &Journal) -> Result<bool, Error> {
+    /// Handles a batch and wakes the polls that wait for its messages. Returns whether more may be due.
+    async fn redeliver_batch(&self, peers: &Peers, journal: &Journal) -> Result<bool, Error> {
         let mut moved = 0;
-        for row in self.client.query(&self.due, &[&self.begin_ms, &PIECE]).await? {
+        for row in self.client.query(&self.due, &[&self.begin_ms, &BATCH]).await? {
             let messages: i64 = row.get(0);
             moved += messages;
             let to = match (row.get::<_, Option<&str>>(1), row.get(2)) {
-                (None, _) => NOWHERE,
+                (None, _) => DELETED,
                 (Some(queue), is_dead) => {
-                    neighbours.changed(queue);
-                    if is_dead { TO_DEAD_LETTERS } else { TO_QUEUE }
+                    peers.notify(queue);
+                    if is_dead { DEAD_LETTERED } else { VISIBLE }
                 }
             };
-            journal.count_moved(to, messages.unsigned_abs());
+            journal.count_due(to, messages.unsigned_abs());
         }
-        Ok(moved >= PIECE)
+        Ok(moved >= BATCH)
     }
 
-    async fn rest(&mut self) -> Result<Duration, Error> {
+    async fn pause(&mut self) -> Result<Duration, Error> {
         let row = self.client.query_one(&self.next, &[&self.begin_ms]).await?;
         let (now_ms, due_ms): (i64, Option<i64>) = (row.get(0), row.get(1));
         if self.begin_ms == 0 {
-            (self.begin_ms, self.whole_ms) = (now_ms - OVERLAP_MS, now_ms);
-        } else if !(0..WHOLE_EVERY_MS).contains(&(now_ms - self.whole_ms)) {
+            (self.begin_ms, self.full_scan_ms) = (now_ms - OVERLAP_MS, now_ms);
+        } else if !(0..FULL_SCAN_EVERY_MS).contains(&(now_ms - self.full_scan_ms)) {
             self.begin_ms = 0;
         }
-        let due = due_ms.map_or(LONGEST, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
-        Ok(due.clamp(SHORTEST, LONGEST))
+        let due = due_ms.map_or(LONGEST_PAUSE, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        Ok(due.clamp(SHORTEST_PAUSE, LONGEST_PAUSE))
     }
 }

@@ -1,21 +1,21 @@
-//! The tables, as numbered steps that are part of the program, and the step at which a database is.
+//! The tables, as numbered steps that are part of the program. Brings a database to the latest step.
 
 use crate::database::error::SchemaError;
 use tokio_postgres::Client;
 
-/// Every step, in order. A step that was released is never changed.
+/// Every step, in order. A released step is never changed.
 const STEPS: [&str; 3] = [
     include_str!("migrations/0001_queues_and_messages.sql"),
     include_str!("migrations/0002_leases_delays_and_keys.sql"),
-    include_str!("migrations/0003_low_waters.sql"),
+    include_str!("migrations/0003_low_water_marks.sql"),
 ];
 
-/// Held while the schema is changed, since several services may start at once. The number has no meaning but must stay.
+/// Locked while the schema is changed, because several services may start at once. The number is arbitrary but must stay the same.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7294011736218)";
 
-/// Does the steps that are missing, all or none.
+/// Runs the missing steps, all or none.
 pub(crate) async fn migrate(client: &mut Client) -> Result<(), SchemaError> {
-    // Without a transaction first: nearly always there is nothing to do.
+    // Checked without a transaction first, because nearly always there is nothing to do.
     if step(client).await? == Some(STEPS.len()) {
         return Ok(());
     }
@@ -38,7 +38,7 @@ pub(crate) async fn migrate(client: &mut Client) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// The step at which the database is; none when it is empty.
+/// The step of the database; none if it is empty.
 async fn step(client: &Client) -> Result<Option<usize>, tokio_postgres::Error> {
     let there = client.query_one("SELECT to_regclass('waystage_schema') IS NOT NULL", &[]).await?;
     if !there.get::<_, bool>(0) {

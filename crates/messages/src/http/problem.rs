@@ -1,4 +1,4 @@
-//! What a client is told when something cannot be done: RFC 9457 problem documents. The `type` is stable; the words may change.
+//! Errors as clients receive them: RFC 9457 problem documents. The `type` is stable; title and detail can change.
 
 use crate::interface::problem_types;
 use crate::path::failure::Failure;
@@ -8,99 +8,98 @@ use records::Outcome;
 use serde_json::json;
 use std::time::Duration;
 
-/// Seconds after which it may be worth trying again.
+/// Seconds after which the client should retry.
 const RETRY_AFTER_S: u32 = 1;
 
-/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
-    /// The last word of the `type`.
-    pub(crate) kind: &'static str,
+    /// The last part of the URN in `type`.
+    pub(crate) problem_type: &'static str,
     pub(crate) title: &'static str,
     pub(crate) detail: String,
     retry_after_s: Option<u32>,
-    /// How to show who one is.
+    /// The value of `WWW-Authenticate`.
     challenge: Option<&'static str>,
 }
 
 impl Problem {
-    fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Problem {
+    fn new(status: StatusCode, problem_type: &'static str, title: &'static str, detail: impl Into<String>) -> Problem {
         debug_assert!(
-            problem_types::find(kind).is_some_and(|known| known.status == status.as_u16()),
-            "{kind} with {status} is not in the list of kinds"
+            problem_types::find(problem_type).is_some_and(|known| known.status == status.as_u16()),
+            "{problem_type} with {status} is not in PROBLEM_TYPES"
         );
         let retry_after_s = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S);
-        Problem { status, kind, title, detail: detail.into(), retry_after_s, challenge: None }
+        Problem { status, problem_type, title, detail: detail.into(), retry_after_s, challenge: None }
     }
 
-    /// A queue, a sender or a receiver with a name that is not allowed.
-    pub(crate) fn name(what: &str) -> Problem {
+    /// The name of a queue, sender or receiver is not valid.
+    pub(crate) fn invalid_name(what: &str) -> Problem {
         let detail = format!(
-            "{what}: a name has 1 to {} characters, letters, digits, '_', '-' and '.', and does not begin with '-' or '.'",
+            "{what}: a name has 1 to {} characters, letters, digits, '_', '-' and '.', and does not start with '-' or '.'",
             crate::interface::rules::NAME_BYTES_MAX
         );
-        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "name-not-allowed", "Name not allowed", detail)
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid-name", "Invalid name", detail)
     }
 
-    /// A parameter, a header or a document that cannot be read.
-    pub(crate) fn unreadable(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, "unreadable", "The request cannot be read", detail)
+    /// A parameter, header or document cannot be parsed.
+    pub(crate) fn invalid_request(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", detail)
     }
 
-    /// Nobody knows who asks.
-    pub(crate) fn no_token(detail: &str, is_wrong: bool) -> Problem {
+    /// The request has no valid token.
+    pub(crate) fn unauthorized(detail: &str, is_wrong: bool) -> Problem {
         let challenge =
             if is_wrong { "Bearer realm=\"waystage\", error=\"invalid_token\"" } else { "Bearer realm=\"waystage\"" };
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "no-token", "A token is needed", detail);
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "A token is required", detail);
         Problem { challenge: Some(challenge), ..problem }
     }
 
-    /// Somebody may not do this.
-    pub(crate) fn not_allowed(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::FORBIDDEN, "not-allowed", "Not allowed", detail)
+    /// The token does not permit the request.
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::FORBIDDEN, "forbidden", "Forbidden", detail)
     }
 
-    /// A body that does not come.
-    pub(crate) fn too_slow(limit: Duration) -> Problem {
-        let detail = format!("the body was not there after {limit:?}");
-        Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", "Too slow", detail)
+    /// The body did not arrive in time.
+    pub(crate) fn request_timeout(limit: Duration) -> Problem {
+        let detail = format!("the body did not arrive within {limit:?}");
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "request-timeout", "Request timeout", detail)
     }
 
-    /// A document that is announced as something else.
+    /// The media type of a document is not JSON.
     pub(crate) fn not_json(announced: &str) -> Problem {
         let detail = format!("content-type: {announced:?} is not application/json");
         Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", "Not JSON", detail)
     }
 
-    /// A body over the limit.
+    /// The body is larger than the limit.
     pub(crate) fn too_large(limit_bytes: usize) -> Problem {
-        let detail = format!("at most {limit_bytes} bytes are taken here");
+        let detail = format!("the limit is {limit_bytes} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", detail)
     }
 
-    /// A path that means nothing.
-    pub(crate) fn no_such_path() -> Problem {
-        let detail = "/docs has every path";
-        Problem::new(StatusCode::NOT_FOUND, "no-such-path", "No such path", detail)
+    /// No operation has this path.
+    pub(crate) fn unknown_path() -> Problem {
+        let detail = "no operation has this path; see /docs";
+        Problem::new(StatusCode::NOT_FOUND, "unknown-path", "Unknown path", detail)
     }
 
-    /// A method that this path does not have.
-    pub(crate) fn method() -> Problem {
-        let detail = "this path has other methods; see Allow";
+    /// No operation of this path has this method.
+    pub(crate) fn method_not_allowed() -> Problem {
+        let detail = "this path has other methods; see the header Allow";
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
     }
 
-    /// Too many requests poll.
+    /// The limit of concurrent long polls is reached.
     pub(crate) fn too_many_polls() -> Problem {
-        let detail = "too many requests wait for messages";
+        let detail = "too many requests are waiting for messages";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Overloaded", detail)
     }
 
     /// The outcome of the request in records.
     pub(crate) fn record_outcome(&self) -> Outcome {
-        match self.kind {
-            "overloaded" | "ending" => Outcome::Overloaded,
+        match self.problem_type {
+            "overloaded" | "shutting-down" => Outcome::Overloaded,
             "database-down" => Outcome::BackendDown,
             "in-doubt" => Outcome::BackendLost,
             _ if self.status == StatusCode::REQUEST_TIMEOUT => Outcome::Timeout,
@@ -109,10 +108,10 @@ impl Problem {
         }
     }
 
-    /// As a response.
+    /// The problem as an HTTP response.
     pub(crate) fn response(&self) -> Response {
         let document = json!({
-            "type": format!("urn:waystage:problem:{}", self.kind),
+            "type": format!("urn:waystage:problem:{}", self.problem_type),
             "title": self.title,
             "status": self.status.as_u16(),
             "detail": self.detail,
@@ -128,7 +127,7 @@ impl Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         if self.status == StatusCode::REQUEST_TIMEOUT {
-            // What comes of the body later is no request.
+            // The rest of the body could be taken for the next request.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -141,10 +140,10 @@ impl From<Failure> for Problem {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         match failure {
             Failure::UnknownQueue => Problem::new(StatusCode::NOT_FOUND, "unknown-queue", "Unknown queue", detail),
-            Failure::UnknownDeadLetters => Problem::new(
+            Failure::UnknownDeadLetterQueue => Problem::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
-                "unknown-dead-letters",
-                "Unknown queue for dead letters",
+                "unknown-dead-letter-queue",
+                "Unknown dead-letter queue",
                 detail,
             ),
             Failure::LeaseExpired => Problem::new(StatusCode::GONE, "lease-expired", "Lease expired", detail),
@@ -153,14 +152,12 @@ impl From<Failure> for Problem {
                 Problem::new(status, "idempotency-key-reused", "Idempotency key reused", detail)
             }
             Failure::Overloaded | Failure::OutOfMemory => Problem::new(unavailable, "overloaded", "Overloaded", detail),
-            Failure::Ending => Problem::new(unavailable, "ending", "The service is ending", detail),
+            Failure::ShuttingDown => Problem::new(unavailable, "shutting-down", "Shutting down", detail),
             Failure::DatabaseDown => Problem::new(unavailable, "database-down", "The database is down", detail),
-            Failure::InDoubt => Problem::new(unavailable, "in-doubt", "Nobody knows whether it was done", detail),
-            Failure::DatabaseRefuses(_) => {
-                Problem::new(unavailable, "database-refuses", "The database cannot do this now", detail)
-            }
-            Failure::Unexpected(_) => {
-                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unexpected", "This should not happen", detail)
+            Failure::InDoubt => Problem::new(unavailable, "in-doubt", "Outcome unknown", detail),
+            Failure::DatabaseError(_) => Problem::new(unavailable, "database-error", "Database error", detail),
+            Failure::Internal(_) => {
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal-error", "Internal error", detail)
             }
         }
     }

@@ -1,10 +1,10 @@
-//! Station 7. An answer becomes a response: one message as its bytes, several as JSON, nothing as 204.
+//! Turns an answer into an HTTP response: one message as its bytes, several as JSON, no message as 204.
 
 use crate::interface::documents;
-use crate::path::memory::Held;
-use crate::path::parse::request::Shape;
+use crate::path::memory::Reservation;
+use crate::path::parse::request::ReplyFormat;
 use crate::path::work::{Answer, Message};
-use crate::path::work::{COUNTED, QueueState};
+use crate::path::work::{COUNT_MAX, QueueState};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -13,25 +13,27 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Says that nothing was stored now, since it had been stored before.
+/// Marks the reply to a repeated send, which stored nothing.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Puts an answer into the form that was asked for. The bytes of messages count as held until the client has taken them.
-pub(crate) fn response(answer: Answer, shape: Shape, held: Option<Held>) -> Response {
-    let body = |bytes: Vec<u8>| match held {
-        Some(held) => Body::from(Bytes::from_owner(held.of(bytes))),
+/// Makes the response in the requested format. The bytes of messages stay reserved until the client has received them.
+pub(crate) fn response(answer: Answer, format: ReplyFormat, reservation: Option<Reservation>) -> Response {
+    let body = |bytes: Vec<u8>| match reservation {
+        Some(reservation) => Body::from(Bytes::from_owner(reservation.of(bytes))),
         None => Body::from(bytes),
     };
     match answer {
-        Answer::Stored(ids) => stored(&ids, shape),
+        Answer::Stored(ids) => stored(&ids, format),
         Answer::Replayed(ids) => {
-            let mut response = stored(&ids, shape);
+            let mut response = stored(&ids, format);
             response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
             response
         }
-        Answer::Messages(mut messages) => match shape {
-            Shape::One => messages.pop().map_or_else(|| empty(StatusCode::NO_CONTENT), |message| one(message, body)),
-            Shape::Document => {
+        Answer::Messages(mut messages) => match format {
+            ReplyFormat::Bytes => {
+                messages.pop().map_or_else(|| empty(StatusCode::NO_CONTENT), |message| one(message, body))
+            }
+            ReplyFormat::Json => {
                 let messages = messages.iter().map(as_document).collect();
                 as_json(StatusCode::OK, body(json(&documents::Messages { messages })))
             }
@@ -39,29 +41,28 @@ pub(crate) fn response(answer: Answer, shape: Shape, held: Option<Held>) -> Resp
         Answer::Queues(names) => document(StatusCode::OK, &documents::Queues { queues: &names }),
         Answer::Created(true) => empty(StatusCode::CREATED),
         Answer::Queue(queue) => document(StatusCode::OK, &queue_document(&queue)),
-        Answer::Settled(unsettled) if shape == Shape::Document => {
+        Answer::ExpiredLeases(unsettled) if format == ReplyFormat::Json => {
             document(StatusCode::OK, &documents::NotAcknowledged { not_acknowledged: unsettled })
         }
-        Answer::Created(false) | Answer::Deleted | Answer::Present | Answer::Settled(_) => {
+        Answer::Created(false) | Answer::Deleted | Answer::Present | Answer::ExpiredLeases(_) => {
             empty(StatusCode::NO_CONTENT)
         }
     }
 }
 
-fn stored(ids: &[i64], shape: Shape) -> Response {
-    match (shape, ids) {
-        (Shape::One, &[id]) => document(StatusCode::CREATED, &documents::Stored { id }),
+fn stored(ids: &[i64], format: ReplyFormat) -> Response {
+    match (format, ids) {
+        (ReplyFormat::Bytes, &[id]) => document(StatusCode::CREATED, &documents::Stored { id }),
         _ => document(StatusCode::CREATED, &documents::StoredBatch { ids }),
     }
 }
 
-/// A JSON document.
 fn document(status: StatusCode, value: &impl Serialize) -> Response {
     as_json(status, Body::from(json(value)))
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
-    // Plain structs with names for keys: there is nothing that could fail.
+    // Serializing plain structs with string keys cannot fail.
     serde_json::to_vec(value).unwrap_or_default()
 }
 
@@ -84,11 +85,11 @@ fn one(message: Message, body: impl FnOnce(Vec<u8>) -> Body) -> Response {
     put("content-type", HeaderValue::from_static("application/octet-stream"));
     put("waystage-message", message.id.into());
     put("waystage-sent-unix-us", message.sent_unix_us.into());
-    if let Some(leased) = &message.leased {
+    if let Some(leased) = &message.lease {
         put("waystage-attempt", leased.attempt.into());
         put(
-            "waystage-lease",
-            HeaderValue::from_str(&leased.lease.to_string()).unwrap_or(HeaderValue::from_static("?")),
+            "waystage-lease-token",
+            HeaderValue::from_str(&leased.token.to_string()).unwrap_or(HeaderValue::from_static("?")),
         );
     }
     let names = [
@@ -97,7 +98,7 @@ fn one(message: Message, body: impl FnOnce(Vec<u8>) -> Body) -> Response {
         ("waystage-receiver", &message.receiver),
     ];
     for (name, value) in names.into_iter().filter(|(_, value)| !value.is_empty()) {
-        // The rules for names allow nothing that a header could not hold; somebody else may have written into the table.
+        // Valid names are valid header values, but another program may have written other names into the table.
         put(name, HeaderValue::from_str(value).unwrap_or(HeaderValue::from_static("?")));
     }
     let mut response = Response::new(body(message.body));
@@ -105,33 +106,33 @@ fn one(message: Message, body: impl FnOnce(Vec<u8>) -> Body) -> Response {
     response
 }
 
-fn as_document(message: &Message) -> documents::Message<'_> {
-    let leased = message.leased.as_ref();
-    documents::Message {
+fn as_document(message: &Message) -> documents::MessageDocument<'_> {
+    let leased = message.lease.as_ref();
+    documents::MessageDocument {
         id: message.id,
         queue: &message.queue,
         sender: &message.sender,
         receiver: (!message.receiver.is_empty()).then_some(message.receiver.as_str()),
         sent_unix_us: message.sent_unix_us,
         body_base64: STANDARD.encode(&message.body),
-        lease: leased.map(|leased| leased.lease.to_string()),
+        lease_token: leased.map(|leased| leased.token.to_string()),
         attempt: leased.map(|leased| leased.attempt),
     }
 }
 
-fn queue_document(queue: &QueueState) -> documents::Queue<'_> {
+fn queue_document(queue: &QueueState) -> documents::QueueDocument<'_> {
     let settings = &queue.settings;
     let time = |time_ms: Option<i64>| {
         time_ms.map(|time_ms| quantity::duration_text(Duration::from_millis(time_ms.unsigned_abs())))
     };
-    documents::Queue {
+    documents::QueueDocument {
         name: &queue.name,
         attempts: settings.attempts,
-        dead_letters: settings.dead_letters.as_deref(),
+        dead_letter_queue: settings.dead_letter_queue.as_deref(),
         expiry: time(settings.expiry_ms),
         lease: time(settings.lease_ms),
-        waiting: queue.waiting,
-        held: queue.held,
-        counted_up_to: COUNTED,
+        visible: queue.visible,
+        invisible: queue.invisible,
+        counted_up_to: COUNT_MAX,
     }
 }

@@ -1,12 +1,11 @@
-//! The routes, made from the table of operations: which path and method reach which function. Pages that are always the same are answered
-//! here, all other requests in `handle`.
+//! The routes, made from the table of operations. Constant pages and metrics are answered here, all other requests in `handle`.
 
 use crate::http::handle::{Service, handle};
 use crate::http::problem::Problem;
-use crate::interface::operation::{Does, Method};
+use crate::interface::operation::{Handler, Method};
 use crate::interface::{openapi, page, table};
-use crate::observe::metrics::{self, Seen};
-use crate::path::parse::request::Read;
+use crate::observe::metrics::{self, MetricsSnapshot};
+use crate::path::parse::request::Parse;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
@@ -20,9 +19,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 type Names = Result<Path<HashMap<String, String>>, PathRejection>;
-type Reply = Pin<Box<dyn Future<Output = Response> + Send>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// All paths, as the table of the interface has them.
+/// The router with all operations of the table.
 pub(crate) fn router(service: Arc<Service>) -> Router {
     let text = openapi::text(&service.limits, !service.tokens.is_empty());
     let page = page::html(&serde_json::from_str(&text).unwrap_or_default());
@@ -30,15 +29,15 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
     let mut router = Router::new();
     for operation in table::operations() {
         let method = filter(operation.method);
-        let handler = match operation.does {
-            Does::Work(read) => on(method, at(read)),
-            Does::Alive => on(method, async || fixed("text/plain; charset=utf-8", "ok\n".into())),
-            Does::Metrics => on(method, metrics_page),
-            Does::Description => {
+        let handler = match operation.handler {
+            Handler::Work(read) => on(method, at(read)),
+            Handler::Alive => on(method, async || fixed("text/plain; charset=utf-8", "ok\n".into())),
+            Handler::Metrics => on(method, metrics_page),
+            Handler::Description => {
                 let text = text.clone();
                 on(method, async move || fixed("application/json", text))
             }
-            Does::Page => {
+            Handler::Page => {
                 let page = page.clone();
                 on(method, async move || fixed("text/html; charset=utf-8", page))
             }
@@ -46,8 +45,8 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         router = router.route(operation.path, handler);
     }
     router
-        .fallback(at(|_| Err(Problem::no_such_path())))
-        .method_not_allowed_fallback(at(|_| Err(Problem::method())))
+        .fallback(at(|_| Err(Problem::unknown_path())))
+        .method_not_allowed_fallback(at(|_| Err(Problem::method_not_allowed())))
         .with_state(service)
 }
 
@@ -60,23 +59,23 @@ fn filter(method: Method) -> MethodFilter {
     }
 }
 
-/// A page that is always the same.
+/// A constant page.
 fn fixed(media_type: &'static str, body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    // The page for people has its style in itself; nothing else may be loaded into any of them.
+    // The HTML page contains its style. No page loads anything else.
     let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     response
 }
 
-/// The handler of an operation that this function reads.
-fn at(read: Read) -> impl Fn(State<Arc<Service>>, Names, Request) -> Reply + Clone {
-    move |State(service): State<Arc<Service>>, names: Names, request: Request| -> Reply {
-        // A path that cannot be decoded has no names in it, which is then what is said.
+/// The axum handler of an operation with this parsing function.
+fn at(parse: Parse) -> impl Fn(State<Arc<Service>>, Names, Request) -> ResponseFuture + Clone {
+    move |State(service): State<Arc<Service>>, names: Names, request: Request| -> ResponseFuture {
+        // A path that cannot be decoded yields no names, and parsing then reports the missing name.
         let path = names.map_or_else(|_| HashMap::new(), |Path(path)| path);
-        Box::pin(handle(service, read, path, request))
+        Box::pin(handle(service, parse, path, request))
     }
 }
 
@@ -87,12 +86,12 @@ async fn metrics_page(State(service): State<Arc<Service>>, mut headers: HeaderMa
         return problem.response();
     }
     let admission = &service.admission;
-    let page = metrics::page(&Seen {
+    let page = metrics::page(&MetricsSnapshot {
         counts: service.journal.counts(),
         connections: service.connections.counts(),
         queues: admission.dispatcher.waiting(),
-        polls: admission.waiting.polls(),
-        memory: [service.memory.now(), service.memory.limit()],
+        polls: admission.long_polls.len(),
+        memory: [service.memory.reserved_bytes(), service.memory.limit()],
         process: Process::now(),
     });
     let mut response = Response::new(Body::from(page));

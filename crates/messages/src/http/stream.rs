@@ -1,20 +1,20 @@
-//! A client's bytes on their way in and out, as its connection is told of them. Knows nothing of what they say.
+//! A client's byte stream, which reports to the `ClientConnection` how many bytes pass. Does not interpret them.
 
-use crate::http::client_connection::Client;
+use crate::http::client_connection::ClientConnection;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream that tells its client's entry what passes.
+/// A stream that reports reads and writes.
 #[derive(Debug)]
-pub(crate) struct Told<S> {
+pub(crate) struct ObservedStream<S> {
     pub(crate) stream: S,
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<ClientConnection>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Told<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -30,7 +30,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Told<S> {
     }
 }
 
-impl<S> Told<S> {
+impl<S> ObservedStream<S> {
     fn note(&self, polled: &Poll<io::Result<usize>>) {
         match polled {
             Poll::Ready(Ok(bytes)) => self.client.note_written(Some(*bytes)),
@@ -40,7 +40,7 @@ impl<S> Told<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Told<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.note(&polled);

@@ -1,5 +1,5 @@
-//! The JSON documents that clients send and get, and the schemas of those that they get; openapi/schemas.rs has those of the others,
-//! which have limits. Knows neither HTTP nor SQL.
+//! The JSON documents that clients send and receive, with the schemas of those that they receive. openapi/schemas.rs has the schemas of
+//! those that they send, which contain limits. Knows neither HTTP nor SQL.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
@@ -11,7 +11,7 @@ pub(crate) struct Batch {
     pub(crate) messages: Vec<BatchMessage>,
 }
 
-/// A message of a batch, with either body.
+/// A message of a batch, with exactly one of the two bodies.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchMessage {
@@ -24,13 +24,13 @@ pub(crate) struct BatchMessage {
     pub(crate) expiry: Option<String>,
 }
 
-/// Settings of a queue; what is missing or null is as for a new queue.
+/// Settings of a queue; a missing or null field has its default.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct QueueSettingsDocument {
     #[serde(default, deserialize_with = "whole")]
     pub(crate) attempts: Option<i32>,
-    pub(crate) dead_letters: Option<String>,
+    pub(crate) dead_letter_queue: Option<String>,
     pub(crate) expiry: Option<String>,
     pub(crate) lease: Option<String>,
 }
@@ -38,33 +38,34 @@ pub(crate) struct Settings {
 /// Leases that are acknowledged together, each on its own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Leases {
-    pub(crate) leases: Vec<String>,
+pub(crate) struct LeaseTokens {
+    pub(crate) lease_tokens: Vec<String>,
 }
 
 /// The stored message.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Stored {
-    /// Ids grow, but not by one.
+    /// Ids increase, with gaps.
     pub(crate) id: i64,
 }
 
-/// The stored messages, in the order in which they came.
+/// The stored messages, in the order of the request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StoredBatch<'s> {
-    /// Ids grow, but not by one.
+    /// Ids increase, with gaps.
     pub(crate) ids: &'s [i64],
 }
 
 /// Messages, the oldest first; possibly none.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Messages<'m> {
-    pub(crate) messages: Vec<Message<'m>>,
+    pub(crate) messages: Vec<MessageDocument<'m>>,
 }
 
 /// A message.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Message<'m> {
+#[schema(as = Message)]
+pub(crate) struct MessageDocument<'m> {
     pub(crate) id: i64,
     pub(crate) queue: &'m str,
     pub(crate) sender: &'m str,
@@ -75,47 +76,48 @@ pub(crate) struct Message<'m> {
     pub(crate) sent_unix_us: i64,
     #[schema(content_encoding = "base64")]
     pub(crate) body_base64: String,
-    /// Of a message that was received: the word with which it is acknowledged.
+    /// Only of a received message: acknowledges, extends or nacks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub(crate) lease: Option<String>,
-    /// Of a message that was received: the first has number 1.
+    pub(crate) lease_token: Option<String>,
+    /// Only of a received message: how often it was received; the first time is 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) attempt: Option<i32>,
 }
 
-/// A queue with its settings.
+/// A queue with its settings and counts.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Queue<'q> {
+#[schema(as = Queue)]
+pub(crate) struct QueueDocument<'q> {
     pub(crate) name: &'q str,
-    /// How often a message may be received before it is a dead letter; null: as often as needed.
+    /// How often a message can be received before it moves to the dead-letter queue; null: unlimited.
     #[schema(required = true)]
     pub(crate) attempts: Option<i32>,
-    /// The queue for dead letters.
+    /// The dead-letter queue; null: none.
     #[schema(required = true)]
-    pub(crate) dead_letters: Option<&'q str>,
-    /// How long a message lives that does not say it; null: for ever.
+    pub(crate) dead_letter_queue: Option<&'q str>,
+    /// Expiry of messages that are sent without one; null: never.
     #[schema(required = true)]
     pub(crate) expiry: Option<String>,
-    /// How long a lease holds that does not say it; null: 30s.
+    /// Visibility timeout of receives without one; null: 30s.
     #[schema(required = true)]
     pub(crate) lease: Option<String>,
-    /// Messages that somebody may have.
-    pub(crate) waiting: i64,
-    /// Messages under a lease, or delayed.
-    pub(crate) held: i64,
-    /// Where both counts end.
+    /// Messages that can be received.
+    pub(crate) visible: i64,
+    /// Messages in flight (leased) or delayed.
+    pub(crate) invisible: i64,
+    /// Where both counts stop.
     pub(crate) counted_up_to: i64,
 }
 
-/// Leases of a batch that did not hold any more.
+/// The lease tokens of a batch whose leases had expired.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NotAcknowledged {
     pub(crate) not_acknowledged: Vec<String>,
 }
 
-/// Names of queues, in the order of their letters.
+/// Names of queues in alphabetical order.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Queues<'q> {
     pub(crate) queues: &'q [String],
@@ -127,10 +129,10 @@ fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::E
     if number.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number) {
         return Ok(Some(number as i32));
     }
-    Err(serde::de::Error::custom(format!("attempts: {number} is not a whole number, or much too large")))
+    Err(serde::de::Error::custom(format!("attempts: {number} is not an integer of 32 bits")))
 }
 
-/// A field that may be missing but not null.
+/// A field that can be missing but not null.
 fn not_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     String::deserialize(deserializer).map(Some)
 }

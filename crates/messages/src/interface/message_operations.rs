@@ -1,89 +1,85 @@
 //! Operations on messages.
 
 use crate::interface::operation::{
-    Body, Content, Does, Method, Operation, Parameter, Place, QUEUE, Reply, SENDER, Value, query, reply,
+    Body, Content, Handler, Location, Method, Operation, Parameter, QUEUE, Reply, SENDER, Value, query, reply,
 };
 use crate::path::parse::messages;
 
-const TO: Parameter = query("to", Value::Name, "The only receiver; without it, anyone.", "bob");
+const TO: Parameter = query("to", Value::Name, "The receiver. Without it, anyone can receive the message.", "bob");
 pub(crate) const FOR: Parameter = query(
     "for",
     Value::Name,
-    "Who asks: messages for this receiver and those for anyone. Without it, only those for anyone.",
+    "The receiver: returns messages to it and those to anyone. Without it, only those to anyone.",
     "bob",
 );
-pub(crate) const FROM: Parameter = query("from", Value::Name, "Only messages of this sender.", "alice");
+pub(crate) const FROM: Parameter = query("from", Value::Name, "Returns only messages of this sender.", "alice");
 const FROM_REQUIRED: Parameter = Parameter { is_required: true, ..FROM };
 pub(crate) const MAX: Parameter = query(
     "max",
     Value::Count(|limits| limits.batch_messages),
-    "Up to so many messages, as a JSON document. Without it one message, as its bytes.",
+    "Returns up to this many messages, as a JSON document. Without it, one message as its bytes.",
     "10",
 );
-pub(crate) const WAIT: Parameter = query(
-    "wait",
-    Value::Time(|limits| limits.long_poll, true),
-    "How long to wait for a message if there is none.",
-    "20s",
-);
+pub(crate) const WAIT: Parameter =
+    query("wait", Value::Time(|limits| limits.long_poll, true), "How long to wait if there is no message.", "20s");
 
 const DELAY: Parameter =
-    query("delay", Value::Time(|limits| limits.delay, true), "Nobody gets the message before.", "10s");
+    query("delay", Value::Time(|limits| limits.delay, true), "The message is invisible until then.", "10s");
 const EXPIRY: Parameter = query(
     "expiry",
     Value::Time(|limits| limits.expiry, false),
-    "Nobody gets the message afterwards; longer than the delay.",
+    "The message is deleted then. Must be longer than the delay.",
     "60m",
 );
 const KEY: Parameter = Parameter {
-    place: Place::Header,
+    location: Location::Header,
     name: "Idempotency-Key",
     value: Value::Key,
     is_required: false,
-    says: "Repeated with the same key, the send is done once; the reply is that of the first time.",
+    description: "Sends with the same key store their messages once; each reply has the ids of the first.",
     example: "8e03978e-40d5-43e8-bc93-6894a57f9324",
 };
 
 const FOUND: Reply = reply(
     200,
-    Content::MessageOr("Messages"),
-    "The oldest message as its bytes, with what is known of it in headers. With `max` a document, which may hold no message.",
+    Content::MessageOrJson("Messages"),
+    "The oldest message as its bytes, with its attributes in headers. With `max`, a document with any number of messages.",
 );
-pub(crate) const NOTHING: Reply = reply(204, Content::Nothing, "There is no message. (Not with `max`.)");
+pub(crate) const NOTHING: Reply = reply(204, Content::Nothing, "There is no message (not with `max`).");
 
 pub(crate) const OPERATIONS: &[Operation] = &[
     Operation {
         method: Method::Post,
         path: "/v1/queues/{queue}/messages",
-        does: Does::Work(messages::send),
+        handler: Handler::Work(messages::send),
         id: "send",
-        says: "Sends the body as it is.",
-        more: "When the reply comes, the message is committed. Any media type is taken, and none is kept.",
-        takes: &[QUEUE, SENDER, TO, DELAY, EXPIRY, KEY],
+        summary: "Sends the body as a message.",
+        details: "The message is committed before the reply. The media type is ignored and not stored.",
+        parameters: &[QUEUE, SENDER, TO, DELAY, EXPIRY, KEY],
         body: Body::Bytes,
-        replies: &[reply(201, Content::Json("Stored"), "It is stored.")],
+        replies: &[reply(201, Content::Json("Stored"), "The message is stored.")],
         problems: &["unknown-queue", "idempotency-key-reused", "in-doubt"],
     },
     Operation {
         method: Method::Post,
         path: "/v1/queues/{queue}/messages:batch",
-        does: Does::Work(messages::send_batch),
+        handler: Handler::Work(messages::send_batch),
         id: "sendBatch",
-        says: "Sends several messages, all or none.",
-        more: "",
-        takes: &[QUEUE, SENDER, KEY],
+        summary: "Sends several messages, all or none.",
+        details: "",
+        parameters: &[QUEUE, SENDER, KEY],
         body: Body::Json("Batch", r#"{"messages": [{"to": "bob", "body": "two apples"}, {"body_base64": "AP8="}]}"#),
-        replies: &[reply(201, Content::Json("StoredBatch"), "They are stored.")],
+        replies: &[reply(201, Content::Json("StoredBatch"), "The messages are stored.")],
         problems: &["unknown-queue", "idempotency-key-reused", "in-doubt"],
     },
     Operation {
         method: Method::Get,
         path: "/v1/queues/{queue}/messages/head",
-        does: Does::Work(messages::head),
+        handler: Handler::Work(messages::head),
         id: "peek",
-        says: "Reads the oldest message and leaves it.",
-        more: "",
-        takes: &[QUEUE, FOR, FROM, MAX],
+        summary: "Peeks at the oldest message and leaves it in the queue.",
+        details: "",
+        parameters: &[QUEUE, FOR, FROM, MAX],
         body: Body::Nothing,
         replies: &[FOUND, NOTHING],
         problems: &["unknown-queue"],
@@ -91,11 +87,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     Operation {
         method: Method::Post,
         path: "/v1/queues/{queue}/messages:pop",
-        does: Does::Work(messages::pop),
+        handler: Handler::Work(messages::pop),
         id: "pop",
-        says: "Reads the oldest message and removes it.",
-        more: "A message is handed out once at most: if the reply does not arrive, it is lost.",
-        takes: &[QUEUE, FOR, FROM, MAX, WAIT],
+        summary: "Pops the oldest message: returns and deletes it.",
+        details: "Delivery is at most once: if the reply does not arrive, the message is lost.",
+        parameters: &[QUEUE, FOR, FROM, MAX, WAIT],
         body: Body::Nothing,
         replies: &[FOUND, NOTHING],
         problems: &["unknown-queue", "in-doubt"],
@@ -103,11 +99,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     Operation {
         method: Method::Get,
         path: "/v1/messages/head",
-        does: Does::Work(messages::head_everywhere),
+        handler: Handler::Work(messages::head_everywhere),
         id: "peekEverywhere",
-        says: "Reads the oldest message of a sender over all queues, and leaves it.",
-        more: "",
-        takes: &[FROM_REQUIRED, FOR, MAX],
+        summary: "Peeks at the oldest message of a sender over all queues.",
+        details: "",
+        parameters: &[FROM_REQUIRED, FOR, MAX],
         body: Body::Nothing,
         replies: &[FOUND, NOTHING],
         problems: &[],
@@ -115,11 +111,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     Operation {
         method: Method::Post,
         path: "/v1/messages:pop",
-        does: Does::Work(messages::pop_everywhere),
+        handler: Handler::Work(messages::pop_everywhere),
         id: "popEverywhere",
-        says: "Reads the oldest message of a sender over all queues, and removes it.",
-        more: "A message is handed out once at most: if the reply does not arrive, it is lost.",
-        takes: &[FROM_REQUIRED, FOR, MAX],
+        summary: "Pops the oldest message of a sender over all queues.",
+        details: "Delivery is at most once: if the reply does not arrive, the message is lost.",
+        parameters: &[FROM_REQUIRED, FOR, MAX],
         body: Body::Nothing,
         replies: &[FOUND, NOTHING],
         problems: &["in-doubt"],

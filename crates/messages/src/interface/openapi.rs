@@ -1,11 +1,11 @@
-//! The description of the interface in OpenAPI 3.1, made from its table, the types of its documents and the list of problems.
+//! The OpenAPI 3.1 description of the interface, made from the table of operations, the types of its documents and the problem types.
 
 mod schemas;
 
 use crate::config::Limits;
-use crate::interface::documents::{Messages, NotAcknowledged, Queue, Queues, Stored, StoredBatch};
-use crate::interface::operation::{Body, Content, Method, Operation, Parameter, Place, Value};
-use crate::interface::problem_types::{self, Kind};
+use crate::interface::documents::{Messages, NotAcknowledged, QueueDocument, Queues, Stored, StoredBatch};
+use crate::interface::operation::{Body, Content, Location, Method, Operation, Parameter, Value};
+use crate::interface::problem_types::{self, ProblemType};
 use crate::interface::rules::{KEY_BYTES_MAX, KEY_PATTERN};
 use crate::interface::table;
 use serde_json::{Value as Json, json};
@@ -23,11 +23,11 @@ use utoipa::openapi::{
     ResponseBuilder,
 };
 
-const ABOUT: &str = "Queues of messages over HTTP, held by PostgreSQL. What is acknowledged is committed. \
-    Every reply under /v1, and every problem, says in `Server-Timing` how long each stage took, in milliseconds.";
+const ABOUT: &str = "Queues of messages over HTTP, stored in PostgreSQL. A successful reply means that the change is committed. \
+    Every reply under /v1, and every problem, has the time of each stage in `Server-Timing`, in milliseconds.";
 const BEARER: &str = "bearer";
 
-/// Everything that the description says, with these limits. With tokens, operations under /v1 ask for one.
+/// The description with these limits. With tokens, operations under /v1 require one.
 pub(crate) fn description(limits: &Limits, has_tokens: bool) -> OpenApi {
     let license = LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build();
     let info = InfoBuilder::new()
@@ -39,7 +39,7 @@ pub(crate) fn description(limits: &Limits, has_tokens: bool) -> OpenApi {
     if has_tokens {
         let scheme = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some("A token from the service's configuration; it says who sends."));
+            .description(Some("A token from the service's configuration, which determines the sender."));
         components = components.security_scheme(BEARER, SecurityScheme::Http(scheme.build()));
     }
     let mut items: BTreeMap<&str, PathItemBuilder> = BTreeMap::new();
@@ -60,9 +60,9 @@ pub(crate) fn description(limits: &Limits, has_tokens: bool) -> OpenApi {
     OpenApiBuilder::new().info(info).paths(paths).components(Some(components.build())).tags(Some(tags)).build()
 }
 
-/// The description as text, as it is served and kept.
+/// The description as text, as it is served and stored in the repository.
 pub(crate) fn text(limits: &Limits, has_tokens: bool) -> String {
-    // It is made of strings and numbers: there is nothing that could fail.
+    // A description of strings and numbers always serializes.
     let mut text = description(limits, has_tokens).to_pretty_json().unwrap_or_default();
     text.push('\n');
     text
@@ -73,13 +73,13 @@ fn components(limits: &Limits) -> ComponentsBuilder {
     Messages::schemas(&mut schemas);
     let timing = HeaderBuilder::new()
         .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
-        .description(Some("The time of each stage and in all, in milliseconds."))
+        .description(Some("The time of each stage and the total time, in milliseconds."))
         .example(Some("parse;dur=0.004, admit;dur=0.001, queue;dur=0.012, send;dur=0.080, backend;dur=1.204, reply;dur=0.007, total;dur=1.308".into()));
     ComponentsBuilder::new()
         .schemas_from_iter(schemas)
         .schemas_from_iter(schemas::documents(limits))
         .schema_from::<Messages>()
-        .schema_from::<Queue>()
+        .schema_from::<QueueDocument>()
         .schema_from::<NotAcknowledged>()
         .schema_from::<Stored>()
         .schema_from::<StoredBatch>()
@@ -91,9 +91,9 @@ fn described(operation: &Operation, subject: &str, limits: &Limits, is_guarded: 
     let mut builder = OperationBuilder::new()
         .operation_id(Some(operation.id))
         .tag(subject)
-        .summary(Some(operation.says))
-        .description(Some(operation.more).filter(|text| !text.is_empty()));
-    for taken in operation.takes {
+        .summary(Some(operation.summary))
+        .description(Some(operation.details).filter(|text| !text.is_empty()));
+    for taken in operation.parameters {
         builder = builder.parameter(parameter(taken, limits));
     }
     builder = builder.request_body(match operation.body {
@@ -113,10 +113,10 @@ fn described(operation: &Operation, subject: &str, limits: &Limits, is_guarded: 
     });
     let has_timing = !operation.problems().is_empty();
     for reply in operation.replies {
-        let mut response = ResponseBuilder::new().description(reply.says);
-        if operation.takes.iter().any(|taken| matches!(taken.value, Value::Key)) {
+        let mut response = ResponseBuilder::new().description(reply.description);
+        if operation.parameters.iter().any(|taken| matches!(taken.value, Value::Key)) {
             let truth = schemas::text().enum_values(Some(["true"]));
-            let says = "It had been done before; nothing was stored now.";
+            let says = "An earlier send with this key stored the messages; this one stored nothing.";
             let header = HeaderBuilder::new().schema(Some(truth)).description(Some(says));
             response = response.header("Idempotency-Replayed", header.build());
         }
@@ -138,7 +138,7 @@ fn described(operation: &Operation, subject: &str, limits: &Limits, is_guarded: 
 fn parameter(parameter: &Parameter, limits: &Limits) -> ParameterBuilder {
     let (schema, example) = match parameter.value {
         Value::Name => (schemas::name(), json!(parameter.example)),
-        Value::Word => (schemas::text().min_length(Some(1)), json!(parameter.example)),
+        Value::Text => (schemas::text().min_length(Some(1)), json!(parameter.example)),
         Value::Key => {
             let key = schemas::text().min_length(Some(1)).max_length(Some(KEY_BYTES_MAX)).pattern(Some(KEY_PATTERN));
             (key, json!(parameter.example))
@@ -151,16 +151,16 @@ fn parameter(parameter: &Parameter, limits: &Limits) -> ParameterBuilder {
             (schemas::time(longest(limits), may_be_nothing), json!(parameter.example))
         }
     };
-    let place = match parameter.place {
-        Place::Path => ParameterIn::Path,
-        Place::Query => ParameterIn::Query,
-        Place::Header => ParameterIn::Header,
+    let place = match parameter.location {
+        Location::Path => ParameterIn::Path,
+        Location::Query => ParameterIn::Query,
+        Location::Header => ParameterIn::Header,
     };
     ParameterBuilder::new()
         .name(parameter.name)
         .parameter_in(place)
         .required(if parameter.is_required { Required::True } else { Required::False })
-        .description(Some(parameter.says))
+        .description(Some(parameter.description))
         .schema(Some(schema))
         .example(Some(example))
 }
@@ -177,23 +177,27 @@ fn carrying(response: ResponseBuilder, content: Content) -> ResponseBuilder {
             let text = ObjectBuilder::new().schema_type(Type::String);
             response.content(media_type, ContentBuilder::new().schema(Some(text)).build())
         }
-        Content::MessageOr(schema) | Content::LeasedOr(schema) => {
+        Content::MessageOrJson(schema) | Content::LeasedMessageOrJson(schema) => {
             let number = || ObjectBuilder::new().schema_type(Type::Integer);
             let headers = [
                 ("Waystage-Message", number(), "Its id."),
                 ("Waystage-Queue", schemas::name(), "Its queue."),
-                ("Waystage-Sender", schemas::name(), "Who sent it."),
-                ("Waystage-Receiver", schemas::name(), "For whom it is; missing: for anyone."),
-                ("Waystage-Sent-Unix-Us", number(), "When it was sent: microseconds since 1970."),
+                ("Waystage-Sender", schemas::name(), "Its sender."),
+                ("Waystage-Receiver", schemas::name(), "Its receiver. Missing: anyone."),
+                ("Waystage-Sent-Unix-Us", number(), "When it was sent, in microseconds since 1970."),
             ];
             let body = ContentBuilder::new().schema(Some(schemas::bytes())).build();
             let response = response.content("application/octet-stream", body);
             let response = response.content("application/json", document(schema).build());
             let of_lease = [
-                ("Waystage-Lease", schemas::text(), "The word with which it is acknowledged."),
-                ("Waystage-Attempt", number(), "How often it was received; the first is 1."),
+                (
+                    "Waystage-LeaseToken-Token",
+                    schemas::text(),
+                    "The lease token, which acknowledges, extends or nacks it.",
+                ),
+                ("Waystage-Attempt", number(), "How often it was received; the first time is 1."),
             ];
-            let is_leased = matches!(content, Content::LeasedOr(_));
+            let is_leased = matches!(content, Content::LeasedMessageOrJson(_));
             let of_lease = of_lease.into_iter().filter(|_| is_leased);
             headers.into_iter().chain(of_lease).fold(response, |response, (name, schema, says)| {
                 response.header(name, HeaderBuilder::new().schema(Some(schema)).description(Some(says)).build())
@@ -202,37 +206,38 @@ fn carrying(response: ResponseBuilder, content: Content) -> ResponseBuilder {
     }
 }
 
-/// The problems of an operation as responses, one for each status; each has a name that begins with its status.
+/// The problems of an operation as responses, one for each status. Each response has a name that starts with its status.
 fn problems(operation: &Operation, is_guarded: bool) -> Vec<(String, Response)> {
-    let mut by_status: BTreeMap<u16, Vec<&Kind>> = BTreeMap::new();
-    let guarded = if is_guarded { problem_types::GUARDED } else { &[] };
-    for kind in operation.problems().into_iter().chain(guarded.iter().copied()).filter_map(problem_types::find) {
-        by_status.entry(kind.status).or_default().push(kind);
+    let mut by_status: BTreeMap<u16, Vec<&ProblemType>> = BTreeMap::new();
+    let guarded = if is_guarded { problem_types::TOKEN_PROBLEMS } else { &[] };
+    for problem_type in operation.problems().into_iter().chain(guarded.iter().copied()).filter_map(problem_types::find)
+    {
+        by_status.entry(problem_type.status).or_default().push(problem_type);
     }
-    by_status.into_iter().map(|(status, kinds)| problem(status, &kinds)).collect()
+    by_status.into_iter().map(|(status, types)| problem(status, &types)).collect()
 }
 
-fn problem(status: u16, kinds: &[&Kind]) -> (String, Response) {
-    let types = kinds.iter().map(|kind| format!("urn:waystage:problem:{}", kind.name));
+fn problem(status: u16, types: &[&ProblemType]) -> (String, Response) {
+    let urns = types.iter().map(|problem_type| format!("urn:waystage:problem:{}", problem_type.name));
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let schema = ObjectBuilder::new()
-        .property("type", text().enum_values(Some(types)))
+        .property("type", text().enum_values(Some(urns)))
         .property("title", text())
         .property("status", ObjectBuilder::new().schema_type(Type::Integer).enum_values(Some([status])))
         .property("detail", text());
     let schema = ["type", "title", "status", "detail"].into_iter().fold(schema, ObjectBuilder::required);
-    let says: Vec<String> = kinds.iter().map(|kind| format!("`{}`: {}", kind.name, kind.says)).collect();
+    let says: Vec<String> =
+        types.iter().map(|problem_type| format!("`{}`: {}", problem_type.name, problem_type.description)).collect();
     let mut response = ResponseBuilder::new()
         .description(format!("{}.", says.join("; ")))
         .header_ref("Server-Timing", Ref::new("#/components/headers/ServerTiming"))
         .content("application/problem+json", ContentBuilder::new().schema(Some(schema)).build());
     if status == 503 {
         let seconds = ObjectBuilder::new().schema_type(Type::Integer);
-        let header =
-            HeaderBuilder::new().schema(Some(seconds)).description(Some("Seconds until it may be worth trying."));
+        let header = HeaderBuilder::new().schema(Some(seconds)).description(Some("Seconds after which to retry."));
         response = response.header("Retry-After", header.build());
     }
-    let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+    let names: Vec<&str> = types.iter().map(|problem_type| problem_type.name).collect();
     (format!("{status}-{}", names.join("-")), response.build())
 }
 
@@ -249,7 +254,7 @@ fn http_method(method: Method) -> HttpMethod {
     }
 }
 
-/// What a reference in the description points to.
+/// The target of a reference in the description.
 pub(crate) fn resolve<'d>(description: &'d Json, value: &'d Json) -> &'d Json {
     let target = value.get("$ref").and_then(Json::as_str).and_then(|target| target.strip_prefix('#'));
     target.and_then(|pointer| description.pointer(pointer)).unwrap_or(value)

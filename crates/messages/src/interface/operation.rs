@@ -1,32 +1,31 @@
-//! The interface as a table: every path and method, what reads it, what it takes, what it replies. The router and the description
-//! (`/openapi.json`, `/docs`) are made from the same rows, so that neither can forget an operation. A new operation is a new row.
+//! The types of the table of operations: an operation with its path, parameters, body, replies and problems.
 
 use crate::config::Limits;
 use crate::interface::problem_types;
-use crate::path::parse::request::Read;
+use crate::path::parse::request::Parse;
 use std::time::Duration;
 
-/// A method and a path, and everything that is to be said about them.
+/// A method and a path, and their description.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) method: Method,
-    /// With names in braces, as the router and OpenAPI both have them.
+    /// With names in braces, as both the router and OpenAPI expect them.
     pub(crate) path: &'static str,
-    pub(crate) does: Does,
-    /// Unique; what generated clients call it.
+    pub(crate) handler: Handler,
+    /// Unique; the name of the method in generated clients.
     pub(crate) id: &'static str,
     /// One sentence.
-    pub(crate) says: &'static str,
-    /// What else there is to know.
-    pub(crate) more: &'static str,
-    pub(crate) takes: &'static [Parameter],
+    pub(crate) summary: &'static str,
+    /// Further sentences.
+    pub(crate) details: &'static str,
+    pub(crate) parameters: &'static [Parameter],
     pub(crate) body: Body,
     pub(crate) replies: &'static [Reply],
-    /// Besides those that every operation may have and those that follow from what it takes.
+    /// Besides the problems of all operations and those that follow from the parameters and the body.
     pub(crate) problems: &'static [&'static str],
 }
 
-/// Of HTTP.
+/// An HTTP method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
@@ -35,119 +34,123 @@ pub(crate) enum Method {
     Delete,
 }
 
-/// Who replies.
+/// What answers the request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Does {
-    /// The dispatch, with what this function reads.
-    Work(Read),
+pub(crate) enum Handler {
+    /// The dispatcher, with the work that this function parses.
+    Work(Parse),
     Alive,
     Metrics,
     Description,
     Page,
 }
 
-/// Where a parameter stands.
+/// Where a parameter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     Path,
     Query,
     Header,
 }
 
-/// What a parameter may be.
+/// The type of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value {
-    /// Of a queue, a sender or a receiver.
+    /// The name of a queue, sender or receiver.
     Name,
     /// A number from 1 to this limit.
     Count(fn(&Limits) -> usize),
-    /// A time with its unit, up to this limit; whether it may be nothing.
+    /// A duration with its unit, up to this limit, and whether it can be zero.
     Time(fn(&Limits) -> Duration, bool),
-    /// A key of a send.
+    /// An idempotency key.
     Key,
     /// Any text.
-    Word,
+    Text,
 }
 
-/// A parameter.
 #[derive(Debug)]
 pub(crate) struct Parameter {
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) name: &'static str,
     pub(crate) value: Value,
     pub(crate) is_required: bool,
-    pub(crate) says: &'static str,
+    pub(crate) description: &'static str,
     pub(crate) example: &'static str,
 }
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     Nothing,
-    /// A message as it is.
+    /// A message's body as it is.
     Bytes,
     /// A document with this schema, and an example.
     Json(&'static str, &'static str),
-    /// The same, or nothing.
+    /// The same, or no body.
     JsonOrNothing(&'static str, &'static str),
 }
 
-/// What a reply carries.
+/// The body of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Nothing,
     /// A document with this schema.
     Json(&'static str),
     /// One message as its bytes or, with `max`, a document with this schema.
-    MessageOr(&'static str),
-    /// The same under a lease.
-    LeasedOr(&'static str),
-    /// Something of this media type.
+    MessageOrJson(&'static str),
+    /// The same for leased messages.
+    LeasedMessageOrJson(&'static str),
+    /// Text of this media type.
     Text(&'static str),
 }
 
-/// A reply that is not a problem.
+/// A successful reply.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
-    pub(crate) says: &'static str,
+    pub(crate) description: &'static str,
     pub(crate) content: Content,
 }
 
 pub(crate) const QUEUE: Parameter = Parameter {
-    place: Place::Path,
+    location: Location::Path,
     name: "queue",
     value: Value::Name,
     is_required: true,
-    says: "The queue.",
+    description: "The queue.",
     example: "orders",
 };
 
 pub(crate) const SENDER: Parameter = Parameter {
-    place: Place::Header,
+    location: Location::Header,
     name: "Waystage-Sender",
     value: Value::Name,
     is_required: true,
-    says: "Who sends.",
+    description: "The sender.",
     example: "alice",
 };
 
-pub(crate) const fn query(name: &'static str, value: Value, says: &'static str, example: &'static str) -> Parameter {
-    Parameter { place: Place::Query, name, value, is_required: false, says, example }
+pub(crate) const fn query(
+    name: &'static str,
+    value: Value,
+    description: &'static str,
+    example: &'static str,
+) -> Parameter {
+    Parameter { location: Location::Query, name, value, is_required: false, description, example }
 }
 
-pub(crate) const fn reply(status: u16, content: Content, says: &'static str) -> Reply {
-    Reply { status, says, content }
+pub(crate) const fn reply(status: u16, content: Content, description: &'static str) -> Reply {
+    Reply { status, description, content }
 }
 
 impl Operation {
-    /// The types of problems that it may reply with.
+    /// The problem types that the operation can return.
     pub(crate) fn problems(&self) -> Vec<&'static str> {
-        let Does::Work(_) = self.does else { return Vec::new() };
-        let has_name = self.takes.iter().any(|parameter| matches!(parameter.value, Value::Name));
-        let of_name = has_name.then_some("name-not-allowed");
+        let Handler::Work(_) = self.handler else { return Vec::new() };
+        let has_name = self.parameters.iter().any(|parameter| matches!(parameter.value, Value::Name));
+        let of_name = has_name.then_some("invalid-name");
         let of_body = matches!(self.body, Body::Json(..) | Body::JsonOrNothing(..)).then_some("not-json");
-        let common = problem_types::COMMON.iter().copied();
+        let common = problem_types::COMMON_PROBLEMS.iter().copied();
         common.chain(of_name).chain(of_body).chain(self.problems.iter().copied()).collect()
     }
 }

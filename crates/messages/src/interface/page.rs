@@ -1,4 +1,4 @@
-//! The description of the interface as a page for people. It is rendered here and needs neither scripts nor a network.
+//! Renders the OpenAPI description as an HTML page, which needs neither scripts nor a network.
 
 use crate::interface::openapi::resolve;
 use serde_json::{Map, Value as Json};
@@ -88,7 +88,7 @@ impl Operation<'_> {
         // Writing into a string cannot fail.
         let _ = write!(text, "<p>{} {}</p>", words(&self.value["summary"]), words(&self.value["description"]));
         if list(&self.value["security"]).next().is_some() {
-            text.push_str("<p>It needs a bearer token.</p>");
+            text.push_str("<p>A bearer token is required.</p>");
         }
         let _ = write!(text, "<pre>{}</pre>", escape(&self.curl()));
         let parameters: Vec<String> = list(&self.value["parameters"]).map(parameter).collect();
@@ -119,7 +119,7 @@ impl Operation<'_> {
         text
     }
 
-    /// A line to try it with.
+    /// A command line to try the operation with.
     fn curl(&self) -> String {
         let mut path = self.path.to_string();
         let (mut query, mut more) = (Vec::new(), String::new());
@@ -150,7 +150,7 @@ fn parameter(parameter: &Json) -> String {
     for (key, says) in [("minimum", "from"), ("maximum", "to"), ("maxLength", "characters up to"), ("pattern", "")] {
         match &schema[key] {
             Json::Null => {}
-            // What is said in words is not said again as an expression.
+            // A description in words replaces the regular expression.
             _ if key == "pattern" && schema["description"].is_string() => {}
             rule => rules.push(format!("{says} <code>{}</code>", escape(&plain(rule)))),
         }
@@ -188,7 +188,7 @@ fn code(text: &str) -> String {
     format!("<code>{}</code>", escape(text))
 }
 
-/// Text with what stands between backticks as code.
+/// Text, with the parts between backticks as code.
 fn words(value: &Json) -> String {
     let text = value.as_str().unwrap_or_default();
     let parts = text.split('`').enumerate();
@@ -222,7 +222,10 @@ mod tests {
         assert!(
             page.contains("curl -X POST 'http://localhost:8080/v1/queues/orders/messages' -H 'Waystage-Sender: alice'")
         );
-        assert_eq!(page.matches("It needs a bearer token.").count(), page.matches("http://localhost:8080/v1").count());
+        assert_eq!(
+            page.matches("A bearer token is required.").count(),
+            page.matches("http://localhost:8080/v1").count()
+        );
         assert!(!page.contains(">null") && !page.contains("'null'"), "nothing is missing");
     }
 }

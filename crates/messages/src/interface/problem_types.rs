@@ -1,58 +1,60 @@
-//! Every type of problem that clients may be told, with its status. The description of the interface is made from this list, and a
-//! problem that is not in it cannot be made.
+//! All problem types with their status. The description of the interface is made from this list, and only problems in it can be returned.
 
-/// A type of problem.
+/// A problem type.
 #[derive(Debug)]
-pub(crate) struct Kind {
-    /// The last word of the `type`.
+pub(crate) struct ProblemType {
+    /// The last part of the URN in `type`.
     pub(crate) name: &'static str,
     pub(crate) status: u16,
-    pub(crate) says: &'static str,
+    pub(crate) description: &'static str,
 }
 
-/// All of them.
-pub(crate) const KINDS: &[Kind] = &[
-    kind("unreadable", 400, "a parameter, a header or the document makes no sense"),
-    kind("no-token", 401, "the service asks for a bearer token, and there is none or an unknown one"),
-    kind("not-allowed", 403, "the token does not allow this; nothing was done"),
-    kind("no-such-path", 404, "there is nothing at this path"),
-    kind("unknown-queue", 404, "there is no queue of this name"),
-    kind("method-not-allowed", 405, "the path has other methods, which the header `Allow` lists"),
-    kind("too-slow", 408, "the body did not come in time; nothing was done"),
-    kind("lease-expired", 410, "the lease has ended, or there was never one"),
-    kind("body-too-large", 413, "the body is over the limit"),
-    kind("not-json", 415, "the body is announced as something else than JSON"),
-    kind("name-not-allowed", 422, "the name of a queue, a sender or a receiver is not allowed"),
-    kind("unknown-dead-letters", 422, "the queue for dead letters is not there"),
-    kind("idempotency-key-reused", 422, "the key was used for other bodies or receivers; nothing was done"),
-    kind("unexpected", 500, "this should not happen; nothing was done"),
-    kind("overloaded", 503, "too much waits already; nothing was done"),
-    kind("ending", 503, "the service is about to end; nothing was done"),
-    kind("database-down", 503, "the database cannot be reached; nothing was done"),
-    kind("database-refuses", 503, "the database is full, read-only or too slow; nothing was done"),
-    kind("in-doubt", 503, "the connection to the database broke meanwhile: it may or may not have been done"),
+pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
+    problem_type("invalid-request", 400, "a parameter, a header or the document is invalid; nothing was done"),
+    problem_type("unauthorized", 401, "the bearer token is missing or unknown; nothing was done"),
+    problem_type("forbidden", 403, "the token does not permit this; nothing was done"),
+    problem_type("unknown-path", 404, "no operation has this path"),
+    problem_type("unknown-queue", 404, "no queue has this name"),
+    problem_type("method-not-allowed", 405, "the path has other methods, listed in the header `Allow`"),
+    problem_type("request-timeout", 408, "the body did not arrive in time; nothing was done"),
+    problem_type("lease-expired", 410, "the lease has expired or never existed"),
+    problem_type("body-too-large", 413, "the body exceeds the limit"),
+    problem_type("not-json", 415, "the media type of the body is not JSON"),
+    problem_type("invalid-name", 422, "the name of a queue, sender or receiver is not valid"),
+    problem_type("unknown-dead-letter-queue", 422, "the dead-letter queue does not exist"),
+    problem_type("idempotency-key-reused", 422, "the key was used with other bodies or receivers; nothing was done"),
+    problem_type("internal-error", 500, "a bug, or tables changed by another program; nothing was done"),
+    problem_type("overloaded", 503, "a limit of waiting requests, connections or memory is reached; nothing was done"),
+    problem_type("shutting-down", 503, "the service is shutting down; nothing was done"),
+    problem_type("database-down", 503, "the database is unreachable; nothing was done"),
+    problem_type("database-error", 503, "the database is full, read-only or too slow; nothing was done"),
+    problem_type(
+        "in-doubt",
+        503,
+        "the connection to the database broke during the request, which may or may not have been applied",
+    ),
 ];
 
-/// What every operation may say that asks the database.
-pub(crate) const COMMON: &[&str] = &[
-    "unreadable",
-    "too-slow",
+/// The problem types of every operation that uses the database.
+pub(crate) const COMMON_PROBLEMS: &[&str] = &[
+    "invalid-request",
+    "request-timeout",
     "body-too-large",
-    "unexpected",
+    "internal-error",
     "overloaded",
-    "ending",
+    "shutting-down",
     "database-down",
-    "database-refuses",
+    "database-error",
 ];
 
-const fn kind(name: &'static str, status: u16, says: &'static str) -> Kind {
-    Kind { name, status, says }
+const fn problem_type(name: &'static str, status: u16, description: &'static str) -> ProblemType {
+    ProblemType { name, status, description }
 }
 
-/// What every operation may say that asks for a token.
-pub(crate) const GUARDED: &[&str] = &["no-token", "not-allowed"];
+/// The problem types of every operation that requires a token.
+pub(crate) const TOKEN_PROBLEMS: &[&str] = &["unauthorized", "forbidden"];
 
-/// A type by its name.
-pub(crate) fn find(name: &str) -> Option<&'static Kind> {
-    KINDS.iter().find(|kind| kind.name == name)
+/// The problem type of this name.
+pub(crate) fn find(name: &str) -> Option<&'static ProblemType> {
+    PROBLEM_TYPES.iter().find(|problem_type| problem_type.name == name)
 }

@@ -1,28 +1,29 @@
-//! Which names queues, senders and receivers may have. Names go into paths, headers and an index, so they are short and plain.
+//! Rules for names of queues, senders and receivers, and for idempotency keys. Names are in paths, headers and an index, so they are short
+//! and plain.
 
-/// Bytes of a name.
+/// The longest name.
 pub(crate) const NAME_BYTES_MAX: usize = 80;
 
-/// The same rule as a regular expression, without the length.
+/// The rule for names as a regular expression, without the length.
 pub(crate) const NAME_PATTERN: &str = "^[A-Za-z0-9_][A-Za-z0-9_.-]*$";
 
-/// Characters of an idempotency key.
+/// The longest idempotency key.
 pub(crate) const KEY_BYTES_MAX: usize = 80;
 
-/// The characters of an idempotency key as a regular expression, without the length.
+/// The rule for idempotency keys as a regular expression, without the length.
 pub(crate) const KEY_PATTERN: &str = "^[!-~]+$";
 
-/// The highest number of attempts that a queue can be set to.
+/// The highest `attempts` of a queue.
 pub(crate) const ATTEMPTS_MAX: i32 = 1000;
 
-/// Whether this may be a name: letters, digits, `_`, `-` and `.`, beginning with a letter, a digit or `_`.
+/// Whether this is a valid name: letters, digits, `_`, `-` and `.`, starting with a letter, a digit or `_`.
 pub(crate) fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let begins_well = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     begins_well && text.len() <= NAME_BYTES_MAX && text.bytes().all(is_plain)
 }
 
-/// Whether this can be an idempotency key: visible ASCII characters.
+/// Whether this is a valid idempotency key: visible ASCII characters.
 pub(crate) fn is_key(text: &str) -> bool {
     (1..=KEY_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

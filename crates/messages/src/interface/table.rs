@@ -1,11 +1,11 @@
-//! The table of all operations. The router and the description (`/openapi.json`, `/docs`) are made from these rows, so that neither can
-//! omit an operation. A new operation is a new row.
+//! The table of all operations. The router and the description (`/openapi.json`, `/docs`) are made from it, so that neither can omit an
+//! operation. A new operation is a new row.
 
-use crate::interface::operation::{Body, Content, Does, Method, Operation, Reply, reply};
+use crate::interface::operation::{Body, Content, Handler, Method, Operation, Reply, reply};
 use crate::interface::{lease_operations, message_operations, queue_operations};
 use crate::path::parse::queues;
 
-/// Every operation, in the order in which they are shown, by subject.
+/// All operations by subject, in the order of the description.
 pub(crate) const SUBJECTS: &[(&str, &[Operation])] = &[
     ("queues", queue_operations::OPERATIONS),
     ("messages", message_operations::OPERATIONS),
@@ -13,41 +13,41 @@ pub(crate) const SUBJECTS: &[(&str, &[Operation])] = &[
     ("service", SERVICE_OPERATIONS),
 ];
 
-/// Every operation.
+/// All operations.
 pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
     SUBJECTS.iter().flat_map(|(_, operations)| operations.iter())
 }
 
 /// Operations on the service itself.
 const SERVICE_OPERATIONS: &[Operation] = &[
-    get("/healthz", "health", Does::Alive, "Says that the service is alive.", &[reply(200, TEXT, "It is.")]),
+    get("/healthz", "health", Handler::Alive, "Checks that the service is alive.", &[reply(200, TEXT, "It is.")]),
     get(
         "/readyz",
         "ready",
-        Does::Work(queues::probe),
-        "Asks the database whether it is there.",
-        &[reply(204, Content::Nothing, "It is there.")],
+        Handler::Work(queues::probe),
+        "Checks that the database answers.",
+        &[reply(204, Content::Nothing, "The queue exists.")],
     ),
     get(
         "/metrics",
         "metrics",
-        Does::Metrics,
-        "Counts and times, for Prometheus.",
-        &[reply(200, TEXT, "The page, in the text format.")],
+        Handler::Metrics,
+        "Metrics for Prometheus.",
+        &[reply(200, TEXT, "Metrics in the text format.")],
     ),
     get(
         "/openapi.json",
         "description",
-        Does::Description,
-        "This description, for programs.",
+        Handler::Description,
+        "This description in OpenAPI 3.1.",
         &[reply(200, Content::Text("application/json"), "OpenAPI 3.1.")],
     ),
     get(
         "/docs",
         "page",
-        Does::Page,
-        "This description, for people.",
-        &[reply(200, Content::Text("text/html"), "One page that needs nothing else.")],
+        Handler::Page,
+        "This description as a page.",
+        &[reply(200, Content::Text("text/html"), "A page without external resources.")],
     ),
 ];
 
@@ -56,18 +56,18 @@ const TEXT: Content = Content::Text("text/plain");
 const fn get(
     path: &'static str,
     id: &'static str,
-    does: Does,
-    says: &'static str,
+    handler: Handler,
+    summary: &'static str,
     replies: &'static [Reply],
 ) -> Operation {
     Operation {
         method: Method::Get,
         path,
-        does,
+        handler,
         id,
-        says,
-        more: "",
-        takes: &[],
+        summary,
+        details: "",
+        parameters: &[],
         body: Body::Nothing,
         replies,
         problems: &[],

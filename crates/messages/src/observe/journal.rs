@@ -1,118 +1,115 @@
-//! Where every request ends: counted by operation and status, and its times put into histograms.
+//! Counts every request when it ends, by operation and status, and adds its times to histograms.
 
-use crate::observe::record_file::Rows;
+use crate::observe::record_file::RecordSink;
 use clock::{INTERVALS, Interval, Stage, StageClock};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-/// Kinds of operation that are told apart.
-pub(crate) const KINDS: [&str; 7] = ["send", "pop", "receive", "lease", "peek", "queues", "other"];
-/// Where a message goes that is due: back to its queue, to that for dead letters, or away.
-pub(crate) const MOVES: [&str; 3] = ["queue", "dead_letters", "nowhere"];
-/// The whole time is kept beside the intervals.
+/// The values of the label `operation`.
+pub(crate) const OPERATION_LABELS: [&str; 7] = ["send", "pop", "receive", "lease", "peek", "queues", "other"];
+/// What happens to a message whose lease, delay or expiry is over: it is visible in its queue again, it moves to the dead-letter queue, or
+/// it is deleted.
+pub(crate) const DUE_OUTCOMES: [&str; 3] = ["visible", "dead_lettered", "deleted"];
+/// The intervals of a request, and its total time.
 pub(crate) const SERIES: usize = INTERVALS.len() + 1;
 const LONGEST_NS: u64 = 600_000_000_000;
 const DIGITS: u8 = 2;
 
-/// Times of one kind of operation and one interval.
+/// Times of one operation in one interval.
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
     pub(crate) histogram: Histogram<u64>,
-    /// A histogram only knows it roughly.
+    /// The exact sum. The histogram has rounded values.
     pub(crate) sum_ns: u64,
 }
 
-/// Everything that was counted.
+/// All counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
-    /// `[kind][interval]`; the last of each kind is the total.
+    /// `[operation][interval]`; the last interval is the total time.
     pub(crate) times: Vec<Vec<Times>>,
-    /// Requests by kind and HTTP status.
     pub(crate) requests: BTreeMap<(&'static str, u16), u64>,
     pub(crate) batches: u64,
     pub(crate) batched_requests: u64,
     pub(crate) connects: u64,
     pub(crate) connect_failures: u64,
-    /// Records that the disk was too slow for.
+    /// Records dropped because the disk was too slow.
     pub(crate) records_dropped: u64,
-    /// Messages that were due, by [`MOVES`].
-    pub(crate) moved: [u64; MOVES.len()],
+    /// Messages whose lease, delay or expiry was over, by [`DUE_OUTCOMES`].
+    pub(crate) due: [u64; DUE_OUTCOMES.len()],
 }
 
-/// The book.
+/// Counters and records of all requests.
 #[derive(Debug)]
 pub(crate) struct Journal {
     counts: Mutex<Counts>,
-    /// Where records go.
-    pub(crate) rows: Rows,
+    pub(crate) rows: RecordSink,
 }
 
 impl Journal {
-    /// An empty book.
-    pub(crate) fn new(rows: Rows) -> Journal {
+    pub(crate) fn new(rows: RecordSink) -> Journal {
         #[allow(clippy::expect_used, reason = "the bounds are constants and legal")]
         let empty = || Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("legal bounds");
         let times = |_| (0..SERIES).map(|_| Times { histogram: empty(), sum_ns: 0 }).collect();
         Journal {
             counts: Mutex::new(Counts {
-                times: KINDS.iter().map(times).collect(),
+                times: OPERATION_LABELS.iter().map(times).collect(),
                 requests: BTreeMap::new(),
                 batches: 0,
                 batched_requests: 0,
                 connects: 0,
                 connect_failures: 0,
                 records_dropped: 0,
-                moved: [0; MOVES.len()],
+                due: [0; DUE_OUTCOMES.len()],
             }),
             rows,
         }
     }
 
-    /// Ends a request whose clock is finished.
-    pub(crate) fn end(&self, kind: &'static str, status: u16, clock: &StageClock) {
+    /// Counts a request whose clock has finished.
+    pub(crate) fn end(&self, operation: &'static str, status: u16, clock: &StageClock) {
         let intervals = clock.intervals_ns().into_iter().chain([clock.total_ns()]);
-        let kind_index = KINDS.iter().position(|name| *name == kind).unwrap_or(KINDS.len() - 1);
+        let index = OPERATION_LABELS.iter().position(|name| *name == operation).unwrap_or(OPERATION_LABELS.len() - 1);
         let mut counts = self.lock();
-        *counts.requests.entry((kind, status)).or_default() += 1;
-        for (times, time_ns) in counts.times[kind_index].iter_mut().zip(intervals) {
+        *counts.requests.entry((operation, status)).or_default() += 1;
+        for (times, time_ns) in counts.times[index].iter_mut().zip(intervals) {
             times.histogram.saturating_record(time_ns);
             times.sum_ns += time_ns;
         }
     }
 
-    /// Notes what one connection does at once.
+    /// Counts the requests that one connection took together.
     pub(crate) fn count_batch(&self, requests: usize) {
         let mut counts = self.lock();
         counts.batches += 1;
         counts.batched_requests += requests as u64;
     }
 
-    /// A lane has a connection again.
+    /// A lane has connected again.
     pub(crate) fn count_connect(&self) {
         self.lock().connects += 1;
     }
 
-    /// A connection could not be made or did not hold.
+    /// A connection could not be made, or broke.
     pub(crate) fn note_connect_failure(&self, reason: &str) {
         let first = {
             let mut counts = self.lock();
             counts.connect_failures += 1;
             counts.connect_failures
         };
-        // A database that is down for long shall not fill a log.
+        // Logs ever more rarely, so that a long outage does not fill the log.
         if first.is_power_of_two() {
-            eprintln!("waystage: messages: the database cannot be reached (failure {first}): {reason}");
+            eprintln!("waystage: messages: the database is unreachable (failure {first}): {reason}");
         }
     }
 
-    /// Notes messages that were due, by [`MOVES`].
-    pub(crate) fn count_moved(&self, to: usize, messages: u64) {
-        self.lock().moved[to] += messages;
+    /// Counts messages whose lease, delay or expiry was over, by their place in [`DUE_OUTCOMES`].
+    pub(crate) fn count_due(&self, to: usize, messages: u64) {
+        self.lock().due[to] += messages;
     }
 
-    /// A copy.
     pub(crate) fn counts(&self) -> Counts {
         let records_dropped = self.rows.dropped();
         Counts { records_dropped, ..self.lock().clone() }
@@ -123,7 +120,7 @@ impl Journal {
     }
 }
 
-/// The intervals that requests have here, with their place; nothing is routed.
+/// The intervals of a request here, with their indices. Messages are not routed, so that interval is left out.
 pub(crate) fn intervals() -> impl Iterator<Item = (usize, &'static Interval)> {
     INTERVALS.iter().enumerate().filter(|(_, interval)| interval.to != Stage::Routed)
 }
@@ -140,7 +137,7 @@ pub(crate) fn server_timing(clock: &StageClock) -> String {
     text
 }
 
-/// On every reply, so without going through floating point.
+/// Integer arithmetic, because every reply needs it.
 fn put_ms(text: &mut String, name: &str, time_ns: u64) {
     let time_us = (time_ns + 500) / 1000;
     // Writing into a string cannot fail.
@@ -161,7 +158,7 @@ mod tests {
         let expected = "parse;dur=0.500, admit;dur=0.000, queue;dur=0.000, send;dur=0.000, backend;dur=0.000, \
                         reply;dur=2.500, total;dur=3.000";
         assert_eq!(server_timing(&clock), expected);
-        let journal = Journal::new(Rows::default());
+        let journal = Journal::new(RecordSink::default());
         journal.end("send", 201, &clock);
         let counts = journal.counts();
         assert_eq!(counts.requests[&("send", 201)], 1);

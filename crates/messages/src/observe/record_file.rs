@@ -1,4 +1,4 @@
-//! Where sampled requests are written down: handed to the thread that writes the record file, without ever waiting for it.
+//! Passes the records of sampled requests to the thread that writes the record file. A slow disk never delays a request.
 
 use crate::config::RecordsConfig;
 use clock::Clock;
@@ -7,31 +7,31 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Rows wait at most this long for others to be handed over with.
-pub(crate) const HAND_OVER_WITHIN: Duration = Duration::from_millis(100);
+/// The longest time for which records are collected before they are passed on.
+pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The way to the record file; nowhere when none is asked for.
+/// The requests' end of the record file. Without `records` in the configuration it discards everything.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
+pub(crate) struct RecordSink {
     sender: Option<Mutex<Option<RowSender>>>,
 }
 
-/// The record file's end of it.
+/// The record file, which `close` completes.
 #[derive(Debug, Default)]
 pub(crate) struct RecordFile {
     writer: Option<Writer>,
 }
 
-impl Rows {
-    /// Begins a file, if there shall be one.
-    pub(crate) fn begin(config: Option<&RecordsConfig>, clock: &Clock) -> io::Result<(Rows, RecordFile)> {
-        let Some(config) = config else { return Ok((Rows::default(), RecordFile::default())) };
+impl RecordSink {
+    /// Creates the record file, if one is configured.
+    pub(crate) fn begin(config: Option<&RecordsConfig>, clock: &Clock) -> io::Result<(RecordSink, RecordFile)> {
+        let Some(config) = config else { return Ok((RecordSink::default(), RecordFile::default())) };
         let writer = Writer::create(&config.directory, Program::Messages, config.sample, clock)?;
         let sender = Some(Mutex::new(Some(writer.sender())));
-        Ok((Rows { sender }, RecordFile { writer: Some(writer) }))
+        Ok((RecordSink { sender }, RecordFile { writer: Some(writer) }))
     }
 
-    /// Keeps a row if it is one of those that are kept.
+    /// Stores the record of a request if the request belongs to the sample.
     pub(crate) fn push(&self, row: &Row, stamps: &[u64]) {
         self.with(|sender| {
             if is_sampled(row.port, row.sequence, sender.sample()) {
@@ -40,19 +40,19 @@ impl Rows {
         });
     }
 
-    /// Hands over what has gathered.
+    /// Passes on the collected records.
     pub(crate) fn flush(&self) {
         self.with(RowSender::flush);
     }
 
-    /// Rows that were dropped because the disk did not keep up.
+    /// Records dropped because the disk was too slow.
     pub(crate) fn dropped(&self) -> u64 {
         let mut dropped = 0;
         self.with(|sender| dropped = sender.dropped());
         dropped
     }
 
-    /// Nothing more comes.
+    /// No more records will follow.
     pub(crate) fn end(&self) {
         if let Some(sender) = &self.sender {
             drop(sender.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -69,10 +69,11 @@ impl Rows {
 }
 
 impl RecordFile {
-    /// Completes the file; what became of the rows.
+    /// Completes the file. Returns how many records were written and dropped.
     ///
     /// # Errors
-    /// When the disk refused something.
+    ///
+    /// When the disk refused a write.
     pub(crate) fn close(self) -> io::Result<Option<WriterTotals>> {
         self.writer.map(|writer| writer.close(0)).transpose()
     }
@@ -89,7 +90,7 @@ mod tests {
     fn a_full_disk_makes_nobody_wait() {
         let header = Header::new(Program::Messages, 1, Nanos(1), 1);
         let writer = Writer::begin(PathBuf::from("/dev/full"), &header).unwrap();
-        let rows = Rows { sender: Some(Mutex::new(Some(writer.sender()))) };
+        let rows = RecordSink { sender: Some(Mutex::new(Some(writer.sender()))) };
         let file = RecordFile { writer: Some(writer) };
         for sequence in 0..100_000 {
             rows.push(&Row { sequence, ..Row::default() }, &[1; clock::STAGES]);

@@ -1,68 +1,68 @@
-//! Station 3. Lets work into the dispatch and waits for what comes back; an empty pop may wait here for messages.
+//! Station 3. Passes work to the dispatcher and waits for its result. A long poll that finds no message waits here and tries again.
 
-use crate::database::cleanup::Sweeper;
-use crate::database::peers::Neighbours;
-use crate::database::redelivery::Mover;
+use crate::database::cleanup::Cleanup;
+use crate::database::peers::Peers;
+use crate::database::redelivery::Redelivery;
 use crate::http::problem::Problem;
-use crate::observe::measurements::Journey;
+use crate::observe::measurements::Measurements;
 use crate::path::dispatch::Dispatcher;
 use crate::path::failure::Failure;
-use crate::path::long_polls::Waiting;
-use crate::path::memory::{Held, Memory};
-use crate::path::work::{Answer, Job, Outcome, Work};
+use crate::path::long_polls::LongPolls;
+use crate::path::memory::{Memory, Reservation};
+use crate::path::work::{Answer, Job, JobResult, Work};
 use clock::{Clock, Stage};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
-/// The way into the dispatch.
+/// The way of requests to the dispatcher.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) memory: Arc<Memory>,
-    pub(crate) waiting: Arc<Waiting>,
-    pub(crate) neighbours: Arc<Neighbours>,
-    pub(crate) sweeper: Sweeper,
-    pub(crate) mover: Mover,
+    pub(crate) long_polls: Arc<LongPolls>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) cleanup: Cleanup,
+    pub(crate) redelivery: Redelivery,
     pub(crate) clock: Clock,
     pub(crate) poll_interval: Duration,
-    /// Becomes true when the service ends.
-    pub(crate) ending: watch::Receiver<bool>,
+    /// Becomes true when the service shuts down.
+    pub(crate) shutdown: watch::Receiver<bool>,
 }
 
-/// An answer, and what its messages take.
-type Answered = (Answer, Option<Held>);
+/// An answer, and the memory reserved for its messages.
+type Answered = (Answer, Option<Reservation>);
 
 impl Admission {
-    /// Has work done. A pop that finds nothing is tried again until `wait` is over: at once when something was sent to its queue
-    /// through this service or another says so, and now and then because not everybody says it.
+    /// Has work done. A pop or receive that finds no message is tried again until `wait` is over: at once when this service or a peer
+    /// stores a message in its queue, and every `poll_interval` in case a notification was lost.
     pub(crate) async fn ask(
         &self,
         work: Work,
         wait: Duration,
-        bodies: Option<Held>,
-        journey: &mut Journey,
+        bodies: Option<Reservation>,
+        measurements: &mut Measurements,
     ) -> Result<Answered, Problem> {
         let queue = match &work {
-            Work::Pop(wish) | Work::Receive(wish, _) if !wait.is_zero() => wish.scope.queue.clone(),
-            _ => return Ok(self.once(work, bodies, journey).await?),
+            Work::Pop(fetch) | Work::Receive(fetch, _) if !wait.is_zero() => fetch.scope.queue.clone(),
+            _ => return Ok(self.once(work, bodies, measurements).await?),
         };
-        let place = self.waiting.enter(&queue).ok_or_else(Problem::too_many_polls)?;
+        let place = self.long_polls.enter(&queue).ok_or_else(Problem::too_many_polls)?;
         let deadline = self.clock.now() + wait;
-        let mut ending = self.ending.clone();
-        let parsed = *journey;
+        let mut shutdown = self.shutdown.clone();
+        let parsed = *measurements;
         let mut is_let_in = false;
         loop {
-            // Only the last attempt is told: of the one before, a stage may have been passed that this one does not reach.
-            *journey = parsed;
-            // Before the attempt, so that what is sent while it is under way is not missed.
+            // Only the last attempt counts: an earlier one may have passed a stage that this one does not reach.
+            *measurements = parsed;
+            // Registered before the attempt, so that a message that is stored during the attempt is not missed.
             let mut woken = pin!(place.notify.notified());
             woken.as_mut().enable();
-            let answer = self.once(work.clone(), None, journey).await;
+            let answer = self.once(work.clone(), None, measurements).await;
             let left = deadline.after(self.clock.now());
-            let is_over = left.is_zero() || *ending.borrow();
-            // Many who poll are woken together, and may fill the queue of a lane themselves: they go on waiting.
+            let is_over = left.is_zero() || *shutdown.borrow();
+            // Many polls are woken together and can fill the queue of a lane themselves. They keep waiting.
             let is_for_later = match &answer {
                 Ok((Answer::Messages(messages), _)) => messages.is_empty(),
                 Err(Failure::Overloaded | Failure::OutOfMemory) => is_let_in,
@@ -72,41 +72,46 @@ impl Admission {
                 return Ok(answer?);
             }
             is_let_in = true;
-            self.neighbours.wants(&queue);
+            self.peers.announce_poll(&queue);
             tokio::select! {
                 () = &mut woken => {}
                 () = tokio::time::sleep(left.min(self.poll_interval)) => {}
-                _ = ending.changed() => {}
+                _ = shutdown.changed() => {}
             }
         }
     }
 
-    async fn once(&self, work: Work, bodies: Option<Held>, journey: &mut Journey) -> Result<Answered, Failure> {
+    async fn once(
+        &self,
+        work: Work,
+        bodies: Option<Reservation>,
+        measurements: &mut Measurements,
+    ) -> Result<Answered, Failure> {
         let changed = match &work {
-            Work::Send(sending) => Some((sending.queue.clone(), false)),
+            Work::Send(send) => Some((send.queue.clone(), false)),
             Work::DeleteQueue(name) => Some((name.clone(), true)),
             _ => None,
         };
-        // What brings no bodies may be answered with some.
-        if work.hands_out() && !self.memory.becomes_free().await {
+        // A request without a body can have a reply with messages.
+        if work.hands_out() && !self.memory.wait_for_room().await {
             return Err(Failure::OutOfMemory);
         }
         let is_due_soon = work.is_due_soon();
         let lost = if work.only_reads() { Failure::DatabaseDown } else { Failure::InDoubt };
-        journey.stamp(Stage::Enqueued, self.clock.now());
+        measurements.stamp(Stage::Enqueued, self.clock.now());
         let (back, receiver) = oneshot::channel();
-        self.dispatcher.push(Job { work, journey: *journey, _held: bodies, back });
-        let Outcome { journey: passed, result, held } = receiver.await.map_err(|_| lost)?;
-        *journey = passed;
+        self.dispatcher.push(Job { work, measurements: *measurements, _reservation: bodies, back });
+        let JobResult { measurements: passed, result, reservation } = receiver.await.map_err(|_| lost)?;
+        *measurements = passed;
         if is_due_soon && result.is_ok() {
-            self.mover.wake();
+            self.redelivery.wake();
         }
         if let (Some((queue, is_deleted)), Ok(_)) = (changed, &result) {
-            self.neighbours.changed(&queue);
+            self.peers.notify(&queue);
             if is_deleted {
-                self.sweeper.wake();
+                self.cleanup.wake();
             }
         }
-        result.map(|answer| (answer, held))
+        result.map(|answer| (answer, reservation))
     }
 }

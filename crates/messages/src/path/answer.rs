@@ -1,47 +1,47 @@
-//! Station 6. Does a batch over one connection and tells every job its result: after the commit, never before.
-//! The statements of a batch go out together and the server does them one after the other.
+//! Station 6. Runs a batch over one connection and answers every job: after the commit, never before. The statements of a batch are
+//! pipelined, and the server runs them one after the other.
 
-use crate::database::connection::Session;
-use crate::database::low_water::{Begin, LowWaters};
-use crate::path::batch::{Batch, Wishes, hand_out};
+use crate::database::connection::DatabaseSession;
+use crate::database::low_water::{LowWaterMarks, StartIds};
+use crate::path::batch::{Batch, FetchJobs, hand_out};
 use crate::path::failure::Failure;
-use crate::path::lease::{Settlement, Settling};
+use crate::path::lease::{LeaseAction, LeaseRequest};
 use crate::path::memory::Memory;
-use crate::path::statement::fetch::Found;
+use crate::path::statement::fetch::Fetched;
 use crate::path::statement::send::Sent;
-use crate::path::work::{Answer, Job, Scope, Sending, Work};
+use crate::path::work::{Answer, Job, Scope, SendRequest, Work};
 use clock::{Clock, Nanos, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::Error;
 
-/// How often a wish that found only messages that others have in their hands is tried again.
+/// How often a fetch runs in all, if it found only messages that other transactions have locked.
 const TRIES: usize = 3;
 
-/// Does everything in the batch; every job ends. Whether the connection is of no use any more.
+/// Runs everything in the batch and answers every job. Returns whether the connection is broken.
 pub(crate) async fn serve(
-    session: &Session,
-    low_waters: &LowWaters,
+    session: &DatabaseSession,
+    low_water_marks: &LowWaterMarks,
     memory: &Arc<Memory>,
     batch: Batch,
     clock: &Clock,
 ) -> bool {
-    let worker = Worker { session, low_waters, memory, clock, is_over: AtomicBool::new(false) };
+    let worker = Worker { session, low_water_marks, memory, clock, is_over: AtomicBool::new(false) };
     let Batch {
         sends,
         sends_with,
-        settles,
+        lease_actions,
         pops: [pops, pops_by_sender, pops_everywhere],
         receives: [receives, receives_by_sender],
         peeks: [peeks, peeks_by_sender],
         waiting,
         others,
     } = batch;
-    // In this order they are sent. A pop sees what was sent in the same batch.
+    // The statements are sent in this order, so a pop sees the messages that were sent in the same batch.
     tokio::join!(
         worker.send(sends),
         worker.send_with(sends_with),
-        worker.settle(settles),
+        worker.apply_lease_actions(lease_actions),
         worker.take(pops, Taking::Pop),
         worker.take(pops_by_sender, Taking::Pop),
         worker.take(pops_everywhere, Taking::Pop),
@@ -55,20 +55,20 @@ pub(crate) async fn serve(
     worker.is_over.into_inner()
 }
 
-/// What happens to messages that are taken out.
+/// What happens to messages that are taken out of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taking {
     Pop,
     Lease,
 }
 
-/// A connection while it does a batch.
+/// A connection that runs a batch.
 struct Worker<'s> {
-    session: &'s Session,
-    low_waters: &'s LowWaters,
+    session: &'s DatabaseSession,
+    low_water_marks: &'s LowWaterMarks,
     memory: &'s Arc<Memory>,
     clock: &'s Clock,
-    /// Whether the connection has ended, or will.
+    /// Whether the connection has broken or will.
     is_over: AtomicBool,
 }
 
@@ -78,8 +78,8 @@ impl Worker<'_> {
             return;
         }
         let sent = self.clock.now();
-        let sendings: Vec<&Sending> = jobs.iter().filter_map(sending).collect();
-        let outcome = self.session.statements.send(&self.session.client, &sendings).await;
+        let sends: Vec<&SendRequest> = jobs.iter().filter_map(send).collect();
+        let outcome = self.session.statements.send(&self.session.client, &sends).await;
         self.stamp(jobs.iter_mut(), sent);
         match outcome {
             Ok(ids) => {
@@ -96,8 +96,8 @@ impl Worker<'_> {
             return;
         }
         let sent = self.clock.now();
-        let sendings: Vec<&Sending> = jobs.iter().filter_map(sending).collect();
-        let outcome = self.session.statements.send_with(&self.session.client, &sendings).await;
+        let sends: Vec<&SendRequest> = jobs.iter().filter_map(send).collect();
+        let outcome = self.session.statements.send_with(&self.session.client, &sends).await;
         self.stamp(jobs.iter_mut(), sent);
         match outcome {
             Ok(all) => {
@@ -114,28 +114,28 @@ impl Worker<'_> {
         }
     }
 
-    /// Acknowledgements, extensions and returns, in this order.
-    async fn settle(&self, [acknowledged, extended, returned]: [Vec<Job>; 3]) {
+    /// The three vectors are the acknowledgements, extensions and nacks.
+    async fn apply_lease_actions(&self, [acknowledged, extended, nacked]: [Vec<Job>; 3]) {
         tokio::join!(
-            self.settle_alike(Settlement::Acknowledge, acknowledged),
-            self.settle_alike(Settlement::Extend, extended),
-            self.settle_alike(Settlement::Return, returned),
+            self.apply_lease_action(LeaseAction::Acknowledge, acknowledged),
+            self.apply_lease_action(LeaseAction::Extend, extended),
+            self.apply_lease_action(LeaseAction::Nack, nacked),
         );
     }
 
-    async fn settle_alike(&self, how: Settlement, mut jobs: Vec<Job>) {
+    async fn apply_lease_action(&self, action: LeaseAction, mut jobs: Vec<Job>) {
         if jobs.is_empty() {
             return;
         }
         let sent = self.clock.now();
-        let settlings: Vec<&Settling> = jobs.iter().filter_map(settling).collect();
-        let outcome = self.session.statements.settle(&self.session.client, how, &settlings).await;
+        let requests: Vec<&LeaseRequest> = jobs.iter().filter_map(lease_request).collect();
+        let outcome = self.session.statements.apply_lease_action(&self.session.client, action, &requests).await;
         self.stamp(jobs.iter_mut(), sent);
         match outcome {
             Ok(all) => {
-                for (job, unsettled) in jobs.into_iter().zip(all) {
-                    let result =
-                        settling(&job).map_or(Err(Failure::LeaseExpired), |settling| told(settling, &unsettled));
+                for (job, expired) in jobs.into_iter().zip(all) {
+                    let result = lease_request(&job)
+                        .map_or(Err(Failure::LeaseExpired), |request| lease_answer(request, &expired));
                     job.end(result);
                 }
             }
@@ -143,29 +143,29 @@ impl Worker<'_> {
         }
     }
 
-    async fn take(&self, mut wishes: Wishes, how: Taking) {
+    async fn take(&self, mut fetches: FetchJobs, how: Taking) {
         for attempt in 1..=TRIES {
-            if wishes.is_empty() {
+            if fetches.is_empty() {
                 return;
             }
-            let merged = wishes.merged(false);
-            let leases_ms = (how == Taking::Lease).then(|| wishes.leases_ms());
-            let begin = |(scope, _): &(&Scope, usize)| self.low_waters.begin(scope, self.session.connected);
-            let begins: Vec<Begin> = merged.iter().map(begin).collect();
+            let merged = fetches.merged(false);
+            let leases_ms = (how == Taking::Lease).then(|| fetches.leases_ms());
+            let start = |(scope, _): &(&Scope, usize)| self.low_water_marks.start(scope, self.session.connected);
+            let starts: Vec<StartIds> = merged.iter().map(start).collect();
             let sent = self.clock.now();
             let (client, leases_ms) = (&self.session.client, leases_ms.as_deref());
-            let outcome = self.session.statements.take(client, &merged, &begins, leases_ms).await;
-            let mut jobs = wishes.into_jobs();
+            let outcome = self.session.statements.take(client, &merged, &starts, leases_ms).await;
+            let mut jobs = fetches.into_jobs();
             self.stamp(jobs.iter_mut().flatten(), sent);
             let all = match outcome {
                 Ok(all) => all,
                 Err(error) => return self.fail(jobs.into_iter().flatten(), &error),
             };
-            wishes = Wishes::default();
+            fetches = FetchJobs::default();
             for (jobs, found) in jobs.into_iter().zip(all) {
-                self.low_waters.count(&found.messages, self.clock.now());
+                self.low_water_marks.count(&found.messages, self.clock.now());
                 if found.is_contended && attempt < TRIES {
-                    jobs.into_iter().for_each(|job| wishes.push(job));
+                    jobs.into_iter().for_each(|job| fetches.push(job));
                 } else {
                     end_with(jobs, found, self.memory);
                 }
@@ -173,14 +173,14 @@ impl Worker<'_> {
         }
     }
 
-    async fn peek(&self, wishes: Wishes) {
-        if wishes.is_empty() {
+    async fn peek(&self, fetches: FetchJobs) {
+        if fetches.is_empty() {
             return;
         }
-        let merged = wishes.merged(true);
+        let merged = fetches.merged(true);
         let sent = self.clock.now();
         let outcome = self.session.statements.peek(&self.session.client, &merged).await;
-        let mut jobs = wishes.into_jobs();
+        let mut jobs = fetches.into_jobs();
         self.stamp(jobs.iter_mut().flatten(), sent);
         match outcome {
             Ok(all) => {
@@ -229,7 +229,7 @@ impl Worker<'_> {
         Ok(match work {
             Work::CreateQueue(name, settings) => {
                 let created = statements.create_queue(client, name, settings.as_ref()).await?;
-                created.map(Answer::Created).ok_or(Failure::UnknownDeadLetters)
+                created.map(Answer::Created).ok_or(Failure::UnknownDeadLetterQueue)
             }
             Work::DeleteQueue(name) => match statements.delete_queue(client, name).await? {
                 true => Ok(Answer::Deleted),
@@ -240,13 +240,18 @@ impl Worker<'_> {
             }
             Work::ListQueues => Ok(Answer::Queues(statements.list_queues(client).await?)),
             Work::Probe => statements.show_queue(client, "").await.map(|_| Ok(Answer::Present))?,
-            Work::Send(_) | Work::Pop(_) | Work::Receive(..) | Work::Settle(_) | Work::Peek(_) | Work::Waiting(_) => {
-                unreachable!("the batch has put these elsewhere")
+            Work::Send(_)
+            | Work::Pop(_)
+            | Work::Receive(..)
+            | Work::Lease(_)
+            | Work::Peek(_)
+            | Work::WaitingQueues(_) => {
+                unreachable!("the batch has sorted these into other vectors")
             }
         })
     }
 
-    /// Ends jobs whose statement failed. What only reads is never in doubt.
+    /// Answers jobs whose statement failed. Work that only reads is never in doubt.
     fn fail(&self, jobs: impl IntoIterator<Item = Job>, error: &Error) {
         let failure = Failure::of_statement(error);
         self.is_over.fetch_or(failure == Failure::InDoubt, Ordering::Relaxed);
@@ -256,37 +261,37 @@ impl Worker<'_> {
         }
     }
 
-    /// Notes when the statement of these jobs was sent, and that it is answered now.
+    /// Records when the statement of these jobs was sent, and that it is answered now.
     fn stamp<'j>(&self, jobs: impl Iterator<Item = &'j mut Job>, sent: Nanos) {
         let now = self.clock.now();
         for job in jobs {
-            job.journey.stamp(Stage::Sent, sent);
-            job.journey.stamp(Stage::Answered, now);
+            job.measurements.stamp(Stage::Sent, sent);
+            job.measurements.stamp(Stage::Answered, now);
         }
     }
 }
 
-fn sending(job: &Job) -> Option<&Sending> {
-    if let Work::Send(sending) = &job.work { Some(sending) } else { None }
+fn send(job: &Job) -> Option<&SendRequest> {
+    if let Work::Send(send) = &job.work { Some(send) } else { None }
 }
 
 fn receiver(job: &Job) -> Option<&str> {
-    if let Work::Waiting(name) = &job.work { Some(name) } else { None }
+    if let Work::WaitingQueues(name) = &job.work { Some(name) } else { None }
 }
 
-fn settling(job: &Job) -> Option<&Settling> {
-    if let Work::Settle(settling) = &job.work { Some(settling) } else { None }
+fn lease_request(job: &Job) -> Option<&LeaseRequest> {
+    if let Work::Lease(request) = &job.work { Some(request) } else { None }
 }
 
-fn told(settling: &Settling, unsettled: &[usize]) -> Result<Answer, Failure> {
-    if settling.is_single && !unsettled.is_empty() {
+fn lease_answer(request: &LeaseRequest, expired: &[usize]) -> Result<Answer, Failure> {
+    if request.is_single && !expired.is_empty() {
         return Err(Failure::LeaseExpired);
     }
-    Ok(Answer::Settled(unsettled.iter().map(|place| settling.words[*place].clone()).collect()))
+    Ok(Answer::ExpiredLeases(expired.iter().map(|place| request.written[*place].clone()).collect()))
 }
 
-/// Hands out what was taken, in the order in which the jobs arrived.
-fn end_with(jobs: Vec<Job>, found: Found, memory: &Arc<Memory>) {
+/// Distributes the messages among the jobs in their order of arrival.
+fn end_with(jobs: Vec<Job>, found: Fetched, memory: &Arc<Memory>) {
     let handed = hand_out(found.messages, jobs.iter().map(|job| job.work.messages()));
     for (job, messages) in jobs.into_iter().zip(handed) {
         match found.is_unknown {

@@ -1,14 +1,14 @@
-//! Station 4. Which connection does which request. Fused: lanes chosen by the queue's name, each of which takes everything that waits
-//! for it. Pool: one queue, any connection, one request at a time.
+//! Station 4. Chooses the queue of a job. Fused: the name of the message queue chooses a lane, which takes all its waiting jobs at once.
+//! Pool: one queue, from which any connection takes one job at a time.
 
-use crate::config::{Config, Dispatch};
+use crate::config::{Config, DispatchConfig};
 use crate::database::connection::Database;
-use crate::database::low_water::LowWaters;
+use crate::database::low_water::LowWaterMarks;
 use crate::database::low_water_reader;
 use crate::observe::journal::Journal;
 use crate::path::lane::Lane;
 use crate::path::memory::Memory;
-use crate::path::null_database::Null;
+use crate::path::null_database::NullDatabase;
 use crate::path::queue::{Bounds, JobQueue};
 use crate::path::work::Job;
 use clock::Clock;
@@ -16,16 +16,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// The queues, and the loops behind them.
+/// The job queues, whose lanes run as tasks.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     queues: Vec<Arc<JobQueue>>,
-    /// In place of queues.
-    null: Option<Null>,
+    /// Replaces the queues if there is no database.
+    null: Option<NullDatabase>,
 }
 
 impl Dispatcher {
-    /// Starts the loops; each ends when its queue is closed and empty.
+    /// Starts the lanes. Each ends when its queue is closed and empty.
     pub(crate) fn start(
         config: &Config,
         database: &Database,
@@ -34,12 +34,12 @@ impl Dispatcher {
         journal: &Arc<Journal>,
     ) -> (Dispatcher, Vec<JoinHandle<()>>) {
         let limits = &config.limits;
-        let low_waters = LowWaters::new(config.low_water_worth);
-        tokio::spawn(low_water_reader::run(low_waters.clone(), database.clone(), clock.clone(), journal.clone()));
+        let low_water_marks = LowWaterMarks::new(config.low_water_refresh_after);
+        tokio::spawn(low_water_reader::run(low_water_marks.clone(), database.clone(), clock.clone(), journal.clone()));
         let (queues, workers, taken_requests) = match config.dispatch {
-            Dispatch::Fused { lanes } => (lanes, 1, usize::MAX),
-            Dispatch::Pool { connections } => (1, connections, 1),
-            Dispatch::None { .. } => (0, 0, 0),
+            DispatchConfig::Fused { lanes } => (lanes, 1, usize::MAX),
+            DispatchConfig::Pool { connections } => (1, connections, 1),
+            DispatchConfig::None { .. } => (0, 0, 0),
         };
         let bounds = Bounds {
             waiting_requests: limits.waiting_requests,
@@ -53,7 +53,7 @@ impl Dispatcher {
             number: u16::try_from(number).unwrap_or(u16::MAX),
             queue: queue.clone(),
             database: database.clone(),
-            low_waters: low_waters.clone(),
+            low_water_marks: low_water_marks.clone(),
             memory: memory.clone(),
             clock: clock.clone(),
             journal: journal.clone(),
@@ -67,33 +67,33 @@ impl Dispatcher {
         (Dispatcher { queues, null: None }, handles)
     }
 
-    /// Without a database.
-    pub(crate) fn null(dispatch: Dispatch, memory: &Arc<Memory>, clock: &Clock) -> Dispatcher {
-        let body_bytes = if let Dispatch::None { body_bytes } = dispatch { body_bytes } else { None };
-        Dispatcher { queues: Vec::new(), null: Some(Null::new(body_bytes, memory.clone(), clock.clone())) }
+    /// A dispatcher without a database.
+    pub(crate) fn null(dispatch: DispatchConfig, memory: &Arc<Memory>, clock: &Clock) -> Dispatcher {
+        let body_bytes = if let DispatchConfig::None { body_bytes } = dispatch { body_bytes } else { None };
+        Dispatcher { queues: Vec::new(), null: Some(NullDatabase::new(body_bytes, memory.clone(), clock.clone())) }
     }
 
-    /// Lets a job into its queue, or ends it.
+    /// Puts a job into its queue, or answers it if the queue is full or closed.
     pub(crate) fn push(&self, job: Job) {
         if let Some(null) = &self.null {
             return null.end(job);
         }
-        // A job that was refused has been told so.
+        // A refused job has been answered.
         let _ = self.queues[lane_of(job.work.lane_key(), self.queues.len())].push(job);
     }
 
-    /// Refuses what comes from now on; what waits is still done.
+    /// Refuses new jobs. Jobs in the queues are still done.
     pub(crate) fn close(&self) {
         self.queues.iter().for_each(|queue| queue.close());
     }
 
-    /// How many requests wait, queue by queue.
+    /// The length of each queue.
     pub(crate) fn waiting(&self) -> Vec<usize> {
         self.queues.iter().map(|queue| queue.len()).collect()
     }
 }
 
-/// The same for the same name as long as the process lives.
+/// Equal for equal names during the life of the process.
 fn lane_of(key: &str, lanes: usize) -> usize {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

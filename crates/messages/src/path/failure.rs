@@ -1,54 +1,54 @@
-//! Why a request could not be done, as the stations say it to each other. `problem` says it to clients.
+//! Why a request failed, as the stations report it to each other. `http::problem` turns it into what the client receives.
 
 use thiserror::Error;
-use tokio_postgres::Error as DatabaseError;
+use tokio_postgres::Error;
 use tokio_postgres::error::{Severity, SqlState};
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Failure {
-    #[error("there is no such queue")]
+    #[error("no queue has this name")]
     UnknownQueue,
-    #[error("the queue for dead letters is not there: create it first")]
-    UnknownDeadLetters,
-    #[error("there is no such lease, or it has ended")]
+    #[error("the dead-letter queue does not exist: create it first")]
+    UnknownDeadLetterQueue,
+    #[error("the lease has expired or never existed")]
     LeaseExpired,
     #[error("this key was used for a send with other bodies or receivers")]
     KeyReused,
     #[error("too many requests wait for the database")]
     Overloaded,
-    #[error("the service holds as many bytes of bodies and replies as it may")]
+    #[error("the memory for bodies and replies is full")]
     OutOfMemory,
-    #[error("the service is ending")]
-    Ending,
-    #[error("the database cannot be reached")]
+    #[error("the service is shutting down")]
+    ShuttingDown,
+    #[error("the database is unreachable")]
     DatabaseDown,
-    /// The statement was under way when the connection broke.
-    #[error("the connection to the database broke while this was done: it may or may not have been done")]
+    /// The statement was running when the connection broke.
+    #[error("the connection to the database broke during this request, which may or may not have been applied")]
     InDoubt,
-    /// Nothing was changed, and it may work later: the disk is full, the database is read-only, the statement took too long.
-    #[error("the database cannot do this now: {0}")]
-    DatabaseRefuses(String),
-    /// Nothing was changed, and that is a bug or a database that somebody else has changed.
-    #[error("the database did not understand: {0}")]
-    Unexpected(String),
+    /// Nothing was changed, and a retry may succeed: the disk is full, the database is read-only, the statement took too long.
+    #[error("the database reports a temporary error: {0}")]
+    DatabaseError(String),
+    /// Nothing was changed. This is a bug, or another program has changed the tables.
+    #[error("the database reports an unexpected error: {0}")]
+    Internal(String),
 }
 
 impl Failure {
-    /// What a failed statement means. The server rolls back before it reports an error of a statement; when it ends, or the
-    /// connection breaks, only the database knows.
-    pub(crate) fn of_statement(error: &DatabaseError) -> Failure {
+    /// Classifies the error of a statement. The server rolls back before it reports an error. If the server shuts down or the connection
+    /// breaks, the outcome is unknown.
+    pub(crate) fn of_statement(error: &Error) -> Failure {
         let Some(reported) = error.as_db_error() else { return Failure::InDoubt };
         let code = reported.code();
         let refuses = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::QUERY_CANCELED, SqlState::T_R_DEADLOCK_DETECTED];
-        // Whoever ends in the middle may have written the commit before.
+        // A server that terminates may have written the commit before.
         let is_ending = matches!(reported.parsed_severity(), Some(Severity::Panic | Severity::Fatal));
         if is_ending || code.code().starts_with("57P") {
             Failure::InDoubt
         } else if code.code().starts_with("53") || refuses.contains(code) {
-            Failure::DatabaseRefuses(reported.message().to_string())
+            Failure::DatabaseError(reported.message().to_string())
         } else {
-            Failure::Unexpected(format!("{} ({})", reported.message(), code.code()))
+            Failure::Internal(format!("{} ({})", reported.message(), code.code()))
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The loop that owns a connection: take what waits, do it, answer. Nothing sleeps to collect. A lane whose connection broke connects
-//! again; meanwhile its jobs fail at once, so that clients can decide.
+//! Station 5. The loop that owns a database connection: takes the waiting jobs and has them answered as one batch, without waiting for more
+//! jobs. A lane whose connection broke reconnects; until then its jobs fail at once, so that clients can decide what to do.
 
-use crate::database::connection::{Database, Session, Wire};
-use crate::database::low_water::LowWaters;
+use crate::database::connection::{ConnectionDriver, Database, DatabaseSession};
+use crate::database::low_water::LowWaterMarks;
 use crate::observe::journal::Journal;
 use crate::path::answer;
 use crate::path::batch::Batch;
@@ -17,26 +17,26 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Time between two attempts to connect.
+/// Pause between two attempts to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// The server ends a statement after half of this; whoever says nothing for so long is not there, or stopped.
+/// The server cancels a statement after half of this time. A server that is silent for longer has stopped or is unreachable.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 
-/// A connection's loop.
+/// The loop of one connection.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    /// Its number among all.
+    /// Its number among all connections.
     pub(crate) number: u16,
     pub(crate) queue: Arc<JobQueue>,
     pub(crate) database: Database,
-    pub(crate) low_waters: Arc<LowWaters>,
+    pub(crate) low_water_marks: Arc<LowWaterMarks>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) clock: Clock,
     pub(crate) journal: Arc<Journal>,
 }
 
 impl Lane {
-    /// Works until the queue is closed and empty.
+    /// Runs until the queue is closed and empty.
     pub(crate) async fn run(self) {
         let mut session = self.database.connect(&self.clock).await.ok();
         let mut failed = Nanos::UNSET;
@@ -44,8 +44,8 @@ impl Lane {
         while let Some(mut jobs) = self.take(&mut session).await {
             let now = self.clock.now();
             for job in &mut jobs {
-                job.journey.stamp(Stage::Dispatched, now);
-                (job.journey.lane, job.journey.batch) = (self.number, batch);
+                job.measurements.stamp(Stage::Dispatched, now);
+                (job.measurements.lane, job.measurements.batch) = (self.number, batch);
             }
             batch = batch.wrapping_add(1);
             if session.as_ref().is_none_or(|(session, _)| session.client.is_closed()) {
@@ -55,19 +55,20 @@ impl Lane {
                     failed = if session.is_some() { Nanos::UNSET } else { self.clock.now() };
                 }
             }
-            // They were let in when there was room; since then others may have come out of the database.
-            if !self.memory.is_free() {
+            // The jobs were admitted when there was memory. Since then, other lanes may have fetched messages.
+            if !self.memory.has_room() {
                 for job in jobs.extract_if(.., |job| job.work.hands_out()) {
                     job.end(Err(Failure::OutOfMemory));
                 }
             }
             let mut is_over = false;
             match &mut session {
-                Some((session, wire)) => {
+                Some((session, driver)) => {
                     self.journal.count_batch(jobs.len());
-                    let serving = answer::serve(session, &self.low_waters, &self.memory, Batch::of(jobs), &self.clock);
-                    let served = tokio::time::timeout(SILENT_FOR, wire.drive(serving)).await;
-                    // What a silent server had in hand is in doubt: `admit` says so.
+                    let serving =
+                        answer::serve(session, &self.low_water_marks, &self.memory, Batch::of(jobs), &self.clock);
+                    let served = tokio::time::timeout(SILENT_FOR, driver.drive(serving)).await;
+                    // The jobs of a silent server are in doubt, which `admit` concludes from their dropped channels.
                     is_over = served.unwrap_or_else(|_| {
                         self.journal.note_connect_failure("it does not answer");
                         true
@@ -81,15 +82,15 @@ impl Lane {
         }
     }
 
-    /// Takes what waits; meanwhile the connection is driven, so that its end is noticed.
-    async fn take(&self, session: &mut Option<(Session, Wire)>) -> Option<Vec<Job>> {
+    /// Takes the waiting jobs. The connection is driven meanwhile, so that its end is noticed.
+    async fn take(&self, session: &mut Option<(DatabaseSession, ConnectionDriver)>) -> Option<Vec<Job>> {
         match session {
-            Some((_, wire)) => wire.drive(self.queue.take()).await,
+            Some((_, driver)) => driver.drive(self.queue.take()).await,
             None => self.queue.take().await,
         }
     }
 
-    async fn connect(&self) -> Option<(Session, Wire)> {
+    async fn connect(&self) -> Option<(DatabaseSession, ConnectionDriver)> {
         match self.database.connect(&self.clock).await {
             Ok(session) => {
                 self.journal.count_connect();

@@ -1,12 +1,12 @@
-//! Requests that poll for messages of a queue, and who wakes them. They wait here, in memory; no connection waits with them.
+//! Requests that wait for a message in a queue, and their wake-up. They wait in memory and occupy no database connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// All polls, queue by queue.
+/// All waiting requests by queue.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct LongPolls {
     limit: usize,
     state: Mutex<State>,
 }
@@ -17,22 +17,21 @@ struct State {
     queues: HashMap<String, (Arc<Notify>, usize)>,
 }
 
-/// A place among those who wait for a queue; leaves when dropped.
+/// A request that waits for a queue, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    waiting: Arc<Waiting>,
+pub(crate) struct LongPoll {
+    long_polls: Arc<LongPolls>,
     queue: String,
     pub(crate) notify: Arc<Notify>,
 }
 
-impl Waiting {
-    /// Nobody waits.
-    pub(crate) fn new(limit: usize) -> Arc<Waiting> {
-        Arc::new(Waiting { limit, state: Mutex::default() })
+impl LongPolls {
+    pub(crate) fn new(limit: usize) -> Arc<LongPolls> {
+        Arc::new(LongPolls { limit, state: Mutex::default() })
     }
 
-    /// A place for somebody who waits for this queue; none when there are too many.
-    pub(crate) fn enter(self: &Arc<Waiting>, queue: &str) -> Option<Place> {
+    /// Adds a request that waits for this queue. None if the limit is reached.
+    pub(crate) fn enter(self: &Arc<LongPolls>, queue: &str) -> Option<LongPoll> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.polls >= self.limit {
             return None;
@@ -40,10 +39,10 @@ impl Waiting {
         state.polls += 1;
         let entry = state.queues.entry(queue.to_string()).or_default();
         entry.1 += 1;
-        Some(Place { waiting: self.clone(), queue: queue.to_string(), notify: entry.0.clone() })
+        Some(LongPoll { long_polls: self.clone(), queue: queue.to_string(), notify: entry.0.clone() })
     }
 
-    /// Something has changed in this queue. They look for it together, as one statement.
+    /// The queue has changed. All requests that wait for it try again together, in one statement.
     pub(crate) fn wake(&self, queue: &str) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((notify, _)) = state.queues.get(queue) {
@@ -51,20 +50,20 @@ impl Waiting {
         }
     }
 
-    /// Queues for which somebody waits.
+    /// Queues with waiting requests.
     pub(crate) fn queues(&self) -> Vec<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).queues.keys().cloned().collect()
     }
 
-    /// How many wait.
-    pub(crate) fn polls(&self) -> usize {
+    /// The number of waiting requests.
+    pub(crate) fn len(&self) -> usize {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).polls
     }
 }
 
-impl Drop for Place {
+impl Drop for LongPoll {
     fn drop(&mut self) {
-        let mut state = self.waiting.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.long_polls.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.polls -= 1;
         if let Some(entry) = state.queues.get_mut(&self.queue) {
             entry.1 -= 1;
@@ -81,19 +80,19 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_wait_are_woken_and_leave_nothing_behind() {
-        let waiting = Waiting::new(2);
-        let first = waiting.enter("q").unwrap();
-        let second = waiting.enter("q").unwrap();
-        assert!(waiting.enter("p").is_none());
+        let long_polls = LongPolls::new(2);
+        let first = long_polls.enter("q").unwrap();
+        let second = long_polls.enter("q").unwrap();
+        assert!(long_polls.enter("p").is_none());
         let notify = first.notify.clone();
         let mut woken = std::pin::pin!(notify.notified());
         woken.as_mut().enable();
-        waiting.wake("p");
-        waiting.wake("q");
+        long_polls.wake("p");
+        long_polls.wake("q");
         woken.await;
-        drop((second, waiting.enter("q")));
-        assert_eq!(waiting.polls(), 1);
+        drop((second, long_polls.enter("q")));
+        assert_eq!(long_polls.len(), 1);
         drop(first);
-        assert_eq!((waiting.polls(), waiting.state.lock().unwrap().queues.len()), (0, 0));
+        assert_eq!((long_polls.len(), long_polls.state.lock().unwrap().queues.len()), (0, 0));
     }
 }

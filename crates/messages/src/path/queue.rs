@@ -1,5 +1,5 @@
-//! Where jobs wait for a connection to the database. It has a limit in requests and in bytes, and never waits to collect: whoever
-//! takes gets what is there.
+//! The queue of jobs before a lane or the pool, limited in requests and in bytes. A lane takes the waiting jobs at once and never waits for
+//! more.
 
 use crate::path::failure::Failure;
 use crate::path::work::Job;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// How much one taker gets at once, and how much may wait.
+/// Limits of what waits, and of what a lane takes at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) waiting_requests: usize,
@@ -33,12 +33,11 @@ struct State {
 }
 
 impl JobQueue {
-    /// An empty queue.
     pub(crate) fn new(bounds: Bounds) -> JobQueue {
         JobQueue { bounds, state: Mutex::default(), arrived: Notify::new() }
     }
 
-    /// Lets a job in, or ends it, and says why.
+    /// Adds a job. A job that does not fit is answered, and the failure returned.
     pub(crate) fn push(&self, mut job: Job) -> Result<(), Failure> {
         let refuse = |job: Job, failure: Failure| {
             job.end(Err(failure.clone()));
@@ -47,15 +46,15 @@ impl JobQueue {
         let bytes = job.work.body_bytes();
         let mut state = self.lock();
         if state.is_closed {
-            return refuse(job, Failure::Ending);
+            return refuse(job, Failure::ShuttingDown);
         }
-        // A job alone is never too large: its body has a limit of its own.
+        // A single job always fits: its body has a limit of its own.
         let is_full = state.jobs.len() >= self.bounds.waiting_requests
             || (!state.jobs.is_empty() && state.bytes + bytes > self.bounds.waiting_bytes);
         if is_full {
             return refuse(job, Failure::Overloaded);
         }
-        job.journey.queue_length = u32::try_from(state.jobs.len()).unwrap_or(u32::MAX);
+        job.measurements.queue_length = u32::try_from(state.jobs.len()).unwrap_or(u32::MAX);
         state.bytes += bytes;
         state.jobs.push_back(job);
         drop(state);
@@ -63,15 +62,14 @@ impl JobQueue {
         Ok(())
     }
 
-    /// Everything that waits, up to the bounds of one taker and at least one job; waits only while there is nothing. None when it is closed
-    /// and empty.
+    /// Takes all waiting jobs up to the bounds, at least one. Waits only if there is none. None if the queue is closed and empty.
     pub(crate) async fn take(&self) -> Option<Vec<Job>> {
         loop {
             let is_over = {
                 let mut state = self.lock();
                 let jobs = self.take_from(&mut state);
                 if !state.jobs.is_empty() || (jobs.is_empty() && state.is_closed) {
-                    // One notification may stand for several jobs: the next taker may have slept through them.
+                    // One notification can stand for several jobs, so the next lane must be woken.
                     self.arrived.notify_one();
                 }
                 if !jobs.is_empty() {
@@ -86,13 +84,13 @@ impl JobQueue {
         }
     }
 
-    /// Lets nobody in any more.
+    /// Refuses new jobs.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.arrived.notify_one();
     }
 
-    /// How many wait.
+    /// The number of waiting jobs.
     pub(crate) fn len(&self) -> usize {
         self.lock().jobs.len()
     }
@@ -102,7 +100,7 @@ impl JobQueue {
         let (mut messages, mut bytes) = (0, 0);
         while let Some(job) = state.jobs.front() {
             if job.back.is_closed() {
-                // Nobody waits for the answer any more, so nothing shall be taken out of the database for it.
+                // The client is gone, so no message must be removed from the database for it.
                 state.bytes -= job.work.body_bytes();
                 state.jobs.pop_front();
                 continue;
@@ -122,7 +120,7 @@ impl JobQueue {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // A panic ends the process in release builds; in tests the state is whole, since nothing in here can panic half way.
+        // A panic ends the process in release builds. In tests the state is consistent, because nothing here panics half-way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -130,18 +128,18 @@ impl JobQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::measurements::Journey;
-    use crate::path::work::{NewMessage, Outcome, Sending, Work};
+    use crate::observe::measurements::Measurements;
+    use crate::path::work::{JobResult, NewMessage, SendRequest, Work};
     use tokio::sync::oneshot;
 
     const BOUNDS: Bounds =
         Bounds { waiting_requests: 4, waiting_bytes: 100, taken_requests: 3, taken_messages: 3, taken_bytes: 50 };
 
-    fn job(bytes: usize) -> (Job, oneshot::Receiver<Outcome>) {
+    fn job(bytes: usize) -> (Job, oneshot::Receiver<JobResult>) {
         let (back, receiver) = oneshot::channel();
         let messages = vec![NewMessage { receiver: String::new(), body: vec![0; bytes], delay_ms: 0, expiry_ms: 0 }];
-        let work = Work::Send(Sending { queue: "q".into(), sender: "s".into(), messages, key: String::new() });
-        (Job { work, journey: Journey::default(), _held: None, back }, receiver)
+        let work = Work::Send(SendRequest { queue: "q".into(), sender: "s".into(), messages, key: String::new() });
+        (Job { work, measurements: Measurements::default(), _reservation: None, back }, receiver)
     }
 
     fn sizes(jobs: Vec<Job>) -> Vec<usize> {
@@ -181,7 +179,7 @@ mod tests {
         }
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::Overloaded);
         queue.close();
-        assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::Ending);
+        assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::ShuttingDown);
         assert_eq!(queue.take().await.unwrap().len(), 3, "what was let in before is still done");
     }
 }

@@ -1,105 +1,105 @@
-//! What a request asks for, once it has been read: the types that pass between the stations. Knows neither HTTP nor SQL.
+//! What a request asks the service to do, and the answer: the types that pass between the stations. Knows neither HTTP nor SQL.
 
-use crate::observe::measurements::Journey;
+use crate::observe::measurements::Measurements;
 use crate::path::failure::Failure;
-use crate::path::lease::{Leased, Settlement, Settling};
-use crate::path::memory::{Held, Memory};
+use crate::path::lease::{Lease, LeaseAction, LeaseRequest};
+use crate::path::memory::{Memory, Reservation};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// What is due later than this is found in time by itself.
+/// What is due later than this is found in time by the redelivery's own schedule.
 const SOON_MS: i64 = 1000;
 
-/// A message that is to be stored.
+/// A message to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewMessage {
     /// Empty: anyone.
     pub(crate) receiver: String,
     pub(crate) body: Vec<u8>,
-    /// Nobody gets it before; 0: at once.
+    /// The message is invisible until then; 0: visible at once.
     pub(crate) delay_ms: i64,
-    /// Nobody gets it afterwards; 0: as the queue says.
+    /// The message is deleted then; 0: after the queue's `expiry`.
     pub(crate) expiry_ms: i64,
 }
 
-/// Messages of one sender for one queue, stored together or not at all.
+/// Messages of one sender for one queue. All are stored, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sending {
+pub(crate) struct SendRequest {
     pub(crate) queue: String,
     pub(crate) sender: String,
     pub(crate) messages: Vec<NewMessage>,
-    /// With the same key they are stored once; empty: without.
+    /// The idempotency key: sends with the same key are stored once. Empty: no key.
     pub(crate) key: String,
 }
 
-/// Which messages somebody would like to have. Equal wishes can be served together.
+/// Which messages a fetch returns. Fetches with equal scopes can be merged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
-    /// Empty: all queues, which needs a sender.
+    /// Empty: all queues, which requires a sender.
     pub(crate) queue: String,
-    /// Messages for this receiver and those for anyone; empty: only those for anyone.
+    /// Messages to this receiver and those to anyone; empty: only those to anyone.
     pub(crate) receiver: String,
-    /// Empty: whoever sent it.
+    /// Empty: any sender.
     pub(crate) sender: String,
 }
 
-/// A wish for so many messages.
+/// Asks for the oldest messages of a scope, up to a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct FetchRequest {
     pub(crate) scope: Scope,
-    pub(crate) wanted: usize,
+    pub(crate) count: usize,
 }
 
-/// Where the counts of a queue end.
-pub(crate) const COUNTED: i64 = 10_000;
+/// The highest count of a queue's messages.
+pub(crate) const COUNT_MAX: i64 = 10_000;
 
-/// Attempts of a queue that has a queue for dead letters and says no number.
-pub(crate) const ATTEMPTS: i32 = 5;
+/// The attempts of a queue that has a dead-letter queue and no `attempts`.
+pub(crate) const DEFAULT_ATTEMPTS: i32 = 5;
 
-/// A queue's settings.
+/// The settings of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Settings {
-    /// How often a message may be received before it is a dead letter; only together with `dead_letters`.
+pub(crate) struct QueueSettings {
+    /// How often a message can be received before it moves to the dead-letter queue. Only together with `dead_letter_queue`.
     pub(crate) attempts: Option<i32>,
-    /// The queue for those that nobody acknowledged.
-    pub(crate) dead_letters: Option<String>,
-    /// How long a message lives that does not say it.
+    /// Where messages go after the last attempt.
+    pub(crate) dead_letter_queue: Option<String>,
+    /// The expiry of messages that are sent without one.
     pub(crate) expiry_ms: Option<i64>,
-    /// How long a lease holds that does not say it.
+    /// The visibility timeout of receives without one.
     pub(crate) lease_ms: Option<i64>,
 }
 
-/// A queue as it is now.
+/// A queue with its settings and counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueueState {
     pub(crate) name: String,
-    pub(crate) settings: Settings,
-    /// Messages that somebody may have; at most [`COUNTED`].
-    pub(crate) waiting: i64,
-    /// Messages under a lease, or delayed; at most [`COUNTED`].
-    pub(crate) held: i64,
+    pub(crate) settings: QueueSettings,
+    /// Messages that can be received; at most [`COUNT_MAX`].
+    pub(crate) visible: i64,
+    /// Messages in flight (leased) or delayed; at most [`COUNT_MAX`].
+    pub(crate) invisible: i64,
 }
 
-/// What a request asks of the database.
+/// What a request asks the database to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    Send(Sending),
-    Pop(Wish),
-    /// To take out under a lease of so many milliseconds; 0: as the queue says.
-    Receive(Wish, i64),
-    Settle(Settling),
-    Peek(Wish),
-    /// The queues in which messages wait for this receiver.
-    Waiting(String),
-    CreateQueue(String, Option<Settings>),
+    Send(SendRequest),
+    Pop(FetchRequest),
+    /// Fetch with leases of this visibility timeout in milliseconds; 0: the queue's own.
+    Receive(FetchRequest, i64),
+    Lease(LeaseRequest),
+    Peek(FetchRequest),
+    /// List the queues that have messages addressed to this receiver.
+    WaitingQueues(String),
+    CreateQueue(String, Option<QueueSettings>),
     DeleteQueue(String),
     ShowQueue(String),
     ListQueues,
-    /// Nothing: is the database there?
+    /// Check whether the database answers.
     Probe,
 }
 
-/// A message as it is handed out.
+/// A message as clients receive it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) id: i64,
@@ -110,16 +110,16 @@ pub(crate) struct Message {
     /// Microseconds since 1970.
     pub(crate) sent_unix_us: i64,
     pub(crate) body: Vec<u8>,
-    /// None when it was popped or only read.
-    pub(crate) leased: Option<Leased>,
+    /// None if it was popped or peeked at.
+    pub(crate) lease: Option<Lease>,
 }
 
-/// What the database says.
+/// The database's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Ids of the stored messages, in their order.
+    /// Ids of the stored messages, in the order of the request.
     Stored(Vec<i64>),
-    /// The same, but they were stored before.
+    /// The ids of the first send with the same key; nothing was stored now.
     Replayed(Vec<i64>),
     /// The oldest first; possibly none.
     Messages(Vec<Message>),
@@ -128,152 +128,159 @@ pub(crate) enum Answer {
     Created(bool),
     Deleted,
     Queue(QueueState),
-    /// The leases that did not hold, as the client wrote them.
-    Settled(Vec<String>),
-    /// The database is there.
+    /// Done, except for these lease tokens, whose leases had expired.
+    ExpiredLeases(Vec<String>),
+    /// The database answers.
     Present,
 }
 
-/// What comes back from the dispatch.
+/// How a job ended.
 #[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) journey: Journey,
+pub(crate) struct JobResult {
+    pub(crate) measurements: Measurements,
     pub(crate) result: Result<Answer, Failure>,
-    /// What its messages take.
-    pub(crate) held: Option<Held>,
+    /// Memory for the bodies of the messages in the answer.
+    pub(crate) reservation: Option<Reservation>,
 }
 
-/// A request inside the service, with its clock and what it met.
+/// A request inside the service, with its measurements and the way back to its handler.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) work: Work,
-    pub(crate) journey: Journey,
-    /// What its bodies take.
-    pub(crate) _held: Option<Held>,
-    pub(crate) back: oneshot::Sender<Outcome>,
+    pub(crate) measurements: Measurements,
+    /// Memory for the bodies in the request.
+    pub(crate) _reservation: Option<Reservation>,
+    pub(crate) back: oneshot::Sender<JobResult>,
 }
 
 impl Work {
-    /// The number of the operation in records; docs/record-format.md has them all.
+    /// The number of the operation in records; docs/record-format.md lists all of them.
     pub(crate) fn record_operation(&self) -> u8 {
         match self {
             Work::Send(_) => 27,
             Work::Pop(_) => 28,
             Work::Peek(_) => 29,
-            Work::Waiting(_) => 30,
+            Work::WaitingQueues(_) => 30,
             Work::CreateQueue(..) => 31,
             Work::DeleteQueue(_) => 32,
             Work::ShowQueue(_) => 33,
             Work::ListQueues => 34,
             Work::Probe => 35,
             Work::Receive(..) => 36,
-            Work::Settle(settling) => match settling.how {
-                Settlement::Acknowledge => 37,
-                Settlement::Extend => 38,
-                Settlement::Return => 39,
+            Work::Lease(request) => match request.action {
+                LeaseAction::Acknowledge => 37,
+                LeaseAction::Extend => 38,
+                LeaseAction::Nack => 39,
             },
         }
     }
 
-    /// The kind of an operation.
-    pub(crate) fn kind(&self) -> &'static str {
+    /// The label `operation` in metrics.
+    pub(crate) fn operation_label(&self) -> &'static str {
         match self {
             Work::Send(_) => "send",
             Work::Pop(_) => "pop",
             Work::Receive(..) => "receive",
-            Work::Settle(_) => "lease",
+            Work::Lease(_) => "lease",
             Work::Peek(_) => "peek",
             Work::Probe => "other",
             _ => "queues",
         }
     }
 
-    /// The text by which the lane is chosen: what has the same queue has the same lane.
+    /// Chooses the lane: work on the same queue has the same lane.
     pub(crate) fn lane_key(&self) -> &str {
         match self {
-            Work::Send(sending) => &sending.queue,
-            Work::Pop(wish) | Work::Peek(wish) if wish.scope.queue.is_empty() => &wish.scope.sender,
-            Work::Pop(wish) | Work::Peek(wish) | Work::Receive(wish, _) => &wish.scope.queue,
-            // It begins with the number of the queue.
-            Work::Settle(settling) => settling.words.first().and_then(|word| word.get(..8)).unwrap_or_default(),
-            Work::Waiting(name) | Work::CreateQueue(name, _) | Work::DeleteQueue(name) | Work::ShowQueue(name) => name,
+            Work::Send(send) => &send.queue,
+            Work::Pop(fetch) | Work::Peek(fetch) if fetch.scope.queue.is_empty() => &fetch.scope.sender,
+            Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) => &fetch.scope.queue,
+            // A lease token starts with the number of the queue.
+            Work::Lease(request) => request.written.first().and_then(|word| word.get(..8)).unwrap_or_default(),
+            Work::WaitingQueues(name)
+            | Work::CreateQueue(name, _)
+            | Work::DeleteQueue(name)
+            | Work::ShowQueue(name) => name,
             Work::ListQueues | Work::Probe => "",
         }
     }
 
-    /// How many messages it stores or may hand out; at least one.
+    /// How many messages the work stores or can return; at least one.
     pub(crate) fn messages(&self) -> usize {
         match self {
-            Work::Send(sending) => sending.messages.len(),
-            Work::Pop(wish) | Work::Peek(wish) | Work::Receive(wish, _) => wish.wanted,
-            Work::Settle(settling) => settling.leases.len(),
+            Work::Send(send) => send.messages.len(),
+            Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) => fetch.count,
+            Work::Lease(request) => request.tokens.len(),
             _ => 1,
         }
     }
 
-    /// Whether it changes nothing.
+    /// Whether the work changes nothing.
     pub(crate) fn only_reads(&self) -> bool {
-        matches!(self, Work::Peek(_) | Work::Waiting(_) | Work::ShowQueue(_) | Work::ListQueues | Work::Probe)
+        matches!(self, Work::Peek(_) | Work::WaitingQueues(_) | Work::ShowQueue(_) | Work::ListQueues | Work::Probe)
     }
 
-    /// Whether its answer may have messages in it.
+    /// Whether the answer can contain messages.
     pub(crate) fn hands_out(&self) -> bool {
         matches!(self, Work::Pop(_) | Work::Receive(..) | Work::Peek(_))
     }
 
-    /// Whether something becomes due by it that nobody knows of yet.
+    /// Whether something may become due before the redelivery looks again.
     pub(crate) fn is_due_soon(&self) -> bool {
         match self {
-            Work::Send(sending) => sending.messages.iter().any(|message| message.delay_ms > 0),
+            Work::Send(send) => send.messages.iter().any(|message| message.delay_ms > 0),
             Work::Receive(_, lease_ms) => (1..=SOON_MS).contains(lease_ms),
-            Work::Settle(settling) => match settling.how {
-                Settlement::Acknowledge => false,
-                Settlement::Extend => settling.time_ms <= SOON_MS,
-                Settlement::Return => true,
+            Work::Lease(request) => match request.action {
+                LeaseAction::Acknowledge => false,
+                LeaseAction::Extend => request.time_ms <= SOON_MS,
+                LeaseAction::Nack => true,
             },
             _ => false,
         }
     }
 
-    /// Bytes of the bodies it carries.
+    /// Bytes of the bodies in the request.
     pub(crate) fn body_bytes(&self) -> usize {
         match self {
-            Work::Send(sending) => sending.messages.iter().map(|message| message.body.len()).sum(),
+            Work::Send(send) => send.messages.iter().map(|message| message.body.len()).sum(),
             _ => 0,
         }
     }
 }
 
 impl Answer {
-    /// How many messages came back, or were stored; of so many leases, how many held.
+    /// How many messages were returned or stored; for leases, how many had not expired.
     pub(crate) fn hits(&self, asked: u16) -> u16 {
         let number = match self {
             Answer::Stored(ids) | Answer::Replayed(ids) => ids.len(),
             Answer::Messages(messages) => messages.len(),
-            Answer::Settled(lost) => usize::from(asked).saturating_sub(lost.len()),
+            Answer::ExpiredLeases(lost) => usize::from(asked).saturating_sub(lost.len()),
             _ => 0,
         };
         u16::try_from(number).unwrap_or(u16::MAX)
     }
 }
 
-impl Sending {
-    /// Whether it needs nothing but messages stored.
+impl SendRequest {
+    /// Whether there is no key, delay or expiry.
     pub(crate) fn is_plain(&self) -> bool {
         self.key.is_empty() && self.messages.iter().all(|message| message.delay_ms == 0 && message.expiry_ms == 0)
     }
 }
 
 impl Job {
-    /// Ends the job. Whoever asked may have gone away.
+    /// Answers the job. Its handler may be gone, if the client closed the connection.
     pub(crate) fn end(self, result: Result<Answer, Failure>) {
-        let _ = self.back.send(Outcome { journey: self.journey, result, held: None });
+        let _ = self.back.send(JobResult { measurements: self.measurements, result, reservation: None });
     }
 
-    /// The same with messages, which count as held from here on.
+    /// Answers the job with messages and reserves memory for their bodies.
     pub(crate) fn end_with(self, messages: Vec<Message>, memory: &Arc<Memory>) {
         let bytes = messages.iter().map(|message| message.body.len()).sum();
-        let held = (bytes > 0).then(|| memory.count(bytes));
-        let _ = self.back.send(Outcome { journey: self.journey, result: Ok(Answer::Messages(messages)), held });
+        let reservation = (bytes > 0).then(|| memory.reserve_over_limit(bytes));
+        let _ = self.back.send(JobResult {
+            measurements: self.measurements,
+            result: Ok(Answer::Messages(messages)),
+            reservation,
+        });
     }
 }

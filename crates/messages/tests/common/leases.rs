@@ -4,13 +4,13 @@ use super::Client;
 use testkit::HttpReply;
 
 /// How many messages are held.
-pub const HELD: &str = "SELECT count(*) FROM held";
+pub const INVISIBLE: &str = "SELECT count(*) FROM invisible_message";
 
 /// What came with a message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Received {
     pub id: i64,
-    pub lease: String,
+    pub lease_token: String,
     pub attempt: u32,
     pub body: String,
 }
@@ -21,7 +21,7 @@ pub fn received(reply: &HttpReply) -> Received {
     let header = |name| reply.header(name).unwrap_or_else(|| panic!("no {name}")).to_string();
     Received {
         id: header("waystage-message").parse().unwrap(),
-        lease: header("waystage-lease"),
+        lease_token: header("waystage-lease-token"),
         attempt: header("waystage-attempt").parse().unwrap(),
         body: reply.text(),
     }
@@ -34,7 +34,7 @@ pub fn receive(client: &mut Client, queue: &str, parameters: &str) -> Received {
 
 /// The status of a request about its lease.
 pub fn settle(client: &mut Client, message: &Received, how: &str) -> u16 {
-    client.short("POST", &format!("/v1/leases/{}/{how}", message.lease)).0
+    client.short("POST", &format!("/v1/leases/{}/{how}", message.lease_token)).0
 }
 
 /// Creates a queue; settings as JSON, or nothing.
@@ -51,5 +51,5 @@ pub fn counts(client: &mut Client, queue: &str) -> (i64, i64) {
         let rest = text.split_once(&format!("\"{name}\":")).unwrap().1;
         rest.split([',', '}']).next().unwrap().parse().unwrap()
     };
-    (number("waiting"), number("held"))
+    (number("visible"), number("invisible"))
 }

@@ -6,7 +6,7 @@
 pub mod leases;
 
 use clock::Clock;
-use messages::{Config, Embedded, EmbeddedError, Running};
+use messages::{Config, Embedded, EmbeddedError, RunningService};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -76,7 +76,7 @@ impl Database {
 }
 
 /// Starts a service in this process.
-pub fn serve(config: &Config) -> Running {
+pub fn serve(config: &Config) -> RunningService {
     messages::start(config, Clock::monotonic()).unwrap()
 }
 

@@ -101,7 +101,7 @@ fn whoever_else_answers_with_an_error_leaves_doubt() {
     for (status, body, doubtful) in [
         (502, "Bad gateway", 1),
         (503, "urn:waystage:problem:overloaded", 1),
-        (500, "urn:waystage:problem:unexpected", 1),
+        (500, "urn:waystage:problem:internal-error", 1),
         (404, "urn:waystage:problem:unknown-queue", 1),
         (503, "urn:waystage:problem:in-doubt", 2),
     ] {

@@ -1,4 +1,4 @@
--- A deleted queue keeps its row until its messages are gone: a send that was under way when it was deleted may commit later.
+-- A deleted queue keeps its row until its messages are deleted, because a concurrent send may still commit.
 CREATE TABLE queue (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text COLLATE "C" NOT NULL,
@@ -8,7 +8,7 @@ CREATE TABLE queue (
 
 CREATE UNIQUE INDEX queue_live_name ON queue (name) WHERE deleted_at IS NULL;
 
--- The receiver '' is anyone. No foreign key: its check would lock the queue's row once for every message.
+-- An empty receiver means anyone. There is no foreign key, because its check would lock the queue's row once for every message.
 CREATE TABLE message (
     id bigint NOT NULL,
     queue_id integer NOT NULL,

@@ -1,7 +1,7 @@
--- Settings of a queue. Without attempts, or when the queue for dead letters is gone, a message may be tried for ever.
+-- Settings of a queue. Without attempts or an existing dead-letter queue, the number of attempts is unlimited.
 ALTER TABLE queue
     ADD COLUMN attempts integer,
-    ADD COLUMN dead_letters_id integer,
+    ADD COLUMN dead_letter_queue_id integer,
     ADD COLUMN expiry_ms bigint,
     ADD COLUMN lease_ms bigint;
 
@@ -9,12 +9,12 @@ ALTER TABLE message
     ADD COLUMN expires_at timestamptz,
     ADD COLUMN attempts integer NOT NULL DEFAULT 0;
 
--- Only messages that expire are in it.
+-- A partial index, so that messages without an expiry cost nothing.
 CREATE INDEX message_expiry ON message (expires_at) WHERE expires_at IS NOT NULL;
 
--- What nobody may have now: messages under a lease, and those without one whose time has not come. Rows that change and come back
--- would spoil the indexes that pops go along; so they lie here until they are due.
-CREATE TABLE held (
+-- Messages that cannot be received now: in flight (leased) or delayed. They are not rows of message, because updates in place would leave
+-- dead rows in the indexes that pops scan. They stay here until they are due.
+CREATE TABLE invisible_message (
     id bigint NOT NULL,
     queue_id integer NOT NULL,
     receiver text COLLATE "C" NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE held (
     expires_at timestamptz,
     attempts integer NOT NULL,
     due_at timestamptz NOT NULL,
-    lease uuid,
+    lease_secret uuid,
     PRIMARY KEY (queue_id, id)
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.01,
@@ -32,17 +32,17 @@ CREATE TABLE held (
     autovacuum_vacuum_cost_delay = 0
 );
 
-CREATE INDEX held_due ON held (due_at);
+CREATE INDEX invisible_message_due ON invisible_message (due_at);
 
--- What was sent with a key that makes a repetition harmless.
-CREATE TABLE send_key (
+-- The idempotency keys of sends.
+CREATE TABLE idempotency_key (
     queue_id integer NOT NULL,
     sender text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
-    content bytea NOT NULL,
+    content_hash bytea NOT NULL,
     ids bigint[] NOT NULL,
-    made_at timestamptz NOT NULL DEFAULT now(),
+    created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (queue_id, sender, key)
 );
 
-CREATE INDEX send_key_age ON send_key (made_at);
+CREATE INDEX idempotency_key_age ON idempotency_key (created_at);

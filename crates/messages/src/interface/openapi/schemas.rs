@@ -1,4 +1,4 @@
-//! Schemas of what clients send: names, times, counts, and the documents made of them. They have the limits of the service in them.
+//! Schemas of what clients send: names, durations, counts, and the documents with them. They contain the limits of the service.
 
 use crate::config::Limits;
 use crate::interface::rules::{ATTEMPTS_MAX, NAME_BYTES_MAX, NAME_PATTERN};
@@ -14,8 +14,8 @@ pub(super) fn documents(limits: &Limits) -> Vec<(&'static str, RefOr<Schema>)> {
     vec![
         ("Batch", several("messages", Ref::from_schema_name("BatchMessage").into(), limits)),
         ("BatchMessage", batch_message(limits)),
-        ("Leases", several("leases", text().into(), limits)),
-        ("Settings", settings(limits)),
+        ("LeaseTokens", several("lease_tokens", text().into(), limits)),
+        ("QueueSettings", settings(limits)),
     ]
 }
 
@@ -24,14 +24,14 @@ pub(super) fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-/// The name of a queue, a sender or a receiver.
+/// The name of a queue, sender or receiver.
 pub(super) fn name() -> ObjectBuilder {
     text().min_length(Some(1)).max_length(Some(NAME_BYTES_MAX)).pattern(Some(NAME_PATTERN))
 }
 
-/// A time with its unit.
+/// A duration with its unit.
 pub(super) fn time(longest: Duration, may_be_nothing: bool) -> ObjectBuilder {
-    let about = format!("Such as 200ms or 30s, at most {}.", quantity::duration_text(longest));
+    let about = format!("For example 200ms or 30s, at most {}.", quantity::duration_text(longest));
     text().pattern(Some(duration_pattern(longest, may_be_nothing))).description(Some(about))
 }
 
@@ -40,7 +40,7 @@ pub(super) fn bytes() -> ObjectBuilder {
     text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
 }
 
-/// A document with this field and nothing else.
+/// A document with an array in this field, and no other field.
 fn several(field: &str, item: RefOr<Schema>, limits: &Limits) -> RefOr<Schema> {
     let array = ArrayBuilder::new().items(item).min_items(Some(1)).max_items(Some(limits.batch_messages));
     closed(ObjectBuilder::new().property(field, array).required(field)).into()
@@ -50,7 +50,7 @@ fn batch_message(limits: &Limits) -> RefOr<Schema> {
     let base64 = text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Byte))).content_encoding("base64");
     let with = |field: &str, body: ObjectBuilder| {
         let object = ObjectBuilder::new()
-            .property("to", or_null(name()).description(Some("The receiver; null or missing: anyone.")))
+            .property("to", or_null(name()).description(Some("The receiver. Null or missing: anyone.")))
             .property("delay", or_null(time(limits.delay, true)))
             .property("expiry", or_null(time(limits.expiry, false)));
         closed(object.property(field, body).required(field))
@@ -72,14 +72,18 @@ fn settings(limits: &Limits) -> RefOr<Schema> {
         .schema_type(SchemaType::Array(vec![Type::Integer, Type::Null]))
         .minimum(Some(1))
         .maximum(Some(ATTEMPTS_MAX))
-        .description(Some("Of a message before it is a dead letter; null or missing: 5."));
-    let other = name().description(Some("Another queue, which must be there."));
+        .description(Some(
+            "How often a message can be received before it moves to the dead-letter queue. Null or missing: 5.",
+        ));
+    let other = name().description(Some("Another queue, which must exist."));
     let null = || ObjectBuilder::new().schema_type(Type::Null);
     OneOfBuilder::new()
-        .description(Some("Settings of a queue; what is missing or null is as for a new queue."))
-        .item(closed(both().property("attempts", attempts).property("dead_letters", other).required("dead_letters")))
-        .item(closed(both().property("attempts", null()).property("dead_letters", null())))
-        .examples([json!({ "attempts": 5, "dead_letters": "orders-dead", "expiry": "60m", "lease": "30s" })])
+        .description(Some("Settings of a queue. A missing or null field has its default."))
+        .item(closed(
+            both().property("attempts", attempts).property("dead_letter_queue", other).required("dead_letter_queue"),
+        ))
+        .item(closed(both().property("attempts", null()).property("dead_letter_queue", null())))
+        .examples([json!({ "attempts": 5, "dead_letter_queue": "orders-dead", "expiry": "60m", "lease": "30s" })])
         .into()
 }
 
@@ -91,7 +95,7 @@ fn closed(object: ObjectBuilder) -> ObjectBuilder {
     object.schema_type(Type::Object).additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
 }
 
-/// Durations without a fraction up to the longest, as a regular expression. The service takes fractions and other units, too.
+/// Durations without a fraction up to the limit, as a regular expression. The service also accepts fractions and other units.
 pub(super) fn duration_pattern(longest: Duration, may_be_nothing: bool) -> String {
     let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
     let number = |most: u64| number_up_to(most, if may_be_nothing { '0' } else { '1' });

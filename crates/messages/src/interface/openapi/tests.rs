@@ -1,4 +1,4 @@
-//! The description is kept in the repository, has every route, and says nothing twice or in vain.
+//! Tests that the stored description is current, has every route, and contains no duplicate or dangling name.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn the_kept_description_is_that_of_the_code() {
     assert!(
         kept == fresh,
         "docs/messages-openapi.json differs from what the code makes, from line {line}: \
-         look at the change and renew it with WAYSTAGE_UPDATE_OPENAPI=1 cargo test -p messages openapi"
+         review the difference and renew the file with WAYSTAGE_UPDATE_OPENAPI=1 cargo test -p messages openapi"
     );
 }
 
@@ -32,7 +32,7 @@ fn every_route_is_a_row_of_the_table() {
     let mut routers = Vec::new();
     for file in rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
         let text = std::fs::read_to_string(&file).unwrap();
-        // What is searched must not be found here.
+        // Concatenated, so that this file does not match its own search.
         for word in ["route", "route_service", "nest", "nest_service"] {
             let calls = text.matches(&format!(".{word}{}", '(')).count();
             routers.extend((0..calls).map(|_| format!("{} {word}", file.file_name().unwrap().display())));
@@ -62,13 +62,13 @@ fn names_are_unique_and_known() {
     let paths: BTreeSet<(&str, String)> =
         table::operations().map(|operation| (operation.path, format!("{:?}", operation.method))).collect();
     assert_eq!(paths.len(), ids.len());
-    let all: BTreeSet<&str> = problem_types::KINDS.iter().map(|kind| kind.name).collect();
-    assert_eq!(all.len(), problem_types::KINDS.len());
+    let all: BTreeSet<&str> = problem_types::PROBLEM_TYPES.iter().map(|problem_type| problem_type.name).collect();
+    assert_eq!(all.len(), problem_types::PROBLEM_TYPES.len());
     for operation in table::operations() {
         for name in operation.problems() {
             assert!(all.contains(name), "{}: {name}", operation.id);
         }
-        let in_path = operation.takes.iter().filter(|taken| taken.place == Place::Path);
+        let in_path = operation.parameters.iter().filter(|taken| taken.location == Location::Path);
         for taken in in_path.clone() {
             assert!(operation.path.contains(&format!("{{{}}}", taken.name)), "{}: {}", operation.id, taken.name);
         }

@@ -1,11 +1,11 @@
-//! A lane whose server is stopped in the middle of a statement.
+//! A lane whose server stops in the middle of a statement.
 
 use super::*;
 use crate::embedded::{Embedded, EmbeddedError};
-use crate::observe::measurements::Journey;
-use crate::observe::record_file::Rows;
+use crate::observe::measurements::Measurements;
+use crate::observe::record_file::RecordSink;
 use crate::path::queue::Bounds;
-use crate::path::work::{Answer, Outcome, Work};
+use crate::path::work::{Answer, JobResult, Work};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::oneshot;
 
@@ -14,9 +14,9 @@ const BOUNDS: Bounds =
 const BACKEND: &str =
     "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
 
-fn ask(queue: &JobQueue) -> oneshot::Receiver<Outcome> {
+fn ask(queue: &JobQueue) -> oneshot::Receiver<JobResult> {
     let (back, receiver) = oneshot::channel();
-    queue.push(Job { work: Work::Probe, journey: Journey::default(), _held: None, back }).unwrap();
+    queue.push(Job { work: Work::Probe, measurements: Measurements::default(), _reservation: None, back }).unwrap();
     receiver
 }
 
@@ -42,19 +42,19 @@ async fn a_server_that_stops_answering_is_left_and_another_connection_made() {
         number: 0,
         queue: queue.clone(),
         database: database.clone(),
-        low_waters: LowWaters::new(usize::MAX),
+        low_water_marks: LowWaterMarks::new(usize::MAX),
         memory: Arc::new(Memory::new(1000)),
         clock: Clock::monotonic(),
-        journal: Arc::new(Journal::new(Rows::default())),
+        journal: Arc::new(Journal::new(RecordSink::default())),
     };
     let lane = tokio::spawn(lane.run());
     assert_eq!(ask(&queue).await.unwrap().result, Ok(Answer::Present));
     let backend = pid(&database).await;
     kill_process(backend, Signal::STOP).unwrap();
     let asked = ask(&queue);
-    // From here on the clock runs ahead whenever nothing is to be done.
+    // From here on, time advances whenever all tasks wait.
     tokio::time::pause();
-    assert!(asked.await.is_err(), "nobody answers for it: admit says that it is in doubt");
+    assert!(asked.await.is_err(), "its channel is dropped, so admit reports it as in doubt");
     tokio::time::resume();
     assert_eq!(ask(&queue).await.unwrap().result, Ok(Answer::Present));
     kill_process(backend, Signal::CONT).unwrap();

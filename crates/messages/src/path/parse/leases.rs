@@ -1,59 +1,66 @@
-//! Requests about leases: to receive, and what becomes of what was received.
+//! Parses receives, acknowledgements, extensions and nacks.
 
 use super::options::{positive_ms, time_ms};
 use crate::http::problem::Problem;
-use crate::interface::documents::Leases;
-use crate::path::lease::{Lease, Settlement, Settling};
-use crate::path::parse::request::{Asked, Exchange, Shape};
-use crate::path::work::{Scope, Wish, Work};
+use crate::interface::documents::LeaseTokens;
+use crate::path::lease::{LeaseAction, LeaseRequest, LeaseToken};
+use crate::path::parse::request::{HttpRequest, ParsedRequest, ReplyFormat};
+use crate::path::work::{FetchRequest, Scope, Work};
 
-pub(crate) fn receive(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    let parameters = exchange.parameters(&["for", "from", "max", "wait", "lease"])?;
-    let (wanted, shape) = parameters.max()?;
+pub(crate) fn receive(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    let parameters = request.parameters(&["for", "from", "max", "wait", "lease"])?;
+    let (count, format) = parameters.max()?;
     let scope =
-        Scope { queue: exchange.name("queue")?, receiver: parameters.name("for")?, sender: parameters.name("from")? };
-    let lease_ms = lease_ms(exchange, parameters.get("lease"))?;
-    Ok(Asked { work: Work::Receive(Wish { scope, wanted }, lease_ms), shape, wait: parameters.wait()? })
+        Scope { queue: request.name("queue")?, receiver: parameters.name("for")?, sender: parameters.name("from")? };
+    let lease_ms = lease_ms(request, parameters.get("lease"))?;
+    Ok(ParsedRequest { work: Work::Receive(FetchRequest { scope, count }, lease_ms), format, wait: parameters.wait()? })
 }
 
-pub(crate) fn acknowledge(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    exchange.parameters(&[])?;
-    Ok(single(exchange, Settlement::Acknowledge, 0))
+pub(crate) fn acknowledge(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    request.parameters(&[])?;
+    Ok(single(request, LeaseAction::Acknowledge, 0))
 }
 
-pub(crate) fn extend(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    let parameters = exchange.parameters(&["lease"])?;
-    Ok(single(exchange, Settlement::Extend, lease_ms(exchange, parameters.get("lease"))?))
+pub(crate) fn extend(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    let parameters = request.parameters(&["lease"])?;
+    Ok(single(request, LeaseAction::Extend, lease_ms(request, parameters.get("lease"))?))
 }
 
-pub(crate) fn give_back(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    let parameters = exchange.parameters(&["delay"])?;
+pub(crate) fn nack(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    let parameters = request.parameters(&["delay"])?;
     let delay = parameters.get("delay").unwrap_or("0s");
-    Ok(single(exchange, Settlement::Return, time_ms("delay", delay, exchange.limits.delay)?))
+    Ok(single(request, LeaseAction::Nack, time_ms("delay", delay, request.limits.delay)?))
 }
 
-pub(crate) fn acknowledge_batch(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    exchange.parameters(&[])?;
-    exchange.demand_json()?;
-    let Leases { leases: words } =
-        serde_json::from_slice(&exchange.body).map_err(|error| Problem::unreadable(format!("body: {error}")))?;
-    let most = exchange.limits.batch_messages;
+pub(crate) fn acknowledge_batch(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    request.parameters(&[])?;
+    request.require_json()?;
+    let LeaseTokens { lease_tokens: words } =
+        serde_json::from_slice(&request.body).map_err(|error| Problem::invalid_request(format!("body: {error}")))?;
+    let most = request.limits.batch_messages;
     if words.is_empty() || words.len() > most {
-        let detail = format!("leases: there are {}; a batch has 1 to {most}", words.len());
-        return Err(Problem::unreadable(detail));
+        let detail = format!("lease_tokens: there are {}; a batch has 1 to {most}", words.len());
+        return Err(Problem::invalid_request(detail));
     }
-    let leases = words.iter().map(|word| Lease::read(word)).collect();
-    let settling = Settling { how: Settlement::Acknowledge, leases, words, time_ms: 0, is_single: false };
-    Ok(Asked { shape: Shape::Document, ..Asked::plain(Work::Settle(settling)) })
+    let tokens = words.iter().map(|word| LeaseToken::read(word)).collect();
+    let request =
+        LeaseRequest { action: LeaseAction::Acknowledge, tokens, written: words, time_ms: 0, is_single: false };
+    Ok(ParsedRequest { format: ReplyFormat::Json, ..ParsedRequest::plain(Work::Lease(request)) })
 }
 
-fn single(exchange: &Exchange<'_>, how: Settlement, time_ms: i64) -> Asked {
-    let word = exchange.path.get("lease").cloned().unwrap_or_default();
-    let settling = Settling { how, leases: vec![Lease::read(&word)], words: vec![word], time_ms, is_single: true };
-    Asked::plain(Work::Settle(settling))
+fn single(request: &HttpRequest<'_>, how: LeaseAction, time_ms: i64) -> ParsedRequest {
+    let word = request.path.get("lease_token").cloned().unwrap_or_default();
+    let request = LeaseRequest {
+        action: how,
+        tokens: vec![LeaseToken::read(&word)],
+        written: vec![word],
+        time_ms,
+        is_single: true,
+    };
+    ParsedRequest::plain(Work::Lease(request))
 }
 
-/// Of a parameter; 0 for the queue's own.
-fn lease_ms(exchange: &Exchange<'_>, text: Option<&str>) -> Result<i64, Problem> {
-    text.map_or(Ok(0), |text| positive_ms("lease", text, exchange.limits.lease))
+/// The visibility timeout of the request; 0 for the queue's own.
+fn lease_ms(request: &HttpRequest<'_>, text: Option<&str>) -> Result<i64, Problem> {
+    text.map_or(Ok(0), |text| positive_ms("lease", text, request.limits.lease))
 }

@@ -1,91 +1,91 @@
-//! Station 2. Path, query, headers and body of a request become work, or a problem: to send, pop and peek.
+//! Station 2. Parses sends, pops and peeks: path, query, headers and body become work, or a problem.
 
 use super::options;
 use crate::config::Limits;
 use crate::http::problem::Problem;
 use crate::interface::documents::{Batch, BatchMessage};
 use crate::interface::rules::is_name;
-use crate::path::parse::request::{Asked, Exchange, Shape};
-use crate::path::work::{NewMessage, Scope, Sending, Wish, Work};
+use crate::path::parse::request::{HttpRequest, ParsedRequest, ReplyFormat};
+use crate::path::work::{FetchRequest, NewMessage, Scope, SendRequest, Work};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-pub(crate) fn send(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    let parameters = exchange.parameters(&["to", "delay", "expiry"])?;
+pub(crate) fn send(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    let parameters = request.parameters(&["to", "delay", "expiry"])?;
     let receiver = parameters.name("to")?;
-    let (delay_ms, expiry_ms) = options::times("", parameters.get("delay"), parameters.get("expiry"), exchange.limits)?;
-    let messages = vec![NewMessage { receiver, body: exchange.body.to_vec(), delay_ms, expiry_ms }];
-    let (queue, sender, key) = (exchange.name("queue")?, exchange.sender()?, options::key(exchange.headers)?);
-    let work = Work::Send(Sending { queue, sender, messages, key });
-    Ok(Asked::plain(work))
+    let (delay_ms, expiry_ms) = options::times("", parameters.get("delay"), parameters.get("expiry"), request.limits)?;
+    let messages = vec![NewMessage { receiver, body: request.body.to_vec(), delay_ms, expiry_ms }];
+    let (queue, sender, key) = (request.name("queue")?, request.sender()?, options::key(request.headers)?);
+    let work = Work::Send(SendRequest { queue, sender, messages, key });
+    Ok(ParsedRequest::plain(work))
 }
 
-pub(crate) fn send_batch(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    exchange.parameters(&[])?;
-    exchange.demand_json()?;
+pub(crate) fn send_batch(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    request.parameters(&[])?;
+    request.require_json()?;
     let document: Batch =
-        serde_json::from_slice(&exchange.body).map_err(|error| Problem::unreadable(format!("body: {error}")))?;
-    let limits = exchange.limits;
+        serde_json::from_slice(&request.body).map_err(|error| Problem::invalid_request(format!("body: {error}")))?;
+    let limits = request.limits;
     let number = document.messages.len();
     if number == 0 || number > limits.batch_messages {
         let detail = format!("messages: there are {number}; a batch has 1 to {}", limits.batch_messages);
-        return Err(Problem::unreadable(detail));
+        return Err(Problem::invalid_request(detail));
     }
     let messages = document.messages.into_iter().enumerate().map(|(index, message)| message.read(index, limits));
     let messages = messages.collect::<Result<_, _>>()?;
-    let (queue, sender, key) = (exchange.name("queue")?, exchange.sender()?, options::key(exchange.headers)?);
-    let work = Work::Send(Sending { queue, sender, messages, key });
-    Ok(Asked { shape: Shape::Document, ..Asked::plain(work) })
+    let (queue, sender, key) = (request.name("queue")?, request.sender()?, options::key(request.headers)?);
+    let work = Work::Send(SendRequest { queue, sender, messages, key });
+    Ok(ParsedRequest { format: ReplyFormat::Json, ..ParsedRequest::plain(work) })
 }
 
-pub(crate) fn pop(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    let parameters = exchange.parameters(&["for", "from", "max", "wait"])?;
-    let (wanted, shape) = parameters.max()?;
+pub(crate) fn pop(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    let parameters = request.parameters(&["for", "from", "max", "wait"])?;
+    let (count, format) = parameters.max()?;
     let scope =
-        Scope { queue: exchange.name("queue")?, receiver: parameters.name("for")?, sender: parameters.name("from")? };
-    Ok(Asked { work: Work::Pop(Wish { scope, wanted }), shape, wait: parameters.wait()? })
+        Scope { queue: request.name("queue")?, receiver: parameters.name("for")?, sender: parameters.name("from")? };
+    Ok(ParsedRequest { work: Work::Pop(FetchRequest { scope, count }), format, wait: parameters.wait()? })
 }
 
-pub(crate) fn head(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    let parameters = exchange.parameters(&["for", "from", "max"])?;
-    let (wanted, shape) = parameters.max()?;
+pub(crate) fn head(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    let parameters = request.parameters(&["for", "from", "max"])?;
+    let (count, format) = parameters.max()?;
     let scope =
-        Scope { queue: exchange.name("queue")?, receiver: parameters.name("for")?, sender: parameters.name("from")? };
-    Ok(Asked { shape, ..Asked::plain(Work::Peek(Wish { scope, wanted })) })
+        Scope { queue: request.name("queue")?, receiver: parameters.name("for")?, sender: parameters.name("from")? };
+    Ok(ParsedRequest { format, ..ParsedRequest::plain(Work::Peek(FetchRequest { scope, count })) })
 }
 
-pub(crate) fn pop_everywhere(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    let (wish, shape) = everywhere(exchange)?;
-    Ok(Asked { shape, ..Asked::plain(Work::Pop(wish)) })
+pub(crate) fn pop_everywhere(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    let (fetch, format) = everywhere(request)?;
+    Ok(ParsedRequest { format, ..ParsedRequest::plain(Work::Pop(fetch)) })
 }
 
-pub(crate) fn head_everywhere(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    let (wish, shape) = everywhere(exchange)?;
-    Ok(Asked { shape, ..Asked::plain(Work::Peek(wish)) })
+pub(crate) fn head_everywhere(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    let (fetch, format) = everywhere(request)?;
+    Ok(ParsedRequest { format, ..ParsedRequest::plain(Work::Peek(fetch)) })
 }
 
-fn everywhere(exchange: &Exchange<'_>) -> Result<(Wish, Shape), Problem> {
-    let parameters = exchange.parameters(&["for", "from", "max"])?;
-    let (wanted, shape) = parameters.max()?;
+fn everywhere(request: &HttpRequest<'_>) -> Result<(FetchRequest, ReplyFormat), Problem> {
+    let parameters = request.parameters(&["for", "from", "max"])?;
+    let (count, format) = parameters.max()?;
     let sender = parameters.name("from")?;
     if sender.is_empty() {
-        return Err(Problem::unreadable("from: over all queues, messages are found by their sender, which is missing"));
+        return Err(Problem::invalid_request("from: is missing; over all queues, give the sender"));
     }
     let scope = Scope { queue: String::new(), receiver: parameters.name("for")?, sender };
-    Ok((Wish { scope, wanted }, shape))
+    Ok((FetchRequest { scope, count }, format))
 }
 
 impl BatchMessage {
     fn read(self, index: usize, limits: &Limits) -> Result<NewMessage, Problem> {
-        let at = |what: &str| Problem::unreadable(format!("messages[{index}]: {what}"));
+        let at = |what: &str| Problem::invalid_request(format!("messages[{index}]: {what}"));
         if self.to.as_ref().is_some_and(|name| !is_name(name)) {
-            return Err(Problem::name(&format!("messages[{index}].to")));
+            return Err(Problem::invalid_name(&format!("messages[{index}].to")));
         }
         let receiver = self.to.unwrap_or_default();
         let body = match (self.body, self.body_base64) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(text)) => STANDARD.decode(text).map_err(|error| at(&format!("body_base64: {error}")))?,
-            _ => return Err(at("it needs either body or body_base64")),
+            _ => return Err(at("give exactly one of body and body_base64")),
         };
         if body.len() > limits.body_bytes {
             return Err(Problem::too_large(limits.body_bytes));

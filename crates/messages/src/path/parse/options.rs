@@ -1,4 +1,4 @@
-//! What a send may say beside receiver and body: when, for how long, and with which key. The same for a single message and a batch.
+//! Parses delay, expiry and idempotency key, of a single message and of one in a batch.
 
 use crate::config::Limits;
 use crate::http::problem::Problem;
@@ -8,24 +8,24 @@ use std::time::Duration;
 
 const KEY: &str = "idempotency-key";
 
-/// A duration up to the longest, in milliseconds, rounded up; `what` says where it was.
+/// A duration up to the limit, in milliseconds, rounded up. `what` names the parameter or field.
 pub(super) fn time_ms(what: &str, text: &str, longest: Duration) -> Result<i64, Problem> {
     match quantity::duration(text) {
         Ok(time) if time <= longest => Ok(i64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i64::MAX)),
-        Ok(_) => Err(Problem::unreadable(format!("{what}: the longest is {}", quantity::duration_text(longest)))),
-        Err(error) => Err(Problem::unreadable(format!("{what}: {error}"))),
+        Ok(_) => Err(Problem::invalid_request(format!("{what}: the longest is {}", quantity::duration_text(longest)))),
+        Err(error) => Err(Problem::invalid_request(format!("{what}: {error}"))),
     }
 }
 
-/// The same, and not nothing.
+/// The same for a duration that must not be zero.
 pub(super) fn positive_ms(what: &str, text: &str, longest: Duration) -> Result<i64, Problem> {
     match time_ms(what, text, longest)? {
-        0 => Err(Problem::unreadable(format!("{what}: it must be longer than 0"))),
+        0 => Err(Problem::invalid_request(format!("{what}: it must be longer than 0"))),
         ms => Ok(ms),
     }
 }
 
-/// Delay and expiry of a message, 0 where there is none; `prefix` says which message.
+/// Delay and expiry of a message, 0 if missing. `prefix` names the message.
 pub(super) fn times(
     prefix: &str,
     delay: Option<&str>,
@@ -35,18 +35,16 @@ pub(super) fn times(
     let delay_ms = delay.map_or(Ok(0), |text| time_ms(&format!("{prefix}delay"), text, limits.delay))?;
     let expiry_ms = expiry.map_or(Ok(0), |text| positive_ms(&format!("{prefix}expiry"), text, limits.expiry))?;
     if expiry.is_some() && expiry_ms <= delay_ms {
-        return Err(Problem::unreadable(format!(
-            "{prefix}expiry: it is over before the delay, so nobody would get it"
-        )));
+        return Err(Problem::invalid_request(format!("{prefix}expiry: it must be longer than the delay")));
     }
     Ok((delay_ms, expiry_ms))
 }
 
-/// The key with which a send is done once; empty when there is none.
+/// The idempotency key; empty if there is none.
 pub(super) fn key(headers: &HeaderMap) -> Result<String, Problem> {
     let refuse = || {
-        let detail = format!("the header Idempotency-Key: one with 1 to {KEY_BYTES_MAX} visible characters");
-        Err(Problem::unreadable(detail))
+        let detail = format!("the header Idempotency-Key: give it once, with 1 to {KEY_BYTES_MAX} visible characters");
+        Err(Problem::invalid_request(detail))
     };
     let mut values = headers.get_all(KEY).iter();
     match (values.next(), values.next()) {

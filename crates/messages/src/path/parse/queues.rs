@@ -1,74 +1,76 @@
-//! Requests about queues, and a queue's settings from the JSON document with which it is created or changed.
+//! Parses requests about queues, with the JSON document of a queue's settings.
 
 use super::options::positive_ms;
 use crate::config::Limits;
 use crate::http::problem::Problem;
 use crate::interface::documents;
 use crate::interface::rules::{ATTEMPTS_MAX, is_name};
-use crate::path::parse::request::{Asked, Exchange};
-use crate::path::work::{ATTEMPTS, Settings, Work};
+use crate::path::parse::request::{HttpRequest, ParsedRequest};
+use crate::path::work::{DEFAULT_ATTEMPTS, QueueSettings, Work};
 
-pub(crate) fn create_queue(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    exchange.parameters(&[])?;
-    let name = exchange.name("queue")?;
-    if !exchange.body.is_empty() {
-        exchange.demand_json()?;
+pub(crate) fn create_queue(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    request.parameters(&[])?;
+    let name = request.name("queue")?;
+    if !request.body.is_empty() {
+        request.require_json()?;
     }
-    let settings = read(&name, &exchange.body, exchange.limits)?;
-    Ok(Asked::plain(Work::CreateQueue(name, settings)))
+    let settings = read(&name, &request.body, request.limits)?;
+    Ok(ParsedRequest::plain(Work::CreateQueue(name, settings)))
 }
 
-pub(crate) fn delete_queue(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    exchange.parameters(&[])?;
-    Ok(Asked::plain(Work::DeleteQueue(exchange.name("queue")?)))
+pub(crate) fn delete_queue(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    request.parameters(&[])?;
+    Ok(ParsedRequest::plain(Work::DeleteQueue(request.name("queue")?)))
 }
 
-pub(crate) fn show_queue(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    exchange.parameters(&[])?;
-    Ok(Asked::plain(Work::ShowQueue(exchange.name("queue")?)))
+pub(crate) fn show_queue(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    request.parameters(&[])?;
+    Ok(ParsedRequest::plain(Work::ShowQueue(request.name("queue")?)))
 }
 
-pub(crate) fn list_queues(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    exchange.parameters(&[])?;
-    Ok(Asked::plain(Work::ListQueues))
+pub(crate) fn list_queues(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    request.parameters(&[])?;
+    Ok(ParsedRequest::plain(Work::ListQueues))
 }
 
-pub(crate) fn waiting_queues(exchange: &Exchange<'_>) -> Result<Asked, Problem> {
-    exchange.parameters(&[])?;
-    Ok(Asked::plain(Work::Waiting(exchange.name("receiver")?)))
+pub(crate) fn waiting_queues(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    request.parameters(&[])?;
+    Ok(ParsedRequest::plain(Work::WaitingQueues(request.name("receiver")?)))
 }
 
-pub(crate) fn probe(_: &Exchange<'_>) -> Result<Asked, Problem> {
-    Ok(Asked::plain(Work::Probe))
+pub(crate) fn probe(_: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+    Ok(ParsedRequest::plain(Work::Probe))
 }
 
-/// Settings of the queue with this name; none when there is no document.
-fn read(name: &str, body: &[u8], limits: &Limits) -> Result<Option<Settings>, Problem> {
+/// The settings in the document; none without a document.
+fn read(name: &str, body: &[u8], limits: &Limits) -> Result<Option<QueueSettings>, Problem> {
     if body.is_empty() {
         return Ok(None);
     }
-    let document: documents::Settings =
-        serde_json::from_slice(body).map_err(|error| Problem::unreadable(format!("body: {error}")))?;
-    let documents::Settings { attempts, dead_letters, expiry, lease } = document;
-    match (&dead_letters, attempts) {
+    let document: documents::QueueSettingsDocument =
+        serde_json::from_slice(body).map_err(|error| Problem::invalid_request(format!("body: {error}")))?;
+    let documents::QueueSettingsDocument { attempts, dead_letter_queue, expiry, lease } = document;
+    match (&dead_letter_queue, attempts) {
         (None, Some(_)) => {
-            let detail = "attempts: without dead_letters there is nowhere to put what was tried so often";
-            return Err(Problem::unreadable(detail));
+            let detail = "attempts: has no effect without dead_letter_queue; give both";
+            return Err(Problem::invalid_request(detail));
         }
         (Some(_), Some(number)) if !(1..=ATTEMPTS_MAX).contains(&number) => {
-            return Err(Problem::unreadable(format!("attempts: {number} is not a number from 1 to {ATTEMPTS_MAX}")));
+            return Err(Problem::invalid_request(format!(
+                "attempts: {number} is not a number from 1 to {ATTEMPTS_MAX}"
+            )));
         }
-        (Some(other), _) if !is_name(other) => return Err(Problem::name("dead_letters")),
+        (Some(other), _) if !is_name(other) => return Err(Problem::invalid_name("dead_letter_queue")),
         (Some(other), _) if other == name => {
-            return Err(Problem::unreadable("dead_letters: it must be another queue"));
+            return Err(Problem::invalid_request("dead_letter_queue: it must be another queue"));
         }
         _ => {}
     }
     let time =
         |what: &str, text: Option<String>, longest| text.map(|text| positive_ms(what, &text, longest)).transpose();
-    Ok(Some(Settings {
-        attempts: dead_letters.is_some().then(|| attempts.unwrap_or(ATTEMPTS)),
-        dead_letters,
+    Ok(Some(QueueSettings {
+        attempts: dead_letter_queue.is_some().then(|| attempts.unwrap_or(DEFAULT_ATTEMPTS)),
+        dead_letter_queue,
         expiry_ms: time("expiry", expiry, limits.expiry)?,
         lease_ms: time("lease", lease, limits.lease)?,
     }))
@@ -82,25 +84,26 @@ mod tests {
     fn settings_are_read_and_nonsense_is_refused() {
         let limits = Limits::default();
         assert_eq!(read("q", b"", &limits), Ok(None));
-        assert_eq!(read("q", b"{}", &limits), Ok(Some(Settings::default())));
-        let settings = read("q", br#"{"dead_letters":"dead","expiry":"1h","lease":"30s"}"#, &limits).unwrap().unwrap();
+        assert_eq!(read("q", b"{}", &limits), Ok(Some(QueueSettings::default())));
+        let settings =
+            read("q", br#"{"dead_letter_queue":"dead","expiry":"1h","lease":"30s"}"#, &limits).unwrap().unwrap();
         assert_eq!(
             (settings.attempts, settings.expiry_ms, settings.lease_ms),
             (Some(5), Some(3_600_000), Some(30_000))
         );
-        let whole = read("q", br#"{"dead_letters":"dead","attempts":434.0}"#, &limits).unwrap().unwrap();
+        let whole = read("q", br#"{"dead_letter_queue":"dead","attempts":434.0}"#, &limits).unwrap().unwrap();
         assert_eq!(whole.attempts, Some(434), "the same number in JSON");
         let bad = [
             "[]",
-            r#"{"attempts":1.5,"dead_letters":"dead"}"#,
-            r#"{"attempts":1e300,"dead_letters":"dead"}"#,
-            r#"{"attempts":"3","dead_letters":"dead"}"#,
+            r#"{"attempts":1.5,"dead_letter_queue":"dead"}"#,
+            r#"{"attempts":1e300,"dead_letter_queue":"dead"}"#,
+            r#"{"attempts":"3","dead_letter_queue":"dead"}"#,
             r#"{"attempt":1}"#,
             r#"{"attempts":3}"#,
-            r#"{"attempts":0,"dead_letters":"dead"}"#,
-            r#"{"attempts":1001,"dead_letters":"dead"}"#,
-            r#"{"dead_letters":"q"}"#,
-            r#"{"dead_letters":"-"}"#,
+            r#"{"attempts":0,"dead_letter_queue":"dead"}"#,
+            r#"{"attempts":1001,"dead_letter_queue":"dead"}"#,
+            r#"{"dead_letter_queue":"q"}"#,
+            r#"{"dead_letter_queue":"-"}"#,
             r#"{"expiry":"9601h"}"#,
             r#"{"lease":"13h"}"#,
             r#"{"lease":"0s"}"#,

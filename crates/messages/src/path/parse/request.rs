@@ -1,4 +1,4 @@
-//! What the parsing functions of all operations share: the HTTP request, its query parameters, and what they make of it.
+//! What all parsing functions share: the HTTP request, its query parameters, and the parsed request that they return.
 
 use crate::config::Limits;
 use crate::http::problem::Problem;
@@ -10,12 +10,12 @@ use axum::http::{HeaderMap, Uri, header};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Who sends.
+/// The header with the sender.
 pub(crate) const SENDER: &str = "waystage-sender";
 
-/// A request as HTTP has it.
+/// An HTTP request with its whole body.
 #[derive(Debug)]
-pub(crate) struct Exchange<'r> {
+pub(crate) struct HttpRequest<'r> {
     pub(crate) path: &'r HashMap<String, String>,
     pub(crate) uri: &'r Uri,
     pub(crate) headers: &'r HeaderMap,
@@ -23,47 +23,47 @@ pub(crate) struct Exchange<'r> {
     pub(crate) limits: &'r Limits,
 }
 
-/// How messages are given back.
+/// How messages are returned to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// One message: its body as it is, the rest in headers.
-    One,
-    /// A JSON document with as many as there are.
-    Document,
+pub(crate) enum ReplyFormat {
+    /// One message: its body as it is, everything else in headers.
+    Bytes,
+    /// A JSON document with any number of messages.
+    Json,
 }
 
-/// What is to be done, and how it is said.
+/// The work of a request, and how its reply looks.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ParsedRequest {
     pub(crate) work: Work,
-    pub(crate) shape: Shape,
-    /// How long an empty answer may be put off.
+    pub(crate) format: ReplyFormat,
+    /// How long the request waits for a message.
     pub(crate) wait: Duration,
 }
 
-/// Reads a request.
-pub(crate) type Read = fn(&Exchange<'_>) -> Result<Asked, Problem>;
+/// A function that parses the requests of one operation.
+pub(crate) type Parse = fn(&HttpRequest<'_>) -> Result<ParsedRequest, Problem>;
 
-impl Asked {
-    pub(super) fn plain(work: Work) -> Asked {
-        Asked { work, shape: Shape::One, wait: Duration::ZERO }
+impl ParsedRequest {
+    pub(super) fn plain(work: Work) -> ParsedRequest {
+        ParsedRequest { work, format: ReplyFormat::Bytes, wait: Duration::ZERO }
     }
 }
 
-/// The query of a request; each key at most once.
-pub(super) struct Parameters<'r> {
+/// The query of a request, in which every key is known and occurs once.
+pub(super) struct QueryParameters<'r> {
     pairs: Vec<(String, String)>,
     limits: &'r Limits,
 }
 
-impl Exchange<'_> {
+impl HttpRequest<'_> {
     pub(super) fn name(&self, of: &str) -> Result<String, Problem> {
         let name = self.path.get(of).map(String::as_str).unwrap_or_default();
-        if is_name(name) { Ok(name.to_string()) } else { Err(Problem::name(of)) }
+        if is_name(name) { Ok(name.to_string()) } else { Err(Problem::invalid_name(of)) }
     }
 
-    /// A document may come without its type, but not as another.
-    pub(super) fn demand_json(&self) -> Result<(), Problem> {
+    /// A document without a media type is taken as JSON.
+    pub(super) fn require_json(&self) -> Result<(), Problem> {
         let Some(announced) = self.headers.get(header::CONTENT_TYPE) else { return Ok(()) };
         let announced = String::from_utf8_lossy(announced.as_bytes());
         let kind = announced.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -74,47 +74,47 @@ impl Exchange<'_> {
         let mut values = self.headers.get_all(SENDER).iter();
         match (values.next().map(|value| value.to_str()), values.next()) {
             (Some(Ok(name)), None) if is_name(name) => Ok(name.to_string()),
-            (None, _) => Err(Problem::unreadable("the header Waystage-Sender, which says who sends, is missing")),
-            _ => Err(Problem::name("the header Waystage-Sender")),
+            (None, _) => Err(Problem::invalid_request("the header Waystage-Sender is missing; give the sender's name")),
+            _ => Err(Problem::invalid_name("the header Waystage-Sender")),
         }
     }
 
-    pub(super) fn parameters(&self, known: &[&str]) -> Result<Parameters<'_>, Problem> {
+    pub(super) fn parameters(&self, known: &[&str]) -> Result<QueryParameters<'_>, Problem> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(self.uri)
-            .map_err(|_| Problem::unreadable("the query is not made of key=value"))?;
+            .map_err(|_| Problem::invalid_request("the query is not a list of key=value"))?;
         for (index, (key, _)) in pairs.iter().enumerate() {
             if !known.contains(&key.as_str()) {
                 let list = if known.is_empty() { "none".to_string() } else { known.join(", ") };
-                return Err(Problem::unreadable(format!("parameter {key:?} means nothing here; known: {list}")));
+                return Err(Problem::invalid_request(format!("unknown parameter {key:?}; this operation has: {list}")));
             }
             if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
-                return Err(Problem::unreadable(format!("parameter {key} is there twice")));
+                return Err(Problem::invalid_request(format!("parameter {key} is given twice")));
             }
         }
-        Ok(Parameters { pairs, limits: self.limits })
+        Ok(QueryParameters { pairs, limits: self.limits })
     }
 }
 
-impl Parameters<'_> {
+impl QueryParameters<'_> {
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// A name, or the empty string when there is none.
+    /// A name, or the empty string if the parameter is missing.
     pub(super) fn name(&self, key: &str) -> Result<String, Problem> {
         match self.get(key) {
             None => Ok(String::new()),
             Some(name) if is_name(name) => Ok(name.to_string()),
-            Some(_) => Err(Problem::name(key)),
+            Some(_) => Err(Problem::invalid_name(key)),
         }
     }
 
-    pub(super) fn max(&self) -> Result<(usize, Shape), Problem> {
-        let Some(text) = self.get("max") else { return Ok((1, Shape::One)) };
+    pub(super) fn max(&self) -> Result<(usize, ReplyFormat), Problem> {
+        let Some(text) = self.get("max") else { return Ok((1, ReplyFormat::Bytes)) };
         let most = self.limits.batch_messages;
         match text.parse() {
-            Ok(number) if (1..=most).contains(&number) => Ok((number, Shape::Document)),
-            _ => Err(Problem::unreadable(format!("max: {text:?} is not a number from 1 to {most}"))),
+            Ok(number) if (1..=most).contains(&number) => Ok((number, ReplyFormat::Json)),
+            _ => Err(Problem::invalid_request(format!("max: {text:?} is not a number from 1 to {most}"))),
         }
     }
 
@@ -122,8 +122,8 @@ impl Parameters<'_> {
         let Some(text) = self.get("wait") else { return Ok(Duration::ZERO) };
         match quantity::duration(text) {
             Ok(wait) if wait <= self.limits.long_poll => Ok(wait),
-            Ok(_) => Err(Problem::unreadable(format!("wait: the longest is {:?}", self.limits.long_poll))),
-            Err(error) => Err(Problem::unreadable(format!("wait: {error}"))),
+            Ok(_) => Err(Problem::invalid_request(format!("wait: the longest is {:?}", self.limits.long_poll))),
+            Err(error) => Err(Problem::invalid_request(format!("wait: {error}"))),
         }
     }
 }

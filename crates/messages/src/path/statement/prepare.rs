@@ -1,38 +1,37 @@
-//! Prepares every statement once for each connection.
+//! The texts of all statements, and their preparation, once for each connection.
 
-use crate::database::low_water::KNOWN_FROM;
+use crate::database::low_water::SCAN_FROM;
 use tokio_postgres::{Client, Error, Statement};
 
-/// Ends of the statements' scopes: by sender there is no low-water.
-const FROM: [(&str, &str); 2] =
-    [("{own}", " AND m.id >= wish.own_from"), ("{shared}", " AND m.id >= wish.shared_from")];
-const IN_A_QUEUE: &str = "m.queue_id = wish.queue_id AND (m.expires_at IS NULL OR m.expires_at > now())";
-const BY_SENDER: &str = "m.sender = wish.sender AND (m.expires_at IS NULL OR m.expires_at > now()) AND (m.queue_id = wish.queue_id OR (wish.queue_name = '' AND EXISTS (\
+/// The conditions for low-water marks, which fetches by sender do not have.
+const SCAN_FROM_CONDITIONS: [(&str, &str); 2] =
+    [("{own}", " AND m.id >= request.own_from"), ("{shared}", " AND m.id >= request.shared_from")];
+const IN_A_QUEUE: &str = "m.queue_id = request.queue_id AND (m.expires_at IS NULL OR m.expires_at > now())";
+const BY_SENDER: &str = "m.sender = request.sender AND (m.expires_at IS NULL OR m.expires_at > now()) AND (m.queue_id = request.queue_id OR (request.queue_name = '' AND EXISTS (\
     SELECT FROM queue WHERE queue.id = m.queue_id AND deleted_at IS NULL)))";
 
-/// The time of a lease when neither the request nor the queue says one.
-const DEFAULT_MS: &str = "30000";
+/// The visibility timeout if neither the request nor the queue has one.
+const DEFAULT_VISIBILITY_TIMEOUT_MS: &str = "30000";
 
-const LEASE_COLUMNS: &str = ", leased.queue_id, replace(leased.lease::text, '-', '') AS secret, leased.attempts";
+const LEASE_COLUMNS: &str = ", leased.queue_id, replace(leased.lease_secret::text, '-', '') AS secret, leased.attempts";
 
-const ACKNOWLEDGE: &str = "DELETE FROM held USING asked";
-const EXTEND: &str = "UPDATE held SET due_at = now() + interval '1 millisecond' * coalesce(nullif(asked.time_ms, 0), \
-    (SELECT lease_ms FROM queue WHERE queue.id = held.queue_id), {default_ms}) FROM asked";
-const RETURN: &str =
-    "UPDATE held SET lease = NULL, due_at = now() + asked.time_ms * interval '1 millisecond' FROM asked";
+const ACKNOWLEDGE: &str = "DELETE FROM invisible_message AS m USING request";
+const EXTEND: &str = "UPDATE invisible_message AS m SET due_at = now() + interval '1 millisecond' * coalesce(nullif(request.time_ms, 0), \
+    (SELECT lease_ms FROM queue WHERE queue.id = m.queue_id), {default_ms}) FROM request";
+const NACK: &str = "UPDATE invisible_message AS m SET lease_secret = NULL, due_at = now() + request.time_ms * interval '1 millisecond' FROM request";
 
-/// The statement that takes messages, made to lease them.
+/// The statement that takes messages out, extended to lease them.
 fn receive(take: &str) -> String {
-    let then = include_str!("lease.sql").replace("{default_ms}", DEFAULT_MS);
+    let then = include_str!("lease.sql").replace("{default_ms}", DEFAULT_VISIBILITY_TIMEOUT_MS);
     take.replace("{then}", &then).replace("{rows}", "leased").replace("{lease}", LEASE_COLUMNS)
 }
 
-/// One statement for each [`Settlement`], in its order.
-fn settle() -> [String; 3] {
-    let text = include_str!("settle.sql");
-    [ACKNOWLEDGE, EXTEND, RETURN].map(|change| {
+/// One statement for each [`LeaseAction`], in its order.
+fn lease_actions() -> [String; 3] {
+    let text = include_str!("lease_action.sql");
+    [ACKNOWLEDGE, EXTEND, NACK].map(|change| {
         let commented = text.replacen("{change}", change.split(' ').next().unwrap_or_default(), 1);
-        commented.replace("{change}", &change.replace("{default_ms}", DEFAULT_MS))
+        commented.replace("{change}", &change.replace("{default_ms}", DEFAULT_VISIBILITY_TIMEOUT_MS))
     })
 }
 
@@ -45,7 +44,7 @@ pub(crate) struct Statements {
     pub(super) send_with: Statement,
     pub(super) pop: [Statement; 2],
     pub(super) receive: [Statement; 2],
-    pub(super) settle: [Statement; 3],
+    pub(super) lease_actions: [Statement; 3],
     pub(super) peek: [Statement; 2],
     pub(super) waiting: Statement,
     pub(super) create: Statement,
@@ -56,21 +55,21 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    /// Prepares them, in one round trip or two.
+    /// Prepares all statements, many of them in one round trip.
     pub(crate) async fn prepare(client: &Client) -> Result<Statements, Error> {
-        let take = &include_str!("pop.sql").replace("{known_from}", KNOWN_FROM);
+        let take = &include_str!("pop.sql").replace("{scan_from}", SCAN_FROM);
         let pop = take.replace("{then}", "").replace("{rows}", "taken").replace("{lease}", "");
         let scoped = |text: &str| {
-            let from = FROM.iter().fold(text.to_string(), |text, (name, low)| text.replace(name, low));
-            let all = FROM.iter().fold(text.to_string(), |text, (name, _)| text.replace(name, ""));
+            let from = SCAN_FROM_CONDITIONS.iter().fold(text.to_string(), |text, (name, low)| text.replace(name, low));
+            let all = SCAN_FROM_CONDITIONS.iter().fold(text.to_string(), |text, (name, _)| text.replace(name, ""));
             [from.replace("{scope}", IN_A_QUEUE), all.replace("{scope}", BY_SENDER)]
         };
         let (pop, receive) = (scoped(&pop), scoped(&receive(take)));
-        let (peek, settle) = (scoped(include_str!("peek.sql")), settle());
+        let (peek, lease_actions) = (scoped(include_str!("peek.sql")), lease_actions());
         let (send, send_with, waiting, create, configure, delete, show, list) = tokio::try_join!(
             client.prepare(include_str!("send.sql")),
             client.prepare(include_str!("send_with.sql")),
-            client.prepare(include_str!("waiting.sql")),
+            client.prepare(include_str!("waiting_queues.sql")),
             client.prepare(
                 "INSERT INTO queue (name) VALUES ($1) ON CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING RETURNING id"
             ),
@@ -79,11 +78,11 @@ impl Statements {
             client.prepare(include_str!("show.sql")),
             client.prepare("SELECT name FROM queue WHERE deleted_at IS NULL ORDER BY name"),
         )?;
-        let (pop, receive, peek, settle) = tokio::try_join!(
+        let (pop, receive, peek, lease_actions) = tokio::try_join!(
             prepare_all(client, &pop),
             prepare_all(client, &receive),
             prepare_all(client, &peek),
-            prepare_all(client, &settle),
+            prepare_all(client, &lease_actions),
         )?;
         let (send_one, pop_one) = tokio::try_join!(
             client.prepare(include_str!("send_one.sql")),
@@ -96,7 +95,7 @@ impl Statements {
             send_with,
             pop,
             receive,
-            settle,
+            lease_actions,
             peek,
             waiting,
             create,

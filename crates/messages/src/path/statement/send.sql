@@ -1,4 +1,5 @@
--- Ids are drawn in the order of arrival, when the transaction has its number. A queue that is not there gives no id and no message, and does no harm to the others.
+-- Ids are drawn in the order of arrival, after the transaction id has been assigned. A send to an unknown queue gets no id and does not
+-- affect the others.
 WITH arrived AS MATERIALIZED (
     SELECT place, receiver, sender, body, queue_id, now() + expiry_ms * interval '1 millisecond' AS expires_at,
         CASE WHEN queue_id IS NOT NULL THEN nextval('message_id') END AS id

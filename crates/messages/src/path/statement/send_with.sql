@@ -1,5 +1,6 @@
--- Sends with a key, a delay or an expiry. Of those with the same key, here or in another service, the first draws ids and stores; the
--- others get its ids. Whoever inserts a key that another statement is inserting waits for the end of that one.
+-- Sends with an idempotency key, a delay or an expiry. Of several sends with the same key, in this batch or in another service, the first
+-- draws ids and stores its messages; the others get its ids. An insert of a key waits for a concurrent transaction that inserts the same
+-- key.
 WITH request AS MATERIALIZED (
     SELECT place, sender, key, queue.id AS queue_id, queue.expiry_ms
     FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS t (queue_name, sender, key, place)
@@ -17,31 +18,31 @@ WITH request AS MATERIALIZED (
         WHERE queue_id IS NOT NULL AND pg_current_xact_id() IS NOT NULL
         ORDER BY nth
     ) AS known
-), sending AS MATERIALIZED (
+), send AS MATERIALIZED (
     SELECT place, request.queue_id, request.sender, key, array_agg(id ORDER BY nth) AS ids, CASE WHEN key <> '' THEN
             sha256(string_agg(sha256(convert_to(receiver, 'UTF8')) || sha256(body), ''::bytea ORDER BY nth))
-        END AS content
+        END AS content_hash
     FROM arrived JOIN request USING (place)
     GROUP BY place, request.queue_id, request.sender, key
 ), claimed AS (
-    INSERT INTO send_key (queue_id, sender, key, content, ids)
-    SELECT DISTINCT ON (queue_id, sender, key) queue_id, sender, key, content, ids
-    FROM sending WHERE key <> ''
+    INSERT INTO idempotency_key (queue_id, sender, key, content_hash, ids)
+    SELECT DISTINCT ON (queue_id, sender, key) queue_id, sender, key, content_hash, ids
+    FROM send WHERE key <> ''
     ORDER BY queue_id, sender, key, place
-    -- An update that changes nothing gives the row back even when it is too young to be seen.
-    ON CONFLICT (queue_id, sender, key) DO UPDATE SET ids = send_key.ids
+    -- An update without a change returns the row even if the snapshot is too old to see it.
+    ON CONFLICT (queue_id, sender, key) DO UPDATE SET ids = idempotency_key.ids
     RETURNING *
 ), decided AS MATERIALIZED (
-    SELECT place, coalesce(claimed.ids, sending.ids) AS ids, coalesce(claimed.ids <> sending.ids, false) AS is_replayed,
-        coalesce(claimed.content <> sending.content, false) AS is_reused
-    FROM sending LEFT JOIN claimed USING (queue_id, sender, key)
+    SELECT place, coalesce(claimed.ids, send.ids) AS ids, coalesce(claimed.ids <> send.ids, false) AS is_replayed,
+        coalesce(claimed.content_hash <> send.content_hash, false) AS is_reused
+    FROM send LEFT JOIN claimed USING (queue_id, sender, key)
 ), fresh AS MATERIALIZED (
     SELECT arrived.* FROM arrived JOIN decided USING (place) WHERE NOT is_replayed
 ), stored AS (
     INSERT INTO message (id, queue_id, receiver, sender, body, expires_at)
     SELECT id, queue_id, receiver, sender, body, expires_at FROM fresh WHERE delay_ms = 0
 ), delayed AS (
-    INSERT INTO held (id, queue_id, receiver, sender, sent_at, body, expires_at, attempts, due_at)
+    INSERT INTO invisible_message (id, queue_id, receiver, sender, sent_at, body, expires_at, attempts, due_at)
     SELECT id, queue_id, receiver, sender, now(), body, expires_at, 0, now() + delay_ms * interval '1 millisecond'
     FROM fresh WHERE delay_ms > 0
 )

@@ -6,7 +6,7 @@ mod common;
 
 use clock::Clock;
 use common::{Client, Database, serve};
-use messages::{Config, Dispatch};
+use messages::{Config, DispatchConfig};
 use std::net::SocketAddr;
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn soon(poll: JoinHandle<(u16, String)>, send: impl FnOnce() -> i64) -> (u16, St
 fn a_poll_at_one_service_hears_of_what_comes_in_through_another() {
     let Some(database) = Database::start() else { return };
     let config = Config { poll_interval: NEVER, ..database.config() };
-    let pool = Config { dispatch: Dispatch::Pool { connections: 2 }, ..config.clone() };
+    let pool = Config { dispatch: DispatchConfig::Pool { connections: 2 }, ..config.clone() };
     let (here, there) = (serve(&config), serve(&pool));
     let mut client = Client::connect(there.address(), "alice");
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);

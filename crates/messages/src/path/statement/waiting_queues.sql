@@ -1,4 +1,4 @@
--- For each receiver, the queues that hold a message for it: one look into an index for each queue.
+-- For each receiver, the queues that have messages addressed to it: one index lookup for each queue.
 SELECT place, ARRAY(
     SELECT queue.name FROM queue
     WHERE deleted_at IS NULL AND EXISTS (

@@ -1,8 +1,8 @@
-//! The configuration as it is written: what a file or the arguments say, and nothing about what they leave out.
-//! Keys here are the keys of the file and, where there is one, of the argument; examples/messages/reference.toml describes each.
+//! The configuration as a file or the arguments contain it, without defaults, and its checks. The fields are the keys of the file and, in
+//! part, arguments; examples/messages/reference.toml describes each.
 
 use super::token;
-use super::{Clients, Config, Dispatch, IdentityFiles, Limits, Permission, RecordsConfig, TokenConfig};
+use super::{ClientLimits, Config, DispatchConfig, IdentityFiles, Limits, Permission, RecordsConfig, TokenConfig};
 use configuration::text::{opt_size, opt_time};
 use configuration::{ConfigError, FromDocument};
 use serde::{Deserialize, Serialize};
@@ -12,37 +12,37 @@ use std::time::Duration;
 /// How requests reach the database, without the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DispatchKind {
-    /// Lanes.
+pub enum Discipline {
+    /// Lanes, which combine waiting requests into one statement.
     Fused,
-    /// Connections.
+    /// A connection pool.
     Pool,
     /// No database.
     None,
 }
 
-/// What is said about a token.
+/// A `[[token]]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 #[allow(missing_docs, reason = "the keys are those of TokenConfig")]
-pub struct TokenSettings {
+pub struct TokenFile {
     pub token: Option<String>,
     pub token_file: Option<PathBuf>,
     pub sender: String,
-    pub may: Vec<Permission>,
+    pub permissions: Vec<Permission>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub queues: Option<Vec<String>>,
+    pub queue_prefixes: Option<Vec<String>>,
 }
 
-/// What is said about the service.
+/// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 #[allow(missing_docs, reason = "the keys are those of Config")]
-pub struct Settings {
+pub struct ServiceFile {
     pub listen: Option<String>,
     pub database: Option<String>,
     pub database_authority: Option<PathBuf>,
-    pub dispatch: Option<DispatchKind>,
+    pub dispatch: Option<Discipline>,
     pub lanes: Option<usize>,
     pub connections: Option<usize>,
     pub threads: Option<usize>,
@@ -84,51 +84,52 @@ pub struct Settings {
     #[serde(with = "opt_time", default)]
     pub lease_limit: Option<Duration>,
     #[serde(with = "opt_time", default)]
-    pub keys_kept: Option<Duration>,
+    pub key_retention: Option<Duration>,
     #[serde(with = "opt_time", default)]
-    pub end_within: Option<Duration>,
+    pub shutdown_timeout: Option<Duration>,
     pub metrics_need_token: Option<bool>,
     #[serde(rename = "token", default, skip_serializing_if = "Vec::is_empty")]
-    pub tokens: Vec<TokenSettings>,
+    pub tokens: Vec<TokenFile>,
 }
 
-/// One request in so many is recorded when nothing is said.
+/// By default, one of this many requests is recorded.
 const SAMPLE: u32 = 100;
 const LANES: usize = 2;
 const CONNECTIONS: usize = 40;
 
-/// Takes from the second what it says, and from the first the rest.
+/// Takes each field from `$by`, or from `$base` if `$by` does not have it.
 macro_rules! overridden {
     ($base:ident, $by:ident, { $($field:ident),+ $(,)? }) => {
-        Settings { $($field: $by.$field.or($base.$field),)+ tokens: if $by.tokens.is_empty() { $base.tokens } else { $by.tokens } }
+        ServiceFile { $($field: $by.$field.or($base.$field),)+ tokens: if $by.tokens.is_empty() { $base.tokens } else { $by.tokens } }
     };
 }
 
-impl FromDocument for Settings {}
+impl FromDocument for ServiceFile {}
 
-impl Settings {
-    /// These settings, except where the others say something.
+impl ServiceFile {
+    /// This file, overridden by the fields that the other one has.
     #[must_use]
-    pub fn overridden_by(self, by: Settings) -> Settings {
+    pub fn overridden_by(self, by: ServiceFile) -> ServiceFile {
         overridden!(self, by, {
             listen, database, database_authority, dispatch, lanes, connections, threads, null_body, records, sample,
             tls_certificate, tls_key, connections_max, idle_timeout, head_timeout, body_timeout, unread_timeout,
             body_limit, batch_limit, queue, queue_bytes, memory, long_polls, long_poll_limit, poll_interval,
-            statement_messages, statement_bytes, delay_limit, expiry_limit, lease_limit, keys_kept, end_within,
+            statement_messages, statement_bytes, delay_limit, expiry_limit, lease_limit, key_retention, shutdown_timeout,
             metrics_need_token,
         })
     }
 
-    /// The configuration, with defaults for what is not said.
+    /// The checked configuration, with defaults for missing keys.
     ///
     /// # Errors
-    /// When something cannot work, or means nothing with the rest.
+    ///
+    /// The first key with an invalid value, or with a value that contradicts another key.
     pub fn config(self) -> Result<Config, ConfigError> {
         let defaults = Config::default();
         let dispatch = self.dispatch()?;
         let tls = self.tls()?;
         if let (Some(sample), None) = (self.sample, &self.records) {
-            return Err(refuse("sample", format!("{sample} belongs to records, of which none are kept; give records")));
+            return Err(refuse("sample", format!("{sample} has no effect without records; give records, a directory")));
         }
         let tokens = self.tokens.into_iter().enumerate().map(|(place, token)| token.config(place));
         let config = Config {
@@ -138,7 +139,7 @@ impl Settings {
             tls,
             tokens: tokens.collect::<Result<_, _>>()?,
             metrics_need_token: self.metrics_need_token.unwrap_or(false),
-            clients: Clients {
+            clients: ClientLimits {
                 connections_max: self.connections_max.unwrap_or(defaults.clients.connections_max),
                 idle_timeout: self.idle_timeout.unwrap_or(defaults.clients.idle_timeout),
                 head_timeout: self.head_timeout.unwrap_or(defaults.clients.head_timeout),
@@ -161,33 +162,33 @@ impl Settings {
                 delay: self.delay_limit.unwrap_or(defaults.limits.delay),
                 expiry: self.expiry_limit.unwrap_or(defaults.limits.expiry),
                 lease: self.lease_limit.unwrap_or(defaults.limits.lease),
-                keys_kept: self.keys_kept.unwrap_or(defaults.limits.keys_kept),
+                key_retention: self.key_retention.unwrap_or(defaults.limits.key_retention),
             },
-            low_water_worth: defaults.low_water_worth,
+            low_water_refresh_after: defaults.low_water_refresh_after,
             poll_interval: self.poll_interval.unwrap_or(defaults.poll_interval),
-            end_within: self.end_within.unwrap_or(defaults.end_within),
+            shutdown_timeout: self.shutdown_timeout.unwrap_or(defaults.shutdown_timeout),
         };
         check(&config)?;
         Ok(config)
     }
 
-    /// The dispatch. A setting that says nothing in it is a mistake, not a wish to be passed over.
-    fn dispatch(&self) -> Result<Dispatch, ConfigError> {
-        let kind = self.dispatch.unwrap_or(DispatchKind::Fused);
+    /// The dispatch discipline. A key that has no effect with it is an error.
+    fn dispatch(&self) -> Result<DispatchConfig, ConfigError> {
+        let kind = self.dispatch.unwrap_or(Discipline::Fused);
         let belongs = [
-            ("lanes", self.lanes, DispatchKind::Fused, "fused"),
-            ("connections", self.connections, DispatchKind::Pool, "pool"),
-            ("null-body", self.null_body, DispatchKind::None, "none"),
+            ("lanes", self.lanes, Discipline::Fused, "fused"),
+            ("connections", self.connections, Discipline::Pool, "pool"),
+            ("null-body", self.null_body, Discipline::None, "none"),
         ];
         for (key, value, of, name) in belongs {
             if let (Some(value), true) = (value, of != kind) {
-                return Err(refuse(key, format!("{value} belongs to dispatch {name} only")));
+                return Err(refuse(key, format!("{value} has an effect with dispatch {name} only")));
             }
         }
         Ok(match kind {
-            DispatchKind::Fused => Dispatch::Fused { lanes: self.lanes.unwrap_or(LANES) },
-            DispatchKind::Pool => Dispatch::Pool { connections: self.connections.unwrap_or(CONNECTIONS) },
-            DispatchKind::None => Dispatch::None { body_bytes: self.null_body },
+            Discipline::Fused => DispatchConfig::Fused { lanes: self.lanes.unwrap_or(LANES) },
+            Discipline::Pool => DispatchConfig::Pool { connections: self.connections.unwrap_or(CONNECTIONS) },
+            Discipline::None => DispatchConfig::None { body_bytes: self.null_body },
         })
     }
 
@@ -203,7 +204,7 @@ impl Settings {
     }
 }
 
-impl TokenSettings {
+impl TokenFile {
     fn config(self, place: usize) -> Result<TokenConfig, ConfigError> {
         let at = |key: &str| format!("token.{place}.{key}");
         let token = match (self.token, self.token_file) {
@@ -213,11 +214,12 @@ impl TokenSettings {
                 .trim()
                 .to_string(),
             (Some(_), Some(_)) => {
-                return Err(refuse(at("token-file"), "there is a token already; give one of the two"));
+                return Err(refuse(at("token-file"), "token is also given; give only one of the two"));
             }
             (None, None) => return Err(refuse(at("token"), "is missing; give token or token-file")),
         };
-        TokenConfig::new(token, self.sender, self.may, self.queues).map_err(|(key, problem)| refuse(at(key), problem))
+        TokenConfig::new(token, self.sender, self.permissions, self.queue_prefixes)
+            .map_err(|(key, problem)| refuse(at(key), problem))
     }
 }
 
@@ -225,16 +227,16 @@ fn refuse(key: impl Into<String>, problem: impl Into<String>) -> ConfigError {
     ConfigError::at(key, problem)
 }
 
-/// What cannot work.
+/// Checks ranges, and that tokens exist where they are required.
 fn check(config: &Config) -> Result<(), ConfigError> {
     let (Config { limits, clients, .. }, one) = (config, 1usize);
     if config.metrics_need_token && config.tokens.is_empty() {
-        return Err(refuse("metrics-need-token", "there are no tokens, so it would protect nothing; add [[token]]"));
+        return Err(refuse("metrics-need-token", "requires tokens; add a [[token]] table"));
     }
     let (key, number) = match config.dispatch {
-        Dispatch::Fused { lanes } => ("lanes", lanes),
-        Dispatch::Pool { connections } => ("connections", connections),
-        Dispatch::None { .. } => ("connections", one),
+        DispatchConfig::Fused { lanes } => ("lanes", lanes),
+        DispatchConfig::Pool { connections } => ("connections", connections),
+        DispatchConfig::None { .. } => ("connections", one),
     };
     let numbers = [
         (key, number, 1000),
@@ -261,10 +263,10 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         ("body-timeout", clients.body_timeout),
         ("unread-timeout", clients.unread_timeout),
         ("poll-interval", config.poll_interval),
-        ("end-within", config.end_within),
+        ("shutdown-timeout", config.shutdown_timeout),
     ];
     match times.into_iter().find(|(_, time)| time.is_zero()) {
-        Some((key, _)) => Err(refuse(key, "must be longer than nothing")),
+        Some((key, _)) => Err(refuse(key, "is 0; give a duration such as 10s")),
         None => token::check(&config.tokens)
             .map_err(|(place, key, problem)| refuse(format!("token.{place}.{key}"), problem)),
     }
