@@ -1,0 +1,100 @@
+//! An ordinary request allocates nothing once buffers are warm: one key, one server, a small value, and no error.
+//! The server and the client of this test allocate nothing either, so every allocation of the process counts.
+
+use clock::Clock;
+use proxy::{Config, start};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use std::alloc::System;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const REPLY_TO_GET: &[u8] = b"VALUE key 0 5\r\nvalue\r\nEND\r\n";
+const WARM_UP: usize = 2000;
+const MEASURED: usize = 5000;
+/// Threads beside the event loop (a snapshot of hot keys, a timer) may allocate now and then.
+const ALLOCATIONS_MAX: usize = MEASURED / 100;
+
+/// A server that answers `version`, `get` and `set` without allocating.
+fn scripted_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    spawn(move || {
+        for stream in listener.incoming() {
+            spawn(move || answer(stream.unwrap()));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: TcpStream) {
+    let (mut buffer, mut filled) = ([0; 4096], 0);
+    loop {
+        match stream.read(&mut buffer[filled..]) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => filled += count,
+        }
+        // One request is in flight at a time, so a line end at the end of the input completes it.
+        if !buffer[..filled].ends_with(b"\r\n") {
+            continue;
+        }
+        let reply: &[u8] = match &buffer[..filled] {
+            [b'g', ..] => REPLY_TO_GET,
+            [b's', ..] if buffer[..filled].iter().filter(|&&byte| byte == b'\n').count() < 2 => continue,
+            [b's', ..] => b"STORED\r\n",
+            _ => b"VERSION 1.6.0\r\n",
+        };
+        filled = 0;
+        if stream.write_all(reply).is_err() {
+            return;
+        }
+    }
+}
+
+/// Sends a request so many times, each after the reply to the one before.
+fn exchange(client: &mut TcpStream, request: &[u8], reply: &[u8], times: usize) {
+    let mut buffer = [0; 64];
+    for _ in 0..times {
+        client.write_all(request).unwrap();
+        client.read_exact(&mut buffer[..reply.len()]).unwrap();
+        assert_eq!(&buffer[..reply.len()], reply);
+    }
+}
+
+/// Waits until the backend's connection is open.
+fn wait_until_up(client: &mut TcpStream) {
+    let mut buffer = [0; 256];
+    for _ in 0..500 {
+        client.write_all(b"get key\r\n").unwrap();
+        let count = client.read(&mut buffer).unwrap();
+        if buffer[..count].starts_with(b"VALUE") {
+            return;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    panic!("the backend stays down: {}", String::from_utf8_lossy(&buffer));
+}
+
+#[test]
+fn ordinary_requests_allocate_nothing() {
+    let mut config = Config::new("127.0.0.1:0", &[scripted_server().to_string()]);
+    config.loops = 1;
+    let proxy = start(config, Clock::monotonic()).unwrap();
+    let mut client = TcpStream::connect(proxy.address().unwrap()).unwrap();
+    client.set_nodelay(true).unwrap();
+    wait_until_up(&mut client);
+    for (request, reply) in [(&b"get key\r\n"[..], REPLY_TO_GET), (b"set key 0 0 5\r\nvalue\r\n", b"STORED\r\n")] {
+        exchange(&mut client, request, reply, WARM_UP);
+        let region = Region::new(ALLOCATOR);
+        exchange(&mut client, request, reply, MEASURED);
+        let change = region.change();
+        let allocations = change.allocations + change.reallocations;
+        assert!(allocations <= ALLOCATIONS_MAX, "{MEASURED} requests made {allocations} allocations");
+    }
+    drop(client);
+    assert_eq!(proxy.stop().unwrap().lost, 0);
+}
