@@ -16,7 +16,7 @@ from waylab.runfolder.files import read_run
 from waylab.spec import Assignment, Load, Spec
 from waylab.testbed import Testbed, find_programs, running_system
 from waylab.testbed.generators import generators
-from waylab.testbed.processes import Process, TestbedError, hold_when_connected
+from waylab.testbed.processes import Process, TestbedError, pause_when_connected
 
 SUMMARIES = ["load-0.json", "load-1.json"]
 
@@ -103,12 +103,12 @@ def test_a_generator_that_has_connected_is_held_and_one_that_ends_is_told(tmp_pa
     early = Process("early", [sys.executable, "-c", script], tmp_path)
     failing = Process("failing", [sys.executable, "-c", "raise SystemExit('nobody listens')"], tmp_path)
     try:
-        hold_when_connected([(early, 3)])
+        pause_when_connected([(early, 3)])
         assert psutil.Process(early.pid).status() == psutil.STATUS_STOPPED
         with pytest.raises(
             TestbedError, match="failing: ended with 1 before it was connected: nobody listens"
         ):
-            hold_when_connected([(early, 3), (failing, 1)])
+            pause_when_connected([(early, 3), (failing, 1)])
     finally:
         early.stop()
         failing.stop()

@@ -21,7 +21,7 @@ from waylab.errors import LabError
 from waylab.run import create_run
 from waylab.runfolder.files import read_json, read_run
 from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
-from waylab.testbed import Machine, check_fits, open_testbed
+from waylab.testbed import Machine, check_requirements, open_testbed
 from waylab.testbed.netns import cgroups, links, namespaces
 from waylab.testbed.netns.owner import Owner, owner_of, this_process
 
@@ -74,7 +74,7 @@ def hosts(**described) -> TestbedSettings:
 def can_emulate(settings: TestbedSettings) -> bool:
     """Whether this machine can; if it cannot, the refusal has been checked."""
     try:
-        check_fits(settings, (ATrial(*settings.hosts),), Machine())
+        check_requirements(settings, (ATrial(*settings.hosts),), Machine())
     except LabError as error:
         assert NEITHER in str(error) and str(error).startswith("testbed.") and "\n" not in str(error)
         return False
@@ -169,7 +169,7 @@ def test_a_delay_is_there_or_refused(tmp_path):
     settings = hosts(far=HostSettings(delay_ms=5.0, up_mbit=50.0), near=HostSettings())
     if not can_emulate(settings):
         with pytest.raises(LabError, match=r"needs root|netem for delays .*leave delay_ms out|pyroute2"):
-            check_fits(settings, (ATrial("far", "near"),), Machine())
+            check_requirements(settings, (ATrial("far", "near"),), Machine())
         return
     with emulated(settings, tmp_path) as testbed:
         assert 10.0 <= testbed.facts().links["far"].round_trip_median_ms < 20.0
@@ -182,7 +182,7 @@ def test_a_link_that_is_not_what_was_asked_for_ends_the_run(tmp_path, monkeypatc
     monkeypatch.setattr(links, "FRAME_BYTES", 700)
     monkeypatch.setattr(links, "ATTEMPTS", 2)
     message = (
-        r"a link is not what was described, 2 times measured: client.up_mbit = 40: measured .* limit 30 %"
+        r"a link differs from its settings in 2 measurements: client.up_mbit = 40: measured .* limit 30 %"
     )
     with pytest.raises(LabError, match=message), emulated(settings, tmp_path):
         pass
@@ -226,8 +226,8 @@ def test_what_a_killed_run_leaves_is_swept_and_what_a_living_one_has_is_not(tmp_
             theirs = left() - before - mine
             assert {owner_of(name).pid for name in theirs} == {process.pid}
             assert not {name for name in theirs if owner_of(name).gone()}
-            namespaces.sweep()
-            cgroups.sweep(cgroups.find_hierarchy())
+            namespaces.remove_leftovers()
+            cgroups.remove_leftovers(cgroups.find_hierarchy())
             assert left() - before == mine | theirs, "nobody's things are swept while he lives"
             process.kill()
         wait_for(lambda: not processes_of(tmp_path))
@@ -279,7 +279,7 @@ REFUSAL = (
 REFUSED = """
 from waylab.spec import HostSettings, TestbedSettings
 from waylab.testbed import Machine
-from waylab.testbed.fitting import check_kernel
+from waylab.testbed.requirements import check_kernel
 try:
     check_kernel({"a": HostSettings()}, Machine())
 except Exception as error:
@@ -313,7 +313,7 @@ def test_the_plan_is_shown_before_it_is_refused(tmp_path, monkeypatch, capsys):
     assert re.fullmatch(f"waylab: {REFUSAL}", capsys.readouterr().err) and not (tmp_path / "results").exists()
 
 
-def test_a_run_that_is_asked_to_stop_cleans_up_itself(tmp_path):
+def test_a_run_that_is_stop_requested_cleans_up_itself(tmp_path):
     if not can_emulate(hosts(a=HostSettings(cores=1.0), b=HostSettings())):
         return
     with holding(tmp_path) as process:

@@ -35,7 +35,7 @@ def a_trial(**parts):
 def server(tmp_path):
     made = PostgresServer(postgres_or_skip(), tmp_path / "logs")
     try:
-        made.make()
+        made.create()
         made.start(Host(), (), 20)
         yield made
     finally:
@@ -46,7 +46,7 @@ def test_the_server_answers_and_leaves_nothing_behind(tmp_path):
     before = folders()
     made = PostgresServer(postgres_or_skip(), tmp_path / "logs")
     try:
-        made.make()
+        made.create()
         made.start(Host(), ("work_mem=7MB",), 20)
         pid = made.process.pid
         with made.connect() as connection:
@@ -70,10 +70,10 @@ def test_what_a_statement_lacks_is_one_line(server):
         server.connect("none")
 
 
-def test_settings_that_cannot_be_are_the_servers_last_words(tmp_path):
+def test_settings_that_cannot_be_are_the_servers_last_error(tmp_path):
     made = PostgresServer(postgres_or_skip(), tmp_path / "logs")
     try:
-        made.make()
+        made.create()
         with pytest.raises(
             TestbedError, match=r"database: ended with 1 before it was ready: .*no_such_thing"
         ):
@@ -90,25 +90,25 @@ def test_every_trial_has_a_fresh_database(tmp_path):
     with Database(Testbed(), programs_of((trial,)), (trial, without), tmp_path) as database:
         assert "dbname=waystage_trial" in database.prepare(trial)
         before = database.counters()
-        database.ask("INSERT INTO queue (name) VALUES ('one')")
+        database.query("INSERT INTO queue (name) VALUES ('one')")
         pid, (((with_it,),), commits) = (
             database.process.pid,
-            (database.ask(indexes), database.counters()["commits"]),
+            (database.query(indexes), database.counters()["commits"]),
         )
         assert commits > before["commits"] and database.counters()["wal_written_to_bytes"] > 0
         database.prepare(trial)
         assert database.process.pid == pid, "the same server for the whole run"
-        assert database.ask("SELECT count(*) FROM queue") == [["0"]]
+        assert database.query("SELECT count(*) FROM queue") == [["0"]]
         database.prepare(without)
-        assert database.ask("SHOW synchronous_commit") == [["off"]]
-        assert int(database.ask(indexes)[0][0]) == int(with_it) - 1
+        assert database.query("SHOW synchronous_commit") == [["off"]]
+        assert int(database.query(indexes)[0][0]) == int(with_it) - 1
         # A server that is gone is started again.
         os.kill(database.process.pid, signal.SIGKILL)
         database.process.wait(10)
         with pytest.raises(TestbedError):
             database.counters()
         database.prepare(trial)
-        assert database.ask("SELECT count(*) FROM queue") == [["0"]]
+        assert database.query("SELECT count(*) FROM queue") == [["0"]]
 
 
 def test_a_killed_lab_takes_its_server_along_and_the_next_one_sweeps(tmp_path):
@@ -117,8 +117,8 @@ def test_a_killed_lab_takes_its_server_along_and_the_next_one_sweeps(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from waylab.testbed.hosts import Host\n"
         "from waylab.testbed.postgres import PostgresServer, find_postgres\n"
-        "s = PostgresServer(find_postgres(), Path(sys.argv[1])); s.make(); s.start(Host(), (), 20)\n"
-        "print(s.process.pid, s.words('x').split()[0].partition('=')[2], flush=True); time.sleep(60)\n"
+        "s = PostgresServer(find_postgres(), Path(sys.argv[1])); s.create(); s.start(Host(), (), 20)\n"
+        "print(s.process.pid, s.connection_string('x').split()[0].partition('=')[2], flush=True); time.sleep(60)\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "logs")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lab:
@@ -132,7 +132,7 @@ def test_a_killed_lab_takes_its_server_along_and_the_next_one_sweeps(tmp_path):
         time.sleep(0.05)
     assert not psutil.pid_exists(int(pid)) and Path(folder).is_dir()
     made = PostgresServer(find_postgres(), tmp_path / "logs")
-    made.make()
+    made.create()
     made.remove()
     assert not Path(folder).exists()
 

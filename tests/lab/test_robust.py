@@ -27,8 +27,8 @@ from waylab.run import room as room_module
 from waylab.run import trial as trial_module
 from waylab.runfolder.files import read_run, read_stopping
 from waylab.spec import read_spec
-from waylab.testbed.capacity import check_capacity
 from waylab.testbed.programs import find_waystage
+from waylab.testbed.requirements import check_capacity
 
 SPEC = """
 name = "robust"

@@ -115,7 +115,7 @@ def test_the_real_twemproxy_carries_a_load(tmp_path):
     trial = a_trial(kind="nutcracker", proxy=Proxy(count=2))
     with running_system(trial, programs_of((trial,)), tmp_path, Testbed()) as system:
         (load,) = system.start_load(system.start_servers())
-        assert load.wait(30) and load.exit_code == 0, load.last_words()
+        assert load.wait(30) and load.exit_code == 0, load.last_error_line()
     found = json.loads((tmp_path / "load.json").read_text())
     assert found["totals"]["hits"] > 0 and found["totals"]["errors"] == 0
     proxies = [process for process in system.processes if process.name.startswith("proxy")]

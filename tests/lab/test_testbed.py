@@ -144,7 +144,7 @@ def test_output_is_kept(tmp_path):
     process = Process("talker", ["sh", "-c", "echo out; echo err >&2"], tmp_path)
     assert process.wait(5)
     process.stop()
-    assert (tmp_path / "talker.stdout").read_text() == "out\n" and process.last_words() == ": err"
+    assert (tmp_path / "talker.stdout").read_text() == "out\n" and process.last_error_line() == ": err"
     assert os.WEXITSTATUS(0) == process.exit_code
 
 

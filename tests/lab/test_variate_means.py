@@ -12,7 +12,7 @@ from waylab.plan import make_plan, trial_as_dict
 from waylab.run import create_run
 from waylab.runfolder.files import read_json, read_run
 from waylab.spec import mean_size_bytes, mean_time_s, read_spec
-from waylab.testbed.generators import asking_options, generators, value_options
+from waylab.testbed.generators import generators, key_and_pace_options, value_options
 from waylab.testbed.programs import find_waystage
 
 SIZES = [
@@ -78,7 +78,7 @@ def test_the_load_generator_is_told_all_of_it(tmp_path):
     trial = make_plan(read_spec(spec_at(tmp_path, extra))).trials[0]
     parts = generators(trial)
     assert [(part.clients, part.rate_per_s) for part in parts] == [(3, 600.0), (2, 400.0)]
-    asked = " ".join(asking_options(trial.load, parts[0]))
+    asked = " ".join(key_and_pace_options(trial.load, parts[0]))
     assert asked == "--key-pattern zipf:0.9 --rate 600 --arrivals bursty:100ms:100ms"
     assert " ".join(value_options(trial.load)) == "--data-size fb_value --protocol meta --key-size 30"
     assert trial_as_dict(trial)["load"]["think_mean_s"] == 0.0
@@ -86,7 +86,7 @@ def test_the_load_generator_is_told_all_of_it(tmp_path):
         read_spec(spec_at(tmp_path, '[factors]\nload = { a = { rate = 0, arrivals = "poisson" } }'))
     )
     assert "--think-time none" in " ".join(
-        asking_options(closed.trials[0].load, generators(closed.trials[0])[0])
+        key_and_pace_options(closed.trials[0].load, generators(closed.trials[0])[0])
     )
 
 

@@ -19,7 +19,7 @@ from waylab.predict import predict
 from waylab.report import show_run, write_report
 from waylab.run import Step, create_run, resume_run, unfinished_runs
 from waylab.spec import Spec, read_spec
-from waylab.testbed import Machine, check_fits
+from waylab.testbed import Machine, check_requirements
 
 EXIT_NOTHING_USABLE = 1
 
@@ -92,7 +92,7 @@ def plan(arguments: argparse.Namespace) -> int:
     console.print(table)
     console.print(_how_long(spec, planned))
     # After the plan, which is of use also to those who will run it elsewhere.
-    check_fits(spec.testbed, planned.trials, Machine())
+    check_requirements(spec.testbed, planned.trials, Machine())
     return 0
 
 

@@ -29,7 +29,7 @@ from waylab.testbed import (
     Machine,
     Programs,
     Testbed,
-    check_fits,
+    check_requirements,
     open_testbed,
     programs_of,
     used_hosts,
@@ -225,7 +225,7 @@ def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
     """Make the run folder of a specification: everything but the trials."""
     spec = read_spec(spec_path, scale)
     plan = make_plan(spec)
-    check_fits(spec.testbed, plan.trials, Machine())
+    check_requirements(spec.testbed, plan.trials, Machine())
     programs = programs_of(plan.trials)
     now = datetime.now(UTC)
     directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
@@ -243,7 +243,7 @@ def resume_run(directory: Path) -> Campaign:
     plan = make_plan(spec)
     if [trial.id for trial in plan.trials] != [trial["id"] for trial in run["plan"]]:
         raise LabError(f"{directory / paths.SPEC}: gives another plan than {paths.RUN}; start a new run")
-    check_fits(spec.testbed, plan.trials, Machine())
+    check_requirements(spec.testbed, plan.trials, Machine())
     programs = programs_of(plan.trials)
     started_with = read_json(directory / paths.ENVIRONMENT, paths.ENVIRONMENT_FORMAT, "")
     now = environment(programs).programs["waystage"]

@@ -108,9 +108,7 @@ def _watch(
         tick()
         for process in system.processes:
             if process not in loads and not process.name.startswith("fill") and not process.running():
-                message = (
-                    f"{process.name}: ended with {process.exit_code} during the load{process.last_words()}"
-                )
+                message = f"{process.name}: ended with {process.exit_code} during the load{process.last_error_line()}"
                 raise LabError(message)
         if time.monotonic() > deadline:
             raise LabError(f"load: did not end within {_LOAD_GRACE_S:g} s after its test time")
@@ -122,7 +120,7 @@ def _check_summaries(system: RunningSystem, loads: list[Process], directory: Pat
     for load, generator in zip(loads, system.generators, strict=True):
         if load.exit_code != 0 and not (directory / generator.summary).is_file():
             raise LabError(
-                f"{load.name}: ended with {load.exit_code} and wrote no summary{load.last_words()}"
+                f"{load.name}: ended with {load.exit_code} and wrote no summary{load.last_error_line()}"
             )
 
 
@@ -145,5 +143,5 @@ def _failure_of(processes: list[Process]) -> str | None:
         if process.killed:
             return f"{process.name}: did not stop when asked and was killed"
         if process.exit_code not in (0, -15):
-            return f"{process.name}: ended with {process.exit_code}{process.last_words()}"
+            return f"{process.name}: ended with {process.exit_code}{process.last_error_line()}"
     return None

@@ -101,7 +101,7 @@ def _check_kind(design: Design) -> None:
         )
     if design.exclude and design.kind != "crossed":
         raise ValueError(
-            f'design.exclude: only for design.kind = "crossed"; {design.kind!r} defines itself which combinations are run'
+            f'design.exclude: only for design.kind = "crossed"; {design.kind!r} defines the combinations itself'
         )
     if design.generators and design.kind != "2k-p":
         raise ValueError(f'design.generators: needs design.kind = "2k-p", not {design.kind!r}')

@@ -240,8 +240,8 @@ def _check_values(system: System, load: Load) -> None:
 def _check_loop(load: Load) -> None:
     if load.rate and load.think_time != "none":
         raise ValueError(
-            f"load.think_time = {load.think_time!r}: an open loop does not wait for replies, so its clients have no think time; "
-            "leave it out, or load.rate"
+            f"load.think_time = {load.think_time!r}: an open loop does not wait for replies and has no "
+            "think time; leave out one of the two"
         )
     if not load.rate and load.arrivals != Load().arrivals:
         raise ValueError(f"load.arrivals = {load.arrivals!r}: needs load.rate; a closed loop has no arrivals")

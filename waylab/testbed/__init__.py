@@ -1,14 +1,14 @@
-"""Hosts, and processes that come up on them, are ready, and go away again whatever happens.
+"""Hosts and the processes on them: starts them, waits until they are ready, and stops all of them in every case.
 
-Knows nothing of results. Which role runs on which host is the assignment; a testbed knows no roles.
+Station 3 of an experiment. Knows nothing of results. The assignment maps roles to hosts; a testbed knows no roles.
 """
 
 from waylab.testbed.database import COUNTERS, Database
-from waylab.testbed.fitting import check_fits, cores_described, open_testbed, used_hosts
 from waylab.testbed.hosts import Host, Testbed
 from waylab.testbed.machine import Finding, Machine
 from waylab.testbed.processes import Process, TestbedError
 from waylab.testbed.programs import Programs, find_programs
+from waylab.testbed.requirements import check_requirements, cores_described, open_testbed, used_hosts
 from waylab.testbed.systems import RunningSystem, programs_of, register_system, running_system
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "RunningSystem",
     "Testbed",
     "TestbedError",
-    "check_fits",
+    "check_requirements",
     "cores_described",
     "find_programs",
     "open_testbed",

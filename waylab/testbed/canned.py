@@ -1,6 +1,6 @@
-"""The least message service there is, as a program: every request gets the same few bytes, and nothing is looked at.
+"""A minimal message service as a program: it answers each request with constant bytes and stores nothing.
 
-What a load generator needs by itself is measured with it. Uses no module of the lab: it is run by its path.
+It serves to measure the CPU time of the load generator alone. It is run by its path and imports no module of the lab.
 """
 
 import select
@@ -26,7 +26,7 @@ _NOTHING = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 def answer(request: bytes) -> bytes:
-    """Return the reply to a request by its first line: sent, created, no queue waits, or nothing there."""
+    """Return the reply to a request, chosen by its first line: sent, created, no waiting queue, or empty."""
     if request.startswith(b"PUT"):
         return _CREATED
     if request.startswith(b"GET /v1/receivers"):
@@ -36,7 +36,7 @@ def answer(request: bytes) -> bytes:
 
 
 def requests_in(waiting: bytes) -> tuple[list[bytes], bytes]:
-    """Cut whole requests off what was received; return them, and the rest."""
+    """Split the received bytes into complete requests and the rest."""
     found: list[bytes] = []
     while True:
         end = waiting.find(_HEAD_END)
@@ -54,7 +54,7 @@ def requests_in(waiting: bytes) -> tuple[list[bytes], bytes]:
 
 
 def serve(address: str) -> None:
-    """Serve until a signal comes."""
+    """Serve until the process receives a signal."""
     host, _, port = address.rpartition(":")
     with socket.create_server((host, int(port)), backlog=_BACKLOG) as listener:
         listener.setblocking(False)
@@ -78,7 +78,7 @@ def serve(address: str) -> None:
 
 
 def _serve_one(connection: socket.socket, rests: dict[int, bytes]) -> bool:
-    """Answer what has come; false when the other end is gone."""
+    """Answer the requests that have arrived; false if the connection is closed."""
     number = connection.fileno()
     try:
         read = connection.recv(_READ_BYTES)

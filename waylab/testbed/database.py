@@ -1,6 +1,6 @@
-"""The database of a run: one PostgreSQL of the lab's own, and in it a fresh database for every trial.
+"""The PostgreSQL of a run, which the lab starts itself, with a fresh database for every trial.
 
-The service makes its tables itself, once, in a template. Knows nothing of what is measured.
+The message service creates its tables once, in a template. Knows nothing of measurements.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from waylab.testbed.postgres import Connection, PostgresServer
 from waylab.testbed.processes import Process, TestbedError
 from waylab.testbed.programs import Programs
 
-# Counters of a trial's database and of the whole server, in this order; all of them only ever rise.
+# Counters of a trial's database and of the whole server, in this order; all are monotonic.
 COUNTERS = (
     "commits",
     "rollbacks",
@@ -43,7 +43,7 @@ WHERE t.relname = 'message' AND NOT x.indisprimary AND pg_get_indexdef(x.indexre
 
 
 class Database:
-    """A context; the server comes up with the first trial that wants it, and is gone afterwards whatever happens."""
+    """A context: the first trial that needs the server starts it; leaving the context always stops and removes it."""
 
     def __init__(
         self, testbed: Testbed, programs: Programs, trials: tuple[Trial, ...], directory: Path
@@ -56,9 +56,9 @@ class Database:
         self._connections_max = _CONNECTIONS_BESIDE + max(
             trial.system.under_test.database_connections(trial.system, trial.load) for trial in trials
         )
-        self._made = False
-        self._told: tuple[str | None, tuple[str, ...]] | None = None
-        self._asking: Connection | None = None
+        self._created = False
+        self._started_with: tuple[str | None, tuple[str, ...]] | None = None
+        self._connection: Connection | None = None
 
     def __enter__(self) -> "Database":
         return self
@@ -67,71 +67,76 @@ class Database:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._hang_up()
+            self._disconnect()
         finally:
             self._server.remove()
 
     @property
     def process(self) -> Process:
-        """The server's first process; the others are its children."""
+        """The postmaster; the other processes are its children."""
         return self._server.process
 
     def prepare(self, trial: Trial) -> str:
-        """See that the server runs as the trial wants it, and return where its fresh database is, in libpq's words."""
+        """Run the server with the settings of the trial, and return the connection string of a fresh database."""
         names = trial.assignment.database
-        told = (names[0] if names else None, trial.system.database.settings)
-        if not self._server.running or told != self._told:
-            self._bring_up(self._testbed.host(told[0]), told[1])
-            self._told = told
-        assert self._asking is not None, "it was brought up"
-        self._asking.query(f"DROP DATABASE IF EXISTS {_TRIAL} WITH (FORCE)")
-        self._asking.query(f"CREATE DATABASE {_TRIAL} TEMPLATE {_TEMPLATE}")
+        wanted = (names[0] if names else None, trial.system.database.settings)
+        if not self._server.running or wanted != self._started_with:
+            self._start_server(self._testbed.host(wanted[0]), wanted[1])
+            self._started_with = wanted
+        assert self._connection is not None, "the server is running"
+        self._connection.query(f"DROP DATABASE IF EXISTS {_TRIAL} WITH (FORCE)")
+        self._connection.query(f"CREATE DATABASE {_TRIAL} TEMPLATE {_TEMPLATE}")
         if not trial.system.database.further_index:
             self._drop_further_index()
-        # Nothing of what was just made is left to be written while the trial runs, and all of it is counted: a server
-        # counts late, but at the latest when a connection ends.
-        self._asking.query("CHECKPOINT")
-        self._hang_up()
-        self._asking = self._server.connect()
-        return self._server.words(_TRIAL)
+        # The checkpoint writes the new database to disk before the trial starts. PostgreSQL updates its counters late,
+        # at the latest when a connection ends, so closing the connection makes the counters complete.
+        self._connection.query("CHECKPOINT")
+        self._disconnect()
+        self._connection = self._server.connect()
+        return self._server.connection_string(_TRIAL)
 
-    def ask(self, text: str) -> list[list[str | None]]:
-        """Ask something of the trial's database."""
+    def query(self, text: str) -> list[list[str | None]]:
+        """Run one statement in the trial's database and return its rows."""
         with self._server.connect(_TRIAL) as connection:
             return connection.query(text)
 
     def counters(self) -> dict[str, int | None]:
-        """Return `COUNTERS` as they are now; what this version of the server does not count is None."""
-        assert self._asking is not None, "it was brought up"
-        rows = self._asking.query(_COUNTED)
+        """Return the current `COUNTERS`; None for a counter that this version of PostgreSQL does not have."""
+        assert self._connection is not None, "the server is running"
+        rows = self._connection.query(_COUNTED)
         if not rows:
-            raise TestbedError("database: it does not know the trial's database any more")
+            raise TestbedError("database: the database of the trial no longer exists")
         values = (None if value is None else int(float(value)) for value in rows[0])
         return dict(zip(COUNTERS, values, strict=True))
 
     def facts(self) -> DatabaseFacts:
-        """Return what is kept with every trial; nothing when the server did not start."""
+        """Return the facts for `trial.json`; none if the server did not start."""
         if not self._server.running:
             return DatabaseFacts()
         return structs.replace(self._server.facts(), command=self._server.process.command)
 
-    def _bring_up(self, host: Host, settings: tuple[str, ...]) -> None:
-        self._hang_up()
-        if self._made:
+    def _start_server(self, host: Host, settings: tuple[str, ...]) -> None:
+        self._disconnect()
+        if self._created:
             self._server.stop()
         else:
             self._server.remove()
-            self._server.make()
+            self._server.create()
         self._server.start(host, settings, self._connections_max)
-        self._asking = self._server.connect()
-        if not self._made:
-            self._asking.query(f"CREATE DATABASE {_TEMPLATE}")
+        self._connection = self._server.connect()
+        if not self._created:
+            self._connection.query(f"CREATE DATABASE {_TEMPLATE}")
             self._make_tables(host)
-            self._made = True
+            self._created = True
 
     def _make_tables(self, host: Host) -> None:
-        """Let the service make its tables; its last connection must be gone before one can copy them."""
-        command = [str(self._programs.waystage), "messages", "--database", self._server.words(_TEMPLATE)]
+        """Run the service once to create its tables. A template can only be used without open connections."""
+        command = [
+            str(self._programs.waystage),
+            "messages",
+            "--database",
+            self._server.connection_string(_TEMPLATE),
+        ]
         service = host.start("messages-template", [*command, "--listen", f"{host.address}:0"], self._logs)
         try:
             service.wait_until_ready()
@@ -139,15 +144,15 @@ class Database:
             service.stop()
 
     def _drop_further_index(self) -> None:
-        names = [str(row[0]) for row in self.ask(_FURTHER_INDEXES)]
+        names = [str(row[0]) for row in self.query(_FURTHER_INDEXES)]
         if not names:
             raise TestbedError(
-                "database: the service makes no further index any more; there is none to leave out"
+                "database: system.database.further_index = false, but the service creates no further index"
             )
         for name in names:
-            self.ask(f'DROP INDEX "{name}"')
+            self.query(f'DROP INDEX "{name}"')
 
-    def _hang_up(self) -> None:
-        if self._asking:
-            self._asking.close()
-            self._asking = None
+    def _disconnect(self) -> None:
+        if self._connection:
+            self._connection.close()
+            self._connection = None

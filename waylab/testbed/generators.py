@@ -1,4 +1,4 @@
-"""How one load is shared out among several generators: clients and keys, each of them once. Starts nothing."""
+"""Divides one load between several generators: each client and each key belongs to one of them. Starts nothing."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from waylab.spec import Load
 
 @dataclass(frozen=True)
 class Generator:
-    """The part of the load that one process makes."""
+    """The part of the load that one process generates."""
 
     name: str
     summary: str
@@ -21,25 +21,25 @@ class Generator:
 
 
 def value_options(load: Load) -> list[str]:
-    """Return the arguments that say what keys and values are: the same for setting the keys and for the load."""
+    """Return the arguments for keys and values, which the prefill and the load share."""
     options = ["--data-size", str(load.data_size), "--protocol", load.protocol]
     return [*options, "--key-size", str(load.key_size)] if load.key_size != "" else options
 
 
-def asking_options(load: Load, generator: Generator) -> list[str]:
-    """Return the arguments that say when a generator asks, and for which keys."""
+def key_and_pace_options(load: Load, generator: Generator) -> list[str]:
+    """Return the arguments for the times of requests and for the distribution of their keys."""
     return ["--key-pattern", load.key_pattern, *pace_options(load, generator)]
 
 
 def pace_options(load: Load, generator: Generator) -> list[str]:
-    """Return the arguments that say when a generator asks."""
+    """Return the arguments for the times of requests."""
     if generator.rate_per_s:
         return ["--rate", f"{generator.rate_per_s:.6g}", "--arrivals", load.arrivals]
     return ["--think-time", load.think_time]
 
 
 def generators(trial: Trial) -> list[Generator]:
-    """Share clients and keys out evenly; no two generators write the same key, so that each can verify its own."""
+    """Divide clients and keys evenly. No two generators write the same key, so that each can verify its own values."""
     load, count = trial.load, trial.assignment.generators
     keys = _parts(load.key_maximum - load.key_minimum + 1, count)
     clients = _parts(load.clients, count)

@@ -1,6 +1,6 @@
-"""Where programs run: a host has an address and starts processes; a testbed has hosts, and goes away again.
+"""Hosts and testbeds: a host has an address and starts processes; a testbed is the context of all hosts of a run.
 
-The base classes are this machine as it is. Knows nothing of roles.
+The base classes are this machine without emulation. Knows nothing of roles.
 """
 
 import socket
@@ -17,9 +17,9 @@ _Result = TypeVar("_Result")
 
 
 class Host:
-    """This machine: programs find each other over the loopback."""
+    """This machine: programs communicate over the loopback interface."""
 
-    # Whether nobody but the hosts of this run can reach it.
+    # Whether only the hosts of this run can reach this host.
     own_network = False
 
     def __init__(self, name: str = "here", address: str = "127.0.0.1") -> None:
@@ -34,15 +34,15 @@ class Host:
         paused: bool = False,
         user: tuple[int, int] | None = None,
     ) -> Process:
-        """Start a program on this host, its output kept in `logs`; `user` is another user and group than ours."""
+        """Start a program on this host with its output in `logs`, optionally as another user and group."""
         return Process(name, command, logs, host=self.name, paused=paused, user=user)
 
     def free_port(self) -> int:
-        """Let the kernel name a port that nobody on this host uses."""
+        """Return a free port of this host, chosen by the kernel."""
         return self.inside(lambda: _free_port(self.address))
 
     def answers(self, port: int) -> bool:
-        """Say whether a memcached server on this host answers `version`."""
+        """Return whether a memcached server on this host answers `version`."""
         return self.inside(lambda: _answers(self.address, port))
 
     def inside(self, function: Callable[[], _Result]) -> _Result:
@@ -52,7 +52,7 @@ class Host:
 
 @dataclass(frozen=True)
 class HostCounters:
-    """What one host has sent and received so far, and for how long its quota of CPU time was used up."""
+    """Traffic of one host so far, and the time for which its CPU quota throttled it."""
 
     host: str
     sent_bytes: int
@@ -65,7 +65,7 @@ class HostCounters:
 
 
 class Testbed:
-    """The hosts of a run, between entering and leaving the context; every name means this machine."""
+    """The hosts of a run, as a context; here every name is this machine."""
 
     __test__ = False
     kind = "local"
@@ -79,15 +79,15 @@ class Testbed:
         return None
 
     def host(self, name: str | None) -> Host:
-        """Return the host of that name; None is the host of a role that has no place of its own."""
+        """Return the host of that name; None is the host of a role without an assignment."""
         return Host(name or "here")
 
     def facts(self) -> TestbedFacts:
-        """Return what is kept with every trial: the kind, and what was measured of the links."""
+        """Return the facts for `trial.json`: the kind of testbed, and the measured links."""
         return TestbedFacts(kind=self.kind)
 
     def counters(self) -> list[HostCounters]:
-        """Return what every host has sent, received, dropped and been throttled so far; nothing here."""
+        """Return the counters of every host; none for this machine."""
         return []
 
 

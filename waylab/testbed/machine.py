@@ -1,6 +1,6 @@
-"""What this machine can and cannot do: found by trying, and said in lines that people understand.
+"""Finds out by trial which features of a testbed this machine supports.
 
-The ground for every refusal of a testbed, and what `waylab doctor` prints.
+`waylab doctor` prints the findings, and the checks of a plan use them.
 """
 
 import os
@@ -24,7 +24,7 @@ _TC_H_ROOT = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that the machine can do or cannot; `able` is None for what is only a fact."""
+    """One feature of the machine, and whether it is supported; `able` is None for plain information."""
 
     name: str
     able: bool | None
@@ -32,16 +32,16 @@ class Finding:
 
 
 class Machine:
-    """Everything is looked at when it is first asked for."""
+    """The features of this machine; each is examined at its first use."""
 
     @cached_property
     def cores(self) -> int:
-        """How many processors this process may use."""
+        """The number of cores that this process may use."""
         return len(os.sched_getaffinity(0))
 
     @cached_property
     def missing_capabilities(self) -> list[str]:
-        """Which rights are missing to make network namespaces."""
+        """The capabilities that this process lacks to create network namespaces."""
         for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("CapEff:"):
                 effective = int(line.split()[1], 16)
@@ -50,17 +50,17 @@ class Machine:
 
     @cached_property
     def privileged(self) -> Finding:
-        """Whether this process may make hosts."""
+        """Whether this process may create hosts."""
         missing = self.missing_capabilities
         if missing:
             return Finding(
                 "root", False, f"needs root; this is user {os.geteuid()} without {', '.join(missing)}"
             )
-        return Finding("root", True, "has the rights to make hosts")
+        return Finding("root", True, "has the privileges to create hosts")
 
     @cached_property
     def network(self) -> dict[str, Finding]:
-        """Try everything that links are made of, in a namespace that is gone afterwards."""
+        """Try every part of a link in a temporary namespace."""
         names = ("namespaces", "veth", "bridge", "tbf", "netem")
         if not self.privileged.able:
             return {name: Finding(name, False, self.privileged.text) for name in names}
@@ -68,20 +68,20 @@ class Machine:
         try:
             namespaces.create(name)
             return {
-                "namespaces": Finding("namespaces", True, "network namespaces can be made"),
+                "namespaces": Finding("namespaces", True, "network namespaces can be created"),
                 **_try_links(name),
             }
         except LabError as error:
             return {name: Finding(name, False, str(error)) for name in names}
         except OSError as error:
-            why = f"network namespaces cannot be made here: {error.strerror or error}"
+            why = f"network namespaces cannot be created here: {error.strerror or error}"
             return {name: Finding(name, False, why) for name in names}
         finally:
             _quietly(lambda: namespaces.remove(name))
 
     @cached_property
     def quotas(self) -> Finding:
-        """Whether processors can be rationed."""
+        """Whether CPU time can be limited."""
         hierarchy = cgroups.find_hierarchy()
         if hierarchy is None:
             return Finding("quotas", False, "no control groups with the controller `cpu` are mounted")
@@ -98,7 +98,7 @@ class Machine:
         return Finding("quotas", True, where)
 
     def findings(self) -> list[Finding]:
-        """Everything, in the order in which it is told."""
+        """Return all findings in the order in which `waylab doctor` prints them."""
         return [
             self.privileged,
             *self.network.values(),
@@ -137,13 +137,13 @@ def _try_all(route: Any) -> dict[str, Finding]:
 def _tried(name: str, attempt: Callable[[], None], what: str) -> Finding:
     try:
         attempt()
-    except Exception as error:  # the library has a class for every way in which netlink says no
+    except Exception as error:  # the library has a class for every netlink error
         return Finding(name, False, f"this kernel has no {name} for {what} ({error})")
-    return Finding(name, True, f"{what} can be made with {name}")
+    return Finding(name, True, f"{what} can be emulated with {name}")
 
 
 def _quietly(undo: Callable[[], None]) -> None:
-    """Undo a probe; what could not be made need not be removed."""
+    """Undo a probe; ignore errors, because the probe may have failed half-way."""
     try:
         undo()
     except (OSError, LabError):
@@ -156,21 +156,18 @@ def _governor() -> Finding:
     except OSError:
         return Finding("governor", None, "unknown; the clock rate cannot be seen from here")
     steady = governor == "performance"
-    advice = "" if steady else "; its clock rate follows the load, `performance` measures better"
+    advice = "" if steady else "; the clock rate follows the load; use `performance` for measurements"
     return Finding("governor", steady, f"{governor}{advice}")
 
 
 def _steal() -> Finding:
-    """Watch for a second how much of the processors the neighbours of a virtual machine take."""
+    """Measure the steal time of one second."""
     before = psutil.cpu_times()
     time.sleep(_STEAL_WATCHED_S)
     after = psutil.cpu_times()
     spent_s = sum(after) - sum(before)
     if not hasattr(after, "steal") or spent_s <= 0:
-        return Finding("steal", None, "steal time is not told by this kernel")
+        return Finding("steal", None, "this kernel does not report steal time")
     now, ever = (after.steal - before.steal) / spent_s, after.steal / sum(after)
-    text = (
-        f"{100 * now:.1f} % of the processors taken by neighbours in the last second, "
-        f"{100 * ever:.1f} % since the start"
-    )
+    text = f"{100 * now:.1f} % of CPU time stolen in the last second, {100 * ever:.1f} % since boot"
     return Finding("steal", now < 0.02, text)

@@ -1,6 +1,6 @@
-"""PostgreSQL's own load generator with the requests of a message service: its scripts and its command.
+"""pgbench with the requests of a message service: its scripts and its command.
 
-The statements are those of one message each, as a program without the service would send them.
+Each statement handles one message, as a program without the service would send it.
 """
 
 import math
@@ -11,9 +11,9 @@ from waylab.spec import mean_size_bytes
 
 LOG_PREFIX = "pgbench"
 QUEUES = 10
-# Its time begins when all are connected, and it knows whole seconds only.
+# pgbench starts its clock when all clients are connected, and accepts whole seconds only.
 _LONGER_S = 0.2
-# As the service asks for it: statistics know nothing of rows that come and go.
+# The settings that the service uses: planner statistics are useless for rows with a short life.
 _OPTIONS = "-c enable_seqscan=off -c enable_bitmapscan=off -c plan_cache_mode=force_generic_plan"
 _SEND = (
     "INSERT INTO message (id, queue_id, receiver, sender, body) "
@@ -30,9 +30,9 @@ _POP = (
     "DELETE FROM message WHERE ctid = (SELECT ctid FROM message WHERE queue_id = :queue AND receiver = {receiver} "
     "ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id, sender, body"
 )
-# Name of the file, of the operation, weight, statement. Of five requests one sends, one pops, and three look: which
-# queues hold something for me, at the head of one, by sender. Half of what is sent is for one receiver. As in
-# `waystage load --operations d15`, but that the order is drawn.
+# Name of the file, operation, weight, statement. Of five requests one sends, one pops, and three only read: the queues
+# with messages for the client, the head of a queue, a message by sender. Half of the messages have one receiver.
+# `waystage load --operations d15` has the same mix in a fixed order.
 SCRIPTS = (
     ("send", "send", 1, _SEND.replace("{receiver}", "''")),
     ("send-to", "send-to", 1, _SEND.replace("{receiver}", "'c' || :other")),
@@ -43,7 +43,7 @@ SCRIPTS = (
     ("pop-mine", "pop", 1, _POP.replace("{receiver}", "'c' || :client_id")),
 )
 _QUEUES_MADE = f"INSERT INTO queue (name) SELECT 'q' || number FROM generate_series(1, {QUEUES}) AS number"
-# To anyone, from clients in turn, to queues in turn.
+# Messages without a receiver, from clients in turn, to queues in turn.
 _PREFILLED = (
     "INSERT INTO message (id, queue_id, receiver, sender, body) "
     f"SELECT nextval('message_id'), 1 + number % {QUEUES}, '', 'c' || number % {{clients}}, "
@@ -52,7 +52,7 @@ _PREFILLED = (
 
 
 def preparation(trial: Trial) -> list[str]:
-    """Return the statements that make the queues and what is in them before the load."""
+    """Return the statements that create the queues and their messages before the load."""
     filled = _PREFILLED.format(
         clients=trial.load.clients, bytes=_body_bytes(trial), messages=trial.load.prefill
     )

@@ -1,7 +1,7 @@
-"""The log of pgbench as the summary of a load (docs/load-summary.md), so that it is analysed as any other load.
+"""Converts the log of pgbench to the summary of a load (docs/load-summary.md), so that the analysis can read it.
 
-Times in the log are those of the wall clock, in microseconds; they are put on the monotonic clock of this machine.
-A client that does not think is due again when its last request has ended: that is where the response begins.
+The log has wall-clock times in microseconds; the summary has times of the monotonic clock of this machine.
+Clients have no think time, so the response time of a request begins at the end of the client's previous request.
 """
 
 import csv
@@ -20,9 +20,9 @@ from waylab.testbed.processes import TestbedError
 
 _HIGHEST_NS = 3_600_000_000_000
 _DIGITS = 3
-# Of the lines of the log: client, latency in us, number of the script, end in s and us. A failure has a word for it.
+# Columns of the log: client, latency in us, number of the script, end in s and us. A failure has no number as latency.
 _CLIENT, _LATENCY, _SCRIPT, _END_S, _END_US = 0, 2, 3, 4, 5
-# Columns of what is read.
+# Columns of the arrays in this file.
 _CLIENT_OF, _SERVICE_NS, _END_NS, _SCRIPT_OF = range(4)
 _PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
@@ -32,7 +32,7 @@ Table = dict[str, object]
 
 
 def summarise(trial: Trial, directory: Path, scripts: Path, process: str) -> None:
-    """Write the summary of a trial from pgbench's log; TestbedError when the log has nothing in the window."""
+    """Write the summary of a trial from pgbench's log; TestbedError if the log has no request in the window."""
     rows, failed = _read(scripts)
     if not len(rows):
         raise TestbedError(f"pgbench: logged nothing in {scripts}")
@@ -109,7 +109,7 @@ def _responses(rows: Rows) -> Rows:
 
 
 def _operation(responses_ns: Rows, services_ns: Rows) -> Table:
-    """Return count and times; what lies between response and service is the slip of pgbench itself."""
+    """Return count and times; slip is the difference between response and service, the delay of pgbench itself."""
     counts = {"count": len(responses_ns), "hits": 0, "misses": 0, "errors": 0}
     times = {"response": responses_ns, "service": services_ns, "slip": responses_ns - services_ns}
     return counts | {name: _times(values) for name, values in times.items()}
@@ -161,7 +161,7 @@ def _seconds(values_ns: Rows, ends_ns: Rows, started_ns: int, window_ns: tuple[i
 
 
 def _cpu_s(path: Path, process: str, window_ns: tuple[int, int]) -> float:
-    """Return processor seconds of a process within the window, from what was sampled while it ran."""
+    """Return the CPU seconds of a process within the window, interpolated from its samples."""
     with path.open(newline="", encoding="utf-8") as file:
         points = [
             (int(row["clock_ns"]), float(row["user_s"]) + float(row["system_s"]))

@@ -1,6 +1,6 @@
-"""One child process: its own process group, its output in files, gone when the lab is gone.
+"""One child process: its own process group, its output in files. The kernel kills it if the lab dies.
 
-Knows nothing of what the programs do, only how one tells that they are ready.
+Knows of the programs only how they report that they are ready.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ from waylab.errors import LabError
 READY_WITHIN_S = 15.0
 STOP_WITHIN_S = 10.0
 _POLL_S = 0.01
-# Who is connected begins to load at once: what is sent until it is held must be little.
+# A connected generator starts its load at once, so it must be paused before it sends much.
 _CONNECTED_POLL_S = 0.002
 _SET_PARENT_DEATH_SIGNAL = 1
-# Becomes the program when it is told to go on; what it was started as is never seen.
+# A shell that stops itself, and becomes the program after SIGCONT.
 _PAUSED = ["/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "paused"]
 _READY = re.compile(r"ready on (\S+)")
 
@@ -33,15 +33,15 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class TestbedError(LabError):
-    """A process that did not come up, or ended when it should not."""
+    """A process that did not start or exited too early."""
 
     __test__ = False
 
 
 class Process:
-    """A running program, with its output kept in `logs`; the new process calls `enter` before it is the program.
+    """A running program with its output in `logs`; the new process calls `enter` before it becomes the program.
 
-    One that is `paused` becomes the program only when it is told to go on; `user` is whose it is, if not ours.
+    A `paused` process becomes the program only after `resume`. `user` runs it as another user and group.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Process:
         self.stderr = logs / f"{name}.stderr"
         self.exit_code: int | None = None
         self.killed = False
-        self._asked_to_stop = False
+        self._stop_requested = False
         parent = os.getpid()
         try:
             with (
@@ -85,7 +85,7 @@ class Process:
         except subprocess.SubprocessError:
             raise TestbedError(f"{name}: the new process cannot enter its host {host}") from None
         except BaseException:
-            # A signal came meanwhile: whoever asked for this process will never hear of it.
+            # A signal interrupted the start: the caller never receives this process, so it must end here.
             if hasattr(self, "_child"):
                 self._signal(signal.SIGKILL)
                 self._child.wait()
@@ -97,7 +97,7 @@ class Process:
         return self._child.pid
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait a while for the end; true when it has ended."""
+        """Wait for the process to exit; return whether it did."""
         try:
             self.exit_code = self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -105,7 +105,7 @@ class Process:
         return True
 
     def running(self) -> bool:
-        """Say whether it still runs."""
+        """Return whether it still runs."""
         self.exit_code = self._child.poll()
         return self.exit_code is None
 
@@ -119,21 +119,21 @@ class Process:
         return self._wait_for(address)
 
     def wait_until_paused(self) -> None:
-        """Wait until a process that was started paused can be told to go on."""
+        """Wait until a process that was started paused can be resumed."""
         self._wait_for(
             lambda: "paused" if psutil.Process(self.pid).status() == psutil.STATUS_STOPPED else None
         )
 
-    def go_on(self) -> None:
-        """Let a paused process become its program."""
+    def resume(self) -> None:
+        """Continue a paused process."""
         self._signal(signal.SIGCONT)
 
     def pause(self) -> None:
-        """Let it stand still until it is told to go on."""
+        """Stop the process with SIGSTOP until `resume`."""
         self._signal(signal.SIGSTOP)
 
     def sockets(self) -> int:
-        """Count the sockets it has open."""
+        """Return the number of its open sockets."""
         count = 0
         with contextlib.suppress(OSError):
             for entry in os.scandir(f"/proc/{self.pid}/fd"):
@@ -142,7 +142,7 @@ class Process:
         return count
 
     def wait_until_serving(self, address: str, answers: Callable[[], bool]) -> str:
-        """Wait until what listens on an address answers, and return the address."""
+        """Wait until `answers` returns true, and return the address."""
         return self._wait_for(lambda: address if answers() else None)
 
     def _wait_for(self, probe: Callable[[], str | None]) -> str:
@@ -154,39 +154,41 @@ class Process:
                 return found
             if ended:
                 raise TestbedError(
-                    f"{self.name}: ended with {self.exit_code} before it was ready{self.last_words()}"
+                    f"{self.name}: ended with {self.exit_code} before it was ready{self.last_error_line()}"
                 )
             if time.monotonic() > deadline:
-                raise TestbedError(f"{self.name}: not ready within {READY_WITHIN_S:g} s{self.last_words()}")
+                raise TestbedError(
+                    f"{self.name}: not ready within {READY_WITHIN_S:g} s{self.last_error_line()}"
+                )
             time.sleep(_POLL_S)
 
-    def last_words(self) -> str:
+    def last_error_line(self) -> str:
         """Return the last line on its standard error, for an error message."""
         lines = self.stderr.read_text(encoding="utf-8", errors="replace").split("\n")
         lines = [line.strip() for line in lines if line.strip()]
         return f": {lines[-1][:300]}" if lines else f" (its output is in {self.stderr.parent})"
 
     def interrupt(self) -> None:
-        """Send SIGINT to the program alone: what PostgreSQL takes for a fast end, and its children do not."""
-        if self.running() and not self._asked_to_stop:
-            self._asked_to_stop = True
+        """Send SIGINT to the program alone, not to its children: for PostgreSQL this is a fast shutdown."""
+        if self.running() and not self._stop_requested:
+            self._stop_requested = True
             self._child.send_signal(signal.SIGINT)
 
-    def ask_to_stop(self) -> None:
-        """Send SIGTERM to the whole group, if it still runs; once, for a second one means `at once` to many."""
-        if self.running() and not self._asked_to_stop:
-            self._asked_to_stop = True
+    def request_stop(self) -> None:
+        """Send SIGTERM to the whole group once: many programs exit at once on a second SIGTERM."""
+        if self.running() and not self._stop_requested:
+            self._stop_requested = True
             self._signal(signal.SIGTERM)
             self._signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Make sure that it has ended, with SIGKILL if it must be."""
-        self.ask_to_stop()
+        """Stop the process, with SIGKILL after a time-out."""
+        self.request_stop()
         try:
             if not self.wait(STOP_WITHIN_S):
                 self.killed = True
         finally:
-            # Also after an orderly end: a child of the program must not outlive the trial.
+            # Also after a normal exit: a child of the program must not outlive the trial.
             self._signal(signal.SIGKILL)
             self.exit_code = self._child.wait()
 
@@ -195,11 +197,11 @@ class Process:
             os.killpg(self._child.pid, number)
 
 
-def hold_when_connected(wanted: list[tuple[Process, int]]) -> None:
-    """Pause each process as soon as it has so many sockets; return when all stand still.
+def pause_when_connected(wanted: list[tuple[Process, int]]) -> None:
+    """Pause each process as soon as it has the given number of sockets; return when all are paused.
 
     Raises:
-        TestbedError: when one ends before, or has not connected in time.
+        TestbedError: if a process exits first or does not connect in time.
     """
     deadline = time.monotonic() + READY_WITHIN_S
     waiting = list(wanted)
@@ -210,7 +212,7 @@ def hold_when_connected(wanted: list[tuple[Process, int]]) -> None:
                 waiting.remove((process, sockets))
             elif not process.running():
                 raise TestbedError(
-                    f"{process.name}: ended with {process.exit_code} before it was connected{process.last_words()}"
+                    f"{process.name}: ended with {process.exit_code} before it was connected{process.last_error_line()}"
                 )
         if waiting and time.monotonic() > deadline:
             names = ", ".join(process.name for process, _ in waiting)
@@ -220,7 +222,7 @@ def hold_when_connected(wanted: list[tuple[Process, int]]) -> None:
 
 @contextlib.contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Keep signals until a fork is over: Python drops an exception that is raised in a hook of `fork`."""
+    """Delay signals during a fork, because Python drops an exception that is raised in a hook of `fork`."""
     kept: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.signal(number, lambda number, _: kept.append(number)) for number in numbers}
@@ -234,19 +236,19 @@ def _signals_wait() -> Iterator[None]:
 
 
 def _become_child(parent: int, enter: Callable[[], None] | None, user: tuple[int, int] | None) -> None:
-    """Run in the child: go to the host, be whose it shall be, and be killed when the lab dies, even by SIGKILL."""
+    """Run in the child: enter the host, change the user, and ask the kernel to kill it when the lab dies."""
     _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
     if enter:
         enter()
     if user:
-        # The new user may not be allowed where we are.
+        # The new user may lack access to the current directory.
         os.chdir("/")
         os.setgroups([])
         os.setgid(user[1])
         os.setuid(user[0])
-        # The kernel forgets the signal when the user changes.
+        # The kernel resets the death signal when the user changes.
         _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)

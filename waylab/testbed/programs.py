@@ -1,4 +1,4 @@
-"""Where the programs are: `waystage` and, if wanted, `memcached` and `nutcracker`. An error lists where it looked."""
+"""Finds the programs: `waystage`, and `memcached`, `nutcracker` and PostgreSQL if needed."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from waylab.errors import LabError
 from waylab.testbed.postgres.programs import PostgresPrograms, find_postgres
 
-# Where Debian puts twemproxy, and only root looks.
+# Debian installs twemproxy here; only root has it in PATH.
 SYSTEM_PROGRAMS = "/usr/sbin"
 
 
@@ -29,7 +29,7 @@ class Programs:
 
 
 def find_programs(servers: set[str], needs: frozenset[str] = frozenset()) -> Programs:
-    """Find what trials need: servers by the names that specifications use, `nutcracker`, `postgres`, `pgbench`."""
+    """Find the programs of a run: servers by their names in specifications, `nutcracker`, `postgres`, `pgbench`."""
     memcached = shutil.which("memcached")
     if "memcached" in servers and not memcached:
         raise LabError('memcached: not found on PATH; install it, or set system.backends.server = "embedded"')
@@ -49,7 +49,7 @@ def _find_nutcracker() -> Path:
 
 
 def find_waystage() -> Path:
-    """Look for the program `waystage`: the variable WAYSTAGE_BIN, then the build folder, then PATH."""
+    """Find `waystage`: in the variable WAYSTAGE_BIN, then in the build folder, then on PATH."""
     given = os.environ.get("WAYSTAGE_BIN")
     if given:
         if not _is_program(Path(given)):

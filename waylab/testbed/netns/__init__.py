@@ -1,4 +1,4 @@
-"""The testbed `netns`: hosts emulated on this machine, with links and processors of their own. Needs root."""
+"""The testbed `netns`: hosts emulated on this machine, each with its own link and CPU quota. Needs root."""
 
 from waylab.testbed.netns.testbed import NetnsTestbed
 

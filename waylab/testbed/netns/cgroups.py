@@ -1,6 +1,6 @@
-"""Processor quotas by control groups, version 1 or 2, whichever has the controller `cpu` here.
+"""CPU quotas by control groups, version 1 or 2, whichever has the controller `cpu` on this machine.
 
-A group for the owner, below it one for each host. Touches no group that is not named after an owner of ours.
+The owner has a group, with one below it for each host. The lab changes only groups with the name of an owner.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ from pathlib import Path
 from waylab.testbed.netns.owner import Owner, owner_of
 from waylab.testbed.processes import TestbedError
 
-# Within a period a host that has used its quota stands still. Short, so that it stands still often and not for long.
+# A host that has used its quota is throttled until the period ends. A short period keeps each pause short.
 PERIOD_US = 10_000
 _REMOVED_WITHIN_S = 2.0
 _PROCS = "cgroup.procs"
 _LAB = "lab"
-# What is measured comes before whatever else the machine does.
+# The measured programs have precedence over other programs of the machine.
 _PRECEDENCE = 100.0
-# The file of each version, and in its numbers: one process, the least and the most.
+# The file of each version, the weight of one process, the smallest and the largest weight.
 _WEIGHTS = {1: ("cpu.shares", 1024, 2, 262_144), 2: ("cpu.weight", 100, 1, 10_000)}
 
 
@@ -32,7 +32,7 @@ class Hierarchy:
     root: Path
 
     def groups(self) -> list[Path]:
-        """List the groups of owners, living or not."""
+        """List the groups of owners, whether or not their processes still run."""
         return sorted(path for path in self.root.glob("waylab-*") if path.is_dir() and owner_of(path.name))
 
     def group_of_this_process(self) -> Path:
@@ -41,13 +41,13 @@ class Hierarchy:
             _, controllers, path = line.split(":", 2)
             if controllers == "" if self.version == 2 else "cpu" in controllers.split(","):
                 group = self.root / path.lstrip("/")
-                # In a container the path may be one that is not mounted here.
+                # In a container the path may not be mounted.
                 return group if group.is_dir() else self.root
         return self.root
 
 
 def find_hierarchy(mounts: Path = Path("/proc/self/mounts")) -> Hierarchy | None:
-    """Find where quotas can be set; None when there is no controller `cpu`."""
+    """Find the hierarchy with the controller `cpu`; None if there is none."""
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         _, place, kind, options = line.split(" ")[:4]
         root = Path(place)
@@ -69,7 +69,7 @@ class CpuGroups:
         self._before: Path | None = None
 
     def create(self, host: str, cores: float | None) -> Path:
-        """Make the group of a host and return the file that lets a process in; None is all processors, unrationed."""
+        """Create the group of a host and return the file that adds a process to it; None means no limit of cores."""
         group = self._group / host
         self._hosts[host] = group
         try:
@@ -81,7 +81,7 @@ class CpuGroups:
             self._weigh(group, cores or len(os.sched_getaffinity(0)))
         except OSError as error:
             raise TestbedError(
-                f"control group {group}: {error.strerror}; leave `cores` out, or run where groups can be made"
+                f"control group {group}: {error.strerror}; leave `cores` out, or run where groups can be created"
             ) from None
         return group / _PROCS
 
@@ -92,7 +92,7 @@ class CpuGroups:
         _write(self._joined, str(os.getpid()))
 
     def throttled_s(self) -> dict[str, float]:
-        """Return for how long every host stood still because its quota was used up."""
+        """Return the time for which each host was throttled."""
         return {host: _throttled_s(group / "cpu.stat") for host, group in self._hosts.items()}
 
     def remove(self) -> None:
@@ -102,7 +102,7 @@ class CpuGroups:
         self._hosts.clear()
 
     def _leave(self) -> None:
-        """Move this process, and whatever it has started meanwhile, to where it was."""
+        """Move this process and its children back to their former group."""
         if self._joined and self._before and self._joined.is_file():
             for pid in _words(self._joined):
                 with contextlib.suppress(ProcessLookupError):
@@ -117,7 +117,7 @@ class CpuGroups:
         self._group.mkdir()
         if self._hierarchy.version == 2:
             _write(self._group / "cgroup.subtree_control", "+cpu")
-        # By default all hosts together would weigh as much as one process that is in no group.
+        # By default all hosts together would have the weight of one process outside any group.
         self._weigh(self._group, _PRECEDENCE)
 
     def _ration(self, group: Path, quota_us: int) -> None:
@@ -128,24 +128,24 @@ class CpuGroups:
             _write(group / "cpu.max", f"{quota_us} {PERIOD_US}")
 
     def _weigh(self, group: Path, processes: float) -> None:
-        """Let a group that competes with others count as so many processes."""
+        """Give a group the weight of this number of processes."""
         name, default, least, most = _WEIGHTS[self._hierarchy.version]
         _write(group / name, str(min(most, max(least, round(default * processes)))))
 
 
-def sweep(hierarchy: Hierarchy) -> list[str]:
-    """Remove the groups of runs that were killed; return their names."""
-    swept = []
+def remove_leftovers(hierarchy: Hierarchy) -> list[str]:
+    """Remove the groups of killed runs and return their names."""
+    removed = []
     for group in hierarchy.groups():
         owner = owner_of(group.name)
         if owner and owner.gone():
             _remove(group)
-            swept.append(group.name)
-    return swept
+            removed.append(group.name)
+    return removed
 
 
 def _remove(group: Path) -> None:
-    """Remove a group with those below it, and what still runs in them; the kernel may take a moment to forget it."""
+    """Remove a group with its subgroups, and kill their processes; retry, because the kernel removes groups late."""
     deadline = time.monotonic() + _REMOVED_WITHIN_S
     while group.is_dir():
         try:

@@ -1,7 +1,7 @@
-"""What went over the links: from the shapers, and for a direction without one from the bridge's end of the pair.
+"""Traffic of the links: counted by the shaper, or by the bridge's end of the pair for a direction without a shaper.
 
-A shaper counts every frame with its header. An interface counts what the kernel hands over in one piece, up to
-64 KiB of data with a single header, so its bytes are a little too few.
+A shaper counts every frame with its header. An interface counts segments of up to 64 KiB with a single header each,
+so its bytes are slightly too few.
 """
 
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ _TC_H_ROOT = 0xFFFFFFFF
 
 @dataclass
 class LinkCounters:
-    """Of one host, since its link was made."""
+    """Traffic of one host since its link was created."""
 
     sent_bytes: int = 0
     sent_packets: int = 0
@@ -22,7 +22,7 @@ class LinkCounters:
     received_packets: int = 0
     received_dropped: int = 0
 
-    def put(self, direction: str, bytes_and_packets: tuple[int, int, int]) -> None:
+    def set(self, direction: str, bytes_and_packets: tuple[int, int, int]) -> None:
         """Set the three counters of a direction, `sent` or `received`."""
         for name, value in zip(("bytes", "packets", "dropped"), bytes_and_packets, strict=True):
             setattr(self, f"{direction}_{name}", value)
@@ -33,15 +33,15 @@ class LinkCounters:
 
 
 def interface_counters() -> dict[str, LinkCounters]:
-    """Read the interfaces of the namespace in which this is called; `sent` is what came in from the other end."""
+    """Read the interfaces of the current namespace; `sent` is the traffic received from the other end of the pair."""
     found = {}
     lines = Path("/proc/thread-self/net/dev").read_text(encoding="ascii").splitlines()[2:]
     for line in lines:
         name, _, numbers = line.partition(":")
         values = [int(number) for number in numbers.split()]
         counters = LinkCounters()
-        counters.put("sent", (values[0], values[1], values[3]))
-        counters.put("received", (values[8], values[9], values[11]))
+        counters.set("sent", (values[0], values[1], values[3]))
+        counters.set("received", (values[8], values[9], values[11]))
         found[name.strip()] = counters
     return found
 

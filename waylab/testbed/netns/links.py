@@ -1,4 +1,4 @@
-"""Links are measured before they are believed: what was asked, what TCP should carry of it, and what it carried.
+"""Measures links before the first trial and compares them with their settings.
 
 With an MTU of 1500 bytes and TCP's time stamps a full Ethernet frame of 1514 bytes carries 1448 bytes of payload
 (20 of IP and 32 of TCP come off the 1500). So of 100 Mbit/s of frames a connection carries 95.64 Mbit/s.
@@ -16,18 +16,18 @@ from waylab.testbed.netns import meter
 from waylab.testbed.netns.network import FRAME_BYTES
 from waylab.testbed.processes import TestbedError
 
-# Each way, at the first attempt; every further one takes twice as long.
+# For each direction at the first attempt; each further attempt lasts twice as long.
 SECONDS = 0.5
 ATTEMPTS = 3
-# An unlimited direction is measured, too: it shows what the machine could carry at most.
+# An unlimited direction is measured, too: it shows the maximum of the machine.
 _ENDS_WITHIN_S = 4 * meter.TIMEOUT_S
-# What an emulated wire itself takes there and back, on a machine that does other things as well.
+# Round trip of an emulated link without delay, on a machine with other load.
 _ROUND_TRIP_SLACK_MS = 0.5
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What the meter measured of one link: payload each way, round trips, and the payload of a full segment."""
+    """The measurement of one link: payload in each direction, round trips, and the payload of a full segment."""
 
     up_payload_mbit: float
     down_payload_mbit: float
@@ -38,7 +38,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Check:
-    """One number of a link: what was asked for, what follows from it, what was measured. Rates are of payload."""
+    """One number of a link: its setting, the payload or time that TCP should show, and the measured value."""
 
     name: str
     asked: float
@@ -48,12 +48,12 @@ class Check:
 
     @property
     def error(self) -> float:
-        """How far off it is, as a share of what was expected; a little slack for delays."""
+        """The relative deviation from the expected value, after a small tolerance for delays."""
         beyond = max(0.0, abs(self.measured - self.expected) - self.slack)
         return beyond / self.expected * (1 if self.measured > self.expected else -1)
 
     def as_link_check(self) -> LinkCheck:
-        """Return what the run folder keeps."""
+        """Return the check for `trial.json`."""
         return LinkCheck(
             name=self.name,
             asked=self.asked,
@@ -63,7 +63,7 @@ class Check:
         )
 
     def text(self, limit: float) -> str:
-        """Say it in one line."""
+        """Return the check in one line."""
         unit = "ms" if self.name.endswith("_ms") else "Mbit/s of payload"
         return (
             f"{self.name} = {self.asked:g}: measured {self.measured:.4g} {unit}, expected {self.expected:.4g} "
@@ -72,7 +72,7 @@ class Check:
 
 
 def measure_links(hosts: dict[str, Host], far: Host, logs: Path, seconds: float) -> dict[str, Measurement]:
-    """Measure the link of every host against a host whose own link has no limits."""
+    """Measure the link of every host against a host with an unlimited link."""
     logs.mkdir(parents=True, exist_ok=True)
     program = [sys.executable, "-I", meter.__file__]
     server = far.start("meter", [*program, "serve", far.address], logs)
@@ -83,7 +83,7 @@ def measure_links(hosts: dict[str, Host], far: Host, logs: Path, seconds: float)
             client = host.start(f"meter-{name}", [*program, "measure", address, str(seconds)], logs)
             try:
                 if not client.wait(_ENDS_WITHIN_S) or client.exit_code != 0:
-                    raise TestbedError(f"link of {name}: cannot be measured{client.last_words()}")
+                    raise TestbedError(f"link of {name}: cannot be measured{client.last_error_line()}")
                 found[name] = Measurement(**json.loads(client.stdout.read_text(encoding="utf-8")))
             finally:
                 client.stop()
@@ -93,7 +93,7 @@ def measure_links(hosts: dict[str, Host], far: Host, logs: Path, seconds: float)
 
 
 def checks(settings: HostSettings, measured: Measurement) -> list[Check]:
-    """Set what was measured of one link beside what was asked for; what has no limit is not checked."""
+    """Compare the measurement of a link with its settings; only limits are checked."""
     share = measured.segment_bytes / FRAME_BYTES
     found = []
     for name, asked, got in (
@@ -103,7 +103,7 @@ def checks(settings: HostSettings, measured: Measurement) -> list[Check]:
         if asked:
             found.append(Check(name, asked, asked * share, got))
     if settings.delay_ms:
-        # Of what the host sends, and of what it receives.
+        # The delay applies to both directions.
         there_and_back = 2 * settings.delay_ms
         got = measured.round_trip_median_ms
         found.append(Check("delay_ms", settings.delay_ms, there_and_back, got, _ROUND_TRIP_SLACK_MS))

@@ -1,10 +1,10 @@
 """Measures a link with TCP: rate each way and round trip. A program by itself, started inside a namespace.
 
-    meter.py serve ADDRESS                     until it is stopped
+    meter.py serve ADDRESS                     runs until a signal
     meter.py measure ADDRESS:PORT SECONDS      prints one JSON object
 
-Imports the standard library only and nothing of ours, so that it starts at once. Rates are of payload, counted
-where they arrive, and without the first fifth of the time.
+Imports only the standard library, so that it starts fast. Rates are payload at the receiver, without the first fifth
+of the time.
 """
 
 import json
@@ -15,10 +15,10 @@ import threading
 import time
 
 SKIPPED_SHARE = 0.2
-# A queue before a slow link may hold many seconds of data; nobody waits for it to drain.
+# The queue of a slow link may contain many seconds of data; the measurement does not wait until it is empty.
 LONGEST_SHARE = 1.5
 ROUND_TRIPS = 200
-# A link that is stuck must not stop the lab.
+# A broken link must not block the lab.
 TIMEOUT_S = 10.0
 _CHUNK = bytes(1 << 14)
 _SECONDS = struct.Struct("!d")
@@ -96,7 +96,7 @@ def _send(connection: socket.socket, seconds: float) -> None:
 
 
 def _receive(connection: socket.socket, seconds: float) -> float:
-    """Return bytes per second after the first part, which holds TCP's start and the shaper's burst."""
+    """Return bytes per second without the first part, which includes the slow start and the shaper's burst."""
     buffer = bytearray(1 << 18)
     first = last = start = time.perf_counter()
     count = 0
@@ -122,7 +122,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     while len(content) < size:
         part = connection.recv(size - len(content))
         if not part:
-            raise ConnectionError("the other end of the measurement is gone")
+            raise ConnectionError("the other end of the measurement has closed the connection")
         content += part
     return content
 

@@ -1,4 +1,4 @@
-"""Network namespaces by name: made, entered, removed, and swept when their owner is gone.
+"""Network namespaces by name: creates, enters and removes them, also those of owners that no longer run.
 
 The only place that imports pyroute2, and only when it is called.
 """
@@ -23,7 +23,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def pyroute2() -> Any:
-    """Import the library that speaks netlink, or say how to get it."""
+    """Import the netlink library; the error says how to install it."""
     try:
         import pyroute2 as library  # noqa: PLC0415
     except ImportError:
@@ -40,7 +40,7 @@ def create(name: str) -> None:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         library.netns.attach(name, threading.get_native_id())
 
-    # The library would fork for this, and its child would run our handlers when it is asked to stop.
+    # The library would fork for this, and its child would run our signal handlers.
     _in_thread(make)
 
 
@@ -58,15 +58,15 @@ def names() -> list[str]:
         return []
 
 
-def sweep() -> list[str]:
-    """Remove what runs left behind that were killed; return the names."""
-    swept = []
+def remove_leftovers() -> list[str]:
+    """Remove the namespaces of killed runs and return their names."""
+    removed = []
     for name in names():
         owner = owner_of(name)
         if owner and owner.gone():
             remove(name)
-            swept.append(name)
-    return swept
+            removed.append(name)
+    return removed
 
 
 def open_namespace(name: str) -> int:
@@ -102,7 +102,7 @@ def inside(descriptor: int, function: Callable[[], _Result]) -> _Result:
 
 
 def _in_thread(function: Callable[[], _Result]) -> _Result:
-    """Call a function in a thread: it has a namespace of its own and takes no signals, so that none gets lost."""
+    """Call a function in a thread, which can change its namespace and receives no signals."""
     results: list[_Result] = []
     errors: list[BaseException] = []
 

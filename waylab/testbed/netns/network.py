@@ -1,7 +1,7 @@
 """The wires: every host a namespace, joined by veth pairs to a bridge in a namespace of its own, shaped both ways.
 
-What a host sends is shaped at its own end of the pair, what it receives at the bridge's end. Nothing is done to the
-namespace of the machine. Knows nothing of roles and processors.
+Sent traffic is shaped at the host's end of the pair, received traffic at the bridge's end. The namespace of the machine
+is not changed. Knows nothing of roles and CPU quotas.
 """
 
 import os
@@ -15,16 +15,16 @@ from waylab.testbed.netns.owner import Owner
 from waylab.testbed.processes import TestbedError
 
 MTU_BYTES = 1500
-# What the kernel counts for a full frame: the Ethernet header, but not preamble, checksum and gap.
+# Bytes that the kernel counts for a full frame: with the Ethernet header, without preamble, checksum and gap.
 FRAME_BYTES = MTU_BYTES + 14
 # The host from which links are measured; nothing limits it.
 METER = "meter"
 _SWITCH = "switch"
 _INTERFACE = "eth0"
-# How much may leave at once after a pause. Shorter, and a timer that comes late costs rate.
+# The burst after a pause. With a shorter burst, a late timer reduces the rate.
 _BURST_S = 0.002
 _BURST_MIN_BYTES = 10 * FRAME_BYTES
-# The queue before the shaper. What does not fit is dropped, and counted.
+# The queue of the shaper. Frames beyond it are dropped and counted.
 _QUEUE_BYTES = 4 << 20
 _DELAYED_FRAMES = 100_000
 _ROOT, _CHILD = 0x10000, 0x20000
@@ -48,7 +48,7 @@ class Network:
         self.addresses = {name: f"10.77.0.{index + 1}" for index, name in enumerate(self._settings)}
 
     def build(self) -> None:
-        """Make everything; whoever calls this must call `remove`, also when it fails."""
+        """Create everything. The caller must call `remove`, also after an error."""
         switch = self._create(_SWITCH)
         self._bridge = namespaces.with_netlink(switch, _add_bridge)
         for index, name in enumerate(self._settings):
@@ -63,7 +63,7 @@ class Network:
             self._made.pop()
 
     def counters(self) -> dict[str, LinkCounters]:
-        """Return what went over the link of every host so far."""
+        """Return the traffic of every host so far."""
         ports = namespaces.inside(self.descriptors[_SWITCH], interface_counters)
         received = namespaces.with_netlink(self.descriptors[_SWITCH], shaper_counters)
         found = {}
@@ -72,16 +72,16 @@ class Network:
                 continue
             counters = found[name] = ports[_port(index)]
             if self._ports[name] in received:
-                counters.put("received", received[self._ports[name]])
+                counters.set("received", received[self._ports[name]])
             if settings.up_mbit or settings.delay_ms:
                 sent = namespaces.with_netlink(self.descriptors[name], shaper_counters)
-                counters.put("sent", *sent.values())
+                counters.set("sent", *sent.values())
         return found
 
     def _create(self, name: str) -> int:
         """Make one namespace and return its descriptor."""
         namespace = self._owner.name(name)
-        # Noted first: what is half made must be removed, too.
+        # Recorded first, so that `remove` also finds a half-made namespace.
         self._made.append(namespace)
         namespaces.create(namespace)
         self.descriptors[name] = namespaces.open_namespace(namespace)
@@ -124,7 +124,7 @@ def burst_bytes(rate_mbit: float) -> int:
 
 
 def _shape(route: Any, interface: int, rate_mbit: float | None, delay_ms: float | None) -> None:
-    """Limit what leaves an interface: wait for the delay first, then for the rate."""
+    """Shape the traffic that leaves an interface: first the delay, then the rate."""
     parent: dict[str, int] = {}
     handle = _ROOT
     if rate_mbit:
@@ -137,13 +137,13 @@ def _shape(route: Any, interface: int, rate_mbit: float | None, delay_ms: float 
 
 
 def _set_up(index: int, hosts: int) -> None:
-    """Set what belongs to the namespace in which this is called."""
+    """Configure the current namespace."""
     settings = Path("/proc/sys/net/ipv4")
     # Clients of all hosts have different ports: records of both ends of a connection are joined by port.
     width = _PORTS // hosts
     first = _PORTS_FIRST + index * width
     (settings / "ip_local_port_range").write_text(f"{first} {first + width - 1}", encoding="ascii")
-    # What TCP learnt in one trial must not help or hinder the next.
+    # TCP metrics of one trial must not influence the next.
     (settings / "tcp_no_metrics_save").write_text("1", encoding="ascii")
 
 

@@ -1,6 +1,6 @@
-"""Whose namespaces and control groups these are: a name that tells the process, and whether it still lives.
+"""The owner of namespaces and control groups: a name that identifies the process, and whether it still runs.
 
-Only what carries such a name, of a process that is gone, is ever swept.
+The lab removes only objects with such a name whose process has ended.
 """
 
 import os
@@ -15,7 +15,7 @@ _NAME = re.compile(rf"{_PREFIX}-(\d+)-(\d+)-(\d+)-([0-9a-f]+)(?:-(.+))?")
 
 @dataclass(frozen=True)
 class Owner:
-    """A process, told from every other one by its namespace of process ids and the tick in which it started."""
+    """A process, identified by its PID namespace, its PID and the tick in which it started."""
 
     pid_namespace: int
     pid: int
@@ -31,14 +31,14 @@ class Owner:
         return f"{self}-{part}"
 
     def gone(self) -> bool:
-        """Say whether the process has ended; one that cannot be seen from here counts as living."""
+        """Return whether the process has ended; a process in another PID namespace counts as running."""
         if self.pid_namespace != _pid_namespace():
             return False
         return _started_ticks(self.pid) != self.started_ticks
 
 
 def this_process() -> Owner:
-    """Return the owner of what this process makes; another one at every call."""
+    """Return a new owner for objects of this process."""
     ticks = _started_ticks(os.getpid())
     assert ticks is not None
     return Owner(_pid_namespace(), os.getpid(), ticks, secrets.token_hex(3))

@@ -1,6 +1,6 @@
-"""The emulated hosts of a run: made on entering, measured, and gone on leaving; leftovers of killed runs are swept.
+"""The emulated hosts of a run: entering creates and measures them, leaving removes them.
 
-Knows nothing of roles. What it needs of the machine was checked before, by `waylab.testbed.fitting`.
+Entering also removes the hosts of killed runs. Knows nothing of roles. `testbed.requirements` has checked the machine.
 """
 
 import math
@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 
 
 class EmulatedHost(Host):
-    """A network namespace, with a control group and processors of its own where the host has them."""
+    """A network namespace, with a control group and a set of CPUs if the host is limited."""
 
     own_network = True
 
@@ -50,7 +50,7 @@ class EmulatedHost(Host):
         return namespaces.inside(self._namespace, function)
 
     def _enter(self) -> None:
-        """Run in the new process: move into the group, to the processors, and into the namespace."""
+        """Run in the new process: enter the group, the CPU set and the namespace."""
         if self._group:
             group = os.open(self._group, os.O_WRONLY)
             os.write(group, b"0")
@@ -61,7 +61,7 @@ class EmulatedHost(Host):
 
 
 class NetnsTestbed(Testbed):
-    """The hosts `used` of those that are described; `logs` is where the measurement of the links is kept."""
+    """The described hosts that are `used`; measurements of links are written to `logs`."""
 
     kind = "netns"
 
@@ -78,7 +78,7 @@ class NetnsTestbed(Testbed):
 
     def __enter__(self) -> "NetnsTestbed":
         try:
-            self._sweep()
+            self._remove_leftovers()
             self._build()
             self._measure()
         except BaseException:
@@ -97,34 +97,34 @@ class NetnsTestbed(Testbed):
         return self._hosts[name]
 
     def facts(self) -> TestbedFacts:
-        """Return what was described, and what was measured of it before the first trial."""
+        """Return the settings of all links and their measurements."""
         cores_usable = len(os.sched_getaffinity(0))
         return TestbedFacts(
             kind=self.kind, pinning=self._pinning, cores_usable=cores_usable, links=dict(self._links)
         )
 
     def counters(self) -> list[HostCounters]:
-        """Return what every host has sent, received, dropped and been throttled so far."""
+        """Return the counters of every host."""
         throttled_s = self._groups.throttled_s() if self._groups else {}
         return [
             HostCounters(host=name, **counted.as_dict(), throttled_s=throttled_s.get(name, 0.0))
             for name, counted in self._network.counters().items()
         ]
 
-    def _sweep(self) -> None:
-        namespaces.sweep()
+    def _remove_leftovers(self) -> None:
+        namespaces.remove_leftovers()
         hierarchy = cgroups.find_hierarchy()
         if hierarchy:
-            cgroups.sweep(hierarchy)
+            cgroups.remove_leftovers(hierarchy)
 
     def _build(self) -> None:
         limited = {name: host.cores for name, host in self._described.items() if host.cores}
         hierarchy = cgroups.find_hierarchy() if limited else None
         files = {}
         if hierarchy:
-            # If one host is in a group, all are: those outside would compete with those inside on other terms.
+            # If one host is in a group, all are, because processes outside of groups compete on other terms.
             self._groups = cgroups.CpuGroups(hierarchy, self._owner)
-            # The lab, which starts generators together and takes samples, must not wait behind what it measures.
+            # The lab itself starts generators together and samples; the measured programs must not delay it.
             self._groups.join()
             files = {name: self._groups.create(name, limited.get(name)) for name in self._network.addresses}
         cpus = _apart(limited) if self._pinning == "apart" else {}
@@ -134,7 +134,7 @@ class NetnsTestbed(Testbed):
             self._hosts[name] = EmulatedHost(name, address, descriptor, files.get(name), cpus.get(name, []))
 
     def _measure(self) -> None:
-        """Measure every link until it is as described; some attempts, since the machine may have been busy."""
+        """Measure every link until it is as described, several times, because the machine may be busy."""
         waiting = {name: self._hosts[name] for name in self._described}
         wrong: dict[str, str] = {}
         for attempt in range(1, links.ATTEMPTS + 1):
@@ -158,9 +158,9 @@ class NetnsTestbed(Testbed):
             if not waiting:
                 return
         raise TestbedError(
-            f"testbed.hosts: a link is not what was described, {links.ATTEMPTS} times measured: "
+            f"testbed.hosts: a link differs from its settings in {links.ATTEMPTS} measurements: "
             f"{'; '.join(wrong.values())}; "
-            f"let the machine do nothing else, ask for less, or set gates.link_error_max"
+            f"stop other programs, describe slower links, or set gates.link_error_max"
         )
 
     def _remove(self) -> None:
@@ -173,7 +173,7 @@ class NetnsTestbed(Testbed):
 
 
 def _apart(cores: dict[str, float]) -> dict[str, list[int]]:
-    """Give every host processors of its own, in order."""
+    """Give every host its own CPUs, in order."""
     free = sorted(os.sched_getaffinity(0))
     given = {}
     for name, count in cores.items():

@@ -1,4 +1,4 @@
-"""The PostgreSQL of a run: found, made, started, asked and stopped. Knows nothing of messages."""
+"""The PostgreSQL of a run: finds, creates, starts, queries and stops it. Knows nothing of messages."""
 
 from waylab.testbed.postgres.connection import Connection
 from waylab.testbed.postgres.programs import PostgresPrograms, find_postgres

@@ -1,6 +1,6 @@
 """One connection to a PostgreSQL over its unix socket: simple queries, answers as text. No password is known to it.
 
-Enough of protocol 3.0 (PostgreSQL documentation, chapter "Frontend/Backend Protocol") to ask a server of our own.
+Enough of protocol 3.0 (PostgreSQL documentation, chapter "Frontend/Backend Protocol") for queries to our own server.
 """
 
 import socket
@@ -15,7 +15,7 @@ _ANSWERS_WITHIN_S = 60.0
 
 
 class Connection:
-    """A context; whatever goes wrong is a TestbedError of one line."""
+    """A context; every error is a TestbedError of one line."""
 
     def __init__(self, socket_path: Path, user: str, database: str) -> None:
         self._database = database
@@ -24,8 +24,8 @@ class Connection:
         self._waiting = b""
         try:
             self._socket.connect(str(socket_path))
-            words = f"user\0{user}\0database\0{database}\0\0".encode()
-            self._socket.sendall(struct.pack("!II", 8 + len(words), _PROTOCOL) + words)
+            parameters = f"user\0{user}\0database\0{database}\0\0".encode()
+            self._socket.sendall(struct.pack("!II", 8 + len(parameters), _PROTOCOL) + parameters)
             self._answer()
         except OSError as error:
             self.close()
@@ -48,12 +48,12 @@ class Connection:
 
     def query(self, text: str) -> list[list[str | None]]:
         """Send one statement and return its rows."""
-        words = text.encode() + b"\0"
+        statement = text.encode() + b"\0"
         try:
-            self._socket.sendall(b"Q" + struct.pack("!I", 4 + len(words)) + words)
+            self._socket.sendall(b"Q" + struct.pack("!I", 4 + len(statement)) + statement)
             return self._answer()
         except OSError as error:
-            raise TestbedError(f"database: {error} while it was asked: {text[:80]}") from None
+            raise TestbedError(f"database: {error} during the statement: {text[:80]}") from None
 
     def _answer(self) -> list[list[str | None]]:
         """Read until the server is ready for the next statement."""

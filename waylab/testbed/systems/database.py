@@ -35,7 +35,7 @@ class RunningDatabaseSystem(RunningSystem):
         programs = self.programs.postgres
         assert programs and programs.pgbench and self.database, "a plan with pgbench finds it first"
         for statement in preparation(self.trial):
-            self.database.ask(statement)
+            self.database.query(statement)
         command = pgbench_command(programs.pgbench, self.trial, self._connection, self._scripts)
         return [self.start(self.host_of("load"), self.generators[0].name, command)]
 

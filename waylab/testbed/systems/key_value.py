@@ -1,6 +1,6 @@
-"""What the systems have in common whose load reads and writes keys of memcached servers: the servers and the load.
+"""The common part of all systems whose load reads and writes keys of memcached servers: the servers and the load.
 
-A server is memcached, or `waystage cache` where the service time is dictated or there is no memcached.
+A server is memcached, or `waystage cache` if the service time is set or memcached is not installed.
 """
 
 import getpass
@@ -8,7 +8,7 @@ import os
 from abc import abstractmethod
 
 from waylab.spec import size_bytes
-from waylab.testbed.generators import Generator, asking_options, value_options
+from waylab.testbed.generators import Generator, key_and_pace_options, value_options
 from waylab.testbed.hosts import Host
 from waylab.testbed.processes import TestbedError
 from waylab.testbed.systems.running import RunningSystem
@@ -30,9 +30,9 @@ class RunningKeyValueSystem(RunningSystem):
         return [self._start_backend(index, records) for index in range(self.counts["backends"])]
 
     def prefill(self, addresses: list[str]) -> None:
-        """Set every key before several generators start; a single one does it itself.
+        """Set every key before several generators start; a single generator does so itself.
 
-        To fill takes one of them longer than another, and so they would not measure at the same time.
+        Otherwise generators would finish their prefill at different times, and not measure at the same time.
         """
         if len(self.generators) == 1:
             return
@@ -44,10 +44,10 @@ class RunningKeyValueSystem(RunningSystem):
             fillers.append(self.start(self.host_of("load", index), name, command))
         for filler in fillers:
             if not filler.wait(_FILLED_WITHIN_S) or filler.exit_code != 0:
-                raise TestbedError(f"{filler.name}: did not set its keys{filler.last_words()}")
+                raise TestbedError(f"{filler.name}: did not set its keys{filler.last_error_line()}")
 
     def server_options(self, index: int, addresses: list[str]) -> list[str]:
-        """Return the arguments that say which servers one generator uses."""
+        """Return the arguments for the servers that one generator uses."""
         return [part for address in addresses for part in ("--server", address)]
 
     def target_options(self, index: int, generator: Generator, addresses: list[str]) -> list[str]:
@@ -59,7 +59,7 @@ class RunningKeyValueSystem(RunningSystem):
         """The mix of sets and gets, and when they are sent."""
         load = self.trial.load
         options = ["--ratio", load.ratio, "--multi-key-get", str(load.multi_key_get)]
-        options += ["--pipeline", str(load.pipeline), *asking_options(load, generator)]
+        options += ["--pipeline", str(load.pipeline), *key_and_pace_options(load, generator)]
         return [*options, "--no-prefill"] if len(self.generators) > 1 else options
 
     def _start_backend(self, index: int, records: bool) -> str:
@@ -104,10 +104,10 @@ class RunningProxiedSystem(RunningKeyValueSystem):
         """Start one proxy in front of the servers, wait until it is ready and return its address."""
 
     def server_options(self, index: int, addresses: list[str]) -> list[str]:
-        """All proxies, as doors to the same data: each client goes to one."""
+        """All proxies; each client connects to one."""
         named = super().server_options(index, addresses)
         if len(addresses) == 1:
             return named
-        # Clients take the doors in turn, so that generators with few clients must not all begin with the same.
+        # Clients use the servers in turn, so generators with few clients must not all start with the same one.
         first = 2 * (index % len(addresses))
         return [*named[first:], *named[:first], "--distribution", "any"]

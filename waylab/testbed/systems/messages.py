@@ -22,7 +22,7 @@ class RunningMessagesSystem(RunningSystem):
         return [self._start_service(index, connection) for index in range(self.counts["messages"])]
 
     def target_options(self, index: int, generator: Generator, addresses: list[str]) -> list[str]:
-        """The services, of which generators begin with different ones, and the bodies of messages."""
+        """The services, starting with a different one for each generator, and the size of messages."""
         first = index % len(addresses)
         options = []
         for address in [*addresses[first:], *addresses[:first]]:
@@ -33,7 +33,7 @@ class RunningMessagesSystem(RunningSystem):
         if load.prefill:
             options += ["--prefill", str(load.prefill)]
         if not self.trial.system.messages.has_database:
-            # What is sent there is lost.
+            # Without a database messages are lost.
             options += ["--no-verify"]
         return [*options, "--data-size", str(load.data_size)]
 

@@ -49,7 +49,7 @@ def nutcracker_file(proxy: Proxy, listen: str, servers: list[str]) -> str:
 
 
 def _command(program: Path, described: Path, host: Host) -> list[str]:
-    """Return the command of twemproxy, whose port for statistics must not be that of another."""
+    """Return the command of twemproxy; each one needs its own port for statistics."""
     command = [str(program), "--conf-file", str(described), "--output", "/dev/stderr"]
     command += ["--pid-file", str(described.with_suffix(".pid"))]
     return [*command, "--stats-addr", host.address, "--stats-port", str(host.free_port())]

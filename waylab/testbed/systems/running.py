@@ -1,7 +1,6 @@
-"""The running half of a system: the processes of one trial, from the first that starts to the last that stops.
+"""The running half of a system: the processes of one trial.
 
-A context: whatever happens inside, on leaving no process is left behind. Knows hosts only by what they can do, and no
-system by name.
+A context: leaving it stops every process, also after an error. Knows no system by name.
 """
 
 from abc import ABC, abstractmethod
@@ -15,19 +14,19 @@ from waylab.plan import Trial
 from waylab.testbed.database import Database
 from waylab.testbed.generators import Generator, generators
 from waylab.testbed.hosts import Host, Testbed
-from waylab.testbed.processes import Process, TestbedError, hold_when_connected
+from waylab.testbed.processes import Process, TestbedError, pause_when_connected
 from waylab.testbed.programs import Programs
 
 _PORT_ATTEMPTS = 5
 _MERGED_WITHIN_S = 60.0
-# How long programs that others wait behind have to finish what is in flight.
+# Time for a drained program to finish its requests in flight.
 _DRAINED_WITHIN_S = 2.0
 
 
 class RunningSystem(ABC):
     """The processes of one trial, in the order in which they were started."""
 
-    # The names in `Programs` of what the system needs beside `waystage`, its servers and its database.
+    # The programs that the system needs beside `waystage`, servers and PostgreSQL, by their names in `Programs`.
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(
@@ -67,26 +66,26 @@ class RunningSystem(ABC):
     @property
     @abstractmethod
     def server(self) -> str:
-        """The word for the program that is behind all others."""
+        """The name of the program behind all others."""
 
     @abstractmethod
     def start_servers(self) -> list[str]:
-        """Start everything but the load and wait until it is ready; return the addresses that the load goes to."""
+        """Start everything but the load and wait until it is ready; return the addresses for the load."""
 
     @abstractmethod
     def target_options(self, index: int, generator: Generator, addresses: list[str]) -> list[str]:
-        """Return the arguments of `waystage load` that say where one generator goes, and with which data."""
+        """Return the arguments of `waystage load` for the targets and the data of one generator."""
 
     @abstractmethod
     def request_options(self, generator: Generator) -> list[str]:
-        """Return the arguments of `waystage load` that say what one generator requests, and when."""
+        """Return the arguments of `waystage load` for the requests of one generator and their times."""
 
     def prefill(self, addresses: list[str]) -> None:
-        """Put data into the servers before several generators start; a single one does it itself."""
+        """Store data before several generators start; a single generator does so itself."""
         return
 
     def start_load(self, addresses: list[str]) -> list[Process]:
-        """Start the load generators; several are connected first, and then begin all at once."""
+        """Start the load generators. Several generators first connect, and then all start at once."""
         several = len(self.generators) > 1
         loads = [
             self._start_generator(index, generator, addresses, paused=several)
@@ -97,7 +96,7 @@ class RunningSystem(ABC):
                 load.wait_until_paused()
             self._connect(loads, addresses)
             for load in loads:
-                load.go_on()
+                load.resume()
         return loads
 
     def connections_of_a_client(self, addresses: list[str]) -> int:
@@ -105,25 +104,25 @@ class RunningSystem(ABC):
         return 1
 
     def write_summary(self) -> None:
-        """Write the summary of a load that does not do so itself."""
+        """Write the summary of a load generator that does not write one."""
         return
 
     def merge_summaries(self) -> None:
-        """Put the summaries of several generators together into the one of the trial."""
+        """Merge the summaries of several generators into the summary of the trial."""
         parts = [str(self.directory / generator.summary) for generator in self.generators]
         command = [str(self.programs.waystage), "load", "merge", *parts]
         command += ["--json-out-file", str(self.directory / "load.json")]
         merging = self.start(Host(), "load-merge", command)
-        # Its exit code is that of the load: it may say that a run was not valid, which the gates judge.
+        # Its exit code reports whether the run was valid; the gates decide that from the summary.
         if not merging.wait(_MERGED_WITHIN_S) or not (self.directory / "load.json").is_file():
-            raise TestbedError(f"{merging.name}: the summaries cannot be merged{merging.last_words()}")
+            raise TestbedError(f"{merging.name}: the summaries cannot be merged{merging.last_error_line()}")
 
     def stop(self) -> None:
         """Stop everything, the last started first; each process has time to write its records."""
         for process in reversed(self.processes):
-            process.ask_to_stop()
+            process.request_stop()
             if process in self._drained:
-                # What is behind it stays until it has finished what is in flight.
+                # The programs behind it continue until it has finished its requests in flight.
                 process.wait(_DRAINED_WITHIN_S)
         try:
             for process in reversed(self.processes):
@@ -134,7 +133,7 @@ class RunningSystem(ABC):
             raise
 
     def host_of(self, role: str, index: int = 0) -> Host:
-        """Return the host of one program of a role; several programs take the hosts of their role in turn."""
+        """Return the host of one program of a role; several programs use the hosts of their role in turn."""
         names = self.trial.assignment.of(role)
         return self.testbed.host(names[index % len(names)] if names else None)
 
@@ -145,7 +144,7 @@ class RunningSystem(ABC):
     def start(
         self, host: Host, name: str, command: list[str], paused: bool = False, drained: bool = False
     ) -> Process:
-        """Start a process; one that is `drained` finishes what is in flight before those behind it are stopped."""
+        """Start a process; a `drained` process finishes its requests before those behind it are stopped."""
         process = host.start(name, command, self._logs, paused)
         self.processes.append(process)
         if drained:
@@ -155,14 +154,14 @@ class RunningSystem(ABC):
     def start_on_free_port(
         self, host: Host, name: str, command: Callable[[int], list[str]], drained: bool = False
     ) -> str:
-        """Start a program that cannot report the port that it took: try free ones until it answers on one."""
+        """Start a program that cannot report its port: try free ports until it answers on one."""
         for attempt in range(_PORT_ATTEMPTS):
             port = host.free_port()
             process = self.start(host, name, command(port), drained=drained)
             try:
                 return process.wait_until_serving(f"{host.address}:{port}", partial(host.answers, port))
             except TestbedError:
-                # Another program may have taken the port in between.
+                # Another program may have used the port first.
                 if attempt == _PORT_ATTEMPTS - 1:
                     raise
                 process.stop()
@@ -189,13 +188,13 @@ class RunningSystem(ABC):
     def _connect(self, loads: list[Process], addresses: list[str]) -> None:
         """Let the load generators connect, and pause each until all have.
 
-        The first to begin may fill a link, through which the others would then connect for seconds.
+        Otherwise the first generator could fill a link and delay the connections of the others by seconds.
         """
         of_a_client = self.connections_of_a_client(addresses)
         wanted = [generator.clients * of_a_client for generator in self.generators]
         for load in loads:
-            load.go_on()
-        hold_when_connected(list(zip(loads, wanted, strict=True)))
+            load.resume()
+        pause_when_connected(list(zip(loads, wanted, strict=True)))
 
 
 def seconds_text(time_s: float) -> str:

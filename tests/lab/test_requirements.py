@@ -9,7 +9,7 @@ from waylab.cli import main
 from waylab.errors import LabError
 from waylab.runfolder.trial import TestbedFacts
 from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
-from waylab.testbed import Finding, Testbed, check_fits, open_testbed
+from waylab.testbed import Finding, Testbed, check_requirements, open_testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import cgroups
 from waylab.testbed.netns.links import Measurement, checks
@@ -55,7 +55,7 @@ def settings(a=None, b=None, **rest):
 
 def refusal(testbed, machine, *trials):
     with pytest.raises(LabError) as caught:
-        check_fits(testbed, trials or (ATrial(),), machine)
+        check_requirements(testbed, trials or (ATrial(),), machine)
     line = str(caught.value)
     assert "\n" not in line and 'set testbed.kind = "local"' in line
     return line
@@ -64,7 +64,7 @@ def refusal(testbed, machine, *trials):
 def test_this_machine_as_it_is_needs_nothing(tmp_path):
     local = TestbedSettings()
     nothing = AMachine(1, ("root", "quotas", *NEEDED))
-    check_fits(local, (ATrial(),), nothing)
+    check_requirements(local, (ATrial(),), nothing)
     with open_testbed(local, (ATrial(),), tmp_path / "links", 0.05) as testbed:
         assert type(testbed) is Testbed and testbed.facts() == TestbedFacts() and testbed.counters() == []
         assert testbed.host("anything").address == "127.0.0.1"
@@ -82,43 +82,45 @@ def test_this_machine_as_it_is_needs_nothing(tmp_path):
     ],
 )
 def test_only_what_is_described_is_needed(host, needs):
-    check_fits(settings(host), (ATrial(),), AMachine(without=set(("quotas", *NEEDED[3:])) - set(needs)))
+    check_requirements(
+        settings(host), (ATrial(),), AMachine(without=set(("quotas", *NEEDED[3:])) - set(needs))
+    )
     for name in needs:
         assert f"no {name};" in refusal(settings(host), AMachine(without=(name,)))
 
 
-def test_more_cores_than_there_are_need_a_key_that_says_so():
+def test_more_cores_than_there_are_need_oversubscribe():
     two = settings({"cores": 2.0}, {"cores": 1.0})
     line = refusal(two, AMachine(2))
     assert (
-        "the hosts of a trial have 3 cores together, this machine 2" in line
+        "the hosts of a trial have 3 cores together, this machine has 2" in line
         and "oversubscribe = true" in line
     )
-    check_fits(dataclasses.replace(two, oversubscribe=True), (ATrial(),), AMachine(2))
-    check_fits(two, (ATrial(),), AMachine(3))
-    check_fits(two, (ATrial(load=("b",), backends=("b",)),), AMachine(1))
+    check_requirements(dataclasses.replace(two, oversubscribe=True), (ATrial(),), AMachine(2))
+    check_requirements(two, (ATrial(),), AMachine(3))
+    check_requirements(two, (ATrial(load=("b",), backends=("b",)),), AMachine(1))
 
 
 def test_cores_are_counted_trial_by_trial():
     described = settings({"cores": 2.0}, {"cores": 1.0})
     apart = (ATrial(load=("a",), backends=("a",)), ATrial(load=("b",), backends=("b",)))
-    check_fits(described, apart, AMachine(2))
+    check_requirements(described, apart, AMachine(2))
     proxied = ATrial(load=("b",), proxy=("a",), backends=("b",), kind="proxy")
     assert "3 cores together" in refusal(described, AMachine(2), proxied)
 
 
 def test_processors_of_their_own_must_be_there():
     whole = settings({"cores": 1.0}, {"cores": 0.5}, pinning="apart", oversubscribe=True)
-    check_fits(whole, (ATrial(),), AMachine(2))
-    assert "need 2 processors of their own, this machine has 1" in refusal(whole, AMachine(1))
-    with pytest.raises(LabError, match="host b does not say how many cores it has"):
-        check_fits(settings({"cores": 1.0}, pinning="apart"), (ATrial(),), AMachine(2))
+    check_requirements(whole, (ATrial(),), AMachine(2))
+    assert "need 2 cores of their own, this machine has 1" in refusal(whole, AMachine(1))
+    with pytest.raises(LabError, match="host b has no `cores`"):
+        check_requirements(settings({"cores": 1.0}, pinning="apart"), (ATrial(),), AMachine(2))
 
 
 def test_the_names_of_the_testbed_itself_are_not_for_hosts():
     described = TestbedSettings(kind="netns", hosts={"meter": HostSettings()})
-    with pytest.raises(LabError, match="`lab`, `meter` and `switch` are names of the testbed itself"):
-        check_fits(described, (ATrial(load=("meter",), backends=("meter",)),), AMachine())
+    with pytest.raises(LabError, match="`lab`, `meter` and `switch` are reserved names"):
+        check_requirements(described, (ATrial(load=("meter",), backends=("meter",)),), AMachine())
 
 
 class ARoute:

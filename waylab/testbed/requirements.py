@@ -1,26 +1,30 @@
-"""From what a specification describes to a testbed: what this machine does not have is refused in one line."""
+"""Checks that this machine meets the requirements of a plan, in one line if it does not, and opens the testbed."""
 
 import math
+import resource
 from pathlib import Path
+
+import psutil
 
 from waylab.errors import LabError
 from waylab.plan import Trial
-from waylab.spec import HostSettings, TestbedSettings
-from waylab.testbed.capacity import check_capacity
+from waylab.spec import HostSettings, TestbedSettings, size_bytes
 from waylab.testbed.hosts import Testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import NetnsTestbed
 
+# Standard streams, listeners, record files, and files that the runtime opens.
+_DESCRIPTORS_BESIDE = 64
 _LOCAL = 'or set testbed.kind = "local", which runs everything on this machine without limits'
 
 
 def used_hosts(trials: tuple[Trial, ...]) -> list[str]:
-    """Name the hosts that a plan uses, each once."""
+    """Return the names of the hosts of a plan, each once."""
     return list(dict.fromkeys(name for trial in trials for name in _hosts(trial)))
 
 
 def cores_described(settings: TestbedSettings, trial: Trial) -> float:
-    """Return the processors that the hosts of a trial have together."""
+    """Return the number of cores of all hosts of a trial."""
     return sum(settings.hosts[name].cores or 0.0 for name in _hosts(trial))
 
 
@@ -28,38 +32,36 @@ def _hosts(trial: Trial) -> list[str]:
     return trial.assignment.hosts(trial.system.programs(trial.assignment.generators))
 
 
-def check_fits(settings: TestbedSettings, trials: tuple[Trial, ...], machine: Machine) -> None:
-    """Refuse a plan that this machine cannot run as it is described."""
+def check_requirements(settings: TestbedSettings, trials: tuple[Trial, ...], machine: Machine) -> None:
+    """Refuse a plan that this machine cannot run as described."""
     check_capacity(trials)
     if settings.kind == "local":
         return
     used = {name: settings.hosts[name] for name in used_hosts(trials)}
     if {"lab", "meter", "switch"} & set(used):
-        raise LabError(
-            "testbed.hosts: `lab`, `meter` and `switch` are names of the testbed itself; call the host otherwise"
-        )
+        raise LabError("testbed.hosts: `lab`, `meter` and `switch` are reserved names; rename the host")
     check_kernel(used, machine)
     most = max(cores_described(settings, trial) for trial in trials)
     if settings.pinning == "apart":
         _check_apart(used, machine)
     if most > machine.cores and not settings.oversubscribe:
         raise LabError(
-            f"testbed.hosts: the hosts of a trial have {most:g} cores together, this machine {machine.cores}; "
-            f"ask for fewer, set testbed.oversubscribe = true (the report will say so), {_LOCAL}"
+            f"testbed.hosts: the hosts of a trial have {most:g} cores together, this machine has {machine.cores}; "
+            f"use fewer, set testbed.oversubscribe = true (the report mentions it), {_LOCAL}"
         )
 
 
 def open_testbed(
     settings: TestbedSettings, trials: tuple[Trial, ...], logs: Path, link_error_max: float
 ) -> Testbed:
-    """Return the testbed of a plan, to be entered; what was measured of its links is kept in `logs`."""
+    """Return the testbed of a plan as a context; the measurements of its links are written to `logs`."""
     if settings.kind == "local":
         return Testbed()
     return NetnsTestbed(settings, used_hosts(trials), logs, link_error_max)
 
 
 def check_kernel(used: dict[str, HostSettings], machine: Machine) -> None:
-    """Refuse hosts that this process has no right to make, or that the kernel lacks something for."""
+    """Refuse hosts for which this process lacks privileges or the kernel lacks a feature."""
     needed = [machine.privileged]
     needed += [machine.network[name] for name in ("namespaces", "veth", "bridge")]
     if any(host.up_mbit or host.down_mbit for host in used.values()):
@@ -78,10 +80,31 @@ def check_kernel(used: dict[str, HostSettings], machine: Machine) -> None:
 def _check_apart(used: dict[str, HostSettings], machine: Machine) -> None:
     without = [name for name, host in used.items() if not host.cores]
     if without:
-        raise LabError(f'testbed.pinning = "apart": host {without[0]} does not say how many cores it has')
+        raise LabError(f'testbed.pinning = "apart": host {without[0]} has no `cores`')
     wanted = sum(math.ceil(host.cores or 0) for host in used.values())
     if wanted > machine.cores:
         raise LabError(
-            f'testbed.pinning = "apart": the hosts need {wanted} processors of their own, '
+            f'testbed.pinning = "apart": the hosts need {wanted} cores of their own, '
             f'this machine has {machine.cores}; use "shared", {_LOCAL}'
         )
+
+
+def check_capacity(trials: tuple[Trial, ...]) -> None:
+    """Refuse a plan whose servers need more memory than this machine has, or whose clients need more open files."""
+    memory_bytes = psutil.virtual_memory().total
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for trial in trials:
+        backends, load = trial.system.backends, trial.load
+        count = trial.system.programs(trial.assignment.generators).get("backends", 0)
+        wanted = count * size_bytes(backends.memory)
+        if wanted > memory_bytes:
+            raise LabError(
+                f"system.backends: {count} servers of {backends.memory} may take {wanted >> 20} MiB, "
+                f"this machine has {memory_bytes >> 20}; use fewer or smaller servers"
+            )
+        descriptors = load.clients + _DESCRIPTORS_BESIDE
+        if allowed not in (resource.RLIM_INFINITY, -1) and descriptors > allowed:
+            raise LabError(
+                f"load.clients = {load.clients}: needs {descriptors} open files in one program, {allowed} are "
+                f"allowed; use fewer clients, or raise the limit with ulimit -n {descriptors}"
+            )
