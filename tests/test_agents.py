@@ -163,7 +163,7 @@ def test_who_is_told_to_end_ends_and_what_was_measured_is_kept(server, agents, t
         agents[0].send_signal(signal.SIGTERM)
         assert agents[0].wait(timeout=20) == 0
         _, errors = controller.communicate(timeout=30)
-    assert "the agent was ended" in errors and agents[0].address in errors
+    assert "the agent was stopped" in errors and agents[0].address in errors
     agents[1].send_signal(signal.SIGTERM)
     assert agents[1].wait(timeout=20) == 0
 
@@ -178,7 +178,7 @@ def test_what_cannot_work_is_one_line_before_anybody_starts(server, agents):
     refused = [
         no_server,
         ([*two, f"127.0.0.1:{free}"], [f"agent 127.0.0.1:{free}", "waystage load agent"]),
-        ([*two, server], [f"agent {server}", "no message of protocol 1"]),
+        ([*two, server], [f"agent {server}", "not a message of protocol 1"]),
         ([*two, agents[0].address], ["given twice"]),
         (["--server", server, "--agent", agents[1].address], ["--clients 1", "2 agents"]),
         (["--server", server, "--records", "/nowhere"], ["--records"]),

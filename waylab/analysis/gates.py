@@ -18,7 +18,7 @@ ACHIEVED_MIN = 0.99
 CLOCK_STEP_MAX_S = 0.5
 
 # What the load says of messages that came in another order than they were sent in.
-_DISORDER = "came after a younger one of the same sender"
+_DISORDER = "arrived after a later message of the same sender"
 
 Gate = dict[str, Any]
 

@@ -1,6 +1,6 @@
-//! One run by several generators: agents wait for work, a controller gives each its share and puts the results together.
-//! docs/load-agents.md describes what they say to each other. Knows no flags: an agent's share travels as words that
-//! whoever calls understands.
+//! One run by several generators. Agents wait for work; a controller gives each its share and merges the results.
+//! docs/load-agents.md describes their protocol. Knows no flags: an agent's share travels as command-line arguments,
+//! which the caller parses.
 
 mod message;
 mod offset;

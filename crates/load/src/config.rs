@@ -1,5 +1,5 @@
-//! Everything that can be chosen about a run, and the check that the choices make sense together.
-//! Knows no flags and no files of flags: the program `waystage` fills it in.
+//! The settings of a run, and the check that they are consistent. Knows no flags and no files: the program `waystage`
+//! fills it in.
 
 mod check;
 pub(crate) mod messages;
@@ -21,123 +21,123 @@ pub(crate) const KEY_BYTES_MAX: usize = 250;
 /// When requests are intended to be sent. Rates are totals over all clients.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Closed loop: when a client is done thinking about its last reply.
+    /// Closed loop: when a client has thought after its last reply.
     Closed,
-    /// Open loop: one request after the other, evenly.
+    /// Open loop: at equal intervals.
     Constant {
         /// Requests per second.
         per_s: f64,
     },
-    /// Open loop: with exponential gaps, as from very many clients that know nothing of each other.
+    /// Open loop: with exponential gaps, as from many independent clients.
     Poisson {
         /// Requests per second.
         per_s: f64,
     },
-    /// Open loop: with gaps that have this shape, stretched to the rate. Each thread draws its own.
+    /// Open loop: with gaps of this shape, scaled to the rate. Each thread draws its own.
     Gaps {
         /// Requests per second.
         per_s: f64,
-        /// The gaps; only the ratios between them count.
+        /// The gaps. Only the ratios between them matter.
         shape: variates::Variate,
     },
-    /// Open loop: exponential gaps while it is on, and nothing while it is off.
+    /// Open loop: exponential gaps during the on phases, and no requests during the off phases.
     Bursty {
-        /// Requests per second, on average over both.
+        /// Requests per second, averaged over both phases.
         per_s: f64,
-        /// How long requests come ...
+        /// The length of an on phase.
         on: Duration,
-        /// ... and how long none come.
+        /// The length of an off phase.
         off: Duration,
     },
 }
 
-/// The dialect that is spoken.
+/// The memcached protocol to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// get and set.
+    /// `get` and `set`.
     Text,
-    /// mg and ms.
+    /// `mg` and `ms`.
     Meta,
 }
 
 /// Which server a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerChoice {
-    /// The server that owns the key, as libketama has it: every client has a connection to every server.
+    /// The server that owns the key in the ketama hash ring. Every client has a connection to every server.
     Ketama,
-    /// Any: all servers are doors to the same data, and every client has one of them, in turn.
+    /// Any server, because every server accepts every key. Each client uses one server, in turn.
     Any,
 }
 
-/// Values, or keys, of always this size.
+/// Values, or keys, of this fixed size.
 pub fn fixed_bytes(bytes: usize) -> variates::Variate {
     variates::Variate::fixed(bytes as f64, Unit::Bytes)
 }
 
-/// A run. Clients, requests and times are totals over all threads.
+/// The settings of a run. Clients, requests and times are totals over all threads.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// HOST:PORT each.
+    /// HOST:PORT of each server.
     pub servers: Vec<String>,
-    /// Sets ask for no reply: they count as answered when they are written, and what became of them is not known.
+    /// Sets request no reply. They count as answered when they are written, and their outcome is unknown.
     pub noreply: bool,
-    /// What several servers are.
+    /// How requests are distributed over several servers.
     pub distribution: ServerChoice,
-    /// The dialect.
+    /// The memcached protocol.
     pub protocol: Protocol,
     /// The loop, open or closed, and the rate.
     pub arrivals: Arrivals,
-    /// Connections, over all threads.
+    /// Clients, over all threads.
     pub clients: usize,
     /// Event loops, each with its share of the clients.
     pub threads: usize,
-    /// Whether threads wait by asking again and again instead of sleeping.
+    /// Whether threads poll instead of sleeping.
     pub spin: bool,
-    /// Parts of the requests that are sets ...
+    /// The weight of sets ...
     pub ratio_set: u32,
-    /// ... and parts that are gets.
+    /// ... and the weight of gets.
     pub ratio_get: u32,
-    /// A trace to replay, instead of drawn requests. Nothing is prefilled then.
+    /// A trace to replay instead of random requests. Nothing is prefilled then.
     pub trace: Option<TraceConfig>,
-    /// Messages, instead of keys and values; the servers are message services then.
+    /// Messages instead of keys and values. The servers are then message services.
     pub messages: Option<MessagesConfig>,
-    /// Bytes of values, or of messages.
+    /// Bytes of values, or of message bodies.
     pub data_size: variates::Variate,
-    /// Bytes of keys, their prefix included; without, as short as their numbers.
+    /// Bytes of keys including their prefix; none makes them as short as their numbers.
     pub key_size: Option<variates::Variate>,
-    /// Which keys are asked for more often.
+    /// The popularity of the keys.
     pub key_pattern: Popularity,
     /// The smallest key number.
     pub key_minimum: u64,
-    /// The largest key number, itself included.
+    /// The largest key number, inclusive.
     pub key_maximum: u64,
-    /// What stands before the number in a key.
+    /// The prefix of every key.
     pub key_prefix: String,
-    /// Keys named by every get, drawn independently: a key may be named twice.
+    /// Keys of every get. They are drawn independently, so a get may name a key twice.
     pub multi_key_get: usize,
     /// Requests that each client keeps in flight.
     pub pipeline: usize,
-    /// Length of the measured window; it begins when the warm-up is over.
+    /// The length of the measured window, which starts after the warm-up.
     pub test_time: Duration,
-    /// Time before the measured window.
+    /// The time before the measured window.
     pub warm_up: Duration,
     /// Requests to issue after the warm-up, instead of a test time.
     pub requests: Option<u64>,
-    /// Time between a reply and the next request.
+    /// The time between a reply and the next request.
     pub think_time: ThinkTime,
-    /// Decides everything that is drawn.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// Whether to set every key once before the run.
     pub prefill: bool,
-    /// A request without a reply for so long is given up together with its connection.
+    /// A request without a reply for this long times out, and its connection is closed.
     pub reply_timeout: Duration,
-    /// Where to write records, if anywhere.
+    /// The folder for records, if they are wanted.
     pub records: Option<PathBuf>,
-    /// One request in so many is recorded.
+    /// One request in this many is recorded.
     pub sample: u32,
-    /// Percentiles that are shown; the usual ones when empty.
+    /// The percentiles to show; the default ones if empty.
     pub percentiles: Vec<f64>,
-    /// A run with fewer hits than this share of the keys read is not valid.
+    /// The run is invalid if the hit ratio is lower than this.
     pub expect_hit_ratio: Option<f64>,
     /// The command line, for the summary.
     pub arguments: Vec<String>,
@@ -195,7 +195,7 @@ impl fmt::Display for Arrivals {
 }
 
 impl Arrivals {
-    /// Requests per second that are offered; none in a closed loop.
+    /// The offered rate in requests per second; none for a closed loop.
     pub fn per_s(&self) -> Option<f64> {
         match self {
             Arrivals::Closed => None,
@@ -208,17 +208,17 @@ impl Arrivals {
 }
 
 impl Config {
-    /// How many keys there are.
+    /// The number of keys.
     pub fn keys(&self) -> u64 {
         (self.key_maximum - self.key_minimum).saturating_add(1)
     }
 
-    /// Whether requests are due at times of their own, whether replies come or not.
+    /// Whether requests are due independently of replies.
     pub fn is_open(&self) -> bool {
         self.trace.as_ref().map_or(self.arrivals.per_s().is_some(), |trace| trace.timing != Timing::Max)
     }
 
-    /// Connections of each client.
+    /// The number of connections of each client.
     pub(crate) fn lanes_per_client(&self) -> usize {
         match self.distribution {
             _ if self.messages.is_some() => 1,
@@ -227,23 +227,23 @@ impl Config {
         }
     }
 
-    /// Connections in all.
+    /// The total number of connections.
     pub(crate) fn connections(&self) -> usize {
         self.clients * self.lanes_per_client()
     }
 
-    /// How keys are written.
+    /// How key numbers become key texts.
     pub(crate) fn key_space(&self) -> KeySpace {
         let sizes = self.key_size.as_ref().map(|sizes| KeySizes::new(sizes, KEY_BYTES_MAX));
         KeySpace::new(&self.key_prefix, sizes)
     }
 
-    /// How large values are.
+    /// The sizes of values.
     pub(crate) fn value_sizes(&self) -> ValueSizes {
         ValueSizes::new(&self.data_size)
     }
 
-    /// Which server owns which key; none where every connection is good for all keys.
+    /// Which server owns which key; none if every connection accepts all keys.
     pub(crate) fn key_distribution(&self) -> Option<KeyDistribution> {
         let ketama = key_distribution::Distribution::Ketama;
         let servers: Vec<_> = self.servers.iter().map(|server| (ketama.name_of(server), 1)).collect();

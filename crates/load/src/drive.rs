@@ -1,4 +1,4 @@
-//! How requests are sent and replies received: each thread runs one event loop over its clients and their connections.
+//! Sending requests and receiving replies: each thread runs one event loop over its clients and their connections.
 
 pub(crate) mod connect;
 pub(crate) mod prefill;

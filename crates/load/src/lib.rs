@@ -1,10 +1,12 @@
-//! A load generator for memcached, open or closed loop, that tells the truth about latency and verifies every value.
+//! A load generator for memcached and for message services, with open or closed loops. It measures response times and
+//! verifies every value.
 //!
 //! ```text
-//! prefill -> connect -> threads: [ arrivals, schedule -> client -> lane (window) -> tally ] -> conduct (seconds, CPU) -> summary
+//! prefill -> connect -> threads: [ arrivals, schedule -> client -> lane (window) -> tally ] -> run (seconds, CPU) -> summary
 //! ```
 //!
-//! It speaks to any server of the protocol and knows none of them.
+//! The crate works with any server that speaks the protocol and contains no code for a particular one.
+//! docs/life-of-a-load-request.md follows one request through `drive`.
 
 mod config;
 mod progress;
@@ -45,9 +47,9 @@ pub use workload::trace;
 
 use std::io;
 
-/// Why there is no summary.
+/// The reasons why a run produces no summary.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum LoadError {
     #[error("{0}")]
     Config(String),
@@ -67,7 +69,7 @@ pub enum LoadError {
     Trace(#[from] trace::TraceError),
     #[error("{0}")]
     BrokenTrace(String),
-    #[error("the kernel refuses to wait for connections: {0}")]
+    #[error("cannot wait for connections: {0}")]
     Poller(io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),

@@ -1,4 +1,4 @@
-//! What is counted and timed while a run goes on: per request, per second and per thread, and how these add up.
+//! What is counted and timed during a run: per request, per second and per thread, and how these add up.
 
 pub(crate) mod histogram;
 pub(crate) mod part;

@@ -1,12 +1,13 @@
-//! The second thing that can be request for: messages, of a service with queues over HTTP (docs/load-messages.md).
+//! The second kind of load: messages, sent to and read from a message service with queues over HTTP
+//! (docs/load-messages.md).
 //!
 //! ```text
 //! setup (queues, prefill) -> client -> conversation (what next) -> request -> lane -> http -> conversation -> ledger
-//!                                                                                      drain -> account -> summary
+//!                                                                                         drain -> summary
 //! ```
 //!
-//! Pace, counts, records, summary and verdict are those of every load; what is here knows no schedule and no sockets, but
-//! for `plain`, which is for what comes before and after the run.
+//! Pace, counts, records, summary and verdict are the same as for memcached. Nothing here knows a schedule or sockets,
+//! except `setup_connection`, which is used before and after the run.
 
 mod body;
 mod context;
@@ -30,5 +31,5 @@ pub(crate) use http::{ParsedResponse, parse};
 pub(crate) use mix::OPERATIONS;
 pub(crate) use setup::RunQueues;
 
-/// The smallest body that says whose it is and proves that it is whole.
+/// The smallest body that identifies its message and can be verified.
 pub const VERIFIED_BYTES_MIN: usize = body::BYTES_MIN;

@@ -1,41 +1,42 @@
-//! What can be watched while a run is prepared and goes on. Knows neither terminals nor agents, which show it or pass it on.
+//! The progress of a run, from its preparation to its end. Knows neither terminals nor agents: its readers print it or
+//! pass it on.
 
 use crate::measure::part::Part;
 use crate::measure::seconds::Second;
 use clock::{Clock, Nanos};
 use std::time::Duration;
 
-/// Progress is reported when this has passed, and again each time it has.
+/// The time between two progress reports.
 pub(crate) const REPORT_EVERY: Duration = Duration::from_secs(2);
 
-/// What can be watched while a run goes on.
+/// A progress event of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// Keys set so far, and all keys.
+    /// The prefill of a memcached server.
     Prefill {
-        /// Keys set so far.
+        /// Keys stored so far.
         keys: u64,
-        /// All keys.
+        /// Keys in total.
         of: u64,
     },
-    /// What comes before and after a run with messages.
+    /// A stage before or after a run with messages.
     Stage {
-        /// What is done.
+        /// The name of the stage.
         what: &'static str,
-        /// How much of it is done.
+        /// Steps completed so far.
         done: u64,
-        /// All of it.
+        /// Steps in total.
         of: u64,
     },
-    /// What one thread has counted and handed over.
+    /// The counts that one thread handed over.
     Part(&'a Part),
-    /// Something that may surprise, in one line.
+    /// A one-line note about something unexpected.
     Note(&'a str),
-    /// A second that is over.
+    /// A second that has passed for all threads.
     Second(&'a Second),
 }
 
-/// Progress that is told every two seconds: what, how many, of how many.
+/// Reports the progress of a stage at most every two seconds.
 pub(crate) struct ProgressReporter<'t> {
     clock: &'t Clock,
     next: Nanos,

@@ -1,4 +1,4 @@
-//! What a reader gets: the summary with its verdict, as JSON, as text, in other tools' formats and as metrics.
+//! The output of a run: the summary with its verdict, as JSON, as text, in the formats of other tools and as metrics.
 
 pub(crate) mod hdr_text;
 pub(crate) mod memtier;

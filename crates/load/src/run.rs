@@ -1,5 +1,6 @@
 //! A run from beginning to end: prefill, connections, threads, the edges of the measured window, the summary.
-//! The conducting thread sleeps but for the edges, the passing of seconds and a look at the stop flag.
+//! The conducting thread sleeps, except to collect seconds, to read the CPU time at the edges of the window and to poll
+//! the stop flag.
 
 use crate::LoadError;
 use crate::config::Config;
@@ -28,28 +29,30 @@ use std::time::Duration;
 
 /// The longest sleep of the conductor.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// A run that is stopped ends so much later: all threads have noticed by then, so that they agree on the end.
+/// A stopped run ends this long after the stop flag was seen. All threads notice the new end before it passes, so they
+/// agree on it.
 const STOP_NOTICE: Duration = Duration::from_millis(10);
-/// With every connection lost for so long the run is given up.
+/// The run is given up after every connection has been lost for this long.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
-/// With every connection lost for so long at the end, the servers are gone; for less, the clients may just be reconnecting.
+/// At the end of a run, servers count as gone if every connection has been lost for this long. After a shorter time the
+/// clients may just be reconnecting.
 const GONE_AFTER: Duration = Duration::from_secs(1);
 
-/// The conductor's view of the run.
+/// The state of the conducting thread.
 struct Conductor<'a> {
     plan: &'a Plan,
     clock: &'a Clock,
     stop: &'a AtomicBool,
     cpu_from: Option<CpuTime>,
     cpu_to: Option<CpuTime>,
-    /// Since when no client has been connected.
+    /// The time since which no client has been connected.
     dead_since: Option<Nanos>,
     gave_up: bool,
-    /// The run was ended by the stop flag.
+    /// Whether the stop flag ended the run.
     stopped: bool,
 }
 
-/// A run that can begin: every key is set, if it is to be, and every client is connected.
+/// A run that is ready to start: the prefill is done and every client is connected.
 #[derive(Debug)]
 pub struct Prepared<'a> {
     config: &'a Config,
@@ -62,11 +65,11 @@ pub struct Prepared<'a> {
     queues: Option<RunQueues>,
 }
 
-/// Loads the servers as configured. Ends early, with what was measured so far, when `stop` is set.
+/// Loads the servers as configured. When `stop` is set, the run ends early and the summary contains what was measured
+/// so far.
 ///
 /// # Errors
-/// When the run cannot begin, or its records cannot be written. Whatever goes wrong with the servers
-/// once it has begun is counted in the summary.
+/// The run cannot start, or its records cannot be written. Server failures during the run are counted in the summary.
 pub fn run(
     config: &Config,
     clock: &Clock,
@@ -76,10 +79,10 @@ pub fn run(
     prepare(config, clock, stop, watch)?.run_from(clock.now(), stop, watch)
 }
 
-/// Does everything that comes before a run.
+/// Prefills, connects and opens the trace and the records, without sending a measured request.
 ///
 /// # Errors
-/// When the run cannot begin.
+/// The run cannot start.
 pub fn prepare<'a>(
     config: &'a Config,
     clock: &'a Clock,
@@ -120,10 +123,10 @@ pub fn prepare<'a>(
 }
 
 impl Prepared<'_> {
-    /// Runs, from `start` on, which may be yet to come: the warm-up and the measured window count from there.
+    /// Runs from `start`, which may be in the future. The warm-up and the measured window count from there.
     ///
     /// # Errors
-    /// When `stop` is set before it starts, or the records cannot be written.
+    /// `stop` is set before the start, or the records cannot be written.
     pub fn run_from(
         self,
         start: Nanos,
@@ -177,7 +180,6 @@ impl Prepared<'_> {
     }
 }
 
-/// Sleeps until `start`.
 fn wait_until(start: Nanos, clock: &Clock, stop: &AtomicBool) -> Result<(), LoadError> {
     loop {
         let left = start.after(clock.now());
@@ -228,7 +230,7 @@ impl<'a> Conductor<'a> {
         })
     }
 
-    /// Collects seconds and looks after the edges of the window until every thread has ended.
+    /// Collects seconds and watches the edges of the window until every thread has ended.
     fn wait(
         &mut self,
         receiver: &Receiver<Handover>,
@@ -248,7 +250,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Does what is due now, and says for how long nothing will be.
+    /// Does what is due now and returns how long the conductor may sleep.
     fn poll(&mut self) -> Duration {
         let now = self.clock.now();
         if self.stop.load(Ordering::Relaxed) {
@@ -267,10 +269,10 @@ impl<'a> Conductor<'a> {
         sleep
     }
 
-    /// Gives the run up when no connection comes back.
+    /// Gives the run up if no connection comes back.
     fn watch_connections(&mut self, now: Nanos) {
         if now >= self.plan.measure_to() {
-            // Connections lost from here on are not made again.
+            // After the window, the threads do not reconnect.
             return;
         }
         if self.plan.connected() > 0 {
@@ -281,7 +283,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// The window as it came out. A run that a number of requests decided ends with its last reply.
+    /// The measured window. If a number of requests limits the run, the window ends with the last reply.
     fn measured(&mut self, started_unix_ns: u64, last_completed: Nanos, keys_uncertain: u64) -> MeasuredRun {
         let from = self.plan.measure_from;
         let to = match self.plan.measure_to() {
@@ -305,9 +307,9 @@ impl<'a> Conductor<'a> {
 
     fn broken(&self, end: Nanos) -> Option<String> {
         if self.gave_up {
-            return Some(format!("every connection was lost and none came back within {GIVE_UP_AFTER:?}"));
+            return Some(format!("every connection was lost, and none could be restored within {GIVE_UP_AFTER:?}"));
         }
         let is_gone = self.dead_since.is_some_and(|since| since + GONE_AFTER <= end);
-        is_gone.then(|| "every connection was lost and none was back at the end".to_owned())
+        is_gone.then(|| "every connection was lost, and none was restored before the end".to_owned())
     }
 }

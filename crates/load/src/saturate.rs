@@ -1,15 +1,15 @@
-//! The search for the highest rate at which a server keeps its latency objectives. Drives anything that can run a load at a
-//! rate and say what it saw, and knows neither sockets nor schedules; `run` binds it to [`crate::run`].
+//! The search for the highest rate at which a server meets its latency objectives. It drives any probe that can run a
+//! load at a rate, and knows neither sockets nor schedules; `load_probe` binds it to [`crate::run`].
 //!
 //! ```text
 //! climb (or descend) -> bisect -> verify at 0.9, 1.0 and 1.1 times the answer
 //!    each step: a run -> batches -> interval -> met, missed, or undecided: a longer run
 //! ```
 //!
-//! A bisection over rates is how throughput is found since RFC 2544 (S. Bradner, J. McQuaid, 1999, section 26.1); that noise
-//! breaks it, because one unlucky trial hides everything above it, is the reason for the Internet draft
-//! draft-ietf-bmwg-mlrsearch (M. Konstantynowicz, V. Polak), from which the idea is taken to ask how long the evidence
-//! for a rate is instead of believing each trial. docs/saturation.md describes what is done here.
+//! Throughput has been found by bisection since RFC 2544 (S. Bradner, J. McQuaid, 1999, section 26.1). Noise breaks a
+//! plain bisection, because one unlucky trial hides all higher rates. The Internet draft draft-ietf-bmwg-mlrsearch (M.
+//! Konstantynowicz, V. Polak) therefore asks for how long there is evidence for a rate, instead of trusting each trial;
+//! this search does the same. docs/saturation.md describes the method.
 
 mod bracket;
 mod judge;

@@ -1,4 +1,5 @@
-//! What is sent and when it is due: keys, sizes, values, arrivals, think times and traces, all from the seed. Knows no connections.
+//! The requests to send and their times: keys, sizes, values, arrivals, think times and traces, all drawn from the
+//! seed. Knows no connections.
 
 pub(crate) mod arrivals;
 pub(crate) mod keys;

@@ -19,7 +19,7 @@ fn config(server: &Server) -> Config {
 }
 
 #[test]
-fn memcached_is_found_to_be_right() {
+fn memcached_passes() {
     if !memcached_is_here() {
         return;
     }
@@ -44,7 +44,7 @@ fn memcached_is_found_to_be_right() {
 }
 
 #[test]
-fn values_that_memcached_refuses_are_its_words() {
+fn values_that_memcached_rejects_are_reported_in_its_words() {
     if !memcached_is_here() {
         return;
     }

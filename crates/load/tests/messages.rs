@@ -1,4 +1,4 @@
-//! Loads with messages against a tiny service: what it is asked for, and that every fault of a service is found.
+//! Loads of messages against a tiny service: the requests that it receives, and how every fault of a service is found.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -78,7 +78,7 @@ fn a_healthy_service_is_valid_and_everything_is_counted() {
 }
 
 #[test]
-fn the_operation_of_five_requests_is_counted_as_one_too() {
+fn the_operation_of_five_requests_is_also_counted_as_one() {
     let service = TinyService::healthy();
     let summary = try_run(&config(&service, "d15")).unwrap();
     assert!(summary.valid, "{:?}", summary.reasons);
@@ -113,18 +113,18 @@ fn an_open_loop_and_a_prefill_work_as_well() {
 fn a_lost_message_is_found() {
     let (summary, messages) = run("send,pop", once(Fault::Lose, tenth_send));
     assert_eq!((messages.lost, messages.doubled), (1, 0));
-    assert!(!summary.valid && summary.reasons[0].contains("are not there"), "{:?}", summary.reasons);
+    assert!(!summary.valid && summary.reasons[0].contains("were acknowledged and lost"), "{:?}", summary.reasons);
 }
 
 #[test]
-fn a_doubled_message_is_found() {
+fn a_duplicate_message_is_found() {
     let (summary, messages) = run("send,pop", once(Fault::Double, tenth_send));
     assert_eq!((messages.lost, messages.doubled), (0, 1));
     assert!(!summary.valid && summary.reasons[0].contains("more than once"), "{:?}", summary.reasons);
 }
 
 #[test]
-fn a_doubled_message_for_one_receiver_is_found_though_nobody_expects_it() {
+fn a_duplicate_for_one_receiver_is_found_without_being_expected() {
     let (summary, messages) = run("send-to", once(Fault::Double, tenth_send));
     assert_eq!((messages.lost, messages.doubled), (0, 1));
     assert!(!summary.valid, "{:?}", summary.reasons);
@@ -138,49 +138,53 @@ fn a_torn_body_is_found() {
 }
 
 #[test]
-fn a_message_of_nobody_is_found() {
+fn a_message_that_was_never_sent_is_found() {
     let (summary, messages) = run("send:2,pop", once(Fault::Invent, some_pop));
     assert!(messages.torn > 0 && messages.lost == 0 && !summary.valid, "{messages:?}");
 }
 
 #[test]
-fn wrong_order_is_found_and_only_of_one_service_is_it_a_fault() {
+fn wrong_order_is_found_and_is_a_fault_of_a_single_service_only() {
     let service = TinyService::start(once(Fault::Overtake, some_pop));
     let mut config = config(&service, "send:2,pop");
-    // Whoever receives must get an overtaken message later.
+    // The receiver must get the overtaken message later.
     (config.clients, config.messages.as_mut().unwrap().queues) = (1, 1);
     let summary = try_run(&config).unwrap();
     let messages = summary.messages.unwrap();
     assert!(messages.out_of_order > 0 && messages.lost == 0 && messages.doubled == 0, "{messages:?}");
-    assert!(!summary.valid && summary.reasons[0].contains("after a younger one"), "{:?}", summary.reasons);
+    assert!(!summary.valid && summary.reasons[0].contains("after a later message"), "{:?}", summary.reasons);
     config.servers.push(service.address.to_string());
     let summary = try_run(&config).unwrap();
-    assert!(summary.valid && summary.notes.iter().any(|note| note.contains("not promised")), "{:?}", summary.notes);
+    assert!(
+        summary.valid && summary.notes.iter().any(|note| note.contains("no order is promised")),
+        "{:?}",
+        summary.notes
+    );
     assert!(summary.messages.is_some_and(|messages| messages.out_of_order > 0 && !messages.order_promised));
 }
 
 #[test]
-fn a_message_for_somebody_else_is_found() {
+fn a_message_for_another_receiver_is_found() {
     let (summary, messages) = run("send-to:2,pop", once(Fault::Misdeliver, some_pop));
     assert!(messages.misdelivered > 0 && messages.lost == 0 && !summary.valid, "{messages:?}");
 }
 
 #[test]
-fn a_wrong_status_is_no_reply_and_leaves_the_send_in_doubt() {
+fn a_wrong_status_is_not_a_reply_and_leaves_the_send_in_doubt() {
     let (summary, messages) = run("send,pop", once(Fault::DoneAndStatus(202), tenth_send));
-    assert!(!summary.valid && summary.reasons[0].contains("not replies"), "{:?}", summary.reasons);
+    assert!(!summary.valid && summary.reasons[0].contains("matched no request"), "{:?}", summary.reasons);
     assert_eq!((messages.sends_in_doubt, messages.sends_in_doubt_arrived, messages.lost), (1, 1, 0));
     assert!(summary.errors.keys().any(|line| line.contains("202")), "{:?}", summary.errors);
 }
 
 #[test]
-fn what_is_not_understood_is_named() {
+fn rejected_fields_are_named() {
     let (summary, _) = run("send,pop", once(Fault::Chunked, tenth_send));
     assert!(!summary.valid && summary.errors.keys().any(|line| line.contains("chunked")), "{:?}", summary.errors);
 }
 
 #[test]
-fn a_cut_reply_leaves_a_send_in_doubt_and_a_pop_that_may_have_taken_one() {
+fn a_truncated_reply_leaves_sends_and_pops_in_doubt() {
     let (summary, messages) = run("send,pop", once(Fault::Cut, tenth_send));
     assert!(summary.valid, "{:?}", summary.reasons);
     assert_eq!((messages.sends_in_doubt, messages.sends_in_doubt_arrived, messages.lost), (1, 1, 0));
@@ -190,7 +194,7 @@ fn a_cut_reply_leaves_a_send_in_doubt_and_a_pop_that_may_have_taken_one() {
 }
 
 #[test]
-fn doubt_does_not_hide_a_loss() {
+fn doubt_does_not_mask_a_loss() {
     let script = |seen: &Seen| match seen {
         seen if seen.is_send() && seen.sends >= 10 && seen.sends < 40 => Fault::Lose,
         seen if seen.is_pop() && !seen.is_drain() && seen.pops == 20 => Fault::Cut,
@@ -203,7 +207,7 @@ fn doubt_does_not_hide_a_loss() {
 }
 
 #[test]
-fn what_the_service_says_about_doubt_is_believed() {
+fn doubt_reported_by_the_service_is_trusted() {
     let (summary, messages) = run("send,pop", once(Fault::DoneAndProblem(503, "in-doubt"), tenth_send));
     assert_eq!((messages.sends_in_doubt, messages.sends_in_doubt_arrived, messages.refused), (1, 1, 0));
     assert!(summary.valid && summary.errors["503 in-doubt"] == 1, "{:?}", summary.errors);
@@ -228,7 +232,7 @@ fn a_refusal_is_counted_and_backed_off_from() {
 }
 
 #[test]
-fn a_connection_that_the_service_ends_is_made_again() {
+fn a_connection_that_the_service_closes_is_restored() {
     let service =
         TinyService::start(|seen| if seen.is_send() && seen.sends % 20 == 5 { Fault::Close } else { Fault::None });
     let summary = try_run(&config(&service, "send,pop")).unwrap();
@@ -238,18 +242,18 @@ fn a_connection_that_the_service_ends_is_made_again() {
 }
 
 #[test]
-fn a_reply_that_does_not_come_is_doubt() {
+fn a_missing_reply_leaves_doubt() {
     let service = TinyService::start(once(Fault::Silence, tenth_send));
     let mut config = config(&service, "send");
     config.reply_timeout = Duration::from_millis(300);
     let summary = try_run(&config).unwrap();
     let messages = summary.messages.unwrap();
     assert_eq!((messages.sends_in_doubt, messages.sends_in_doubt_arrived, messages.lost), (1, 1, 0));
-    assert_eq!(summary.errors["no reply in time"], 1);
+    assert_eq!(summary.errors["reply timed out"], 1);
 }
 
 #[test]
-fn what_is_not_read_in_time_is_not_lost_and_not_valid() {
+fn messages_not_read_in_time_are_not_lost_and_the_run_is_invalid() {
     let service =
         TinyService::start(|seen| if seen.is_drain() { Fault::Problem(503, "overloaded") } else { Fault::None });
     let mut config = config(&service, "send");
@@ -261,7 +265,7 @@ fn what_is_not_read_in_time_is_not_lost_and_not_valid() {
 }
 
 #[test]
-fn queues_that_cannot_be_created_are_one_line() {
+fn a_queue_that_cannot_be_created_is_one_line() {
     let service =
         TinyService::start(
             |seen| if seen.method == "PUT" { Fault::Problem(503, "database-down") } else { Fault::None },
@@ -281,7 +285,7 @@ fn queues_that_cannot_be_created_are_one_line() {
 }
 
 #[test]
-fn bodies_that_cannot_be_verified_are_refused_and_may_be_sent_without() {
+fn bodies_too_small_to_verify_need_no_verify() {
     let service = TinyService::healthy();
     let mut config = Config { data_size: load::fixed_bytes(31), ..config(&service, "send,pop") };
     assert!(config.check().unwrap_err().contains("--no-verify"));

@@ -1,4 +1,4 @@
-//! A recorded trace is replayed: every row once, in the order of each key, at its time, and verified.
+//! Replay of a recorded trace: every row once, in the order of each key, at its time, and verified.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -60,7 +60,7 @@ fn every_row_is_sent_once_in_the_order_of_its_key() {
 }
 
 #[test]
-fn rows_are_due_when_the_trace_says() {
+fn rows_are_due_at_the_times_of_the_trace() {
     let text: String =
         (0..500).map(|row| format!("{}.{:03},k{row},4,100,1,set,0\n", row / 1000, row * 2 % 1000)).collect();
     for (timing, expected_s) in [(Timing::Original, 0.998), (Timing::Scaled(4.0), 0.2495)] {
@@ -81,7 +81,7 @@ fn rows_are_due_when_the_trace_says() {
 }
 
 #[test]
-fn small_values_can_be_counted_with_and_what_others_wrote_is_found() {
+fn small_values_are_numbers_and_foreign_values_are_found() {
     let counted = "0,n,1,5,1,set,0\n0,n,1,5,1,incr,0\n0,n,1,5,1,decr,0\n0,n,1,5,1,get,0\n";
     let summary = replayed(counted, Timing::Max, |_| ()).unwrap();
     assert!(summary.errors.is_empty() && summary.totals.requests == 4, "{:?}", summary.errors);
@@ -101,7 +101,7 @@ fn small_values_can_be_counted_with_and_what_others_wrote_is_found() {
 }
 
 #[test]
-fn a_broken_line_is_one_line_and_what_was_measured_is_kept() {
+fn a_malformed_row_is_one_line_and_the_run_so_far_is_kept() {
     let line = replayed("0,k,1,5,1,set,0\n0,k,1,x,1,get,0\n", Timing::Original, |_| ()).unwrap_err().to_string();
     assert!(line.contains("trace.csv:2: ") && !line.contains('\n'), "{line}");
     let late = (0..30).map(|row| format!("{}.{}00,k,1,5,1,set,0\n", row / 10, row % 10)).collect::<String>()

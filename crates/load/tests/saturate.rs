@@ -1,4 +1,4 @@
-//! The search for saturation on a cache whose service time is dictated, so that theory says what it can take.
+//! The search for saturation on a cache with a configured service time, so that theory predicts its capacity.
 //!
 //! `cargo test -p load --test saturate -- --ignored` does a whole search, on a machine that does nothing else.
 
@@ -82,7 +82,7 @@ fn a_generator_with_too_few_connections_is_the_limit_and_not_the_server() {
 }
 
 #[test]
-fn what_a_search_cannot_use_is_refused() {
+fn settings_that_a_search_cannot_use_are_rejected() {
     let config = Config { servers: vec!["127.0.0.1:1".into()], ..Config::default() };
     assert_eq!(LoadProbe::check(&config), Ok(()));
     for (changed, flag) in [

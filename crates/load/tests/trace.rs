@@ -1,4 +1,4 @@
-//! A trace through the reader: what comes out in which thread and when, and what becomes of files that are not as they should be.
+//! A trace through the reader: which thread gets which row and when, and what happens with malformed files.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -110,7 +110,7 @@ fn all_rows_of_a_key_are_in_one_thread() {
 }
 
 #[test]
-fn broken_lines_are_refused_unless_tolerated() {
+fn malformed_lines_are_errors_unless_tolerated() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace.csv");
     let shown = path.display();
@@ -118,7 +118,7 @@ fn broken_lines_are_refused_unless_tolerated() {
     assert_eq!(
         refusal(&path),
         format!(
-            "{shown}:2: the timestamp \"x\" is not a number of seconds; --trace-errors-max N leaves out as many such lines"
+            "{shown}:2: the timestamp \"x\" is not a number of seconds; --trace-errors-max N skips up to N such lines"
         )
     );
     let (_, counts, error) = replay(&TraceConfig { errors_max: 2, ..TraceConfig::new(&path) }, 2);
@@ -134,13 +134,13 @@ fn broken_lines_are_refused_unless_tolerated() {
     assert_eq!(
         scan(&one).unwrap_err().to_string(),
         format!(
-            "{shown}:4: a value of 2000000 bytes is above the server's limit of 1048576; more lines are broken than the 1 of --trace-errors-max"
+            "{shown}:4: a value of 2000000 bytes is above the server's limit of 1048576; more than 1 lines are malformed; raise --trace-errors-max to skip more"
         )
     );
 }
 
 #[test]
-fn what_was_read_before_a_broken_line_is_replayed() {
+fn rows_before_a_malformed_line_are_replayed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace.csv");
     fs::write(&path, "0,a,1,5,0,get,0\n1,b,1,5,0,get,0\n2,c,1,5,0,get,0\n1,d,1,5,0,get,0\n").unwrap();
@@ -151,7 +151,7 @@ fn what_was_read_before_a_broken_line_is_replayed() {
 }
 
 #[test]
-fn files_that_are_no_traces_are_told_in_one_line() {
+fn files_that_are_not_traces_are_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace");
     let shown = path.display().to_string();
@@ -162,7 +162,7 @@ fn files_that_are_no_traces_are_told_in_one_line() {
     );
     for empty in ["", "timestamp,anonymized key,key size,value size,client id,operation,TTL\n"] {
         fs::write(&path, empty).unwrap();
-        assert_eq!(refusal(&path), format!("{shown}: no row in it; is this the right file?"));
+        assert_eq!(refusal(&path), format!("{shown}: the file has no rows; is it a trace?"));
         assert!(scan(&TraceConfig::new(&path)).is_err());
     }
     let bytes = compress_to_vec(SyntheticTrace::default().text().as_bytes(), CompressionLevel::Fastest);
@@ -189,7 +189,7 @@ fn a_thread_that_stops_taking_rows_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn the_reader_does_not_run_ahead() {
+fn the_reader_reads_ahead_only_so_far() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace.csv");
     SyntheticTrace { rows_per_second: vec![10; 1000], ..Default::default() }.write(&path);
@@ -209,7 +209,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn broken_lines_anywhere_are_left_out_and_nothing_else(
+    fn only_malformed_lines_are_skipped(
         breaks in proptest::collection::btree_map(0usize..200, 0usize..5, 0..20),
         seed in any::<u64>(),
         threads in 1usize..4,

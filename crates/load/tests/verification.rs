@@ -1,4 +1,4 @@
-//! Servers that answer with the wrong bytes: each kind of wrong is found, named and makes the run not valid.
+//! Servers that reply with wrong bytes: every kind is found, named and makes the run invalid.
 
 mod support;
 
@@ -55,7 +55,7 @@ fn halves_of_two_versions_and_short_values_are_torn() {
 }
 
 #[test]
-fn a_reply_to_another_question_is_unexpected_and_the_run_goes_on() {
+fn a_reply_to_another_request_is_unexpected_and_the_run_continues() {
     for line in ["STORED", "BANANA", "42"] {
         let server =
             TinyServer::start(
@@ -64,7 +64,7 @@ fn a_reply_to_another_question_is_unexpected_and_the_run_goes_on() {
                 },
             );
         let summary = run(&config(&server));
-        assert_found(&summary, "were not replies to what was asked");
+        assert_found(&summary, "replies matched no request");
         assert!(summary.verification.unexpected_reply > 1 && summary.errors["connection out of step"] > 1);
         assert!(summary.totals.requests > 100, "{}", summary.totals.requests);
     }
@@ -80,7 +80,7 @@ fn values_in_any_order_and_of_repeated_keys_are_matched() {
 }
 
 #[test]
-fn values_too_short_for_their_name_are_verified_as_far_as_they_go() {
+fn values_too_short_for_their_version_are_verified_as_far_as_possible() {
     for data_size_bytes in [0, 1, 8, 9, 15, 16, 17] {
         let server = TinyServer::healthy();
         let summary = run(&Config { data_size: load::fixed_bytes(data_size_bytes), ..config(&server) });
@@ -90,7 +90,7 @@ fn values_too_short_for_their_name_are_verified_as_far_as_they_go() {
 }
 
 #[test]
-fn what_an_earlier_run_left_is_not_judged_before_it_is_overwritten() {
+fn values_of_an_earlier_run_are_not_judged_until_overwritten() {
     let server = TinyServer::healthy();
     assert!(run(&config(&server)).valid);
     let second = run(&Config { prefill: false, seed: 2, ..config(&server) });
@@ -99,7 +99,7 @@ fn what_an_earlier_run_left_is_not_judged_before_it_is_overwritten() {
 }
 
 #[test]
-fn without_a_prefill_misses_are_misses() {
+fn misses_are_expected_without_a_prefill() {
     let server = TinyServer::healthy();
     let summary = run(&Config { prefill: false, ratio_set: 0, ..config(&server) });
     assert!(summary.valid, "{:?}", summary.reasons);

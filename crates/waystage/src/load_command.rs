@@ -1,4 +1,4 @@
-//! `waystage load`: arguments to configuration, a run, its summary on the terminal and in a file.
+//! `waystage load`: parses arguments, runs a load, prints its summary and writes it to a file.
 
 mod agent;
 mod arguments;
@@ -36,18 +36,18 @@ pub(crate) struct LoadArguments {
     control: ControlArguments,
 }
 
-/// What else there is to do with a load.
+/// Other commands of the load generator.
 #[derive(Debug, Subcommand)]
 enum LoadCommand {
-    /// Put together the summaries of several generators that ran at the same time.
+    /// Merge the summaries of several generators that ran at the same time.
     Merge(merge::MergeArguments),
-    /// Wait for work from a controller (a load with --agent), one run after another.
+    /// Wait for controllers (a load with --agent), and do one run after another for them.
     Agent(agent::AgentArguments),
-    /// Search for the highest rate at which the servers keep latency objectives.
+    /// Search for the highest rate at which the servers meet latency objectives.
     Saturate(Box<saturate::SaturateArguments>),
 }
 
-/// Runs the load, or does what else there is to do.
+/// Runs the load, or another command.
 pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
     match arguments.command {
         None if arguments.control.is_given() => controller::run(arguments.run, arguments.control),
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
     }
 }
 
-/// Runs the load; the exit code says whether the run is valid.
+/// Runs the load. The exit code is 0 if the run is valid.
 fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
     let (output, metrics_address) = (arguments.output.clone(), arguments.metrics.take());
@@ -106,25 +106,25 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
     }
 }
 
-/// Prints and writes a summary; the exit code says whether it is valid.
+/// Prints and writes a summary. The exit code is 0 if the run is valid.
 fn finish(summary: &Summary, files: OutputFiles) -> Result<ExitCode, String> {
-    // Whoever reads our output may stop early; the files are written all the same.
+    // The reader of the output may close it early; the files are still written.
     let _ = io::stdout().write_all(load::render(summary).as_bytes());
     files.write(summary)?;
-    // On a terminal the verdict has just been read.
+    // On a terminal the verdict is already the last line.
     if !summary.valid && !io::stdout().is_terminal() {
         eprintln!("waystage: the run is not valid: {}", summary.reasons.join("; "));
     }
     Ok(if summary.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A flag that the first SIGINT or SIGTERM raises; the second ends the process.
+/// A flag that the first SIGINT or SIGTERM sets. The second ends the process.
 fn stop_flag() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         flag::register_conditional_shutdown(signal, 1, stop.clone())
             .and_then(|_| flag::register(signal, stop.clone()))
-            .map_err(|error| format!("cannot take over signals: {error}"))?;
+            .map_err(|error| format!("cannot install a signal handler: {error}"))?;
     }
     Ok(stop)
 }

@@ -78,9 +78,9 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
     };
     for (arguments, code, expected) in [
-        ("--messages https://127.0.0.1:1", 2, "does not begin with http://"),
+        ("--messages https://127.0.0.1:1", 2, "does not start with http://"),
         ("--messages http://127.0.0.1:1 --server 127.0.0.1:1", 2, "cannot be used with"),
-        ("--messages http://127.0.0.1:1 --operations pops", 2, "\"pops\" is none of"),
+        ("--messages http://127.0.0.1:1 --operations pops", 2, "\"pops\" is not an operation"),
         ("--messages http://127.0.0.1:1 --data-size 20", 2, "--no-verify"),
         ("--messages http://127.0.0.1:1 --queue-prefix a/b", 2, "--queue-prefix"),
         ("--messages http://127.0.0.1:1 --token-file /nowhere", 1, "--token-file /nowhere"),

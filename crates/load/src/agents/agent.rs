@@ -1,4 +1,4 @@
-//! An agent: waits for controllers, and does one run after another. Knows no flags and no signals.
+//! An agent: accepts controllers, and does one run after another. Knows no flags and no signals.
 
 use crate::LoadError;
 use crate::agents::session::{self, AgentContext};
@@ -10,24 +10,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Controllers that may be connected at once, most of them to be told that the agent is busy.
+/// Controllers that may be connected at once. All but one are told that the agent is busy.
 const CONNECTIONS_MAX: usize = 16;
-/// How often is looked for a controller, and at the stop flag.
+/// The interval at which the agent polls for connections and checks the stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A generator that waits for work.
 pub struct Agent<'a> {
-    /// Where controllers find it.
+    /// Accepts controllers.
     listener: TcpListener,
-    /// What every session needs.
+    /// The state that its sessions share.
     host: AgentContext<'a>,
 }
 
 impl<'a> Agent<'a> {
-    /// Listens at `listen`, HOST:PORT; port 0 takes a free one.
+    /// Listens on `listen`, HOST:PORT; port 0 picks a free port.
     ///
     /// # Errors
-    /// When the name does not resolve, or the address is in use or not this host's.
+    /// The name does not resolve, or the address is in use or not local.
     pub fn bind(
         listen: &str,
         clock: &'a Clock,
@@ -43,10 +43,10 @@ impl<'a> Agent<'a> {
         Ok(Agent { listener, host: AgentContext::new(clock, stop, parse, log) })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// The operating system does not return the address.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -67,10 +67,10 @@ impl<'a> Agent<'a> {
                             connected.fetch_sub(1, Ordering::Relaxed);
                         }
                     }
-                    // One too many is closed, and sees that.
+                    // A connection above the limit is closed, which its controller notices.
                     Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // Nobody is there, or there is no file left for whoever is: both may be otherwise soon.
+                    // No controller is waiting, or no file descriptor is free; the next attempt may succeed.
                     Err(_) => thread::sleep(POLL_INTERVAL),
                 }
             }
@@ -78,7 +78,7 @@ impl<'a> Agent<'a> {
     }
 
     fn serve_controller(&self, stream: TcpStream, peer: SocketAddr) {
-        // On some systems what is accepted inherits this from the listener.
+        // On some systems an accepted socket inherits this from the listener.
         if stream.set_nonblocking(false).is_ok() {
             session::serve_controller(&self.host, stream, peer);
         }

@@ -1,5 +1,5 @@
-//! The controller's connection to one agent: a thread reads what the agent says, with the time at which it came.
-//! Knows no order of messages.
+//! The controller's connection to one agent. A thread reads the agent's messages and stamps their arrival. Knows no
+//! order of messages.
 
 use crate::LoadError;
 use crate::agents::message::{FROM_AGENT_BYTES_MAX, FromAgent, LineError, LineReader, ToAgent, parse, write};
@@ -14,27 +14,27 @@ use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a controller waits for.
+/// The events that a controller waits for.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// An agent has said something.
+    /// A message arrived from an agent.
     Received { agent: usize, at: Nanos, message: FromAgent },
-    /// An agent says nothing any more, and why.
+    /// The connection to an agent is lost, for this reason.
     Lost { agent: usize, why: String },
-    /// The measuring client here is connected.
+    /// The local measuring client is connected.
     MeasuringPrepared,
-    /// It is done.
+    /// The local measuring client has finished.
     MeasuringDone(Result<Box<Summary>, String>),
 }
 
-/// A connection to an agent, closed when it is dropped.
+/// A connection to an agent, which is closed on drop.
 #[derive(Debug)]
 pub(crate) struct AgentConnection {
     stream: TcpStream,
 }
 
 impl AgentConnection {
-    /// Connects to agent number `agent`, and begins to listen to it.
+    /// Connects to agent number `agent`, and starts the thread that reads from it.
     pub(crate) fn connect<'scope>(
         agent: usize,
         name: &str,
@@ -60,7 +60,7 @@ impl AgentConnection {
         Ok(link)
     }
 
-    /// Says something. An agent that cannot hear it is soon found to be lost.
+    /// Sends a message. If it cannot be delivered, the reading thread reports that the agent is lost.
     pub(crate) fn send_message(&self, message: &ToAgent) -> io::Result<()> {
         write(&mut &self.stream, message)
     }
@@ -72,7 +72,7 @@ impl Drop for AgentConnection {
     }
 }
 
-/// Reads until the agent, or whoever wants to know, is gone.
+/// Reads until the agent or the controller has gone.
 fn read(agent: usize, stream: &TcpStream, clock: &Clock, events: &Sender<Event>) {
     let mut lines = LineReader::new(stream, FROM_AGENT_BYTES_MAX);
     let mut last_heard = clock.now();
@@ -90,7 +90,7 @@ fn read(agent: usize, stream: &TcpStream, clock: &Clock, events: &Sender<Event>)
                 Err(line) => break format!("{line}; is it `waystage load agent`?"),
             },
             Err(LineError::TimedOut) if at.since(last_heard) < duration_ns(SILENCE_TIMEOUT) => {}
-            Err(LineError::TimedOut) => break format!("it has said nothing for {SILENCE_TIMEOUT:?}"),
+            Err(LineError::TimedOut) => break format!("no message arrived for {SILENCE_TIMEOUT:?}"),
             Err(LineError::Closed) => break "it closed the connection".into(),
             Err(LineError::Broken(line)) => break line,
         }

@@ -1,5 +1,5 @@
-//! The controller: gives each agent its share, starts all at the same instant, collects what they say, and stops all when
-//! one is lost. Reads no socket itself, and merges nothing.
+//! The controller: gives each agent its share, starts all at the same instant, collects their messages, and stops all
+//! if one is lost. Reads no socket itself, and merges nothing.
 
 use crate::LoadError;
 use crate::agents::agent_connection::{AgentConnection, Event};
@@ -17,25 +17,25 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, Scope};
 use std::time::Duration;
 
-/// Questions for the time, of which the one with the smallest round trip counts.
+/// Requests for an agent's time. The one with the shortest round trip counts.
 const CLOCK_SAMPLES: usize = 20;
-/// Between the word to start and the start: for the word to arrive everywhere, and threads to be ready.
+/// The time from the start message to the start: the message must reach every agent, and all threads must be ready.
 const LEAD: Duration = Duration::from_secs(1);
-/// How long an agent may take to answer what needs no work.
+/// The timeout for replies that need no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// An agent is sent for the time this often, so that both sides know that the other is there.
+/// The interval at which each agent's time is requested, so that both sides know that the other is alive.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is known of one agent.
+/// The state of one agent.
 #[derive(Debug)]
 struct AgentState {
     link: AgentConnection,
     hello: Option<AgentHello>,
-    /// The request that is open.
+    /// The time request in flight: its number and when it was sent.
     sent: Option<(u64, Nanos)>,
     samples: Vec<Sample>,
-    /// Keys set, of so many.
+    /// The keys set so far, and all keys.
     prefill: (u64, u64),
     prepared: bool,
     result: Option<(u64, Summary)>,
@@ -55,11 +55,11 @@ struct Controller<'a> {
     measuring: Option<Result<Box<Summary>, String>>,
 }
 
-/// Runs the tasks, all from the same instant, and puts the results together. Ends early, with what was measured so far, when
-/// `stop` is set.
+/// Runs all shares from the same instant and merges the results. When `stop` is set, the run ends early and the summary
+/// contains what was measured so far.
 ///
 /// # Errors
-/// When an agent cannot be reached or cannot do its task, before anybody starts; or when no agent has a result.
+/// Before the start, an agent cannot be reached or cannot do its share. Later, no agent has a result.
 pub fn coordinate(
     tasks: &DistributedRun,
     clock: &Clock,
@@ -144,7 +144,7 @@ impl<'a> Controller<'a> {
         gather(self.tasks, start, self.outcomes(&offsets), self.measuring.take())
     }
 
-    /// The first agent that something is true of.
+    /// The first agent that satisfies a condition.
     fn first(&self, is_so: impl Fn(&AgentState) -> bool) -> Option<usize> {
         self.members.iter().position(is_so)
     }
@@ -154,14 +154,14 @@ impl<'a> Controller<'a> {
     }
 
     fn send_to_all(&self, message: &ToAgent) {
-        // Whoever cannot hear it is found to be lost by the thread that reads.
+        // If an agent cannot be reached, its reading thread reports that it is lost.
         self.members
             .iter()
             .filter(|member| !member.is_done())
             .for_each(|member| drop(member.link.send_message(message)));
     }
 
-    /// Waits until nobody is waited for. Before the start, one that is lost ends it for all.
+    /// Waits until `blocked_on` returns none. An agent that is lost before the start ends the run for all.
     fn until(
         &mut self,
         timeout: Option<Duration>,
@@ -174,7 +174,7 @@ impl<'a> Controller<'a> {
                 return Err(LoadError::Stopped);
             }
             if timeout.is_some_and(|timeout| self.clock.now() >= since + timeout) {
-                return Err(self.agent_error(agent, "it does not answer; is it `waystage load agent`?".into()));
+                return Err(self.agent_error(agent, "no reply; is it `waystage load agent`?".into()));
             }
             self.take_next(watch);
             if let Some(agent) = self.first(|member| member.lost.is_some()) {
@@ -188,7 +188,7 @@ impl<'a> Controller<'a> {
         Ok(())
     }
 
-    /// How far each agent's clock is from ours.
+    /// The offset of each agent's clock from the controller's.
     fn offsets(&mut self, watch: &mut dyn FnMut(Progress<'_>)) -> Result<Vec<Offset>, LoadError> {
         let mut offsets = Vec::new();
         for agent in 0..self.members.len() {
@@ -200,12 +200,16 @@ impl<'a> Controller<'a> {
                 self.until(Some(ANSWER_TIMEOUT), watch, blocked_on)?;
             }
             let offset = Offset::estimate(&self.members[agent].samples);
-            offsets.push(offset.ok_or_else(|| self.agent_error(agent, "its clock cannot be".into()))?);
+            offsets.push(
+                offset.ok_or_else(|| {
+                    self.agent_error(agent, "its clock cannot be compared with the controller's".into())
+                })?,
+            );
         }
         Ok(offsets)
     }
 
-    /// Asks one agent for the time.
+    /// Requests one agent's time.
     fn request_time(&mut self, agent: usize) {
         self.time_requests += 1;
         let request = ToAgent::Clock { number: self.time_requests };
@@ -214,7 +218,7 @@ impl<'a> Controller<'a> {
         let _ = member.link.send_message(&request);
     }
 
-    /// Waits until every agent has a result or is lost. When one is lost, or the measuring client is, all are stopped.
+    /// Waits until every agent has a result or is lost. If an agent or the measuring client fails, all are stopped.
     fn until_done(&mut self, measuring_stop: &AtomicBool, watch: &mut dyn FnMut(Progress<'_>)) {
         let mut stopping = false;
         let measures = self.tasks.measuring.is_some();
@@ -230,13 +234,13 @@ impl<'a> Controller<'a> {
         }
     }
 
-    /// Takes what happens next, if something does soon.
+    /// Handles the next event, if there is one within the poll interval.
     fn take_next(&mut self, watch: &mut dyn FnMut(Progress<'_>)) {
         let now = self.clock.now();
         if now.since(self.last_heartbeat) >= duration_ns(HEARTBEAT) {
             self.last_heartbeat = now;
             for agent in 0..self.members.len() {
-                // A request that is open is not replaced: its answer would be lost.
+                // A request in flight is not replaced, because its reply would then be ignored.
                 if !self.members[agent].is_done() && self.members[agent].sent.is_none() {
                     self.request_time(agent);
                 }
@@ -247,7 +251,7 @@ impl<'a> Controller<'a> {
             Ok(Event::Lost { agent, why }) => self.lose(agent, why, watch),
             Ok(Event::MeasuringPrepared) => self.measuring_prepared = true,
             Ok(Event::MeasuringDone(result)) => self.measuring = Some(result),
-            // We hold a sender, so it can only be that nothing has happened.
+            // The controller keeps a sender, so this can only be a timeout.
             Err(_) => {}
         }
     }
@@ -257,7 +261,10 @@ impl<'a> Controller<'a> {
         match message {
             FromAgent::Hello(hello) if hello.protocol == PROTOCOL => member.hello = Some(hello),
             FromAgent::Hello(hello) => {
-                let why = format!("it speaks protocol {}, and this is protocol {PROTOCOL}", hello.protocol);
+                let why = format!(
+                    "its protocol is {}, and the controller's is {PROTOCOL}; use the same version of waystage",
+                    hello.protocol
+                );
                 self.lose(agent, why, watch);
             }
             FromAgent::Clock { number, clock_ns } => {
@@ -284,7 +291,8 @@ impl<'a> Controller<'a> {
         }
     }
 
-    /// An agent is gone. The first reason counts: what an agent says of itself comes before the end of its connection.
+    /// An agent is lost. The first reason counts, because an agent's own error message arrives before the end of its
+    /// connection.
     fn lose(&mut self, agent: usize, why: String, watch: &mut dyn FnMut(Progress<'_>)) {
         if !self.members[agent].is_done() {
             self.members[agent].lost = Some(why);
@@ -305,12 +313,12 @@ impl<'a> Controller<'a> {
     }
 }
 
-/// The client that measures from here: prepares with the agents and starts with them.
+/// Runs the local measuring client, which prepares and starts together with the agents.
 fn measure(config: &Config, clock: &Clock, stop: &AtomicBool, start: &Receiver<Nanos>, events: &Sender<Event>) {
     let mut ignore = |_: Progress<'_>| ();
     let result = prepare(config, clock, stop, &mut ignore).and_then(|prepared| {
         let _ = events.send(Event::MeasuringPrepared);
-        // Nobody starts it when the agents cannot be.
+        // The channel closes without a start if the agents cannot be prepared.
         let start = start.recv().map_err(|_| LoadError::Stopped)?;
         prepared.run_from(start, stop, &mut ignore)
     });

@@ -1,5 +1,5 @@
-//! Puts together what the agents say: seconds while they run, and their results at the end, all on the controller's clock.
-//! Knows no connections.
+//! Merges what the agents send: seconds during the run, and results at its end, all on the controller's clock. Knows no
+//! connections.
 
 use crate::LoadError;
 use crate::agents::message::AgentHello;
@@ -11,26 +11,26 @@ use crate::report::summary::{AgentReport, Coordination, Summary};
 use clock::Nanos;
 use std::collections::BTreeMap;
 
-/// The seconds of all agents, each shown when every agent that still runs is past it.
+/// The seconds of all agents. Each is shown once every running agent has passed it.
 #[derive(Debug)]
 pub(crate) struct LiveSeconds {
-    /// Per agent, the first second that it has not told.
+    /// For each agent, the first second that it has not sent.
     next: Vec<u64>,
     open: BTreeMap<u64, Second>,
 }
 
-/// What has become of one agent.
+/// The outcome of one agent.
 #[derive(Debug)]
 pub(crate) struct AgentOutcome {
     pub(crate) hello: AgentHello,
     pub(crate) offset: Offset,
-    /// The summary, and by how much the run began too late.
+    /// By how much the run started late, and the summary.
     pub(crate) result: Option<(u64, Summary)>,
     /// Why there is no summary.
     pub(crate) lost: Option<String>,
 }
 
-/// The instant at which all were told to start.
+/// The instant at which all agents were told to start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     pub(crate) clock: Nanos,
@@ -42,18 +42,19 @@ impl LiveSeconds {
         LiveSeconds { next: vec![0; agents], open: BTreeMap::new() }
     }
 
-    /// Takes an agent's second; returns the sums of those that all are past.
+    /// Adds a second of an agent. Returns the sums of the seconds that all agents have passed.
     pub(crate) fn take(&mut self, agent: usize, second: Second) -> Vec<Second> {
         self.next[agent] = self.next[agent].max(second.second + 1);
         match self.open.get_mut(&second.second) {
-            // What cannot be read is missing from a line on the terminal; the result is refused for the same reason.
+            // An unreadable second is missing from one progress line. The result of the agent will be rejected for the
+            // same reason.
             Some(sum) => drop(sum.merge(&second)),
             None => drop(self.open.insert(second.second, second)),
         }
         self.past()
     }
 
-    /// No more seconds come from this agent.
+    /// Notes that this agent sends no more seconds.
     pub(crate) fn end(&mut self, agent: usize) -> Vec<Second> {
         self.next[agent] = u64::MAX;
         self.past()
@@ -66,7 +67,7 @@ impl LiveSeconds {
     }
 }
 
-/// One summary of all results. An agent that was lost spoils the run; what the others measured is kept.
+/// Merges all results into one summary. A lost agent makes the run invalid; the results of the others are kept.
 pub(crate) fn gather(
     tasks: &DistributedRun,
     start: Start,
@@ -133,20 +134,20 @@ pub(crate) fn gather(
     Ok(merged)
 }
 
-/// An agent that last_heard of the start too late has not done all of its warm-up, or not all of its work.
+/// An agent that received the start too late has missed part of its warm-up, or part of its window.
 fn lateness(agent: &str, late_ns: u64, summary: &Summary, reasons: &mut Vec<String>, notes: &mut Vec<String>) {
     let late_s = late_ns as f64 / 1e9;
     if late_s > summary.settings.warm_up_s {
         reasons.push(format!(
-            "agent {agent} began {late_s:.3} s too late, within the measured window: its machine or the network is too slow; \
-             give a --warm-up that covers it"
+            "agent {agent} started {late_s:.3} s late, within the measured window, because its machine or the network is too \
+             slow; use a longer --warm-up"
         ));
     } else if late_ns > 0 {
-        notes.push(format!("agent {agent} began {late_s:.3} s too late, within the warm-up"));
+        notes.push(format!("agent {agent} started {late_s:.3} s late, within the warm-up"));
     }
 }
 
-/// The same summary with its times on the controller's clocks: those of an agent's machine may be far from ours.
+/// The same summary with its times on the controller's clocks, because an agent's clocks may be far off.
 fn on_our_clock(summary: Summary, offset: Offset, start: Start, percentiles: &[f64]) -> Summary {
     let ours = |clock_ns| offset.to_controller(Nanos(clock_ns)).0;
     let mut summary = summary;
@@ -164,7 +165,8 @@ fn on_our_clock(summary: Summary, offset: Offset, start: Start, percentiles: &[f
     }
 }
 
-/// Within how much of each other all windows began: as told, and the two largest errors of the clocks on top.
+/// An upper bound on the difference between the starts of all windows: the measured difference plus the two largest
+/// clock errors.
 fn spread_ns(reports: &[AgentReport], results: &[(&str, Summary)]) -> u64 {
     let begins = || results.iter().map(|(_, summary)| summary.measure_from_clock_ns);
     let apart_ns = begins().max().unwrap_or(0) - begins().min().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What controller and agent say to each other: one JSON object per line, and how lines are read with a limit.
+//! The messages between controller and agent, one JSON object per line, and a reader of lines with a length limit.
 //! Knows no sockets and no order of messages.
 
 use crate::measure::seconds::Second;
@@ -7,53 +7,53 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 
-/// The version of what is said. Both sides must have the same.
+/// The version of the protocol. Both sides must have the same.
 pub const PROTOCOL: u32 = 1;
 
-/// What an agent takes on one line.
+/// The longest line that an agent accepts.
 pub(crate) const TO_AGENT_BYTES_MAX: usize = 1 << 20;
-/// What a controller takes on one line: a summary has a histogram for each second.
+/// The longest line that a controller accepts. A summary has a histogram for each second.
 pub(crate) const FROM_AGENT_BYTES_MAX: usize = 256 << 20;
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What a controller says.
+/// The messages of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToAgent {
     /// The first line.
     Hello { protocol: u32, version: String },
-    /// Asks for the time; also says that the controller is still there.
+    /// Requests the time, and shows that the controller is alive.
     Clock { number: u64 },
-    /// The agent's share, as the arguments of a load.
+    /// The agent's share, as arguments of `waystage load`.
     Prepare { arguments: Vec<String> },
-    /// Run from this time on the agent's clock.
+    /// Start at this time on the agent's clock.
     Start { at_clock_ns: u64 },
     /// End early, with what was measured so far.
     Stop {},
 }
 
-/// What an agent says.
+/// The messages of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FromAgent {
-    /// The answer to the controller's.
+    /// The reply to the controller's hello.
     Hello(AgentHello),
     /// The time at which the request with this number was read.
     Clock { number: u64, clock_ns: u64 },
-    /// So many keys are set.
+    /// The keys set so far, and all keys.
     Prefill { keys: u64, of: u64 },
-    /// Every key is set, every client is connected.
+    /// The prefill is done and every client is connected.
     Prepared {},
-    /// A second is over.
+    /// A second has passed.
     Second(Box<Second>),
-    /// The run is over; it began so much later than it was told to.
+    /// The run is over. It started this much after the requested time.
     Result { late_ns: u64, summary: Box<Summary> },
-    /// It goes no further; the last line.
+    /// The agent gives up; this is its last line.
     Error { line: String },
 }
 
-/// Who an agent is.
+/// Identifies an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AgentHello {
     pub(crate) protocol: u32,
@@ -65,21 +65,21 @@ pub(crate) struct AgentHello {
 /// Why there is no next line.
 #[derive(Debug)]
 pub(crate) enum LineError {
-    /// Nothing has come for as long as the stream waits.
+    /// Nothing arrived within the read timeout of the stream.
     TimedOut,
-    /// The other side is gone.
+    /// The peer has closed the connection.
     Closed,
-    /// The other side does not keep to what was agreed.
+    /// The peer violates the protocol.
     Broken(String),
 }
 
-/// Reads lines, each at most so long.
+/// Reads lines up to a maximum length.
 #[derive(Debug)]
 pub(crate) struct LineReader<R> {
     stream: R,
     bytes_max: usize,
     buffer: Vec<u8>,
-    /// No end of a line is before this.
+    /// The buffer has no line end before this index.
     searched: usize,
 }
 
@@ -88,7 +88,7 @@ impl<R: Read> LineReader<R> {
         LineReader { stream, bytes_max, buffer: Vec::new(), searched: 0 }
     }
 
-    /// The next line, without its end. After `TimedOut` it can be sent for again.
+    /// The next line, without its end. After `TimedOut` the call can be repeated.
     pub(crate) fn next(&mut self) -> Result<Vec<u8>, LineError> {
         loop {
             if let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
@@ -123,11 +123,11 @@ impl<R: Read> LineReader<R> {
     }
 }
 
-/// Reads one message.
+/// Parses one message.
 pub(crate) fn parse<M: DeserializeOwned>(line: &[u8]) -> Result<M, String> {
     serde_json::from_slice(line).map_err(|error| {
         let shown = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
-        format!("a line is no message of protocol {PROTOCOL}: {shown:?}: {error}")
+        format!("a line is not a message of protocol {PROTOCOL}: {shown:?}: {error}")
     })
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_however_they_are_cut() {
+    fn lines_are_complete_however_they_arrive() {
         struct Bits<'a>(&'a [u8]);
         impl Read for Bits<'_> {
             fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_given_up() {
+    fn a_line_without_end_is_an_error() {
         let mut lines = LineReader::new(io::repeat(b'x'), 1000);
         assert!(matches!(lines.next(), Err(LineError::Broken(line)) if line.contains("1000 bytes")));
     }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&out), "{\"start\":{\"at_clock_ns\":17}}\n{\"stop\":{}}\n");
         assert_eq!(parse::<ToAgent>(b"{\"stop\":{}}").unwrap(), ToAgent::Stop {});
         let refused = parse::<ToAgent>(b"GET / HTTP/1.1\r").unwrap_err();
-        assert!(refused.contains("no message") && refused.contains("GET /"), "{refused}");
+        assert!(refused.contains("not a message") && refused.contains("GET /"), "{refused}");
     }
 
     #[test]

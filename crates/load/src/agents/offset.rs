@@ -1,6 +1,7 @@
-//! How far an agent's clock is from the controller's, from time_requests for the time and their answers.
-//! F. Cristian, Probabilistic clock synchronization, Distributed Computing 3 (1989): the answer with the smallest round trip
-//! is the best, and half of that round trip bounds its error, however unequal the two ways are. Reads no clock.
+//! The offset of an agent's clock from the controller's, estimated from requests for its time.
+//! F. Cristian, Probabilistic clock synchronization, Distributed Computing 3 (1989): the reply with the shortest round
+//! trip is the best. Half of that round trip bounds its error, even if the two directions take different times. Reads
+//! no clock.
 
 use clock::Nanos;
 
@@ -15,7 +16,7 @@ pub(crate) struct Sample {
     pub(crate) answered: Nanos,
 }
 
-/// What is to be added to the controller's clock to have the agent's, and how wrong that may be.
+/// What to add to the controller's clock to get the agent's, and the largest possible error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset {
     pub(crate) ns: i64,
@@ -23,7 +24,7 @@ pub(crate) struct Offset {
 }
 
 impl Offset {
-    /// The clock is our own.
+    /// The offset of the controller's own clock.
     pub(crate) const NONE: Offset = Offset { ns: 0, error_ns: 0 };
 
     /// The best estimate; none without samples.
@@ -32,16 +33,16 @@ impl Offset {
         let middle = best.sent.0 + best.round_trip_ns() / 2;
         let ns = i128::from(best.agent_clock.0) - i128::from(middle);
         let ns = i64::try_from(ns).ok()?;
-        // Half of an odd number of nanoseconds is rounded up, and so is the middle's.
+        // Half of an odd number of nanoseconds is rounded up, and so is the midpoint's.
         Some(Offset { ns, error_ns: best.round_trip_ns() / 2 + 1 })
     }
 
-    /// A time of the controller on the agent's clock.
+    /// Converts a time of the controller to the agent's clock.
     pub(crate) fn to_agent(self, at: Nanos) -> Nanos {
         Nanos(at.0.saturating_add_signed(self.ns))
     }
 
-    /// A time of the agent on the controller's clock.
+    /// Converts a time of the agent to the controller's clock.
     pub(crate) fn to_controller(self, at: Nanos) -> Nanos {
         Nanos(at.0.saturating_add_signed(self.ns.saturating_neg()))
     }
@@ -60,7 +61,7 @@ mod tests {
 
     const AGENT_AHEAD_NS: i64 = -3_000_000_000;
 
-    /// A request at `sent` whose way there and back take so long.
+    /// A request at `sent` with these delays in both directions.
     fn sample(sent: u64, there_ns: u64, back_ns: u64, ahead_ns: i64) -> Sample {
         Sample {
             sent: Nanos(sent),
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_ways_give_the_exact_offset() {
+    fn equal_delays_give_the_exact_offset() {
         let offset = Offset::estimate(&[sample(10_000_000_000, 500, 500, AGENT_AHEAD_NS)]).unwrap();
         assert_eq!(offset, Offset { ns: AGENT_AHEAD_NS, error_ns: 501 });
         assert_eq!(offset.to_agent(Nanos(5_000_000_000)), Nanos(2_000_000_000));
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_round_trip_wins_over_any_number_of_slow_ones() {
+    fn the_shortest_round_trip_determines_the_offset() {
         let mut samples: Vec<Sample> = (1..50).map(|n| sample(10_000_000_000 * n, 9_000_000, 100, 777)).collect();
         samples.push(sample(700_000_000_000, 3000, 1000, 777));
         let offset = Offset::estimate(&samples).unwrap();
@@ -88,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_truth_is_within_the_error_however_unequal_the_ways(
+        fn the_offset_is_within_its_error_for_unequal_delays(
             ways in prop::collection::vec((0u64..50_000_000, 0u64..50_000_000), 1..20),
             ahead_ns in -5_000_000_000i64..5_000_000_000,
         ) {

@@ -1,5 +1,5 @@
-//! An agent's side of one run: hello, prepare, start, seconds, result. One thread reads, so that a request for the time, a stop
-//! and the loss of the controller are noticed while the other prepares and runs.
+//! An agent's side of one run: hello, prepare, start, seconds, result. A second thread reads, so that time requests, a
+//! stop and the loss of the controller are handled while the first prepares and runs.
 
 use crate::LoadError;
 use crate::agents::message::{
@@ -16,39 +16,39 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// A controller that has said nothing for so long is gone: it asks for the time every second.
+/// A controller that has sent nothing for this long is gone, because it requests the time every second.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
-/// After the last word a controller has so long to close.
+/// How long a controller may take to close the connection after the last message.
 const LINGER: Duration = Duration::from_secs(2);
-/// A controller that reads nothing for so long is gone.
+/// A controller that reads nothing for this long is gone.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the reading thread looks up.
+/// The read timeout, after which the reading thread checks the flags.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Messages that may wait for their turn; a controller waits for the answer to each.
+/// Messages that may be queued. A controller waits for the reply to each.
 const MESSAGES_MAX: usize = 4;
 
-/// Why a session ends before its time.
+/// Why a session ends early.
 enum End {
-    /// There is nobody left to log.
+    /// The controller is gone.
     Gone,
-    /// The line that the controller is told.
+    /// The agent refused; this line is sent to the controller.
     Refused(String),
 }
 
-/// What the sessions of an agent share.
+/// The state that the sessions of an agent share.
 pub(crate) struct AgentContext<'a> {
     pub(crate) clock: &'a Clock,
-    /// Ends the agent, and a run with it.
+    /// Ends the agent and its current run.
     pub(crate) stop: &'a AtomicBool,
-    /// Makes the configuration of a run out of a controller's words, or says in one line why not.
+    /// Parses a controller's arguments into a configuration, or returns an error in one line.
     pub(crate) parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
-    /// Is told of each run, one line at a time.
+    /// Receives one line for each step of a run.
     pub(crate) log: &'a (dyn Fn(&str) + Sync),
-    /// The controller whose run is being done.
+    /// The controller whose run is in progress.
     busy_with: Mutex<Option<SocketAddr>>,
 }
 
-/// The right to run: only one controller has it.
+/// The exclusive right of one controller to run.
 pub(crate) struct Claim<'a>(&'a Mutex<Option<SocketAddr>>);
 
 impl Drop for Claim<'_> {
@@ -58,7 +58,7 @@ impl Drop for Claim<'_> {
 }
 
 impl<'a> AgentContext<'a> {
-    /// An agent that is not busy.
+    /// An agent without a run.
     pub(crate) fn new(
         clock: &'a Clock,
         stop: &'a AtomicBool,
@@ -68,7 +68,7 @@ impl<'a> AgentContext<'a> {
         AgentContext { clock, stop, parse, log, busy_with: Mutex::new(None) }
     }
 
-    /// The right to run, unless another controller has it.
+    /// Claims the agent for a controller, unless another one has it.
     pub(crate) fn claim(&self, peer: SocketAddr) -> Result<Claim<'_>, String> {
         let mut busy_with = self.busy_with.lock().unwrap_or_else(PoisonError::into_inner);
         match *busy_with {
@@ -81,14 +81,14 @@ impl<'a> AgentContext<'a> {
     }
 }
 
-/// What the two threads of a session share.
+/// The state that the two threads of a session share.
 struct Session<'a> {
     agent: &'a AgentContext<'a>,
     peer: SocketAddr,
     out: Mutex<TcpStream>,
     /// Ends the run of this session.
     stop: AtomicBool,
-    /// The last word has been said.
+    /// The last message has been sent.
     is_over: AtomicBool,
 }
 
@@ -113,13 +113,13 @@ pub(crate) fn serve_controller(agent: &AgentContext<'_>, stream: TcpStream, peer
             let _ = session.send_message(&FromAgent::Error { line });
         }
         session.is_over.store(true, Ordering::Relaxed);
-        // What was said must arrive: the other side closes first, if it does so in time.
+        // The last message must arrive, so the controller gets the chance to close first.
         let _ = session.out.lock().unwrap_or_else(PoisonError::into_inner).shutdown(Shutdown::Write);
     });
 }
 
 impl Session<'_> {
-    /// Reads until there is nothing more to read; whatever the reason, a run that goes on is then stopped.
+    /// Reads until the connection ends. A run in progress is stopped then.
     fn read(&self, mut lines: LineReader<&TcpStream>, messages: &SyncSender<Result<ToAgent, String>>) {
         let clock = self.agent.clock;
         let (mut last_heard, mut over_since) = (clock.now(), None);
@@ -152,7 +152,7 @@ impl Session<'_> {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Takes one message; says whether another may come.
+    /// Handles one message. Returns whether another one may follow.
     fn take(
         &self,
         message: Result<ToAgent, String>,
@@ -175,7 +175,7 @@ impl Session<'_> {
     fn send_message(&self, message: &FromAgent) -> Result<(), End> {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         write(&mut *out, message).map_err(|_| {
-            // Half a line may be out: nothing more can follow it.
+            // Part of a line may have been sent, so nothing can follow it.
             let _ = out.shutdown(Shutdown::Both);
             End::Gone
         })
@@ -189,7 +189,7 @@ impl Session<'_> {
             Err(_) if self.agent.stop.load(Ordering::Relaxed) => Err(self.ended()),
             Err(_) => Err(End::Gone),
         };
-        let unexpected = |message| End::Refused(format!("{message:?} is not what comes next"));
+        let unexpected = |message| End::Refused(format!("unexpected message {message:?}"));
         let claim = match next()? {
             ToAgent::Hello { protocol, version } => self.greet(protocol, &version)?,
             other => return Err(unexpected(other)),
@@ -213,13 +213,14 @@ impl Session<'_> {
         if self.agent.stop.load(Ordering::Relaxed) {
             return Err(self.ended());
         }
-        // Whoever has the result may send another controller at once.
+        // A controller that has the result may start the next run at once.
         drop(claim);
         self.log(&format!("done, {} requests answered", summary.totals.requests_answered));
         self.send_message(&FromAgent::Result { late_ns, summary: Box::new(summary) })
     }
 
-    /// Answers a hello; nothing else is done for a controller that is not like us, or not the only one.
+    /// Replies to a hello. A controller of another version is refused, and so is one that connects during another's
+    /// run.
     fn greet(&self, protocol: u32, version: &str) -> Result<impl Drop + '_, End> {
         let own = env!("CARGO_PKG_VERSION");
         if (protocol, version) != (PROTOCOL, own) {
@@ -234,14 +235,14 @@ impl Session<'_> {
         Ok(claim)
     }
 
-    /// Says here what is done for this controller.
+    /// Logs a step of this controller's run.
     fn log(&self, line: &str) {
         (self.agent.log)(&format!("{}: {line}", self.peer));
     }
 
-    /// Passes on what happens; a controller that does not take it is gone.
+    /// Sends progress to the controller. If that fails, the controller is gone.
     fn watch(&self, progress: Progress<'_>) {
-        let said = match progress {
+        let sent = match progress {
             Progress::Prefill { keys, of } => self.send_message(&FromAgent::Prefill { keys, of }),
             Progress::Second(second) => {
                 if second.second == 0 {
@@ -251,7 +252,7 @@ impl Session<'_> {
             }
             Progress::Part(_) | Progress::Note(_) | Progress::Stage { .. } => Ok(()),
         };
-        if said.is_err() {
+        if sent.is_err() {
             self.stop.store(true, Ordering::Relaxed);
         }
     }
@@ -261,17 +262,17 @@ impl Session<'_> {
     }
 
     fn ended(&self) -> End {
-        End::Refused("the agent was ended".into())
+        End::Refused("the agent was stopped".into())
     }
 }
 
-/// The name of this machine, as far as it is known.
+/// The host name of this machine, or "unknown".
 pub(crate) fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "unknown".into() } else { name.trim().into() }
 }
 
-/// How many threads this machine runs at once; 0 when it is not known.
+/// The number of hardware threads of this machine; 0 if it is not known.
 pub(crate) fn cores() -> usize {
     thread::available_parallelism().map_or(0, usize::from)
 }

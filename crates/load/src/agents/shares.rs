@@ -1,15 +1,16 @@
-//! What each of several generators does of one run: totals are shared out as evenly as whole numbers allow.
-//! Where there are sets, each has keys of its own, because it can only judge a value that nobody else may have written;
-//! docs/load-agents.md says more. Arithmetic only.
+//! Divides one run among several generators, as evenly as integers allow.
+//! If there are sets, each generator has its own keys, because it can verify only values that no other generator
+//! writes. docs/load-agents.md has the details. Arithmetic only.
 
 use crate::config::{Arrivals, Config};
 use rand::{RngCore, SeedableRng};
 use rand_xoshiro::SplitMix64;
 use serde::{Deserialize, Serialize};
 
-/// Connections of the client that measures from the controller: few, and enough for requests not to wait for each other.
+/// Connections of the client that measures from the controller: few, but enough that its requests do not wait for each
+/// other.
 const MEASURING_CLIENTS: usize = 8;
-/// Seeds stay below 2^53, so that every reader of JSON keeps them whole.
+/// Seeds stay below 2^53, so that every JSON reader preserves them.
 const SEED_SHIFT: u32 = 11;
 
 /// One generator's part of the run.
@@ -25,43 +26,43 @@ pub struct Share {
     pub prefill: bool,
 }
 
-/// Everybody's part.
+/// The parts of all generators.
 #[derive(Clone, Debug)]
 pub struct Shares {
     /// One for each agent.
     pub agents: Vec<Share>,
-    /// The whole configuration of the client that measures from the controller.
+    /// The configuration of the client that measures from the controller.
     pub measuring: Option<Config>,
 }
 
-/// One agent's task.
+/// One agent's part of a run.
 #[derive(Clone, Debug)]
 pub struct AgentTask {
     /// HOST:PORT.
     pub agent: String,
-    /// What it is to do, for the summary ...
+    /// Its share, for the summary.
     pub share: Share,
-    /// ... and in words that the agent understands.
+    /// The same as arguments of `waystage load`.
     pub arguments: Vec<String>,
 }
 
-/// A run that is shared out.
+/// A run that is distributed over agents.
 #[derive(Clone, Debug)]
 pub struct DistributedRun {
     /// At least one.
     pub agents: Vec<AgentTask>,
-    /// A client that measures from here.
+    /// The client that measures from the controller.
     pub measuring: Option<Config>,
-    /// Percentiles to show; without any, those of the agents.
+    /// The percentiles to show; if empty, those of the agents.
     pub percentiles: Vec<f64>,
     /// The command line, for the summary.
     pub arguments: Vec<String>,
 }
 
-/// Shares a run out to so many agents and, with a rate, to a client that measures from the controller.
+/// Divides a run among this many agents and, if `measuring_per_s` is given, a client that measures from the controller.
 ///
 /// # Errors
-/// Why it cannot be shared, in one line that names the flag.
+/// Why the run cannot be divided, in one line that names the flag.
 pub fn split(config: &Config, agents: usize, measuring_per_s: Option<f64>) -> Result<Shares, String> {
     config.check()?;
     check(config, agents, measuring_per_s)?;
@@ -72,7 +73,7 @@ pub fn split(config: &Config, agents: usize, measuring_per_s: Option<f64>) -> Re
     let mut seed = move || seeds.next_u64() >> SEED_SHIFT;
     let share = |number: usize| {
         let parts = agents + others;
-        // Only who has keys of its own has to set them; keys that all read are set by the first.
+        // A generator with its own keys sets them itself. The first generator sets keys that all share.
         let (from, to) = if has_sets { (number, number + 1) } else { (0, agents) };
         let (key_minimum, key_maximum) = keys.of(from, to, parts);
         Share {
@@ -117,24 +118,24 @@ fn check(config: &Config, agents: usize, measuring_per_s: Option<f64>) -> Result
         ));
     }
     if config.requests.is_some_and(|requests| requests < agents as u64) {
-        return Err(format!("--requests is the total over {agents} agents: each needs at least one"));
+        return Err(format!("--requests is the total over {agents} agents; give at least one for each"));
     }
     if measuring_per_s.is_some() && config.requests.is_some() {
         return Err(
-            "--measure-locally needs --test-time: with --requests it is not known how long it is to measure".into()
+            "--measure-locally needs --test-time, because the length of a run with --requests is not known".into()
         );
     }
     let writers = if config.ratio_set > 0 { agents } else { 1 } + usize::from(measuring_per_s.is_some());
     if config.keys() < writers as u64 {
         return Err(format!(
-            "{} keys cannot be shared by {writers} generators that each need their own",
+            "{} keys cannot be divided among {writers} generators, each of which needs its own; give more keys",
             config.keys()
         ));
     }
     Ok(())
 }
 
-/// The key numbers, to be cut into parts.
+/// The key numbers to divide.
 #[derive(Clone, Copy)]
 struct KeyParts {
     minimum: u64,
@@ -142,23 +143,24 @@ struct KeyParts {
 }
 
 impl KeyParts {
-    /// The first and last key of the parts `from` to (and without) `to`, of `parts`.
+    /// The first and last key of the parts `from` to `to` (exclusive), out of `parts`.
     fn of(self, from: usize, to: usize, parts: usize) -> (u64, u64) {
         (self.minimum + begin(self.keys, from, parts), self.minimum + begin(self.keys, to, parts) - 1)
     }
 }
 
-/// Where part `number` of `parts` begins.
+/// Where part `number` of `parts` starts.
 fn begin(total: u64, number: usize, parts: usize) -> u64 {
     (u128::from(total) * number as u128 / parts as u128) as u64
 }
 
-/// Part `number` of a whole number.
+/// Part `number` of an integer.
 fn whole(total: u64, number: usize, parts: usize) -> u64 {
     begin(total, number + 1, parts) - begin(total, number, parts)
 }
 
-/// Part `number` of a rate: whole where the rate is and reaches for all, so that the parts add up exactly.
+/// Part `number` of a rate. An integer rate is divided into integers if it is large enough, so that the parts add up
+/// exactly.
 fn rate(per_s: f64, number: usize, parts: usize) -> f64 {
     if per_s.fract() == 0.0 && per_s >= parts as f64 {
         whole(per_s as u64, number, parts) as f64
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn with_sets_each_has_its_own_keys_and_sets_them() {
+    fn with_sets_each_generator_sets_its_own_keys() {
         let config = Config { key_minimum: 5, key_maximum: 14, ..config() };
         let shares = split(&config, 2, Some(100.0)).unwrap();
         let keys: Vec<(u64, u64)> = shares.agents.iter().map(|share| (share.key_minimum, share.key_maximum)).collect();
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn with_gets_only_all_share_the_keys_and_the_first_sets_them() {
+    fn with_gets_only_all_generators_share_the_keys_and_the_first_sets_them() {
         let config = Config { ratio_set: 0, key_maximum: 99, ..config() };
         let shares = split(&config, 3, None).unwrap().agents;
         assert!(shares.iter().all(|share| (share.key_minimum, share.key_maximum) == (0, 99)));
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shared_is_refused_in_one_line() {
+    fn runs_that_cannot_be_divided_are_one_line() {
         assert!(refusal(|config| config.threads = 4, 3, None).contains("at least 12"));
         assert!(refusal(|config| config.requests = Some(2), 3, None).contains("--requests"));
         assert!(refusal(|config| config.requests = Some(9), 3, Some(1.0)).contains("--measure-locally"));
@@ -261,7 +263,7 @@ mod tests {
         }
 
         #[test]
-        fn rates_that_are_not_whole_add_up_too(per_s in 0.1f64..1e6, agents in 1usize..8) {
+        fn fractional_rates_add_up_too(per_s in 0.1f64..1e6, agents in 1usize..8) {
             let sum: f64 = (0..agents).map(|number| rate(per_s, number, agents)).sum();
             prop_assert!((sum / per_s - 1.0).abs() < 1e-12);
         }

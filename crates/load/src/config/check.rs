@@ -1,4 +1,4 @@
-//! Whether what was chosen about a run makes sense together, and what of it may surprise.
+//! Checks that the settings of a run are consistent, and warns of surprising ones.
 
 use crate::config::messages::MessagesConfig;
 use crate::config::{Arrivals, Config, KEY_BYTES_MAX};
@@ -9,11 +9,11 @@ use crate::workload::think_time::ThinkTime;
 const KEYS_MAX: u64 = 1 << 27;
 /// Digits of the largest key number.
 const DIGITS_MAX: usize = 20;
-/// memcached's usual limit on a value.
+/// memcached's default limit on a value.
 const USUAL_VALUE_BYTES_MAX: usize = 1 << 20;
-/// A larger value is surely a mistake.
+/// A larger value is most likely a mistake.
 const VALUE_BYTES_MAX: usize = 1 << 30;
-/// Limits that only keep mistakes from taking all memory.
+/// These limits only keep mistakes from using up all memory.
 const CLIENTS_MAX: usize = 60_000;
 const THREADS_MAX: usize = 255;
 const RATE_MIN_PER_S: f64 = 0.001;
@@ -21,11 +21,11 @@ const RATE_MAX_PER_S: f64 = 1e8;
 const PIPELINE_MAX: usize = 65_536;
 const MULTI_KEY_GET_MAX: usize = 10_000;
 const QUEUES_MAX: usize = 1_000_000;
-/// Behind the prefix stands a number, or a client's number and another; the service allows names of 80 bytes.
+/// A number follows the prefix, or two for a client's own queue. The service allows names of 80 bytes.
 const PREFIX_BYTES_MAX: usize = 50;
 
 impl Config {
-    /// Refuses what cannot be run, in one line that says what to change.
+    /// Rejects settings that cannot be run, in one line that says what to change.
     ///
     /// # Errors
     /// The first contradiction found.
@@ -93,7 +93,7 @@ impl Config {
             trace.check().map_err(|error| format!("--trace: {error}"))?;
             if self.arrivals != Arrivals::Closed || self.requests.is_some() || self.multi_key_get > 1 {
                 return Err(
-                    "--trace says itself what is asked and when: without --rate, --requests (see --trace-rows) \
+                    "--trace determines the requests and their times; omit --rate, --requests (see --trace-rows) \
                     and --multi-key-get"
                         .to_owned(),
                 );
@@ -108,7 +108,7 @@ impl Config {
             return Err(format!("--arrivals gaps:{shape}: their mean must be above 0"));
         }
         if self.keys() > KEYS_MAX {
-            return Err(format!("{} keys are too many to verify; at most {KEYS_MAX}", self.keys()));
+            return Err(format!("{} keys are too many to verify; give at most {KEYS_MAX}", self.keys()));
         }
         if let Some(messages) = &self.messages {
             messages.check(self)?;
@@ -117,31 +117,36 @@ impl Config {
         Ok(())
     }
 
-    /// What can be run but may surprise, one line each.
+    /// Settings that can be run but may surprise, one line each.
     pub fn warnings(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.messages.is_some() {
             return lines;
         }
         if self.value_sizes().largest() > USUAL_VALUE_BYTES_MAX {
-            lines.push("--data-size is above 1 MiB, which memcached refuses unless started with -I".to_owned());
+            lines.push(
+                "--data-size is above 1 MiB, and memcached rejects such values unless started with -I".to_owned(),
+            );
         }
         let smallest = self.data_size.quantile(0.0);
         if smallest < 16.0 {
             lines.push(format!(
-                "a value of {smallest:.0} bytes cannot hold its key and version (16): {} cannot be told",
-                if smallest > 8.0 { "some old versions" } else { "old versions and some foreign values" }
+                "a value of {smallest:.0} bytes is too short for its key and version (16 bytes), so {} cannot be detected",
+                if smallest > 8.0 { "some old versions" } else { "old versions and some values of other keys" }
             ));
         }
         if self.ratio_set > 0 && self.keys() < (self.clients * self.pipeline) as u64 {
-            lines.push("fewer keys than requests in flight: a set that finds its key busy becomes a get".to_owned());
+            lines.push(
+                "fewer keys than requests in flight: a set of a key with another set in flight becomes a get"
+                    .to_owned(),
+            );
         }
         lines
     }
 }
 
 impl MessagesConfig {
-    /// Refuses what cannot be run, in one line that says what to change.
+    /// Rejects settings that cannot be run, in one line that says what to change.
     ///
     /// # Errors
     /// The first contradiction found.
@@ -155,7 +160,7 @@ impl MessagesConfig {
         let smallest = config.data_size.quantile(0.0);
         if self.verify && smallest < VERIFIED_BYTES_MIN as f64 {
             return Err(format!(
-                "--data-size {}: a body of {smallest:.0} bytes cannot say whose it is; from {VERIFIED_BYTES_MIN} on it can, or use \
+                "--data-size {}: a body of {smallest:.0} bytes is too short to be verified; give at least {VERIFIED_BYTES_MIN}, or use \
                  --no-verify",
                 config.data_size
             ));
@@ -165,7 +170,7 @@ impl MessagesConfig {
             let begins_well = prefix.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric() || first == b'_');
             if !begins_well || prefix.len() > PREFIX_BYTES_MAX || !prefix.bytes().all(is_name) {
                 return Err(format!(
-                    "--queue-prefix {prefix:?}: 1 to {PREFIX_BYTES_MAX} letters, digits, '_', '-' and '.', not beginning with '-' or '.'"
+                    "--queue-prefix {prefix:?}: 1 to {PREFIX_BYTES_MAX} letters, digits, '_', '-' and '.', not starting with '-' or '.'"
                 ));
             }
         }
@@ -190,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_can_be_run_and_surprises_nobody() {
+    fn the_default_is_valid_without_warnings() {
         assert_eq!(valid().check(), Ok(()));
         assert_eq!(valid().warnings(), Vec::<String>::new());
     }
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_needs_a_rate_that_can_be_and_no_thinking() {
+    fn an_open_loop_needs_a_possible_rate_and_no_think_time() {
         let open = |arrivals| refusal(move |config| config.arrivals = arrivals);
         assert!(open(Arrivals::Constant { per_s: 0.0 }).contains("--rate"));
         assert!(open(Arrivals::Poisson { per_s: f64::NAN }).contains("--rate"));
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn surprises_are_warned_of() {
+    fn surprising_settings_have_warnings() {
         let warned = |change: fn(&mut Config)| {
             let mut config = valid();
             change(&mut config);

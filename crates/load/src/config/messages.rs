@@ -1,28 +1,28 @@
-//! What can be chosen about a run that loads message services.
+//! The settings of a run that loads message services.
 
 use crate::messages::Mix;
 use std::time::Duration;
 
-/// What is asked of a message service.
+/// The requests to send to a message service.
 #[derive(Clone, Debug)]
 pub struct MessagesConfig {
-    /// Which operations, how often.
+    /// The operations and their weights.
     pub mix: Mix,
-    /// Queues that the messages go through.
+    /// The number of queues.
     pub queues: usize,
-    /// What stands before the number in the name of a queue; without, a name of this run alone.
+    /// The prefix of the queue names; none makes a unique one for this run.
     pub queue_prefix: Option<String>,
-    /// Messages sent before the run, to anyone, to each queue in turn.
+    /// Messages for any receiver that are sent before the run, to the queues in turn.
     pub prefill: u64,
-    /// Whether the queues are there after the run.
+    /// Whether to keep the queues after the run.
     pub keep: bool,
-    /// Whether every message is followed from its send to its pop.
+    /// Whether to follow every message from its send to its pop.
     pub verify: bool,
-    /// Whether messages may come in any order: with one service, too.
+    /// Whether messages may arrive in any order even if there is only one service.
     pub any_order: bool,
-    /// How long what is left after the run may be read.
+    /// How long to read the messages that are left after the run.
     pub drain: Duration,
-    /// Bearer tokens; client i has the one with number i, counted around.
+    /// Bearer tokens. Client i uses number i, modulo their count.
     pub tokens: Vec<String>,
 }
 

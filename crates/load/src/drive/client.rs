@@ -1,4 +1,4 @@
-//! One client: what it is to send next, on one connection or on one to each server, and what becomes of it.
+//! Station 8: one client, with one connection or one to each server, and what follows a request that has ended.
 //!
 //! ```text
 //! ready (done thinking, or due) -> issue -> lane (window) -> reply -> join -> think, or free for the next arrival
@@ -21,52 +21,53 @@ use std::ops::Range;
 pub(crate) struct Client {
     /// Its number within its thread.
     pub(super) number: usize,
-    /// Its connections, among those of its thread: one, or one to each server.
+    /// The range of its connections among those of its thread: one, or one to each server.
     pub(crate) lanes: Range<usize>,
-    /// When each request that it may issue now was intended.
+    /// The intended time of each request that it may issue now.
     pub(crate) ready: VecDeque<Nanos>,
-    /// Rows of a trace that it is to send, each behind its entry in `ready`.
+    /// The rows of a trace that it is to send, in the order of `ready`.
     pub(super) rows: VecDeque<BufferedRow>,
     /// Rows of a trace that are in flight.
     pub(super) in_flight: usize,
-    /// Requests that went to several servers, and what has come back so far.
+    /// Requests that were split over several servers, with the replies received so far.
     pub(super) joins: Slab<Join>,
 }
 
-/// A request that went to several servers.
+/// A request that was split over several servers.
 #[derive(Debug)]
 pub(super) struct Join {
     pub(super) whole: PendingRequest,
-    pub(super) line: ConnectionId,
+    pub(super) id: ConnectionId,
     pub(super) parts_left: usize,
     pub(super) outcome: Outcome,
 }
 
 impl Client {
-    /// Client number `number` with these connections.
+    /// Creates client number `number` with these connections.
     pub(crate) fn new(number: usize, lanes: Range<usize>) -> Client {
         Client { number, lanes, ready: VecDeque::new(), rows: VecDeque::new(), in_flight: 0, joins: Slab::new() }
     }
 
-    /// Takes a request that is due, or the row of a trace that it is, until it can be sent.
+    /// Adds a request that is due, with its row of a trace, if it has one.
     pub(crate) fn take(&mut self, intended: Nanos, row: Option<BufferedRow>) {
         self.ready.push_back(intended);
         self.rows.extend(row);
     }
 
-    /// A request, or a part of one, has ended. When all of it has, the client thinks, or is free for the next arrival.
-    pub(crate) fn end(
+    /// Station 8: finishes a request or a part of one. When all parts have ended, the client thinks or becomes free for
+    /// the next arrival.
+    pub(crate) fn finish(
         &mut self,
         worker: &mut Worker<'_>,
         pending: PendingRequest,
-        line: ConnectionId,
+        id: ConnectionId,
         completed: Nanos,
         outcome: Outcome,
     ) {
         self.in_flight -= usize::from(pending.is_row);
         let Some(number) = pending.join else {
-            worker.end(&pending, line, completed, outcome);
-            return worker.next(self.number, &mut self.ready, completed, outcome);
+            worker.record_result(&pending, id, completed, outcome);
+            return worker.after_reply(self.number, &mut self.ready, completed, outcome);
         };
         let join = &mut self.joins[number];
         join.whole.absorb(&pending);
@@ -75,9 +76,9 @@ impl Client {
             join.outcome = outcome;
         }
         if join.parts_left == 0 {
-            let Join { whole, line, outcome, .. } = self.joins.remove(number);
-            worker.end(&whole, line, completed, outcome);
-            worker.next(self.number, &mut self.ready, completed, outcome);
+            let Join { whole, id, outcome, .. } = self.joins.remove(number);
+            worker.record_result(&whole, id, completed, outcome);
+            worker.after_reply(self.number, &mut self.ready, completed, outcome);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Connects all clients before the run begins, one after the other, so that a server that is not there is noticed at once
-//! and its backlog is never flooded. Connections that are lost later are made again by the event loop.
+//! Connects all clients before the run, one after the other. A missing server is noticed at once, and the server's
+//! backlog never overflows. The event loop reconnects connections that are lost later.
 
 use crate::LoadError;
 use crate::config::Config;
@@ -15,7 +15,7 @@ pub(crate) fn resolve(config: &Config) -> Result<Vec<SocketAddr>, LoadError> {
     config.servers.iter().map(|server| net::resolve(server).map_err(LoadError::Server)).collect()
 }
 
-/// One connection.
+/// Opens one connection.
 pub(crate) fn connect(server: &str, address: SocketAddr) -> Result<Connection, LoadError> {
     let connected = std::net::TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).and_then(|stream| {
         stream.set_nonblocking(true)?;
@@ -24,9 +24,9 @@ pub(crate) fn connect(server: &str, address: SocketAddr) -> Result<Connection, L
     connected.map_err(|source| LoadError::Connect { server: server.into(), advice: advice(&source), source })
 }
 
-/// What to do about an error whose message does not say.
+/// Advice for errors whose message contains none.
 fn advice(error: &io::Error) -> &'static str {
-    /// The process, and the system, have too many open files.
+    /// Too many open files in the process, and in the system.
     const EMFILE: i32 = 24;
     const ENFILE: i32 = 23;
     match error.raw_os_error() {
@@ -36,8 +36,8 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// The connections of all clients, context out to the threads in turn. A client has a connection to every server,
-/// or to the next in turn where all are doors to the same data.
+/// Opens the connections of all clients and distributes them over the threads in turn. A client has a connection to
+/// every server, or with `--distribution any` to one server, in turn.
 pub(crate) fn lanes(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Vec<Lane>>, LoadError> {
     let mut threads: Vec<Vec<Lane>> = (0..config.threads).map(|_| Vec::new()).collect();
     for number in 0..config.connections() {
@@ -45,8 +45,8 @@ pub(crate) fn lanes(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Vec
         let client = number / config.lanes_per_client();
         let connection = connect(&config.servers[server], addresses[server])?;
         let port = connection.local_address().map_or(0, |address| address.port());
-        let line = ConnectionId { client: 0, connection: number as u32, port, server: server as u16 };
-        threads[client % config.threads].push(Lane::new(connection, line, addresses[server]));
+        let id = ConnectionId { client: 0, number: number as u32, port, server: server as u16 };
+        threads[client % config.threads].push(Lane::new(connection, id, addresses[server]));
     }
     Ok(threads)
 }

@@ -1,26 +1,26 @@
-//! The state of one connection: up, being made, or lost until it is tried again. Knows no requests.
+//! The state of one connection: up, being established, or down until the next attempt. Knows no requests.
 
 use clock::Nanos;
 use net::Connection;
 use std::time::Duration;
 
-/// The wait before a lost connection is made again; doubled with every failure in a row ...
+/// The pause before the first attempt to reconnect. Each consecutive failure doubles it ...
 pub(crate) const RETRY_FIRST: Duration = Duration::from_millis(10);
-/// ... so many times.
+/// ... up to this many times.
 pub(crate) const RETRY_DOUBLINGS_MAX: u32 = 7;
-/// An attempt to connect may take so long.
+/// The timeout of an attempt to connect.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which connection a request was on.
+/// Identifies the connection of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ConnectionId {
-    /// Number of the client within its thread.
+    /// The number of the client within its thread.
     pub(crate) client: usize,
-    /// Number of the connection within the run.
-    pub(crate) connection: u32,
-    /// Our port.
+    /// The number of the connection within the run.
+    pub(crate) number: u32,
+    /// The local port.
     pub(crate) port: u16,
-    /// Number of the server in the order of the flags.
+    /// The number of the server, in the order of the `--server` flags.
     pub(crate) server: u16,
 }
 
@@ -29,29 +29,29 @@ pub(crate) struct ConnectionId {
 pub(crate) enum LaneState {
     /// Connected.
     Up(Connection),
-    /// Being connected; given up at this time.
+    /// Being established, until this timeout.
     Connecting(Connection, Nanos),
-    /// Disconnect; to be made again at this time.
+    /// Lost. The next attempt is due at this time.
     Down(Nanos),
 }
 
-/// Why a connection is given up.
+/// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disconnect {
-    /// It was closed or broke.
+    /// The peer closed it, or it failed.
     Closed,
-    /// A reply did not come in time.
+    /// A reply timed out.
     Timeout,
-    /// A reply that belongs to nothing came, or bytes that are no reply.
+    /// A reply matched no request, or the bytes were not a reply.
     OutOfStep,
 }
 
 impl Disconnect {
-    /// Under which line the oldest request in flight is counted.
+    /// The line under which the oldest request in flight is counted.
     pub(crate) fn error_line(self) -> &'static str {
         match self {
             Disconnect::Closed => "connection lost",
-            Disconnect::Timeout => "no reply in time",
+            Disconnect::Timeout => "reply timed out",
             Disconnect::OutOfStep => "connection out of step",
         }
     }

@@ -1,4 +1,4 @@
-//! Turns a choice into the bytes of a request, with buffers that are kept, so that nothing is allocated per request.
+//! Encodes requests. The buffers are reused, so encoding allocates nothing.
 
 use crate::config::{Config, Protocol};
 use crate::workload::keys::KeySpace;
@@ -8,7 +8,7 @@ use crate::workload::trace::TraceOperation;
 use crate::workload::value;
 use wire::{Request, Verb, encode_get};
 
-/// The scratch space of one thread.
+/// The buffers of one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoder {
     pub(crate) keys: KeySpace,
@@ -17,13 +17,13 @@ pub(crate) struct Encoder {
     noreply: bool,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The texts of several keys, one behind the other, and where each ends.
+    /// The texts of several keys, one after the other, and the end of each.
     texts: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Encoder {
-    /// For the keys and values of this configuration.
+    /// An encoder for the keys and values of this configuration.
     pub(crate) fn new(config: &Config) -> Encoder {
         Encoder {
             keys: config.key_space(),
@@ -37,12 +37,12 @@ impl Encoder {
         }
     }
 
-    /// The same, but every set is answered.
+    /// The same, but every set gets a reply.
     pub(crate) fn with_replies(config: &Config) -> Encoder {
         Encoder { noreply: false, ..Encoder::new(config) }
     }
 
-    /// The text of a key, until the next call.
+    /// The text of a key, valid until the next call.
     pub(crate) fn key(&mut self, key: u64) -> &[u8] {
         self.key.clear();
         self.keys.append(key, &mut self.key);
@@ -77,7 +77,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a get of all `keys`. In the meta protocol several are quiet gets and a no-op behind them.
+    /// Appends a get of all `keys`. In the meta protocol, several keys are quiet gets followed by a no-op.
     pub(crate) fn get(&mut self, keys: impl ExactSizeIterator<Item = u64>, out: &mut Vec<u8>) {
         if self.protocol == Protocol::Meta {
             return self.meta_get(keys, out);
@@ -118,7 +118,7 @@ impl Encoder {
     }
 }
 
-/// The command that a row is sent as. What `cas` needs to know is in no trace: it is sent as a `set`.
+/// The command for a row. A trace has no CAS numbers, so a `cas` is sent as a `set`.
 pub(crate) fn verb(operation: TraceOperation) -> Verb {
     match operation {
         TraceOperation::Get => Verb::Get,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn both_dialects_say_the_same() {
+    fn both_protocols_send_the_same() {
         let text = Config { data_size: crate::config::fixed_bytes(0), ..Config::default() };
         let meta = Config { protocol: Protocol::Meta, ..text.clone() };
         let keys = || [3, 14].into_iter();

@@ -1,7 +1,8 @@
-//! One thread: waits for replies, for clients that are done thinking and for arrivals, and lets each client do its part.
+//! Station 1: the event loop of one thread. It waits for replies, think times and arrivals, and lets each client send
+//! and receive.
 //!
-//! What is due within [`NEAR`] is waited for without sleeping: going to sleep and waking up would take as long. With `spin` nothing is
-//! waited for in any other way.
+//! The loop polls without sleeping for requests that are due within [`NEAR`], because falling asleep and waking up
+//! would take as long. With `spin` it never sleeps.
 
 use crate::LoadError;
 use crate::drive::client::Client;
@@ -13,14 +14,14 @@ use clock::Nanos;
 use net::{Connection, Flushed, Poller, Ready, Timer, Token};
 use std::time::Duration;
 
-/// How often the loop looks after time limits, lost connections and the passing of seconds.
+/// The interval at which the loop checks timeouts, lost connections and the passing of seconds.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
-/// The timer is for what is further away than this.
+/// The loop sets the timer only for times further away than this.
 const NEAR: Duration = Duration::from_micros(20);
 /// The timer's token; connections are numbered from 0.
 const TIMER: Token = Token(usize::MAX);
 
-/// The clients of one thread.
+/// The clients and connections of one thread.
 #[derive(Debug)]
 pub(crate) struct EventLoop<'a> {
     worker: Worker<'a>,
@@ -28,34 +29,35 @@ pub(crate) struct EventLoop<'a> {
     lanes: Vec<Lane>,
     poller: Poller,
     timer: Timer,
-    /// Lanes whose last turn ended before everything was read.
+    /// Lanes that used up their turn before everything was read.
     unfinished: Vec<usize>,
-    /// Clients that have something to issue; kept for its memory.
+    /// Clients that have something to issue. The vector is reused.
     woken: Vec<usize>,
     next_housekeeping: Nanos,
-    /// When something is due, as far as is known.
+    /// The time of the next request, if it is known.
     next_due: Option<Nanos>,
 }
 
-/// What a thread hands back.
+/// The result of one thread.
 #[derive(Debug)]
 pub(crate) struct ThreadResult {
     pub(crate) tally: Tally,
-    /// Requests issued that never ended.
+    /// Requests that were issued and never ended. More than none is a bug.
     pub(crate) lost: u64,
     /// Queues that clients created and did not delete.
     pub(crate) own_queues: Vec<String>,
 }
 
 impl<'a> EventLoop<'a> {
-    /// A loop over connected clients: `lanes` are the connections of the first, then those of the second, ...
+    /// Creates a loop over connected clients. `lanes` contains the connections of the first client, then those of the
+    /// second, and so on.
     pub(crate) fn new(worker: Worker<'a>, mut lanes: Vec<Lane>) -> Result<EventLoop<'a>, LoadError> {
         let poller = Poller::new().map_err(LoadError::Poller)?;
         let timer = Timer::new().map_err(LoadError::Poller)?;
         poller.add_timer(&timer, TIMER).map_err(LoadError::Poller)?;
         let each = worker.context.config.lanes_per_client();
         for (number, lane) in lanes.iter_mut().enumerate() {
-            lane.line.client = number / each;
+            lane.id.client = number / each;
             if let LaneState::Up(connection) = &mut lane.state {
                 poller.add_reading(connection, Token(number)).map_err(LoadError::Poller)?;
             }
@@ -105,7 +107,8 @@ impl<'a> EventLoop<'a> {
         Ok(ThreadResult { tally, lost, own_queues })
     }
 
-    /// In a closed loop every client fills its window, after thinking if it thinks. In an open one all are free.
+    /// Starts the clients. In a closed loop every client fills its window after its think time; in an open loop all
+    /// clients are free.
     fn begin(&mut self) {
         let now = self.worker.now();
         for _ in 0..self.worker.context.config.pipeline {
@@ -116,11 +119,11 @@ impl<'a> EventLoop<'a> {
         self.woken.extend(0..self.clients.len());
     }
 
-    /// Hands what is due to the clients that shall issue it.
+    /// Gives every request that is due to its client.
     fn take_due(&mut self, now: Nanos) {
         let each = self.worker.context.config.lanes_per_client();
         let lanes = &self.lanes;
-        // With several servers a client goes on with those that are there.
+        // A client with several servers keeps sending to those that are connected.
         let can_issue = |number: usize| each > 1 || lanes[number].is_up();
         let (clients, woken) = (&mut self.clients, &mut self.woken);
         self.next_due = self.worker.take_due(now, can_issue, |client, intended, row| {
@@ -129,17 +132,17 @@ impl<'a> EventLoop<'a> {
         });
     }
 
-    /// Lets every client that has something to issue do so, what is ready of one client in one write.
+    /// Lets every woken client issue its requests. All requests of a client on one connection go out in one write.
     fn pump_woken(&mut self) {
         let mut woken = std::mem::take(&mut self.woken);
         // A client that was woken twice has nothing left to write the second time.
         woken.drain(..).for_each(|number| self.pump(number));
-        // What they need no reply for lets them go on at once: those are woken already.
+        // Requests without a reply end at once, so their clients are woken again.
         woken.append(&mut self.woken);
         self.woken = woken;
     }
 
-    /// How long the loop may wait. Sets the timer if that is less than the kernel's coarse limit can tell.
+    /// How long the loop may wait. Sets the timer if the wait is shorter than the poller's timeout can express.
     fn timeout(&mut self, is_over: bool) -> Result<Duration, LoadError> {
         if self.worker.context.config.spin || !self.unfinished.is_empty() || !self.woken.is_empty() {
             return Ok(Duration::ZERO);
@@ -157,7 +160,7 @@ impl<'a> EventLoop<'a> {
         Ok(HOUSEKEEPING)
     }
 
-    /// Reads what has come, refills the windows, writes.
+    /// Reads replies, refills the windows and writes.
     fn serve(&mut self, ready: &[Ready]) {
         let mut again = std::mem::take(&mut self.unfinished);
         for number in again.drain(..) {
@@ -173,7 +176,7 @@ impl<'a> EventLoop<'a> {
                         self.disconnect(number, Disconnect::Closed);
                     } else if event.writable && connection.peer_address().is_some() {
                         self.lanes[number].is_connected(&self.worker);
-                        self.worker.is_back(self.lanes[number].line.client);
+                        self.worker.reconnected(self.lanes[number].id.client);
                     }
                 }
                 LaneState::Down(_) => {}
@@ -187,7 +190,7 @@ impl<'a> EventLoop<'a> {
     /// One lane's turn: its replies, then its client's next requests.
     fn turn(&mut self, number: usize) {
         let lane = &mut self.lanes[number];
-        let client = lane.line.client;
+        let client = lane.id.client;
         match lane.receive(&mut self.worker, &mut self.clients[client]) {
             Ok(false) => {}
             Ok(true) => self.unfinished.push(number),
@@ -196,7 +199,7 @@ impl<'a> EventLoop<'a> {
         self.pump(client);
     }
 
-    /// Lets a client issue what is ready, and writes it.
+    /// Lets a client issue its requests, and writes them.
     fn pump(&mut self, number: usize) {
         let client = &mut self.clients[number];
         let lanes = client.lanes.clone();
@@ -218,7 +221,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// From now on the poller tells when the lane has room to write.
+    /// Asks the poller for an event when the lane can be written to again.
     fn wait_for_room(&mut self, number: usize) {
         let lane = &mut self.lanes[number];
         if let LaneState::Up(connection) = &mut lane.state
@@ -234,10 +237,10 @@ impl<'a> EventLoop<'a> {
     fn disconnect(&mut self, number: usize, cause: Disconnect) {
         let now = self.worker.now();
         let lane = &mut self.lanes[number];
-        lane.disconnect(&mut self.worker, &mut self.clients[lane.line.client], cause, now);
+        lane.disconnect(&mut self.worker, &mut self.clients[lane.id.client], cause, now);
     }
 
-    /// Gives up replies that do not come, makes lost connections again, hands over what has gathered.
+    /// Fails requests whose reply timed out, reconnects lost connections and hands over counts and records.
     fn housekeeping(&mut self, now: Nanos, is_over: bool) -> Result<(), LoadError> {
         self.next_housekeeping = now + HOUSEKEEPING;
         self.worker.roll(now);

@@ -1,5 +1,5 @@
-//! What a client sends next: an operation of the schedule, a row of a trace or a request to a message service, on the lane
-//! of the server that it is for. Knows no sockets.
+//! Station 3: what a client sends next. It is an operation of the schedule, a row of a trace or a request to a message
+//! service, and goes to the lane of the server that owns the key. Knows no sockets.
 
 use crate::drive::client::{Client, Join};
 use crate::drive::connection::ConnectionId;
@@ -15,9 +15,9 @@ use clock::Nanos;
 use records::Outcome;
 
 impl Client {
-    /// Issues everything that is ready. `lanes` are its own.
+    /// Station 3: issues every request that is ready. `lanes` are the client's own.
     pub(crate) fn issue(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane]) {
-        // With one connection a client waits until it is back. With several it goes on with the others.
+        // A client with one connection waits until that is up. A client with several keeps using the others.
         while let Some(&intended) = self.ready.front()
             && (lanes.len() > 1 || lanes[0].is_up())
             && self.in_flight < worker.context.config.pipeline
@@ -25,7 +25,7 @@ impl Client {
             let issued = worker.now();
             if !worker.context.plan.may_issue(intended, issued) {
                 self.ready.clear();
-                worker.released(std::mem::take(&mut self.rows).len());
+                worker.rows_released(std::mem::take(&mut self.rows).len());
                 return;
             }
             self.ready.pop_front();
@@ -59,7 +59,7 @@ impl Client {
         pending.is_quiet = worker.context.config.noreply;
         if !lane.is_up() {
             worker.context.versions.release(key);
-            return self.refuse(worker, pending, lane.line);
+            return self.refuse(worker, pending, lane.id);
         }
         lane.window.expect(key, KnownVersion::default());
         lane.push(pending, |_, out| worker.encoder.set(key, version, out));
@@ -73,23 +73,23 @@ impl Client {
         intended: Nanos,
         issued: Nanos,
     ) {
-        worker.released(1);
+        worker.rows_released(1);
         self.in_flight += 1;
         let mut pending = PendingRequest::new(Operation::of(row.operation), intended, issued);
         (pending.keys, pending.verb, pending.is_row) = (1, encoder::verb(row.operation), true);
         let lane = &mut lanes[worker.owner_of(&row.key)];
         if !lane.is_up() {
-            return self.refuse(worker, pending, lane.line);
+            return self.refuse(worker, pending, lane.id);
         }
         lane.window.expect_row(row.name, row.is_checked);
         lane.push(pending, |_, out| worker.encoder.row(row, out));
     }
 
-    /// Asks a message service for what comes next.
+    /// Sends the next request to a message service.
     fn message(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], intended: Nanos, issued: Nanos) {
         let Some(conversation) = &mut worker.conversation else { return };
         let lane = &mut lanes[0];
-        let (operation, server) = (conversation.choose(self.number), lane.line.server);
+        let (operation, server) = (conversation.choose(self.number), lane.id.server);
         let mut pending = PendingRequest::new(operation.class(), intended, issued);
         pending.message = Some(operation);
         lane.push(pending, |_, out| conversation.write(self.number, server, out));
@@ -110,7 +110,8 @@ impl Client {
         lane.push(pending, |window, out| worker.encoder.get(window.last_keys(keys), out));
     }
 
-    /// Asks every server for the keys that it owns; the request is answered when all have.
+    /// Sends one get to each server, with the keys that the server owns. The request is answered when all servers have
+    /// replied.
     fn get_from_owners(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], whole: PendingRequest) {
         let mut keys = std::mem::take(&mut worker.keys);
         keys.clear();
@@ -118,12 +119,12 @@ impl Client {
             let key = worker.schedule.key();
             keys.push((worker.owner(key), key));
         }
-        // Stable: within a server the keys keep their order.
+        // The sort is stable, so the keys of a server keep their order.
         keys.sort_by_key(|(owner, _)| *owner);
         let parts_left = keys.chunk_by(|one, other| one.0 == other.0).count();
-        let first = lanes[keys[0].0].line;
+        let first = lanes[keys[0].0].id;
         let join = (parts_left > 1)
-            .then(|| self.joins.insert(Join { whole, line: first, parts_left, outcome: Outcome::Answered }));
+            .then(|| self.joins.insert(Join { whole, id: first, parts_left, outcome: Outcome::Answered }));
         for part in keys.chunk_by(|one, other| one.0 == other.0) {
             let lane = &mut lanes[part[0].0];
             let pending = whole.part(part.len(), join);
@@ -133,15 +134,15 @@ impl Client {
                 }
                 lane.push(pending, |window, out| worker.encoder.get(window.last_keys(part.len()), out));
             } else {
-                self.refuse(worker, pending, lane.line);
+                self.refuse(worker, pending, lane.id);
             }
         }
         worker.keys = keys;
     }
 
-    /// Ends a request whose server is not connected.
-    fn refuse(&mut self, worker: &mut Worker<'_>, pending: PendingRequest, line: ConnectionId) {
+    /// Fails a request whose server is not connected.
+    fn refuse(&mut self, worker: &mut Worker<'_>, pending: PendingRequest, id: ConnectionId) {
         worker.tally.error("server not connected");
-        self.end(worker, pending, line, pending.issued, Outcome::BackendDown);
+        self.finish(worker, pending, id, pending.issued, Outcome::BackendDown);
     }
 }

@@ -1,8 +1,8 @@
-//! One connection of a client, with the requests that are in flight on it.
+//! Stations 4, 5 and 6: one connection of a client, with the requests in flight on it.
 //!
-//! The stamps of a request: intended, when it was to be sent; issued, read right before it is encoded; sent, when the write
-//! that took its last byte returned; completed, when the read that completed its reply returned.
-//! Knows no other connection, and not why the run begins or ends.
+//! A request has four stamps. `intended` is when it was due. `issued` is read right before it is encoded. `sent` is
+//! when the write of its last byte returned. `completed` is when the read that completed its reply returned.
+//! Knows no other connection, and not why a run starts or ends.
 
 use crate::drive::client::Client;
 use crate::drive::connection::{ConnectionId, Disconnect, LaneState, RETRY_DOUBLINGS_MAX, RETRY_FIRST};
@@ -16,7 +16,7 @@ use records::Outcome;
 use std::net::SocketAddr;
 use wire::{ParsedReply, Reply, parse_reply};
 
-/// Reads of one connection before the others get their turn.
+/// Reads from one connection before the other connections get their turn.
 const READS_PER_TURN: usize = 16;
 /// Bytes of an error line that are kept.
 const ERROR_LINE_BYTES_MAX: usize = 120;
@@ -24,23 +24,23 @@ const ERROR_LINE_BYTES_MAX: usize = 120;
 /// One connection of a client.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    pub(crate) line: ConnectionId,
+    pub(crate) id: ConnectionId,
     pub(crate) address: SocketAddr,
     pub(crate) state: LaneState,
     pub(crate) window: Window,
-    /// Whether the poller tells when there is room to write.
+    /// Whether the poller reports when the connection can be written to.
     pub(crate) waits_for_room: bool,
-    /// Number of the next request on this connection.
+    /// The number of the next request on this connection.
     sequence: u32,
-    /// Connections lost in a row without a reply between.
+    /// Consecutive connections lost without a reply in between.
     failures: u32,
 }
 
 impl Lane {
     /// A lane that is connected.
-    pub(crate) fn new(connection: Connection, line: ConnectionId, address: SocketAddr) -> Lane {
+    pub(crate) fn new(connection: Connection, id: ConnectionId, address: SocketAddr) -> Lane {
         Lane {
-            line,
+            id,
             address,
             state: LaneState::Up(connection),
             window: Window::default(),
@@ -55,8 +55,8 @@ impl Lane {
         matches!(self.state, LaneState::Up(_))
     }
 
-    /// Puts a request whose keys the window expects behind those in flight; `encode` appends its bytes.
-    /// Only when the lane is up.
+    /// Station 4: appends a request, whose keys the window already expects, to those in flight. `encode` appends its
+    /// bytes to the output buffer. The lane must be up.
     pub(crate) fn push(&mut self, mut pending: PendingRequest, encode: impl FnOnce(&Window, &mut Vec<u8>)) {
         let LaneState::Up(connection) = &mut self.state else {
             debug_assert!(false, "only a lane that is up takes requests");
@@ -71,7 +71,8 @@ impl Lane {
         self.window.push(pending);
     }
 
-    /// Writes what waits, in one go. What needs no reply has ended then.
+    /// Station 5: writes all buffered requests at once and stamps those sent completely. Requests without a reply end
+    /// here.
     pub(crate) fn flush(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<Flushed, Disconnect> {
         let LaneState::Up(connection) = &mut self.state else {
             return Ok(Flushed::All);
@@ -84,12 +85,13 @@ impl Lane {
         self.window.mark_sent(connection.outbox.written_total(), now);
         debug_assert!(flushed == Flushed::Blocked || !self.window.has_unsent(), "what is written is sent");
         while let Some(pending) = self.window.next_without_reply(worker.context.versions) {
-            client.end(worker, pending, self.line, now, Outcome::Answered);
+            client.finish(worker, pending, self.id, now, Outcome::Answered);
         }
         Ok(flushed)
     }
 
-    /// Reads and matches replies; true when there may be more to read, in a later turn.
+    /// Station 6: reads replies and matches them with requests. Returns true if there may be more to read in a later
+    /// turn.
     pub(crate) fn receive(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<bool, Disconnect> {
         for _ in 0..READS_PER_TURN {
             let LaneState::Up(connection) = &mut self.state else {
@@ -99,7 +101,7 @@ impl Lane {
                 connection.inbox.release(&mut worker.buffers);
                 return Ok(false);
             }
-            // A budget of one byte is one read, so that each read has its own stamp.
+            // A budget of one byte limits this to one read, so each read has its own stamp.
             let filled = connection.fill(&mut worker.buffers, 1).map_err(|_| Disconnect::Closed)?;
             let completed = worker.now();
             self.match_replies(worker, client, completed)?;
@@ -138,12 +140,12 @@ impl Lane {
             connection.inbox.consume(consumed);
             if let Some((pending, outcome)) = ended {
                 self.failures = 0;
-                client.end(worker, pending, self.line, completed, outcome);
+                client.finish(worker, pending, self.id, completed, outcome);
             }
         }
     }
 
-    /// The same for a message service: one request is in flight, and its response may end the connection.
+    /// Does the same for a message service: one request is in flight, and its response may close the connection.
     fn match_responses(
         &mut self,
         worker: &mut Worker<'_>,
@@ -163,12 +165,12 @@ impl Lane {
                 return Err(Disconnect::OutOfStep);
             }
         };
-        // Nothing follows a response before the next request.
+        // A response is followed by no further bytes until the next request.
         if self.window.is_empty() || response.consumed < connection.inbox.filled().len() {
             return Err(Disconnect::OutOfStep);
         }
-        let Some(matched) = conversation.match_response(self.line.client, &response) else {
-            worker.tally.error(&format!("{}, which is no reply to what was asked", response.status));
+        let Some(matched) = conversation.match_response(self.id.client, &response) else {
+            worker.tally.error(&format!("status {} does not answer the request", response.status));
             return Err(Disconnect::OutOfStep);
         };
         let (consumed, closes) = (response.consumed, response.closes);
@@ -181,12 +183,12 @@ impl Lane {
             if let Some(line) = &matched.error {
                 worker.tally.error(line);
             }
-            client.end(worker, pending, self.line, completed, matched.outcome);
+            client.finish(worker, pending, self.id, completed, matched.outcome);
         }
         if closes { Err(Disconnect::Closed) } else { Ok(()) }
     }
 
-    /// Gives up the connection and everything in flight on it; it is to be made again after a while.
+    /// Closes the connection and fails every request in flight on it. The event loop reconnects after a pause.
     pub(crate) fn disconnect(&mut self, worker: &mut Worker<'_>, client: &mut Client, cause: Disconnect, now: Nanos) {
         let wait = RETRY_FIRST * (1 << self.failures.min(RETRY_DOUBLINGS_MAX));
         self.failures = self.failures.saturating_add(1);
@@ -201,22 +203,22 @@ impl Lane {
             let outcome = if reason == Disconnect::Timeout { Outcome::Timeout } else { Outcome::BackendLost };
             worker.tally.error(reason.error_line());
             if let Some(conversation) = &mut worker.conversation {
-                conversation.give_up(self.line.client, pending.sent.is_set());
+                conversation.give_up(self.id.client, pending.sent.is_set());
             }
-            client.end(worker, pending, self.line, now, outcome);
-            // Only the oldest request is why; those behind it went down with the connection.
+            client.finish(worker, pending, self.id, now, outcome);
+            // Only the oldest request caused the disconnect; the requests behind it were lost with the connection.
             reason = Disconnect::Closed;
         }
     }
 
-    /// Takes over a connection that replaces a lost one.
+    /// Puts a new connection in the place of a lost one.
     pub(crate) fn is_connected(&mut self, worker: &Worker<'_>) {
         self.state = match std::mem::replace(&mut self.state, LaneState::Down(Nanos::NEVER)) {
             LaneState::Connecting(connection, _) => {
-                self.line.port = connection.local_address().map_or(0, |address| address.port());
-                self.line.connection = worker.context.plan.connection_made();
+                self.id.port = connection.local_address().map_or(0, |address| address.port());
+                self.id.number = worker.context.plan.connection_made();
                 self.sequence = 0;
-                // It was added for writing, too, to be told that it is connected.
+                // The connection is also registered for writing, because that event reports that it is connected.
                 self.waits_for_room = true;
                 LaneState::Up(connection)
             }
@@ -225,7 +227,7 @@ impl Lane {
     }
 }
 
-/// Counts an error reply under its line, and says what it is in a record.
+/// Counts an error reply under its line and returns its outcome for the record.
 fn note_error(worker: &mut Worker<'_>, reply: &Reply<'_>) -> Outcome {
     let (word, text, outcome): (&str, &[u8], Outcome) = match reply {
         Reply::ClientError(text) => ("CLIENT_ERROR ", text, Outcome::ClientError),

@@ -1,5 +1,5 @@
-//! What makes the next request of a thread due: a client that is done thinking, an arrival of the open loop, or a row of a trace.
-//! Knows no sockets.
+//! When the next request of a thread is due: after a think time, at an arrival of the open loop, or at the time of a
+//! row of a trace. Knows no sockets.
 
 use crate::drive::plan::Plan;
 use crate::workload::arrivals::ArrivalClock;
@@ -8,7 +8,7 @@ use clock::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// One thread's pace.
+/// The pace of one thread.
 #[derive(Debug)]
 pub(crate) enum Pace {
     Closed(Closed),
@@ -16,7 +16,7 @@ pub(crate) enum Pace {
     Replay(Replay),
 }
 
-/// The closed loop: clients that think, and when they are done, the earliest first.
+/// The closed loop: the clients that think, the one that finishes first on top.
 #[derive(Debug, Default)]
 pub(crate) struct Closed {
     thinkers: BinaryHeap<Reverse<(Nanos, usize)>>,
@@ -26,12 +26,12 @@ pub(crate) struct Closed {
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) clock: ArrivalClock,
-    /// Clients that may take an arrival, as often as they may take one, and since when; the one that has been free longest
-    /// first.
+    /// The free slots of clients and when they became free, the oldest first. A client has one slot for each further
+    /// request that it may have in flight.
     pub(crate) free: VecDeque<(usize, Nanos)>,
 }
 
-/// An arrival that a client takes.
+/// An arrival and the client that takes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) client: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Arrival {
 }
 
 impl Pace {
-    /// Whether requests are counted in the second in which they were intended, and followed to their end.
+    /// Whether a request is counted in the second in which it was intended.
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Pace::Closed(_) => false,
@@ -49,13 +49,13 @@ impl Pace {
         }
     }
 
-    /// Whether there is something that was to be sent before the end of the window and is not. A number of requests has no
-    /// such end.
+    /// Whether a request that was due before the end of the window has not been sent. A run limited by a number of
+    /// requests has no such end.
     pub(crate) fn is_behind(&self, plan: &Plan) -> bool {
         matches!(self, Pace::Open(open) if plan.measure_to() != Nanos::NEVER && open.clock.next() < plan.measure_to())
     }
 
-    /// Whether nothing will be due any more, whatever the time.
+    /// Whether no further request will ever be due.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Pace::Replay(replay) if replay.is_over())
     }
@@ -67,7 +67,7 @@ impl Closed {
         self.thinkers.push(Reverse((due, client)));
     }
 
-    /// A client that is done thinking, and since when.
+    /// A client that has finished thinking, and since when.
     pub(crate) fn next_awake(&mut self, now: Nanos) -> Option<(Nanos, usize)> {
         let Reverse((due, client)) = *self.thinkers.peek()?;
         if due > now {
@@ -77,14 +77,14 @@ impl Closed {
         Some((due, client))
     }
 
-    /// When the next client is done thinking.
+    /// When the next client finishes thinking.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         self.thinkers.peek().map(|Reverse((due, _))| *due)
     }
 }
 
 impl Open {
-    /// An arrival that is due, and the client that takes it; none while no client that is free can issue it.
+    /// An arrival that is due, and the client that takes it. Returns none if no free client can issue it.
     pub(crate) fn next_arrival(
         &mut self,
         now: Nanos,
@@ -101,12 +101,12 @@ impl Open {
         Some(Arrival { client, due, free_since })
     }
 
-    /// A client has a connection again: until now it was not free, whatever it waits for.
-    pub(crate) fn is_back(&mut self, client: usize, now: Nanos) {
+    /// Notes that a client is connected again. It has not been free while it was disconnected.
+    pub(crate) fn reconnected(&mut self, client: usize, now: Nanos) {
         self.free.iter_mut().filter(|(free, _)| *free == client).for_each(|(_, since)| *since = now);
     }
 
-    /// When the next request is due. Those that no client is free for are overdue, and wait for a reply.
+    /// When the next request is due. Returns none while no client is free: the next reply wakes the loop.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         (!self.free.is_empty()).then(|| self.clock.next())
     }
@@ -118,13 +118,13 @@ mod tests {
     use crate::config::{Arrivals, Config};
 
     #[test]
-    fn a_client_is_free_from_its_reply_or_from_when_it_is_back() {
+    fn a_client_is_free_from_its_reply_or_reconnection() {
         let config = Config { arrivals: Arrivals::Constant { per_s: 1e9 }, ..Config::default() };
         let clock = ArrivalClock::new(&config, 0, Nanos(100)).unwrap();
         let mut open = Open { clock, free: [(0, Nanos(40)), (1, Nanos(50)), (0, Nanos(60))].into() };
         let first = open.next_arrival(Nanos(1_000), Nanos::NEVER, |client| client == 1).unwrap();
         assert_eq!((first.client, first.due, first.free_since), (1, Nanos(100), Nanos(50)));
-        open.is_back(0, Nanos(900));
+        open.reconnected(0, Nanos(900));
         let later = [Nanos(101), Nanos(102)].map(|_| open.next_arrival(Nanos(1_000), Nanos::NEVER, |_| true).unwrap());
         assert_eq!(later.map(|arrival| (arrival.client, arrival.free_since)), [(0, Nanos(900)); 2]);
         assert_eq!(open.next_due(), None);

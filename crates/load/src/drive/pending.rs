@@ -13,7 +13,7 @@ pub(crate) struct PendingRequest {
     pub(crate) issued: Nanos,
     /// Unset until its last byte has been written.
     pub(crate) sent: Nanos,
-    /// The connection's count of bytes written when its last byte has been.
+    /// The connection's count of written bytes at which the request has been sent completely.
     pub(crate) ends_at: u64,
     pub(crate) sequence: u32,
     pub(crate) request_bytes: u64,
@@ -22,24 +22,24 @@ pub(crate) struct PendingRequest {
     pub(crate) hits: u32,
     /// The command, for its record.
     pub(crate) verb: Verb,
-    /// It is a row of a trace.
+    /// Whether it is a row of a trace.
     pub(crate) is_row: bool,
-    /// It is for a message service.
+    /// The operation, if it is for a message service.
     pub(crate) message: Option<MessageOperation>,
-    /// Its write is not answered.
+    /// Whether its write gets no reply.
     pub(crate) is_quiet: bool,
-    /// It has ended and waits for those before it, so that it can be forgotten.
+    /// Whether it has ended and only waits for older requests to end before it is removed.
     pub(crate) has_ended: bool,
-    /// The request that it is a part of.
+    /// The number of the split request that it is a part of.
     pub(crate) join: Option<usize>,
-    /// How many parts it has been put together from.
+    /// The number of parts that have been joined into it.
     pub(crate) parts: u8,
-    /// Among its keys, where the next value is looked for first.
+    /// The index among its keys at which the search for the next value starts.
     pub(crate) cursor: u32,
 }
 
 impl PendingRequest {
-    /// A request that begins to be encoded.
+    /// A request that is about to be encoded.
     pub(crate) fn new(operation: Operation, intended: Nanos, issued: Nanos) -> PendingRequest {
         PendingRequest {
             operation,
@@ -63,14 +63,14 @@ impl PendingRequest {
         }
     }
 
-    /// The part of it that names so many of its keys.
+    /// A part of it with this many of its keys.
     pub(crate) fn part(&self, keys: usize, join: Option<usize>) -> PendingRequest {
         PendingRequest { keys: keys as u32, join, ..*self }
     }
 
-    /// Takes a part that has ended into the whole.
+    /// Adds a part that has ended.
     pub(crate) fn absorb(&mut self, part: &PendingRequest) {
-        // The whole has been sent when its last part has.
+        // The whole request has been sent when its last part has.
         let is_first = self.request_bytes == 0 && self.reply_bytes == 0;
         self.sent = self.sent.max(part.sent);
         self.sequence = if is_first { part.sequence } else { self.sequence };

@@ -1,12 +1,12 @@
-//! When a run begins, what of it is measured and when it is over; context by all threads.
+//! The timeline of a run: when it starts, which part of it is measured and when it is over. All threads share it.
 
 use crate::config::Config;
 use clock::Nanos;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// An open loop that is behind its schedule at the end of the window goes on for so long: what was intended within the
-/// window is followed to its end, and what is not sent by then is counted as never sent.
+/// An open loop that is behind its schedule at the end of the window continues for this long. It waits for the replies
+/// of all requests intended within the window, and counts those not sent by then as never sent.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// The timeline of a run.
@@ -14,13 +14,13 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 pub(crate) struct Plan {
     /// Seconds are counted from here.
     pub(crate) start: Nanos,
-    /// The warm-up is over.
+    /// The end of the warm-up.
     pub(crate) measure_from: Nanos,
-    /// Nothing is issued or measured from here on. Moves forward when the run is stopped early.
+    /// The end of the measured window. Nothing is issued after it. It moves forward if the run is stopped early.
     measure_to: AtomicU64,
-    /// Whether the loop is open: what is behind its schedule at the end is issued for a while.
+    /// Whether the loop is open. Only an open loop catches up after the end of the window.
     is_open: bool,
-    /// Requests that may still be issued after the warm-up; none when time alone decides.
+    /// Requests that may still be issued after the warm-up; none if the time alone limits the run.
     budget: Option<AtomicU64>,
     /// Connections that are up.
     connected: AtomicUsize,
@@ -32,7 +32,7 @@ impl Plan {
     /// A run that starts at `start` with all clients connected.
     pub(crate) fn new(config: &Config, start: Nanos) -> Plan {
         let measure_from = start + config.warm_up;
-        // The whole of a trace takes as long as it takes.
+        // A trace without a test time is replayed to its end.
         let has_no_end = config.requests.is_some() || config.test_time == Duration::MAX;
         let measure_to = if has_no_end { Nanos::NEVER } else { measure_from + config.test_time };
         Plan {
@@ -46,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// The end of the measured window; never, when a number of requests decides.
+    /// The end of the measured window; never, if a number of requests limits the run.
     pub(crate) fn measure_to(&self) -> Nanos {
         Nanos(self.measure_to.load(Ordering::Relaxed))
     }
@@ -56,12 +56,12 @@ impl Plan {
         self.measure_to.fetch_min(end.0, Ordering::Relaxed);
     }
 
-    /// Whether what completed (in an open loop: was intended) at this time counts.
+    /// Whether a request that completed (in an open loop: was intended) at this time is counted.
     pub(crate) fn in_window(&self, at: Nanos) -> bool {
         at >= self.measure_from && at < self.measure_to()
     }
 
-    /// Nothing is issued from here on.
+    /// The time from which no request is issued.
     pub(crate) fn issue_until(&self) -> Nanos {
         if self.is_open {
             Nanos(self.measure_to().0.saturating_add(clock::duration_ns(CATCH_UP)))
@@ -70,12 +70,12 @@ impl Plan {
         }
     }
 
-    /// Whether nothing more is to be issued.
+    /// Whether the window, or the number of requests, is used up.
     pub(crate) fn is_over(&self, now: Nanos) -> bool {
         now >= self.measure_to() || self.budget.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) == 0)
     }
 
-    /// Whether a request may be issued now; takes it from the budget if there is one. The warm-up is free.
+    /// Whether a request may be issued now. If so, it is subtracted from the budget, except during the warm-up.
     pub(crate) fn may_issue(&self, intended: Nanos, now: Nanos) -> bool {
         if now >= self.issue_until() || intended >= self.measure_to() {
             return false;
@@ -88,17 +88,17 @@ impl Plan {
         }
     }
 
-    /// The second of the run that `now` lies in.
+    /// The second of the run that contains `now`.
     pub(crate) fn second(&self, now: Nanos) -> u64 {
         now.since(self.start) / 1_000_000_000
     }
 
-    /// A client has lost its connection, or has one again.
+    /// Counts a connection that was lost.
     pub(crate) fn connection_lost(&self) {
         self.connected.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// See [`Plan::connection_lost`]; returns the number of the new connection.
+    /// Counts a connection that was established again, and returns its number.
     pub(crate) fn connection_made(&self) -> u32 {
         self.connected.fetch_add(1, Ordering::Relaxed);
         self.next_connection.fetch_add(1, Ordering::Relaxed) as u32
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_for_what_follows_the_warm_up() {
+    fn the_budget_excludes_the_warm_up() {
         let plan = plan(Some(2));
         assert!((0..50).all(|_| plan.may_issue(Nanos(1005), Nanos(1005))));
         assert!(

@@ -1,5 +1,5 @@
-//! Sets every key once before the run, over several connections with several sets in flight each.
-//! Not part of what is measured: nothing is stamped, nothing is recorded, and any refusal ends the attempt.
+//! Stores every key once before the run, over several connections with several sets in flight each.
+//! The prefill is not measured: it stamps and records nothing, and the first refusal ends it.
 
 use crate::LoadError;
 use crate::config::Config;
@@ -19,13 +19,13 @@ use wire::{Limits, MetaCode, ParsedReply, Reply, parse_reply};
 
 /// Connections used.
 const CONNECTIONS: usize = 4;
-/// Sets in flight on each ...
+/// Sets in flight on each connection ...
 const WINDOW_REQUESTS: u64 = 64;
 /// ... unless they are large.
 const WINDOW_BYTES: u64 = 256 * 1024;
 const WAIT: Duration = Duration::from_millis(50);
 
-/// A prefill under way.
+/// A prefill in progress.
 struct Prefill {
     lines: Vec<PrefillConnection>,
     encoder: Encoder,
@@ -36,16 +36,16 @@ struct Prefill {
     stored: u64,
 }
 
-/// One connection and the keys that it still has to set.
+/// One connection, and the keys that it still has to set.
 struct PrefillConnection {
     connection: Connection,
-    /// Number of its server, which owns only some of these keys.
+    /// The number of its server, which may own only some of these keys.
     server: usize,
     keys: RangeInclusive<u64>,
     in_flight: u64,
 }
 
-/// Sets every key to its first version. `report` is told (keys set, keys in all) every two seconds.
+/// Sets every key to its first version. Calls `report` with the keys set and the keys in total every two seconds.
 pub(crate) fn prefill(
     config: &Config,
     addresses: &[SocketAddr],
@@ -84,7 +84,7 @@ pub(crate) fn prefill(
     Ok(())
 }
 
-/// When the last reply came; none when that is too long ago.
+/// The time and count of the last progress; none if it was longer than `timeout` ago.
 fn progress(last: (Nanos, u64), now: (Nanos, u64), timeout: Duration) -> Option<(Nanos, u64)> {
     if now.1 > last.1 {
         return Some(now);
@@ -111,7 +111,7 @@ impl Prefill {
         })
     }
 
-    /// Refills every window that is half empty, and writes what waits.
+    /// Refills every window that is at least half empty, and writes.
     fn pump_all(&mut self) -> Result<(), String> {
         for line in &mut self.lines {
             if line.in_flight <= self.window / 2 {
@@ -131,7 +131,7 @@ impl Prefill {
         Ok(())
     }
 
-    /// Reads what has come; anything but stored is a failure.
+    /// Reads replies. Any reply other than a success is an error.
     fn receive_all(&mut self) -> Result<(), String> {
         for line in &mut self.lines {
             while line.connection.is_readable() {
@@ -148,14 +148,14 @@ impl Prefill {
 }
 
 impl PrefillConnection {
-    /// Takes every complete reply; returns how many.
+    /// Takes every complete reply and returns how many there were.
     fn take_replies(&mut self, limits: &Limits) -> Result<u64, String> {
         let mut stored = 0;
         loop {
             let consumed = match parse_reply(self.connection.inbox.filled(), limits) {
                 ParsedReply::Incomplete => return Ok(stored),
                 ParsedReply::Reply { reply, consumed } if is_stored(&reply) && self.in_flight > 0 => consumed,
-                _ => return Err(format!("it answered {:?}", first_line(self.connection.inbox.filled()))),
+                _ => return Err(format!("unexpected reply {:?}", first_line(self.connection.inbox.filled()))),
             };
             self.connection.inbox.consume(consumed);
             self.in_flight -= 1;
@@ -168,7 +168,7 @@ fn is_stored(reply: &Reply<'_>) -> bool {
     matches!(reply, Reply::Stored | Reply::Meta { code: MetaCode::Header, .. })
 }
 
-/// The keys in as many contiguous parts as there are connections.
+/// Divides the keys into as many contiguous ranges as there are connections.
 fn shares(key_minimum: u64, key_maximum: u64) -> Vec<RangeInclusive<u64>> {
     let keys = key_maximum - key_minimum + 1;
     let lines = keys.min(CONNECTIONS as u64);
@@ -176,7 +176,7 @@ fn shares(key_minimum: u64, key_maximum: u64) -> Vec<RangeInclusive<u64>> {
     (0..lines).map(|line| start(line)..=start(line + 1) - 1).collect()
 }
 
-/// The first line of a reply, for a message.
+/// The first line of a reply, for an error message.
 fn first_line(bytes: &[u8]) -> String {
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     String::from_utf8_lossy(&line[..line.len().min(120)]).into_owned()
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_are_all_keys_once() {
+    fn the_shares_contain_every_key_once() {
         for (minimum, maximum) in [(0, 0), (5, 7), (0, 10_000), (100, 103)] {
             let keys: Vec<u64> = shares(minimum, maximum).into_iter().flatten().collect();
             assert_eq!(keys, (minimum..=maximum).collect::<Vec<_>>());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_ends_when_nothing_moves() {
+    fn the_timeout_passes_without_progress() {
         let timeout = Duration::from_nanos(10);
         assert_eq!(progress((Nanos(1), 5), (Nanos(9), 6), timeout), Some((Nanos(9), 6)));
         assert_eq!(progress((Nanos(1), 5), (Nanos(9), 5), timeout), Some((Nanos(1), 5)));

@@ -1,5 +1,5 @@
-//! The requests of one connection that are in flight, oldest first, and what each reply says about them.
-//! Every value that comes back is verified here. Knows no sockets and no clock.
+//! Station 7: the requests in flight on one connection, oldest first. Replies are matched with requests here, and every
+//! returned value is verified. Knows no sockets and no clock.
 
 use crate::drive::pending::PendingRequest;
 use crate::measure::request::Operation;
@@ -19,42 +19,42 @@ use xxhash_rust::xxh3::xxh3_64;
 struct Expected {
     key: u64,
     known: KnownVersion,
-    /// Whether its value can be row against anything.
+    /// Whether its value can be verified.
     is_checked: bool,
     returned: bool,
 }
 
-/// Requests in flight, and their keys in the same order.
+/// The requests in flight, and their keys in the same order.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     pending: VecDeque<PendingRequest>,
     expected: VecDeque<Expected>,
-    /// How many of `pending`, from the oldest, have been written to the last byte.
+    /// How many of `pending`, counted from the oldest, have been written completely.
     sent: usize,
-    /// Requests that will not be answered and have not ended.
+    /// Requests without a reply that have not ended yet.
     quiet: usize,
 }
 
-/// What a reply must be row against.
+/// What values are verified against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verifier<'a> {
     pub(crate) versions: &'a Versions,
     pub(crate) keys: &'a KeySpace,
     pub(crate) sizes: &'a ValueSizes,
-    /// Whether values are those of a trace.
+    /// Whether the values are those of a trace.
     pub(crate) is_replay: bool,
 }
 
-/// What a reply meant.
+/// What a reply means for the oldest request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReplyMatch {
-    /// A value of the oldest request, which is not complete yet.
+    /// It is a value of the oldest request, which is not complete yet.
     More,
-    /// The oldest request has its ordinary answer.
+    /// The oldest request is answered.
     Answered(PendingRequest),
     /// The oldest request was answered by an error.
     Failed(PendingRequest),
-    /// Nothing that was asked for: the connection is out of step.
+    /// The reply matches no request: the connection is out of step.
     Unexpected,
 }
 
@@ -64,12 +64,12 @@ impl Window {
         self.expected.push_back(Expected { key, known, is_checked: true, returned: false });
     }
 
-    /// Adds the key of a row of a trace, by its name.
+    /// Adds the key of a row of a trace, by its hash.
     pub(crate) fn expect_row(&mut self, name: u64, is_checked: bool) {
         self.expected.push_back(Expected { key: name, known: KnownVersion::NOTHING, is_checked, returned: false });
     }
 
-    /// The keys added for a request that is being issued, the last `count`.
+    /// The last `count` keys added, which belong to the request that is being issued.
     pub(crate) fn last_keys(&self, count: usize) -> impl ExactSizeIterator<Item = u64> + '_ {
         self.expected.range(self.expected.len() - count..).map(|expected| expected.key)
     }
@@ -90,7 +90,7 @@ impl Window {
         self.pending.front().map(|pending| pending.issued)
     }
 
-    /// Stamps what has been written up to `written_total`.
+    /// Stamps the requests that have been written up to `written_total`.
     pub(crate) fn mark_sent(&mut self, written_total: u64, now: Nanos) {
         while let Some(pending) = self.pending.get_mut(self.sent).filter(|pending| pending.ends_at <= written_total) {
             pending.sent = now;
@@ -103,7 +103,7 @@ impl Window {
         self.sent < self.pending.len()
     }
 
-    /// Matches a reply of `reply_bytes` with the oldest request, and verifies the value it brings.
+    /// Station 7: matches a reply of `reply_bytes` with the oldest request and verifies the value in it.
     pub(crate) fn match_reply(
         &mut self,
         reply: &Reply<'_>,
@@ -140,22 +140,23 @@ impl Window {
                 self.answered(|key| verifier.versions.acknowledge(key))
             }
             (_, reply) if reply.is_error() => {
-                self.finish(|key| verifier.versions.fail(key)).map_or(ReplyMatch::Unexpected, ReplyMatch::Failed)
+                self.pop_oldest(|key| verifier.versions.fail(key)).map_or(ReplyMatch::Unexpected, ReplyMatch::Failed)
             }
             _ => ReplyMatch::Unexpected,
         }
     }
 
     fn answered(&mut self, record_key: impl FnOnce(u64)) -> ReplyMatch {
-        self.finish(record_key).map_or(ReplyMatch::Unexpected, ReplyMatch::Answered)
+        self.pop_oldest(record_key).map_or(ReplyMatch::Unexpected, ReplyMatch::Answered)
     }
 
-    /// The oldest request, which knows no keys and is answered.
+    /// Removes the oldest request, which has no keys, as answered.
     pub(crate) fn answer_oldest(&mut self) -> Option<PendingRequest> {
-        self.finish(|_| ())
+        self.pop_oldest(|_| ())
     }
 
-    /// A request that has been written and is not answered: it has ended, and what became of its set is not known.
+    /// Returns the next request that has been written and gets no reply. It has ended, and the version of its key is
+    /// now uncertain.
     pub(crate) fn next_without_reply(&mut self, versions: &Versions) -> Option<PendingRequest> {
         if self.quiet == 0 {
             return None;
@@ -175,21 +176,21 @@ impl Window {
         None
     }
 
-    /// Forgets requests that have ended without a reply, as far as none before them waits for one.
+    /// Removes requests that ended without a reply, up to the first that still waits for one.
     fn forget_ended(&mut self) {
         while self.pending.front().is_some_and(|pending| pending.has_ended) {
-            self.finish(|_| ());
+            self.pop_oldest(|_| ());
         }
     }
 
-    /// Gives up the oldest request; what became of its set is not known.
+    /// Removes the oldest request as failed. The version of its key is now uncertain.
     pub(crate) fn give_up(&mut self, versions: &Versions) -> Option<PendingRequest> {
         self.forget_ended();
-        self.finish(|key| versions.fail(key))
+        self.pop_oldest(|key| versions.fail(key))
     }
 
-    /// Removes the oldest request and its keys, and passes on the key of a set.
-    fn finish(&mut self, record_key: impl FnOnce(u64)) -> Option<PendingRequest> {
+    /// Removes the oldest request and its keys, and passes the key of a set to `record_key`.
+    fn pop_oldest(&mut self, record_key: impl FnOnce(u64)) -> Option<PendingRequest> {
         let pending = self.pending.pop_front()?;
         self.quiet -= usize::from(pending.is_quiet && !pending.has_ended);
         self.sent = self.sent.saturating_sub(1);
@@ -203,7 +204,8 @@ impl Window {
         Some(pending)
     }
 
-    /// Verifies a value of the oldest request; none when its key was not asked for, or not again.
+    /// Verifies a value of the oldest request. Returns none if the request did not name the key, or named it fewer
+    /// times.
     fn take_value(
         &mut self,
         value: &Value<'_>,
@@ -214,7 +216,7 @@ impl Window {
         let key = if verifier.is_replay { xxh3_64(value.key) } else { verifier.keys.number(value.key)? };
         let keys = oldest.keys as usize;
         let is_it = |at: &usize| !self.expected[*at].returned && self.expected[*at].key == key;
-        // Values come in the order of the keys, unless a proxy has put several servers' answers together.
+        // Values arrive in the order of the keys, unless a proxy merged the replies of several servers.
         let at = (oldest.cursor as usize..keys).chain(0..oldest.cursor as usize).find(is_it)?;
         oldest.cursor = at as u32 + 1;
         oldest.hits += 1;
@@ -236,7 +238,8 @@ impl Window {
     }
 }
 
-/// Whether this answers a row of a trace that is no get: as wanted, or because of what the server holds.
+/// Whether a reply answers a row of a trace other than a get: it succeeded, or failed because of what the server
+/// stores.
 fn ends_row(reply: &Reply<'_>) -> bool {
     use MetaCode::{Exists, Header, NotFound, NotStored};
     match reply {
@@ -246,7 +249,7 @@ fn ends_row(reply: &Reply<'_>) -> bool {
     }
 }
 
-/// The value that a meta reply brings, if it names its key.
+/// The value in a meta reply, if the reply names its key.
 fn value_of<'a>(flags: &'a [u8], data: &'a [u8]) -> Option<Value<'a>> {
     let flags = MetaFlags::new(flags);
     let stored = std::str::from_utf8(flags.argument(b'f')?).ok()?.parse().ok()?;
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_belong_to_the_oldest_and_settle_its_set() {
+    fn replies_belong_to_the_oldest_and_record_its_version() {
         let versions = Versions::new(0, 2, true);
         let (keys, sizes) = (KeySpace::new("key-", None), ValueSizes::new(&crate::config::fixed_bytes(32)));
         let verifier = Verifier { versions: &versions, keys: &keys, sizes: &sizes, is_replay: false };

@@ -1,5 +1,5 @@
-//! What the clients of one thread share: clock, draws, counts, records, who is thinking until when, and who is free.
-//! Every request ends here, once, answered or not.
+//! Stations 2 and 9: the state that the clients of one thread share. It holds the clock, the random numbers, the
+//! counts, the records, and which clients think or are free. Every request ends here exactly once, answered or not.
 
 use crate::config::Config;
 use crate::drive::connection::{ConnectionId, RETRY_FIRST};
@@ -25,10 +25,10 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use wire::Limits;
 
-/// A question to the kernel whether anything has come takes less.
+/// A poll without a wait takes less time than this.
 const POLL_MAX_NS: u64 = 20_000;
 
-/// What all threads share.
+/// The references that all threads share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunContext<'a> {
     pub(crate) config: &'a Config,
@@ -37,11 +37,11 @@ pub(crate) struct RunContext<'a> {
     pub(crate) versions: &'a Versions,
     pub(crate) encoder: &'a Encoder,
     pub(crate) key_distribution: Option<&'a KeyDistribution>,
-    /// Of a run with messages.
+    /// Present in a run with messages only.
     pub(crate) messages: Option<&'a MessagesContext>,
 }
 
-/// One thread's tools and books.
+/// The tools and counts of one thread.
 #[derive(Debug)]
 pub(crate) struct Worker<'a> {
     pub(crate) context: RunContext<'a>,
@@ -50,24 +50,24 @@ pub(crate) struct Worker<'a> {
     pub(crate) encoder: Encoder,
     pub(crate) verifier: Verifier<'a>,
     pub(crate) limits: Limits,
-    /// With a message service; then nothing of what is for memcached is used.
+    /// Present for message services only; the fields for memcached are then unused.
     pub(crate) conversation: Option<Conversation<'a>>,
     pub(crate) buffers: Buffers,
     pub(crate) tally: Tally,
-    /// Several servers, and which keys are whose.
+    /// The key distribution, if there are several servers.
     key_distribution: Option<&'a KeyDistribution>,
-    /// Keys of a request and their servers; kept for its memory.
+    /// The keys of a request and their servers. The vector is reused.
     pub(crate) keys: Vec<(usize, u64)>,
     pace: Pace,
     seconds: Sender<Handover>,
     records: Option<RowSender>,
-    /// Requests issued and requests ended: equal when the thread ends.
+    /// Requests issued and requests ended. They are equal when the thread ends.
     pub(crate) issued: u64,
     ended: u64,
 }
 
 impl<'a> Worker<'a> {
-    /// The tools of thread number `thread`.
+    /// The state of thread number `thread`.
     pub(crate) fn new(
         context: RunContext<'a>,
         thread: usize,
@@ -107,15 +107,20 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The time now.
     pub(crate) fn now(&self) -> Nanos {
         self.context.clock.now()
     }
 
-    /// Ends a request: counts it and records it.
-    pub(crate) fn end(&mut self, pending: &PendingRequest, line: ConnectionId, completed: Nanos, outcome: Outcome) {
+    /// Station 9: counts a request that has ended, and records it if it is sampled.
+    pub(crate) fn record_result(
+        &mut self,
+        pending: &PendingRequest,
+        id: ConnectionId,
+        completed: Nanos,
+        outcome: Outcome,
+    ) {
         self.ended += 1;
-        // A server may refuse a request before it has taken all of it.
+        // A server may refuse a request before it has received all of it.
         let sent = if pending.sent.is_set() { pending.sent } else { pending.issued };
         if matches!(outcome, Outcome::Answered | Outcome::ClientError | Outcome::ServerError) {
             self.tally.requests_answered += 1;
@@ -136,33 +141,33 @@ impl<'a> Worker<'a> {
             message: pending.message,
         };
         self.roll(completed);
-        // An open loop follows to its end what was intended in the window: the slowest must not be left out.
+        // An open loop counts the requests that were intended in the window and waits for all their replies. Otherwise
+        // the slowest requests would be missing.
         let counted_at = if self.pace.is_open() { pending.intended } else { completed };
         let plan = self.context.plan;
         self.tally.completed += u64::from(outcome == Outcome::Answered && plan.in_window(completed));
         self.tally.record(&ended, plan.in_window(counted_at));
-        if let Some(whole) = self.conversation.as_mut().and_then(|conversation| conversation.whole(line.client, &ended))
-        {
+        if let Some(whole) = self.conversation.as_mut().and_then(|conversation| conversation.whole(id.client, &ended)) {
             let counted_at = if self.pace.is_open() { whole.intended } else { completed };
             self.tally.record_whole(&whole, plan.in_window(counted_at));
         }
         if let Some(records) = &mut self.records
-            && is_sampled(line.port, pending.sequence, records.sample())
+            && is_sampled(id.port, pending.sequence, records.sample())
         {
             let stamps = [pending.intended.0, pending.issued.0, sent.0, completed.0];
-            records.push(&row(pending, line, self.thread, outcome), &stamps);
+            records.push(&row(pending, id, self.thread, outcome), &stamps);
         }
     }
 
-    /// The time from `from` to `to` went by in waiting without sleeping. An asking that took long was interrupted: the time
-    /// was not spent by us.
+    /// Adds the time from `from` to `to`, during which the loop polled without sleeping. A poll that took longer than
+    /// usual was interrupted by the operating system, so the rest of its time was not ours.
     pub(crate) fn polled(&mut self, from: Nanos, to: Nanos) {
         if self.context.plan.in_window(to) {
             self.tally.polled_ns += to.since(from).min(POLL_MAX_NS);
         }
     }
 
-    /// Hands over the second that is past.
+    /// Hands over the second that has passed.
     pub(crate) fn roll(&mut self, now: Nanos) {
         let now_in = self.context.plan.second(now);
         if let Some(past) = self.tally.roll(now_in) {
@@ -171,7 +176,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Which of a client's connections a key goes to.
+    /// The index of the client's connection whose server owns `key`.
     pub(crate) fn owner(&mut self, key: u64) -> usize {
         match self.key_distribution {
             Some(keys) => keys.owner(self.encoder.key(key)),
@@ -184,7 +189,8 @@ impl<'a> Worker<'a> {
         self.key_distribution.map_or(0, |keys| keys.owner(key))
     }
 
-    /// One of the requests that a client may have in flight at the beginning: free for an arrival, or to be thought about.
+    /// Makes room for one of the requests that a client may have in flight at the start: it waits for an arrival, or
+    /// the client thinks first.
     pub(crate) fn begin(&mut self, client: usize, ready: &mut VecDeque<Nanos>, now: Nanos) {
         match &mut self.pace {
             Pace::Open(open) => open.free.push_back((client, now)),
@@ -196,8 +202,14 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// What follows a request that has ended: its client thinks about the next, or is free for the next arrival.
-    pub(crate) fn next(&mut self, client: usize, ready: &mut VecDeque<Nanos>, completed: Nanos, outcome: Outcome) {
+    /// Follows a request that has ended: its client starts to think, or becomes free for the next arrival.
+    pub(crate) fn after_reply(
+        &mut self,
+        client: usize,
+        ready: &mut VecDeque<Nanos>,
+        completed: Nanos,
+        outcome: Outcome,
+    ) {
         match &mut self.pace {
             Pace::Open(open) => return open.free.push_back((client, completed)),
             Pace::Replay(_) => return,
@@ -205,7 +217,7 @@ impl<'a> Worker<'a> {
         }
         let mut think_ns = self.schedule.think_ns();
         if outcome == Outcome::BackendDown {
-            // What is refused at once must not be asked for again at once.
+            // A request that fails at once must not be repeated at once.
             think_ns = think_ns.max(duration_ns(RETRY_FIRST));
         }
         if let Some(conversation) = &mut self.conversation {
@@ -223,8 +235,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Passes each request that is due to `issue`, with its client, its intended time and its row of a trace; returns when the
-    /// next will be due, if that is known.
+    /// Station 2: passes each request that is due to `issue`, with its client, its intended time and its row of a
+    /// trace. Returns when the next request is due, if that is known.
     pub(crate) fn take_due(
         &mut self,
         now: Nanos,
@@ -242,7 +254,7 @@ impl<'a> Worker<'a> {
             Pace::Open(open) => {
                 while let Some(arrival) = open.next_arrival(now, plan.measure_to(), &can_issue) {
                     let late_ns = now.since(arrival.due.max(arrival.free_since));
-                    self.tally.arrive(plan.second(arrival.due), plan.in_window(arrival.due), late_ns);
+                    self.tally.count_arrival(plan.second(arrival.due), plan.in_window(arrival.due), late_ns);
                     issue(arrival.client, arrival.due, None);
                 }
                 open.next_due()
@@ -251,7 +263,7 @@ impl<'a> Worker<'a> {
                 match replay.next(now) {
                     Due::Row(client, due, row) => {
                         if replay.is_paced() {
-                            self.tally.arrive(plan.second(due), plan.in_window(due), now.since(due));
+                            self.tally.count_arrival(plan.second(due), plan.in_window(due), now.since(due));
                         }
                         issue(client, due, Some(row));
                     }
@@ -262,48 +274,49 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A client has a connection again: until now it was not free, whatever it waits for.
-    pub(crate) fn is_back(&mut self, client: usize) {
+    /// Notes that a client is connected again. It has not been free while it was disconnected.
+    pub(crate) fn reconnected(&mut self, client: usize) {
         let now = self.now();
         if let Pace::Open(open) = &mut self.pace {
-            open.is_back(client, now);
+            open.reconnected(client, now);
         }
     }
 
-    /// So many rows of a trace are no longer row.
-    pub(crate) fn released(&mut self, rows: usize) {
+    /// Notes that rows of a trace have left their client's buffer.
+    pub(crate) fn rows_released(&mut self, rows: usize) {
         if let Pace::Replay(replay) = &mut self.pace {
-            replay.released(rows);
+            replay.rows_released(rows);
         }
     }
 
-    /// Whether rows of a trace are sent as fast as can be: each is intended when it is issued.
+    /// Whether rows of a trace are sent as fast as possible. Each row is then intended when it is issued.
     pub(crate) fn is_unpaced(&self) -> bool {
         matches!(&self.pace, Pace::Replay(replay) if !replay.is_paced())
     }
 
-    /// Whether nothing more is to be issued.
+    /// Whether the thread issues no further requests.
     pub(crate) fn is_over(&self, now: Nanos) -> bool {
         let plan = self.context.plan;
         self.pace.is_over() || (plan.is_over(now) && (!self.pace.is_behind(plan) || now >= plan.issue_until()))
     }
 
-    /// Hands over the records that have gathered.
+    /// Hands over the records collected so far.
     pub(crate) fn flush_records(&mut self) {
         if let Some(records) = &mut self.records {
             records.flush();
         }
     }
 
-    /// The counts, how many requests were issued and never ended (a bug if any), and the queues that clients have left behind.
+    /// The counts, the number of requests that were issued and never ended (a bug if above 0), and the queues that
+    /// clients created and did not delete.
     pub(crate) fn close(mut self) -> (Tally, u64, Vec<String>) {
-        // What an open loop intended and never sent.
+        // Requests that an open loop intended and never sent.
         let plan = self.context.plan;
         while let Pace::Open(open) = &mut self.pace
             && plan.measure_to() != Nanos::NEVER
             && open.clock.next() < plan.measure_to()
         {
-            self.tally.miss(plan.second(open.clock.next()), plan.in_window(open.clock.next()));
+            self.tally.count_unsent(plan.second(open.clock.next()), plan.in_window(open.clock.next()));
             open.clock.advance();
         }
         let own_queues = self.conversation.as_ref().map(Conversation::own_queues).unwrap_or_default();
@@ -311,21 +324,21 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Replies may be as large as our values, and as memcached's usual ones.
+/// Replies may be as large as this run's values, and as memcached's default limit.
 pub(crate) fn reply_limits(config: &Config) -> Limits {
     let usual = Limits::default();
     Limits { value_bytes: usual.value_bytes.max(config.value_sizes().largest()), ..usual }
 }
 
 /// The record of a request.
-fn row(pending: &PendingRequest, line: ConnectionId, thread: usize, outcome: Outcome) -> Row {
+fn row(pending: &PendingRequest, id: ConnectionId, thread: usize, outcome: Outcome) -> Row {
     Row {
-        connection: line.connection,
+        connection: id.number,
         sequence: pending.sequence,
         request_bytes: u32::try_from(pending.request_bytes).unwrap_or(u32::MAX),
         reply_bytes: u32::try_from(pending.reply_bytes).unwrap_or(u32::MAX),
-        port: line.port,
-        backend: line.server,
+        port: id.port,
+        backend: id.server,
         keys: u16::try_from(pending.keys).unwrap_or(u16::MAX),
         hits: u16::try_from(pending.hits).unwrap_or(u16::MAX),
         r#loop: thread as u8,

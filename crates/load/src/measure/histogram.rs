@@ -1,11 +1,12 @@
-//! Times of many requests: percentiles from a histogram, everything else exact. Merging loses nothing.
+//! The times of many requests. Percentiles come from a histogram; count, sum, minimum and maximum are exact. Merging is
+//! exact, too.
 
 use hdrhistogram::{Counter, Histogram};
 
-/// The longest time that a histogram tells apart; anything longer counts as this (the maximum is kept exactly).
+/// The upper bound of a histogram. Longer times are counted in its last bucket; the maximum is still exact.
 const LONGEST_NS: u64 = 60_000_000_000;
 
-/// A recorded of times: percentiles from the histogram, everything else exact.
+/// The times of many requests: percentiles from a histogram, everything else exact.
 #[derive(Clone, Debug)]
 pub(crate) struct TimeHistogram {
     pub(crate) histogram: Histogram<u64>,
@@ -16,7 +17,6 @@ pub(crate) struct TimeHistogram {
 }
 
 impl TimeHistogram {
-    /// Without values.
     pub(crate) fn new() -> TimeHistogram {
         TimeHistogram { histogram: histogram(), sum_ns: 0, squares_ns: 0, min_ns: u64::MAX, max_ns: 0 }
     }
@@ -37,7 +37,7 @@ impl TimeHistogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// What was written down of a recorded, read back.
+    /// Restores what the summary contains.
     pub(crate) fn from_parts(
         histogram: Histogram<u64>,
         sum_ns: u128,
@@ -48,7 +48,7 @@ impl TimeHistogram {
         TimeHistogram { histogram, sum_ns, squares_ns, min_ns, max_ns: min_max_ns.1 }
     }
 
-    /// Forgets everything and keeps its memory.
+    /// Empties the histogram and keeps its memory.
     pub(crate) fn clear(&mut self) {
         if self.count() > 0 {
             self.histogram.reset();
@@ -73,13 +73,13 @@ impl TimeHistogram {
         if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
     }
 
-    /// The sample standard deviation; 0 below two values.
+    /// The sample standard deviation; 0 for fewer than two values.
     pub(crate) fn std_ns(&self) -> f64 {
         let count = u128::from(self.count());
         if count < 2 {
             return 0.0;
         }
-        // Exact in whole numbers: the difference of two large floats would lose a small spread.
+        // Integers are exact here. The difference of two large floats would lose a small spread.
         let spread = self.squares_ns.saturating_mul(count).saturating_sub(self.sum_ns.saturating_mul(self.sum_ns));
         (spread as f64 / count as f64 / (count - 1) as f64).sqrt()
     }
@@ -92,18 +92,18 @@ impl TimeHistogram {
         self.max_ns
     }
 
-    /// The time that `percent` of the values do not exceed.
+    /// The smallest time that at least `percent` of the values do not exceed.
     pub(crate) fn percentile_ns(&self, percent: f64) -> u64 {
         self.histogram.value_at_percentile(percent).min(self.max_ns)
     }
 
-    /// Whether at least ten values lie above this percentile, so that it says something.
+    /// Whether at least ten values lie above this percentile. With fewer, the percentile is mostly chance.
     pub(crate) fn supports(&self, percent: f64) -> bool {
         supports(self.count(), percent)
     }
 }
 
-/// Whether ten of so many values lie above this percentile.
+/// Whether ten of `count` values lie above this percentile.
 pub(crate) fn supports(count: u64, percent: f64) -> bool {
     count as f64 * (1.0 - percent / 100.0) >= 10.0 - 1e-6
 }
@@ -114,7 +114,7 @@ pub(crate) fn histogram<C: Counter>() -> Histogram<C> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds of a histogram are valid")
 }
 
-/// Adds `from` to `to`; both have the same bounds, so nothing is lost.
+/// Adds `from` to `to`. Both have the same bounds, so nothing is lost.
 pub(crate) fn add<C: Counter>(to: &mut Histogram<C>, from: &Histogram<C>) {
     let added = to.add(from);
     debug_assert!(added.is_ok(), "histograms of the same bounds add up");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_than_the_longest_is_kept_as_the_maximum() {
+    fn times_above_the_bound_are_kept_as_the_maximum() {
         let mut recorded = TimeHistogram::new();
         recorded.record(0);
         recorded.record(u64::MAX / 2);

@@ -1,12 +1,12 @@
-//! What one thread has counted in one second, in and out of the measured window apart: the smallest share of a run that is
-//! handed over. Parts add up exactly, to seconds and to the window.
+//! What one thread counted in one second, separately for inside and outside the measured window. Threads hand over
+//! nothing smaller than such a part. Parts add up exactly to seconds and to the window.
 
 use crate::measure::histogram::TimeHistogram;
 use crate::measure::request::{EndedRequest, Operation};
 use crate::messages::OPERATIONS;
 use std::sync::mpsc::Sender;
 
-/// One thread's part of one second: of the requests that ended in it, those that count and those that do not.
+/// What one thread counted in one second: requests inside and outside the measured window.
 #[derive(Debug)]
 pub struct Part {
     pub(crate) second: u64,
@@ -15,24 +15,24 @@ pub struct Part {
     free_parts: Sender<Box<Part>>,
 }
 
-/// What was counted of the requests that ended in some time.
+/// The counts of the requests that ended in an interval.
 #[derive(Debug)]
 pub(crate) struct Counts {
     pub(crate) get: OperationTally,
     pub(crate) set: OperationTally,
-    /// Keys of requests that were answered other than by an error.
+    /// Keys of requests that were answered without an error.
     pub(crate) keys: u64,
-    /// Of a message service, each operation by its number; only those that occur.
+    /// The operations of a message service, by number. Operations that did not occur are none.
     pub(crate) messages: [Option<Box<OperationTally>>; OPERATIONS],
 }
 
-/// What was counted of one operation.
+/// The counts of one operation.
 #[derive(Clone, Debug)]
 pub(crate) struct OperationTally {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) errors: u64,
-    /// Of failed requests, too.
+    /// Includes failed requests.
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
     pub(crate) response: TimeHistogram,
@@ -41,17 +41,17 @@ pub(crate) struct OperationTally {
 }
 
 impl Part {
-    /// An empty part that can be given back to `free_parts`.
+    /// An empty part that returns to `free_parts` when it is recycled.
     pub(crate) fn new(free_parts: Sender<Box<Part>>) -> Part {
         Part { second: 0, inside: Counts::new(), outside: Counts::new(), free_parts }
     }
 
-    /// Whether nothing has ended in it.
+    /// Whether no request ended in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.inside.is_empty() && self.outside.is_empty()
     }
 
-    /// Empties the part and gives it back to its thread, which may have ended.
+    /// Empties the part and returns it to its thread. The thread may have ended.
     pub(crate) fn recycle(mut self: Box<Part>) {
         self.inside.clear();
         self.outside.clear();
@@ -65,7 +65,7 @@ impl Counts {
         Counts { get: OperationTally::new(), set: OperationTally::new(), keys: 0, messages: Default::default() }
     }
 
-    /// Counts a request. One that failed is counted as an error and nowhere else.
+    /// Counts a request. A failed request counts as an error and nowhere else.
     pub(crate) fn record(&mut self, ended: &EndedRequest) {
         if !ended.failed {
             self.keys += u64::from(ended.keys);
@@ -77,7 +77,7 @@ impl Counts {
         self.record_whole(ended);
     }
 
-    /// Counts an operation of several requests, which are counted themselves.
+    /// Counts an operation made of several requests. Those are counted separately.
     pub(crate) fn record_whole(&mut self, ended: &EndedRequest) {
         if let Some(operation) = ended.message {
             self.messages[operation as usize].get_or_insert_with(|| Box::new(OperationTally::new())).record(ended);
@@ -95,14 +95,14 @@ impl Counts {
         }
     }
 
-    /// Both operations together.
+    /// Gets and sets together.
     pub(crate) fn all(&self) -> OperationTally {
         let mut all = self.get.clone();
         all.merge(&self.set);
         all
     }
 
-    /// Whether nothing has happened.
+    /// Whether no request has ended.
     pub(crate) fn is_empty(&self) -> bool {
         let operations = [&self.get, &self.set];
         operations.iter().all(|operation| operation.count() + operation.errors == 0)
@@ -117,7 +117,6 @@ impl Counts {
 }
 
 impl OperationTally {
-    /// Without requests.
     pub(crate) fn new() -> OperationTally {
         OperationTally {
             hits: 0,
@@ -142,7 +141,7 @@ impl OperationTally {
         self.slip.merge(&other.slip);
     }
 
-    /// Requests that were answered other than by an error.
+    /// Requests that were answered without an error.
     pub(crate) fn count(&self) -> u64 {
         self.response.count()
     }
@@ -207,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_parts_equal_one(times in proptest::collection::vec((0u64..100_000_000_000, any::<bool>(), 0usize..3), 0..300)) {
+        fn merged_parts_equal_the_whole(times in proptest::collection::vec((0u64..100_000_000_000, any::<bool>(), 0usize..3), 0..300)) {
             let mut parts = [Counts::new(), Counts::new(), Counts::new()];
             let mut whole = Counts::new();
             for (response_ns, is_get, part) in times {

@@ -1,10 +1,10 @@
-//! One request that has ended, as everything that counts it sees it. Knows no connections and no server.
+//! One request that has ended, with everything that is counted. Knows no connections and no server.
 
 use crate::messages::MessageOperation;
 use crate::workload::trace::TraceOperation;
 use clock::Nanos;
 
-/// The operations that a run is made of.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// A get of one or more keys.
@@ -13,7 +13,7 @@ pub(crate) enum Operation {
     Set,
 }
 
-/// A request that has ended, with everything that is to be counted of it.
+/// A request that has ended, with everything that is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedRequest {
     pub(crate) operation: Operation,
@@ -24,14 +24,14 @@ pub(crate) struct EndedRequest {
     pub(crate) hits: u32,
     pub(crate) request_bytes: u64,
     pub(crate) reply_bytes: u64,
-    /// Whether its reply was an error, or it got none.
+    /// Whether its reply was an error, or it got no reply.
     pub(crate) failed: bool,
-    /// Of a message service, which operation it is.
+    /// The operation, if it went to a message service.
     pub(crate) message: Option<MessageOperation>,
 }
 
 impl Operation {
-    /// Under which a row of a trace is counted: what reads, and everything else.
+    /// The operation under which a row of a trace is counted: reads are gets, and everything else is a set.
     pub(crate) fn of(operation: TraceOperation) -> Operation {
         match operation {
             TraceOperation::Get | TraceOperation::Gets => Operation::Get,
@@ -45,12 +45,12 @@ impl EndedRequest {
         self.completed.since(self.intended)
     }
 
-    /// Values returned; a set returns none.
+    /// The number of values returned; 0 for a set.
     pub(crate) fn hits(&self) -> u64 {
         u64::from(self.hits)
     }
 
-    /// Keys that a get named and that were not returned.
+    /// Keys of a get that were not returned.
     pub(crate) fn misses(&self) -> u64 {
         match self.operation {
             Operation::Get => u64::from(self.keys - self.hits),

@@ -1,5 +1,5 @@
-//! The run second by second: threads hand over the parts that are past; the collector adds them up, to seconds and to the window,
-//! and keeps of each second a few numbers and its histograms.
+//! The run second by second. Threads hand over the parts of past seconds; the collector adds them up to seconds and to
+//! the window, and keeps a few numbers and the histograms of each second.
 
 use crate::measure::histogram::{TimeHistogram, add};
 use crate::measure::part::{Counts, Part};
@@ -7,7 +7,7 @@ use crate::measure::times::{decode, encode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A second as the summary shows it. Times are response times unless the name says otherwise.
+/// One second in the summary. Times are response times unless the name says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Second {
@@ -31,7 +31,7 @@ pub struct Second {
     pub histograms: SecondHistograms,
 }
 
-/// The response times of one second, per operation; an operation that did not occur has an empty text.
+/// The response times of one second, per operation. The text is empty for an operation that did not occur.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct SecondHistograms {
@@ -39,7 +39,7 @@ pub struct SecondHistograms {
     pub set: String,
 }
 
-/// What a thread hands over: all it has counted up to (and without) second `now_in`.
+/// A part that a thread hands over: everything that it counted before second `now_in`.
 #[derive(Debug)]
 pub(crate) struct Handover {
     pub(crate) thread: usize,
@@ -47,10 +47,10 @@ pub(crate) struct Handover {
     pub(crate) past: Box<Part>,
 }
 
-/// Merges what the threads hand over.
+/// Merges the parts of all threads.
 #[derive(Debug)]
 pub(crate) struct SecondsCollector {
-    /// Per thread, the second it is in.
+    /// For each thread, the second that it is in.
     threads: Vec<u64>,
     open: BTreeMap<u64, Counts>,
     finished: Vec<Second>,
@@ -58,7 +58,6 @@ pub(crate) struct SecondsCollector {
 }
 
 impl SecondsCollector {
-    /// For so many threads.
     pub(crate) fn new(threads: usize) -> SecondsCollector {
         SecondsCollector {
             threads: vec![0; threads],
@@ -68,7 +67,7 @@ impl SecondsCollector {
         }
     }
 
-    /// Takes a part; returns the seconds that every thread is now past.
+    /// Adds a part. Returns the seconds that every thread has now passed.
     pub(crate) fn take(&mut self, handover: Handover) -> &[Second] {
         self.threads[handover.thread] = handover.now_in;
         self.add(handover.past);
@@ -76,8 +75,7 @@ impl SecondsCollector {
         self.finish_up_to(first_open)
     }
 
-    /// Takes the parts that threads were in when they ended; returns what was counted in the window, and all seconds,
-    /// `seconds_min` or more.
+    /// Adds the last parts of all threads. Returns the counts of the window, and at least `seconds_min` seconds.
     pub(crate) fn close(
         mut self,
         last: impl IntoIterator<Item = Box<Part>>,
@@ -101,7 +99,7 @@ impl SecondsCollector {
         part.recycle();
     }
 
-    /// Finishes all seconds before `end`, also those in which nothing was counted.
+    /// Finishes all seconds before `end`, including those without a request.
     fn finish_up_to(&mut self, end: u64) -> &[Second] {
         let before = self.finished.len();
         for index in before as u64..end {
@@ -113,7 +111,7 @@ impl SecondsCollector {
 }
 
 impl Second {
-    /// Second number `index`. Whether it was measured, and what was intended in it, is known at the end.
+    /// Second number `index`. Whether it was measured, and what was intended in it, is filled in at the end of the run.
     fn new(index: u64, counts: &Counts) -> Second {
         let all = counts.all();
         let response = &all.response;
@@ -169,7 +167,7 @@ impl Second {
     }
 }
 
-/// The sum of two counts that may not exist.
+/// The sum of the counts that are present.
 pub(crate) fn sum_of_known(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one + other),
@@ -177,7 +175,7 @@ pub(crate) fn sum_of_known(one: Option<u64>, other: Option<u64>) -> Option<u64> 
     }
 }
 
-/// The sum of two histograms; nothing when both are empty.
+/// The sum of two histograms; empty if both are.
 fn sum(one: &str, other: &str) -> Result<String, String> {
     if one.is_empty() || other.is_empty() {
         return Ok(format!("{one}{other}"));
@@ -216,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_finished_when_every_thread_is_past_it() {
+    fn a_second_is_finished_when_every_thread_has_passed_it() {
         let mut seconds = SecondsCollector::new(2);
         assert!(seconds.take(Handover { thread: 0, now_in: 2, past: with(0, false, &[10, 30]) }).is_empty());
         let finished = seconds.take(Handover { thread: 1, now_in: 1, past: with(0, true, &[80]) });
@@ -233,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_seconds_equal_one() {
+    fn merged_seconds_equal_the_whole() {
         let of = |times: &[u64]| SecondsCollector::new(1).close([with(0, true, times)], 1).1.remove(0);
         let mut merged = of(&[10, 11, 5_000_000]);
         merged.merge(&of(&[20, 90, 1 << 40])).unwrap();

@@ -1,5 +1,5 @@
-//! What one thread counts: each request once, into the part of the run that it ended in, and what is of the whole run.
-//! Tallies of several threads merge exactly: counts and histograms add up.
+//! Station 10: what one thread counts. Each request is counted once, in the part of the second in which it ended. Other
+//! counts are of the whole run. Tallies of several threads merge exactly.
 
 use crate::measure::histogram::TimeHistogram;
 use crate::measure::part::Part;
@@ -8,12 +8,12 @@ use clock::Nanos;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Kinds of errors told apart.
+/// Distinct error lines that are counted separately.
 const ERROR_KINDS_MAX: usize = 20;
-/// Under which errors of further kinds are counted.
+/// The line under which all further errors are counted.
 const OTHER_ERRORS: &str = "errors of further kinds";
 
-/// What verification found, over the whole run.
+/// The results of verification, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VerificationCounts {
     pub(crate) checked: u64,
@@ -26,33 +26,33 @@ pub(crate) struct VerificationCounts {
 /// Everything that one thread counts.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// What has ended in the current second.
+    /// The part of the current second.
     part: Box<Part>,
-    /// Parts that were handed over and are empty again ...
+    /// Empty parts that have come back from the collector ...
     free_parts: Receiver<Box<Part>>,
-    /// ... and the way back, which each part takes along.
+    /// ... and the sender that each part takes along for its way back.
     return_parts: Sender<Box<Part>>,
-    /// Requests whose intended time lies within the window, sent or not; counted in an open loop only.
+    /// Requests of an open loop whose intended time lies within the window, sent or not.
     pub(crate) intended: u64,
-    /// Of those that were sent, how much later than it could have been the thread turned to them: not counting the wait for a client.
+    /// For the requests that were sent: how much later the thread issued them than it could have. The wait for a free
+    /// client is not included.
     pub(crate) lateness: TimeHistogram,
-    /// Requests intended in each second of the run, sent or not; in an open loop only.
+    /// Requests of an open loop intended in each second of the run, sent or not.
     pub(crate) intended_in: Vec<u64>,
-    /// Requests answered other than by an error within the window, whenever they were intended.
+    /// Requests answered without an error within the window, whenever they were intended.
     pub(crate) completed: u64,
-    /// Time within the window in which a thread waited by asking again and again.
+    /// Time within the window that a thread spent polling without sleeping.
     pub(crate) polled_ns: u64,
-    /// Of the whole run.
+    /// Over the whole run.
     pub(crate) requests_sent: u64,
     pub(crate) requests_answered: u64,
     pub(crate) verified: VerificationCounts,
     pub(crate) errors: BTreeMap<String, u64>,
-    /// When the last request ended, however it ended.
+    /// When the last request ended, answered or not.
     pub(crate) last_completed: Nanos,
 }
 
 impl Tally {
-    /// Of a thread that has done nothing yet.
     pub(crate) fn new() -> Tally {
         let (return_parts, free_parts) = channel();
         Tally {
@@ -72,23 +72,23 @@ impl Tally {
         }
     }
 
-    /// Counts a request that has ended, in or out of the window. One that failed is counted as an error and nowhere else:
-    /// a fast refusal is not a fast answer.
+    /// Station 10: counts a request that has ended, inside or outside the window. A failed request counts as an error
+    /// and nowhere else, because a fast refusal is not a fast answer.
     pub(crate) fn record(&mut self, ended: &EndedRequest, in_window: bool) {
         self.last_completed = self.last_completed.max(ended.completed);
         let part = &mut self.part;
         if in_window { &mut part.inside } else { &mut part.outside }.record(ended);
     }
 
-    /// Counts an operation of several requests, which are counted themselves.
+    /// Counts an operation made of several requests. Those are counted separately.
     pub(crate) fn record_whole(&mut self, ended: &EndedRequest, in_window: bool) {
         let part = &mut self.part;
         if in_window { &mut part.inside } else { &mut part.outside }.record_whole(ended);
     }
 
-    /// Counts a request of an open loop that was intended in this second of the run, and is sent `lateness_ns` later than it
+    /// Counts a request of an open loop that was intended in this second, and is issued `lateness_ns` later than it
     /// could have been.
-    pub(crate) fn arrive(&mut self, second: u64, in_window: bool, lateness_ns: u64) {
+    pub(crate) fn count_arrival(&mut self, second: u64, in_window: bool, lateness_ns: u64) {
         self.intend(second, in_window);
         if in_window {
             self.lateness.record(lateness_ns);
@@ -96,7 +96,7 @@ impl Tally {
     }
 
     /// Counts a request of an open loop that was intended and never sent.
-    pub(crate) fn miss(&mut self, second: u64, in_window: bool) {
+    pub(crate) fn count_unsent(&mut self, second: u64, in_window: bool) {
         self.intend(second, in_window);
     }
 
@@ -109,28 +109,28 @@ impl Tally {
         self.intended += u64::from(in_window);
     }
 
-    /// Begins another part when second `now_in` has begun; the past part is to be handed over.
+    /// Starts another part when second `now_in` has begun. Returns the past part, to be handed over.
     pub(crate) fn roll(&mut self, now_in: u64) -> Option<Box<Part>> {
         if now_in <= self.part.second {
             return None;
         }
-        // A part that comes back costs no memory to be zeroed on the path of a request.
+        // Reusing a part avoids zeroing its memory between two requests.
         let mut next = self.free_parts.try_recv().unwrap_or_else(|_| Box::new(Part::new(self.return_parts.clone())));
         next.second = now_in;
         Some(std::mem::replace(&mut self.part, next))
     }
 
-    /// The part that the thread was in when it ended.
+    /// The part of the second in which the thread ended.
     pub(crate) fn into_part(self) -> Box<Part> {
         self.part
     }
 
-    /// Counts an error under its first line.
+    /// Counts an error by its line.
     pub(crate) fn error(&mut self, line: &str) {
         count_error(&mut self.errors, line, 1);
     }
 
-    /// Takes in what another thread has counted of the whole run; its parts are added up elsewhere.
+    /// Adds the counts of another thread that are of the whole run. Parts are merged by the collector.
     pub(crate) fn merge(&mut self, other: &Tally) {
         self.intended += other.intended;
         self.lateness.merge(&other.lateness);
@@ -148,7 +148,7 @@ impl Tally {
     }
 }
 
-/// Adds to the errors of one line; further kinds than fit are counted together.
+/// Adds to the count of an error line. When there are too many distinct lines, the rest are counted together.
 pub(crate) fn count_error(errors: &mut BTreeMap<String, u64>, line: &str, count: u64) {
     if let Some(known) = errors.get_mut(line) {
         *known += count;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_ends_with_its_second_and_tells_the_window_apart() {
+    fn a_part_ends_with_its_second_and_separates_the_window() {
         let mut tally = Tally::new();
         assert!(tally.roll(0).is_none());
         tally.record(&ended(Operation::Get, 1000, false), false);
@@ -198,14 +198,14 @@ mod tests {
         let past = tally.roll(2).unwrap();
         assert_eq!((past.second, past.inside.get.count(), past.outside.get.count()), (0, 1, 1));
         assert_eq!((past.inside.get.response.max_ns(), past.outside.get.response.max_ns()), (9000, 1000));
-        // Late by a second that is past: it cannot be put back there.
+        // The second has passed, so the part cannot return to it.
         assert!(tally.roll(1).is_none());
         assert_eq!(tally.last_completed, Nanos(9100));
         assert_eq!(tally.into_part().second, 2);
     }
 
     #[test]
-    fn parts_come_back_empty() {
+    fn recycled_parts_are_empty() {
         let mut tally = Tally::new();
         tally.record(&ended(Operation::Set, 1000, false), true);
         let past = tally.roll(1).unwrap();
@@ -219,12 +219,12 @@ mod tests {
     #[test]
     fn arrivals_are_counted_whether_they_are_sent_or_not() {
         let mut tally = Tally::new();
-        tally.arrive(0, false, 10);
-        tally.arrive(2, true, 30);
+        tally.count_arrival(0, false, 10);
+        tally.count_arrival(2, true, 30);
         let mut sum = Tally::new();
         sum.merge(&tally);
-        tally.miss(2, true);
-        tally.miss(3, false);
+        tally.count_unsent(2, true);
+        tally.count_unsent(3, false);
         sum.merge(&tally);
         assert_eq!((sum.intended, sum.lateness.count(), sum.lateness.max_ns()), (3, 2, 30));
         assert_eq!(sum.intended_in, [2, 0, 3, 1]);

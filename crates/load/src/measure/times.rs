@@ -1,5 +1,5 @@
-//! A recorded of times as the summary shows it, and back: what is written down is enough to add several up exactly.
-//! Knows nothing of what took the time.
+//! A histogram of times in the summary, and how to read it back. The summary contains enough to add several histograms
+//! up exactly. Knows nothing about what was timed.
 
 use crate::measure::histogram::{TimeHistogram, histogram};
 use base64::Engine;
@@ -9,10 +9,11 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Which percentiles are shown when nobody asks for others.
+/// The percentiles that are shown by default.
 pub const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
-/// A recorded of times. A percentile with fewer than ten values above it is left out: it would say more about luck.
+/// A histogram of times in the summary. A percentile with fewer than ten values above it is left out, because it would
+/// be mostly chance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Times {
@@ -21,7 +22,7 @@ pub struct Times {
     pub min_ns: u64,
     pub max_ns: u64,
     pub sum_ns: u128,
-    /// Square nanoseconds.
+    /// In square nanoseconds.
     pub sum_squares_ns2: u128,
     pub percentiles: BTreeMap<String, u64>,
     pub histogram: String,
@@ -42,25 +43,25 @@ impl Times {
         }
     }
 
-    /// The recorded that these times were written down from.
+    /// Restores the histogram.
     ///
     /// # Errors
-    /// Why its histogram cannot be read, or that it has other buckets than ours.
+    /// The text cannot be read, or its histogram has different buckets.
     pub(crate) fn to_histogram(&self) -> Result<TimeHistogram, String> {
         let histogram = decode(&self.histogram)?;
         Ok(TimeHistogram::from_parts(histogram, self.sum_ns, self.sum_squares_ns2, (self.min_ns, self.max_ns)))
     }
 }
 
-/// What a percentile is called: "50", "99.9".
+/// The name of a percentile: "50", "99.9".
 pub(crate) fn name(percent: f64) -> String {
     percent.to_string()
 }
 
-/// A histogram as text: HdrHistogram's V2, deflated, base64.
+/// A histogram as text: HdrHistogram's V2 encoding, deflated, base64.
 pub(crate) fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
-    // Writing to memory cannot fail; an empty text would be noticed by every reader.
+    // Writing to memory cannot fail. If it did, every reader would reject the empty text.
     let _ = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
     STANDARD.encode(bytes)
 }
@@ -68,7 +69,7 @@ pub(crate) fn encode(histogram: &Histogram<u64>) -> String {
 /// See [`encode`]. An empty text is an empty histogram.
 ///
 /// # Errors
-/// What is wrong with the text, or that its buckets are not ours.
+/// The text cannot be read, or its buckets are different.
 pub(crate) fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let own = histogram::<u64>();
     if text.is_empty() {
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_histograms_and_those_of_others_are_one_line() {
+    fn damaged_and_foreign_histograms_are_one_line() {
         let mut times = Times::new(&of(&[5]), &PERCENTILES);
         for (text, expected) in [("?", "not base64"), ("AAAA", "cannot be read"), ("HISTFAAA", "cannot be read")] {
             times.histogram = text.into();
@@ -119,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(times_ns in proptest::collection::vec(0u64..200_000_000_000, 0..200)) {
+        fn a_histogram_survives_its_text_form(times_ns in proptest::collection::vec(0u64..200_000_000_000, 0..200)) {
             let times = Times::new(&of(&times_ns), &PERCENTILES);
             let text = serde_json::to_string(&times).unwrap();
             let read: Times = serde_json::from_str(&text).unwrap();

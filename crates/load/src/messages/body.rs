@@ -1,4 +1,4 @@
-//! What a message's body looks like: whose it is, a fill, and a checksum over both.
+//! The body of a message: its label, a fill, and a checksum over both.
 //!
 //! ```text
 //! run u64 | sender u32 | queue u32 | receiver u32 | number u32 | fill | xxh3 of all before it, u64      (little-endian)
@@ -7,30 +7,30 @@
 use crate::workload::value::Fill;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of what stands before the fill, and behind it.
+/// Bytes before the fill, and after it.
 const HEAD_BYTES: usize = 24;
 const CHECKSUM_BYTES: usize = 8;
 /// The smallest body that can be verified.
 pub(crate) const BYTES_MIN: usize = HEAD_BYTES + CHECKSUM_BYTES;
-/// In the place of a receiver: the message is for anyone.
+/// The receiver of a message for any receiver.
 pub(crate) const ANYONE: u32 = u32::MAX;
 
-/// Which message a body is of.
+/// Identifies the message of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label {
-    /// The run that it belongs to.
+    /// The run.
     pub(crate) run: u64,
-    /// Number of the client that sends.
+    /// The number of the sending client.
     pub(crate) sender: u32,
-    /// Number of the queue.
+    /// The number of the queue.
     pub(crate) queue: u32,
-    /// Number of the client that it is for, or [`ANYONE`].
+    /// The number of the receiving client, or [`ANYONE`].
     pub(crate) receiver: u32,
-    /// Its number among those of this sender in this queue.
+    /// Its number among the messages of this sender in this queue.
     pub(crate) number: u32,
 }
 
-/// Appends the body of a message. A size below [`BYTES_MIN`] gives bytes that say nothing.
+/// Appends the body of a message. A body smaller than [`BYTES_MIN`] has no label.
 pub(crate) fn make(label: &Label, size_bytes: usize, out: &mut Vec<u8>) {
     let start = out.len();
     let end = start + size_bytes;
@@ -53,7 +53,7 @@ pub(crate) fn make(label: &Label, size_bytes: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads whose a body is; none when it is not whole.
+/// The label of a body; none if the body is damaged.
 pub(crate) fn read(body: &[u8]) -> Option<Label> {
     let covered = body.len().checked_sub(CHECKSUM_BYTES).filter(|&bytes| bytes >= HEAD_BYTES)?;
     if xxh3_64(&body[..covered]).to_le_bytes() != body[covered..] {
@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_made_is_read_and_any_damage_is_found(
+        fn bodies_are_parsed_back_and_any_damage_is_found(
             run: u64, sender: u32, queue: u32, receiver: u32, number: u32, size_bytes in BYTES_MIN..300,
             at: prop::sample::Index, change in 1u8..
         ) {
@@ -96,7 +96,7 @@ mod tests {
         }
 
         #[test]
-        fn a_body_that_is_too_small_says_nothing(size_bytes in 0..BYTES_MIN) {
+        fn a_body_that_is_too_small_has_no_label(size_bytes in 0..BYTES_MIN) {
             let label = Label { run: 1, sender: 2, queue: 3, receiver: ANYONE, number: 4 };
             prop_assert_eq!(read(&made(&label, size_bytes)), None);
         }

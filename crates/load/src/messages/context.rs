@@ -11,11 +11,11 @@ use variates::Variate;
 /// The largest body that is drawn.
 const DRAWN_BYTES_MAX: usize = 1 << 20;
 
-/// The common ground of a run with messages.
+/// The shared state of a run with messages.
 #[derive(Debug)]
 pub(crate) struct MessagesContext {
     pub(crate) config: MessagesConfig,
-    /// Which run it is: in every body, and usually in the names of queues.
+    /// Identifies the run in every body, and by default in the names of queues.
     pub(crate) run: u64,
     pub(crate) prefix: String,
     pub(crate) queues: Vec<String>,
@@ -26,12 +26,12 @@ pub(crate) struct MessagesContext {
     pub(crate) seed: u64,
     sizes: Variate,
     fixed_bytes: Option<usize>,
-    /// Without one, nothing is verified.
+    /// Present if messages are verified.
     pub(crate) ledger: Option<Ledger>,
 }
 
 impl MessagesContext {
-    /// For a run that began at this time; none when it is not about messages.
+    /// The context of a run that started at this time; none for a run without messages.
     pub(crate) fn new(config: &Config, now_unix_ns: u64) -> Option<MessagesContext> {
         let messages = config.messages.clone()?;
         // Generators that start in the same nanosecond have different seeds.
@@ -52,23 +52,24 @@ impl MessagesContext {
         })
     }
 
-    /// The prefill sends under this number.
+    /// The sender number of the prefill.
     pub(crate) fn prefiller(&self) -> u32 {
         self.clients as u32
     }
 
-    /// Whether what a sender sends to a queue has to come in order: docs/messages.md says so of one service with lanes.
+    /// Whether the messages of a sender in a queue must arrive in order. docs/messages.md promises that for a single
+    /// service.
     pub(crate) fn is_order_promised(&self) -> bool {
         self.hosts.len() == 1 && !self.config.any_order
     }
 
-    /// Bytes of a body.
+    /// Draws the size of a body.
     pub(crate) fn size(&self, random: &mut impl Rng) -> usize {
         let smallest = if self.ledger.is_some() { body::BYTES_MIN } else { 0 };
         self.fixed_bytes.unwrap_or_else(|| self.sizes.draw_size(random, smallest, DRAWN_BYTES_MAX))
     }
 
-    /// Begins a send: the label of the message, with its number.
+    /// Starts a send: returns the label of the message, with its number.
     pub(crate) fn issue(&self, sender: u32, queue: u32, receiver: u32) -> body::Label {
         let number = self.ledger.as_ref().map_or(0, |ledger| ledger.issue(sender, queue, receiver));
         body::Label { run: self.run, sender, queue, receiver, number }
@@ -80,7 +81,7 @@ impl MessagesContext {
         tokens.get(client as usize % tokens.len().max(1)).map(String::as_str)
     }
 
-    /// The name of a client, as it is in paths and headers.
+    /// The name of a client in paths and headers.
     pub(crate) fn name(&self, client: u32) -> String {
         let mut name = String::new();
         if client != ANYONE {

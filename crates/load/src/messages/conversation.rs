@@ -1,5 +1,5 @@
-//! What the clients of one thread ask next, and what the answers mean. Knows no sockets and no schedule: it is request when a
-//! request is due, and progress what came back.
+//! Chooses the next request of each client of a thread, and matches responses with requests. Knows no sockets and no
+//! schedule: its caller knows when a request is due.
 
 use super::body::ANYONE;
 use super::context::MessagesContext;
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 /// Bytes of an error that are kept.
 const ERROR_BYTES_MAX: usize = 120;
-/// What the type of a problem begins with.
+/// The prefix of a problem type.
 const PROBLEM: &str = "urn:waystage:problem:";
-/// Requests of D15's operation.
+/// The number of requests in D15's operation.
 const D15_STEPS: u8 = 5;
 
-/// The clients of one thread as the service sees them.
+/// The clients of one thread, as the service sees them.
 #[derive(Debug)]
 pub(crate) struct Conversation<'v> {
     context: &'v MessagesContext,
@@ -34,26 +34,26 @@ pub(crate) struct Conversation<'v> {
 struct ClientState {
     /// The request in flight.
     request: Option<MessageRequest>,
-    /// Its own queues: those from the one number to the other are there.
+    /// Its own queues have the numbers from `deleted` up to `created`.
     created: u32,
     deleted: u32,
-    /// Where it is in D15's operation, and what of that has ended.
+    /// Its step in D15's operation, the operations completed, and the sum of the steps so far.
     step: u8,
     operations: u64,
     whole: Option<EndedRequest>,
-    /// A queue that was said to hold a message for it.
+    /// A queue that has a message for it, according to the service.
     waiting: Option<u32>,
-    /// How long it was request to be quiet.
+    /// How long the service told it to wait.
     back_off: Duration,
 }
 
-/// What a response means.
+/// What a response means for its request.
 #[derive(Debug)]
 pub(crate) struct MatchedResponse {
     pub(crate) outcome: Outcome,
-    /// Whether what was request for was there.
+    /// Whether something was found.
     pub(crate) hits: u32,
-    /// Under which line an error is counted.
+    /// The line under which an error is counted.
     pub(crate) error: Option<String>,
 }
 
@@ -72,10 +72,10 @@ impl MatchedResponse {
 }
 
 impl<'v> Conversation<'v> {
-    /// Of thread number `thread`.
+    /// The clients of thread number `thread`.
     pub(crate) fn new(context: &'v MessagesContext, thread: usize) -> Conversation<'v> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(context.seed);
-        // Far from what is drawn of arrivals and think times.
+        // This part of the random sequence is far from the parts for arrivals and think times.
         random.long_jump();
         random.long_jump();
         for _ in 0..thread {
@@ -84,7 +84,7 @@ impl<'v> Conversation<'v> {
         Conversation { context, thread, random, clients: Vec::new() }
     }
 
-    /// Draws the next request of a client; says which operation it is counted under.
+    /// Draws the next request of a client. Returns the operation under which it is counted.
     pub(crate) fn choose(&mut self, client: usize) -> MessageOperation {
         let number = self.number(client);
         if client >= self.clients.len() {
@@ -101,7 +101,7 @@ impl<'v> Conversation<'v> {
         request.operation()
     }
 
-    /// Appends the request that was drawn, to this server.
+    /// Appends the drawn request, for this server.
     pub(crate) fn write(&self, client: usize, server: u16, out: &mut Vec<u8>) {
         if let Some(request) = self.clients.get(client).and_then(|client_state| client_state.request) {
             let host = &self.context.hosts[usize::from(server)];
@@ -109,7 +109,7 @@ impl<'v> Conversation<'v> {
         }
     }
 
-    /// The number of a client within the run; connections are shared out to the threads in turn.
+    /// The number of a client within the run. Connections are distributed over the threads in turn.
     fn number(&self, client: usize) -> u32 {
         (client * self.context.threads + self.thread) as u32
     }
@@ -161,7 +161,7 @@ impl<'v> Conversation<'v> {
         self.random.random_range(0..self.context.clients) as u32
     }
 
-    /// What a response means for the client's request; none when it is no response to that.
+    /// Matches a response with the client's request. Returns none if it cannot be a response to that request.
     pub(crate) fn match_response(&mut self, client: usize, response: &Response<'_>) -> Option<MatchedResponse> {
         let request = self.clients.get(client)?.request?;
         let number = self.number(client);
@@ -225,10 +225,10 @@ impl<'v> Conversation<'v> {
         Some(matched)
     }
 
-    /// A response that says that it was not done, or that nobody knows.
+    /// Handles an error response: the request was refused, or its outcome is unknown.
     fn refused(&self, request: &MessageRequest, number: u32, response: &Response<'_>) -> MatchedResponse {
         let kind = problem(response.body);
-        // Whoever else answers with 5xx, such as a proxy, does not know what the service has done.
+        // A 5xx response from another program, such as a proxy, leaves open what the service has done.
         let is_in_doubt = response.status >= 500 && kind.is_none_or(|kind| kind == "in-doubt");
         self.record_failure(request, number, is_in_doubt);
         if response.status == 503
@@ -247,19 +247,19 @@ impl<'v> Conversation<'v> {
         )
     }
 
-    /// The request of a client will not be answered; `was_sent` if the service may have it.
+    /// Handles a request that will not be answered. `was_sent` means that the service may have received it.
     pub(crate) fn give_up(&mut self, client: usize, was_sent: bool) {
         let number = self.number(client);
         if let Some(request) = self.clients.get_mut(client).and_then(|client_state| client_state.request.take()) {
             if was_sent && let MessageRequest::Create { number } = request {
-                // Whatever became of it, the next is another one, and it is deleted after the run if it is there.
+                // The queue may exist. Use another number for the next one; this queue is deleted after the run.
                 self.clients[client].created = number + 1;
             }
             self.record_failure(&request, number, was_sent);
         }
     }
 
-    /// Tells the ledger of a request that was not acknowledged.
+    /// Records in the ledger that a request was not acknowledged.
     fn record_failure(&self, request: &MessageRequest, number: u32, is_in_doubt: bool) {
         let Some(ledger) = &self.context.ledger else { return };
         match request {
@@ -274,12 +274,12 @@ impl<'v> Conversation<'v> {
         }
     }
 
-    /// How long a client was request to be quiet.
+    /// How long the service told a client to wait. Resets the value.
     pub(crate) fn take_back_off(&mut self, client: usize) -> Duration {
         self.clients.get_mut(client).map(|client_state| std::mem::take(&mut client_state.back_off)).unwrap_or_default()
     }
 
-    /// Takes a request into the operation that it is a part of; the whole, when that has ended.
+    /// Adds a request to the operation that it is a part of. Returns the operation when it is complete.
     pub(crate) fn whole(&mut self, client: usize, part: &EndedRequest) -> Option<EndedRequest> {
         if self.context.config.mix != Mix::D15 {
             return None;
@@ -305,11 +305,11 @@ impl<'v> Conversation<'v> {
         Some(sum)
     }
 
-    /// The queues that clients created and have not deleted.
+    /// The queues that clients created and did not delete.
     pub(crate) fn own_queues(&self) -> Vec<String> {
         let of = |(client, client_state): (usize, &ClientState)| {
             let number = self.number(client);
-            // The last may be there although nobody matched of it.
+            // The last queue may exist although its creation was not acknowledged.
             (client_state.deleted..=client_state.created).map(move |queue| (number, queue)).collect::<Vec<_>>()
         };
         let has_own = |client_state: &ClientState| client_state.created > 0;
@@ -317,7 +317,7 @@ impl<'v> Conversation<'v> {
         owners.flat_map(of).map(|(client, queue)| self.context.scratch(client, queue)).collect()
     }
 
-    /// One of the queues of this run that a list of names has, each with the same probability.
+    /// Picks one of this run's queues from a list of names, each with the same probability.
     fn waiting(&mut self, document: &[u8]) -> Option<u32> {
         let prefix = self.context.prefix.as_bytes();
         let (mut rest, mut found, mut seen) = (document, None, 0);
@@ -337,7 +337,7 @@ impl<'v> Conversation<'v> {
     }
 }
 
-/// One of the operations, with its weight.
+/// Draws an operation by its weight.
 fn pick(drawn: &[(MessageOperation, u32)], random: &mut impl Rng) -> MessageOperation {
     let all: u64 = drawn.iter().map(|(_, weight)| u64::from(*weight)).sum();
     let mut at = random.random_range(0..all.max(1));
@@ -364,13 +364,13 @@ fn read_request(request: &MessageRequest, receiver: u32) -> ReadRequest {
     ReadRequest { receiver, queue, sender }
 }
 
-/// Whether a list of names has one: `{"queues":["a"]}`.
+/// Whether a list of names is not empty: `{"queues":["a"]}`.
 fn has_names(document: &[u8]) -> bool {
     let at = memchr::memchr(b'[', document).unwrap_or(document.len());
     document[at..].contains(&b'"')
 }
 
-/// The last word of the type of a problem document.
+/// The last part of the type of a problem document.
 fn problem(body: &[u8]) -> Option<&str> {
     let at = memchr::memmem::find(body, PROBLEM.as_bytes())? + PROBLEM.len();
     let rest = &body[at..];

@@ -1,4 +1,5 @@
-//! After the run: pops what is left, so that every message that was acknowledged is seen, or is known to be missing.
+//! After the run: pops the messages that are left, so that every acknowledged message has been received or is known to
+//! be lost.
 
 use super::body::ANYONE;
 use super::context::MessagesContext;
@@ -15,21 +16,21 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-/// Messages request for at once; docs/messages.md has the service's limit.
+/// Messages popped at once; docs/messages.md has the service's limit.
 const AT_ONCE: u64 = 100;
-/// What a statement of a service that was killed still holds comes back, or is gone, within this time.
+/// A statement of a killed service may still change messages. It is finished or rolled back within this time.
 const GRACE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How it went.
+/// The result of the drain.
 #[derive(Clone, Copy, Debug, Default)]
 struct Drained {
     messages: u64,
-    /// Whether nothing more came, and not only the time was over.
+    /// Whether the queues were empty at the end, instead of the time being up.
     is_complete: bool,
 }
 
-/// Several messages as the service gives them.
+/// A list of messages in a response.
 #[derive(Deserialize)]
 struct Document {
     messages: Vec<Message>,
@@ -45,7 +46,7 @@ struct Message {
     body_base64: String,
 }
 
-/// Reads what is left, and says what became of every message.
+/// Reads the messages that are left, and accounts for every message.
 pub(crate) fn drain(
     context: &MessagesContext,
     addresses: &[SocketAddr],
@@ -57,7 +58,7 @@ pub(crate) fn drain(
     MessagesSummary::new(context, drained.messages, drained.is_complete)
 }
 
-/// Pops what is left, for anyone and for each receiver that something is left for, until nothing is missing or nothing comes.
+/// Pops the messages for any receiver, and for each receiver with messages left, until none is missing or none arrives.
 fn read_all(
     context: &MessagesContext,
     addresses: &[SocketAddr],
@@ -102,7 +103,7 @@ fn read_all(
     }
 }
 
-/// For whom each queue holds messages, as the service says: also those that nobody expects.
+/// The receivers with messages in each queue, according to the service. They may be unexpected.
 fn waiting(context: &MessagesContext, connection: &mut SetupConnection<'_>) -> BTreeMap<u32, Vec<u32>> {
     let mut receivers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     if !context.config.mix.is_addressing() {
@@ -122,7 +123,7 @@ fn waiting(context: &MessagesContext, connection: &mut SetupConnection<'_>) -> B
     receivers
 }
 
-/// Pops until nothing is found; false when `go_on`, which is progress how many came, says that the time is over.
+/// Pops until the queue is empty. Returns false if `go_on`, which receives the number of messages popped, stops it.
 fn empty(
     context: &MessagesContext,
     ledger: &Ledger,
@@ -164,10 +165,10 @@ fn empty(
     }
 }
 
-/// Enters every message of a document; returns how many there are.
+/// Records every message of a document, and returns their number.
 fn take(ledger: &Ledger, request: &ReadRequest, body: &[u8]) -> u64 {
     let Ok(document) = serde_json::from_slice::<Document>(body) else {
-        // A document that is none is a torn message, and its end.
+        // A document that cannot be parsed counts as one torn message.
         ledger.receive(request, &[]);
         return 0;
     };

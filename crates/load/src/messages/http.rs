@@ -1,41 +1,41 @@
-//! Reads one HTTP/1.1 response from what a connection has brought. Knows no sockets and not what was request.
+//! Parses one HTTP/1.1 response. Knows no sockets and no requests.
 
 use std::time::Duration;
 
-/// Headers of a response at most.
+/// The maximum number of headers in a response.
 const HEADERS_MAX: usize = 64;
-/// Bytes of the lines before the body at most.
+/// The maximum size of the head of a response.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a body at most.
+/// The maximum size of a body.
 const BODY_BYTES_MAX: usize = 256 << 20;
-/// Nobody is progress to wait for longer.
+/// The longest `Retry-After` that is followed.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// What the bytes begin with.
+/// The result of parsing.
 #[derive(Debug)]
 pub(crate) enum ParsedResponse<'a> {
-    /// The beginning of a response.
+    /// The response is incomplete.
     Incomplete,
-    /// What is not understood here, in one line.
+    /// The bytes are not a valid response; the reason is one line.
     Broken(String),
     /// A response.
     Response(Response<'a>),
 }
 
-/// A whole response.
+/// A complete response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Response<'a> {
     pub(crate) status: u16,
     pub(crate) body: &'a [u8],
-    /// Its bytes with the body.
+    /// Its size including head and body.
     pub(crate) consumed: usize,
-    /// Whether the connection ends with it.
+    /// Whether the connection closes after it.
     pub(crate) closes: bool,
-    /// How long the service asks to be left alone.
+    /// How long the client must wait, according to the service.
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// What the headers say.
+/// The relevant headers.
 #[derive(Default)]
 struct Headers {
     length: Option<usize>,
@@ -43,24 +43,24 @@ struct Headers {
     retry_after: Option<Duration>,
 }
 
-/// Reads a response.
+/// Parses a response.
 pub(crate) fn parse(bytes: &[u8]) -> ParsedResponse<'_> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
     let head_bytes = match head.parse(bytes) {
         Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
         Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => return ParsedResponse::Incomplete,
-        Ok(httparse::Status::Partial) => return ParsedResponse::Broken("a reply without an end of its headers".into()),
-        Err(error) => return ParsedResponse::Broken(format!("a reply that is not HTTP/1.1: {error}")),
+        Ok(httparse::Status::Partial) => return ParsedResponse::Broken("the headers of a reply do not end".into()),
+        Err(error) => return ParsedResponse::Broken(format!("a reply is not HTTP/1.1: {error}")),
     };
     let status = head.code.unwrap_or(0);
-    let said = match Headers::read(head.headers, head.version == Some(0)) {
-        Ok(said) => said,
+    let parsed = match Headers::read(head.headers, head.version == Some(0)) {
+        Ok(parsed) => parsed,
         Err(line) => return ParsedResponse::Broken(line),
     };
     let has_no_body = status == 204 || status == 304;
-    let body_bytes = match said.length {
-        _ if status < 200 => return ParsedResponse::Broken(format!("status {status}, which nobody request for")),
+    let body_bytes = match parsed.length {
+        _ if status < 200 => return ParsedResponse::Broken(format!("unexpected status {status}")),
         _ if has_no_body => 0,
         Some(length) if length > BODY_BYTES_MAX => return ParsedResponse::Broken(format!("a body of {length} bytes")),
         Some(length) => length,
@@ -72,32 +72,32 @@ pub(crate) fn parse(bytes: &[u8]) -> ParsedResponse<'_> {
             status,
             body,
             consumed: head_bytes + body_bytes,
-            closes: said.closes,
-            retry_after: said.retry_after,
+            closes: parsed.closes,
+            retry_after: parsed.retry_after,
         }),
     }
 }
 
 impl Headers {
     fn read(headers: &[httparse::Header<'_>], is_1_0: bool) -> Result<Headers, String> {
-        let mut said = Headers { closes: is_1_0, ..Headers::default() };
+        let mut parsed = Headers { closes: is_1_0, ..Headers::default() };
         for header in headers {
             let text = std::str::from_utf8(header.value).unwrap_or("").trim();
             if header.name.eq_ignore_ascii_case("content-length") {
-                let length = text.parse().map_err(|_| format!("Content-Length: {text:?} is no number"))?;
-                if said.length.is_some_and(|other| other != length) {
+                let length = text.parse().map_err(|_| format!("Content-Length: {text:?} is not a number"))?;
+                if parsed.length.is_some_and(|other| other != length) {
                     return Err("two different Content-Lengths".into());
                 }
-                said.length = Some(length);
+                parsed.length = Some(length);
             } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-                return Err(format!("Transfer-Encoding: {text} is not understood here"));
+                return Err(format!("Transfer-Encoding: {text} is not supported"));
             } else if header.name.eq_ignore_ascii_case("connection") {
-                said.closes |= text.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
+                parsed.closes |= text.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
             } else if header.name.eq_ignore_ascii_case("retry-after") {
-                said.retry_after = text.parse().ok().map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
+                parsed.retry_after = text.parse().ok().map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
             }
         }
-        Ok(said)
+        Ok(parsed)
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_whole_or_not_there() {
+    fn a_response_is_complete_or_missing() {
         let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\nServer-Timing: a;dur=1\r\n\r\nabcHTTP";
         let whole = response(bytes);
         assert_eq!((whole.status, whole.body, whole.consumed), (200, &b"abc"[..], bytes.len() - 4));
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_found_has_no_body() {
+    fn an_empty_response_has_no_body() {
         let empty = response(b"HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1");
         assert_eq!((empty.status, empty.body.len(), empty.consumed), (204, 0, 27));
     }
 
     #[test]
-    fn ends_and_pauses_are_noticed() {
+    fn the_end_and_pauses_are_noticed() {
         let refused = response(b"HTTP/1.1 503 X\r\nRetry-After: 2\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n");
         assert_eq!((refused.retry_after, refused.closes), (Some(Duration::from_secs(2)), true));
         let long = response(b"HTTP/1.0 503 X\r\nRetry-After: 86400\r\nContent-Length: 0\r\n\r\n");
@@ -138,12 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_one_line() {
+    fn malformed_responses_are_one_line() {
         let broken: [(&[u8], &str); 7] = [
             (b"VALUE key 0 3\r\n", "not HTTP/1.1"),
             (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "Transfer-Encoding: chunked"),
             (b"HTTP/1.1 200 OK\r\n\r\n", "without Content-Length"),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "is no number"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "is not a number"),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "two different"),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "a body of"),
             (b"HTTP/1.1 100 Continue\r\n\r\n", "status 100"),

@@ -1,5 +1,5 @@
-//! Every message from its send to its pop, over all threads: what was acknowledged, what came, how often and in which order.
-//! Knows no connections and no time.
+//! Follows every message from its send to its pop, over all threads: what was acknowledged, what was received, how
+//! often and in which order. Knows no connections and no time.
 
 use super::body::{self, ANYONE};
 use super::stream::{Receipt, Stream};
@@ -11,16 +11,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Ledger {
     run: u64,
-    /// By sender, the messages in each queue.
+    /// For each sender, its messages in each queue.
     senders: Vec<Mutex<HashMap<u32, Stream>>>,
-    /// By receiver, the last number from each queue and sender.
+    /// For each receiver, the last number received from each queue and sender.
     receivers: Vec<Mutex<HashMap<(u32, u32), u32>>>,
-    /// By queue and receiver, how many messages may have been removed without anybody getting them.
+    /// For each queue and receiver, how many messages may have been removed by pops whose response was lost.
     pops_in_doubt: Mutex<BTreeMap<(u32, u32), u64>>,
     pub(crate) counts: LedgerCounts,
 }
 
-/// What was counted.
+/// The counts of the run.
 #[derive(Debug, Default)]
 pub(crate) struct LedgerCounts {
     pub(crate) acknowledged: AtomicU64,
@@ -38,25 +38,25 @@ pub(crate) struct LedgerCounts {
     pub(crate) refused: AtomicU64,
 }
 
-/// What a receiver request for.
+/// What a receiver requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadRequest {
-    /// Who asks; [`ANYONE`] for messages that are for anyone only.
+    /// The receiver; [`ANYONE`] for messages without a receiver only.
     pub(crate) receiver: u32,
-    /// The queue; without one, any.
+    /// The queue; none is any queue.
     pub(crate) queue: Option<u32>,
-    /// The sender; without one, any.
+    /// The sender; none is any sender.
     pub(crate) sender: Option<u32>,
 }
 
-/// What is left when nothing more comes.
+/// The messages not received when no more arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remainder {
-    /// Acknowledged, not received, and no pop in doubt can have taken it.
+    /// Acknowledged and not received, and no pop in doubt can have removed it.
     pub(crate) lost: u64,
-    /// Acknowledged and not received; a pop in doubt may have taken it.
+    /// Acknowledged and not received; a pop in doubt may have removed it.
     pub(crate) taken_in_doubt: u64,
-    /// Perhaps sent, and not received.
+    /// Possibly sent, and not received.
     pub(crate) sends_in_doubt: u64,
 }
 
@@ -71,12 +71,12 @@ fn add(counter: &AtomicU64) {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked ends the run; until then its books are whole between any two entries.
+    // A panicked thread ends the run. Until then the counts are consistent between any two updates.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ledger {
-    /// For so many clients, and one sender more, which is the prefill.
+    /// A ledger for this many clients, and for the prefill as one more sender.
     pub(crate) fn new(run: u64, clients: usize) -> Ledger {
         Ledger {
             run,
@@ -87,25 +87,25 @@ impl Ledger {
         }
     }
 
-    /// Begins a send, and gives the message its number.
+    /// Starts a send, and returns the message's number.
     pub(crate) fn issue(&self, sender: u32, queue: u32, receiver: u32) -> u32 {
         self.with(sender, queue, |stream| stream.issue(receiver)).unwrap_or_default()
     }
 
-    /// A send was acknowledged.
+    /// Records that a send was acknowledged.
     pub(crate) fn acknowledge(&self, sender: u32, queue: u32, number: u32) {
         add(&self.counts.acknowledged);
         self.with(sender, queue, |stream| stream.acknowledge(number));
     }
 
-    /// A send was refused, or never left: nothing was done.
+    /// Records that a send was refused or never sent. The service has not stored the message.
     pub(crate) fn refuse(&self, sender: u32, queue: u32, number: u32) {
         if self.with(sender, queue, |stream| stream.refuse(number)) == Some(false) {
             add(&self.counts.refused_and_done);
         }
     }
 
-    /// Nobody knows whether a send was done.
+    /// Records that the outcome of a send is unknown.
     pub(crate) fn record_send_in_doubt(&self, sender: u32, queue: u32, number: u32) {
         add(&self.counts.sends_in_doubt);
         if self.with(sender, queue, |stream| stream.mark_in_doubt(number)) == Some(true) {
@@ -113,18 +113,18 @@ impl Ledger {
         }
     }
 
-    /// Nobody knows whether a pop took up to so many messages.
+    /// Records that a pop may have removed up to this many messages.
     pub(crate) fn record_pop_in_doubt(&self, queue: u32, receiver: u32, messages: u64) {
         add(&self.counts.pops_in_doubt);
         *locked(&self.pops_in_doubt).entry((queue, receiver)).or_default() += messages;
     }
 
-    /// A request was refused: nothing was done.
+    /// Counts a refused request. The service has done nothing.
     pub(crate) fn note_refusal(&self) {
         add(&self.counts.refused);
     }
 
-    /// A message was popped.
+    /// Records a popped message.
     pub(crate) fn receive(&self, request: &ReadRequest, body: &[u8]) {
         add(&self.counts.received);
         let Some(label) = self.read(request, body) else { return };
@@ -132,13 +132,13 @@ impl Ledger {
         match receipt {
             None | Some(Receipt::Unknown) => add(&self.counts.unknown),
             Some(Receipt::Again) => add(&self.counts.doubled),
-            // It may have been done at any time after it was request for.
+            // The message may have been stored at any time after it was sent, so its order is not checked.
             Some(Receipt::First { was_in_doubt: true }) => add(&self.counts.sends_in_doubt_arrived),
             Some(Receipt::First { was_in_doubt: false }) => self.order(request.receiver, &label),
         }
     }
 
-    /// A message was read and left.
+    /// Records a message that was read and not removed.
     pub(crate) fn peek(&self, request: &ReadRequest, body: &[u8]) {
         add(&self.counts.peeked);
         let Some(label) = self.read(request, body) else { return };
@@ -147,7 +147,7 @@ impl Ledger {
         }
     }
 
-    /// For whom messages wait in a queue, as far as is known. Not for [`ANYONE`].
+    /// The receivers with messages left in a queue, as far as is known, without [`ANYONE`].
     pub(crate) fn receivers(&self, queue: u32) -> Vec<u32> {
         let mut receivers = Vec::new();
         for sender in &self.senders {
@@ -169,7 +169,7 @@ impl Ledger {
         self.senders.iter().map(of).sum::<usize>() as u64
     }
 
-    /// Weighs what was not received against the pops that may have taken it.
+    /// Compares the messages that were not received with the pops that may have removed them.
     pub(crate) fn remainder(&self) -> Remainder {
         let mut remainder = Remainder::default();
         let mut left: BTreeMap<u32, BTreeMap<u32, u64>> = BTreeMap::new();
@@ -186,7 +186,8 @@ impl Ledger {
         }
         let pops = locked(&self.pops_in_doubt);
         for (queue, by_receiver) in left {
-            // A message for one receiver can only have been taken by a pop of his; those left over may have taken others.
+            // A message for one receiver can only have been removed by a pop of that receiver. Its remaining pops may
+            // have removed messages for any receiver.
             let mut spare: u64 = 0;
             let mut lost = 0;
             for (&(_, receiver), &doubtful) in pops.range((queue, 0)..=(queue, ANYONE)) {
@@ -204,7 +205,7 @@ impl Ledger {
         remainder
     }
 
-    /// Whose a body is, if it is whole, of this run, and what was request for.
+    /// The label of a body, if it is complete and of this run. Counts a message that does not match the request.
     fn read(&self, request: &ReadRequest, body: &[u8]) -> Option<body::Label> {
         let Some(label) = body::read(body) else {
             add(&self.counts.torn);
@@ -223,7 +224,7 @@ impl Ledger {
         Some(label)
     }
 
-    /// Holds a message against the last that this receiver got of this sender in this queue.
+    /// Compares a message with the last that this receiver got from this sender in this queue.
     fn order(&self, receiver: u32, label: &body::Label) {
         let number = (receiver as usize).min(self.receivers.len() - 1);
         let mut last = locked(&self.receivers[number]);
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_run_leaves_nothing() {
+    fn a_healthy_run_leaves_no_queues() {
         let ledger = ledger();
         for _ in 0..200 {
             let body = send(&ledger, 1, ANYONE);
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_judged_for_each_receiver_alone() {
+    fn order_is_checked_per_receiver() {
         let ledger = ledger();
         let bodies: Vec<_> = (0..3).map(|_| send(&ledger, 1, ANYONE)).collect();
         ledger.receive(&ReadRequest { receiver: 1, ..ANY }, &bodies[2]);
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubtful_pop_explains_what_it_can_have_taken_and_no_more() {
+    fn a_pop_in_doubt_explains_only_messages_that_it_can_have_removed() {
         let ledger = ledger();
         (0..2).for_each(|_| drop(send(&ledger, 1, 3)));
         send(&ledger, 1, ANYONE);
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_doubt_may_come_late_and_is_not_lost() {
+    fn messages_in_doubt_may_arrive_late_and_are_not_lost() {
         let ledger = ledger();
         let number = ledger.issue(1, 0, ANYONE);
         ledger.record_send_in_doubt(1, 0, number);

@@ -1,12 +1,12 @@
-//! Which operations a run with messages is made of, and how people write that: `send:4,pop:1`, or `d15`.
+//! The operations of a run with messages and their weights, parsed from `send:4,pop:1` or `d15`.
 
 use crate::measure::request::Operation;
 use std::fmt;
 use std::str::FromStr;
 
-/// A request to the service, by what it is for.
+/// The operation of a request to the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the table in docs/load-messages.md says what each does")]
+#[allow(missing_docs, reason = "the table in docs/load-messages.md describes each")]
 pub enum MessageOperation {
     Create,
     Delete,
@@ -17,11 +17,11 @@ pub enum MessageOperation {
     Pop,
     PopFrom,
     Waiting,
-    /// Not one request but the five of D15 together.
+    /// Not one request, but the five requests of D15 together.
     D15,
 }
 
-/// How many operations are progress apart.
+/// The number of operations.
 pub(crate) const OPERATIONS: usize = ALL.len();
 const ALL: [MessageOperation; 10] = [
     MessageOperation::Create,
@@ -35,20 +35,20 @@ const ALL: [MessageOperation; 10] = [
     MessageOperation::Waiting,
     MessageOperation::D15,
 ];
-/// A weight above this is surely a mistake.
+/// A larger weight is most likely a mistake.
 const WEIGHT_MAX: u32 = 1_000_000;
 
-/// What clients do.
+/// The operations of the clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// Each request is drawn, with these weights.
+    /// Each request is drawn with these weights.
     Drawn(Vec<(MessageOperation, u32)>),
-    /// Each client does the five requests of D15's operation in turn.
+    /// Each client sends the five requests of D15's operation in turn.
     D15,
 }
 
 impl MessageOperation {
-    /// What it is called, in arguments and in the summary.
+    /// The name in arguments and in the summary.
     pub fn name(self) -> &'static str {
         match self {
             MessageOperation::Create => "create",
@@ -64,12 +64,12 @@ impl MessageOperation {
         }
     }
 
-    /// Its name by its number.
+    /// The name of the operation with this number.
     pub(crate) fn name_of(number: usize) -> &'static str {
         ALL.get(number).map_or("", |operation| operation.name())
     }
 
-    /// Its number in records; docs/record-format.md has them all.
+    /// The number in records; docs/record-format.md lists them all.
     pub(crate) fn record(self) -> u8 {
         use MessageOperation::{Create, D15, Delete, Peek, PeekFrom, Pop, PopFrom, Send, SendTo, Waiting};
         match self {
@@ -83,12 +83,12 @@ impl MessageOperation {
         }
     }
 
-    /// Among which of the two kinds of every load it is counted: what may not be there is read.
+    /// The class under which it is counted: operations that may find nothing count as gets, the others as sets.
     pub(crate) fn class(self) -> Operation {
         if self.is_reading() { Operation::Get } else { Operation::Set }
     }
 
-    /// Whether it asks for something that may not be there.
+    /// Whether it may find nothing.
     pub(crate) fn is_reading(self) -> bool {
         use MessageOperation::{Delete, Peek, PeekFrom, Pop, PopFrom, Waiting};
         matches!(self, Peek | PeekFrom | Pop | PopFrom | Waiting | Delete)
@@ -96,7 +96,7 @@ impl MessageOperation {
 }
 
 impl Mix {
-    /// Whether messages are sent to one receiver.
+    /// Whether messages are sent to particular receivers.
     pub(crate) fn is_addressing(&self) -> bool {
         match self {
             Mix::D15 => true,
@@ -106,7 +106,7 @@ impl Mix {
 }
 
 impl Default for Mix {
-    /// As many are sent as are popped.
+    /// Equal numbers of sends and pops.
     fn default() -> Mix {
         Mix::Drawn(vec![(MessageOperation::Send, 1), (MessageOperation::Pop, 1)])
     }
@@ -115,7 +115,7 @@ impl Default for Mix {
 impl FromStr for Mix {
     type Err = String;
 
-    /// `NAME[:WEIGHT],...`, or `d15`.
+    /// Parses `NAME[:WEIGHT],...`, or `d15`.
     fn from_str(text: &str) -> Result<Mix, String> {
         if text == MessageOperation::D15.name() {
             return Ok(Mix::D15);
@@ -128,7 +128,7 @@ impl FromStr for Mix {
             let operation = known
                 .clone()
                 .find(|operation| operation.name() == name)
-                .ok_or_else(|| format!("{name:?} is none of {}; alone, d15 is another", names()))?;
+                .ok_or_else(|| format!("{name:?} is not an operation; give one of {}, or d15 alone", names()))?;
             let weight = weight.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
             let weight = weight.ok_or_else(|| format!("{part:?}: a weight is a number from 1 to {WEIGHT_MAX}"))?;
             if drawn.iter().any(|(other, _)| other == operation) {
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mix_is_names_with_weights() {
+    fn a_mix_has_names_with_weights() {
         let mix: Mix = "send:4,pop".parse().unwrap();
         assert_eq!(mix, Mix::Drawn(vec![(MessageOperation::Send, 4), (MessageOperation::Pop, 1)]));
         assert_eq!(mix.to_string(), "send:4,pop:1");
@@ -166,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mix_is_one_line() {
+    fn a_malformed_mix_is_one_line() {
         for (text, expected) in [
-            ("", "is none of create, delete, send"),
-            ("send,d15", "\"d15\" is none of"),
+            ("", "is not an operation; give one of create, delete, send"),
+            ("send,d15", "\"d15\" is not an operation"),
             ("send:0", "a weight is"),
             ("send:-1", "a weight is"),
             ("pop:1,pop:2", "pop is named twice"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_an_operation_is_its_place() {
+    fn the_number_of_an_operation_is_its_index() {
         for (number, operation) in ALL.iter().enumerate() {
             assert_eq!((*operation as usize, MessageOperation::name_of(number)), (number, operation.name()));
         }

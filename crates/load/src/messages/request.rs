@@ -1,4 +1,5 @@
-//! What is request of the service, and its bytes: written straight into the buffer of a connection.
+//! The requests to a message service and their bytes, which are written directly into the output buffer of a
+//! connection.
 
 use super::body::{self, ANYONE, Label};
 use super::context::MessagesContext;
@@ -7,25 +8,25 @@ use super::mix::MessageOperation;
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageRequest {
-    /// Create the client's queue of this number.
+    /// Creates the client's own queue of this number.
     Create { number: u32 },
-    /// Delete it.
+    /// Deletes it.
     Delete { number: u32 },
-    /// Send this message.
+    /// Sends this message.
     Send { label: Label, size_bytes: usize },
-    /// Read the oldest message of a queue and leave it.
+    /// Reads the oldest message of a queue without removing it.
     Peek { queue: u32 },
-    /// Read the oldest message of a sender, in any queue, and leave it.
+    /// Reads the oldest message of a sender, in any queue, without removing it.
     PeekFrom { sender: u32 },
-    /// Remove the oldest message of a queue.
+    /// Removes the oldest message of a queue.
     Pop { queue: u32 },
-    /// Remove the oldest message of a sender in a queue.
+    /// Removes the oldest message of a sender in a queue.
     PopFrom { queue: u32, sender: u32 },
-    /// Which queues hold messages for me?
+    /// Lists the queues with messages for the client.
     Waiting,
 }
 
-/// Whom a client talks to, and as whom.
+/// Writes requests of a client to a service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestWriter<'v> {
     pub(crate) context: &'v MessagesContext,
@@ -35,7 +36,7 @@ pub(crate) struct RequestWriter<'v> {
 }
 
 impl MessageRequest {
-    /// Under which operation it is counted.
+    /// The operation under which it is counted.
     pub(crate) fn operation(&self) -> MessageOperation {
         match self {
             MessageRequest::Create { .. } => MessageOperation::Create,
@@ -95,7 +96,7 @@ impl RequestWriter<'_> {
         body::make(label, size_bytes, out);
     }
 
-    /// A request without a body to any path.
+    /// Appends a request without a body, to any path.
     pub(crate) fn plain(&self, method: &str, path: &str, out: &mut Vec<u8>) {
         for part in [method, " ", path] {
             out.extend_from_slice(part.as_bytes());
@@ -103,7 +104,7 @@ impl RequestWriter<'_> {
         self.headers(0, out);
     }
 
-    /// A request with a JSON document.
+    /// Appends a request with a JSON document.
     pub(crate) fn document(&self, path: &str, document: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"POST ");
         out.extend_from_slice(path.as_bytes());
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_is_as_the_service_wants_it() {
+    fn every_request_has_the_expected_bytes() {
         let context = context(&[]);
         let rest = " HTTP/1.1\r\nHost: h:1\r\nWaystage-Sender: c3\r\nContent-Length: 0\r\n\r\n";
         for (request, line) in [

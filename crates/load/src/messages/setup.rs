@@ -1,4 +1,4 @@
-//! Before the run: creates the queues and sends the messages of the prefill. After it: deletes the queues.
+//! Creates the queues and sends the messages of the prefill before the run, and deletes the queues after it.
 
 use super::body::{self, ANYONE};
 use super::context::MessagesContext;
@@ -19,16 +19,16 @@ use std::time::Duration;
 
 /// Messages sent at once; docs/messages.md has the service's limit.
 const BATCH: u64 = 100;
-/// The queues are not worth more after a run.
+/// A failure to delete is not worth a longer wait.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 const DELETE_TRIES: usize = 3;
 
-/// The queues of a run while they are there. However the run ends, they are deleted with it, unless they are to be kept.
+/// The existing queues of a run. They are deleted however the run ends, unless they are to be kept.
 #[derive(Debug)]
 pub(crate) struct RunQueues {
     pub(crate) context: MessagesContext,
     addresses: Vec<SocketAddr>,
-    /// An answer may take so long.
+    /// The timeout of a response.
     timeout: Duration,
     are_there: bool,
 }
@@ -49,8 +49,8 @@ impl RunQueues {
         Ok(queues)
     }
 
-    /// What is left to do after the run: reads what is left, weighs, and deletes the queues and those that clients left behind.
-    /// Also what could not be deleted, in one line.
+    /// Ends the run: reads the messages that are left, accounts for all messages, and deletes the queues, including
+    /// those that clients left behind. A failure to delete is returned as one line.
     pub(crate) fn finish(
         mut self,
         clock: &Clock,
@@ -67,7 +67,7 @@ impl RunQueues {
 impl Drop for RunQueues {
     fn drop(&mut self) {
         if self.are_there && !self.context.config.keep {
-            // Why the run did not come to its end is what matters.
+            // The error that ended the run matters more than this one.
             let _ = delete(&self.context, &self.addresses, &[]);
         }
     }
@@ -92,7 +92,7 @@ fn create_all(
     Ok(())
 }
 
-/// Sends messages to anyone, to each queue in turn.
+/// Sends messages for any receiver, to each queue in turn.
 fn prefill(
     context: &MessagesContext,
     connection: &mut SetupConnection<'_>,
@@ -108,7 +108,7 @@ fn prefill(
         }
         go_on(stop)?;
         progress.report("prefill", done, all);
-        // The queues have as many, or one more.
+        // The numbers of messages per queue differ by at most one.
         let share =
             if all >= BATCH * context.queues.len() as u64 { BATCH } else { all.div_ceil(context.queues.len() as u64) };
         let messages = share.clamp(1, BATCH).min(all - done);
@@ -137,10 +137,10 @@ fn prefill(
     Ok(())
 }
 
-/// Deletes the queues of the run, and these.
+/// Deletes the queues of the run, and those in `own`.
 ///
 /// # Errors
-/// What could not be deleted, in one line.
+/// Which queue could not be deleted, in one line.
 fn delete(context: &MessagesContext, addresses: &[SocketAddr], own: &[String]) -> Result<(), String> {
     let mut connection = SetupConnection::new(context, addresses, DELETE_TIMEOUT);
     for queue in context.queues.iter().chain(own) {
@@ -164,7 +164,7 @@ fn go_on(stop: &AtomicBool) -> Result<(), LoadError> {
     if stop.load(Ordering::Relaxed) { Err(LoadError::Stopped) } else { Ok(()) }
 }
 
-/// What became of a request that had to succeed.
+/// The error message for a request that had to succeed.
 fn failure(connection: &SetupConnection<'_>, answer: &Answer, what: &str) -> String {
     match answer {
         Answer::Reply(status, body) => {

@@ -1,4 +1,5 @@
-//! One connection for what comes before and after a run: a request, and then its answer. Not part of what is measured.
+//! A blocking connection for the time before and after a run, with one request at a time. Its requests are not
+//! measured.
 
 use super::context::MessagesContext;
 use super::http::{ParsedResponse, parse};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 const READ_BYTES: usize = 64 * 1024;
 
-/// A connection to one of the services, whichever is there.
+/// A connection to one of the services. If one is down, the next is tried.
 #[derive(Debug)]
 pub(crate) struct SetupConnection<'v> {
     context: &'v MessagesContext,
@@ -22,19 +23,19 @@ pub(crate) struct SetupConnection<'v> {
     bytes: Vec<u8>,
 }
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// With this status and body.
+    /// A response with this status and body.
     Reply(u16, Vec<u8>),
-    /// Nobody was there to be request.
+    /// The request was not sent, because no connection could be made.
     NotSent(String),
-    /// It was request, and nobody said how it ended.
+    /// The request was sent, and its outcome is unknown.
     InDoubt(String),
 }
 
 impl<'v> SetupConnection<'v> {
-    /// To any of these services; each answer may take so long.
+    /// A connection to any of these services, with a timeout for each response.
     pub(crate) fn new(
         context: &'v MessagesContext,
         addresses: &[SocketAddr],
@@ -51,12 +52,12 @@ impl<'v> SetupConnection<'v> {
         }
     }
 
-    /// The service that is request.
+    /// The current service.
     pub(crate) fn host(&self) -> &'v str {
         &self.context.hosts[self.server]
     }
 
-    /// Asks, as this client, what `write` writes.
+    /// Sends, as this client, the request that `write` appends.
     pub(crate) fn send(&mut self, client: u32, write: impl FnOnce(&RequestWriter<'_>, &mut Vec<u8>)) -> Answer {
         let mut stream = match self.stream.take().map_or_else(|| self.connect(), Ok) {
             Ok(stream) => stream,
@@ -110,13 +111,13 @@ impl<'v> SetupConnection<'v> {
     }
 }
 
-/// A problem of ours says when nothing was done.
+/// Whether an error leaves the outcome unknown. The service's other problem documents mean that nothing was done.
 fn is_in_doubt(body: &[u8]) -> bool {
     let text = String::from_utf8_lossy(body);
     !text.contains("urn:waystage:problem:") || text.contains("urn:waystage:problem:in-doubt")
 }
 
-/// The beginning of a body, for a message.
+/// The first line of a body, for an error message.
 pub(crate) fn excerpt(body: &[u8]) -> String {
     let line = body.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned()

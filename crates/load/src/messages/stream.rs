@@ -1,5 +1,5 @@
-//! The messages of one sender in one queue: which of them may still be received, in one bit each from the oldest of them on,
-//! and a word more about those that are not simply acknowledged and for anyone.
+//! The messages of one sender in one queue. One bit for each message, from the oldest on, tells whether it may still be
+//! received; a map has more about messages that are not simply acknowledged and for any receiver.
 
 use super::body::ANYONE;
 use std::collections::{HashMap, VecDeque};
@@ -13,9 +13,9 @@ pub(crate) struct Stream {
     next: u32,
     /// The number of the first bit.
     base: u32,
-    /// A bit for each message that has been sent, or may have been, and not been received.
+    /// One bit for each message; it is set if the message was sent, or may have been, and has not been received.
     waiting: VecDeque<u64>,
-    /// Messages that are not both acknowledged and for anyone, or were received before they were acknowledged.
+    /// Messages with a receiver, unacknowledged messages, and messages received before their acknowledgement.
     marks: HashMap<u32, Mark>,
 }
 
@@ -32,26 +32,26 @@ enum State {
     InDoubt,
 }
 
-/// What a message that was received is.
+/// What is known of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receipt {
-    /// Received for the first time.
+    /// It is received for the first time.
     First {
-        /// Nobody knew whether it had been sent, so nobody knows when.
+        /// The outcome of its send was unknown, so the time of the send is unknown, too.
         was_in_doubt: bool,
     },
-    /// Received before.
+    /// It was received before.
     Again,
-    /// Never sent.
+    /// It was never sent.
     Unknown,
 }
 
-/// A message that was sent, or may have been, and not received.
+/// A message that was sent, or may have been, and has not been received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     /// Its receiver, or [`ANYONE`].
     pub(crate) receiver: u32,
-    /// Whether nobody knows that it was sent.
+    /// Whether the outcome of its send is unknown.
     pub(crate) is_in_doubt: bool,
 }
 
@@ -61,7 +61,7 @@ impl Stream {
         self.next
     }
 
-    /// Begins a send.
+    /// Starts a send.
     pub(crate) fn issue(&mut self, receiver: u32) -> u32 {
         let number = self.next;
         self.next += 1;
@@ -70,7 +70,7 @@ impl Stream {
         number
     }
 
-    /// The send was acknowledged.
+    /// Records that the send was acknowledged.
     pub(crate) fn acknowledge(&mut self, number: u32) {
         let is_waiting = self.is_waiting(number);
         match self.marks.get_mut(&number) {
@@ -79,21 +79,21 @@ impl Stream {
         }
     }
 
-    /// The send was refused: nothing was done. False when it was received all the same.
+    /// Records that the send was refused. Returns false if the message has been received nevertheless.
     pub(crate) fn refuse(&mut self, number: u32) -> bool {
         self.marks.remove(&number);
         let is_waiting = self.is_waiting(number);
         if is_waiting {
             self.set(number, false);
             if number + 1 == self.next {
-                // Its number is free again.
+                // Its number can be used again.
                 self.next = number;
             }
         }
         is_waiting
     }
 
-    /// Nobody knows whether the send was done. True when it is known already, because it was received.
+    /// Records that the outcome of the send is unknown. Returns true if the message has already been received.
     pub(crate) fn mark_in_doubt(&mut self, number: u32) -> bool {
         if self.is_waiting(number) {
             self.marks.entry(number).and_modify(|mark| mark.state = State::InDoubt);
@@ -104,7 +104,7 @@ impl Stream {
         }
     }
 
-    /// A message was received, and is gone.
+    /// Records that a message was received and removed.
     pub(crate) fn receive(&mut self, number: u32) -> Receipt {
         if number >= self.next {
             return Receipt::Unknown;
@@ -114,7 +114,7 @@ impl Stream {
         }
         self.set(number, false);
         match self.marks.get(&number).map(|mark| mark.state) {
-            // Its acknowledgement is still to come.
+            // Its acknowledgement has not arrived yet.
             Some(State::InFlight) => Receipt::First { was_in_doubt: false },
             Some(state) => {
                 self.marks.remove(&number);
@@ -124,7 +124,7 @@ impl Stream {
         }
     }
 
-    /// What was not received.
+    /// The messages that have not been received.
     pub(crate) fn left(&self) -> impl Iterator<Item = Left> + '_ {
         let words = (self.base..).step_by(WORD_BITS as usize).zip(&self.waiting);
         let numbers = words.flat_map(|(first, word)| {
@@ -153,7 +153,7 @@ impl Stream {
             return;
         }
         self.waiting[word] &= !bit;
-        // The last word stays: numbers are still to come in it.
+        // Keep the last word for further numbers.
         while self.waiting.len() > 1 && self.waiting.front() == Some(&0) {
             self.waiting.pop_front();
             self.base += WORD_BITS;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_has_its_receiver() {
+    fn remaining_messages_have_their_receiver() {
         let mut stream = Stream::default();
         for receiver in [ANYONE, 3, 4] {
             let number = stream.issue(receiver);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubt_ends_when_the_message_came_before_it() {
+    fn a_send_is_not_in_doubt_if_its_message_was_received() {
         let mut stream = Stream::default();
         let number = stream.issue(5);
         assert_eq!(stream.receive(number), FIRST);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_number_is_given_again_unless_it_came_all_the_same() {
+    fn a_refused_number_is_reused_unless_its_message_arrived() {
         let mut stream = Stream::default();
         let number = stream.issue(ANYONE);
         assert!(stream.refuse(number));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_takes_no_memory() {
+    fn finished_messages_take_no_memory() {
         let mut stream = Stream::default();
         for _ in 0..100_000 {
             let number = stream.issue(ANYONE);
@@ -233,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set_of_numbers(steps in proptest::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..600)) {
+        fn a_stream_is_a_set_of_numbers(steps in proptest::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..600)) {
             let (mut stream, mut truth) = (Stream::default(), BTreeSet::new());
             for (sends, which) in steps {
                 if sends {

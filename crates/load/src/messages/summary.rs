@@ -1,11 +1,11 @@
-//! What became of every message of a run: the part of the summary that is about messages, and what of it spoils the run.
+//! The part of the summary about messages: what happened to every message of a run, and what makes the run invalid.
 
 use super::context::MessagesContext;
 use super::ledger::{Ledger, LedgerCounts};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// The fate of the messages of a run, over all of it: prefill, warm-up and what was read after it included.
+/// The messages of a run, including those of the prefill, the warm-up and the drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct MessagesSummary {
@@ -32,7 +32,8 @@ pub struct MessagesSummary {
 }
 
 impl MessagesSummary {
-    /// The account of a run that is over. `drained` were read after it; if that was cut short, what is left is not lost.
+    /// The result of a finished run. `drained` messages were read after it. If the drain was cut short, the remaining
+    /// messages do not count as lost.
     pub(crate) fn new(context: &MessagesContext, drained: u64, is_complete: bool) -> MessagesSummary {
         let Some(ledger) = &context.ledger else {
             let (queue_prefix, order_promised) = (context.prefix.clone(), context.is_order_promised());
@@ -72,7 +73,8 @@ impl MessagesSummary {
         }
     }
 
-    /// Adds another generator's; the name of its queues is forgotten. What was promised to one was promised to all, or it is not promised.
+    /// Adds the result of another generator. The queue prefix is dropped. Order is promised only if it was promised to
+    /// both.
     pub(crate) fn merge(&mut self, other: &MessagesSummary) {
         self.queue_prefix.clear();
         self.verified &= other.verified;
@@ -100,23 +102,23 @@ impl MessagesSummary {
         }
     }
 
-    /// What spoils the run, one line each.
+    /// The reasons that make the run invalid, one line each.
     pub(crate) fn reasons(&self) -> Vec<String> {
         let disorder = if self.order_promised { self.out_of_order } else { 0 };
         let found = [
-            (self.lost, "were acknowledged and are not there"),
-            (self.doubled, "were handed out more than once"),
-            (disorder, "came after a younger one of the same sender in the same queue"),
-            (self.torn, "are not as they were sent"),
+            (self.lost, "were acknowledged and lost"),
+            (self.doubled, "were delivered more than once"),
+            (disorder, "arrived after a later message of the same sender in the same queue"),
+            (self.torn, "differ from what was sent"),
             (
                 self.unknown,
                 "were not sent in this run; if the queues are shared, give this run a --queue-prefix of its own",
             ),
-            (self.misdelivered, "are for another receiver, or of another queue or sender than was request for"),
-            (self.refused_and_done, "were there although their send was refused"),
+            (self.misdelivered, "have another receiver, queue or sender than requested"),
+            (self.refused_and_done, "were delivered although their send was refused"),
             (
                 self.unread,
-                "were not read after the run within its time, so nobody knows whether they are there; allow more --drain-time",
+                "were not read in time after the run, so it is unknown whether they are lost; allow more --drain-time",
             ),
         ];
         let found = found.into_iter().filter(|(messages, _)| *messages > 0);
@@ -125,19 +127,19 @@ impl MessagesSummary {
             .collect()
     }
 
-    /// What does not spoil the run, but may surprise.
+    /// Notes about what is unexpected and does not make the run invalid, one line each.
     pub(crate) fn notes(&self) -> Vec<String> {
         let overtaken = (!self.order_promised && self.out_of_order > 0).then(|| {
             format!(
-                "{} messages came after a younger one of the same sender in the same queue; over several services, or with --any-order, \
-                 that is not promised",
+                "{} messages arrived after a later message of the same sender in the same queue; with several services, \
+                 or with --any-order, no order is promised",
                 self.out_of_order
             )
         });
         let doubt = (self.sends_in_doubt + self.pops_in_doubt > 0).then(|| {
             format!(
-                "in doubt, because a connection broke or the service did not know: {} sends, {} of which were done, and {} pops, which \
-                 may have taken the {} messages that nobody got",
+                "in doubt, because a connection broke or the service reported it: {} sends, {} of which arrived, and {} pops, \
+                 which may have removed {} messages that were not received",
                 self.sends_in_doubt, self.sends_in_doubt_arrived, self.pops_in_doubt, self.taken_in_doubt
             )
         });
@@ -145,7 +147,7 @@ impl MessagesSummary {
         [overtaken, doubt, unverified].into_iter().flatten().collect()
     }
 
-    /// For people.
+    /// The result as text.
     pub(crate) fn render(&self) -> String {
         let mut text = String::new();
         if !self.verified {
@@ -169,7 +171,7 @@ impl MessagesSummary {
         );
         let _ = writeln!(
             text,
-            "in doubt: {} sends ({} arrived), {} pops (which may have taken {}); {} requests refused",
+            "in doubt: {} sends ({} arrived), {} pops (which may have removed {}); {} requests refused",
             self.sends_in_doubt, self.sends_in_doubt_arrived, self.pops_in_doubt, self.taken_in_doubt, self.refused
         );
         text

@@ -1,19 +1,20 @@
-//! The two text formats of HdrHistogram: percentiles of one histogram (`.hgrm`), as its `outputPercentileDistribution` writes them
-//! for the public plotter, and the run as an interval log (`.hlog`, version 1.3). Knows the summary only. Values are milliseconds.
+//! The two text formats of HdrHistogram. `.hgrm` has the percentiles of one histogram, as written by
+//! `outputPercentileDistribution` for the public plotter. `.hlog` is an interval log of the run (version 1.3). Both are
+//! made from the summary, in milliseconds.
 
 use crate::measure::times::{Times, decode};
 use crate::report::summary::Summary;
 use std::fmt::Write;
 
-/// Percentiles for each halving of the distance to 100 %, as all tools have it.
+/// Percentiles for each halving of the distance to 100 %, as in other tools.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 const NANOS_PER_MILLI: f64 = 1e6;
-/// A histogram of three significant digits has twice a thousand steps in a bucket, as a power of two.
+/// A histogram with three significant digits has 2000 steps in a bucket, rounded up to a power of two.
 const STEPS_PER_BUCKET: u64 = 2048;
 
-/// The text; none when there are no values.
+/// The text; none without values.
 ///
-/// The values of the table are those of the histogram. Mean, deviation and maximum below it are exact.
+/// The values in the table come from the histogram. Mean, deviation and maximum below it are exact.
 ///
 /// # Errors
 /// Why the histogram cannot be read.
@@ -40,7 +41,7 @@ pub fn percentile_text(times: &Times) -> Result<Option<String>, String> {
     Ok(Some(text))
 }
 
-/// The log of all seconds, warm-up included; a comment says which of them were measured.
+/// The log of all seconds, including the warm-up. A comment in it names the measured seconds.
 ///
 /// # Errors
 /// Why a histogram cannot be read.
@@ -70,7 +71,7 @@ pub fn interval_log(summary: &Summary) -> Result<String, String> {
     Ok(text)
 }
 
-/// Buckets of a histogram up to `highest`: each reaches twice as far as the one before.
+/// The number of buckets of a histogram up to `highest`. Each reaches twice as far as the one before.
 fn buckets(highest: u64) -> u32 {
     let mut reach = STEPS_PER_BUCKET;
     let mut buckets = 1;
@@ -87,7 +88,7 @@ mod tests {
     use crate::measure::histogram::TimeHistogram;
 
     #[test]
-    fn columns_are_those_of_the_format() {
+    fn columns_follow_the_format() {
         let mut recorded = TimeHistogram::new();
         [1_000_000, 2_000_000, 2_000_000, 5_500_000].into_iter().for_each(|time_ns| recorded.record(time_ns));
         let text = percentile_text(&Times::new(&recorded, &[])).unwrap().unwrap();
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_file() {
+    fn a_run_without_requests_has_no_percentile_file() {
         assert_eq!(percentile_text(&Times::new(&TimeHistogram::new(), &[])), Ok(None));
     }
 }

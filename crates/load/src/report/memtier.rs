@@ -1,5 +1,5 @@
-//! The summary in the shape of memtier_benchmark's JSON (version 2.x), so that scripts written for it read it.
-//! Latencies are milliseconds there. docs/load-summary.md says what has no counterpart.
+//! The summary in the structure of memtier_benchmark's JSON (version 2.x), for scripts written for it.
+//! Latencies are milliseconds there. docs/load-summary.md lists what has no counterpart.
 
 use crate::measure::histogram::{TimeHistogram, add, histogram, supports};
 use crate::measure::seconds::Second;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 const HIGHEST_US: u64 = 60_000_000;
 const NANOS_PER_MICRO: u64 = 1_000;
 
-/// The summary as one JSON object in memtier's shape.
+/// The summary as one JSON object with memtier's structure.
 ///
 /// # Errors
 /// Why a histogram cannot be read.
@@ -82,9 +82,9 @@ fn runtime(summary: &Summary) -> Value {
 /// "Sets", "Gets", "Waits" or "Totals".
 struct Section<'a> {
     operation: Option<&'a OperationSummary>,
-    /// The histograms of a second that belong to it.
+    /// The histograms of this section in a second.
     histograms: fn(&Second) -> Vec<&String>,
-    /// Whether the bytes of a second are its own.
+    /// Whether the section includes the bytes of a second.
     has_bytes: bool,
 }
 
@@ -120,7 +120,7 @@ impl Section<'_> {
         }))
     }
 
-    /// The seconds of the window that are whole, counted from its beginning.
+    /// The whole seconds of the window, counted from its start.
     fn series(&self, summary: &Summary) -> Result<Map<String, Value>, String> {
         let mut series = Map::new();
         for (number, second) in summary.seconds.iter().filter(|second| second.measured).enumerate() {
@@ -155,7 +155,7 @@ impl Section<'_> {
     }
 }
 
-/// By both names that memtier's versions have given them, "p99.90" and "p99.900".
+/// Percentiles under both names used by memtier's versions, "p99.90" and "p99.900".
 fn percentiles(response: &TimeHistogram, percentiles: &[f64]) -> Value {
     let mut found = Map::new();
     for &percent in percentiles.iter().filter(|&&percent| response.supports(percent)) {
@@ -168,7 +168,7 @@ fn percentiles(response: &TimeHistogram, percentiles: &[f64]) -> Value {
     found.into()
 }
 
-/// The same histogram in memtier's unit and buckets.
+/// The same histogram with memtier's unit and buckets.
 fn microseconds(nanoseconds: &Histogram<u64>) -> Histogram<u64> {
     #[allow(clippy::expect_used, reason = "the bounds are constants that the tests create")]
     let mut found = Histogram::new_with_bounds(1, HIGHEST_US, 3).expect("the bounds of a histogram are valid");
@@ -194,7 +194,7 @@ mod tests {
     use clock::{CpuTime, Nanos};
     use std::sync::mpsc::channel;
 
-    /// Ten seconds with 4000 sets of 1 ms and 1000 gets of 3 ms in the first, a tenth of which missed.
+    /// Ten seconds. The first has 4000 sets of 1 ms and 1000 gets of 3 ms, a tenth of which missed.
     fn summary() -> Summary {
         let mut part = Box::new(Part::new(channel().0));
         for request in 0..5_000 {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_find_what_they_look_for() {
+    fn scripts_find_the_keys_of_memtier() {
         let json: Value = serde_json::from_str(&memtier_json(&summary()).unwrap()).unwrap();
         let stats = &json["ALL STATS"];
         assert_eq!((&stats["Sets"]["Count"], &stats["Totals"]["Ops/sec"]), (&json!(4000), &json!(500.0)));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_and_histograms_are_there() {
+    fn seconds_and_histograms_are_included() {
         let json: Value = serde_json::from_str(&memtier_json(&summary()).unwrap()).unwrap();
         let stats = &json["ALL STATS"];
         let series = &stats["Totals"]["Time-Serie"];

@@ -1,5 +1,5 @@
-//! The summaries of several generators that ran at the same time as one: counts and histograms add up exactly,
-//! and percentiles are read from the sum. Knows summaries only, not the runs behind them.
+//! Merges the summaries of several generators that ran at the same time. Counts and histograms add up exactly, and
+//! percentiles are read from the sum. Knows summaries only, not the runs behind them.
 
 use crate::measure::histogram::TimeHistogram;
 use crate::measure::part::OperationTally;
@@ -14,14 +14,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 mod settings;
 
-/// Windows that have less than this share of their whole extent in common are worth a note.
+/// A note is added if the windows overlap by less than this share of their whole extent.
 const OVERLAP_SHARE: f64 = 0.99;
-/// Starts that are further than this from whole seconds apart are worth a note.
+/// A note is added if the starts differ from whole seconds by more than this.
 const SHIFT_NS: u64 = 50_000_000;
 
-/// Why summaries are not one run.
+/// Why summaries are not of one run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum MergeError {
     #[error("nothing to merge; name the summaries that --json-out-file wrote")]
     Nothing,
@@ -35,10 +35,10 @@ pub enum MergeError {
     Apart { one: String, other: String, gap_s: String },
 }
 
-/// A summary and what it is called.
+/// A summary and its name.
 type Named<'a> = (&'a str, &'a Summary);
 
-/// Merges summaries, which are called "part 1" and so on in what is said of them. See [`merge_named`].
+/// Merges summaries under the names "part 1" and so on. See [`merge_named`].
 ///
 /// # Errors
 /// See [`merge_named`].
@@ -47,13 +47,15 @@ pub fn merge(summaries: &[Summary]) -> Result<Summary, MergeError> {
     merge_named(&names.iter().map(String::as_str).zip(summaries).collect::<Vec<_>>())
 }
 
-/// Merges summaries, each with its name: one summary of all requests together.
+/// Merges named summaries into one summary of all requests.
 ///
-/// Its clock is that of the part that started first. Its window reaches from the first beginning to the last end, and rates are over
-/// all of it. A second of a part counts as that second of the whole in which most of it lies. It is valid when all parts are.
+/// The merged summary uses the clock of the part that started first. Its window reaches from the first start to the
+/// last end, and rates are over all of it. A second of a part counts for the merged second that contains most of it.
+/// The merged run is valid if all parts are.
 ///
 /// # Errors
-/// When the summaries are not of one run: other formats, the same one twice, windows without a common time, damaged histograms.
+/// The summaries are not of one run: their formats differ, one occurs twice, their windows do not overlap, or a
+/// histogram is damaged.
 pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
     let first = parts.iter().min_by_key(|(_, part)| part.started_unix_ns).ok_or(MergeError::Nothing)?.1;
     check(parts)?;
@@ -67,8 +69,8 @@ pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
     all.merge(&set);
     let lateness = lateness(parts)?.map(|lateness| Times::new(&lateness, percentiles));
     let totals = totals(parts).rates(measured_s);
-    let reasons = said(parts, |part| &part.reasons);
-    let mut notes = said(parts, |part| &part.notes);
+    let reasons = named_lines(parts, |part| &part.reasons);
+    let mut notes = named_lines(parts, |part| &part.notes);
     notes.extend(differences);
     if settings.r#loop == MIXED {
         notes.push(
@@ -118,7 +120,7 @@ pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
     })
 }
 
-/// The measured times of all parts, in unix time.
+/// The measured time of all parts, in Unix time.
 struct CommonWindow {
     from_unix_ns: u64,
     to_unix_ns: u64,
@@ -154,14 +156,14 @@ impl CommonWindow {
         let (common_s, whole_s) = (self.common_ns as f64 / 1e9, self.length_ns() as f64 / 1e9);
         (common_s < OVERLAP_SHARE * whole_s).then(|| {
             format!(
-                "all {parts} generators were measured together for {common_s:.3} s of {whole_s:.3} s; rates are over all of it \
-                 and so too low for the time in which all ran: start them together, for as long"
+                "all {parts} generators were measured together for {common_s:.3} s of {whole_s:.3} s; rates are over all \
+                 of it, and so too low for the time in which all ran; start them together and with the same --test-time"
             )
         })
     }
 }
 
-/// A time on a part's clock as unix time, and the other way round.
+/// Converts a time on a part's clock to Unix time, and back.
 fn unix_of(part: &Summary, clock_ns: u64) -> u64 {
     part.started_unix_ns + clock_ns.saturating_sub(part.started_clock_ns)
 }
@@ -170,7 +172,7 @@ fn clock_of(part: &Summary, unix_ns: u64) -> u64 {
     part.started_clock_ns + unix_ns.saturating_sub(part.started_unix_ns)
 }
 
-/// Refuses what cannot be one run.
+/// Rejects summaries that are not of one run.
 fn check(parts: &[Named<'_>]) -> Result<(), MergeError> {
     for (index, (name, part)) in parts.iter().enumerate() {
         if part.format != FORMAT {
@@ -184,7 +186,8 @@ fn check(parts: &[Named<'_>]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// Whether two summaries are one: two processes do not start in the same nanosecond with the same seed.
+/// Whether two summaries are of the same generator: two processes do not start in the same nanosecond with the same
+/// seed.
 fn is_same(one: &Summary, other: &Summary) -> bool {
     let identity = |part: &Summary| (part.started_unix_ns, part.started_clock_ns, part.settings.seed);
     identity(one) == identity(other) && one.operations == other.operations
@@ -204,7 +207,7 @@ fn messages(parts: &[Named<'_>]) -> Result<BTreeMap<String, OperationTally>, Mer
     names.into_iter().map(|name| Ok((name.clone(), of(name)?))).collect()
 }
 
-/// The sum of what several generators have measured of one operation.
+/// The sum of one operation over several generators.
 fn added<'a>(shown: impl Iterator<Item = (&'a str, &'a OperationSummary)>) -> Result<OperationTally, MergeError> {
     let mut sum = OperationTally::new();
     for (name, shown) in shown {
@@ -228,7 +231,7 @@ fn added<'a>(shown: impl Iterator<Item = (&'a str, &'a OperationSummary)>) -> Re
     Ok(sum)
 }
 
-/// How late the generators were; nothing when none has an open loop.
+/// The lateness of all generators; none if all loops are closed.
 fn lateness(parts: &[Named<'_>]) -> Result<Option<TimeHistogram>, MergeError> {
     let mut sum: Option<TimeHistogram> = None;
     for (name, part) in parts {
@@ -264,7 +267,7 @@ fn totals(parts: &[Named<'_>]) -> Totals {
     }
 }
 
-/// All seconds by the time at which they were, counted from `start_unix_ns`.
+/// All seconds by their Unix time, counted from `start_unix_ns`.
 fn seconds(start_unix_ns: u64, parts: &[Named<'_>]) -> Result<Vec<Second>, MergeError> {
     let mut merged: BTreeMap<u64, (Second, usize)> = BTreeMap::new();
     for (name, part) in parts {
@@ -280,11 +283,11 @@ fn seconds(start_unix_ns: u64, parts: &[Named<'_>]) -> Result<Vec<Second>, Merge
             *of += 1;
         }
     }
-    // A second that is not within the window of every part is not a second of the whole.
+    // A merged second is measured only if it lies within the window of every part.
     Ok(merged.into_values().map(|(sum, of)| Second { measured: sum.measured && of == parts.len(), ..sum }).collect())
 }
 
-/// By how many seconds the seconds of a part are shifted, and how far that is from the truth.
+/// The number of seconds by which a part is shifted, and the error of that number.
 fn shift(start_unix_ns: u64, part: &Summary) -> (u64, u64) {
     let apart_ns = part.started_unix_ns.saturating_sub(start_unix_ns);
     let seconds = (apart_ns + 500_000_000) / 1_000_000_000;
@@ -295,7 +298,7 @@ fn shift_note(start_unix_ns: u64, parts: &[Named<'_>]) -> Option<String> {
     let largest_ns = parts.iter().map(|(_, part)| shift(start_unix_ns, part).1).max().unwrap_or(0);
     (largest_ns > SHIFT_NS).then(|| {
         format!(
-            "the starts are up to {:.3} s off whole seconds apart, and so are the requests within `seconds`; nothing else is",
+            "the starts differ from whole seconds by up to {:.3} s, and so do the counts in `seconds`; nothing else is affected",
             largest_ns as f64 / 1e9
         )
     })
@@ -331,14 +334,14 @@ fn errors(parts: &[Named<'_>]) -> BTreeMap<String, u64> {
     sum
 }
 
-/// What is said of the parts, each line with the name of its part.
-fn said(parts: &[Named<'_>], lines: fn(&Summary) -> &Vec<String>) -> Vec<String> {
+/// The lines of all parts, each with the name of its part.
+fn named_lines(parts: &[Named<'_>], lines: fn(&Summary) -> &Vec<String>) -> Vec<String> {
     let of_part =
         |(name, part): &Named<'_>| lines(part).iter().map(|line| format!("{name}: {line}")).collect::<Vec<_>>();
     parts.iter().flat_map(of_part).collect()
 }
 
-/// What is kept of a part; of one that was merged itself, its parts.
+/// The entry for a part. A part that was merged itself contributes its own parts.
 fn remembered((name, part): Named<'_>) -> Vec<MergedPart> {
     if !part.parts.is_empty() {
         return part.parts.clone();

@@ -1,5 +1,5 @@
-//! What a run has shown so far, for Prometheus: fed from the parts that threads hand over each second, and so never on the path
-//! of a request. docs/load-summary.md describes every metric.
+//! The counts of a run so far, for Prometheus. They come from the parts that threads hand over each second, so no
+//! request waits for them. docs/load-summary.md describes every metric.
 
 use crate::config::Config;
 use crate::measure::histogram::TimeHistogram;
@@ -18,14 +18,14 @@ mod server;
 
 pub use server::Metrics;
 
-/// Upper bounds of the buckets in microseconds, three per decade; from a loopback reply to a timeout.
+/// Upper bounds of the buckets in microseconds, three per decade, from a loopback reply to a timeout.
 const BOUNDS_US: [u64; 21] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 2_000_000, 5_000_000,
 ];
 const OPERATION: &str = "operation";
 
-/// What has been handed over, of the whole run and not of the window alone.
+/// The counts handed over so far, of the whole run and not of the window only.
 #[derive(Debug)]
 struct RunCounts {
     counts: Counts,
@@ -33,7 +33,7 @@ struct RunCounts {
     achieved_per_s: f64,
 }
 
-/// The same as it is shared with the thread that answers.
+/// The same, shared with the thread that serves them.
 type SharedCounts = Arc<Mutex<RunCounts>>;
 
 impl RunCounts {
@@ -51,7 +51,7 @@ impl RunCounts {
     }
 }
 
-/// Everything that one answer shows.
+/// The content of one response.
 #[derive(Debug)]
 struct Snapshot {
     operations: [(&'static str, Counters); 2],
@@ -81,11 +81,11 @@ struct Series {
     buckets: Vec<(f64, u64)>,
 }
 
-/// A counter: its name, its unit, what it counts, and where it stands.
+/// A counter: its name, its unit, its help text and its value.
 type Definition = (&'static str, Option<Unit>, &'static str, fn(&Counters) -> u64);
 
 const COUNTERS: [Definition; 6] = [
-    ("requests", None, "Requests answered other than by an error", |counters| counters.requests),
+    ("requests", None, "Requests answered without an error", |counters| counters.requests),
     ("errors", None, "Requests answered by an error, or not at all", |counters| counters.errors),
     ("hits", None, "Keys read and found", |counters| counters.hits),
     ("misses", None, "Keys read and not found", |counters| counters.misses),
@@ -113,7 +113,7 @@ impl Snapshot {
         }
     }
 
-    /// The text that Prometheus reads, in the format OpenMetrics.
+    /// The metrics text format that Prometheus reads (OpenMetrics).
     fn render(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
@@ -145,7 +145,7 @@ impl Series {
     }
 }
 
-/// Counts between neighbouring bounds, the rest in the last bucket.
+/// The counts between consecutive bounds, with the rest in the last bucket.
 fn buckets(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
     let mut below = 0;
     let mut buckets = Vec::with_capacity(BOUNDS_US.len() + 1);
@@ -179,10 +179,10 @@ impl Collector for Snapshot {
             }
         }
         if let Some(offered_per_s) = self.offered_per_s {
-            let help = "Requests per second that the open loop is asked to offer";
+            let help = "Offered rate of the open loop in requests per second";
             gauge(&mut encoder, "waystage_load_offered_per_second", help, offered_per_s)?;
         }
-        let help = "Requests answered in the last second that is over";
+        let help = "Requests answered in the last full second";
         gauge(&mut encoder, "waystage_load_achieved_per_second", help, self.achieved_per_s)
     }
 }
@@ -192,7 +192,7 @@ fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64
 }
 
 fn lock(shared: &SharedCounts) -> std::sync::MutexGuard<'_, RunCounts> {
-    // Counts are whole between any two additions.
+    // The counts are consistent between any two additions.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,5 +1,4 @@
-//! The summary as a person reads it: what was done, a table, what it cost, and the verdict.
-//! Computes nothing that the summary does not hold.
+//! The summary as text: the settings, a table, the cost and the verdict. Shows only what the summary contains.
 
 use crate::measure::seconds::Second;
 use crate::measure::times::{PERCENTILES, Times, name};
@@ -7,23 +6,23 @@ use crate::report::settings::{MIXED, Settings};
 use crate::report::summary::{Coordination, OperationSummary, Summary};
 use std::fmt::Write;
 
-/// Percentiles in the table when nobody asks for others. One that too few values support is a dash.
+/// The default percentiles of the table. A percentile with too few values above it is shown as a dash.
 const USUAL: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
-/// Widths of the columns; those of times are all as wide.
+/// The widths of the columns. All columns of times have the same width.
 const NAME_WIDTH: usize = 9;
 const COUNT_WIDTHS: [(&str, usize); 5] =
     [("count", 10), ("per second", 10), ("hits", 10), ("misses", 8), ("errors", 8)];
 const TIME_WIDTH: usize = 8;
 
-/// The whole summary, many lines.
+/// The whole summary, several lines.
 pub fn render(summary: &Summary) -> String {
     let settings = &summary.settings;
     // Writing to a String cannot fail, here and below.
     let mut text = heading(settings);
     let from = match (settings.is_open(), settings.r#loop == MIXED) {
         (true, _) => "from when a request was due",
-        (_, true) => "from when a request was due, or its client was done thinking,",
-        (false, false) => "from the end of thinking",
+        (_, true) => "from when a request was due, or its client had thought,",
+        (false, false) => "from the end of the think time",
     };
     let _ = writeln!(
         text,
@@ -38,7 +37,7 @@ pub fn render(summary: &Summary) -> String {
     for note in &summary.notes {
         let _ = writeln!(text, "note: {note}");
     }
-    // The last line is the one that is read.
+    // The verdict comes last, because the last line is what people read.
     if summary.valid {
         text += "VALID\n";
     }
@@ -48,7 +47,7 @@ pub fn render(summary: &Summary) -> String {
     text
 }
 
-/// What was run.
+/// The settings of the run.
 fn heading(settings: &Settings) -> String {
     let arrivals = settings.arrivals.as_deref().unwrap_or("no schedule");
     let clients = format!("N={} clients on {} thread(s)", settings.clients, settings.threads);
@@ -79,8 +78,8 @@ fn heading(settings: &Settings) -> String {
 }
 
 fn table(summary: &Summary) -> String {
-    let asked = &summary.settings.percentiles;
-    let percentiles: &[f64] = if asked.as_slice() == PERCENTILES { &USUAL } else { asked };
+    let requested = &summary.settings.percentiles;
+    let percentiles: &[f64] = if requested.as_slice() == PERCENTILES { &USUAL } else { requested };
     let headings =
         ["mean".to_owned()].into_iter().chain(percentiles.iter().map(|&percent| format!("p{}", name(percent))));
     let mut text =
@@ -126,7 +125,7 @@ fn percentile(times: &Times, percent: f64) -> String {
     times.percentiles.get(&name(percent)).map_or("-".into(), |&time_ns| time(time_ns as f64))
 }
 
-/// One line of the table: the first column to the left, the others to the right.
+/// One row of the table, with its first column aligned left and the others right.
 fn row(title: &str, counts: [String; 5], times: impl IntoIterator<Item = String>) -> String {
     let mut line = format!("{title:<NAME_WIDTH$}");
     for (cell, (_, width)) in counts.iter().zip(COUNT_WIDTHS) {
@@ -138,7 +137,7 @@ fn row(title: &str, counts: [String; 5], times: impl IntoIterator<Item = String>
     line + "\n"
 }
 
-/// Where the response went, and in an open loop what became of the schedule.
+/// The parts of the response time and, in an open loop, how the schedule was kept.
 fn delays(summary: &Summary) -> String {
     let (all, totals) = (&summary.operations.all, &summary.totals);
     let mut text = String::from("\n");
@@ -168,21 +167,21 @@ fn delays(summary: &Summary) -> String {
     text
 }
 
-/// What is said below the table of a run that was shared out: many lines.
+/// The lines about the agents, below the table.
 fn agents(coordination: &Coordination) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail, here and below.
     if let Some(measuring) = &coordination.measuring {
         let _ = writeln!(
             text,
-            "measuring: the same servers as a lightly loaded client sees them, {} requests per second from the controller; not in \
+            "measuring: a lightly loaded client on the controller, with {} requests per second to the same servers; not included in \
              the rows above",
             measuring.settings.offered_per_s.unwrap_or(0.0)
         );
     }
     let _ = writeln!(
         text,
-        "{} agent(s), measured from the same instant to within {}",
+        "{} agent(s), whose windows start within {} of each other",
         coordination.agents.len(),
         time(coordination.start_spread_ns as f64)
     );
@@ -200,12 +199,12 @@ fn agents(coordination: &Coordination) -> String {
     text
 }
 
-/// Requests per second, with a fraction where it says something.
+/// Requests per second, with a decimal if the number is small.
 fn rate(per_s: f64) -> String {
     if per_s < 1_000.0 { format!("{per_s:.1}") } else { format!("{per_s:.0}") }
 }
 
-/// What is of the whole run: requests, errors, verification and cost.
+/// The lines about the whole run: requests, errors, verification and cost.
 fn whole_run(summary: &Summary) -> String {
     let (totals, verification, cpu) = (&summary.totals, &summary.verification, &summary.cpu);
     let mut text =
@@ -250,7 +249,7 @@ fn whole_run(summary: &Summary) -> String {
     text
 }
 
-/// A second of the run, on one line; in an open loop beside what is offered.
+/// One second of the run on one line, with the offered rate in an open loop.
 pub fn render_second(second: &Second, offered_per_s: Option<f64>) -> String {
     let requests = match offered_per_s {
         None => format!("{:>9} requests", second.requests),
@@ -272,7 +271,7 @@ pub fn render_second(second: &Second, offered_per_s: Option<f64>) -> String {
     )
 }
 
-/// A time in a unit that leaves one to four digits before the point.
+/// A time in a unit that leaves one to four digits before the decimal point.
 pub(crate) fn time(time_ns: f64) -> String {
     match time_ns {
         time_ns if time_ns < 1e3 => format!("{time_ns:.0}ns"),
@@ -289,13 +288,13 @@ mod tests {
     use crate::measure::histogram::TimeHistogram;
 
     #[test]
-    fn times_are_short() {
+    fn times_are_printed_with_few_digits() {
         let shown = [0.0, 999.0, 1500.0, 2.5e6, 61e9].map(time);
         assert_eq!(shown, ["0ns", "999ns", "1.5us", "2.50ms", "61.00s"]);
     }
 
     #[test]
-    fn the_first_line_says_what_was_done() {
+    fn the_first_line_describes_the_run() {
         let first = |config: &Config| heading(&Settings::new(config)).lines().next().unwrap().to_owned();
         let closed = Config { clients: 5, pipeline: 3, ..Config::default() };
         assert_eq!(first(&closed), "closed loop, N=5 clients on 1 thread(s), 3 in flight each, Z=none");

@@ -1,4 +1,4 @@
-//! The settings of a run as used, as the summary shows them.
+//! The settings of a run as it used them, for the summary.
 
 use crate::config::messages::MessagesConfig;
 use crate::config::{Arrivals, Config, Protocol, ServerChoice};
@@ -6,7 +6,8 @@ use crate::measure::times::PERCENTILES;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The settings as used. Without a test time a number of requests decided; without records nothing is sampled.
+/// The settings as used. `test_time_s` is missing if a number of requests limited the run; `sample` is 0 without
+/// records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Settings {
@@ -104,7 +105,7 @@ impl Settings {
         }
     }
 
-    /// Whether arrivals do not wait for replies.
+    /// Whether arrivals are independent of replies.
     pub fn is_open(&self) -> bool {
         self.r#loop == OPEN
     }
@@ -112,11 +113,11 @@ impl Settings {
 
 /// The protocol of a message service.
 const HTTP: &str = "http";
-/// Arrivals do not wait for replies ...
+/// Arrivals are independent of replies.
 pub(crate) const OPEN: &str = "open";
-/// ... or they do ...
+/// Clients wait for replies.
 pub(crate) const CLOSED: &str = "closed";
-/// ... or some of the merged generators' do and some do not.
+/// Some of the merged generators have an open loop and others a closed one.
 pub(crate) const MIXED: &str = "mixed";
 
 impl MessageSettings {
@@ -133,7 +134,7 @@ impl MessageSettings {
     }
 }
 
-/// "poisson 5000/s"; nothing in a closed loop.
+/// The arrivals as text, such as "poisson 5000/s"; none in a closed loop.
 fn arrivals(arrivals: &Arrivals) -> Option<String> {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     match arrivals {
@@ -166,12 +167,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrivals_are_told_in_words() {
+    fn arrivals_are_described_in_words() {
         let (on, off) = (Duration::from_millis(50), Duration::from_millis(150));
-        let told =
+        let texts =
             [Arrivals::Poisson { per_s: 5000.0 }, Arrivals::Bursty { per_s: 12.5, on, off }].map(|one| arrivals(&one));
-        assert_eq!(told[0].as_deref(), Some("poisson 5000/s"));
-        assert_eq!(told[1].as_deref(), Some("bursty 12.5/s, 50 ms on, 150 ms off"));
+        assert_eq!(texts[0].as_deref(), Some("poisson 5000/s"));
+        assert_eq!(texts[1].as_deref(), Some("bursty 12.5/s, 50 ms on, 150 ms off"));
         let arrivals = Arrivals::Constant { per_s: 1e6 };
         let settings = Settings::new(&Config { arrivals, ..Config::default() });
         assert!(settings.is_open() && settings.arrivals.as_deref() == Some("constant 1000000/s"));

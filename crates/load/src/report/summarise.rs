@@ -1,4 +1,4 @@
-//! Makes the summary of a run out of what its threads have counted, and has it judged.
+//! Makes the summary of a run from the counts of its threads, and adds the verdict.
 
 use crate::config::Config;
 use crate::measure::part::{Counts, OperationTally};
@@ -21,15 +21,15 @@ pub(crate) struct MeasuredRun {
     pub(crate) cpu_to: CpuTime,
     pub(crate) start: Nanos,
     pub(crate) keys_uncertain: u64,
-    /// Whether somebody ended the run before its time.
+    /// Whether the run was stopped before its end.
     pub(crate) stopped: bool,
-    /// What went wrong with the servers, if it spoils the run.
+    /// Why the servers made the run invalid, if they did.
     pub(crate) broken: Option<String>,
-    /// What became of the messages, if it was about messages.
+    /// The results of a run with messages.
     pub(crate) messages: Option<MessagesSummary>,
 }
 
-/// Puts together what all threads have counted: `tally` of the whole run, `window` of the measured part of it.
+/// Combines the counts of all threads: `tally` of the whole run, and `window` of its measured part.
 pub(crate) fn summarise(
     config: &Config,
     measured: &MeasuredRun,
@@ -85,14 +85,15 @@ pub(crate) fn summarise(
     summary
 }
 
-/// The operations of a message service that occurred, by their names.
+/// The operations of a message service that occurred, by name.
 fn named(tallies: &[Option<Box<OperationTally>>]) -> impl Iterator<Item = (String, &OperationTally)> {
     let name = |number: usize| MessageOperation::name_of(number).to_owned();
     tallies.iter().enumerate().filter_map(move |(number, tally)| Some((name(number), tally.as_deref()?)))
 }
 
 fn totals(tally: &Tally, window: &Counts, all: &OperationTally, settings: &Settings) -> Totals {
-    // Every request that is issued ends, so what has not ended was never sent. A number of requests is issued to the last.
+    // Every issued request ends, so any other intended request was never sent. A run limited by a number of requests
+    // issues all of them.
     let ended = all.count() + all.errors;
     let intended = if settings.requests.is_some() { ended } else { tally.intended };
     let is_open = settings.is_open();

@@ -1,4 +1,4 @@
-//! The summary of a run: the JSON of docs/load-summary.md, its types and nothing else. `summarise` fills it in, `verdict` judges it.
+//! The types of the summary, the JSON of docs/load-summary.md. `summarise` fills it in, and `verdict` judges it.
 
 use crate::agents::shares::Share;
 use crate::measure::part::OperationTally;
@@ -9,10 +9,10 @@ use crate::report::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Name and version of the format.
+/// The name and version of the format.
 pub const FORMAT: &str = "waystage-load/1";
 
-/// Everything that is known of a run, or of several that were merged. docs/load-summary.md describes every key.
+/// The results of a run, or of several merged runs. docs/load-summary.md describes every key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Summary {
@@ -44,7 +44,7 @@ pub struct Summary {
     pub messages: Option<MessagesSummary>,
 }
 
-/// Sums over the window, and over the run where the name says so.
+/// Sums over the window, or over the whole run if the name says so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Totals {
@@ -64,7 +64,7 @@ pub struct Totals {
     pub achieved_share: Option<f64>,
 }
 
-/// Per operation, and all together.
+/// The operations, and all of them together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Operations {
@@ -75,7 +75,7 @@ pub struct Operations {
     pub messages: BTreeMap<String, OperationSummary>,
 }
 
-/// One operation within the window. Requests answered by an error are in `errors` and nowhere else.
+/// One operation within the window. Requests answered by an error are counted in `errors` and nowhere else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct OperationSummary {
@@ -90,7 +90,7 @@ pub struct OperationSummary {
     pub slip: Times,
 }
 
-/// Processor time of the load generator over the window.
+/// CPU time of the load generator over the window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Cpu {
@@ -101,7 +101,7 @@ pub struct Cpu {
     pub share: f64,
 }
 
-/// What became of every value that was returned, over the whole run.
+/// The verification of every returned value, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Verification {
@@ -113,7 +113,7 @@ pub struct Verification {
     pub keys_uncertain: u64,
 }
 
-/// One of the runs that a merged summary was made of.
+/// One of the runs in a merged summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct MergedPart {
@@ -130,7 +130,7 @@ pub struct MergedPart {
     pub valid: bool,
 }
 
-/// How a run was shared out. Times on a clock are on the controller's.
+/// How a run was distributed over agents. Clock times are on the controller's clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-agents.md describes every key")]
 pub struct Coordination {
@@ -140,7 +140,7 @@ pub struct Coordination {
     pub measuring: Option<Box<Summary>>,
 }
 
-/// One agent: what it was told, and what it did.
+/// One agent: its share of the run and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-agents.md describes every key")]
 pub struct AgentReport {
@@ -157,7 +157,7 @@ pub struct AgentReport {
 }
 
 impl Summary {
-    /// Reads what [`Summary::to_json`] wrote.
+    /// Parses the output of [`Summary::to_json`].
     ///
     /// # Errors
     /// What is wrong with it, in one line.
@@ -183,13 +183,13 @@ impl Summary {
     }
 }
 
-/// A rate; nothing per second when no time has passed.
+/// A rate; 0 if no time has passed.
 pub(crate) fn per_second(count: u64, measured_s: f64) -> f64 {
     if measured_s > 0.0 { count as f64 / measured_s } else { 0.0 }
 }
 
 impl Totals {
-    /// Works out what is offered and achieved, from the counts.
+    /// Computes the offered rate and the achieved share from the counts.
     pub(crate) fn rates(self, measured_s: f64) -> Totals {
         let achieved = |intended| if intended == 0 { 0.0 } else { self.completed as f64 / intended as f64 };
         Totals {
@@ -217,7 +217,7 @@ impl OperationSummary {
 }
 
 impl Cpu {
-    /// The same processor time, but for what went into waiting, as a share of what its threads could have used.
+    /// The same CPU time with its share: the CPU time without polling, divided by the time of all threads.
     pub(crate) fn of(self, thread_seconds: f64) -> Cpu {
         let busy_s = (self.user_s + self.system_s - self.polled_s).max(0.0);
         let share = if thread_seconds > 0.0 { busy_s / thread_seconds } else { 0.0 };

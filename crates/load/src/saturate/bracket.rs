@@ -1,17 +1,17 @@
-//! What is known of the rates that were tried, and between which of them the answer lies. Runs nothing and judges nothing.
+//! The rates examined so far, and the two between which the answer lies. Runs nothing and judges nothing.
 
 use super::judge::ObjectiveOutcome;
 
-/// What was found out about a rate.
+/// The result for one rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ExaminedRate {
     pub(super) rate_per_s: f64,
     pub(super) outcome: ObjectiveOutcome,
-    /// On which side of the answer it lies. When the longest run has left it undecided, its best guess says so.
+    /// Whether the rate lies below the answer. If the longest run left it undecided, this is the best guess.
     pub(super) is_below: bool,
 }
 
-/// All that is believed. What has been contradicted is forgotten.
+/// The results that have not been contradicted.
 #[derive(Debug, Default)]
 pub(super) struct Bracket {
     known: Vec<ExaminedRate>,
@@ -22,41 +22,41 @@ impl Bracket {
         self.known.push(known);
     }
 
-    /// The highest rate that is below the answer.
+    /// The highest rate below the answer.
     pub(super) fn lower(&self) -> Option<f64> {
         let upper = self.upper().unwrap_or(f64::INFINITY);
         highest(self.known.iter().filter(|known| known.is_below && known.rate_per_s < upper))
     }
 
-    /// The lowest rate that is above it.
+    /// The lowest rate above the answer.
     pub(super) fn upper(&self) -> Option<f64> {
         lowest(self.known.iter().filter(|known| !known.is_below))
     }
 
-    /// The highest rate below the answer that was surely met.
+    /// The highest rate below the answer that met the objectives for certain.
     pub(super) fn surely_met(&self) -> Option<f64> {
         let upper = self.upper().unwrap_or(f64::INFINITY);
         highest(self.known.iter().filter(|known| known.outcome == ObjectiveOutcome::Met && known.rate_per_s < upper))
     }
 
-    /// The lowest rate above the answer that was surely missed.
+    /// The lowest rate above the answer that missed them for certain.
     pub(super) fn surely_missed(&self) -> Option<f64> {
         let lower = self.lower().unwrap_or(0.0);
         lowest(self.known.iter().filter(|known| known.outcome == ObjectiveOutcome::Missed && known.rate_per_s > lower))
     }
 
-    /// The rate at which the generator was the limit, unless the server is it at less.
+    /// The rate at which the generator was the bottleneck, unless the server is one at a lower rate.
     pub(super) fn generator_limit(&self) -> Option<f64> {
         let limit = lowest(self.known.iter().filter(|known| known.outcome == ObjectiveOutcome::GeneratorLimited))?;
         self.surely_missed().is_none_or(|missed| limit < missed).then_some(limit)
     }
 
-    /// A rate was not met: that as high a rate was met before, was luck.
+    /// Forgets that rates from this one on were met, because this rate was missed.
     pub(super) fn forget_met_from(&mut self, rate_per_s: f64) {
         self.known.retain(|known| !known.is_below || known.rate_per_s < rate_per_s);
     }
 
-    /// A rate was met: that as low a rate was not met before, was bad luck.
+    /// Forgets that rates up to this one were missed, because this rate was met.
     pub(super) fn forget_not_met_up_to(&mut self, rate_per_s: f64) {
         self.known.retain(|known| known.is_below || known.rate_per_s > rate_per_s);
     }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_lies_between_guesses_and_the_interval_between_what_is_sure() {
+    fn the_answer_lies_between_guesses_and_the_interval_between_certain_results() {
         use ObjectiveOutcome::{Met, Missed, Undecided};
         let known = [(100.0, Met, true), (200.0, Missed, false), (150.0, Undecided, true), (160.0, Undecided, false)];
         let bracket = bracket(&known);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_contradicted_is_forgotten() {
+    fn contradicted_results_are_forgotten() {
         use ObjectiveOutcome::{Met, Missed};
         let mut bracket =
             bracket(&[(100.0, Met, true), (110.0, Missed, false), (50.0, Met, true), (200.0, Missed, false)]);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_generator_is_the_limit_unless_the_server_is_it_before() {
+    fn the_generator_is_the_limit_unless_the_server_is_one_at_less() {
         use ObjectiveOutcome::{GeneratorLimited, Met, Missed};
         let known = [(100.0, Met, true), (300.0, GeneratorLimited, false)];
         assert_eq!(bracket(&known).generator_limit(), Some(300.0));

@@ -1,9 +1,9 @@
-//! Whether a rate keeps an objective, judged by an interval: met or missed only when all of it lies on one side of the bound.
-//! Knows no rates and no search.
+//! Judges whether a rate meets an objective, by a confidence interval: met or missed only if the whole interval lies on
+//! one side of the bound. Knows no rates and no search.
 //!
-//! Requests that follow each other wait behind the same others, so that their times are correlated, and a formula for
-//! independent ones would believe in far too short intervals. What is compared are therefore sums over whole seconds: batch
-//! means (R. Jain, "The Art of Computer Systems Performance Analysis", 1991, section 25.5.2; A. M. Law, J. S. Carson, "A
+//! Consecutive requests wait in the same queue, so their times are correlated, and a formula for independent times
+//! would give intervals that are far too short. The method of batch means compares sums over whole seconds instead (R.
+//! Jain, "The Art of Computer Systems Performance Analysis", 1991, section 25.5.2; A. M. Law, J. S. Carson, "A
 //! sequential procedure for determining the length of a steady-state simulation", Operations Research 27(5), 1979).
 
 use super::objective::Objective;
@@ -11,20 +11,20 @@ use super::observation::{Batch, Observation};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Batches are made twice as long while neighbours are more alike than this ...
+/// Batches are merged in pairs while their lag-one correlation is above this ...
 const CORRELATION_MAX: f64 = 0.1;
-/// ... and so many are left.
+/// ... and at least this many remain.
 const BATCHES_MIN: usize = 20;
-/// The correlation of fewer batches is not looked at.
+/// The correlation of fewer batches is not used.
 const CORRELATED_BATCHES_MIN: usize = 8;
-/// With fewer seconds nothing is known of how they differ.
+/// Fewer seconds are not enough to estimate a variance.
 const SECONDS_MIN: usize = 3;
-/// However alike they are, so many batches are worth one.
+/// The largest correlation that the variance is corrected for.
 const CORRELATION_COUNTED_MAX: f64 = 0.9;
-/// A mean says nothing about requests without an answer: more than this share of them misses it.
+/// A mean does not include failed requests. A larger share of those misses the objective.
 const FAILED_SHARE_MAX: f64 = 0.01;
 
-/// What is known about an objective at a rate.
+/// The result for an objective at a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectiveOutcome {
@@ -32,33 +32,33 @@ pub enum ObjectiveOutcome {
     Met,
     /// The whole interval is above the bound.
     Missed,
-    /// The bound lies inside.
+    /// The bound lies inside the interval.
     Undecided,
-    /// The generator and not the server kept the rate from being served in time.
+    /// The generator, not the server, prevented the rate from being served in time.
     GeneratorLimited,
 }
 
-/// What a run says about one objective. For a percentile the share of slower requests is judged, which has an interval
-/// of its own without any assumption about the distribution of times; for a mean, the mean.
+/// The result of a run for one objective. For a percentile, the share of slower requests is judged, because its
+/// interval needs no assumption about the distribution of times. For a mean, the mean is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Judgement {
-    /// What was asked.
+    /// The objective.
     pub objective: Objective,
     /// The share of requests slower than the bound, or the mean in nanoseconds.
     pub estimate: f64,
-    /// The interval that holds it.
+    /// The lower end of the confidence interval.
     pub low: f64,
-    /// See `low`.
+    /// The upper end of the confidence interval.
     pub high: f64,
-    /// The share of slower requests that is allowed, or the bound in nanoseconds.
+    /// The allowed share of slower requests, or the bound in nanoseconds.
     pub bound: f64,
-    /// How many independent batches the interval is worth.
+    /// The effective number of independent batches.
     pub batches_effective: f64,
-    /// What follows.
+    /// The conclusion.
     pub outcome: ObjectiveOutcome,
 }
 
-/// Judges objective number `at` of a run, with intervals that hold the truth with this probability, such as 0.95.
+/// Judges objective number `at` of a run, with intervals at this confidence level, such as 0.95.
 pub(super) fn judge(objective: Objective, at: usize, seen: &Observation, confidence: f64) -> Judgement {
     let requests = match objective.slow_share_max() {
         Some(_) => seen.total.requests(),
@@ -81,11 +81,11 @@ pub(super) fn judge(objective: Objective, at: usize, seen: &Observation, confide
     if excesses.len() < SECONDS_MIN || seconds_share < 0.5 || requests == 0.0 {
         return judgement;
     }
-    // The deviation is of the sum over the seconds; it grows with the root of the requests.
+    // The deviation is that of the sum over the seconds, which grows with the square root of the requests.
     let mut spread = deviation * seconds_share.max(1e-9).recip().sqrt() / requests;
     if let Some(share) = objective.slow_share_max() {
-        // Slow requests come in bursts, and a run may have seen none of the bursts: its seconds then hardly differ.
-        // They say no more than so many independent requests would.
+        // Slow requests come in bursts, and a run may contain none, so that its seconds hardly differ. The interval is
+        // therefore at least that of the effective number of independent requests.
         spread = spread.max((share * (1.0 - share) / requests_effective(seen)).sqrt());
     }
     let half = quantile(confidence, batches_effective) * spread;
@@ -100,7 +100,7 @@ pub(super) fn judge(objective: Objective, at: usize, seen: &Observation, confide
     judgement
 }
 
-/// How many independent requests the correlated ones are worth: as many as would know their mean time as well.
+/// The effective number of independent requests: as many as would give the same standard error of the mean time.
 fn requests_effective(seen: &Observation) -> f64 {
     let answered = seen.seconds.iter().map(|second| second.answered).sum::<u64>() as f64;
     let sum: f64 = seen.seconds.iter().map(|second| second.sum_ns).sum();
@@ -113,13 +113,13 @@ fn requests_effective(seen: &Observation) -> f64 {
     requests * (variance_if_independent / variance_of_sum).min(1.0)
 }
 
-/// Whether the whole run, taken as a point, keeps the objective when times are those of `batch`.
+/// Whether the whole run, taken as a point, meets the objective with the times of `batch`.
 pub(super) fn is_met_on_the_whole(objective: Objective, at: usize, batch: &Batch) -> bool {
     excess(objective, at, batch) <= 0.0
 }
 
-/// By how much a batch is above the bound: slow requests beyond those allowed, or nanoseconds beyond the bound times
-/// the requests. Linear in the requests, so that batches of different sizes add up, which shares and means do not.
+/// By how much a batch exceeds the bound: slow requests above the allowed number, or nanoseconds above the bound times
+/// the requests. It is linear in the requests, so batches of different sizes add up, unlike shares and means.
 fn excess(objective: Objective, at: usize, batch: &Batch) -> f64 {
     let allowed = match objective.slow_share_max() {
         Some(share) => share * batch.requests() as f64,
@@ -128,7 +128,7 @@ fn excess(objective: Objective, at: usize, batch: &Batch) -> f64 {
     excess_free(objective, at, batch) - allowed
 }
 
-/// Slow requests, those without an answer among them; or the sum of times.
+/// Slow requests including failed ones, or the sum of the times.
 fn excess_free(objective: Objective, at: usize, batch: &Batch) -> f64 {
     match objective.slow_share_max() {
         Some(_) => (batch.slow.get(at).copied().unwrap_or_default() + batch.failed) as f64,
@@ -136,7 +136,7 @@ fn excess_free(objective: Objective, at: usize, batch: &Batch) -> f64 {
     }
 }
 
-/// The standard deviation of the sum of a correlated series, and the number of independent batches that it is worth.
+/// The standard deviation of the sum of a correlated series, and its effective number of independent batches.
 fn deviation(series: &[f64]) -> (f64, f64) {
     let mut batches = series.to_vec();
     let mut correlation = lag_one(&batches);
@@ -148,29 +148,29 @@ fn deviation(series: &[f64]) -> (f64, f64) {
     if count < 2.0 {
         return (f64::INFINITY, count);
     }
-    // What correlation is left is that of a first-order autoregression, in which so many values are worth one. The estimate
-    // is too low by about 1/n. That of a few values is chance, and Student's quantile is wide for them anyhow.
+    // The remaining correlation is treated as that of a first-order autoregression, which gives the effective number.
+    // The estimate is too low by about 1/n. With few values it is mostly chance, and Student's quantile is wide anyway.
     let is_known = batches.len() >= CORRELATED_BATCHES_MIN;
     let correlation = if is_known { (correlation + 1.0 / count).clamp(0.0, CORRELATION_COUNTED_MAX) } else { 0.0 };
     let effective = (count * (1.0 - correlation) / (1.0 + correlation)).max(2.0);
     let mean = batches.iter().sum::<f64>() / count;
     let variance = batches.iter().map(|batch| (batch - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    // An odd second that no pair took is missing from the batches.
+    // The batches do not include an odd last second.
     let whole = series.len() as f64 / (count * (series.len() / batches.len()) as f64);
     (count * (variance * whole / effective).sqrt(), effective)
 }
 
-/// The correlation of neighbours; 0 for a series that does not vary.
+/// The lag-one correlation; 0 for a constant series.
 fn lag_one(series: &[f64]) -> f64 {
     let mean = series.iter().sum::<f64>() / series.len().max(1) as f64;
     let square: f64 = series.iter().map(|value| (value - mean).powi(2)).sum();
     let product: f64 = series.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
-    // What differs by rounding alone does not vary.
+    // Differences due to rounding do not count.
     let rounding = 1e-20 * series.iter().map(|value| value * value).sum::<f64>();
     if square > rounding { product / square } else { 0.0 }
 }
 
-/// Student's quantile for an interval with this probability.
+/// Student's quantile for a two-sided interval at this confidence level.
 fn quantile(confidence: f64, batches: f64) -> f64 {
     let degrees = (batches - 1.0).max(1.0);
     StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |student| student.inverse_cdf((1.0 + confidence) / 2.0))

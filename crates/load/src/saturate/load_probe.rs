@@ -1,4 +1,4 @@
-//! The search's view of the load generator: a run at a rate, and what its summary says about the objectives.
+//! The load generator as a probe: runs at a rate, and what their summaries show about the objectives.
 
 use super::objective::Objective;
 use super::observation::{Batch, Observation};
@@ -21,12 +21,12 @@ pub struct LoadProbe<'a> {
 }
 
 impl<'a> LoadProbe<'a> {
-    /// Runs that are configured so, but for their rate, length and seed. `stop` ends the search.
+    /// Runs with this configuration, except for rate, length and seed. `stop` ends the search.
     pub fn new(config: Config, objectives: &[Objective], clock: &'a Clock, stop: &'a AtomicBool) -> LoadProbe<'a> {
         LoadProbe { config, objectives: objectives.to_vec(), clock, stop }
     }
 
-    /// Refuses what cannot be searched with, in one line that says what to change.
+    /// Rejects settings that a search cannot use, in one line that says what to change.
     ///
     /// # Errors
     /// The first contradiction found.
@@ -55,14 +55,14 @@ impl Probe for LoadProbe<'_> {
             return Err(ProbeError::Stopped);
         }
         let summary = outcome.map_err(|error| ProbeError::Failed(error.to_string()))?;
-        // The keys are there now; and the same draws again would not be a fresh run.
+        // The keys are stored now. Another seed makes the next run independent.
         self.config.prefill = false;
         self.config.seed = self.config.seed.wrapping_add(1);
         observe(&summary, &self.objectives).map_err(ProbeError::Failed)
     }
 }
 
-/// The same kind of arrivals at another rate.
+/// The same arrival process at another rate.
 fn at_rate(arrivals: &Arrivals, per_s: f64) -> Arrivals {
     match arrivals {
         Arrivals::Closed | Arrivals::Poisson { .. } => Arrivals::Poisson { per_s },
@@ -72,7 +72,7 @@ fn at_rate(arrivals: &Arrivals, per_s: f64) -> Arrivals {
     }
 }
 
-/// What a run's summary says about the objectives.
+/// What the summary of a run shows about the objectives.
 fn observe(summary: &Summary, objectives: &[Objective]) -> Result<Observation, String> {
     let all = &summary.operations.all;
     let totals = &summary.totals;
@@ -97,7 +97,7 @@ fn observe(summary: &Summary, objectives: &[Objective]) -> Result<Observation, S
     })
 }
 
-/// The requests of some histograms, which know each time to three digits.
+/// The requests in some histograms, which store each time to three digits.
 fn batch<'a>(histograms: impl Iterator<Item = &'a str>, objectives: &[Objective]) -> Result<Batch, String> {
     let mut batch = Batch::new(objectives.len());
     for histogram in histograms {
@@ -108,17 +108,17 @@ fn batch<'a>(histograms: impl Iterator<Item = &'a str>, objectives: &[Objective]
     Ok(batch)
 }
 
-/// What makes a run worthless at any rate. That it was too much for somebody is what the search is about.
+/// What makes a run useless at any rate. Overload does not, because the search is looking for it.
 fn broken(summary: &Summary) -> Option<String> {
     let verification = summary.verification;
     let values = verification.wrong + verification.torn + verification.stale;
     if values > 0 {
-        return Some(format!("{values} of {} values are not what was set", verification.checked));
+        return Some(format!("{values} of {} values differ from what was set", verification.checked));
     }
     let unexpected = verification.unexpected_reply;
     if unexpected > 0 {
-        return Some(format!("{unexpected} replies were not replies to what was asked"));
+        return Some(format!("{unexpected} replies matched no request"));
     }
-    // Nobody has stopped it, so the servers went away.
+    // The stop flag is not set, so the servers have gone.
     summary.partial.then(|| summary.reasons.join("; "))
 }

@@ -1,4 +1,4 @@
-//! What is asked of response times: a percentile or the mean must not be above a time.
+//! Objectives for response times: a percentile or the mean must not exceed a bound.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -6,16 +6,16 @@ use std::fmt;
 /// A bound on response times, such as p99=2ms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
-    /// What is bounded.
+    /// The bounded quantity.
     pub quantity: Quantity,
     /// The bound in nanoseconds.
     pub time_ns: u64,
 }
 
-/// What is bounded.
+/// The bounded quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantity {
-    /// The time that so many percent of the requests do not exceed.
+    /// The time that this percentage of the requests does not exceed.
     Percentile(f64),
     /// The mean over all requests.
     Mean,
@@ -30,10 +30,10 @@ impl Objective {
         }
     }
 
-    /// Reads `p99=TIME` or `mean=TIME`, with `time` for what is right of the sign.
+    /// Parses `p99=TIME` or `mean=TIME`. `time` parses the part after the equals sign.
     ///
     /// # Errors
-    /// What would be one.
+    /// One line with the accepted form.
     pub fn parse(text: &str, time: impl Fn(&str) -> Result<u64, String>) -> Result<Objective, String> {
         let refuse = || format!("{text:?} is not an objective such as p99=2ms, p99.9=5ms or mean=500us");
         let (name, bound) = text.split_once('=').ok_or_else(refuse)?;
@@ -41,7 +41,7 @@ impl Objective {
             Some(percent) => {
                 let percent: f64 = percent.parse().map_err(|_| refuse())?;
                 if !(percent > 0.0 && percent < 100.0) {
-                    return Err(format!("{text:?}: a percentile lies between 0 and 100, both excluded"));
+                    return Err(format!("{text:?}: a percentile must be above 0 and below 100"));
                 }
                 Quantity::Percentile(percent)
             }
@@ -49,7 +49,7 @@ impl Objective {
             None => return Err(refuse()),
         };
         match time(bound)? {
-            0 => Err(format!("{text:?}: no response takes no time")),
+            0 => Err(format!("{text:?}: the bound must be above 0")),
             time_ns => Ok(Objective { quantity, time_ns }),
         }
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn objectives_are_read_and_shown() {
+    fn objectives_are_parsed_and_printed() {
         for text in ["p99=2ms", "p99.9=1.5ms", "p50=500us", "mean=1s"] {
             let read = match text.strip_suffix("us") {
                 Some(_) => Objective::parse("p50=0.5ms", milliseconds),

@@ -1,26 +1,27 @@
-//! What a run at one rate has seen, as far as the search needs it, and how the same rate's runs are put together.
+//! What the search needs to know of a run at one rate, and how runs at the same rate are combined.
 
 use super::objective::Objective;
 
-/// Requests of one second, or of the whole run.
+/// The requests of one second, or of the whole run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// Requests that were answered other than by an error.
+    /// Requests that were answered without an error.
     pub answered: u64,
-    /// Requests that were not: errors, lost connections, those that were due and never sent.
+    /// Requests that failed: errors, lost connections, and requests that were due and never sent.
     pub failed: u64,
-    /// The sum of the response times of the answered, in nanoseconds.
+    /// The sum of the response times of answered requests, in nanoseconds.
     pub sum_ns: f64,
     /// The sum of their squares.
     pub squares_ns: f64,
-    /// For each objective, how many of the answered took longer than its bound.
+    /// For each objective, how many answered requests took longer than its bound.
     pub slow: Vec<u64>,
 }
 
-/// What a run at one rate has seen. Times are response times, from when a request was due, unless said otherwise.
+/// The observations of a run at one rate. Times are response times, from when a request was due, unless stated
+/// otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// Length of the measured window in seconds.
+    /// The length of the measured window in seconds.
     pub measured_s: f64,
     /// Requests that were due in the window.
     pub intended: u64,
@@ -28,25 +29,25 @@ pub struct Observation {
     pub answered_in_window: u64,
     /// The whole seconds of the window, in order.
     pub seconds: Vec<Batch>,
-    /// All requests that were due in the window, to their end.
+    /// All requests that were due in the window.
     pub total: Batch,
-    /// Those of them that were sent, with times counted from then: what the generator does not add to.
+    /// The sent requests of these, with their service times, to which the generator adds nothing.
     pub service: Batch,
-    /// Those of them that were sent, with the time from when they could have been, a connection being free, until they were.
+    /// The sent requests of these, with the time from when each could have been sent on a free connection until it was.
     pub lateness: Batch,
-    /// Processor time of the generator's threads, as a share of the time they had.
+    /// CPU time of the generator's threads, as a share of the time they had.
     pub cpu_share: f64,
-    /// Why nothing can be concluded from the run: values that are not what was set, a server that went away.
+    /// Why nothing can be concluded from the run, such as wrong values or a lost server.
     pub broken: Option<String>,
 }
 
 impl Batch {
-    /// Without requests.
+    /// An empty batch for this many objectives.
     pub fn new(objectives: usize) -> Batch {
         Batch { slow: vec![0; objectives], ..Batch::default() }
     }
 
-    /// Counts so many requests of about the same response time, in nanoseconds.
+    /// Counts `count` requests of about the same response time, in nanoseconds.
     pub fn record(&mut self, objectives: &[Objective], time_ns: u64, requests: u64) {
         self.answered += requests;
         self.sum_ns += time_ns as f64 * requests as f64;
@@ -56,7 +57,7 @@ impl Batch {
         }
     }
 
-    /// Adds another one's requests.
+    /// Adds the requests of another batch.
     pub fn merge(&mut self, other: &Batch) {
         self.answered += other.answered;
         self.failed += other.failed;
@@ -73,7 +74,7 @@ impl Batch {
 }
 
 impl Observation {
-    /// Puts a further run at the same rate beside this one.
+    /// Adds another run at the same rate.
     pub(super) fn join(&mut self, other: Observation) {
         let together_s = self.measured_s + other.measured_s;
         if together_s > 0.0 {
@@ -90,7 +91,7 @@ impl Observation {
         self.broken = self.broken.take().or(other.broken);
     }
 
-    /// Requests that were answered in each second of the window.
+    /// Requests answered per second of the window.
     pub(super) fn achieved_per_s(&self) -> f64 {
         if self.measured_s > 0.0 { self.answered_in_window as f64 / self.measured_s } else { 0.0 }
     }
@@ -102,7 +103,7 @@ mod tests {
     use crate::saturate::Quantity;
 
     #[test]
-    fn what_takes_longer_than_the_bound_is_slow() {
+    fn times_above_the_bound_are_slow() {
         let objectives = [10, 20].map(|time_ns| Objective { quantity: Quantity::Percentile(99.0), time_ns });
         let mut batch = Batch::new(2);
         batch.record(&objectives, 10, 3);

@@ -1,4 +1,5 @@
-//! What a search needs: something that runs a load at a rate, and what is searched for. Knows no summary and no socket.
+//! The interface between the search and what runs a load, and the settings of the search. Knows no summary and no
+//! socket.
 
 use super::objective::Objective;
 use super::observation::Observation;
@@ -6,37 +7,37 @@ use std::time::Duration;
 
 /// Runs a load.
 pub trait Probe {
-    /// Loads the server at `rate_per_s` for `length` after a warm-up, and says what was seen.
+    /// Loads the server at `rate_per_s` for `length` after a warm-up, and returns what was observed.
     ///
     /// # Errors
-    /// When there is nothing to say, and no use in going on.
+    /// The search cannot continue.
     fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, ProbeError>;
 }
 
-/// Why a search ends before it has found anything out.
+/// Why a search ends early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeError {
-    /// It was asked to.
+    /// It was stopped.
     Stopped,
-    /// A run could not begin, or is not to be believed.
+    /// A run could not start, or is invalid.
     Failed(String),
 }
 
-/// What is searched for, and how closely.
+/// The settings of a search.
 #[derive(Clone, Debug)]
 pub struct SearchConfig {
-    /// All of them must be met.
+    /// The objectives. All of them must be met.
     pub objectives: Vec<Objective>,
-    /// The rate of the first probe.
+    /// The rate of the first run.
     pub start_per_s: f64,
-    /// No higher rate is tried.
+    /// The highest rate that is tried.
     pub rate_max_per_s: f64,
-    /// The search ends when the bracket is so narrow, as a share: 0.05 is 5 %.
+    /// The search ends when the bracket is this narrow, as a share: 0.05 is 5 %.
     pub precision: f64,
-    /// Length of the measured window of the first run at a rate.
+    /// The length of the measured window of the first run at a rate.
     pub probe: Duration,
-    /// How many further runs there may be at a rate that is still undecided, each twice as long as the one before.
+    /// The number of further runs at an undecided rate, each twice as long as the one before.
     pub extensions_max: u32,
-    /// The probability with which each interval is to hold the truth.
+    /// The confidence level of the intervals.
     pub confidence: f64,
 }

@@ -1,4 +1,4 @@
-//! What a search tells: a line for each run as it ends, the answer, and all of it as JSON (docs/saturation.md).
+//! The output of a search: a line for each run as it ends, the answer, and everything as JSON (docs/saturation.md).
 //! Computes nothing.
 
 use super::judge::{Judgement, ObjectiveOutcome};
@@ -7,24 +7,24 @@ use super::probe::SearchConfig;
 use serde::Serialize;
 use std::fmt::{self, Write};
 
-/// Name and version of the format.
+/// The name and version of the format.
 pub const FORMAT: &str = "waystage-saturation/1";
 
 /// Why a rate was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// On the way up, until an objective is missed.
+    /// To find a rate that misses an objective.
     Climb,
-    /// On the way down, until all are met.
+    /// To find a rate that meets all objectives.
     Descend,
-    /// Between the two.
+    /// To narrow the bracket.
     Bisect,
-    /// So many times the answer, afresh.
+    /// To verify the answer with a fresh run at this multiple of it.
     Verify(f64),
 }
 
-/// One run, put together with those before it at the same rate when they left it undecided.
+/// A run, combined with earlier runs at the same rate if those left it undecided.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "docs/saturation.md describes every key")]
 pub struct ProbeReport {
@@ -67,7 +67,7 @@ pub struct Saturation {
 }
 
 impl Saturation {
-    /// Puts a search together.
+    /// Combines the settings and the result of a search.
     pub fn new(
         config: &SearchConfig,
         arguments: Vec<String>,
@@ -100,7 +100,7 @@ impl ProbeReport {
         match self.outcome {
             ObjectiveOutcome::Met => true,
             ObjectiveOutcome::Missed | ObjectiveOutcome::GeneratorLimited => false,
-            // Not so when nothing is known of it.
+            // Without an estimate the comparison is false.
             ObjectiveOutcome::Undecided => {
                 self.judgements.iter().all(|judgement| judgement.estimate <= judgement.bound)
             }
@@ -130,12 +130,12 @@ impl fmt::Display for ObjectiveOutcome {
     }
 }
 
-/// The line above the lines of the runs.
+/// The heading above the lines of the runs.
 pub fn render_heading() -> String {
     format!("{:<10} {:>12} {:>12} {:>8}  {:<9}  why\n", "step", "rate/s", "achieved/s", "seconds", "outcome")
 }
 
-/// A run, on one line.
+/// One run on one line.
 pub fn render_probe(probe: &ProbeReport) -> String {
     let mut line = format!(
         "{:<10} {:>12.0} {:>12.0} {:>8.0}  {:<9} ",
@@ -151,7 +151,7 @@ pub fn render_probe(probe: &ProbeReport) -> String {
     line.trim_end_matches(';').to_owned() + "\n"
 }
 
-/// What a run has shown about an objective.
+/// What a run showed about an objective.
 fn evidence(judgement: &Judgement) -> String {
     let Judgement { objective, estimate, low, high, bound, .. } = judgement;
     if estimate.is_nan() {
@@ -169,7 +169,7 @@ fn evidence(judgement: &Judgement) -> String {
     }
 }
 
-/// A share with the digits that small ones need; more than everything is not known.
+/// A share in percent, with more digits for small shares and 100 for an unknown upper end.
 fn percent(share: f64) -> String {
     match share * 100.0 {
         percent if percent > 100.0 => "100".into(),

@@ -1,5 +1,5 @@
-//! The order of the probes: climb until an objective is missed, bisect, verify; and back, when a later probe contradicts an
-//! earlier one.
+//! The order of the runs: climb until an objective is missed, bisect, verify. If a later run contradicts an earlier
+//! one, the search goes back.
 
 use super::bracket::{Bracket, ExaminedRate};
 use super::judge::{Judgement, ObjectiveOutcome, is_met_on_the_whole, judge};
@@ -7,32 +7,32 @@ use super::observation::{Batch, Observation};
 use super::probe::{Probe, ProbeError, SearchConfig};
 use super::report::{Finding, ProbeReport, Step};
 
-/// Each step of the climb, and of the descent.
+/// The factor of each step up or down.
 const CLIMB: f64 = 2.0;
-/// The step after a contradiction, near to where the answer must be.
+/// The factor after a contradiction, when the answer must be near.
 const CLIMB_AGAIN: f64 = 1.25;
-/// No rate below this is tried.
+/// The lowest rate that is tried.
 const RATE_MIN_PER_S: f64 = 1.0;
-/// What is verified.
+/// The multiples of the answer that are verified.
 const BELOW: f64 = 0.9;
 const ABOVE: f64 = 1.1;
 /// How often a contradiction sends the search back before it gives up.
 const RESUMES_MAX: u32 = 2;
-/// More probes than any search needs that gets anywhere.
+/// More runs than any successful search needs.
 const PROBES_MAX: usize = 100;
-/// A backlog of more than this share of the requests is one that grows.
+/// A backlog of more than this share of the requests is growing.
 const BACKLOG_SHARE_MAX: f64 = 0.05;
 
-/// What fresh runs say about an answer.
+/// The result of verifying an answer with fresh runs.
 enum Confirmation {
     Yes,
-    /// They decide too little.
+    /// The runs do not decide it.
     No(String),
-    /// It is wrong, and what it was built on has been forgotten.
+    /// The answer is wrong, and the results behind it have been forgotten.
     Contradicted(String),
 }
 
-/// A search that goes on.
+/// A search in progress.
 struct Search<'a> {
     config: &'a SearchConfig,
     probe: &'a mut dyn Probe,
@@ -41,9 +41,9 @@ struct Search<'a> {
     probes: Vec<ProbeReport>,
 }
 
-/// Searches for the highest rate that meets all objectives. `watch` sees every run as it ends.
+/// Searches for the highest rate that meets all objectives. `watch` receives every run as it ends.
 ///
-/// Never fails: what was found until it ended is in the finding, and why it ended.
+/// Never fails: the finding contains what was found, and the reason if the search ended early.
 pub fn search(
     config: &SearchConfig,
     probe: &mut dyn Probe,
@@ -62,7 +62,8 @@ pub fn search(
 }
 
 impl Search<'_> {
-    /// Climbs, bisects and verifies, and does so again after a contradiction. Returns why the answer is not confirmed.
+    /// Climbs, bisects and verifies, and repeats this after a contradiction. Returns the reason if the answer is not
+    /// confirmed.
     fn whole(&mut self) -> Result<Option<String>, ProbeError> {
         let mut from = self.config.start_per_s.min(self.config.rate_max_per_s);
         let mut factor = CLIMB;
@@ -86,7 +87,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Goes up until a rate is not met, or down until one is. Returns why there are no such two rates.
+    /// Climbs until a rate is missed, or descends until one is met. Returns the reason if there are no such two rates.
     fn enclose(&mut self, from: f64, factor: f64) -> Result<Option<String>, ProbeError> {
         let mut rate = from;
         while self.bracket.upper().is_none() {
@@ -105,7 +106,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Goes to the middle, on the scale of ratios, until the answer is known closely enough.
+    /// Tries the geometric mean of the bracket until the bracket is narrow enough.
     fn bisect(&mut self) -> Result<(), ProbeError> {
         while let (Some(lower), Some(upper)) = (self.bracket.lower(), self.bracket.upper())
             && upper > lower * (1.0 + self.config.precision)
@@ -115,7 +116,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Fresh runs around the answer.
+    /// Verifies the answer with fresh runs around it.
     fn verify(&mut self, answer: f64) -> Result<Confirmation, ProbeError> {
         let below = self.step(answer * BELOW, Step::Verify(BELOW))?;
         if !below.is_below {
@@ -123,7 +124,7 @@ impl Search<'_> {
             let reason = format!("the objective was met at {answer:.0}/s, but not again at {BELOW} times that");
             return Ok(Confirmation::Contradicted(reason));
         }
-        // At the answer itself the best guess is as often one as the other, and moves nothing.
+        // At the answer itself the best guess is a coin toss, so an undecided run changes nothing.
         let same = self.examine(answer, Step::Verify(1.0))?;
         if same.outcome != ObjectiveOutcome::Undecided {
             self.bracket.add(same);
@@ -139,7 +140,7 @@ impl Search<'_> {
             return Ok(Confirmation::No(reason));
         }
         if self.bracket.generator_limit().is_some() {
-            // The finding says so.
+            // The finding reports this limit.
             return Ok(Confirmation::Yes);
         }
         let above = self.step((answer * ABOVE).min(self.config.rate_max_per_s), Step::Verify(ABOVE))?;
@@ -154,14 +155,14 @@ impl Search<'_> {
         })
     }
 
-    /// Examines a rate, and moves the bracket by what is found out.
+    /// Examines a rate and updates the bracket.
     fn step(&mut self, rate_per_s: f64, step: Step) -> Result<ExaminedRate, ProbeError> {
         let known = self.examine(rate_per_s, step)?;
         self.bracket.add(known);
         Ok(known)
     }
 
-    /// Runs at a rate until it is decided, or has been tried long enough.
+    /// Runs at a rate until it is decided, or the longest run has been made.
     fn examine(&mut self, rate_per_s: f64, step: Step) -> Result<ExaminedRate, ProbeError> {
         let mut together: Option<Observation> = None;
         for extension in 0..=self.config.extensions_max {
@@ -184,7 +185,7 @@ impl Search<'_> {
             if let Some(reason) = seen.broken {
                 return Err(ProbeError::Failed(format!("the run at {rate_per_s:.0}/s is not valid: {reason}")));
             }
-            // On the way up a good guess will do: higher rates have more requests, and verification is still to come.
+            // While climbing, a good guess is enough: higher rates have more requests, and the answer will be verified.
             let is_good_guess = step == Step::Climb && is_below;
             let is_undecided = known.outcome == ObjectiveOutcome::Undecided && !is_good_guess;
             if !is_undecided || extension == self.config.extensions_max {
@@ -232,7 +233,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether requests were due faster than they were answered, by more than could be made up for in time.
+    /// Whether requests were due faster than they were answered, by more than a tolerable wait explains.
     fn has_growing_backlog(&self, seen: &Observation) -> bool {
         let backlog = seen.intended.saturating_sub(seen.answered_in_window) as f64;
         let patience_s =
@@ -240,8 +241,8 @@ impl Search<'_> {
         backlog > BACKLOG_SHARE_MAX * seen.intended as f64 && backlog > patience_s * seen.achieved_per_s()
     }
 
-    /// Why a missed objective says nothing about the server, if it does not. How busy the generator's threads are is not
-    /// asked: one that waits for the next request without sleeping is busy, too.
+    /// The reason why a missed objective does not depend on the server, if so. The load of the generator's threads is
+    /// no criterion, because a thread that polls for the next request is busy, too.
     fn generator_limit(&self, seen: &Observation) -> Option<String> {
         let is_met = |batch: &Batch| {
             let mut each = self.config.objectives.iter().enumerate();

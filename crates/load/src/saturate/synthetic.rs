@@ -1,5 +1,5 @@
-//! Servers whose capacity is known, for the tests of the search: a queue is simulated request by request, so that what the
-//! search sees is as correlated as what it would see of a real one.
+//! Servers of known capacity for the tests of the search. A queue is simulated request by request, so that its times
+//! are correlated like those of a real server.
 
 use super::objective::Objective;
 use super::observation::{Batch, Observation};
@@ -9,16 +9,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::ops::Range;
 use std::time::Duration;
 
-/// One server with exponential service behind one queue, asked by a Poisson stream: M/M/1.
+/// One server with exponential service times behind one queue with Poisson arrivals: M/M/1.
 #[derive(Debug)]
 pub(super) struct Synthetic {
     pub(super) capacity_per_s: f64,
     pub(super) objectives: Vec<Objective>,
-    /// In these runs, counted from 0, the server stands still for half of each second.
+    /// In these runs, counted from 0, the server stalls for half of each second.
     pub(super) disturbed: Range<usize>,
-    /// The generator sends no more than this; beyond, requests wait in it.
+    /// The highest rate of the generator. Above it, requests wait in the generator.
     pub(super) generator_per_s: f64,
-    /// One request in so many is answered by an error.
+    /// One request in this many is answered by an error.
     pub(super) one_fails_in: Option<u64>,
     pub(super) random: Xoshiro256PlusPlus,
     pub(super) runs: usize,
@@ -47,7 +47,7 @@ impl Probe for Synthetic {
     fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, ProbeError> {
         let is_disturbed = self.disturbed.contains(&self.runs);
         self.runs += 1;
-        // The queue begins empty: what it sees before this is not measured.
+        // The queue starts empty, so the first second is not measured.
         let warm_up_s = 1.0;
         let end_s = warm_up_s + length.as_secs_f64();
         let batches = || Batch::new(self.objectives.len());

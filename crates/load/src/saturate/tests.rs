@@ -1,4 +1,4 @@
-//! The search on servers whose capacity is known.
+//! The search on servers of known capacity.
 
 use super::judge::judge;
 use super::search::search;
@@ -6,7 +6,7 @@ use super::synthetic::Synthetic;
 use super::*;
 use std::time::Duration;
 
-/// Small, so that the tests are fast; times are long accordingly.
+/// The capacity is small, so that the tests are fast; the times are long accordingly.
 const CAPACITY_PER_S: f64 = 500.0;
 
 fn percentile(percent: f64, time_ns: u64) -> Objective {
@@ -32,14 +32,14 @@ fn run(config: &SearchConfig, server: &mut Synthetic) -> (Finding, Vec<ProbeRepo
     (finding, probes)
 }
 
-/// The rate at which so many percent of the response times of M/M/1 are within a time. The response time is exponential
+/// The rate at which this percentage of the response times of M/M/1 is within a time. The response time is exponential
 /// with rate capacity - arrivals (L. Kleinrock, "Queueing Systems" I, 1975, section 5.12).
 fn theory_per_s(percent: f64, time_ns: u64) -> f64 {
     CAPACITY_PER_S + (1.0 - percent / 100.0).ln() / (time_ns as f64 / 1e9)
 }
 
 #[test]
-fn what_is_found_is_what_theory_says() {
+fn the_answer_agrees_with_theory() {
     let cases = [(99.0, 40_000_000, 25.0), (99.0, 20_000_000, 750.0), (90.0, 12_000_000, 250.0)];
     let mut confirmed = 0;
     for (percent, time_ns, start_per_s) in cases {
@@ -54,7 +54,7 @@ fn what_is_found_is_what_theory_says() {
             assert!(finding.met_at_per_s.unwrap() <= rate && rate < finding.missed_at_per_s.unwrap(), "{finding:?}");
             assert!(probes.len() < 60, "{} runs", probes.len());
             if finding.confirmed {
-                // What is told is what was verified.
+                // The reported answer has been verified.
                 let verified = probes.iter().rfind(|probe| probe.step == Step::Verify(0.9)).unwrap();
                 assert_eq!(verified.rate_per_s, 0.9 * rate);
                 confirmed += 1;
@@ -65,7 +65,7 @@ fn what_is_found_is_what_theory_says() {
 }
 
 #[test]
-fn a_mean_is_found_and_all_objectives_must_hold() {
+fn a_search_finds_a_mean_and_meets_all_objectives() {
     // The mean response time of M/M/1 is 1 / (capacity - arrivals): 8 ms at 375/s.
     let mean = Objective { quantity: Quantity::Mean, time_ns: 8_000_000 };
     let (finding, _) = run(&config(&[mean], 50.0), &mut Synthetic::new(CAPACITY_PER_S, &[mean], 1));
@@ -78,7 +78,7 @@ fn a_mean_is_found_and_all_objectives_must_hold() {
 }
 
 #[test]
-fn one_disturbed_run_does_not_spoil_the_answer() {
+fn one_disturbed_run_does_not_change_the_answer() {
     let objectives = [percentile(99.0, 40_000_000)];
     let truth = theory_per_s(99.0, 40_000_000);
     for disturbed in (0..12).step_by(3) {
@@ -91,17 +91,17 @@ fn one_disturbed_run_does_not_spoil_the_answer() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_again_is_not_confirmed() {
+fn an_answer_that_is_not_reproduced_is_not_confirmed() {
     let objectives = [percentile(99.0, 40_000_000)];
     let mut server = Synthetic::new(CAPACITY_PER_S, &objectives, 4);
-    // From here on the server stands still again and again, at any rate.
+    // From here on the server stalls again and again, at any rate.
     server.disturbed = 6..usize::MAX;
     let (finding, _) = run(&config(&objectives, 100.0), &mut server);
     assert!(!finding.confirmed && !finding.reasons.is_empty(), "{finding:?}");
 }
 
 #[test]
-fn the_generator_is_told_from_the_server() {
+fn the_generator_is_distinguished_from_the_server() {
     let objectives = [percentile(99.0, 40_000_000)];
     let mut server = Synthetic::new(CAPACITY_PER_S, &objectives, 5);
     server.generator_per_s = 250.0;
@@ -110,7 +110,7 @@ fn the_generator_is_told_from_the_server() {
     assert!((175.0..275.0).contains(&finding.generator_limit_per_s.unwrap()), "{finding:?}");
     assert!(finding.reasons[0].contains("the generator, not the server, is the limit at"), "{finding:?}");
     assert!(probes.iter().all(|probe| probe.outcome != ObjectiveOutcome::Missed));
-    // Being late is one sign; the other is that what was sent was answered in time.
+    // Lateness is one sign of this; the other is that sent requests were answered in time.
     let last = probes.iter().rfind(|probe| probe.outcome == ObjectiveOutcome::GeneratorLimited).unwrap();
     assert!(last.note.as_ref().unwrap().contains("--threads"), "{last:#?}");
     let batch = |answered, slow| Batch { answered, slow: vec![slow], ..Batch::default() };
@@ -129,7 +129,7 @@ fn the_generator_is_told_from_the_server() {
     }
 }
 
-/// Says what it was told to, then stops.
+/// Returns prepared observations, and then stops.
 struct Scripted(Vec<Observation>);
 
 impl Probe for Scripted {
@@ -139,7 +139,7 @@ impl Probe for Scripted {
 }
 
 #[test]
-fn what_cannot_be_found_is_told() {
+fn a_search_without_an_answer_gives_the_reason() {
     let tight = [percentile(99.0, 1_000_000)];
     let (finding, _) = run(&config(&tight, 100.0), &mut Synthetic::new(CAPACITY_PER_S, &tight, 6));
     assert_eq!(finding.rate_per_s, None);
@@ -151,7 +151,7 @@ fn what_cannot_be_found_is_told() {
     assert_eq!((finding.rate_per_s, finding.missed_at_per_s), (Some(225.0), None));
     assert_eq!(finding.reasons, ["met at 225/s, and no higher rate was to be tried"]);
 
-    // 20 s are about 8000 requests, of which 8 may be slow, and slow ones come in bursts.
+    // 20 s are about 8000 requests, of which 8 may be slow, and slow requests come in bursts.
     let rare = [percentile(99.9, 80_000_000)];
     let short = SearchConfig { extensions_max: 0, ..config(&rare, 125.0) };
     let (finding, _) = run(&short, &mut Synthetic::new(CAPACITY_PER_S, &rare, 7));
@@ -166,7 +166,7 @@ fn what_cannot_be_found_is_told() {
 }
 
 #[test]
-fn requests_without_an_answer_are_slow() {
+fn requests_without_a_reply_are_slow() {
     let objectives = [percentile(99.0, 60_000_000), Objective { quantity: Quantity::Mean, time_ns: 40_000_000 }];
     for (one_fails_in, outcome) in [(None, ObjectiveOutcome::Met), (Some(20), ObjectiveOutcome::Missed)] {
         let mut server = Synthetic::new(CAPACITY_PER_S, &objectives, 8);
@@ -179,8 +179,8 @@ fn requests_without_an_answer_are_slow() {
 }
 
 #[test]
-fn few_requests_decide_nothing() {
-    // Of 100 requests one may be slow: that none was, says little.
+fn few_requests_leave_it_undecided() {
+    // Of 100 requests one may be slow, so a run without a slow request shows little.
     let objective = percentile(99.0, 1000);
     let batch = |answered| Batch { answered, slow: vec![0], ..Batch::default() };
     let seen = |each| Observation { seconds: vec![batch(each); 10], total: batch(each * 10), ..Observation::default() };
@@ -191,9 +191,9 @@ fn few_requests_decide_nothing() {
 }
 
 #[test]
-fn at_the_edge_a_run_hardly_ever_decides_wrongly() {
-    // Both objectives are met exactly at the bound, so that every decision is wrong. At 80 % of its capacity the queue
-    // remembers for long, and slow requests come in rare bursts.
+fn at_the_bound_a_run_rarely_decides_wrongly() {
+    // Both objectives are met exactly at the bound, so every decision is wrong. At 80 % of its capacity the queue is
+    // correlated over a long time, and slow requests come in rare bursts.
     let rate_per_s = 0.8 * CAPACITY_PER_S;
     let mean_s = 1.0 / (CAPACITY_PER_S - rate_per_s);
     let edge_ns = (100f64.ln() * mean_s * 1e9) as u64;
@@ -207,12 +207,12 @@ fn at_the_edge_a_run_hardly_ever_decides_wrongly() {
             *wrong += u64::from(judge(objectives[at], at, &seen, 0.95).outcome != ObjectiveOutcome::Undecided);
         }
     }
-    // Nominally 10 in 200. Skew makes it more for the mean.
+    // 10 in 200 are expected at this confidence level. Skewness makes it more for the mean.
     assert!(wrong[0] <= 20 && wrong[1] <= 30, "{wrong:?} of {runs}");
 }
 
 #[test]
-fn a_search_is_told_in_lines_and_json() {
+fn a_search_is_reported_in_lines_and_json() {
     let objectives = [percentile(99.0, 40_000_000)];
     let config = config(&objectives, 300.0);
     let (finding, probes) = run(&config, &mut Synthetic::new(CAPACITY_PER_S, &objectives, 9));

@@ -1,5 +1,5 @@
-//! The schedule of an open loop: when each request is intended to be sent, whatever becomes of those before it.
-//! Seeded, and independent of replies and of the time that it is asked at. Knows no connections.
+//! The schedule of an open loop: when each request is intended to be sent, regardless of the requests before it.
+//! It follows from the seed alone, not from replies or from the time of the call. Knows no connections.
 
 use crate::config::{Arrivals, Config};
 use clock::{Nanos, duration_ns};
@@ -8,20 +8,21 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// One thread's part of the schedule. The threads' parts together are the whole: evenly interleaved when requests
-/// come evenly, and independent of each other otherwise (the sum of Poisson processes is one).
+/// One thread's part of the schedule. The parts of all threads make up the whole schedule. Constant arrivals are
+/// interleaved evenly; other parts are independent (the sum of Poisson processes is a Poisson process).
 #[derive(Debug)]
 pub(crate) struct ArrivalClock {
     start: Nanos,
     arrivals: Arrivals,
     random: Xoshiro256PlusPlus,
-    /// Requests per second of this thread's part.
+    /// Requests per second of this thread.
     part_per_s: f64,
-    /// Where this thread's first request lies within a gap of its part: evenly spread over the threads.
+    /// The offset of this thread's first request, as a share of its gap. The threads' offsets are spread evenly.
     phase: f64,
-    /// How many have been taken.
+    /// Requests taken so far.
     taken: u64,
-    /// Time from the start to the next, with the pauses of bursts left out. The sum of gaps, not of rounded times.
+    /// The time from the start to the next request, without the off phases of bursts. It is the sum of the exact gaps,
+    /// not of rounded times.
     running_ns: f64,
     next: Nanos,
 }
@@ -31,7 +32,8 @@ impl ArrivalClock {
     pub(crate) fn new(config: &Config, thread: usize, start: Nanos) -> Option<ArrivalClock> {
         let part_per_s = config.arrivals.per_s()? / config.threads as f64;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(config.seed);
-        // Far from what is drawn of keys and operations, so that gaps do not depend on them.
+        // This part of the random sequence is far from the part for keys and operations, so the gaps do not depend on
+        // those.
         random.long_jump();
         for _ in 0..thread {
             random.jump();
@@ -55,10 +57,10 @@ impl ArrivalClock {
         self.next
     }
 
-    /// Goes on to the one after it.
+    /// Advances to the request after it.
     pub(crate) fn advance(&mut self) {
         let from_start_ns = match &self.arrivals {
-            // Computed and not summed, so that no error gathers.
+            // The time is computed from the number of requests, so that rounding errors do not add up.
             Arrivals::Closed | Arrivals::Constant { .. } => {
                 (self.taken as f64 + self.phase) / self.part_per_s * NANOS_PER_SECOND
             }
@@ -67,7 +69,7 @@ impl ArrivalClock {
                 self.running_ns
             }
             Arrivals::Gaps { shape, .. } => {
-                // A gap below 0, as some formulas have it, is none.
+                // Some formulas give gaps below 0; such a gap counts as 0.
                 let gap = shape.draw(&mut self.random).max(0.0);
                 self.running_ns += gap / shape.mean() / self.part_per_s * NANOS_PER_SECOND;
                 self.running_ns
@@ -75,7 +77,7 @@ impl ArrivalClock {
             Arrivals::Bursty { on, off, .. } => {
                 let (on_ns, off_ns) = (duration_ns(*on) as f64, duration_ns(*off) as f64);
                 self.running_ns += self.exponential_ns(self.part_per_s * (on_ns + off_ns) / on_ns);
-                // All threads are on at the same times.
+                // The on phases of all threads coincide.
                 self.running_ns + (self.running_ns / on_ns).floor() * off_ns
             }
         };
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn even_arrivals_are_even_over_all_threads_and_do_not_drift() {
+    fn constant_arrivals_are_even_over_all_threads_and_do_not_drift() {
         let arrivals = Arrivals::Constant { per_s: 3000.0 };
         let mut all: Vec<f64> = (0..3).flat_map(|thread| times_s(&arrivals, thread, 3, 100_000)).collect();
         all.sort_by(f64::total_cmp);
@@ -123,7 +125,7 @@ mod tests {
         }
     }
 
-    /// The Kolmogorov-Smirnov distance of values from a distribution, times the root of their number.
+    /// The Kolmogorov-Smirnov distance of the values from a distribution, times the square root of their number.
     fn distance(mut values: Vec<f64>, distribution: impl Fn(f64) -> f64) -> f64 {
         values.sort_by(f64::total_cmp);
         let count = values.len() as f64;
@@ -141,11 +143,11 @@ mod tests {
             let mut times: Vec<f64> =
                 (0..threads).flat_map(|thread| times_s(&arrivals, thread, threads, 100_000)).collect();
             times.sort_by(f64::total_cmp);
-            // Where one thread's part ends before the other's, the sum is no longer whole.
+            // The sum is incomplete once the first thread's part has ended.
             let gaps: Vec<f64> = times.windows(2).take(150_000).map(|pair| pair[1] - pair[0]).collect();
             let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
             assert!((mean * per_s - 1.0).abs() < 0.015, "{threads}: {mean}");
-            // 1.63 would be exceeded by one seed in a hundred.
+            // One seed in a hundred would exceed 1.63.
             let far = distance(gaps.clone(), |gap| 1.0 - (-gap * per_s).exp());
             assert!(far < 1.63, "{threads}: {far}");
             let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_have_the_mean_rate_and_nothing_comes_between() {
+    fn bursts_have_the_mean_rate_and_pauses_are_empty() {
         let (on, off) = (Duration::from_millis(200), Duration::from_millis(800));
         for thread in 0..2 {
             let times = times_s(&Arrivals::Bursty { per_s: 1000.0, on, off }, thread, 2, 50_000);
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_of_any_shape_are_stretched_to_the_rate() {
+    fn gaps_of_any_shape_are_scaled_to_the_rate() {
         let shape = variates::Variate::parse("fb_ia", variates::Unit::Time).unwrap();
         let times = times_s(&Arrivals::Gaps { per_s: 2000.0, shape: shape.clone() }, 0, 1, 200_000);
         let per_s = times.len() as f64 / times.last().unwrap();

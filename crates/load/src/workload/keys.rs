@@ -1,17 +1,17 @@
-//! What a key looks like: from its number to its text and back. Knows no values.
+//! The text of a key, from its number and back. Knows no values.
 
 use crate::workload::sizes::KeySizes;
 
-/// How the numbers of keys are written.
+/// How key numbers become key texts.
 #[derive(Clone, Debug)]
 pub(crate) struct KeySpace {
     prefix: Vec<u8>,
-    /// Without sizes a key is as short as its number.
+    /// The lengths of keys; none makes a key as short as its number.
     sizes: Option<KeySizes>,
 }
 
 impl KeySpace {
-    /// Keys that are this prefix and their number, with zeros between to make up their size.
+    /// Keys made of this prefix and their number, padded with zeros to their length.
     pub(crate) fn new(prefix: &str, sizes: Option<KeySizes>) -> KeySpace {
         KeySpace { prefix: prefix.as_bytes().to_vec(), sizes }
     }
@@ -25,13 +25,13 @@ impl KeySpace {
         out.extend_from_slice(digits);
     }
 
-    /// Zeros before the digits of a key.
+    /// The number of zeros before the digits of a key.
     fn zeros(&self, key: u64, digits: usize) -> usize {
         let needed = self.prefix.len() + digits;
         self.sizes.as_ref().map_or(0, |sizes| sizes.of(key, needed).saturating_sub(needed))
     }
 
-    /// The number in a text; none when it is not one of ours.
+    /// The number in a text; none if the text is not one of these keys.
     pub(crate) fn number(&self, text: &[u8]) -> Option<u64> {
         let padded = text.strip_prefix(self.prefix.as_slice())?;
         let zeros = padded.iter().take(padded.len().saturating_sub(1)).take_while(|&&byte| byte == b'0').count();
@@ -50,7 +50,7 @@ mod tests {
     use variates::{Unit, Variate};
 
     #[test]
-    fn only_keys_as_we_write_them_are_ours() {
+    fn only_keys_in_the_exact_format_are_recognised() {
         let keys = KeySpace::new("key-", None);
         let number = |key: &str| keys.number(key.as_bytes());
         assert_eq!(number("key-0"), Some(0));
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_drawn_sizes_are_all_different_and_ours() {
+    fn keys_of_drawn_sizes_are_distinct_and_recognised() {
         let sizes = |text| Some(KeySizes::new(&Variate::parse(text, Unit::Bytes).unwrap(), 250));
         for text in ["fb_key", "uniform:1:400", "16"] {
             let keys = KeySpace::new("k", sizes(text));

@@ -1,5 +1,5 @@
-//! One thread's part of a trace that is replayed: takes rows when they are due and holds them until their client sends them.
-//! All rows of a key go to one client, so that their order is kept. Knows no sockets.
+//! One thread's part of a trace in replay: takes rows when they are due and buffers them until their client sends them.
+//! All rows of a key go to one client, so they keep their order. Knows no sockets.
 
 use crate::workload::trace::{Next, TraceOperation, TraceRows};
 use crate::workload::value;
@@ -8,11 +8,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Rows that wait for their clients, over all clients of a thread. A replay that is so far behind takes no more for now.
+/// The buffered rows of all clients of a thread. A replay that is this far behind takes no more rows until a client has
+/// sent one.
 const BUFFERED_MAX: usize = 16_384;
-/// While the reader of the trace is behind, it is asked again after this.
+/// When the reader of the trace is behind, the replay polls it again after this time.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
-/// Shorter values are digits, so that they can be counted with; nothing can be told of them when they come back.
+/// Values up to this length consist of digits, so that `incr` works on them. They contain too little to be verified.
 const DIGITS_MAX: usize = 19;
 
 /// A row that waits for its client.
@@ -20,11 +21,11 @@ const DIGITS_MAX: usize = 19;
 pub(crate) struct BufferedRow {
     pub(crate) operation: TraceOperation,
     pub(crate) key: Vec<u8>,
-    /// Stands for the key in values.
+    /// The hash of the key, which is part of its values.
     pub(crate) name: u64,
     pub(crate) value_bytes: usize,
     pub(crate) expiry_s: u32,
-    /// Whether what is read of the key can be buffered against what the replay writes.
+    /// Whether values of the key can be verified against what the replay writes.
     pub(crate) is_checked: bool,
 }
 
@@ -33,30 +34,30 @@ pub(crate) struct BufferedRow {
 pub(crate) struct Replay {
     rows: TraceRows,
     start: Nanos,
-    /// Rows are due whenever their client can send them.
+    /// Whether rows are due as soon as their client can send them.
     is_unpaced: bool,
     clients: usize,
     buffered: usize,
     has_ended: bool,
-    /// Keys whose values are no longer as one row wrote them.
+    /// Keys whose values no longer are what a single row wrote.
     changed: HashSet<u64>,
 }
 
-/// What the next row of a trace is.
+/// The state of the next row of a trace.
 #[derive(Debug)]
 pub(crate) enum Due {
-    /// To be sent by this client; it was due at this time.
+    /// It is due: its client, its time and the row.
     Row(usize, Nanos, BufferedRow),
-    /// To be asked for again at this time.
+    /// Nothing is due before this time.
     At(Nanos),
-    /// None, until a reply has come.
+    /// The buffer is full until a client sends a row.
     Full,
-    /// None any more.
+    /// There are no more rows.
     Over,
 }
 
 impl Replay {
-    /// Rows that begin to be due at `start`, for so many clients.
+    /// Rows that are due from `start` on, for this many clients.
     pub(crate) fn new(rows: TraceRows, start: Nanos, is_unpaced: bool, clients: usize) -> Replay {
         Replay { rows, start, is_unpaced, clients, buffered: 0, has_ended: false, changed: HashSet::new() }
     }
@@ -66,7 +67,7 @@ impl Replay {
         !self.is_unpaced
     }
 
-    /// What is due now.
+    /// The row that is due now, or when to call again.
     pub(crate) fn next(&mut self, now: Nanos) -> Due {
         if self.buffered >= BUFFERED_MAX {
             return Due::Full;
@@ -96,15 +97,15 @@ impl Replay {
             expiry_s: row.expiry_s(),
             is_checked: self.changed.is_empty() || !self.changed.contains(&name),
         };
-        // The low bits have chosen the thread.
+        // The low bits of the hash have chosen the thread.
         let client = (name >> 32) as usize % self.clients;
         self.rows.advance();
         self.buffered += 1;
         Due::Row(client, due, buffered)
     }
 
-    /// A row that was buffered is sent, or given up.
-    pub(crate) fn released(&mut self, rows: usize) {
+    /// Notes that buffered rows were sent or given up.
+    pub(crate) fn rows_released(&mut self, rows: usize) {
         self.buffered -= rows;
     }
 
@@ -115,7 +116,8 @@ impl Replay {
 }
 
 impl BufferedRow {
-    /// Appends its value: as the generator's own, with its length for a version, so that it can be verified to the byte.
+    /// Appends its value. It has the generator's usual format with its length as the version, so it can be verified to
+    /// the byte.
     pub(crate) fn append_value(&self, out: &mut Vec<u8>) {
         if self.value_bytes > DIGITS_MAX {
             return value::make(self.name, self.value_bytes as u64, self.value_bytes, out);
@@ -124,13 +126,13 @@ impl BufferedRow {
     }
 }
 
-/// Whether bytes that were read can be a value that a replay wrote, by their length alone.
+/// Whether a value that was read can be one that a replay wrote, by its length alone.
 pub(crate) fn fits(data: &[u8]) -> bool {
     let length = data.get(8..16).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
     !is_verified(data) || length == Some(data.len() as u64)
 }
 
-/// Whether anything can be told of a value of this length.
+/// Whether a value of this length can be verified.
 pub(crate) fn is_verified(data: &[u8]) -> bool {
     data.len() > DIGITS_MAX
 }
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_tell_their_key_and_length_and_short_ones_are_numbers() {
+    fn long_values_contain_their_key_and_length_and_short_ones_are_numbers() {
         for value_bytes in [20, 21, 64, 5000] {
             let buffered = buffered(b"some-key", value_bytes);
             let mut value = Vec::new();

@@ -1,6 +1,6 @@
-//! What a client does next: which operation on which key, and how long it thinks before.
-//! Everything is drawn from one generator per thread, and all of these from the run's one seed.
-//! Which requests meet which replies depends on timing; what is drawn does not.
+//! What a client does next: the operation, the key and the think time before it.
+//! Each thread draws from one random sequence, derived from the seed of the run. The sequence does not depend on
+//! timing; which request meets which reply does.
 
 use crate::config::Config;
 use crate::workload::think_time::ThinkTime;
@@ -9,24 +9,25 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use variates::KeySampler;
 
-/// Keys tried for a set before it becomes a get: only matters when there are about as many requests in flight as keys.
+/// Keys tried for a set before it becomes a get. This matters only if there are about as many requests in flight as
+/// keys.
 const LOCK_TRIES: usize = 8;
 
 /// The next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Write this key at this version; its lock is buffered.
+    /// Set this key, which is now locked, to this version.
     Set {
-        /// Number of the key.
+        /// The number of the key.
         key: u64,
-        /// Version to write.
+        /// The version to write.
         version: u64,
     },
-    /// Read keys, to be drawn with [`Schedule::key`].
+    /// Get keys, which [`Schedule::key`] draws.
     Get,
 }
 
-/// The draws of one thread.
+/// The random sequence of one thread.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     random: Xoshiro256PlusPlus,
@@ -54,8 +55,8 @@ impl Schedule {
         }
     }
 
-    /// Draws the next request. Its operation is drawn afresh each time, so that the share of sets is exact on average
-    /// and no pattern of sets and gets repeats.
+    /// Draws the next request. Each operation is drawn independently, so the share of sets is exact on average and has
+    /// no repeating pattern.
     pub(crate) fn choose(&mut self, versions: &Versions) -> Choice {
         if self.random.random_range(0..self.ratio_total) >= self.ratio_set {
             return Choice::Get;
@@ -79,7 +80,7 @@ impl Schedule {
         self.think_time.draw_ns(&mut self.random)
     }
 
-    /// Draws how long a client thinks before its first request, in nanoseconds.
+    /// Draws the think time before a client's first request, in nanoseconds.
     pub(crate) fn first_think_ns(&mut self) -> u64 {
         self.think_time.draw_first_ns(&mut self.random)
     }
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_finds_every_key_busy_becomes_a_get() {
+    fn a_set_becomes_a_get_if_every_key_is_locked() {
         let mut schedule = schedule(|config| (config.ratio_set, config.ratio_get, config.key_maximum) = (1, 0, 0));
         let versions = Versions::new(0, 1, true);
         assert_eq!(schedule.choose(&versions), Choice::Set { key: 0, version: 2 });

@@ -1,27 +1,26 @@
-//! How large each value is, and how long each key: drawn once and for all from the key's number (and the value's version),
-//! so that what comes back can be buffered against it. Knows no requests.
+//! The size of each value and the length of each key. They are derived from the key's number (and the value's version),
+//! so that returned values can be verified. Knows no requests.
 
 use rand::SeedableRng;
 use rand_xoshiro::SplitMix64;
 use variates::Variate;
 
-/// The largest value that is drawn: with its header it still fits into memcached's usual 1 MiB.
-/// A size that is always the same may be larger.
+/// The largest size that is drawn: with its header, such a value still fits memcached's default limit of 1 MiB. A fixed
+/// size may be larger.
 const DRAWN_BYTES_MAX: usize = (1 << 20) - 1024;
-/// Values shorter than this do not hold all of their version.
+/// Values shorter than this do not contain their whole version.
 const VERSION_ENDS_AT: usize = 16;
 
 /// The sizes of values.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueSizes {
-    /// Without one, sizes are drawn.
+    /// The size, if it is fixed.
     fixed_bytes: Option<usize>,
     variate: Variate,
 }
 
 impl ValueSizes {
-    /// Sizes as this variate of bytes has them. They do not depend on the seed of a run: what one run has set,
-    /// another can verify.
+    /// Sizes of this variate. They do not depend on the seed of a run, so one run can verify the values of another.
     pub(crate) fn new(variate: &Variate) -> ValueSizes {
         let fixed_bytes = variate.fixed_value().map(|bytes| bytes.max(0.0).round() as usize);
         ValueSizes { fixed_bytes, variate: variate.clone() }
@@ -35,8 +34,8 @@ impl ValueSizes {
         })
     }
 
-    /// Whether a value of `key` may be these bytes, by their number. One too short to say its version may be any that is
-    /// as short.
+    /// Whether a value of `key` may have this length. A value too short to contain its version may have any length that
+    /// is as short.
     pub(crate) fn fits(&self, key: u64, data: &[u8]) -> bool {
         match (self.fixed_bytes, data.get(8..VERSION_ENDS_AT)) {
             (Some(bytes), _) => data.len() == bytes,
@@ -48,7 +47,7 @@ impl ValueSizes {
         }
     }
 
-    /// The largest that there can be.
+    /// The largest possible size.
     pub(crate) fn largest(&self) -> usize {
         self.fixed_bytes.unwrap_or(DRAWN_BYTES_MAX)
     }
@@ -62,12 +61,12 @@ pub(crate) struct KeySizes {
 }
 
 impl KeySizes {
-    /// Lengths as this variate of bytes has them, up to `largest`.
+    /// Lengths of this variate, up to `largest`.
     pub(crate) fn new(variate: &Variate, largest: usize) -> KeySizes {
         KeySizes { variate: variate.clone(), largest }
     }
 
-    /// The length of the key with this number, where it needs at least `needed` bytes.
+    /// The length of the key with this number, which needs at least `needed` bytes.
     pub(crate) fn of(&self, key: u64, needed: usize) -> usize {
         let mut random = SplitMix64::seed_from_u64(key);
         self.variate.draw_size(&mut random, needed.min(self.largest), self.largest)
@@ -80,7 +79,7 @@ mod tests {
     use variates::Unit;
 
     #[test]
-    fn sizes_are_known_from_the_value_and_have_their_distribution() {
+    fn sizes_follow_from_the_value_and_have_their_distribution() {
         let variate = Variate::parse("uniform:10:1010", Unit::Bytes).unwrap();
         let sizes = ValueSizes::new(&variate);
         let mut sum = 0;
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn one_size_may_be_any_and_drawn_ones_stay_below_the_usual_limit() {
+    fn fixed_sizes_are_unlimited_and_drawn_ones_stay_below_the_default_limit() {
         let sizes = |text| ValueSizes::new(&Variate::parse(text, Unit::Bytes).unwrap());
         assert_eq!((sizes("4m").of(1, 1), sizes("4m").largest()), (4 << 20, 4 << 20));
         assert!((0..1000).all(|key| sizes("exp:4m").of(key, 1) <= DRAWN_BYTES_MAX));

@@ -1,22 +1,23 @@
-//! Makes the value of a key at a version, and says of any bytes what they are.
-//! A value is its key number and its version, eight little-endian bytes each, then a fill derived from both,
-//! all cut to the data size. Knows no server, and not which versions are acceptable.
+//! Makes the value of a key at a version, and recognises such values.
+//! A value is its key number and its version, eight little-endian bytes each, and then a fill derived from both, cut to
+//! the data size. Knows no server, and not which versions are acceptable.
 
 /// Bytes of the key number and the version.
 const NAME_BYTES: usize = 16;
 
-/// What the bytes of a value say.
+/// What a value contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// A value of this key, whole.
+    /// A complete value of this key.
     Whole(SeenVersion),
     /// A value of another key.
     Wrong,
-    /// Bytes that were never written as one value: of the wrong length, or mixed from several.
+    /// Bytes that were never written as one value: their length is wrong, or they mix several values.
     Torn,
 }
 
-/// As much of a version as a value holds: all 64 bits when the data size is 16 or more, none when it is 8 or less.
+/// The part of a version that a value contains: all 64 bits if the value has 16 bytes or more, none if it has 8 or
+/// fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeenVersion {
     bits: u64,
@@ -36,8 +37,8 @@ pub(crate) fn make(key: u64, version: u64, size_bytes: usize, out: &mut Vec<u8>)
     out.truncate(end);
 }
 
-/// Says what `bytes`, returned for `key`, are. A difference in any byte is found: in the key number as `Wrong`,
-/// in the fill as `Torn`, in the version as `Torn` (its fill is another) or, in values too short for a fill, as another version.
+/// Inspects the bytes returned for `key`. Every changed byte is found: in the key number as `Wrong`, in the fill or the
+/// version as `Torn` (each version has another fill), and in values too short for a fill as another version.
 pub(crate) fn inspect(bytes: &[u8], key: u64, size_bytes: usize) -> Content {
     if bytes.len() != size_bytes {
         return Content::Torn;
@@ -68,14 +69,14 @@ fn low_bytes(count: usize) -> u64 {
 }
 
 impl SeenVersion {
-    /// The newest version up to `highest` that has these bits; none when there is none.
+    /// The newest version up to `highest` that has these bits, if there is one.
     pub(crate) fn newest_up_to(self, highest: u64) -> Option<u64> {
         let candidate = (highest & !self.mask) | self.bits;
         if candidate <= highest { Some(candidate) } else { candidate.checked_sub(self.mask)?.checked_sub(1) }
     }
 }
 
-/// The stream of bytes behind the version: Steele, Lea and Flood's splitmix64, seeded by key and version.
+/// The bytes after the version: Steele, Lea and Flood's splitmix64, seeded by key and version.
 pub(crate) struct Fill {
     state: u64,
 }
@@ -108,7 +109,7 @@ mod tests {
         bytes
     }
 
-    /// Whether the bytes pass for exactly this version.
+    /// Whether the bytes are a complete value of exactly this version.
     fn passes(bytes: &[u8], key: u64, version: u64, size_bytes: usize) -> bool {
         matches!(inspect(bytes, key, size_bytes), Content::Whole(seen) if seen.newest_up_to(version) == Some(version))
     }
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn short_values_tell_as_much_as_they_hold() {
+    fn short_values_are_verified_as_far_as_possible() {
         assert_eq!(inspect(&made(0x0100, 1, 1), 0x0200, 1), inspect(&made(0x0200, 1, 1), 0x0200, 1));
         assert_eq!(inspect(&made(3, 1, 4), 4, 4), Content::Wrong);
         let Content::Whole(seen) = inspect(&made(3, 0x0105, 9), 3, 9) else { panic!("it is whole") };
@@ -143,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_made_passes(key: u64, version in 0u64..1 << 60, size_bytes in 0usize..300) {
+        fn made_values_pass(key: u64, version in 0u64..1 << 60, size_bytes in 0usize..300) {
             prop_assert!(passes(&made(key, version, size_bytes), key, version, size_bytes));
         }
 

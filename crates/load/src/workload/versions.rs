@@ -1,23 +1,24 @@
-//! Which version of each key the server has acknowledged, shared by all threads.
-//! At most one set of a key is in flight, so that "older than the last acknowledged" has a meaning.
-//! Knows no values and no connections.
+//! Which version of each key the server has acknowledged. All threads share it.
+//! At most one set of a key is in flight, so that "older than the last acknowledged" is well defined. Knows no values
+//! and no connections.
 
 use crate::workload::value::SeenVersion;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A set of this key is in flight.
 const LOCKED: u64 = 1 << 63;
-/// A set of this key has failed: it may still take effect at any later time, so freshness cannot be judged ever again.
+/// A set of this key has failed. It may still be applied at any later time, so the freshness of the key can no longer
+/// be judged.
 const UNCERTAIN: u64 = 1 << 62;
-/// Nothing is known of this key until its first acknowledged set: it may hold a value from before the run.
+/// The key may have a value from before the run, until its first set is acknowledged.
 const UNKNOWN: u64 = 1 << 61;
-/// The rest is the version.
+/// The remaining bits are the version.
 const VERSION: u64 = UNKNOWN - 1;
 
 /// The version that the prefill writes.
 pub(crate) const PREFILL_VERSION: u64 = 1;
 
-/// One word per key: the highest version acknowledged (or given up), and the flags above.
+/// For each key, the highest version that was acknowledged or has failed, and the flags above.
 #[derive(Debug)]
 pub(crate) struct Versions {
     words: Vec<AtomicU64>,
@@ -29,12 +30,12 @@ pub(crate) struct Versions {
 pub(crate) struct KnownVersion(u64);
 
 impl KnownVersion {
-    /// Nothing: any version is fresh.
+    /// Nothing is known, so every version is fresh.
     pub(crate) const NOTHING: KnownVersion = KnownVersion(UNKNOWN);
 }
 
 impl Versions {
-    /// All keys from `key_minimum`, `keys` of them; prefilled, or with whatever was there before.
+    /// `keys` keys from `key_minimum` on, which are prefilled or may have older values.
     pub(crate) fn new(key_minimum: u64, keys: u64, prefilled: bool) -> Versions {
         let word = if prefilled { PREFILL_VERSION } else { UNKNOWN };
         Versions { words: (0..keys).map(|_| AtomicU64::new(word)).collect(), key_minimum }
@@ -44,7 +45,7 @@ impl Versions {
         &self.words[(key - self.key_minimum) as usize]
     }
 
-    /// Begins a set of `key` and returns the version to write; none when another set of it is in flight.
+    /// Starts a set of `key` and returns the version to write; none if another set of it is in flight.
     pub(crate) fn lock(&self, key: u64) -> Option<u64> {
         let word = self.word(key);
         let before = word.load(Ordering::Relaxed);
@@ -55,22 +56,22 @@ impl Versions {
         Some((before & VERSION) + 1)
     }
 
-    /// The set in flight of `key` was acknowledged.
+    /// The set of `key` in flight was acknowledged.
     pub(crate) fn acknowledge(&self, key: u64) {
         self.unlock(key, |word| word & UNCERTAIN);
     }
 
-    /// The set in flight of `key` was never sent.
+    /// The set of `key` in flight was never sent.
     pub(crate) fn release(&self, key: u64) {
         self.word(key).fetch_and(!LOCKED, Ordering::Release);
     }
 
-    /// The set in flight of `key` failed, or nobody knows.
+    /// The set of `key` in flight failed, or its outcome is unknown.
     pub(crate) fn fail(&self, key: u64) {
         self.unlock(key, |word| word & UNKNOWN | UNCERTAIN);
     }
 
-    /// Only the holder of the lock comes here, so nobody else changes the word.
+    /// Only the thread that locked the key calls this, so no other thread changes the word.
     fn unlock(&self, key: u64, flags: impl Fn(u64) -> u64) {
         let word = self.word(key);
         let before = word.load(Ordering::Relaxed);
@@ -78,13 +79,13 @@ impl Versions {
         word.store(((before & VERSION) + 1) | flags(before), Ordering::Release);
     }
 
-    /// What is known of `key`; to be asked before a get of it is sent.
+    /// What is known of `key`. Read it before sending a get of the key.
     pub(crate) fn known(&self, key: u64) -> KnownVersion {
         KnownVersion(self.word(key).load(Ordering::Acquire))
     }
 
-    /// Whether a value of `key` seen now is as new as it has to be: not older than what was acknowledged
-    /// when the get was issued, and not a version that this run has never written.
+    /// Whether a value of `key` seen now is fresh: it is not older than the version acknowledged when the get was
+    /// issued, and this run has written it.
     pub(crate) fn is_fresh(&self, key: u64, known: KnownVersion, seen: SeenVersion) -> bool {
         if known.0 & (UNCERTAIN | UNKNOWN) != 0 {
             return true;
@@ -94,7 +95,7 @@ impl Versions {
         seen.newest_up_to(highest).is_some_and(|version| version >= known.0 & VERSION)
     }
 
-    /// Keys of which a set has failed.
+    /// The number of keys of which a set has failed.
     pub(crate) fn uncertain(&self) -> u64 {
         self.words.iter().filter(|word| word.load(Ordering::Relaxed) & UNCERTAIN != 0).count() as u64
     }
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_set_makes_a_key_uncertain_for_ever() {
+    fn a_failed_set_makes_a_key_permanently_uncertain() {
         let versions = Versions::new(0, 2, true);
         versions.lock(0);
         versions.fail(0);
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_not_prefilled_is_known_from_its_first_set() {
+    fn a_key_without_prefill_is_known_from_its_first_set() {
         let versions = Versions::new(0, 1, false);
         let before = versions.known(0);
         assert!(versions.is_fresh(0, before, seen(0, 99)));
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_never_hold_the_same_key() {
+    fn threads_never_lock_the_same_key() {
         let versions = Versions::new(0, 3, true);
         let acknowledged: u64 = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)

@@ -1,4 +1,4 @@
-//! `waystage load agent`: waits for controllers and does what they ask, one run after another.
+//! `waystage load agent`: waits for controllers and does one run after another for them.
 
 use crate::load_command::control_arguments::{not_from_controllers, parse};
 use crate::load_command::stop_flag;
@@ -11,21 +11,21 @@ use std::process::ExitCode;
 /// Arguments of `waystage load agent`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Whoever can connect can have this machine load any server: there is no password. Listen on a network \
-only where all who can reach it may do that.
+    after_help = "There is no password: anyone who can connect can make this machine load any server. Listen only on \
+addresses that trusted machines alone can reach.
 
-The agent ends on SIGTERM or SIGINT, and a run with it."
+The agent exits on SIGTERM or SIGINT, and ends its current run."
 )]
 pub(crate) struct AgentArguments {
-    /// Where to wait for controllers; port 0 takes a free one.
+    /// The address to listen on; port 0 picks a free port.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7411")]
     listen: String,
-    /// Say nothing of each run.
+    /// Print nothing about the runs.
     #[arg(long)]
     quiet: bool,
 }
 
-/// Serves until a signal comes.
+/// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &AgentArguments) -> Result<ExitCode, String> {
     let (stop, clock) = (stop_flag()?, Clock::monotonic());
     let log = |line: &str| {
@@ -40,11 +40,11 @@ pub(crate) fn run(arguments: &AgentArguments) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a controller asks for. Files, and agents of an agent, are not to be had.
+/// The configuration of a controller's run. Output files, and agents of an agent, are rejected.
 fn config(arguments: &[String]) -> Result<Config, String> {
     let (matches, parsed) = parse(arguments)?;
     if let Some(flag) = not_from_controllers(&matches) {
-        return Err(format!("{flag} is not for an agent: the controller does that"));
+        return Err(format!("{flag} is for the controller, not for an agent"));
     }
     Ok(Config { arguments: arguments.to_vec(), ..parsed.config() })
 }

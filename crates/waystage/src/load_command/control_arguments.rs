@@ -1,4 +1,4 @@
-//! The arguments of a load that is shared out to agents, and which of the others an agent is given.
+//! The arguments of a run that is distributed over agents, and which of the other arguments an agent receives.
 
 use crate::load_command::arguments::RunArguments;
 use crate::load_command::output::OutputArguments;
@@ -10,18 +10,19 @@ use load::Share;
 /// Arguments about agents.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ControlArguments {
-    /// Let this agent (`waystage load agent`) do a share of the run; may be given several times, see docs/load-agents.md.
-    /// --clients, --rate and --requests are totals over all agents; --threads is each agent's.
+    /// Run a share of the load on this agent (`waystage load agent`). The flag can be repeated; see
+    /// docs/load-agents.md. --clients, --rate and --requests are totals over all agents; --threads is the number of
+    /// each agent.
     #[arg(long = "agent", value_name = "HOST:PORT")]
     pub(crate) agents: Vec<String>,
-    /// Also measure from here, with an open loop of so many requests per second: what a lightly loaded client sees while
-    /// the agents load the servers. A row of its own, with keys of its own.
+    /// Also measure from the controller, with an open loop of this rate in requests per second: this is what a lightly
+    /// loaded client sees while the agents load the servers. Its results are a separate row, and its keys are its own.
     #[arg(long, value_name = "RATE", value_parser = rate, requires = "agents")]
     pub(crate) measure_locally: Option<f64>,
 }
 
-/// What an agent is given as it is.
-const AS_THEY_ARE: [&str; 26] = [
+/// Arguments that an agent receives unchanged.
+const UNCHANGED: [&str; 26] = [
     "spin",
     "servers",
     "distribution",
@@ -49,55 +50,55 @@ const AS_THEY_ARE: [&str; 26] = [
     "any_order",
     "drain_time",
 ];
-/// What each agent is given its share of.
-const SHARED_OUT: [&str; 7] = ["rate", "clients", "requests", "seed", "key_minimum", "key_maximum", "no_prefill"];
-/// What the controller does itself, beside everything about the output.
-const DONE_HERE: [&str; 3] = ["agents", "measure_locally", "quiet"];
+/// Arguments of which each agent receives its share.
+const DIVIDED: [&str; 7] = ["rate", "clients", "requests", "seed", "key_minimum", "key_maximum", "no_prefill"];
+/// Arguments for the controller only, besides those for the output.
+const CONTROLLER_ONLY: [&str; 3] = ["agents", "measure_locally", "quiet"];
 
 impl ControlArguments {
-    /// Whether the load is shared out.
+    /// Whether the run is distributed over agents.
     pub(crate) fn is_given(&self) -> bool {
         !self.agents.is_empty()
     }
 }
 
-/// The arguments of a load, as a controller and its agents read them.
+/// The arguments of a load, as a controller and its agents parse them.
 pub(crate) fn parser() -> Command {
     let command = Command::new("waystage load").no_binary_name(true).disable_help_flag(true);
     ControlArguments::augment_args(RunArguments::augment_args(command))
 }
 
-/// Reads the arguments of a load; what is wrong with them is one line.
+/// Parses the arguments of a load. An error is one line.
 pub(crate) fn parse(arguments: &[String]) -> Result<(ArgMatches, RunArguments), String> {
     let matches = parser().try_get_matches_from(arguments).map_err(|error| crate::one_line(&error))?;
     let parsed = RunArguments::from_arg_matches(&matches).map_err(|error| crate::one_line(&error))?;
     Ok((matches, parsed))
 }
 
-/// The first argument that only makes sense where the controller is; none where an agent can do all.
+/// The first argument that cannot be used with agents, if there is one.
 pub(crate) fn not_for_agents(matches: &ArgMatches) -> Option<String> {
     let output = output_names();
     given(matches)
         .find(|argument| {
             let name = argument.get_id().as_str();
-            !AS_THEY_ARE.contains(&name)
-                && !SHARED_OUT.contains(&name)
+            !UNCHANGED.contains(&name)
+                && !DIVIDED.contains(&name)
                 && !output.iter().any(|known| known == name)
-                && !DONE_HERE.contains(&name)
+                && !CONTROLLER_ONLY.contains(&name)
         })
         .map(|argument| flag(&argument))
 }
 
-/// The first argument that a controller would not have sent.
+/// The first argument that a controller never sends, if there is one.
 pub(crate) fn not_from_controllers(matches: &ArgMatches) -> Option<String> {
-    let is_ours = |name: &str| AS_THEY_ARE.contains(&name) || SHARED_OUT.contains(&name);
+    let is_ours = |name: &str| UNCHANGED.contains(&name) || DIVIDED.contains(&name);
     given(matches).find(|argument| !is_ours(argument.get_id().as_str())).map(|argument| flag(&argument))
 }
 
-/// The arguments that do this share of a run: those that are not shared out as they were given, and the share.
+/// The arguments for one share of a run: those passed on unchanged, and the share.
 pub(crate) fn remote(matches: &ArgMatches, share: &Share) -> Vec<String> {
     let mut words = Vec::new();
-    for argument in given(matches).filter(|argument| AS_THEY_ARE.contains(&argument.get_id().as_str())) {
+    for argument in given(matches).filter(|argument| UNCHANGED.contains(&argument.get_id().as_str())) {
         let name = flag(&argument);
         if !argument.get_action().takes_values() {
             words.push(name);
@@ -119,7 +120,7 @@ pub(crate) fn remote(matches: &ArgMatches, share: &Share) -> Vec<String> {
     words
 }
 
-/// The arguments that were given, not taken by default.
+/// The arguments given on the command line.
 fn given(matches: &ArgMatches) -> impl Iterator<Item = clap::Arg> {
     let arguments: Vec<clap::Arg> = parser().get_arguments().cloned().collect();
     arguments
@@ -140,7 +141,7 @@ fn output_names() -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Refused with --agent: each agent would have its own.
+    /// Rejected with --agent: each agent would have its own.
     const REFUSED: [&str; 11] = [
         "records",
         "sample",
@@ -172,10 +173,10 @@ mod tests {
     }
 
     #[test]
-    fn somebody_has_decided_for_every_argument_what_it_means_for_agents() {
+    fn every_argument_is_in_one_of_the_lists() {
         let mut output = output_names();
         output.extend(
-            [AS_THEY_ARE.as_slice(), &SHARED_OUT, &DONE_HERE, &REFUSED].concat().iter().map(|name| (*name).into()),
+            [UNCHANGED.as_slice(), &DIVIDED, &CONTROLLER_ONLY, &REFUSED].concat().iter().map(|name| (*name).into()),
         );
         for argument in parser().get_arguments() {
             let decided = output.iter().filter(|name| *name == argument.get_id().as_str()).count();
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_gets_what_is_common_and_its_share() {
+    fn an_agent_receives_common_arguments_and_its_share() {
         let given = "--server a:1 --server=b:2 --agent x:1 --ratio 1:4 --noreply --clients 50 --rate 1 --seed 3 --quiet \
                      --json-out-file /tmp/a";
         let (matches, _) = parse(&words(given)).unwrap();
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn rejected_arguments_are_named() {
         let named = |text: &str| not_for_agents(&parse(&words(text)).unwrap().0);
         assert_eq!(named("--server a:1 --agent x:1 --records /tmp"), Some("--records".into()));
         assert_eq!(named("--server a:1 --agent x:1 --json-out-file /tmp/a"), None);

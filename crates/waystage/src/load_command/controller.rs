@@ -1,4 +1,4 @@
-//! `waystage load --agent`: shares a run out to agents, and shows and writes what they have measured together.
+//! `waystage load --agent`: distributes a run over agents, and prints and writes the merged results.
 
 use crate::load_command::arguments::RunArguments;
 use crate::load_command::control_arguments::{ControlArguments, not_for_agents, parse, remote};
@@ -10,13 +10,13 @@ use std::env;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-/// Runs the load on all agents; the exit code says whether the run is valid.
+/// Runs the load on all agents. The exit code is 0 if the run is valid.
 pub(super) fn run(arguments: RunArguments, control: ControlArguments) -> Result<ExitCode, String> {
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
     let output = arguments.output.clone();
     let offered_per_s = arguments.rate;
-    let tasks = match tasks(arguments, control) {
-        Ok(tasks) => tasks,
+    let distributed = match distribute(arguments, control) {
+        Ok(distributed) => distributed,
         Err(line) => {
             eprintln!("waystage: {line}");
             return Ok(ExitCode::from(2));
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: RunArguments, control: ControlArguments) -> Result<
             show(progress, offered_per_s);
         }
     };
-    match load::coordinate(&tasks, &Clock::monotonic(), &stop, &mut watch) {
+    match load::coordinate(&distributed, &Clock::monotonic(), &stop, &mut watch) {
         Ok(summary) => finish(&summary, files),
         Err(error) => {
             files.discard();
@@ -38,18 +38,18 @@ pub(super) fn run(arguments: RunArguments, control: ControlArguments) -> Result<
     }
 }
 
-/// Who does what.
-fn tasks(arguments: RunArguments, control: ControlArguments) -> Result<DistributedRun, String> {
+/// Divides the run among the agents.
+fn distribute(arguments: RunArguments, control: ControlArguments) -> Result<DistributedRun, String> {
     for (number, agent) in control.agents.iter().enumerate() {
         if control.agents[..number].contains(agent) {
-            return Err(format!("--agent {agent} is given twice: an agent does one run at a time"));
+            return Err(format!("--agent {agent} is given twice; an agent does one run at a time"));
         }
     }
-    // The same words once more, to know which of them were said.
-    let words: Vec<String> = env::args().skip_while(|word| word != "load").skip(1).collect();
-    let (matches, _) = parse(&words)?;
+    // Parse the command line again, to know which arguments were given.
+    let given: Vec<String> = env::args().skip_while(|word| word != "load").skip(1).collect();
+    let (matches, _) = parse(&given)?;
     if let Some(flag) = not_for_agents(&matches) {
-        return Err(format!("{flag} cannot be used with --agent: each agent would have its own, on its machine"));
+        return Err(format!("{flag} cannot be used with --agent, because each agent would need its own"));
     }
     let percentiles = arguments.output.print_percentiles.clone();
     let config = arguments.config();

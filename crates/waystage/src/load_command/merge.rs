@@ -1,4 +1,4 @@
-//! `waystage load merge`: the summaries of several generators as one.
+//! `waystage load merge`: merges the summaries of several generators.
 
 use crate::load_command::finish;
 use crate::load_command::output::{OutputArguments, OutputFiles};
@@ -11,14 +11,13 @@ use std::process::ExitCode;
 /// Arguments of `waystage load merge`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The generators must have been measured at the same time. Counts and histograms are added up, and \
-percentiles are those of the sum, never an average. Rates are over the time from the first window's beginning to the last \
-one's end.
+    after_help = "The generators must have run at the same time. Counts and histograms are added up, and percentiles are \
+those of the sum, never averages. Rates are over the time from the start of the first window to the end of the last.
 
-Exit codes: 0 every run was valid, 1 one was not or they cannot be merged, 2 the arguments make no sense."
+Exit codes: 0 every run was valid, 1 a run was invalid or the runs cannot be merged, 2 the arguments are wrong."
 )]
 pub(crate) struct MergeArguments {
-    /// The summaries, as --json-out-file wrote them.
+    /// Summaries written with --json-out-file.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]

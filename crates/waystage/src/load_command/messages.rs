@@ -7,51 +7,51 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Queues when nobody says how many.
+/// The default number of queues.
 const QUEUES: usize = 10;
 
-/// What is asked of which message service.
+/// The message service and the operations on it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MessageArguments {
-    /// Load a message service (docs/load-messages.md) instead of memcached servers; may be given several times, for
-    /// services over one database: the clients are spread over them.
+    /// Load a message service (docs/load-messages.md) instead of memcached servers. The flag can be repeated for
+    /// services with the same database; the clients are distributed over them.
     #[arg(long, value_name = "http://HOST:PORT", value_parser = host,
         conflicts_with_all = ["servers", "distribution", "protocol", "ratio", "key_size", "key_pattern", "key_prefix",
             "multi_key_get", "pipeline", "noreply", "trace", "expect_hit_ratio"])]
     pub(crate) messages: Vec<String>,
-    /// What clients do, with weights: create, delete, send, send-to, peek, peek-from, pop, pop-from and waiting; or d15,
-    /// an operation of five requests [default: send:1,pop:1].
+    /// The operations and their weights: create, delete, send, send-to, peek, peek-from, pop, pop-from and waiting; or
+    /// d15, an operation of five requests [default: send:1,pop:1].
     #[arg(long, value_name = "NAME:WEIGHT,...|d15", requires = "messages")]
     operations: Option<Mix>,
     /// Queues, which are created before the run and deleted after it [default: 10].
     #[arg(long, value_name = "N", requires = "messages")]
     queues: Option<usize>,
-    /// What stands before the number in the name of a queue [default: a name of this run alone].
+    /// The prefix of the queue names, before the number [default: unique for each run].
     #[arg(long, value_name = "TEXT", requires = "messages")]
     queue_prefix: Option<String>,
-    /// Send so many messages before the run, to anyone, to each queue in turn.
+    /// Send this number of messages for any receiver before the run, to the queues in turn.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "messages")]
     prefill: u64,
     /// Do not delete the queues after the run.
     #[arg(long, requires = "messages")]
     keep: bool,
-    /// Do not follow every message from its send to its pop, and read nothing after the run.
+    /// Do not follow every message from its send to its pop, and do not read the remaining messages after the run.
     #[arg(long, requires = "messages")]
     no_verify: bool,
-    /// Do not hold their order against the service: for one with --dispatch pool, which does not promise it. Nor do
-    /// several services over one database.
+    /// Do not check the order of messages. Use it for a service with --dispatch pool, which promises no order. Several
+    /// services with one database promise none either.
     #[arg(long, requires = "messages")]
     any_order: bool,
-    /// After the run, read what is left for so long at most.
+    /// Read the messages that are left after the run for at most this time.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, requires = "messages")]
     drain_time: Duration,
-    /// A file with a bearer token in each line; client i has the one with number i, counted around.
+    /// A file with one bearer token per line. Client i uses token i, modulo the number of tokens.
     #[arg(long, value_name = "FILE", requires = "messages")]
     token_file: Option<PathBuf>,
 }
 
 impl MessageArguments {
-    /// What is asked of a message service, if one is to be loaded.
+    /// The settings of a run with messages, if there are any.
     pub(crate) fn config(&self) -> Option<MessagesConfig> {
         (!self.messages.is_empty()).then(|| MessagesConfig {
             mix: self.operations.clone().unwrap_or_default(),
@@ -66,8 +66,8 @@ impl MessageArguments {
         })
     }
 
-    /// Refuses what only makes sense with --messages. That the arguments require it is not enough: with --server, which it
-    /// excludes, that counts as excused.
+    /// Rejects arguments that need --messages. `requires` of clap is not enough: it is waived if --server is given,
+    /// which excludes --messages.
     ///
     /// # Errors
     /// The first such argument, in one line.
@@ -83,9 +83,7 @@ impl MessageArguments {
             (self.token_file.is_some(), "--token-file"),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given && self.messages.is_empty()) {
-            Some((_, flag)) => {
-                Err(format!("{flag} is for message services: give --messages http://HOST:PORT, not --server"))
-            }
+            Some((_, flag)) => Err(format!("{flag} needs --messages http://HOST:PORT instead of --server")),
             None => Ok(()),
         }
     }
@@ -96,15 +94,15 @@ impl MessageArguments {
     /// Why the file cannot be read, in one line.
     pub(crate) fn tokens(&self) -> Result<Vec<String>, String> {
         let Some(path) = &self.token_file else { return Ok(Vec::new()) };
-        let said = |what: &str| format!("--token-file {}: {what}", path.display());
-        let text = fs::read_to_string(path).map_err(|error| said(&error.to_string()))?;
+        let failure = |what: &str| format!("--token-file {}: {what}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| failure(&error.to_string()))?;
         let tokens: Vec<String> =
             text.lines().map(str::trim).filter(|line| !line.is_empty()).map(String::from).collect();
         if tokens.is_empty() {
-            return Err(said("there is no token in it"));
+            return Err(failure("the file has no tokens"));
         }
         if !tokens.iter().all(|token| token.bytes().all(|byte| byte.is_ascii_graphic())) {
-            return Err(said("a token is visible ASCII characters without spaces"));
+            return Err(failure("a token must consist of visible ASCII characters without spaces"));
         }
         Ok(tokens)
     }
@@ -113,7 +111,7 @@ impl MessageArguments {
 /// `http://HOST:PORT` as HOST:PORT.
 fn host(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("http://");
-    let rest = rest.ok_or_else(|| format!("{text:?} does not begin with http://, which is all that is spoken here"))?;
+    let rest = rest.ok_or_else(|| format!("{text:?} does not start with http://, the only supported protocol"))?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let has_port = rest.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     if !has_port || rest.contains(['/', '?', '@']) {

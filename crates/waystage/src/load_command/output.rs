@@ -1,4 +1,4 @@
-//! Where the summary of a run, or of several that are merged, is written, and in which shape.
+//! Where to write the summary of a run or of merged runs, and in which format.
 
 use clap::Args;
 use load::{Summary, Times};
@@ -6,29 +6,29 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Arguments about what is written.
+/// Arguments for the output.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OutputArguments {
     /// Write the summary as JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json_out_file: Option<PathBuf>,
-    /// In which shape: memtier_benchmark's, for scripts that read that [default: waystage's own, which has more].
+    /// The format of that file: memtier_benchmark's, for existing scripts [default: waystage's own, which has more].
     #[arg(long, value_name = "memtier", value_parser = shape, requires = "json_out_file")]
     json_compat: Option<Memtier>,
-    /// Write the response times to PREFIX_get.hgrm, _set.hgrm and _all.hgrm, the service times to PREFIX_service_all.hgrm
-    /// (HdrHistogram's percentiles), and every second to PREFIX.hlog (its interval log).
+    /// Write HdrHistogram's percentiles of response times to PREFIX_get.hgrm, PREFIX_set.hgrm and PREFIX_all.hgrm, and
+    /// of service times to PREFIX_service_all.hgrm. Write its interval log of every second to PREFIX.hlog.
     #[arg(long, value_name = "PREFIX")]
     hdr_file_prefix: Option<String>,
-    /// Show these percentiles, in the table and in the JSON, as far as ten values lie above them [default: the usual ones].
+    /// The percentiles in the table and in the JSON. A percentile with fewer than ten values above it is left out.
     #[arg(long, value_name = "P,P,...", value_delimiter = ',', value_parser = percentile)]
     pub(crate) print_percentiles: Vec<f64>,
 }
 
-/// The one shape of others.
+/// memtier_benchmark's format.
 #[derive(Clone, Copy, Debug)]
 struct Memtier;
 
-/// The files to write, which exist already: a mistyped path must not cost a run.
+/// The output files. They are created before the run, so that a mistyped path does not waste it.
 #[derive(Debug)]
 pub(crate) struct OutputFiles(Vec<OutputFile>);
 
@@ -39,7 +39,7 @@ struct OutputFile {
     content: Content,
 }
 
-/// What a file is to hold.
+/// The content of a file.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     Summary,
@@ -63,7 +63,7 @@ impl OutputFiles {
         Ok(files)
     }
 
-    /// Removes them again: an empty file would look like a result.
+    /// Removes the files, because an empty file would look like a result.
     pub(crate) fn discard(self) {
         for OutputFile { path, .. } in self.0 {
             let _ = fs::remove_file(path);
@@ -97,7 +97,7 @@ fn wanted(arguments: &OutputArguments) -> Vec<(PathBuf, Content)> {
     json.chain(histograms).collect()
 }
 
-/// Creates a file, or says why not.
+/// Creates a file, or returns the reason why it cannot.
 pub(crate) fn create(path: &Path) -> Result<File, String> {
     File::create(path).map_err(|error| failed(path, &error))
 }
@@ -107,7 +107,7 @@ fn failed(path: &Path, error: &std::io::Error) -> String {
 }
 
 impl Content {
-    /// The text of the file; none when there is nothing to tell.
+    /// The text of the file; none if there is nothing to write.
     fn of(self, summary: &Summary) -> Result<Option<String>, String> {
         match self {
             Content::Summary => summary.to_json().map(Some).map_err(|error| error.to_string()),
@@ -119,7 +119,7 @@ impl Content {
 }
 
 fn shape(text: &str) -> Result<Memtier, String> {
-    if text == "memtier" { Ok(Memtier) } else { Err(format!("{text:?} is not memtier, the only other shape")) }
+    if text == "memtier" { Ok(Memtier) } else { Err(format!("{text:?} is not memtier, the only other format")) }
 }
 
 fn percentile(text: &str) -> Result<f64, String> {

@@ -1,4 +1,4 @@
-//! `waystage load saturate`: arguments to a search, its table as it grows, the answer on the terminal and in a file.
+//! `waystage load saturate`: runs a search, prints its table and its answer, and writes them to a file.
 
 use crate::load_command::arguments::RunArguments;
 use crate::load_command::output::create;
@@ -12,40 +12,40 @@ use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Where the search begins when nobody says where.
+/// The default rate of the first run.
 const START_PER_S: f64 = 1000.0;
-/// The probability with which each interval is to hold the truth.
+/// The confidence level of the intervals.
 const CONFIDENCE: f64 = 0.95;
 
 /// Arguments of `waystage load saturate`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Search for the highest rate at which a server keeps its latency objectives",
-    after_help = "--rate is where the search begins [default: 1000], --test-time the length of one run.
-The loop is open. Give enough --clients: a request that waits for a connection waits for the generator, not the server.
-docs/saturation.md says how runs are judged.
+    about = "Search for the highest rate at which a server meets its latency objectives",
+    after_help = "--rate is the rate of the first run [default: 1000], and --test-time the length of one run.
+The loop is open. Use enough --clients: if a request waits for a connection, the generator delays it, not the server.
+docs/saturation.md describes how runs are judged.
 
-Exit codes: 0 the answer is confirmed, 1 it is not or the search could not go on, 2 the arguments make no sense."
+Exit codes: 0 the answer is confirmed, 1 it is not confirmed or the search failed, 2 the arguments are wrong."
 )]
 pub(crate) struct SaturateArguments {
-    /// What must hold, of the response time: p99=2ms, p99.9=5ms, mean=500us; may be given several times.
+    /// An objective for the response time: p99=2ms, p99.9=5ms or mean=500us. The flag can be repeated.
     #[arg(long = "objective", value_name = "pQ=TIME|mean=TIME", required = true, value_parser = objective,
         conflicts_with_all = ["requests", "think_time", "trace", "records", "metrics", "json_compat", "hdr_file_prefix"])]
     objectives: Vec<Objective>,
-    /// Stop when the answer is known so closely: 0.5% to 10%.
+    /// Stop when the answer is known this closely: 0.5% to 10%.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = precision)]
     precision: f64,
-    /// Further runs at a rate that is still undecided, each twice as long as the one before.
+    /// Further runs at an undecided rate, each twice as long as the one before.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=6))]
     extensions: u32,
-    /// Try no higher rate.
+    /// The highest rate to try.
     #[arg(long, value_name = "N", default_value = "10m", value_parser = rate)]
     rate_max: f64,
     #[command(flatten)]
     load: RunArguments,
 }
 
-/// Searches; the exit code says whether the answer is confirmed.
+/// Runs the search. The exit code is 0 if the answer is confirmed.
 pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> {
     let (quiet, json_path) = (arguments.load.quiet, arguments.load.output.json_out_file.clone());
     let start_per_s = *arguments.load.rate.get_or_insert(START_PER_S);
@@ -71,7 +71,7 @@ pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> 
     let command_line = config.arguments.clone();
     let clock = Clock::monotonic();
     let mut probe = LoadProbe::new(config, &search_config.objectives, &clock, &stop);
-    // Whoever reads our output may stop early; the file is written all the same.
+    // The reader of the output may close it early; the file is still written.
     let print = |text: String| drop(io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()));
     let mut is_first = true;
     let found = search(&search_config, &mut probe, &mut |probe| {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objectives_and_precisions_are_read() {
+    fn objectives_and_precisions_are_parsed() {
         assert_eq!(objective("p99=2ms").map(|objective| objective.to_string()), Ok("p99=2ms".into()));
         assert_eq!(objective("mean=500us").map(|objective| objective.time_ns), Ok(500_000));
         assert_eq!((precision("5%"), precision("0.5%")), (Ok(0.05), Ok(0.005)));

@@ -1,11 +1,11 @@
-//! How the values of the arguments of `waystage load` are written.
+//! Parsers for the values of arguments of `waystage load`.
 
 use load::{Arrivals, Protocol, ServerChoice, ThinkTime};
 use quantity::duration;
 use std::time::Duration;
 use variates::Unit;
 
-/// A share of the keys asked for.
+/// A hit ratio.
 pub(crate) fn hit_ratio(text: &str) -> Result<f64, String> {
     let ratio = text.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
     ratio.ok_or_else(|| format!("{text:?} is not a share such as 0.99, from 0 to 1"))
@@ -17,7 +17,7 @@ pub(crate) fn ratio(text: &str) -> Result<(u32, u32), String> {
     parts.ok_or_else(|| format!("{text:?} is not set:get such as 1:10"))
 }
 
-/// How the requests of an open loop come.
+/// The arrivals of an open loop, without their rate.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
     Constant,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loops_and_dialects_are_read() {
+    fn loops_and_protocols_are_parsed() {
         assert_eq!((rate("5000"), rate("2.5k"), rate("1m")), (Ok(5000.0), Ok(2500.0), Ok(1e6)));
         let (on, off) = (Duration::from_millis(200), Duration::from_secs(1));
         assert_eq!(shape("bursty:200ms:1s"), Ok(Shape::Bursty { on, off }));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_and_think_times_are_read() {
+    fn ratios_and_think_times_are_parsed() {
         assert_eq!(ratio("1:10"), Ok((1, 10)));
         assert_eq!(think_time("none"), Ok(ThinkTime::NONE));
         assert_eq!(think_time("1ms"), think_time("fixed:1ms"));

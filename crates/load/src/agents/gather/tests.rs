@@ -1,4 +1,4 @@
-//! Results of agents whose clocks are far apart are one run, and one that is missing is told.
+//! Results of agents with very different clocks merge into one run, and a lost agent is reported.
 
 use super::*;
 use crate::agents::shares::{AgentTask, Share};
@@ -16,7 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 const START: Start = Start { clock: Nanos(50 * SECOND), unix_ns: 1_700_000_000 * SECOND };
 const AHEAD_NS: [i64; 2] = [7 * SECOND as i64, -(9 * SECOND as i64)];
 
-/// A run of an agent whose clock is ahead of ours, with a wall clock that is quite wrong.
+/// A run of an agent whose clock is ahead of the controller's, with a wrong wall clock.
 fn summary(seed: u64, ahead_ns: i64) -> Summary {
     let config = Config { seed, warm_up: Duration::from_secs(1), ..Config::default() };
     let start = Nanos(START.clock.0.saturating_add_signed(ahead_ns));
@@ -72,7 +72,7 @@ fn outcome(seed: u64, error_ns: u64, late_ns: u64) -> AgentOutcome {
 }
 
 #[test]
-fn agents_with_clocks_far_apart_are_one_run() {
+fn agents_with_different_clocks_are_one_run() {
     let merged = gather(&tasks(), START, vec![outcome(0, 300, 0), outcome(1, 20, 0)], None).unwrap();
     assert_eq!((merged.valid, merged.totals.requests, merged.measured_s), (true, 2, 2.0));
     assert_eq!((merged.started_unix_ns, merged.started_clock_ns), (START.unix_ns, START.clock.0));
@@ -88,7 +88,7 @@ fn agents_with_clocks_far_apart_are_one_run() {
 }
 
 #[test]
-fn an_agent_that_was_lost_spoils_the_run_and_the_rest_is_kept() {
+fn a_lost_agent_invalidates_the_run_and_the_other_results_are_kept() {
     let lost = |outcome| AgentOutcome { result: None, lost: Some("it closed the connection".into()), ..outcome };
     let merged = gather(&tasks(), START, vec![lost(outcome(0, 1, 0)), outcome(1, 1, 0)], None).unwrap();
     assert_eq!((merged.valid, merged.partial, merged.totals.requests), (false, true, 1));
@@ -98,16 +98,16 @@ fn an_agent_that_was_lost_spoils_the_run_and_the_rest_is_kept() {
 }
 
 #[test]
-fn a_late_start_is_told_and_spoils_the_run_when_the_warm_up_does_not_cover_it() {
-    let told = |late_ns| gather(&tasks(), START, vec![outcome(0, 1, late_ns), outcome(1, 1, 0)], None).unwrap();
-    let within = told(SECOND / 2);
-    assert!(within.valid && within.notes.iter().any(|line| line.contains("one:1 began 0.500 s too late")));
-    let beyond = told(SECOND * 3 / 2);
+fn a_late_start_is_reported_and_invalidates_the_run_if_longer_than_the_warm_up() {
+    let gathered = |late_ns| gather(&tasks(), START, vec![outcome(0, 1, late_ns), outcome(1, 1, 0)], None).unwrap();
+    let within = gathered(SECOND / 2);
+    assert!(within.valid && within.notes.iter().any(|line| line.contains("one:1 started 0.500 s late")));
+    let beyond = gathered(SECOND * 3 / 2);
     assert!(!beyond.valid && beyond.reasons.iter().any(|line| line.contains("--warm-up")), "{:?}", beyond.reasons);
 }
 
 #[test]
-fn the_measuring_client_is_told_apart_and_counts_for_the_verdict() {
+fn the_measuring_client_is_reported_apart_and_counts_for_the_verdict() {
     let both = || vec![outcome(0, 1, 0), outcome(1, 1, 0)];
     let merged = gather(&tasks(), START, both(), Some(Ok(Box::new(summary(5, 0))))).unwrap();
     let measuring = merged.coordination.as_ref().unwrap().measuring.as_ref().unwrap();
@@ -122,19 +122,19 @@ fn the_measuring_client_is_told_apart_and_counts_for_the_verdict() {
 }
 
 #[test]
-fn a_coordinated_summary_can_be_read_again() {
+fn a_coordinated_summary_can_be_parsed_again() {
     let merged = gather(&tasks(), START, vec![outcome(0, 1, 0), outcome(1, 1, 0)], None).unwrap();
     assert_eq!(Summary::from_json(&merged.to_json().unwrap()).unwrap(), merged);
 }
 
 #[test]
-fn a_second_is_shown_when_every_agent_that_runs_is_past_it() {
+fn a_second_is_shown_when_every_running_agent_has_passed_it() {
     let second = |number| Second { second: number, ..summary(0, 0).seconds.remove(1) };
     let mut live = LiveSeconds::new(2);
     assert!(live.take(0, second(0)).is_empty() && live.take(0, second(1)).is_empty());
     let shown = live.take(1, second(0));
     assert_eq!(shown.iter().map(|second| (second.second, second.requests)).collect::<Vec<_>>(), [(0, 2)]);
-    // Nothing more comes from the other.
+    // No more seconds come from the other agent.
     assert_eq!(live.end(1).iter().map(|second| (second.second, second.requests)).collect::<Vec<_>>(), [(1, 1)]);
     assert_eq!(live.take(0, second(2)).len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What clients ask and what answers mean, without a service.
+//! Requests and responses without a service.
 
 use super::*;
 use crate::config::Config;
@@ -18,7 +18,7 @@ fn response(status: u16, body: &[u8]) -> Response<'_> {
 }
 
 #[test]
-fn operations_come_with_their_weights() {
+fn operations_follow_their_weights() {
     let context = context("send:3,pop:1");
     let mut conversation = Conversation::new(&context, 0);
     let sends = (0..10_000).filter(|_| conversation.choose(0) == MessageOperation::Send).count();
@@ -26,7 +26,7 @@ fn operations_come_with_their_weights() {
 }
 
 #[test]
-fn a_queue_that_waits_is_one_of_ours() {
+fn a_waiting_queue_belongs_to_the_run() {
     let context = context("waiting");
     let mut conversation = Conversation::new(&context, 0);
     let mut found = |document: &str| conversation.waiting(document.as_bytes());
@@ -44,7 +44,7 @@ fn a_problem_is_known_by_its_type() {
 }
 
 #[test]
-fn the_five_requests_come_in_turn_and_end_together() {
+fn the_five_requests_are_sent_in_turn_and_end_together() {
     let context = context("d15");
     let mut conversation = Conversation::new(&context, 0);
     for operation in 0..2 {
@@ -84,7 +84,7 @@ fn the_five_requests_come_in_turn_and_end_together() {
 }
 
 #[test]
-fn what_answers_nothing_that_was_asked_is_no_reply() {
+fn a_response_that_matches_no_request_is_not_a_reply() {
     let context = context("send");
     let mut conversation = Conversation::new(&context, 0);
     conversation.choose(0);
@@ -94,7 +94,7 @@ fn what_answers_nothing_that_was_asked_is_no_reply() {
 }
 
 #[test]
-fn whoever_else_answers_with_an_error_leaves_doubt() {
+fn errors_of_other_programs_leave_doubt() {
     let context = context("send");
     let ledger = context.ledger.as_ref().unwrap();
     let mut conversation = Conversation::new(&context, 0);

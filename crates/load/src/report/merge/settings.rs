@@ -1,11 +1,11 @@
-//! What the settings of several generators are together: sums where there is a sum, all of them where they differ in kind,
-//! and otherwise those of the first, with a note.
+//! The settings of several generators together: sums of what can be added, lists of what differs in kind, and otherwise
+//! the settings of the first, with a note.
 
 use super::Named;
 use crate::report::settings::{MIXED, Settings};
 use serde_json::Value;
 
-/// Keys that add up, are put together, or must differ: no reason for a note.
+/// Keys that are summed, joined or expected to differ, so they need no note.
 const MAY_DIFFER: [&str; 12] = [
     "servers",
     "loop",
@@ -21,7 +21,7 @@ const MAY_DIFFER: [&str; 12] = [
     "seed",
 ];
 
-/// The settings of all parts together, and a note when they differ where nothing can stand for all.
+/// The settings of all parts together, and a note if they differ in a setting that has only one value.
 pub(super) fn merged(parts: &[Named<'_>]) -> (Settings, Option<String>) {
     let (name, first) = parts[0];
     let mut merged = first.settings.clone();
@@ -69,7 +69,7 @@ fn together<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
     (!counted.is_empty()).then(|| counted.iter().map(times).collect::<Vec<String>>().join(" + "))
 }
 
-/// The names of the settings that are not the same everywhere.
+/// The names of the settings that differ.
 fn differing(parts: &[Named<'_>]) -> Vec<String> {
     let objects: Vec<Value> = parts.iter().filter_map(|(_, part)| serde_json::to_value(&part.settings).ok()).collect();
     let Some(Value::Object(first)) = objects.first() else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Merging: the sum of parts is the whole, exactly, and what is not one run is refused.
+//! Merging: the sum of the parts is exactly the whole, and summaries of different runs are rejected.
 
 use super::*;
 use crate::config::{Arrivals, Config};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const START: u64 = 5_000_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// A request of a run of four seconds, whose window is the second half of the first second to the end of the third.
+/// A request of a run of four seconds. Its window reaches from 0.5 s to the end of the third second.
 #[derive(Clone, Debug)]
 struct Request {
     part: usize,
@@ -76,9 +76,9 @@ fn summary(config: &Config, cpu_s: f64, requests: &[Request]) -> Summary {
             seconds.take(Handover { thread: 0, now_in: second, past });
         }
         if request.slip_ns % 9 == 0 {
-            tally.miss(second, in_window);
+            tally.count_unsent(second, in_window);
         }
-        tally.arrive(second, in_window, request.slip_ns);
+        tally.count_arrival(second, in_window, request.slip_ns);
         tally.record(&ended, in_window);
         tally.completed += u64::from(in_window && !request.failed);
         if request.failed {
@@ -106,7 +106,7 @@ fn request() -> impl Strategy<Value = Request> {
     )
 }
 
-/// What a whole run and a merged one cannot have in common: who took part, and what is said of each.
+/// A summary without what differs between a whole run and a merged one: the parts and their messages.
 fn comparable(summary: &Summary) -> Summary {
     let mut summary = summary.clone();
     (summary.reasons, summary.notes, summary.parts) = Default::default();
@@ -131,7 +131,7 @@ proptest! {
         let merged = merge(&parts).unwrap();
         let whole = summary(&config(0, 3), 0.75, &requests);
         let (merged, whole) = (comparable(&merged), comparable(&whole));
-        // Beyond the last request of a part nothing is known of it, so such a second is not of the whole.
+        // Nothing is known of a part after its last request, so later seconds are not measured.
         for (merged, whole) in merged.seconds.iter().zip(&whole.seconds) {
             prop_assert_eq!(&Second { measured: whole.measured, ..merged.clone() }, whole);
             prop_assert!(whole.measured || !merged.measured);
@@ -155,7 +155,7 @@ fn some(part: u64) -> Summary {
 }
 
 #[test]
-fn what_is_not_one_run_is_refused_in_one_line() {
+fn summaries_of_different_runs_are_rejected_in_one_line() {
     let (one, other) = (some(1), some(2));
     let refused = |parts: &[Named<'_>]| merge_named(parts).unwrap_err().to_string();
     assert!(refused(&[]).contains("nothing to merge"));
@@ -174,7 +174,7 @@ fn what_is_not_one_run_is_refused_in_one_line() {
 }
 
 #[test]
-fn seconds_are_aligned_by_the_time_at_which_they_were() {
+fn seconds_are_aligned_by_their_time() {
     let (one, mut other) = (some(1), some(2));
     other.started_unix_ns += SECOND + 200_000_000;
     let merged = merge(&[other, one]).unwrap();
@@ -185,12 +185,12 @@ fn seconds_are_aligned_by_the_time_at_which_they_were() {
     assert_eq!(merged.measure_to_clock_ns - merged.measure_from_clock_ns, 3_700_000_000);
     let notes = merged.notes.join("\n");
     assert!(notes.contains("together for 1.300 s of 3.700 s"), "{notes}");
-    assert!(notes.contains("up to 0.200 s off whole seconds"), "{notes}");
+    assert!(notes.contains("from whole seconds by up to 0.200 s"), "{notes}");
     assert!(merged.seconds.iter().all(|second| !second.measured || second.second == 2), "{:?}", merged.seconds);
 }
 
 #[test]
-fn what_is_said_of_a_part_names_it() {
+fn lines_about_a_part_name_it() {
     let (mut one, other) = (some(1), some(2));
     (one.valid, one.reasons) = (false, vec!["3 of 9 values are stale".into()]);
     let merged = merge_named(&[("a.json", &one), ("b.json", &other)]).unwrap();
@@ -198,7 +198,7 @@ fn what_is_said_of_a_part_names_it() {
         merged.reasons.iter().map(String::as_str).filter(|line| line.starts_with("a.json")).collect();
     assert_eq!((merged.valid, of_the_first), (false, vec!["a.json: 3 of 9 values are stale"]));
     assert_eq!(merged.parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>(), ["a.json", "b.json"]);
-    // A merged summary can be merged again, and remembers the generators.
+    // A merged summary can be merged again, and keeps its parts.
     let third = some(3);
     let again = merge_named(&[("m.json", &merged), ("c.json", &third)]).unwrap();
     assert_eq!(again.parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>(), ["a.json", "b.json", "c.json"]);
@@ -206,7 +206,7 @@ fn what_is_said_of_a_part_names_it() {
 }
 
 #[test]
-fn settings_add_up_or_say_that_they_differ() {
+fn settings_add_up_or_a_note_lists_the_differences() {
     let (one, mut other) = (some(1), some(2));
     other.settings.servers = vec!["127.0.0.1:1".into()];
     let merged = merge(&[one.clone(), other.clone()]).unwrap();

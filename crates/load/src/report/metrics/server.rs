@@ -1,4 +1,4 @@
-//! Serves the metrics over HTTP in a thread of its own. Knows nothing of what they mean.
+//! Serves the metrics over HTTP on a thread of its own. Knows nothing of their meaning.
 
 use super::{RunCounts, SharedCounts, Snapshot, lock};
 use crate::config::Config;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tiny_http::{Header, Method, Response, Server};
 
-/// Metrics that are served until they are dropped.
+/// Metrics that are served until this is dropped.
 pub struct Metrics {
     shared: SharedCounts,
     server: Arc<Server>,
@@ -31,17 +31,17 @@ impl Metrics {
         Ok(Metrics { shared, server, thread: Some(thread.map_err(|error| failed(&error))?) })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.server.server_addr().to_ip()
     }
 
-    /// Adds what a thread has handed over.
+    /// Adds the counts that a thread handed over.
     pub fn add(&self, part: &Part) {
         lock(&self.shared).add(part);
     }
 
-    /// Takes note of a second that is over.
+    /// Sets the rate of the last second.
     pub fn second(&self, second: &Second) {
         lock(&self.shared).second(second);
     }
@@ -51,7 +51,7 @@ impl Drop for Metrics {
     fn drop(&mut self) {
         self.server.unblock();
         if let Some(thread) = self.thread.take() {
-            // A panic in the metrics is no reason to fail the run.
+            // A panic in the metrics does not make the run fail.
             let _ = thread.join();
         }
     }
@@ -74,7 +74,7 @@ fn serve(server: &Server, shared: &SharedCounts) {
         } else {
             Response::from_string("the metrics are at /metrics\n").with_status_code(404)
         };
-        // The reader may have gone away.
+        // The client may have disconnected.
         let _ = request.respond(response);
     }
 }

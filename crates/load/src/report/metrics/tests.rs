@@ -1,4 +1,4 @@
-//! What is served is what was handed over, and every metric is documented.
+//! The served metrics are the counts handed over, and every metric is documented.
 
 use super::*;
 use crate::config::Arrivals;
@@ -42,7 +42,7 @@ fn get(metrics: &Metrics, path: &str) -> String {
 }
 
 #[test]
-fn what_was_handed_over_is_served() {
+fn handed_over_counts_are_served() {
     let config = Config { arrivals: Arrivals::Constant { per_s: 50.0 }, ..Config::default() };
     let metrics = Metrics::start("127.0.0.1:0", &config).unwrap();
     metrics.add(&part());

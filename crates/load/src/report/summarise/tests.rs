@@ -1,4 +1,4 @@
-//! What the summary says of counts that are known.
+//! The summary of known counts.
 
 use super::*;
 use crate::measure::part::Part;
@@ -46,7 +46,7 @@ fn summary(tally: &Tally, window: &Counts) -> Summary {
 }
 
 #[test]
-fn nothing_measured_is_not_valid() {
+fn a_run_without_requests_is_invalid() {
     let summary = summary(&Tally::new(), &Counts::new());
     assert!(!summary.valid && summary.reasons[0].contains("nothing was measured"), "{:?}", summary.reasons);
     assert_eq!(summary.operations.all.response.min_ns, 0);
@@ -65,7 +65,7 @@ fn a_second_is_measured_when_all_of_it_is() {
 }
 
 #[test]
-fn the_histogram_can_be_read_back() {
+fn the_histogram_can_be_decoded() {
     let summary = summary(&Tally::new(), &gets((1..=1000).map(|time| time * 1000)));
     let bytes = base64::engine::general_purpose::STANDARD.decode(&summary.operations.get.response.histogram).unwrap();
     let read: hdrhistogram::Histogram<u64> =
@@ -81,7 +81,7 @@ fn the_histogram_can_be_read_back() {
 }
 
 #[test]
-fn percentiles_are_those_that_were_asked_for() {
+fn percentiles_are_those_requested() {
     let config = Config { percentiles: vec![50.0, 99.5], ..Config::default() };
     let summary = summarise(&config, &measured(), &Tally::new(), &gets(1..=2000), Vec::new());
     let names: Vec<&String> = summary.operations.all.response.percentiles.keys().collect();
@@ -89,13 +89,13 @@ fn percentiles_are_those_that_were_asked_for() {
 }
 
 #[test]
-fn an_open_loop_says_what_was_offered_and_what_became_of_it() {
+fn an_open_loop_reports_offered_and_achieved_requests() {
     let arrivals = crate::config::Arrivals::Poisson { per_s: 500.0 };
     let config = Config { arrivals, clients: 4, ..Config::default() };
     let mut tally = Tally::new();
-    (0..990).for_each(|_| tally.arrive(1, true, 7));
-    (0..10).for_each(|_| tally.miss(2, true));
-    (0..50).for_each(|_| tally.arrive(0, false, 9));
+    (0..990).for_each(|_| tally.count_arrival(1, true, 7));
+    (0..10).for_each(|_| tally.count_unsent(2, true));
+    (0..50).for_each(|_| tally.count_arrival(0, false, 9));
     tally.completed = 980;
     let summary = summarise(&config, &measured(), &tally, &gets(1..=990), SecondsCollector::new(1).close(None, 3).1);
     let totals = &summary.totals;
@@ -108,7 +108,7 @@ fn an_open_loop_says_what_was_offered_and_what_became_of_it() {
 }
 
 #[test]
-fn the_json_is_read_back_exactly() {
+fn the_json_is_parsed_back_exactly() {
     let mut seconds = SecondsCollector::new(1);
     let mut part = Part::new(channel().0);
     part.inside.merge(&gets(1..=100));

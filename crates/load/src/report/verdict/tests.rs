@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
-/// A run of ten seconds with 2000 gets of 2 ms each that hit.
+/// A run of ten seconds with 2000 gets of 2 ms each, all hits.
 fn run(config: &Config, tally: &Tally) -> Summary {
     let mut window = Counts::new();
     for _ in 0..2_000 {
@@ -46,7 +46,7 @@ fn run(config: &Config, tally: &Tally) -> Summary {
     summarise(config, &measured, tally, &window, seconds)
 }
 
-/// In a closed loop whose one client is busy with 2000 requests of 2 ms for four seconds of ten, thinking in the others.
+/// A closed loop whose one client has 2000 requests of 2 ms in ten seconds and thinks for the other six.
 fn closed() -> Summary {
     let think_time = ThinkTime::fixed(Duration::from_millis(3));
     let mut tally = Tally::new();
@@ -54,10 +54,10 @@ fn closed() -> Summary {
     run(&Config { think_time, ..Config::default() }, &tally)
 }
 
-/// In an open loop that offers 200 per second and is never late.
+/// An open loop that offers 200 requests per second and is never late.
 fn open() -> Summary {
     let mut tally = Tally::new();
-    (0..2_000).for_each(|request| tally.arrive(request / 200, true, 1_000));
+    (0..2_000).for_each(|request| tally.count_arrival(request / 200, true, 1_000));
     tally.completed = 2_000;
     let arrivals = Arrivals::Constant { per_s: 200.0 };
     let mut summary = run(&Config { arrivals, clients: 4, ..Config::default() }, &tally);
@@ -71,8 +71,8 @@ fn times(delay_ns: u64, count: u64) -> Times {
     Times::new(&recorded, &[99.0])
 }
 
-/// The one line that is said of a run, with `reasons` or `notes` empty.
-fn said(summary: &Summary) -> (Vec<String>, Vec<String>) {
+/// The reasons and notes of a run, one of which is empty.
+fn judged(summary: &Summary) -> (Vec<String>, Vec<String>) {
     (reasons(summary, None), notes(summary))
 }
 
@@ -81,15 +81,15 @@ fn nothing() -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn nothing_is_said_of_runs_without_fault() {
+fn runs_without_fault_have_no_reasons_or_notes() {
     for summary in [closed(), open()] {
-        assert_eq!(said(&summary), nothing());
+        assert_eq!(judged(&summary), nothing());
         assert!(summary.valid);
     }
 }
 
 #[test]
-fn verification_and_lost_servers_spoil_a_run() {
+fn wrong_values_and_lost_servers_invalidate_a_run() {
     let mut summary = closed();
     (summary.verification.checked, summary.verification.stale, summary.verification.unexpected_reply) = (9, 2, 1);
     let reasons = reasons(&summary, Some("every connection was lost"));
@@ -99,43 +99,46 @@ fn verification_and_lost_servers_spoil_a_run() {
 }
 
 #[test]
-fn nothing_measured_spoils_a_run() {
+fn a_run_that_measured_nothing_is_invalid() {
     let mut summary = closed();
     summary.totals.requests = 0;
-    assert!(said(&summary).0[0].starts_with("nothing was measured"));
+    assert!(judged(&summary).0[0].starts_with("nothing was measured"));
 }
 
 #[test]
-fn a_late_generator_spoils_an_open_loop_and_a_wait_for_clients_does_not() {
+fn a_late_generator_invalidates_an_open_loop_and_a_wait_for_clients_does_not() {
     let mut summary = open();
     summary.lateness = Some(times(900_000, 2_000));
-    assert_eq!(said(&summary), nothing());
+    assert_eq!(judged(&summary), nothing());
     summary.lateness = Some(times(2 * MS, 999));
-    assert_eq!(said(&summary), nothing(), "999 values say nothing about a 99th percentile");
+    assert_eq!(judged(&summary), nothing(), "999 values are not enough for a 99th percentile");
     summary.operations.all.slip = times(5 * MS, 2_000);
-    let (reasons, notes) = said(&summary);
-    assert!(reasons.is_empty() && notes[0].contains("waited 5.00ms or longer for a free client, all 4"), "{notes:?}");
+    let (reasons, notes) = judged(&summary);
+    assert!(
+        reasons.is_empty() && notes[0].contains("waited 5.00ms or longer for a free client, because all 4"),
+        "{notes:?}"
+    );
     summary.lateness = Some(times(2 * MS, 2_000));
-    let (reasons, notes) = said(&summary);
-    assert!(reasons[0].contains("sent 2.00ms earlier or more (1.00ms is tolerated)"), "{reasons:?}");
-    assert!(reasons[0].ends_with("other work kept it from running: leave it a core of its own"), "{reasons:?}");
+    let (reasons, notes) = judged(&summary);
+    assert!(reasons[0].contains("sent 2.00ms later than possible, or more (1.00ms is tolerated)"), "{reasons:?}");
+    assert!(reasons[0].ends_with("other programs kept it from running; give it a core of its own"), "{reasons:?}");
     summary.cpu.share = 0.95;
-    assert!(said(&summary).0[0].ends_with("use more --threads or generators"));
+    assert!(judged(&summary).0[0].ends_with("use more --threads or generators"));
     assert!(notes.is_empty(), "{notes:?}");
-    // A tenth of the median response is no more than that.
+    // The tolerated delay is a tenth of the median response.
     summary.operations.all.response = times(21 * MS, 2_000);
-    assert!(said(&summary).0.is_empty());
+    assert!(judged(&summary).0.is_empty());
 }
 
 #[test]
-fn a_rate_that_is_not_reached_spoils_an_open_loop() {
+fn a_rate_that_is_not_reached_invalidates_an_open_loop() {
     let mut summary = open();
     (summary.totals.completed, summary.throughput_per_s, summary.totals.unsent) = (1_500, 150.0, Some(400));
     let behind_in = |summary: &mut Summary, seconds: usize| {
         summary.seconds.iter_mut().take(seconds).for_each(|second| second.requests = 150);
-        said(summary).0
+        judged(summary).0
     };
-    // One long stall is not a rate that cannot be reached, but what was never sent is missing all the same.
+    // One long stall does not mean that the rate cannot be reached, but the unsent requests are still reported.
     assert!(behind_in(&mut summary, 5)[0].starts_with("400 of 2000 requests that were due"));
     summary.totals.unsent = Some(0);
     assert!(behind_in(&mut summary, 5).is_empty());
@@ -145,80 +148,80 @@ fn a_rate_that_is_not_reached_spoils_an_open_loop() {
         reasons[0].contains("150/s of 200/s") && reasons[0].contains("400 of 2000 requests were never"),
         "{reasons:?}"
     );
-    // Being behind by more than the window explains why nothing that was due in it was answered.
+    // Being behind by more than the window explains why no request due in it was answered.
     summary.totals.requests = 0;
-    assert_eq!(said(&summary).0.len(), 1);
+    assert_eq!(judged(&summary).0.len(), 1);
     summary.totals.requests = 2_000;
-    // In few seconds nobody can tell, and what was lost is enough.
+    // Few seconds are not enough to decide, so the missing requests alone count.
     summary.seconds.truncate(2);
     summary.seconds.iter_mut().for_each(|second| second.requests = 200);
-    assert_eq!(said(&summary).0.len(), 1);
-    // What is still in flight at the end is not missing, and what failed came.
+    assert_eq!(judged(&summary).0.len(), 1);
+    // Requests in flight at the end are not missing, and failed requests count as ended.
     (summary.totals.completed, summary.totals.errors, summary.totals.unsent) = (1_496, 500, Some(0));
-    assert!(said(&summary).0.is_empty());
+    assert!(judged(&summary).0.is_empty());
 }
 
 #[test]
-fn misses_are_a_note_unless_a_hit_ratio_was_asked_for() {
+fn misses_are_a_note_unless_a_hit_ratio_is_expected() {
     let mut summary = closed();
     summary.totals.misses = 2;
-    assert_eq!(said(&summary), nothing());
+    assert_eq!(judged(&summary), nothing());
     summary.totals.misses = 20;
-    let (reasons, notes) = said(&summary);
+    let (reasons, notes) = judged(&summary);
     assert!(reasons.is_empty() && notes[0].starts_with("1.0 % of the keys read were not found"), "{notes:?}");
     summary.settings.prefill = false;
-    assert_eq!(said(&summary), nothing());
+    assert_eq!(judged(&summary), nothing());
     summary.settings.expect_hit_ratio = Some(0.99);
-    assert_eq!(said(&summary), nothing());
+    assert_eq!(judged(&summary), nothing());
     summary.settings.expect_hit_ratio = Some(0.995);
-    assert!(said(&summary).0[0].starts_with("the hit ratio is 0.9901, and 0.995 was expected"));
+    assert!(judged(&summary).0[0].starts_with("the hit ratio is 0.9901, and 0.995 was expected"));
     (summary.totals.hits, summary.totals.misses) = (0, 0);
-    assert!(said(&summary).0[0].starts_with("no key was read"));
+    assert!(judged(&summary).0[0].starts_with("no key was read"));
 }
 
 #[test]
-fn a_busy_generator_is_a_note_where_the_most_is_looked_for() {
+fn a_busy_generator_is_a_note_in_a_closed_loop_without_think_time() {
     let mut summary = closed();
     summary.cpu.share = 0.95;
-    assert_eq!(said(&summary), nothing());
+    assert_eq!(judged(&summary), nothing());
     summary.settings.think_mean_s = 0.0;
     summary.throughput_per_s = 500.0;
-    let (reasons, notes) = said(&summary);
+    let (reasons, notes) = judged(&summary);
     assert!(reasons.is_empty() && notes[0].contains("used 95 % of its 1 thread(s)"), "{notes:?}");
     summary.cpu.share = 0.9;
-    assert_eq!(said(&summary), nothing());
+    assert_eq!(judged(&summary), nothing());
 }
 
 #[test]
-fn the_interactive_law_is_looked_at_where_it_says_something() {
+fn the_interactive_law_is_checked_where_it_applies() {
     let mut summary = closed();
     summary.settings.clients = 2;
-    assert!(said(&summary).1.is_empty(), "2000 thoughts are too few");
+    assert!(judged(&summary).1.is_empty(), "2000 thoughts are too few");
     summary.settings.think_mean_s = 0.0;
     summary.throughput_per_s = 900.0;
-    assert!(said(&summary).1[0].starts_with("X (R + Z) is 1.8 and N is 2"), "{:?}", said(&summary));
+    assert!(judged(&summary).1[0].starts_with("X (R + Z) is 1.8 and N is 2"), "{:?}", judged(&summary));
     summary.operations.all.response.max_ns = 501 * MS;
-    assert_eq!(said(&summary), nothing());
+    assert_eq!(judged(&summary), nothing());
     summary.operations.all.response.max_ns = 2 * MS;
     summary.errors.insert("ERROR".into(), 1);
-    assert_eq!(said(&summary), nothing());
+    assert_eq!(judged(&summary), nothing());
     summary.errors.clear();
     summary.throughput_per_s = 1_000.0;
-    assert_eq!(said(&summary), nothing());
+    assert_eq!(judged(&summary), nothing());
 }
 
 #[test]
 fn failures_and_an_early_end_are_notes() {
     let mut summary = closed();
     (summary.totals.errors, summary.partial, summary.measured_s) = (3, true, 4.25);
-    let (reasons, notes) = said(&summary);
+    let (reasons, notes) = judged(&summary);
     assert!(reasons.is_empty());
     assert!(notes[0].starts_with("ended early, after 4.2 of 10.0 s"), "{notes:?}");
     assert!(notes[1].starts_with("3 of 2003 requests failed"), "{notes:?}");
     summary.measured_s = 10.0;
-    assert!(said(&summary).1[0].starts_with("3 of 2003 requests failed"), "it was not early");
+    assert!(judged(&summary).1[0].starts_with("3 of 2003 requests failed"), "it was not early");
     summary.settings.requests = Some(5_000);
-    assert!(said(&summary).1[0].contains("2000 of 5000 requests"));
+    assert!(judged(&summary).1[0].contains("2000 of 5000 requests"));
     summary.totals.errors = 2;
-    assert_eq!(said(&summary).1.len(), 1);
+    assert_eq!(judged(&summary).1.len(), 1);
 }

@@ -1,53 +1,53 @@
-//! What can be chosen about a trace. Knows no flags: the program fills it in.
+//! The settings of a trace. Knows no flags: the program fills it in.
 
 use super::TraceError;
 use std::fmt;
 use std::path::PathBuf;
 
-/// memcached's usual limit on an item.
+/// memcached's default limit on an item.
 const USUAL_VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// Which trace, how much of it, and how fast.
+/// Which trace to replay, how much of it, and how fast.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceConfig {
-    /// The file, plain or compressed with zstd; which of them, its first bytes say.
+    /// The file. Its first bytes decide whether it is plain or compressed with zstd.
     pub path: PathBuf,
-    /// How the recorded times become times of the replay.
+    /// How recorded times become replay times.
     pub timing: Timing,
-    /// Where within its second a row lies, whose recorded time is a whole second.
+    /// Where a row lies within its second, if its recorded time is a whole second.
     pub within_second: WithinSecond,
-    /// So many broken lines are left out and counted; the next one ends the replay. 0 refuses the first.
+    /// The number of malformed lines to skip and count; one more ends the replay. 0 rejects the first.
     pub errors_max: u64,
-    /// Stop after so many rows.
+    /// The number of rows to replay.
     pub rows_max: Option<u64>,
-    /// The largest value that the server takes; a row with a larger one is a broken line.
+    /// The largest value that the server accepts. A row with a larger value is malformed.
     pub value_bytes_max: usize,
 }
 
-/// How recorded times become times of the replay.
+/// How recorded times become replay times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Timing {
     /// As recorded.
     #[default]
     Original,
-    /// So many times as fast; 2 takes half the time.
+    /// Faster by this factor; 2 takes half the time.
     Scaled(f64),
-    /// As fast as the server answers: every row is due at once.
+    /// As fast as the server replies: every row is due at once.
     Max,
 }
 
-/// Where within its second a row lies. Traces are recorded in whole seconds.
+/// Where a row lies within its second. Traces are recorded in whole seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithinSecond {
     /// The rows of a second are spread over it evenly, in the order of the file.
     #[default]
     Spread,
-    /// All rows of a second are due at its beginning.
+    /// All rows of a second are due at its start.
     AsRecorded,
 }
 
 impl TraceConfig {
-    /// The whole of one trace, with its own timing, every line of which must be good.
+    /// A whole trace with its own timing and without malformed lines.
     pub fn new(path: impl Into<PathBuf>) -> TraceConfig {
         TraceConfig {
             path: path.into(),
@@ -59,7 +59,7 @@ impl TraceConfig {
         }
     }
 
-    /// Refuses what cannot be replayed.
+    /// Rejects settings that cannot be replayed.
     ///
     /// # Errors
     /// One line that says what to change.
@@ -70,12 +70,12 @@ impl TraceConfig {
             return Err(TraceError::Config(Timing::out_of_range(factor)));
         }
         if self.rows_max == Some(0) {
-            return Err(TraceError::Config("a trace of 0 rows leaves nothing to replay".into()));
+            return Err(TraceError::Config("a trace of 0 rows has nothing to replay; give at least one row".into()));
         }
         Ok(())
     }
 
-    /// The path as it is shown.
+    /// The path for messages.
     pub(super) fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -85,10 +85,10 @@ impl Timing {
     const FACTOR_MIN: f64 = 1e-6;
     const FACTOR_MAX: f64 = 1e6;
 
-    /// Reads `original`, `scaled:FACTOR` or `max`.
+    /// Parses `original`, `scaled:FACTOR` or `max`.
     ///
     /// # Errors
-    /// What would be one.
+    /// One line with the accepted values.
     pub fn parse(text: &str) -> Result<Timing, String> {
         let refuse = || format!("{text:?} is not original, scaled:2 (twice as fast) or max");
         match text.split_once(':') {
@@ -103,7 +103,7 @@ impl Timing {
         }
     }
 
-    /// The time of the replay, from its beginning, of a row that was recorded so long after the first. Both in nanoseconds.
+    /// The replay time of a row from its recorded time. Both are nanoseconds since the first row.
     pub(super) fn replayed_ns(self, recorded_ns: u64) -> u64 {
         match self {
             Timing::Original => recorded_ns,
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timings_are_read_and_shown() {
+    fn timings_are_parsed_and_printed() {
         for text in ["original", "max", "scaled:2", "scaled:0.5"] {
             assert_eq!(Timing::parse(text).unwrap().to_string(), text);
         }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_replayed_is_refused() {
+    fn traces_that_cannot_be_replayed_are_rejected() {
         assert!(TraceConfig::new("t").check().is_ok());
         assert!(TraceConfig { timing: Timing::Scaled(0.0), ..TraceConfig::new("t") }.check().is_err());
         assert!(TraceConfig { rows_max: Some(0), ..TraceConfig::new("t") }.check().is_err());

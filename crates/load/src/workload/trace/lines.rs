@@ -1,11 +1,11 @@
-//! Lines of a stream, with their numbers, whatever pieces the stream comes in. Keeps one buffer and never more than one
-//! line of bounded length; knows nothing of what the lines say.
+//! Splits a stream into numbered lines. Keeps one buffer, and never more than one line of bounded length. Knows nothing
+//! of the content of lines.
 
 use std::io::{self, ErrorKind, Read};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 * 1024;
-/// No row is as long; without a limit a file without line ends would be read into memory whole.
+/// No row is as long. Without a limit, a file without line ends would be read into memory completely.
 pub(super) const LINE_BYTES_MAX: usize = 4096;
 
 /// A line.
@@ -17,7 +17,7 @@ pub(super) enum Line<'a> {
     TooLong,
 }
 
-/// Takes lines from a stream.
+/// Reads lines from a stream.
 pub(super) struct Lines<R> {
     source: R,
     buffer: Box<[u8]>,
@@ -28,12 +28,12 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    /// Before the first line.
+    /// Starts before the first line.
     pub(super) fn new(source: R) -> Lines<R> {
         Lines { source, buffer: vec![0; READ_BYTES].into_boxed_slice(), from: 0, to: 0, number: 0, at_end: false }
     }
 
-    /// The number of the line that was returned last; the first has number 1.
+    /// The number of the line that was returned last. The first line has number 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -74,7 +74,7 @@ impl<R: Read> Lines<R> {
         Line::Whole(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// Reads more behind what is left, which is moved to the front first.
+    /// Moves the remaining bytes to the front and reads more behind them.
     fn fill(&mut self) -> io::Result<()> {
         self.buffer.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
@@ -97,7 +97,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Gives its bytes in pieces of these sizes, over and over.
+    /// Returns its bytes in chunks of these sizes, repeated.
     pub(in crate::workload::trace) struct Chunks<'a> {
         pub(in crate::workload::trace) bytes: &'a [u8],
         pub(in crate::workload::trace) sizes: Vec<usize>,

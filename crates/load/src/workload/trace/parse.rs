@@ -1,7 +1,8 @@
-//! One line of a trace to one row, or the reason why it is none. Knows nothing of its neighbours, of files and of times.
+//! Parses one line of a trace into a row, or returns the reason why it is malformed. Knows no other lines, no files and
+//! no replay times.
 //!
-//! The seven columns: timestamp in seconds, anonymized key, key size, value size, client, operation, time to live in
-//! seconds. See <https://github.com/twitter/cache-trace>.
+//! The seven columns are the timestamp in seconds, the anonymised key, the key size, the value size, the client, the
+//! operation and the time to live in seconds. See <https://github.com/twitter/cache-trace>.
 
 use super::rows::TraceOperation;
 use std::fmt;
@@ -10,21 +11,21 @@ use std::fmt;
 const KEY_BYTES_MAX: usize = 250;
 /// Nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;
-/// Larger numbers are not seconds, but milliseconds or less since 1970; they also would not fit.
+/// Larger numbers are milliseconds or smaller units since 1970, and would overflow as seconds.
 const TIMESTAMP_S_MAX: u64 = 10_000_000_000;
-/// Digits after the point of a timestamp.
+/// Digits after the decimal point of a timestamp.
 const FRACTION_DIGITS_MAX: usize = 9;
-/// Bytes of a field that are shown.
+/// Bytes of a field that an error message shows.
 const SHOWN_BYTES_MAX: usize = 20;
 
-/// The first column, the key, and the five columns behind it.
+/// The first column, the key, and the five columns after it.
 type Columns<'a> = (&'a [u8], &'a [u8], [&'a [u8]; 5]);
 
-/// A line that is a row. Times as recorded.
+/// A parsed row. Times are as recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ParsedRow<'a> {
     pub(super) timestamp_ns: u64,
-    /// Whether the timestamp was written with digits after the point.
+    /// Whether the timestamp had digits after the decimal point.
     pub(super) has_fraction: bool,
     pub(super) key: &'a [u8],
     pub(super) key_size: u64,
@@ -34,7 +35,7 @@ pub(super) struct ParsedRow<'a> {
     pub(super) ttl_s: u32,
 }
 
-/// Why a line is no row.
+/// Why a line is malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
     Columns(usize),
@@ -49,7 +50,7 @@ pub(super) enum Broken {
     Operation(String),
 }
 
-/// Reads a line. Values above `value_bytes_max` are refused.
+/// Parses a line. Values above `value_bytes_max` are rejected.
 pub(super) fn parse(line: &[u8], value_bytes_max: usize) -> Result<ParsedRow<'_>, Broken> {
     let (timestamp, key, [key_size, value_size, client, operation, ttl]) = columns(line)?;
     let (timestamp_ns, has_fraction) = timestamp_ns(timestamp)?;
@@ -75,13 +76,14 @@ pub(super) fn parse(line: &[u8], value_bytes_max: usize) -> Result<ParsedRow<'_>
     })
 }
 
-/// Whether a first line names the columns instead of filling them.
+/// Whether the first line is a heading with the names of the columns.
 pub(super) fn is_heading(line: &[u8]) -> bool {
     let starts_as_one = line.first().is_some_and(|byte| *byte == b'#' || byte.is_ascii_alphabetic());
     starts_as_one && line.iter().filter(|byte| **byte == b',').count() == 6
 }
 
-/// Splits a line. Nothing is quoted in these files, so that a key with commas makes more columns; it is told by its size.
+/// Splits a line. Fields are never quoted in these files, so a key that contains commas makes more columns. The key
+/// size identifies it.
 fn columns(line: &[u8]) -> Result<Columns<'_>, Broken> {
     let count = || Broken::Columns(line.iter().filter(|byte| **byte == b',').count() + 1);
     let first = memchr::memchr(b',', line).ok_or_else(count)?;
@@ -92,14 +94,14 @@ fn columns(line: &[u8]) -> Result<Columns<'_>, Broken> {
         *column = &rest[comma + 1..];
         rest = &rest[..comma];
     }
-    let is_told_by_size = || number("key size", last[0]) == Ok(rest.len() as u64);
-    if memchr::memchr(b',', rest).is_some() && !is_told_by_size() {
+    let is_clear_by_size = || number("key size", last[0]) == Ok(rest.len() as u64);
+    if memchr::memchr(b',', rest).is_some() && !is_clear_by_size() {
         return Err(count());
     }
     Ok((&line[..first], rest, last))
 }
 
-/// Seconds, perhaps with a fraction, as nanoseconds; and whether there was a fraction.
+/// Seconds with an optional fraction as nanoseconds, and whether there was a fraction.
 fn timestamp_ns(text: &[u8]) -> Result<(u64, bool), Broken> {
     let refuse = || Broken::Timestamp(shown(text));
     let (whole, fraction) = match memchr::memchr(b'.', text) {
@@ -124,7 +126,7 @@ fn number(column: &'static str, text: &[u8]) -> Result<u64, Broken> {
     digits(text).ok_or_else(|| Broken::Number { column, text: shown(text) })
 }
 
-/// Digits and nothing else.
+/// Parses digits, and nothing else.
 fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -135,7 +137,7 @@ fn digits(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A field in an error: short, and without anything that a terminal would obey.
+/// A field for an error message: short, and without control characters.
 fn shown(field: &[u8]) -> String {
     let more = if field.len() > SHOWN_BYTES_MAX { "..." } else { "" };
     format!("\"{}{more}\"", field[..field.len().min(SHOWN_BYTES_MAX)].escape_ascii())
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_read() {
+    fn a_row_is_parsed() {
         let row = parse(b"17,q:q:1:8WTfjZU14ee,17,213,4,set,2419200", 1000).unwrap();
         let expected = ParsedRow {
             timestamp_ns: 17_000_000_000,
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_commas_is_told_by_its_size() {
+    fn a_key_with_commas_is_recognised_by_its_size() {
         assert_eq!(parse(b"1,a,b,,c,6,0,0,get,0", 9).unwrap().key, b"a,b,,c");
         assert_eq!(refused("1,a,b,c,6,0,0,get,0"), "9 columns instead of 7");
     }
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heading_is_no_row() {
+    fn a_heading_is_not_a_row() {
         assert!(is_heading(b"timestamp,anonymized key,key size,value size,client id,operation,TTL"));
         assert!(is_heading(b"# ts,key,ks,vs,cid,op,ttl"));
         assert!(!is_heading(b"0,k,1,0,0,get,0") && !is_heading(b"no heading") && !is_heading(b""));
@@ -232,12 +234,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_is_a_panic(line in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn no_line_panics(line in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = parse(&line, 1000).map_err(|broken| broken.to_string());
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn a_histogram_survives_its_text_form(
             seconds in 0u64..=TIMESTAMP_S_MAX,
             key in "[!-~]{1,250}",
             value in 0u32..=1000,

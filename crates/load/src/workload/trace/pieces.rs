@@ -1,7 +1,8 @@
-//! Rows gathered into pieces, split by key among the threads, and given their times. Knows nothing of lines and threads.
+//! Collects rows into pieces, splits them by key among the threads, and sets their times. Knows nothing of lines and
+//! threads.
 //!
-//! Timestamps are whole seconds. To spread the rows of a second over it, it must be known how many there are: a piece is
-//! then a whole second. Otherwise it ends after some thousand rows.
+//! Timestamps are whole seconds. To spread the rows of a second evenly, their number must be known, so a piece is then
+//! a whole second. Otherwise it ends after some thousand rows.
 
 use super::config::{Timing, TraceConfig, WithinSecond};
 use super::parse::ParsedRow;
@@ -10,11 +11,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Rows of a piece that need not be a whole second.
 const PIECE_ROWS: usize = 8192;
-/// Rows of a second that can be spread over it; they are kept in memory, and so are two more seconds.
+/// Rows of a second that can be spread over it. They are kept in memory, together with two more seconds.
 pub(super) const SECOND_ROWS_MAX: usize = 1 << 21;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Gathers rows for all threads.
+/// Collects rows for all threads.
 #[derive(Debug)]
 pub(super) struct Pieces {
     timing: Timing,
@@ -23,22 +24,21 @@ pub(super) struct Pieces {
     /// Rows that may still be handed out.
     rows_left: u64,
     rows: usize,
-    /// The first timestamp of all.
+    /// The timestamp of the first row.
     first_ns: Option<u64>,
-    /// The second that the gathered rows lie in.
+    /// The second of the collected rows.
     second: u64,
-    /// Whether their timestamps say where in that second.
+    /// Whether their timestamps have a fraction.
     has_fraction: bool,
     by_thread: Vec<Piece>,
 }
 
-/// Which thread the rows of a key go to: all to the same, so that their order is kept.
+/// The thread for the rows of a key. It is the same for all rows, so they keep their order.
 pub(super) fn thread_of(key: &[u8], threads: usize) -> usize {
     (xxh3_64(key) % threads as u64) as usize
 }
 
 impl Pieces {
-    /// Without rows.
     pub(super) fn new(config: &TraceConfig, threads: usize) -> Pieces {
         Pieces {
             timing: config.timing,
@@ -52,7 +52,7 @@ impl Pieces {
         }
     }
 
-    /// Whether what has been gathered is to be handed out before a row of this time is taken.
+    /// Whether to hand out the collected rows before taking a row with this timestamp.
     pub(super) fn is_whole(&self, timestamp_ns: u64) -> bool {
         if self.is_second {
             return self.rows > 0 && timestamp_ns / SECOND_NS != self.second;
@@ -65,12 +65,12 @@ impl Pieces {
         self.is_second && self.rows > SECOND_ROWS_MAX
     }
 
-    /// Whether as many rows have been handed out as there may be.
+    /// Whether as many rows have been handed out as allowed.
     pub(super) fn is_enough(&self) -> bool {
         self.rows_left == 0
     }
 
-    /// Takes a row, of the same second as those before it if a piece is a second.
+    /// Adds a row. If pieces are whole seconds, it must be of the same second as the rows before it.
     pub(super) fn take(&mut self, row: &ParsedRow<'_>) {
         let first_ns = *self.first_ns.get_or_insert(row.timestamp_ns);
         self.second = row.timestamp_ns / SECOND_NS;
@@ -91,8 +91,8 @@ impl Pieces {
         self.rows += 1;
     }
 
-    /// Gives the gathered rows their times and hands them out, one piece for each thread, to be taken or cleared.
-    /// Rows beyond those that may be handed out are left out.
+    /// Sets the times of the collected rows and returns one piece for each thread, to be taken or cleared. Rows above
+    /// the allowed number are dropped.
     pub(super) fn finish(&mut self) -> &mut [Piece] {
         let spreads = self.is_second && !self.has_fraction;
         let begin_ns = (self.second * SECOND_NS).saturating_sub(self.first_ns.unwrap_or_default());
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::workload::trace::parse::parse;
 
-    /// Times of the rows with these timestamps, in order.
+    /// The times of the rows with these timestamps, in order.
     fn times(config: &TraceConfig, timestamps: &[&str]) -> Vec<u64> {
         let mut pieces = Pieces::new(config, 1);
         let mut found = Vec::new();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_second_of_a_part_keeps_its_pace() {
+    fn the_last_second_of_a_piece_keeps_its_pace() {
         let config = TraceConfig { rows_max: Some(3), ..TraceConfig::new("t") };
         let expected = [0, 1_000_000_000, 1_250_000_000];
         assert_eq!(times(&config, &["0", "1", "1", "1", "1", "2"]), expected);

@@ -1,5 +1,5 @@
-//! The thread that reads a trace: line after line into pieces, and these into one bounded queue for each thread that
-//! replays. It reads ahead as far as the queues take, and sleeps then. Knows no clock.
+//! The thread that reads a trace. It collects lines into pieces, and puts these into one bounded queue for each
+//! replaying thread. It reads ahead until the queues are full, and then sleeps. Knows no clock.
 
 use super::TraceError;
 use super::config::TraceConfig;
@@ -13,37 +13,37 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Pieces that wait in the queue of each thread: with the one that is replayed and the one that is read, three.
+/// Pieces that wait in the queue of each thread. With the piece in replay and the piece being read there are three.
 const QUEUE_PIECES: usize = 1;
-/// Broken lines that are told, of those that are tolerated.
+/// Skipped lines that are reported.
 const BROKEN_TOLD_MAX: usize = 5;
 
-/// What has been read so far.
+/// The counts of what has been read so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceCounts {
-    /// Lines, rows or not.
+    /// Lines, malformed ones included.
     pub lines: u64,
     /// Rows that were handed out.
     pub rows: u64,
-    /// The same by the names of their operations.
+    /// Rows by operation.
     pub operations: BTreeMap<&'static str, u64>,
-    /// When the last of them is due, in nanoseconds from the beginning of the replay.
+    /// When the last of these rows is due, in nanoseconds from the start of the replay.
     pub last_at_ns: u64,
-    /// Lines that are no rows and were left out.
+    /// Malformed lines that were skipped.
     pub broken: u64,
     /// The first of them, each with file, line and reason.
     pub first_broken: Vec<String>,
-    /// Rows whose key is not as long as the trace says. The key is sent as it stands.
+    /// Rows whose key does not have the length given in the trace. The key is sent unchanged.
     pub key_sizes_differ: u64,
 }
 
-/// A trace that is being read. The thread that reads ends with the file, or when all [`TraceRows`] are gone.
+/// A trace that is being read. The reading thread ends with the file, or when all [`TraceRows`] have been dropped.
 #[derive(Debug)]
 pub struct TraceReader {
     shared: Arc<ReaderState>,
 }
 
-/// What the reading thread tells the others.
+/// The state that the reading thread shares.
 #[derive(Debug, Default)]
 struct ReaderState {
     counts: Mutex<TraceCounts>,
@@ -52,18 +52,18 @@ struct ReaderState {
 
 /// The queues of all threads.
 struct RowQueues {
-    /// None when a thread has gone.
+    /// None after a thread has ended.
     full: Vec<Option<SyncSender<Piece>>>,
     empty: Receiver<Piece>,
 }
 
 impl TraceReader {
-    /// Opens a trace, reads the first piece of it, and goes on reading on a thread of its own.
-    /// Returns one queue for each of so many `threads`; all rows of a key are in one of them, in the order of the file.
+    /// Opens a trace, reads its first piece, and continues reading on a separate thread.
+    /// Returns one queue for each of `threads` threads. All rows of a key are in one of them, in the order of the file.
     ///
     /// # Errors
-    /// When there is no such file, no row in it, or the first second cannot be read.
-    /// What comes later is told by [`TraceReader::error`].
+    /// There is no such file, it has no rows, or its first second cannot be read. [`TraceReader::error`] returns later
+    /// errors.
     pub fn start(config: &TraceConfig, threads: usize) -> Result<(TraceReader, Vec<TraceRows>), TraceError> {
         config.check()?;
         let source = source::open(config)?;
@@ -77,7 +77,7 @@ impl TraceReader {
             let mut hand_out = |pieces: &mut [Piece], counts: &TraceCounts| {
                 shared.publish(counts);
                 let goes_on = queues.hand_out(pieces);
-                // Whoever starts a trace waits for this.
+                // `start` waits for this.
                 drop(ready.take().map(|ready| ready.send(Ok(()))));
                 goes_on
             };
@@ -92,25 +92,25 @@ impl TraceReader {
             }
         };
         thread::Builder::new().name("trace".into()).spawn(body).map_err(TraceError::Thread)?;
-        // A thread that panicked has said so itself.
+        // A panicked thread has already printed its message.
         ready.recv().unwrap_or(Ok(())).map(|()| (reader, rows))
     }
 
-    /// What has been read so far, which is ahead of what has been replayed.
+    /// What has been read so far, which is ahead of the replay.
     pub fn counts(&self) -> TraceCounts {
         self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why the trace ended before its end, if it did: one line.
+    /// Why reading ended before the end of the file, if it did, in one line.
     pub fn error(&self) -> Option<String> {
         self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(TraceError::to_string)
     }
 }
 
-/// Reads a trace as a replay would and counts what is in it, without replaying it.
+/// Reads a trace as a replay would, and counts its content without replaying it.
 ///
 /// # Errors
-/// As a replay would give, wherever in the file.
+/// The errors of a replay, anywhere in the file.
 pub fn scan(config: &TraceConfig) -> Result<TraceCounts, TraceError> {
     config.check()?;
     let mut drop_all = |pieces: &mut [Piece], _: &TraceCounts| {
@@ -121,10 +121,10 @@ pub fn scan(config: &TraceConfig) -> Result<TraceCounts, TraceError> {
     if counts.rows == 0 { Err(TraceError::Empty { path: config.name() }) } else { Ok(counts) }
 }
 
-/// Takes pieces, one for each thread, and must leave empty ones; false ends the reading.
+/// Takes the pieces, one for each thread, and leaves empty ones. Returns false to end the reading.
 type HandOut<'a> = dyn FnMut(&mut [Piece], &TraceCounts) -> bool + 'a;
 
-/// Reads all of a trace.
+/// Reads a whole trace.
 fn read(
     config: &TraceConfig,
     source: Source,
@@ -176,7 +176,7 @@ fn read(
     Ok(counts)
 }
 
-/// Hands out what has been gathered; false when nothing more is wanted.
+/// Hands out the collected rows. Returns false if no more are wanted.
 fn finish(pieces: &mut Pieces, counts: &mut TraceCounts, hand_out: &mut HandOut<'_>) -> bool {
     let finished = pieces.finish();
     let mut by_operation = [0; TraceOperation::ALL.len()];
@@ -193,7 +193,7 @@ fn finish(pieces: &mut Pieces, counts: &mut TraceCounts, hand_out: &mut HandOut<
     goes_on && !pieces.is_enough()
 }
 
-/// One queue for each thread, and one in which empty pieces come back.
+/// One queue for each thread, and one for the empty pieces on their way back.
 fn queues(threads: usize) -> (RowQueues, Vec<TraceRows>) {
     let (empty_in, empty) = mpsc::channel();
     let queue = |empty: Sender<Piece>| {
@@ -205,7 +205,7 @@ fn queues(threads: usize) -> (RowQueues, Vec<TraceRows>) {
 }
 
 impl RowQueues {
-    /// Puts one piece into each queue, and waits for room if need be. False when all threads have gone.
+    /// Puts one piece into each queue, and waits for room if necessary. Returns false when all threads have ended.
     fn hand_out(&mut self, pieces: &mut [Piece]) -> bool {
         for (queue, piece) in self.full.iter_mut().zip(pieces) {
             let full = std::mem::replace(piece, self.empty.try_recv().unwrap_or_default());
@@ -224,7 +224,7 @@ impl ReaderState {
 }
 
 impl TraceCounts {
-    /// Counts a broken line, the one after `lines`, unless it is one too many.
+    /// Counts a malformed line, the one after `lines`, unless it is one too many.
     fn tolerate(&mut self, config: &TraceConfig, broken: &Broken) -> Result<(), TraceError> {
         let (path, line, reason) = (config.name(), self.lines + 1, broken.to_string());
         if config.errors_max == 0 {

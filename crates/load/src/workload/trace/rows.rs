@@ -1,14 +1,14 @@
-//! A row as it is handed out, and the end of the queue from which one thread takes its rows.
-//! Knows nothing of files: pieces of rows come in, and go back empty.
+//! A row of a trace, and the receiving end of the queue from which one thread takes its rows.
+//! Knows nothing of files: pieces of rows arrive and go back empty.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-/// memcached takes a longer time to live for a date.
+/// memcached interprets a longer time to live as a date.
 const EXPIRY_S_MAX: u32 = 60 * 60 * 24 * 30;
 
-/// What a row asks for.
+/// The operation of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the operations of the protocol")]
 pub enum TraceOperation {
@@ -28,34 +28,34 @@ pub enum TraceOperation {
 /// One request of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRow<'a> {
-    /// When it is due, in nanoseconds from the beginning of the replay, at which the first row is due.
+    /// When the row is due, in nanoseconds after the first row.
     pub at_ns: u64,
-    /// The key, as it stands in the trace: 1 to 250 bytes that the protocol can carry.
+    /// The key, as in the trace: 1 to 250 bytes that the protocol allows.
     pub key: &'a [u8],
-    /// Bytes of the value: written, or returned when it was recorded.
+    /// Bytes of the value that was written, or returned at the time of the recording.
     pub value_bytes: u32,
-    /// What is asked for.
+    /// The operation.
     pub operation: TraceOperation,
-    /// Time to live in seconds, as recorded; 0 is for ever.
+    /// The time to live in seconds, as recorded; 0 is unlimited.
     pub ttl_s: u32,
-    /// The client that asked, by its number in the trace.
+    /// The number of the client in the trace.
     pub client: u64,
 }
 
-/// What is to be had from a queue.
+/// The result of taking a row from a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<'a> {
     /// The next row of this thread.
     Row(TraceRow<'a>),
-    /// Nothing yet: the reader is behind. Ask again.
+    /// No row yet, because the reader is behind. Try again.
     Pending,
-    /// Nothing any more: the trace is over, or cannot be read any further. [`super::TraceReader::error`] says which.
+    /// No more rows: the trace is over or cannot be read further. [`super::TraceReader::error`] returns the reason.
     End,
 }
 
-/// Rows of one thread, in the order of the file and of their times.
+/// The rows of one thread, in the order of the file and of their times.
 ///
-/// All threads must take theirs at the same time: the reader waits for the slowest, so that it reads only so far ahead.
+/// All threads must take their rows at the same time, because the reader waits for the slowest.
 #[derive(Debug)]
 pub struct TraceRows {
     full: Receiver<Piece>,
@@ -64,20 +64,20 @@ pub struct TraceRows {
     at: usize,
 }
 
-/// Rows of one thread, close together in memory.
+/// Rows of one thread, contiguous in memory.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     pub(super) rows: Vec<Stored>,
     pub(super) keys: Vec<u8>,
 }
 
-/// A row without its key, which lies among the keys of the piece.
+/// A row without its key, which is among the keys of the piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored {
     pub(super) at_ns: u64,
     pub(super) client: u64,
     pub(super) key_start: u32,
-    /// The place among the rows of all threads that were read with it.
+    /// Its position among the rows of all threads in the same piece.
     pub(super) order: u32,
     pub(super) value_bytes: u32,
     pub(super) ttl_s: u32,
@@ -86,7 +86,7 @@ pub(super) struct Stored {
 }
 
 impl TraceOperation {
-    /// All of them, by their names in the trace.
+    /// All operations, by their names in the trace.
     pub const ALL: [(&'static str, TraceOperation); 11] = [
         ("get", TraceOperation::Get),
         ("gets", TraceOperation::Gets),
@@ -101,12 +101,12 @@ impl TraceOperation {
         ("decr", TraceOperation::Decr),
     ];
 
-    /// The operation of this name.
+    /// The operation with this name.
     pub fn named(name: &[u8]) -> Option<TraceOperation> {
         TraceOperation::ALL.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, operation)| *operation)
     }
 
-    /// Whether it carries a value of `value_bytes` to the server.
+    /// Whether it sends a value of `value_bytes` to the server.
     pub fn carries_value(self) -> bool {
         use TraceOperation::{Add, Append, Cas, Prepend, Replace, Set};
         matches!(self, Set | Add | Replace | Cas | Append | Prepend)
@@ -121,14 +121,14 @@ impl fmt::Display for TraceOperation {
 }
 
 impl TraceRow<'_> {
-    /// The time to live as memcached takes it: at most thirty days, since anything longer is a date to it.
+    /// The time to live for memcached: at most thirty days, because memcached interprets anything longer as a date.
     pub fn expiry_s(&self) -> u32 {
         self.ttl_s.min(EXPIRY_S_MAX)
     }
 }
 
 impl Piece {
-    /// Without rows; memory is kept.
+    /// Removes the rows and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.keys.clear();
@@ -149,12 +149,12 @@ impl Piece {
 }
 
 impl TraceRows {
-    /// Rows from `full`; the memory of the pieces goes back through `empty`.
+    /// Rows from `full`. Empty pieces go back through `empty`.
     pub(super) fn new(full: Receiver<Piece>, empty: Sender<Piece>) -> TraceRows {
         TraceRows { full, empty, piece: Piece::default(), at: 0 }
     }
 
-    /// The next row, which stays the next one until [`TraceRows::advance`]. Never waits.
+    /// The next row, without removing it; see [`TraceRows::advance`]. Never waits.
     pub fn peek(&mut self) -> Next<'_> {
         while self.at == self.piece.rows.len() {
             match self.full.try_recv() {
@@ -166,7 +166,7 @@ impl TraceRows {
         self.current()
     }
 
-    /// As [`TraceRows::peek`], but waits so long for a row.
+    /// Like [`TraceRows::peek`], but waits up to `longest` for a row.
     pub fn wait(&mut self, longest: Duration) -> Next<'_> {
         while self.at == self.piece.rows.len() {
             match self.full.recv_timeout(longest) {
@@ -178,7 +178,7 @@ impl TraceRows {
         self.current()
     }
 
-    /// Goes on to the row after the one that was seen last.
+    /// Removes the row that was returned last.
     pub fn advance(&mut self) {
         self.at = (self.at + 1).min(self.piece.rows.len());
     }
@@ -191,7 +191,7 @@ impl TraceRows {
         let mut past = std::mem::replace(&mut self.piece, piece);
         self.at = 0;
         past.clear();
-        // When the reader is done, nobody needs the memory.
+        // The reader may have ended; nothing needs the memory then.
         let _ = self.empty.send(past);
     }
 }
@@ -219,7 +219,7 @@ mod tests {
                 operation: TraceOperation::Get,
             };
             full_in.send(Piece { rows: vec![stored], keys: key.into() }).unwrap();
-            // A piece may have nothing for this thread.
+            // A piece may contain no rows for this thread.
             full_in.send(Piece::default()).unwrap();
         }
         let Next::Row(row) = rows.peek() else { panic!("there is a row") };

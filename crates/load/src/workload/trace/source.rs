@@ -1,5 +1,5 @@
-//! The bytes of a trace, whether the file is plain or compressed with zstd. Which of them, its first bytes say and not its
-//! name. Knows nothing of lines.
+//! The bytes of a trace file, plain or compressed with zstd. The first bytes of the file decide which, not its name.
+//! Knows nothing of lines.
 
 use super::TraceError;
 use super::config::TraceConfig;
@@ -10,12 +10,12 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 /// Bytes read from the file at once.
 const READ_BYTES: usize = 256 * 1024;
-/// The beginning of a frame, and of one to be skipped but for its last four bits: RFC 8878, sections 3.1.1 and 3.1.2.
+/// The start of a frame, and of a skippable frame without its last four bits: RFC 8878, sections 3.1.1 and 3.1.2.
 const FRAME_MAGIC: u32 = 0xFD2F_B528;
 const SKIPPABLE_MAGIC: u32 = 0x184D_2A50;
-/// The largest window that is decoded: what `zstd --long=27` and `--ultra -22` need, and what `zstd -d` takes unasked.
+/// The largest window that is decoded. `zstd --long=27` and `--ultra -22` need it, and `zstd -d` accepts it by default.
 const WINDOW_BYTES_MAX: u64 = 1 << 27;
-/// Compressed in another way: the first bytes, and what they are of.
+/// Other compression formats: their first bytes and their names.
 const OTHERS: [(&[u8], &str); 5] = [
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),
@@ -27,7 +27,7 @@ const OTHERS: [(&[u8], &str); 5] = [
 /// A stream of the bytes of the trace.
 pub(super) type Source = Box<dyn Read + Send>;
 
-/// The frames of a zstd file, one behind the other.
+/// The consecutive frames of a zstd file.
 struct Frames<R> {
     source: R,
     decoder: FrameDecoder,
@@ -44,7 +44,7 @@ pub(super) fn open(config: &TraceConfig) -> Result<Source, TraceError> {
     decoded(file).map_err(|source| TraceError::Open { path, source })
 }
 
-/// The bytes of a trace that is read from `file`.
+/// The bytes of the trace in `file`, decompressed.
 fn decoded(mut file: impl Read + Send + 'static) -> io::Result<Source> {
     let mut first = Vec::new();
     file.by_ref().take(6).read_to_end(&mut first)?;
@@ -66,7 +66,7 @@ impl<R: BufRead> Frames<R> {
         Frames { source, decoder, in_frame: false }
     }
 
-    /// Begins the next frame that has data; false at the end of the file.
+    /// Starts the next frame with data. Returns false at the end of the file.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.init(&mut self.source) {
@@ -86,7 +86,7 @@ impl<R: BufRead> Frames<R> {
         Ok(false)
     }
 
-    /// Ends a frame, all of whose data has been read.
+    /// Ends a frame after all of its data has been read.
     fn end(&mut self) -> io::Result<()> {
         self.in_frame = false;
         let written = self.decoder.get_checksum_from_data();
@@ -96,7 +96,7 @@ impl<R: BufRead> Frames<R> {
         Ok(())
     }
 
-    /// What an error of the decoder means to whoever has the file.
+    /// The error message for an error of the decoder.
     fn failed(&mut self, error: &FrameDecoderError) -> io::Error {
         if let FrameDecoderError::WindowSizeTooBig { requested, .. } = error {
             let line = format!(
@@ -107,7 +107,7 @@ impl<R: BufRead> Frames<R> {
             return io::Error::other(line);
         }
         match self.source.fill_buf() {
-            // The decoder has asked for more than there was.
+            // The decoder needed more bytes than the file has.
             Ok([]) => truncated(),
             Ok(_) => io::Error::other("the zstd data is damaged"),
             Err(error) => error,
@@ -127,7 +127,7 @@ impl<R: BufRead> Read for Frames<R> {
             if self.decoder.is_finished() {
                 self.end()?;
             } else {
-                // One block, of at most 128 KiB, at a time: no more is kept than that and the window.
+                // Decodes one block of at most 128 KiB at a time. Only that and the window are kept.
                 let decoded = self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1));
                 decoded.map_err(|error| self.failed(&error))?;
             }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_it_is_cut_it_is_truncated() {
+    fn a_file_cut_anywhere_is_truncated() {
         let bytes = compress_to_vec(text().as_slice(), CompressionLevel::Fastest);
         let cuts = [4, 5, 6, 7, 8, 9, bytes.len() / 2, bytes.len() - 5, bytes.len() - 4, bytes.len() - 1];
         for cut in cuts {

@@ -1,4 +1,4 @@
-//! Servers that refuse, go away or never answer: the run goes on where it can, counts what happened and never hangs.
+//! Servers that refuse, disconnect or never reply: the run continues where possible, counts what happened and never hangs.
 
 mod support;
 
@@ -40,7 +40,7 @@ fn refusals_are_counted_and_make_keys_uncertain_but_not_the_run() {
 }
 
 #[test]
-fn only_refusals_is_nothing_measured() {
+fn a_run_with_only_errors_measures_nothing() {
     let server = TinyServer::start(|seen| if seen.is_load() { Fault::Line("SERVER_ERROR busy") } else { Fault::None });
     let summary = run(&config(&server));
     assert!(!summary.valid && summary.reasons[0].contains("nothing was measured"), "{:?}", summary.reasons);
@@ -48,7 +48,7 @@ fn only_refusals_is_nothing_measured() {
 }
 
 #[test]
-fn a_connection_closed_in_a_reply_is_made_again() {
+fn a_connection_closed_within_a_reply_is_restored() {
     let server =
         TinyServer::start(
             |seen| {
@@ -69,7 +69,7 @@ fn a_connection_closed_in_a_reply_is_made_again() {
 }
 
 #[test]
-fn no_reply_in_time_is_an_error_and_the_run_ends() {
+fn a_reply_timeout_is_an_error_and_the_run_ends() {
     let server =
         TinyServer::start(
             |seen| {
@@ -85,7 +85,7 @@ fn no_reply_in_time_is_an_error_and_the_run_ends() {
     };
     let summary = run(&config);
     assert!(summary.valid, "{:?}", summary.reasons);
-    assert_eq!(summary.errors["no reply in time"], 1);
+    assert_eq!(summary.errors["reply timed out"], 1);
     assert_eq!(count(&recorded(directory.path()), Outcome::Timeout), 1);
 }
 
@@ -104,7 +104,7 @@ fn a_server_that_never_answers_ends_with_a_line() {
 }
 
 #[test]
-fn a_server_that_dies_is_said_at_the_end() {
+fn a_server_that_dies_is_reported_at_the_end() {
     let server = TinyServer::healthy();
     let config = Config { test_time: Duration::from_millis(1_500), ..config(&server) };
     let summary = std::thread::scope(|scope| {
@@ -138,11 +138,11 @@ fn a_server_that_is_not_there_is_one_line() {
 fn a_refused_prefill_is_one_line() {
     let server = TinyServer::start(|_| Fault::Line("SERVER_ERROR out of memory storing object"));
     let line = try_run(&config(&server)).unwrap_err().to_string();
-    assert!(line.contains("it answered \"SERVER_ERROR out of memory storing object\""), "{line}");
+    assert!(line.contains("unexpected reply \"SERVER_ERROR out of memory storing object\""), "{line}");
 }
 
 #[test]
-fn a_stop_flag_ends_the_run_with_what_there_is() {
+fn a_stop_flag_ends_the_run_with_the_results_so_far() {
     let server = TinyServer::healthy();
     let stop = AtomicBool::new(false);
     let config = Config { test_time: Duration::from_secs(60), ..config(&server) };

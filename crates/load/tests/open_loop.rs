@@ -1,4 +1,4 @@
-//! The instrument against arithmetic: an open loop sees what a closed one hides, and keeps to its schedule.
+//! The generator against arithmetic: an open loop sees what a closed loop hides, and keeps to its schedule.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -57,7 +57,7 @@ fn an_open_loop_shows_a_stall_that_a_closed_one_hides() {
 }
 
 #[test]
-fn what_was_due_is_sent_once_and_the_rate_is_kept() {
+fn due_requests_are_sent_once_at_the_rate() {
     let server = Server::embedded();
     for arrivals in [Arrivals::Constant { per_s: 1000.0 }, Arrivals::Poisson { per_s: 1000.0 }] {
         let config = Config {
@@ -82,7 +82,7 @@ fn what_was_due_is_sent_once_and_the_rate_is_kept() {
 }
 
 #[test]
-fn a_generator_that_never_sleeps_is_not_called_busy_for_it() {
+fn polling_does_not_count_as_busy() {
     let server = Server::embedded();
     let config = Config {
         servers: vec![server.address().to_string()],
@@ -120,7 +120,7 @@ fn a_number_of_requests_is_issued_at_the_rate() {
 
 /// Every dialect and every way of asking, over several servers of which each owns some keys.
 #[test]
-fn keys_are_found_where_they_were_put() {
+fn keys_are_found_on_their_server() {
     let servers = [Server::start(), Server::start(), Server::start()];
     let base = Config {
         servers: servers.iter().map(|server| server.address().to_string()).collect(),
@@ -181,7 +181,7 @@ fn sizes_and_patterns_are_drawn_and_verified() {
 
 /// The keys of a server that is gone fail at once, and the others go on.
 #[test]
-fn one_server_of_several_may_go() {
+fn one_server_of_several_may_disconnect() {
     if !testkit::memcached_is_here() {
         return;
     }

@@ -1,4 +1,4 @@
-//! The closed loop itself: how many requests are in flight, when they are intended, and what is written about them.
+//! The closed loop: how many requests are in flight, when they are intended, and which records they leave.
 
 mod support;
 
@@ -61,7 +61,7 @@ fn the_warm_up_is_not_measured_and_seconds_add_up() {
 }
 
 #[test]
-fn records_hold_every_request_once_and_in_order() {
+fn records_contain_every_request_once_and_in_order() {
     let server = TinyServer::healthy();
     let directory = tempfile::tempdir().unwrap();
     let records = Some(directory.path().to_owned());

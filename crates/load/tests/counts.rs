@@ -1,4 +1,4 @@
-//! What is told of a run adds up: over seconds, over what was intended, and over what was handed over while it went on.
+//! The counts of a run add up: over seconds, over intended requests, and over the parts handed over during the run.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -32,7 +32,7 @@ fn assert_adds_up(summary: &Summary) {
 }
 
 #[test]
-fn what_was_intended_is_accounted_for() {
+fn every_intended_request_is_accounted_for() {
     let server = TinyServer::start(|seen| match seen.number % 50 {
         7 if seen.is_load() => Fault::Line("SERVER_ERROR busy"),
         _ => Fault::None,
@@ -44,7 +44,7 @@ fn what_was_intended_is_accounted_for() {
 }
 
 #[test]
-fn a_rate_beyond_reach_is_not_valid() {
+fn a_rate_out_of_reach_is_invalid() {
     // One connection that answers one request in more than a millisecond cannot take ten thousand in a second.
     let server = TinyServer::start(|seen| {
         if seen.is_load() {
@@ -64,7 +64,7 @@ fn a_rate_beyond_reach_is_not_valid() {
 }
 
 #[test]
-fn what_is_handed_over_is_what_is_measured() {
+fn handed_over_parts_add_up_to_the_summary() {
     let server = TinyServer::healthy();
     let config = Config { test_time: Duration::from_millis(1_800), ..config(&server) };
     let metrics = Metrics::start("127.0.0.1:0", &config).unwrap();
