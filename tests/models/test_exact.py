@@ -336,9 +336,9 @@ def test_a_class_that_takes_no_time_is_refused():
     ("change", "fact"),
     [
         ({"service": {"request": Service(0.04, 2.0, "gamma")}}, "exponential service"),
-        ({"capacity": 5}, "room for everybody"),
+        ({"capacity": 5}, "room for every request"),
         ({"batch": 3}, "one request at a time"),
-        ({"discipline": "priority"}, "goes before another"),
+        ({"discipline": "priority"}, "has priority over another"),
     ],
 )
 def test_what_has_no_product_form_is_refused(change, fact):

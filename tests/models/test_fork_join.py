@@ -253,7 +253,7 @@ def test_who_is_seen():
 
 
 def test_what_it_refuses():
-    with pytest.raises(AssumptionError, match="fork-join: assumes that a request holds nothing"):
+    with pytest.raises(AssumptionError, match="fork-join: assumes that a request occupies no slot"):
         solve_fork_join(slots())
     with pytest.raises(AssumptionError, match="one chain of classes"):
         solve_fork_join(two_classes())

@@ -191,7 +191,7 @@ def test_deadlock_is_found():
         Route("request", "b", "client", 0.5),
     )
     network = Network((JobClass("request", 2, Service(1.0)),), stations, routes=routes)
-    with pytest.raises(ModelError, match="comes to rest"):
+    with pytest.raises(ModelError, match="network deadlocks"):
         solve_markov(network)
 
 
@@ -245,7 +245,7 @@ def test_legs_that_nobody_waits_for_are_served():
         np.full(2, result.throughput_per_s[0]), rel=1e-6
     )
     assert result.queue_length.sum() > result.throughput_per_s[0] * result.response_s[0] * 2
-    with pytest.raises(AssumptionError, match="do not pile up"):
+    with pytest.raises(AssumptionError, match="do not accumulate"):
         solve_markov(replicated(1, 2, "first").with_class("set", think=Service(0.01)), unawaited_max=6)
 
 

@@ -274,7 +274,7 @@ def test_help_shows_every_model_with_an_example(capsys):
         (["mg1", "--arrivals", "8", "--service", "9", "--variation", "-1"], "at least zero"),
         (["closed", "--clients", "2.5", "--service", "9"], "whole number"),
         (["network", "none.json"], "none.json: cannot be read"),
-        (["network", "bad.json"], "bad.json: is no JSON"),
+        (["network", "bad.json"], "bad.json: is not JSON"),
         (["network", "text.json"], "text.json: the model: must be a JSON object"),
         (["network", "known.json", "--method", "guess"], "'guess' is none of auto"),
         (["network", "known.json", "--method", "open"], "assumes"),

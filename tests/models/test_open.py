@@ -222,13 +222,13 @@ def test_an_unstable_station_is_named(network, message):
 @pytest.mark.parametrize(
     ("network", "assumption"),
     [
-        (repairmen(), "everything arrives from outside"),
+        (repairmen(), "all requests arrive from outside"),
         (open_tandem().with_class("request", arrival_squared_variation=2.0), "Poisson arrivals"),
         (
             open_tandem().with_station("second", service={"request": Service.deterministic(0.1)}),
             "exponential",
         ),
-        (open_tandem().with_station("second", capacity=4), "room for everybody"),
+        (open_tandem().with_station("second", capacity=4), "room for every request"),
         (open_tandem().with_station("second", batch=2), "one request at a time"),
     ],
 )

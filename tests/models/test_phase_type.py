@@ -135,7 +135,7 @@ def test_services_that_are_made_of_phases():
     ("make", "message"),
     [
         (lambda: PhaseType([1.0], [[1.0]]), "below 0 on the diagonal"),
-        (lambda: PhaseType([1.0, 0], [[-1, 1], [1, -1]]), "every phase come to an end"),
+        (lambda: PhaseType([1.0, 0], [[-1, 1], [1, -1]]), "every phase be absorbed in the end"),
         (lambda: PhaseType([1.0, 0], [[-1, -1], [0, -1]]), "at least 0 off the diagonal"),
         (lambda: PhaseType([1.0, 0], [[-1, 2], [0, -1]]), "a sum of at most 0"),
         (lambda: PhaseType([1.5], [[-1.0]]), "start: must be probabilities"),
@@ -147,7 +147,7 @@ def test_services_that_are_made_of_phases():
         (lambda: erlang(1.0, 0), "stages: must be at least 1"),
         (lambda: PhaseType.fitted(1.0, 0.0), "squared_variation: must be finite and above 0"),
         (lambda: PhaseType.fitted(1.0, 1e-9), "more than 50000"),
-        (lambda: PhaseType.sum_of([]), "there must be at least one"),
+        (lambda: PhaseType.sum_of([]), "needs at least one entry"),
         (lambda: PhaseType.mixture_of([0.5], [MIXED, MIXED]), "weights: must be one for each part"),
         (lambda: PhaseType.order_statistic_of([MIXED], 2), "needed: must lie between 1 and 1"),
         (lambda: PhaseType.maximum_of([erlang(1.0, 9)] * 6), "phases side by side"),

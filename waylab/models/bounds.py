@@ -164,7 +164,7 @@ def saturation_factor(network: Network) -> float:
     """
     if network.has_closed:
         raise AssumptionError(
-            "saturation", "that everything arrives from outside", "there are closed classes"
+            "saturation", "that all requests arrive from outside", "there are closed classes"
         )
     limits = bottlenecks(network)
     if not limits:

@@ -1,4 +1,4 @@
-"""What a description of a queueing network consists of: stations, classes, routes, forks and pools. Checks nothing.
+"""The parts of a network's description: stations, classes, routes, forks and pools. Checks nothing.
 
 docs/model-format.md describes every field and its JSON form.
 """
@@ -19,9 +19,9 @@ NO_TIME = Service(0.0)
 
 @dataclass(frozen=True)
 class JobClass:
-    """A kind of request: closed with a population of customers who think between requests, or open with arrivals.
+    """A class of requests: closed, with a population of customers who think between requests, or open, with arrivals.
 
-    A class that customers only reach by switching has neither. Lower `priority` numbers go first.
+    A class that customers reach only by switching has neither. Lower `priority` numbers are served first.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Station:
     """Servers and their queue.
 
     `service` maps a class to its service time for one visit; a plain number is the mean of an exponential time.
-    `servers` is None for a delay station, where nobody waits. `rates[n-1]` is the speed of the whole station with n
-    present, in units of one server; the last holds for all larger n; without it the speed is min(n, servers).
-    `capacity` limits who is present, in service or waiting; `batch` is how many one server serves at once.
+    `servers` is None for a delay station, where no request waits. `rates[n-1]` is the speed of the whole station with
+    n present, in units of one server; the last is used for all larger n. Without rates the speed is min(n, servers).
+    `capacity` limits the number present, in service or waiting. `batch` is the number that one server serves at once.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Station:
 
 @dataclass(frozen=True)
 class Route:
-    """With this probability a request of `job_class` goes on from `origin` to `target` (there as `to_class`)."""
+    """The probability that a request of `job_class` continues from `origin` to `target`, there as `to_class`."""
 
     job_class: str
     origin: str
@@ -91,15 +91,15 @@ class Route:
 
     @property
     def class_after(self) -> str:
-        """The class with which it arrives."""
+        """The class of the request on arrival."""
         return self.to_class or self.job_class
 
 
 @dataclass(frozen=True)
 class Fork:
-    """One leg to each of `branches` (stations) at once; the request goes on when `join` of them are done.
+    """One leg to each of `branches` (stations); the request continues when `join` of them are done.
 
-    The legs are sent one after the other, `send_s` apart. Legs that are not waited for are still served.
+    The legs are sent one after the other, `send_s` apart. Legs beyond those needed are still served.
     """
 
     name: str
@@ -118,10 +118,10 @@ class Fork:
 
 @dataclass(frozen=True)
 class Pool:
-    """Slots that are held.
+    """Slots that requests occupy while they are inside.
 
-    A request takes one before it enters `inside` (stations and forks) and keeps it until it leaves for a place
-    outside. While none is free it waits, first come first served.
+    A request acquires a slot before it enters `inside` (stations and forks) and releases it when it leaves for a place
+    outside. Requests wait for a slot first come first served.
     """
 
     name: str
@@ -172,12 +172,12 @@ class Description:
 
     @property
     def has_closed(self) -> bool:
-        """Whether any customer thinks and comes again."""
+        """Whether any class has a population."""
         return self.population > 0
 
     @property
     def has_open(self) -> bool:
-        """Whether anything arrives from outside."""
+        """Whether any class arrives from outside."""
         return any(job_class.arrivals_per_s > 0 for job_class in self.classes)
 
     def station(self, name: str) -> Station:
@@ -185,14 +185,14 @@ class Description:
         for station in self.stations:
             if station.name == name:
                 return station
-        raise ModelError("stations", f"there is none called {name!r}")
+        raise ModelError("stations", f"there is none with the name {name!r}")
 
     def job_class(self, name: str) -> JobClass:
         """Find a class."""
         for job_class in self.classes:
             if job_class.name == name:
                 return job_class
-        raise ModelError("classes", f"there is none called {name!r}")
+        raise ModelError("classes", f"there is none with the name {name!r}")
 
     def fork(self, name: str) -> Fork | None:
         """Find a fork, if there is one of that name."""

@@ -1,4 +1,4 @@
-"""Which assumptions a description breaks: what a solver checks before it says anything."""
+"""The assumptions that a description breaks; every solver checks them first."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,22 +9,22 @@ from waylab.models.traffic import traffic
 
 # Feature: the assumption that it breaks. A solver names the features that it can handle.
 ASSUMPTIONS = {
-    "closed": "that everything arrives from outside",
+    "closed": "that all requests arrive from outside",
     "open": "a fixed population of customers",
     "several chains": "one chain of classes",
     "several classes": "one class",
     "class switching": "that customers keep their class",
     "delay": "that every station is a queue",
     "several servers": "one server at each station",
-    "rates": "that a station's speed does not depend on who is there",
-    "priorities": "that no class goes before another",
-    "finite capacity": "room for everybody",
+    "rates": "that a station's speed does not depend on the number present",
+    "priorities": "that no class has priority over another",
+    "finite capacity": "room for every request",
     "bulk service": "that a server serves one request at a time",
     "general service": "exponential service at first-come-first-served stations",
     "class-dependent service": "the same service time for all classes at a first-come-first-served station",
     "general arrivals": "Poisson arrivals",
     "forks": "that a request is in one place at a time",
-    "pools": "that a request holds nothing while it is elsewhere",
+    "pools": "that a request occupies no slot while it is elsewhere",
 }
 
 
@@ -58,7 +58,7 @@ def features(network: Network) -> dict[str, str]:
     for fork in network.forks:
         note("forks", f"{fork.name!r} forks")
     for pool in network.pools:
-        note("pools", f"a slot of {pool.name!r} is held")
+        note("pools", f"requests occupy slots of {pool.name!r}")
     return found
 
 
@@ -87,7 +87,7 @@ def _station(station: Station, note: Callable[[str, str], None]) -> None:
 
 
 def require(network: Network, solver: str, allowed: Iterable[str]) -> None:
-    """Refuse what a solver cannot handle.
+    """Check that a solver can handle every feature.
 
     Raises:
         AssumptionError: naming the assumption that fails and the fact that breaks it.

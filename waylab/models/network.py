@@ -27,7 +27,7 @@ class Network(Description):
         check_network(self)
 
     def with_class(self, name: str, **changes: Any) -> "Network":
-        """Return a copy with another population, think time or arrival rate of one class."""
+        """Return a network with another population, think time or arrival rate of one class."""
         self.job_class(name)
         classes = tuple(
             replace(job_class, **changes) if job_class.name == name else job_class
@@ -36,7 +36,7 @@ class Network(Description):
         return replace(self, classes=classes)
 
     def with_station(self, name: str, **changes: Any) -> "Network":
-        """Return a copy with one station changed."""
+        """Return a network with one station changed."""
         self.station(name)
         stations = tuple(
             replace(station, **changes) if station.name == name else station for station in self.stations

@@ -1,4 +1,4 @@
-"""The rules that a description must keep. Each failure names the field and the rule, as it stands in the file."""
+"""The rules of a description. Each failure names the field, as in the file, and the rule."""
 
 import math
 from numbers import Integral, Real
@@ -10,7 +10,7 @@ _SUM_TOLERANCE = 1e-9
 
 
 def check_network(network: Description) -> None:
-    """Check everything that can be said without solving.
+    """Check every rule that needs no solver.
 
     Raises:
         ModelError: naming the field and the rule.
@@ -33,13 +33,13 @@ def check_network(network: Description) -> None:
 
 def _names(where: str, names: tuple[str, ...]) -> None:
     if not names:
-        raise ModelError(where, "there must be at least one")
+        raise ModelError(where, "needs at least one entry")
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or not name or name == CLIENT:
-            raise ModelError(where, f"{name!r} is no name; {CLIENT!r} is taken")
+            raise ModelError(where, f"{name!r} is not a valid name; {CLIENT!r} is reserved")
         if name in seen:
-            raise ModelError(where, f"the name {name!r} is there twice")
+            raise ModelError(where, f"the name {name!r} is used twice")
         seen.add(name)
 
 
@@ -113,7 +113,7 @@ def _visits(network: Description) -> None:
         if name not in network.class_names:
             raise ModelError(f"visits.{name}", "there is no such class")
         if not any(count for count in visits.values()):
-            raise ModelError(f"visits.{name}", "visits nothing")
+            raise ModelError(f"visits.{name}", "has no visits")
         for node, count in visits.items():
             if node not in network.node_names:
                 raise ModelError(f"visits.{name}.{node}", "there is no such station or fork")
@@ -149,12 +149,12 @@ def _routes(network: Description) -> None:
         if route.target != CLIENT and (route.class_after, route.target) not in sums:
             raise ModelError(
                 f"routes[{index}]",
-                f"leads {route.class_after!r} to {route.target!r}, from where no route goes on",
+                f"leads {route.class_after!r} to {route.target!r}, which no route leaves",
             )
 
 
 def _served(network: Description, where: str, class_name: str, node: str) -> None:
-    """Every class that comes to a station, directly or as a leg, must have a service time there."""
+    """Every class that visits a station, directly or as a leg, needs a service time there."""
     fork = network.fork(node)
     for name in fork.branches if fork else (node,):
         if class_name not in network.station(name).service:
@@ -172,14 +172,14 @@ def _switching(network: Description) -> None:
         if abs(math.fsum(row.values()) - 1) > _SUM_TOLERANCE:
             raise ModelError(f"switching.{name}", f"must sum to 1, not {math.fsum(row.values()):.12g}")
         if network.job_class(name).arrivals_per_s:
-            raise ModelError(f"switching.{name}", "is an open class; its requests do not come again")
+            raise ModelError(f"switching.{name}", "is an open class; its requests do not return")
 
 
 def _used(network: Description) -> None:
-    """Everything described must matter: a class that never starts or a station nobody visits is a mistake."""
+    """A class in which no request ever is, or a station that no request visits, is a mistake."""
     starts = _starting_classes(network)
     if not starts:
-        raise ModelError("classes", "nobody arrives: give a population or arrivals_per_s")
+        raise ModelError("classes", "no class has customers: give a population or arrivals_per_s")
     begins = set(network.visits) | {route.job_class for route in network.routes if route.origin == CLIENT}
     for name in sorted(starts):
         if name not in begins:
@@ -194,7 +194,7 @@ def _used(network: Description) -> None:
             raise ModelError(f"class {name!r}.{what}", "is zero, and no customer ever switches to this class")
     for node in network.node_names:
         if node not in places:
-            raise ModelError(f"station or fork {node!r}", "nobody visits it")
+            raise ModelError(f"station or fork {node!r}", "no request visits it")
 
 
 def _starting_classes(network: Description) -> set[str]:
@@ -224,7 +224,7 @@ def _ends(network: Description, starts: set[str]) -> set[str]:
 
 
 def _reachable(network: Description, starts: set[str]) -> tuple[set[str], set[str]]:
-    """Classes and nodes that requests beginning in `starts` come to; legs of forks too."""
+    """Classes and nodes that requests beginning in `starts` reach, including legs of forks."""
     if network.visits:
         classes = set(starts)
         visited = [network.visits.get(name, {}).items() for name in starts]

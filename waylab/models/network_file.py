@@ -1,4 +1,4 @@
-"""A description as JSON, `waystage-model/1`, the form that `waystage simulate` reads too. See docs/model-format.md."""
+"""A description as JSON, `waystage-model/1`, which `waystage simulate` reads too. See docs/model-format.md."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ _ROUTE = {"class", "from", "to", "probability", "to_class"}
 _FORK = {"name", "branches", "join", "send_s"}
 _POOL = {"name", "slots", "inside"}
 _SERVICE = {"mean_s", "squared_variation", "distribution", "values_s", "file", "column"}
-# What a distribution's variation is when the file does not say.
+# The variation of a distribution if the file gives none.
 _USUAL_VARIATION = {"exponential": 1.0, "deterministic": 0.0}
 
 
@@ -36,7 +36,7 @@ def read_network(path: Path) -> Network:
     except OSError as error:
         raise ModelError(str(path), f"cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelError(str(path), f"is no JSON: {error}") from None
+        raise ModelError(str(path), f"is not JSON: {error}") from None
     try:
         return network_from_dict(content, path.parent)
     except ModelError as error:
@@ -44,7 +44,7 @@ def read_network(path: Path) -> Network:
 
 
 def network_from_dict(content: Any, folder: Path = Path()) -> Network:
-    """Make a description from parsed JSON; files of measured times are looked for in `folder`."""
+    """Make a description from parsed JSON; paths of measured times are relative to `folder`."""
     _keys("the model", content, _NETWORK, {"format", "classes", "stations"})
     if content["format"] != FORMAT:
         raise ModelError("format", f"is {content['format']!r}, not {FORMAT!r}")
@@ -126,7 +126,7 @@ def write_network(network: Network, path: Path) -> None:
 
 
 def read_times_s(path: Path, column: str) -> tuple[float, ...]:
-    """Read a column of measured times from a CSV file; the end of its name says the unit (_s, _ms, _us, _ns)."""
+    """Read a column of measured times from a CSV file; the end of its name is the unit (_s, _ms, _us, _ns)."""
     unit_s = next((unit_s for end, unit_s in _UNITS_S.items() if column.endswith(end)), None)
     if unit_s is None:
         raise ModelError("column", f"{column!r} must end in its unit: {', '.join(_UNITS_S)}")
@@ -235,7 +235,9 @@ def _keys(where: str, part: Any, known: set[str], needed: set[str]) -> None:
         raise ModelError(where, "must be a JSON object")
     unknown = sorted(set(part) - known)
     if unknown:
-        raise ModelError(f"{where}.{unknown[0]}", f"is no field; there are {', '.join(sorted(known))}")
+        raise ModelError(
+            f"{where}.{unknown[0]}", f"is not a field; the fields are {', '.join(sorted(known))}"
+        )
     missing = sorted(needed - set(part))
     if missing:
         raise ModelError(f"{where}.{missing[0]}", "is missing")

@@ -1,4 +1,4 @@
-"""Phase-type times: how long a Markov chain takes to be absorbed. Sums, mixtures and the k-th of several stay so.
+"""Phase-type times: the time until a Markov chain is absorbed. Sums, mixtures and order statistics are phase-type.
 
 Knows no queue; all probabilities are sums of positive terms.
 """
@@ -23,7 +23,7 @@ from waylab.models.uniformisation import check_share, poisson_window, quantile
 Array = NDArray[np.float64]
 
 PHASES_MAX = 50_000
-"""More phases than this are refused: simulation is quicker then."""
+"""More phases than this are refused, because simulation is faster."""
 # Chains of at most this many phases are stepped with a dense matrix, which is faster than a sparse one.
 _DENSE_MAX = 100
 # Beyond this many steps, chains of at most this many phases take the dense matrix exponential instead. A quantile
@@ -38,9 +38,9 @@ _TOLERANCE = 1e-9
 class PhaseType:
     """Time until absorption of a chain that starts in phase i with probability `start[i]` (Neuts, 1981, chapter 2).
 
-    `start` is the vector often called alpha, shape (n,); what it lacks to 1 is the probability of no time at all.
+    `start` is the vector often called alpha, shape (n,); one minus its sum is the probability of a time of zero.
     `rates` is the sub-generator often called T, shape (n, n), dense or sparse: rates from phase to phase off the
-    diagonal, and on it minus the rate at which a phase is left. What a row lacks to 0 is the rate of absorption.
+    diagonal, and minus the rate of leaving a phase on it. Minus the sum of a row is its rate of absorption.
 
     Raises:
         ModelError: unless the shapes agree, the signs are right, and absorption can be reached from every phase.
@@ -71,7 +71,7 @@ class PhaseType:
 
     @staticmethod
     def hyperexponential(weights: Sequence[float], means_s: Sequence[float]) -> "PhaseType":
-        """One of several phases, by chance."""
+        """A random one of several phases."""
         return PhaseType.mixture_of(weights, [PhaseType.exponential(mean_s) for mean_s in means_s])
 
     @staticmethod
@@ -123,7 +123,7 @@ class PhaseType:
 
     @staticmethod
     def mixture_of(weights: Sequence[float], parts: Sequence["PhaseType"]) -> "PhaseType":
-        """One of them, with these probabilities; what they lack to 1 is no time at all."""
+        """One of them, with these probabilities; one minus their sum is the probability of a time of zero."""
         _check_parts(parts)
         if len(weights) != len(parts):
             raise ModelError("weights", f"must be one for each part, {len(parts)}, not {len(weights)}")
@@ -137,10 +137,10 @@ class PhaseType:
 
     @staticmethod
     def order_statistic_of(parts: Sequence["PhaseType"], needed: int) -> "PhaseType":
-        """When `needed` of several independent times are over: 1 is the shortest, all of them the longest.
+        """Time until `needed` of several independent times are over: 1 gives the shortest, all of them the longest.
 
-        The phases of all go on side by side (Kronecker sum), so their number multiplies; equal exponential times
-        are counted instead.
+        The phases run in parallel (Kronecker sum), so their numbers multiply. Equal exponential times need only a
+        count.
 
         Raises:
             ModelError: unless 1 <= needed <= number of times, or for too many phases.
@@ -190,10 +190,11 @@ class PhaseType:
         return self.variance_s2 / self.mean_s**2
 
     def survival(self, time_s: float) -> float:
-        """Probability of a longer time: sum over k of Poisson(k; q t) times the chance to last k steps.
+        """Probability of a longer time: sum over k of Poisson(k; q t) times the probability of lasting k steps.
 
-        Uniformisation (Jensen, 1953): steps at the rate q of the fastest phase. Their chances do not depend on the
-        time and are kept. Stiff chains, which would need very many steps, take the matrix exponential exp(T t) instead.
+        Uniformisation (Jensen, 1953): steps at the rate q of the fastest phase. Their probabilities do not depend on
+        the time and are cached. Stiff chains, which would need very many steps, take the matrix exponential exp(T t)
+        instead.
         """
         if time_s <= 0:
             return float(self.start.sum()) if time_s == 0 else 1.0
@@ -214,7 +215,7 @@ class PhaseType:
         return 1 - self.survival(time_s)
 
     def quantile(self, share: float) -> float:
-        """Time that a share does not exceed.
+        """Quantile of the time.
 
         Raises:
             ModelError: for a share outside of 0 to 1, or rates too far apart for many phases.
@@ -234,7 +235,7 @@ class PhaseType:
 
 
 class _Steps:
-    """The chance that the uniformised chain is not absorbed after k steps, as far as anybody has asked."""
+    """Probabilities that the uniformised chain is not absorbed after k steps, computed on demand."""
 
     def __init__(self, start: Array, rates: sparse.csr_array, fastest_per_s: float) -> None:
         step = sparse.csr_array(rates.T / fastest_per_s + sparse.eye_array(start.size))
@@ -244,7 +245,7 @@ class _Steps:
         self._lasting = [float(start.sum())]
 
     def lasting(self, size: int) -> Array:
-        """Chances after 0 to at least size - 1 steps."""
+        """Probabilities after 0 to at least size - 1 steps."""
         while len(self._lasting) < size:
             self._vector = self._step(self._vector)
             self._lasting.append(float(self._vector.sum()))
@@ -268,12 +269,12 @@ def _check(start: Array, rates: sparse.csr_array) -> None:
     exits = -np.asarray(rates.sum(axis=1)).ravel()
     if (exits < _TOLERANCE * diagonal).any():
         raise ModelError("rates", "must have rows with a sum of at most 0")
-    # Backwards from absorption, every phase must be met.
+    # Every phase must be reachable backwards from absorption.
     leaves = np.flatnonzero(exits > -_TOLERANCE * diagonal)
     absorbed = sparse.csr_array((np.ones(leaves.size), (np.zeros(leaves.size, int), leaves)), (1, start.size))
     backwards = _blocks([[None, absorbed], [sparse.csr_array((start.size, 1)), rates.T]])
     if breadth_first_order(backwards, 0, return_predecessors=False).size <= start.size:
-        raise ModelError("rates", "must let every phase come to an end")
+        raise ModelError("rates", "must let every phase be absorbed in the end")
 
 
 def _check_mean(mean_s: float) -> None:
@@ -283,7 +284,7 @@ def _check_mean(mean_s: float) -> None:
 
 def _check_parts(parts: Sequence[PhaseType]) -> None:
     if not parts:
-        raise ModelError("parts", "there must be at least one")
+        raise ModelError("parts", "needs at least one entry")
 
 
 def _in_turn(rates_per_s: Sequence[float]) -> PhaseType:
@@ -305,7 +306,7 @@ def _then(first: PhaseType, second: PhaseType) -> PhaseType:
 
 
 def _side_by_side(parts: Sequence[PhaseType], needed: int) -> PhaseType:
-    """All phases at once, each part with one more that says it is done, until enough are."""
+    """All parts in parallel, each with one more phase for done, until enough are done."""
     size = math.prod(part.phases + 1 for part in parts)
     if size > PHASES_MAX:
         raise ModelError("parts", f"have {size} phases side by side, more than {PHASES_MAX}; simulate")

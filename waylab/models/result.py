@@ -1,4 +1,4 @@
-"""What every solver returns: means for each station and class, quantiles where the solver can."""
+"""The result of every solver: means by station and class, and quantiles if the solver computes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Distribution(Protocol):
     """A distribution of a time in seconds."""
 
     def quantile(self, share: float) -> float:
-        """Time that a share (0 to 1) does not exceed."""
+        """Quantile for a share between 0 and 1."""
         ...
 
 
@@ -40,25 +40,25 @@ class Result:
     station_throughput_per_s: Array
     """(K, C) visits completed per second."""
     station_response_s: Array
-    """(K, C) waiting and service, one visit; NaN where a class does not come."""
+    """(K, C) waiting and service, one visit; NaN for a class that does not visit."""
     station_waiting_s: Array
     """(K, C) before service, one visit. For processor sharing: response less service alone."""
     queue_length: Array
     """(K, C) present, waiting or in service."""
     utilisation: Array
-    """(K, C) share of the servers that is busy; with rates, of the time with somebody there; 0 for a delay."""
+    """(K, C) share of the servers that is busy; with rates, of the time with a request present; 0 for a delay."""
     quantiles: Mapping[str, Distribution] = field(default_factory=dict)
-    """Distribution of the response time by class name, where the solver has it."""
+    """Distribution of the response time by class name, if the solver computes it."""
     present_probability: Mapping[str, Array] = field(default_factory=dict)
-    """By station name: probability of n = 0, 1, ... present, where the solver has it."""
+    """By station name: probability of n = 0, 1, ... present, if the solver computes it."""
     fork_response_s: Array | None = None
     """(F, C) from fork to join."""
     pool_waiting_s: Array | None = None
     """(P, C) waiting for a slot."""
     pool_busy: Array | None = None
-    """(P,) mean number of slots that are held."""
+    """(P,) mean number of busy slots."""
     lost_per_s: Array | None = None
-    """(C,) requests turned away by a full station."""
+    """(C,) requests lost at a full station."""
     half_widths: Mapping[str, Array] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -100,7 +100,7 @@ class Result:
         return self.network.station_names[int(np.argmax(self.station_utilisation))]
 
     def response_quantile_s(self, share: float, class_name: str | None = None) -> float:
-        """Response time that a share of a class's requests does not exceed.
+        """Quantile of the response time of a class.
 
         Raises:
             AssumptionError: when the solver gives no distribution.
@@ -112,7 +112,7 @@ class Result:
         self.network.job_class(name)
         if name not in self.quantiles:
             raise AssumptionError(
-                self.method, "nothing about distributions", "a quantile is asked for; simulate"
+                self.method, "nothing about distributions", "a quantile was requested; simulate"
             )
         return self.quantiles[name].quantile(share)
 

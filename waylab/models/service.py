@@ -1,4 +1,4 @@
-"""How long a service (or a think time) takes: a mean and a distribution."""
+"""A service or think time: its mean and distribution."""
 
 import math
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Service:
 
     @staticmethod
     def deterministic(mean_s: float) -> "Service":
-        """Always the same."""
+        """A constant time."""
         return Service(mean_s, 0.0, "deterministic")
 
     @staticmethod
@@ -80,7 +80,7 @@ class Service:
         """Draw from measured times."""
         values = tuple(float(value) for value in values_s)
         if not values:
-            raise ModelError("values_s", "must hold at least one measured time")
+            raise ModelError("values_s", "needs at least one measured time")
         for index, value in enumerate(values):
             if not (math.isfinite(value) and value >= 0):
                 raise ModelError(f"values_s[{index}]", f"must be a finite number >= 0, not {value}")
@@ -90,7 +90,7 @@ class Service:
 
     @property
     def is_exponential(self) -> bool:
-        """Whether it is memoryless; a service that takes no time counts as exponential."""
+        """Whether the time is memoryless; a time of zero counts as exponential."""
         return self.distribution == "exponential" or self.mean_s == 0
 
     @property

@@ -53,7 +53,7 @@ def sweep(
 
 
 def changed(network: Network, parameter: str, value: float) -> Network:
-    """Return a copy of a network with one parameter changed.
+    """Return a network with one parameter changed.
 
     `clients`: the total population, divided among the classes in their present proportions (whole numbers, at least
     one for each class that has a population). `CLASS.population`, `CLASS.arrivals_per_s` and `CLASS.think_s` replace
@@ -80,13 +80,13 @@ def changed(network: Network, parameter: str, value: float) -> Network:
 
 
 def with_slots(network: Network, name: str, slots: int) -> Network:
-    """Return a copy with another number of slots in a pool."""
+    """Return a network with another number of slots in a pool."""
     pools = tuple(replace(pool, slots=slots) if pool.name == name else pool for pool in network.pools)
     return replace(network, pools=pools)
 
 
 def with_service_factor(network: Network, station: str, factor: float) -> Network:
-    """Return a copy with all service times of a station multiplied."""
+    """Return a network with all service times of a station multiplied."""
     if not factor > 0:
         raise ModelError(f"{station}.service", f"is a factor above 0, not {factor:g}")
     times = {

@@ -1,4 +1,4 @@
-"""How often a request comes to each place: visit ratios, chains of classes, and rates of arrival.
+"""How often a request visits each place: visit ratios, chains of classes, and arrival rates.
 
 Traffic equations as in Lavenberg and Reiser (1980) and Bolch et al., Queueing Networks and Markov Chains, 7.1 and 10.1.
 """
@@ -29,8 +29,8 @@ class Chain:
 class Traffic:
     """Visits by the class in which a request began.
 
-    `visits[c, k, d]`: mean number of times that a request begun in class c comes to node k (stations, then forks)
-    as class d. Legs are not counted here: a fork's branch stations get `fork_visits`.
+    `visits[c, k, d]`: mean number of visits to node k (stations, then forks) as class d of a request that began in
+    class c, without legs.
     `leg_visits[c, k, d]`: visits of legs to station k. `chains` lists closed and open chains.
     """
 
@@ -95,7 +95,7 @@ def _from_routes(network: Network) -> tuple[Array, Array]:
             inner[states[route.job_class, route.origin], states[route.class_after, route.target]] += (
                 route.probability
             )
-    # Only states that can be reached matter; the others may have no way out.
+    # Only reachable states matter; the others may have no path to the client.
     reached = first.any(axis=0)
     while True:
         more = reached | (inner[reached].any(axis=0) if reached.any() else reached)
@@ -109,12 +109,12 @@ def _from_routes(network: Network) -> tuple[Array, Array]:
         counts = np.linalg.solve(system, first.T).T
     except np.linalg.LinAlgError:
         raise ModelError(
-            "routes", "a request can go round for ever: no way leads back to the client"
+            "routes", "a request can circulate forever: no path leads back to the client"
         ) from None
     ends = counts @ last
     begins = first.sum(axis=1) > 0
     if (counts < -1e-9).any() or (abs(ends[begins].sum(axis=1) - 1) > 1e-6).any():
-        raise ModelError("routes", "a request can go round for ever: no way leads back to the client")
+        raise ModelError("routes", "a request can circulate forever: no path leads back to the client")
     visits = np.maximum(counts, 0.0).reshape(len(classes), len(nodes), len(classes))
     return visits, ends
 
@@ -133,7 +133,7 @@ def _chains(network: Network, ends: Array, visits: Array) -> tuple[Chain, ...]:
             else:
                 for name, probability in row.items():
                     next_class[index, network.class_names.index(name)] += ends[index, end] * probability
-    # Classes are of one chain when customers can switch between them, or pass through them.
+    # Classes form one chain if customers can switch between them or pass through them.
     touch = (next_class > 0) | (visits.sum(axis=1) > 0) | np.eye(count, dtype=bool)
     touch = touch | touch.T
     groups: list[set[int]] = []
@@ -168,10 +168,10 @@ def _chain(network: Network, members: tuple[int, ...], next_class: Array) -> Cha
 
 
 def _stationary(step: Array, start: Array) -> Array:
-    """Long-run share of requests by class, for a customer that starts as `start` says.
+    """Long-run share of requests by class, for a customer that starts with the distribution `start`.
 
     Raises:
-        ModelError: when customers end up in classes that never meet, so that one population does not describe them.
+        ModelError: when customers end in classes that never communicate: one population cannot describe them.
     """
     reach = np.linalg.matrix_power(((step > 0) | np.eye(len(step), dtype=bool)).astype(float), len(step)) > 0
     recurrent = [

@@ -1,6 +1,6 @@
-"""Times until absorption, from the Poisson process that drives a chain: positive terms only.
+"""Uniformisation: times until absorption as sums over a Poisson process, with positive terms only.
 
-The arithmetic under the waiting times of finite queues and under phase-type times; knows no queue.
+Used by the waiting times of finite queues and by phase-type times; knows no queue.
 """
 
 import math
@@ -14,9 +14,9 @@ from waylab.models.errors import ModelError
 
 Array = NDArray[np.float64]
 
-# What a Poisson distribution has outside of its window is below 1e-30.
+# The probability outside of the window is below 1e-30.
 _DEVIATIONS = 12.0
-# Below this a survival probability counts as zero: no share below 1 can ask for it.
+# A survival probability below this counts as zero: no representable share below 1 corresponds to it.
 _TINY = 1e-290
 
 
@@ -42,10 +42,10 @@ def poisson_window(mean: float) -> tuple[int, Array]:
 
 
 def quantile(survival: Callable[[float], float], share: float, scale: float) -> float:
-    """Time that a share does not exceed: where a falling survival function P(time > t) is 1 - share.
+    """Quantile: the time at which a falling survival function P(time > t) is 1 - share.
 
-    `scale` is the size of a typical time, where the search begins. The logarithm is what is compared, because a
-    survival function falls like an exponential.
+    The search starts at `scale`, a typical time. It compares logarithms, because a survival function falls like an
+    exponential.
 
     Raises:
         ModelError: for a share that is not between 0 and 1, both excluded.
@@ -65,7 +65,7 @@ def quantile(survival: Callable[[float], float], share: float, scale: float) -> 
 
 
 def check_share(share: float) -> None:
-    """Refuse a share that no quantile belongs to.
+    """Check that a share has a quantile.
 
     Raises:
         ModelError: unless 0 < share < 1.

@@ -1,6 +1,6 @@
 """The Universal Scalability Law: throughput over the number of clients, fitted, with intervals.
 
-A curve, not a queue: it says what was seen and a little further, and no reason why.
+It is a curve and not a queueing model: it extrapolates a little beyond the measured range and gives no cause.
 """
 
 import math
@@ -17,9 +17,9 @@ from waylab.models.uniformisation import check_share
 
 Array = NDArray[np.float64]
 
-# Three parameters; fewer sizes cannot say anything, and fewer than these not much (Gunther asks for six).
+# Three parameters need three sizes; Gunther recommends six.
 _SIZES_NEEDED, _SIZES_WANTED = 3, 6
-# How far beyond the largest measured number of clients a prediction is still one.
+# Predictions beyond this multiple of the largest measured number of clients are extrapolations.
 _REACH = 2.0
 _STEPS_MAX = 60
 _BELOW_ZERO = 0.3
@@ -50,7 +50,7 @@ class Usl:
             raise ModelError("beta", f"must be finite and >= 0, not {self.beta}")
 
     def throughput_per_s(self, clients: float) -> float:
-        """Predict the throughput of so many clients.
+        """Predict the throughput of a number of clients.
 
         Raises:
             ModelError: for less than one.
@@ -78,12 +78,12 @@ class Usl:
 
 @dataclass(frozen=True, eq=False)
 class UslFit:
-    """A fitted law and how far to trust it.
+    """A fitted law and its uncertainty.
 
     `samples` are the parameters fitted to resampled runs, shape (samples, 3), in the order gamma, alpha, beta; they
-    lie around `centre`, shape (3,). In both, alpha and beta may be a little below 0: intervals of fits that stop at
-    a bound do not hold what they should when the truth lies on it. `warnings` says in words what weakens the fit;
-    `degrees` is the number of runs less that of the parameters.
+    lie around `centre`, shape (3,). In both, alpha and beta may be slightly below 0: intervals of fits that stop
+    at a bound have too little coverage when the true value lies on it. `warnings` lists weaknesses of the fit.
+    `degrees` is the number of runs minus the number of parameters.
     """
 
     law: Usl
@@ -95,14 +95,14 @@ class UslFit:
     warnings: tuple[str, ...] = ()
 
     def extrapolates(self, clients: float) -> bool:
-        """Whether this is beyond twice the largest number of clients that was measured."""
+        """Whether the number exceeds twice the largest measured number of clients."""
         return clients > _REACH * self.clients_max
 
     def interval(self, name: str, level: float = 0.9) -> tuple[float, float]:
         """Interval of `gamma`, `alpha` or `beta` from the resampled runs.
 
-        The percentiles of the bootstrap, whose distances from the estimate are stretched by Student's quantile over
-        the normal one (Hesterberg 2015, The American Statistician 69); alpha and beta are cut off at 0, alpha at 1.
+        Percentiles of the bootstrap, whose distances from the estimate are multiplied by Student's quantile over the
+        normal quantile (Hesterberg 2015, The American Statistician 69). Alpha and beta are cut off at 0, alpha at 1.
 
         Raises:
             ModelError: for another name, a level outside of 0 to 1, or a fit without resampling.
@@ -116,7 +116,7 @@ class UslFit:
         return low, min(high, 1.0) if name == "alpha" else high
 
     def throughput_interval_per_s(self, clients: float, level: float = 0.9) -> tuple[float, float]:
-        """Interval of the mean throughput of so many clients: how sure the curve is, without the noise of one run.
+        """Interval of the mean throughput of a number of clients: uncertainty of the curve, without the noise of a run.
 
         Raises:
             ModelError: for less than one client, a level outside of 0 to 1, or a fit without resampling.
@@ -147,11 +147,11 @@ def fit_usl(
 
     One entry per run, all of shape (runs,); the same number of clients may come several times. `weights` multiply
     the squared errors. All three parameters are fitted to the throughput itself, as in version 2 of R's `usl`; the
-    older recipe, which divides by the throughput of one client and fits a parabola to what is left, gives that one
-    run all the weight, and other numbers. Intervals come from `samples` fits to runs whose errors are drawn again,
-    with a generator of this seed: the wild bootstrap (Wu 1986; Davison and Hinkley 1997, 6.2.6) gives every error a
-    random sign, having divided it by 1 - h for its leverage h. It needs no equal spread. To draw runs within each
-    number of clients instead gave 95 % intervals that held in 80 % of the cases, for three runs have too little spread.
+    older recipe divides by the throughput of one client and fits a parabola to the rest, which gives that one run all
+    the weight. Intervals come from `samples` fits to runs with resampled errors, with a generator of this seed. The
+    wild bootstrap (Wu 1986; Davison and Hinkley 1997, 6.2.6) divides every error by 1 - h, for its leverage h, and
+    gives it a random sign; it does not assume equal variances. Resampling runs within each number of clients gave 95 %
+    intervals with a coverage of 80 %, because three runs vary too little.
 
     Raises:
         ModelError: unless all are finite, clients >= 1, throughput and weights > 0, with 3 different sizes at least.
@@ -251,7 +251,7 @@ def _fit(sizes: Array, rates: Array, scale: Array) -> Array:
 
 
 def _errors_without_leverage(best: Array, sizes: Array, rates: Array, scale: Array) -> Array:
-    """Errors as they would be if the run had not pulled the curve towards itself."""
+    """Errors without the pull of each run on the curve."""
     slopes = _slopes(best, sizes) * np.sqrt(scale)[:, None]
     leverage = (np.linalg.qr(slopes / np.linalg.norm(slopes, axis=0))[0] ** 2).sum(axis=1)
     return np.asarray((rates - _curve(best, sizes)) / np.maximum(1 - leverage, 0.1))

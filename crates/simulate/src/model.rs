@@ -59,7 +59,7 @@ pub(crate) struct StationPlan {
     pub(crate) servers: Option<u32>,
     pub(crate) discipline: Discipline,
     pub(crate) rates: Vec<f64>,
-    /// `u32::MAX` when there is room for everybody.
+    /// `u32::MAX` when there is room for every request.
     pub(crate) capacity: u32,
     pub(crate) blocks_when_full: bool,
     pub(crate) batch: u32,

@@ -249,5 +249,5 @@ fn room_for_fewer_than_are_served_makes_no_sense() {
         "visits": {"a": {"x": 1}},
     });
     let line = parse(content).unwrap_err().to_string();
-    assert_eq!(line, "stations[0] 'x'.capacity: counts who is in service too: at least 4");
+    assert_eq!(line, "stations[0] 'x'.capacity: includes requests in service: at least 4");
 }

@@ -53,12 +53,12 @@ fn what_the_usual_model_may_not_be() {
     let table = [
         ("/format", json!("waystage-model/2"), "format: is 'waystage-model/2', not 'waystage-model/1'"),
         ("/name", json!(3), "name: must be a text, not 3"),
-        ("/clases", json!([]), "the model.clases: is no field; there are classes, forks, format, name, pools"),
+        ("/clases", json!([]), "the model.clases: is not a field; the fields are classes, forks, format, name, pools"),
         ("/stations", Value::Null, "the model.stations: is missing"),
         ("/classes", json!({}), "classes: must be a list, not {}"),
-        ("/classes", json!([]), "classes: there must be at least one"),
-        ("/classes/0/name", json!("client"), "classes: 'client' is no name; 'client' is taken"),
-        ("/classes/0/name", json!("set"), "classes: the name 'set' is there twice"),
+        ("/classes", json!([]), "classes: needs at least one entry"),
+        ("/classes/0/name", json!("client"), "classes: 'client' is not a valid name; 'client' is reserved"),
+        ("/classes/0/name", json!("set"), "classes: the name 'set' is used twice"),
         ("/classes/0/population", json!(-1), "classes[0] 'get'.population: must be a whole number >= 0, not -1"),
         ("/classes/0/population", json!(1.5), "classes[0].population: must be a whole number, not 1.5"),
         ("/classes/0/population", json!(true), "classes[0].population: must be a whole number, not true"),
@@ -69,8 +69,8 @@ fn what_the_usual_model_may_not_be() {
         ("/classes/1/arrivals_per_s", json!("1"), "classes[1].arrivals_per_s: must be a number, not \"1\""),
         ("/classes/1/priority", json!(0.5), "classes[1].priority: must be a whole number, not 0.5"),
         ("/classes/0/think", json!({"mean_s": -2}), "classes[0].think.mean_s: must be a finite number of seconds"),
-        ("/classes/0/thinking", json!(1), "classes[0].thinking: is no field; there are"),
-        ("/stations/1/name", json!("net"), "stations, forks and pools: the name 'net' is there twice"),
+        ("/classes/0/thinking", json!(1), "classes[0].thinking: is not a field; the fields are"),
+        ("/stations/1/name", json!("net"), "stations, forks and pools: the name 'net' is used twice"),
         ("/stations/1/service", json!({}), "stations[1].service: must be an object: class to service time"),
         ("/stations/1/service", json!(1), "stations[1].service: must be an object: class to service time"),
         ("/stations/1/service/put", json!(1), "stations[1] 'work'.service: there is no class 'put'"),
@@ -94,16 +94,16 @@ fn what_the_usual_model_may_not_be() {
         ("/pools/0/inside", json!(["work", "work"]), "pools[0] 'pool'.inside: 'work' is already inside a pool"),
         ("/visits", Value::Null, "visits: give either visits or routes, one of the two"),
         ("/visits/put", json!({"net": 1}), "visits.put: there is no such class"),
-        ("/visits/get", json!({"net": 0}), "visits.get: visits nothing"),
+        ("/visits/get", json!({"net": 0}), "visits.get: has no visits"),
         ("/visits/get/tape", json!(1), "visits.get.tape: there is no such station or fork"),
         ("/visits/get/net", json!(-1), "visits.get.net: must be a finite number >= 0, not -1"),
         ("/visits/get", Value::Null, "class 'get': makes requests, but has no visits and no route"),
-        ("/visits/set", json!({"net": 1, "work": 1}), "station or fork 'disk': nobody visits it"),
+        ("/visits/set", json!({"net": 1, "work": 1}), "station or fork 'disk': no request visits it"),
         ("/visits", json!({"get": 1}), "visits: must be an object of objects"),
         ("/stations/2/service/set", Value::Null, "visits.set.both: station 'disk' has no service time for class 'set'"),
         ("/switching", json!({"put": {"get": 1}}), "switching.put: there is no such class"),
         ("/switching", json!({"get": {"get": 0.9}}), "switching.get: must sum to 1, not 0.9"),
-        ("/switching", json!({"set": {"set": 1}}), "switching.set: is an open class; its requests do not come again"),
+        ("/switching", json!({"set": {"set": 1}}), "switching.set: is an open class; its requests do not return"),
         ("/switching", json!({"get": {"set": 1}}), "classes get, set: customers switch between closed and open"),
         ("/classes/1/arrivals_per_s", json!(4), "station 'work': is unstable: utilisation 1.2000 is not below 1"),
         ("/stamps", json!({"asked": "enter work"}), "stamps.asked: is no stage; there are received, parsed"),
@@ -150,9 +150,9 @@ fn routes_must_lead_somewhere_and_back() {
     assert!(with(0, json!({"class": "a", "from": "client"})).starts_with("routes[0].to: is missing"));
     let into_nowhere = json!({"class": "a", "from": "y", "to": "y", "to_class": "b"});
     assert!(with(2, into_nowhere).starts_with("routes[2]: station 'y' has no service time for class 'b'"));
-    assert!(with(3, json!({"class": "b", "from": "client", "to": "x"})).contains("from where no route goes on"));
+    assert!(with(3, json!({"class": "b", "from": "client", "to": "x"})).contains("which no route leaves"));
     let round = json!({"class": "b", "from": "x", "to": "x"});
-    assert!(with(3, round).starts_with("routes: a request can go round for ever"));
+    assert!(with(3, round).starts_with("routes: a request can circulate forever"));
 }
 
 #[test]
@@ -218,9 +218,9 @@ fn files_are_named() {
         assert!(line.starts_with(path.to_str().unwrap()) && !line.contains('\n'), "{line}");
         line
     };
-    assert!(line("{").contains("the model: is no JSON"));
+    assert!(line("{").contains("the model: is not JSON"));
     assert!(line("[]").contains("the model: must be a JSON object"));
-    assert!(line("{\"format\": NaN}").contains("is no JSON"));
+    assert!(line("{\"format\": NaN}").contains("is not JSON"));
     let mut content = usual();
     content["stations"][1]["service"]["get"] = json!({"distribution": "empirical", "file": "t.csv", "column": "a_ms"});
     assert!(line(&content.to_string()).contains("stations[1].service.get."));

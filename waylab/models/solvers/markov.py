@@ -95,7 +95,7 @@ def _check_left_out(plan: Plan, states: Sequence[State], probabilities: Array, u
     last = [index for index, state in enumerate(states) if _unawaited(state) == unawaited_max]
     if probabilities[last].sum() > _LEFT_OUT_MAX:
         fact = f"there are more than {unawaited_max} for {probabilities[last].sum():.1e} of the time"
-        raise AssumptionError(SOLVER, "that legs which nobody waits for do not pile up", fact)
+        raise AssumptionError(SOLVER, "that legs which no request waits for do not accumulate", fact)
 
 
 def _nothing() -> tuple[Array, Array, Array]:

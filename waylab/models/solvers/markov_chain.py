@@ -36,7 +36,7 @@ def stationary(origins: NDArray[np.int64], targets: NDArray[np.int64], rates: Ar
     matrix.eliminate_zeros()
     out_of_each: Array = np.asarray(matrix.sum(axis=1)).ravel()
     if count > 1 and not out_of_each.all():
-        raise ModelError("when_full", "the network comes to rest: everybody is blocked, and nobody can go on")
+        raise ModelError("when_full", "the network deadlocks: every request is blocked")
     lasting = _lasting(matrix)
     probabilities = np.zeros(count)
     if len(lasting) == 1:
@@ -75,7 +75,9 @@ def _lasting(matrix: csr_array) -> NDArray[np.int64]:
     leaving = part_of[flows.coords[0]] != part_of[flows.coords[1]]
     closed = np.setdiff1d(np.arange(parts), part_of[flows.coords[0][leaving]])
     if len(closed) > 1:
-        raise ModelError("network", "where it ends depends on chance: there are states that never meet")
+        raise ModelError(
+            "network", "its long-run state depends on chance: there are states that never communicate"
+        )
     return np.flatnonzero(part_of == closed[0])
 
 

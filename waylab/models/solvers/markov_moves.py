@@ -23,7 +23,7 @@ def moves(plan: Plan, state: State) -> Iterator[Move]:
     """Everything that can happen in a state.
 
     Raises:
-        ModelError: when a request goes round without taking any time.
+        ModelError: when a request circulates without taking any time.
     """
     for index, job_class in enumerate(plan.network.classes):
         thinking = state.thinking[index]
@@ -82,7 +82,7 @@ def _resolve(scene: Scene, per_s: float) -> Iterator[Move]:
                 continue
             changes += 1
             if changes > _CHANGES_MAX:
-                raise ModelError("routes", "a request goes round without taking any time")
+                raise ModelError("routes", "a request circulates without taking any time")
             action = scene.agenda.pop(0)
             if action.kind == "refill":
                 scene.refill(action.origin)

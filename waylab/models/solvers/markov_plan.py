@@ -137,7 +137,7 @@ def _check_service(station: Station) -> None:
         raise AssumptionError(SOLVER, "one service time for those served together", fact)
     if 0 in means and len(means) > 1 and not station.is_delay and station.discipline != "ps":
         fact = f"some classes take no time at station {station.name!r}, and others do"
-        raise AssumptionError(SOLVER, "that nobody queues for a service of no time", fact)
+        raise AssumptionError(SOLVER, "that no request queues for a service of zero time", fact)
 
 
 def _check_finite(network: Network) -> None:

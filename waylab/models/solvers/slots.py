@@ -229,7 +229,7 @@ def _pool_of(network: Network, name: str) -> int:
 
 def _shared(solver: str, name: str, pool: Pool) -> AssumptionError:
     fact = f"station {name!r} is also used without a slot of {pool.name!r}"
-    return AssumptionError(solver, "that what a pool holds is used by those alone who hold its slots", fact)
+    return AssumptionError(solver, "that places inside a pool are used only with one of its slots", fact)
 
 
 def _runs(network: Network, counts: Mapping[str, float], pool: Pool) -> float:

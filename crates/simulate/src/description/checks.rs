@@ -48,14 +48,14 @@ fn names<'a>(place: &str, names: impl Iterator<Item = &'a str>) -> Outcome {
     let mut seen = HashSet::new();
     for name in names {
         if name.is_empty() || name == CLIENT {
-            return refuse(place, format!("'{name}' is no name; '{CLIENT}' is taken"));
+            return refuse(place, format!("'{name}' is not a valid name; '{CLIENT}' is reserved"));
         }
         if !seen.insert(name) {
-            return refuse(place, format!("the name '{name}' is there twice"));
+            return refuse(place, format!("the name '{name}' is used twice"));
         }
     }
     match seen.len() {
-        0 => refuse(place, "there must be at least one"),
+        0 => refuse(place, "needs at least one entry"),
         count if count > NAMES_MAX => refuse(place, format!("are {count}; at most {NAMES_MAX} can be simulated")),
         _ => Ok(()),
     }
@@ -90,7 +90,7 @@ fn check_station(place: &str, station: &Station, network: &Network) -> Outcome {
     if let Some(capacity) = station.capacity {
         whole_from(&format!("{place}.capacity"), capacity, 1)?;
         if let Some(servers) = station.servers.filter(|&servers| capacity < servers) {
-            return refuse(format!("{place}.capacity"), format!("counts who is in service too: at least {servers}"));
+            return refuse(format!("{place}.capacity"), format!("includes requests in service: at least {servers}"));
         }
     }
     whole_from(&format!("{place}.batch"), station.batch, 1)?;
@@ -143,7 +143,7 @@ fn check_visits(network: &Network) -> Outcome {
             return refuse(place, "there is no such class");
         }
         if row.iter().all(|(_, count)| *count == 0.0) {
-            return refuse(place, "visits nothing");
+            return refuse(place, "has no visits");
         }
         for (node, count) in row {
             let place = format!("visits.{class}.{node}");
@@ -203,7 +203,7 @@ fn check_routes(network: &Network) -> Outcome {
     }
     for (index, route) in network.routes.iter().enumerate() {
         if route.to != CLIENT && !sums.contains_key(&(route.to_class.as_str(), route.to.as_str())) {
-            let rule = format!("leads '{}' to '{}', from where no route goes on", route.to_class, route.to);
+            let rule = format!("leads '{}' to '{}', which no route leaves", route.to_class, route.to);
             return refuse(format!("routes[{index}]"), rule);
         }
     }
@@ -239,7 +239,7 @@ fn check_switching(network: &Network) -> Outcome {
             return refuse(place, format!("must sum to 1, not {}", rounded(total)));
         }
         if network.classes[index].is_open() {
-            return refuse(place, "is an open class; its requests do not come again");
+            return refuse(place, "is an open class; its requests do not return");
         }
     }
     Ok(())

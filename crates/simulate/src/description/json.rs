@@ -19,7 +19,7 @@ pub(crate) fn object<'a>(
         names.sort_unstable();
         return Err(ModelError::new(
             format!("{place}.{unknown}"),
-            format!("is no field; there are {}", names.join(", ")),
+            format!("is not a field; the fields are {}", names.join(", ")),
         ));
     }
     if let Some(missing) = needed.iter().find(|name| !map.contains_key(**name)) {

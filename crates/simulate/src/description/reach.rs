@@ -88,7 +88,7 @@ impl Reach {
     /// Checks that everything described matters, and that nobody goes round for ever.
     pub(crate) fn check(&self, network: &Network) -> Result<(), ModelError> {
         if self.starts.is_empty() {
-            return refuse("classes", "nobody arrives: give a population or arrivals_per_s");
+            return refuse("classes", "no class has customers: give a population or arrivals_per_s");
         }
         let name = |class: usize| network.classes[class].name.as_str();
         for &start in &self.starts {
@@ -107,7 +107,7 @@ impl Reach {
         }
         for (index, node) in network.node_names().enumerate() {
             if !places.contains(&index) {
-                return refuse(format!("station or fork '{node}'"), "nobody visits it");
+                return refuse(format!("station or fork '{node}'"), "no request visits it");
             }
         }
         self.check_way_back()?;
@@ -161,7 +161,7 @@ impl Reach {
         if self.onward.is_empty() || passed.is_subset(&home) {
             return Ok(());
         }
-        refuse("routes", "a request can go round for ever: no way leads back to the client")
+        refuse("routes", "a request can circulate forever: no path leads back to the client")
     }
 
     /// A closed customer may not come to make requests of an open class.

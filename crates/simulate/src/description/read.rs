@@ -20,10 +20,10 @@ const POOL: [&str; 3] = ["name", "slots", "inside"];
 
 type Outcome<T> = Result<T, ModelError>;
 
-/// Reads a description; files of measured times are looked for in `folder`.
+/// Reads a description; paths of measured times are relative to `folder`.
 pub(crate) fn read_network(text: &str, folder: &Path) -> Outcome<Network> {
     let content: Value =
-        serde_json::from_str(text).map_err(|error| ModelError::new("the model", format!("is no JSON: {error}")))?;
+        serde_json::from_str(text).map_err(|error| ModelError::new("the model", format!("is not JSON: {error}")))?;
     let map = json::object("the model", &content, &NETWORK, &["format", "classes", "stations"])?;
     let format = json::text("format", &map["format"])?;
     if format != FORMAT {

@@ -16,7 +16,7 @@ const VARIATION_MAX: f64 = 1e6;
 
 type Outcome<T> = Result<T, ModelError>;
 
-/// Reads a time; files of measured times are looked for in `folder`.
+/// Reads a time; paths of measured times are relative to `folder`.
 pub(crate) fn read_time(place: &str, part: &Value, folder: &Path) -> Outcome<Time> {
     if part.is_number() {
         let mean_s = json::number(place, part)?;
@@ -76,7 +76,7 @@ fn empirical(place: &str, map: &Map<String, Value>, folder: &Path) -> Outcome<Ti
             .collect::<Outcome<_>>()?,
     };
     if values.is_empty() {
-        return Err(ModelError::new(format!("{place}.values_s"), "must hold at least one measured time"));
+        return Err(ModelError::new(format!("{place}.values_s"), "needs at least one measured time"));
     }
     if let Some((index, value)) = values.iter().enumerate().find(|(_, value)| **value < 0.0) {
         let rule = format!("must be a finite number >= 0, not {value}");
@@ -141,10 +141,10 @@ mod tests {
             (json!({"mean_s": 1, "distribution": "erlang", "squared_variation": 0.4}), "is 1/k for an Erlang"),
             (json!({"mean_s": 1, "distribution": "gamma", "squared_variation": 1e9}), "at most 1000000"),
             (json!({"mean_s": 1, "values_s": [1]}), "t.values_s: belongs to the distribution `empirical`"),
-            (json!({"distribution": "empirical"}), "t.values_s: must hold at least one measured time"),
+            (json!({"distribution": "empirical"}), "t.values_s: needs at least one measured time"),
             (json!({"distribution": "empirical", "values_s": [1, -2]}), "t.values_s[1]: must be a finite"),
             (json!({"distribution": "empirical", "values_s": [1], "mean_s": 1}), "t.mean_s: follows from"),
-            (json!({"mean": 1}), "t.mean: is no field; there are column, distribution"),
+            (json!({"mean": 1}), "t.mean: is not a field; the fields are column, distribution"),
             (json!({"mean_s": true}), "t.mean_s: must be a number, not true"),
         ];
         for (value, line) in table {

@@ -24,7 +24,7 @@ impl Model {
         Model::parse(&text, path.parent().unwrap_or(Path::new("."))).map_err(refuse)
     }
 
-    /// Reads a model from JSON; files of measured times are looked for in `folder`.
+    /// Reads a model from JSON; paths of measured times are relative to `folder`.
     ///
     /// # Errors
     /// The field and the rule.
