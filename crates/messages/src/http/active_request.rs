@@ -35,7 +35,7 @@ impl ActiveRequest {
     }
 
     /// The request has been parsed into work.
-    pub(crate) fn asks(&mut self, work: &Work) {
+    pub(crate) fn parsed(&mut self, work: &Work) {
         self.operation = work.operation_label();
         self.row.operation = work.record_operation();
         self.row.keys = u16::try_from(work.messages()).unwrap_or(u16::MAX);

@@ -61,19 +61,19 @@ pub(crate) async fn handle(
         Err(problem) => Err(problem.clone()),
     };
     active.received();
-    let asked = body.and_then(|(body, reservation)| {
+    let parsed = body.and_then(|(body, reservation)| {
         let (uri, headers, limits) = (&parts.uri, &parts.headers, &service.limits);
         Ok((parse(&HttpRequest { path: &path, uri, headers, body, limits })?, reservation))
     });
     let grant = grant.unwrap_or_default();
-    let asked = asked.and_then(|(asked, reservation)| grant.check(&asked.work).map(|()| (asked, reservation)));
+    let parsed = parsed.and_then(|(parsed, reservation)| grant.check(&parsed.work).map(|()| (parsed, reservation)));
     active.measurements.stamp(Stage::Parsed, service.clock.now());
-    let (outcome, format) = match asked {
+    let (outcome, format) = match parsed {
         Ok((ParsedRequest { work, format, wait }, reservation)) => {
-            active.asks(&work);
+            active.parsed(&work);
             // Only sends still need the memory of their bodies.
             let reservation = reservation.filter(|_| matches!(work, Work::Send(_)));
-            let mut outcome = service.admission.ask(work, wait, reservation, &mut active.measurements).await;
+            let mut outcome = service.admission.submit(work, wait, reservation, &mut active.measurements).await;
             outcome.iter_mut().for_each(|(answer, _)| grant.filter(answer));
             (outcome, format)
         }

@@ -37,7 +37,7 @@ type Answered = (Answer, Option<Reservation>);
 impl Admission {
     /// Has work done. A pop or receive that finds no message is tried again until `wait` is over: at once when this service or a peer
     /// stores a message in its queue, and every `poll_interval` in case a notification was lost.
-    pub(crate) async fn ask(
+    pub(crate) async fn submit(
         &self,
         work: Work,
         wait: Duration,
@@ -46,32 +46,32 @@ impl Admission {
     ) -> Result<Answered, Problem> {
         let queue = match &work {
             Work::Pop(fetch) | Work::Receive(fetch, _) if !wait.is_zero() => fetch.scope.queue.clone(),
-            _ => return Ok(self.once(work, bodies, measurements).await?),
+            _ => return Ok(self.submit_once(work, bodies, measurements).await?),
         };
-        let place = self.long_polls.enter(&queue).ok_or_else(Problem::too_many_polls)?;
+        let poll = self.long_polls.enter(&queue).ok_or_else(Problem::too_many_polls)?;
         let deadline = self.clock.now() + wait;
         let mut shutdown = self.shutdown.clone();
         let parsed = *measurements;
-        let mut is_let_in = false;
+        let mut was_admitted = false;
         loop {
             // Only the last attempt counts: an earlier one may have passed a stage that this one does not reach.
             *measurements = parsed;
             // Registered before the attempt, so that a message that is stored during the attempt is not missed.
-            let mut woken = pin!(place.notify.notified());
+            let mut woken = pin!(poll.notify.notified());
             woken.as_mut().enable();
-            let answer = self.once(work.clone(), None, measurements).await;
+            let answer = self.submit_once(work.clone(), None, measurements).await;
             let left = deadline.after(self.clock.now());
             let is_over = left.is_zero() || *shutdown.borrow();
             // Many polls are woken together and can fill the queue of a lane themselves. They keep waiting.
-            let is_for_later = match &answer {
+            let keeps_waiting = match &answer {
                 Ok((Answer::Messages(messages), _)) => messages.is_empty(),
-                Err(Failure::Overloaded | Failure::OutOfMemory) => is_let_in,
+                Err(Failure::Overloaded | Failure::OutOfMemory) => was_admitted,
                 _ => false,
             };
-            if is_over || !is_for_later {
+            if is_over || !keeps_waiting {
                 return Ok(answer?);
             }
-            is_let_in = true;
+            was_admitted = true;
             self.peers.announce_poll(&queue);
             tokio::select! {
                 () = &mut woken => {}
@@ -81,7 +81,7 @@ impl Admission {
         }
     }
 
-    async fn once(
+    async fn submit_once(
         &self,
         work: Work,
         bodies: Option<Reservation>,
@@ -93,7 +93,7 @@ impl Admission {
             _ => None,
         };
         // A request without a body can have a reply with messages.
-        if work.hands_out() && !self.memory.wait_for_room().await {
+        if work.returns_messages() && !self.memory.wait_for_room().await {
             return Err(Failure::OutOfMemory);
         }
         let is_due_soon = work.is_due_soon();

@@ -78,7 +78,7 @@ impl Worker<'_> {
             return;
         }
         let sent = self.clock.now();
-        let sends: Vec<&SendRequest> = jobs.iter().filter_map(send).collect();
+        let sends: Vec<&SendRequest> = jobs.iter().filter_map(send_request).collect();
         let outcome = self.session.statements.send(&self.session.client, &sends).await;
         self.stamp(jobs.iter_mut(), sent);
         match outcome {
@@ -96,7 +96,7 @@ impl Worker<'_> {
             return;
         }
         let sent = self.clock.now();
-        let sends: Vec<&SendRequest> = jobs.iter().filter_map(send).collect();
+        let sends: Vec<&SendRequest> = jobs.iter().filter_map(send_request).collect();
         let outcome = self.session.statements.send_with(&self.session.client, &sends).await;
         self.stamp(jobs.iter_mut(), sent);
         match outcome {
@@ -143,13 +143,13 @@ impl Worker<'_> {
         }
     }
 
-    async fn take(&self, mut fetches: FetchJobs, how: Taking) {
+    async fn take(&self, mut fetches: FetchJobs, taking: Taking) {
         for attempt in 1..=TRIES {
             if fetches.is_empty() {
                 return;
             }
             let merged = fetches.merged(false);
-            let leases_ms = (how == Taking::Lease).then(|| fetches.leases_ms());
+            let leases_ms = (taking == Taking::Lease).then(|| fetches.leases_ms());
             let start = |(scope, _): &(&Scope, usize)| self.low_water_marks.start(scope, self.session.connected);
             let starts: Vec<StartIds> = merged.iter().map(start).collect();
             let sent = self.clock.now();
@@ -167,7 +167,7 @@ impl Worker<'_> {
                 if found.is_contended && attempt < TRIES {
                     jobs.into_iter().for_each(|job| fetches.push(job));
                 } else {
-                    end_with(jobs, found, self.memory);
+                    answer_jobs(jobs, found, self.memory);
                 }
             }
         }
@@ -271,7 +271,7 @@ impl Worker<'_> {
     }
 }
 
-fn send(job: &Job) -> Option<&SendRequest> {
+fn send_request(job: &Job) -> Option<&SendRequest> {
     if let Work::Send(send) = &job.work { Some(send) } else { None }
 }
 
@@ -291,7 +291,7 @@ fn lease_answer(request: &LeaseRequest, expired: &[usize]) -> Result<Answer, Fai
 }
 
 /// Distributes the messages among the jobs in their order of arrival.
-fn end_with(jobs: Vec<Job>, found: Fetched, memory: &Arc<Memory>) {
+fn answer_jobs(jobs: Vec<Job>, found: Fetched, memory: &Arc<Memory>) {
     let handed = hand_out(found.messages, jobs.iter().map(|job| job.work.messages()));
     for (job, messages) in jobs.into_iter().zip(handed) {
         match found.is_unknown {

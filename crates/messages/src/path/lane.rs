@@ -57,7 +57,7 @@ impl Lane {
             }
             // The jobs were admitted when there was memory. Since then, other lanes may have fetched messages.
             if !self.memory.has_room() {
-                for job in jobs.extract_if(.., |job| job.work.hands_out()) {
+                for job in jobs.extract_if(.., |job| job.work.returns_messages()) {
                     job.end(Err(Failure::OutOfMemory));
                 }
             }

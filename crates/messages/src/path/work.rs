@@ -220,7 +220,7 @@ impl Work {
     }
 
     /// Whether the answer can contain messages.
-    pub(crate) fn hands_out(&self) -> bool {
+    pub(crate) fn returns_messages(&self) -> bool {
         matches!(self, Work::Pop(_) | Work::Receive(..) | Work::Peek(_))
     }
 
