@@ -94,4 +94,4 @@ def test_what_help_says_of_compare_is_so(capsys):
     with pytest.raises(SystemExit):
         main(["compare", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert f"same [{MARGIN}]" in said and f"[{', '.join(METRICS)}]" in said
+    assert f"margin of equivalence, as a share [{MARGIN}]" in said and f"[{', '.join(METRICS)}]" in said

@@ -1,4 +1,4 @@
-"""A signal that asks the lab to stop: heard at once, and not forgotten when the exception is lost on its way."""
+"""Handles SIGINT and SIGTERM: raises at once, and again in `check` if Python dropped the first exception."""
 
 from types import FrameType
 from typing import Never
@@ -7,19 +7,19 @@ from typing import Never
 class Interrupt:
     """Handler of SIGINT and SIGTERM.
 
-    An exception that is raised while a finaliser or a weak reference's callback runs is printed and dropped by
-    Python; so whoever works for long also calls `check` now and then.
+    Python prints and drops an exception that is raised inside a finaliser or a callback of a weak reference. Long work
+    therefore calls `check` regularly.
     """
 
     def __init__(self) -> None:
-        self._asked = False
+        self._received = False
 
-    def ask(self, number: int, frame: FrameType | None) -> Never:
-        """Take the signal."""
-        self._asked = True
+    def handle(self, number: int, frame: FrameType | None) -> Never:
+        """Record the signal and raise KeyboardInterrupt."""
+        self._received = True
         raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt when a signal has come, even if that was noticed before."""
-        if self._asked:
+        """Raise KeyboardInterrupt if a signal was received, even if it was raised before."""
+        if self._received:
             raise KeyboardInterrupt

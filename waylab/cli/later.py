@@ -1,4 +1,4 @@
-"""Commands whose modules are read when they are called: statistics and charts take seconds to import, help must not."""
+"""Commands whose modules are imported when they are called, because statistics and charts take seconds to import."""
 
 import argparse
 import importlib
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def later(module: str, name: str) -> Callable[[argparse.Namespace], Any]:
-    """Make a command of a function that nobody has imported yet."""
+    """Return a command that imports the module of a function and calls it."""
 
     def call(arguments: argparse.Namespace) -> Any:
         return getattr(importlib.import_module(module), name)(arguments)

@@ -1,4 +1,4 @@
-"""Arguments, errors and exit codes: 0 done, 1 no trial could be used, 2 bad input, 130 interrupted."""
+"""Arguments, errors and exit codes: 0 success, 1 no usable trial, 2 bad input, 130 interrupted."""
 
 import argparse
 import signal
@@ -23,7 +23,7 @@ _COMMANDS = "waylab.cli.commands"
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, like every other error."""
+    """Prints a wrong argument in one line, like every other error."""
 
     def error(self, message: str) -> Never:
         self.exit(EXIT_BAD_INPUT, f"waylab: {message} (see {self.prog} --help)\n")
@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     interrupt = Interrupt()
     parsed.interrupt = interrupt
-    # Without this a `kill` would leave the trial's processes to the kernel, which does not let them finish.
-    previous = {number: signal.signal(number, interrupt.ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    # Otherwise SIGTERM would end the lab at once, and the kernel would kill the processes of the trial.
+    previous = {number: signal.signal(number, interrupt.handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         return int(parsed.command(parsed))
     except InterruptedRunError as error:
@@ -57,31 +57,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="waylab", description="Experiments on a memcached proxy: run, analyse, report.")
+    parser = _Parser(
+        prog="waylab",
+        description="Runs experiments on memcached proxies and message services, analyses and reports the results.",
+    )
     parser.add_argument("--version", action="version", version=f"waylab {__version__}")
     parts = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
 
     run = parts.add_parser("run", help="run an experiment, analyse it and write its report")
-    run.add_argument("spec", type=Path, nargs="?", metavar="SPEC", help="the specification, a TOML file")
-    run.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped")
     run.add_argument(
-        "--results", type=Path, default=Path("results"), metavar="DIR", help="where run folders go [results]"
+        "spec", type=Path, nargs="?", metavar="SPEC", help="specification of an experiment, a TOML file"
+    )
+    run.add_argument("--resume", type=Path, metavar="RUN", help="continue a run that was stopped")
+    run.add_argument(
+        "--results", type=Path, default=Path("results"), metavar="DIR", help="parent of run folders [results]"
     )
     _add_scale(run)
     run.set_defaults(command=later(_COMMANDS, "run"))
 
     plan = parts.add_parser(
-        "plan", help="show the trials of a specification and the time they take; runs nothing"
+        "plan", help="show the trials of a specification and their duration; runs nothing"
     )
-    plan.add_argument("spec", type=Path, metavar="SPEC")
+    plan.add_argument("spec", type=Path, metavar="SPEC", help="specification of an experiment, a TOML file")
     _add_scale(plan)
     plan.set_defaults(command=later(_COMMANDS, "plan"))
 
-    doctor = parts.add_parser("doctor", help="what this machine can and cannot do; changes nothing")
+    doctor = parts.add_parser("doctor", help="show which features this machine supports; changes nothing")
     doctor.add_argument(
         "--measure",
         action="store_true",
-        help="also which ratio it can tell from none: a null experiment, a minute",
+        help="also run a null experiment of one minute, and show the smallest ratio that can be detected",
     )
     doctor.set_defaults(command=later(_COMMANDS, "doctor"))
 
@@ -89,9 +94,9 @@ def _parser() -> argparse.ArgumentParser:
         (
             "analyse",
             later(_COMMANDS, "analyse"),
-            "analyse a run folder again: analysis.json and predictions.json",
+            "write analysis.json and predictions.json of a run folder again",
         ),
-        ("show", later(_COMMANDS, "show"), "the main figures of a run in the terminal"),
+        ("show", later(_COMMANDS, "show"), "print the main figures of a run"),
     ):
         part = parts.add_parser(name, help=text)
         part.add_argument("run", type=Path, metavar="RUN", help="a run folder, for example results/TIME-NAME")
@@ -107,7 +112,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         "--scale",
         choices=SCALES,
         default=FULL,
-        help="full: the specification as it stands; quick: what its [scale.quick] says, or else one short block [full]",
+        help="full: the specification unchanged; quick: its [scale.quick], or one short block without it [full]",
     )
     either.add_argument(
         "--quick", dest="scale", action="store_const", const=QUICK, help="short for --scale quick"

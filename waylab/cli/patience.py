@@ -15,12 +15,12 @@ _PATIENCE_S = 2.0
 class Patience:
     """Shows progress on standard error, on terminals only, once the work takes longer than two seconds."""
 
-    def __init__(self, what: str, interrupt: Interrupt, total: int | None = None) -> None:
-        self._what = what
+    def __init__(self, work: str, interrupt: Interrupt, total: int | None = None) -> None:
+        self._work = work
         self._interrupt = interrupt
         self._total = total
         self._begun_s = time.monotonic()
-        self._status = Status(f"{what} …", console=Console(stderr=True))
+        self._status = Status(f"{work} …", console=Console(stderr=True))
         self._timer = Timer(_PATIENCE_S, self._status.start)
         self._timer.daemon = True
 
@@ -45,7 +45,7 @@ class Patience:
 
     def show(self, text: str) -> None:
         """Show the progress as text."""
-        self._status.update(f"{self._what}: {text}, {time.monotonic() - self._begun_s:.0f} s")
+        self._status.update(f"{self._work}: {text}, {time.monotonic() - self._begun_s:.0f} s")
 
     def check(self) -> None:
         """Stop if the user interrupted."""

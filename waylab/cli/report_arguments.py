@@ -1,4 +1,4 @@
-"""Arguments of the commands that tell of runs: report, stages, compare, campaign."""
+"""Arguments of the commands on finished runs: report, stages, compare, campaign."""
 
 from pathlib import Path
 from typing import Any
@@ -18,49 +18,59 @@ def add_report_commands(parts: Any) -> None:
         "--sample",
         type=Path,
         metavar="FILE.md",
-        help="write one small Markdown page over the runs instead, with their deciding figures in a folder FILE",
+        help="write one short Markdown page about the runs instead, with their deciding figures in a folder FILE",
     )
     report.set_defaults(command=later(_COMMANDS, "report"))
 
-    stages = parts.add_parser("stages", help="where the time went, from record files alone")
-    stages.add_argument("records", type=Path, metavar="PATH", help="a folder of record files, or one of them")
+    stages = parts.add_parser("stages", help="print the times of stages from record files")
+    stages.add_argument("records", type=Path, metavar="PATH", help="a folder of record files, or one file")
     stages.add_argument(
         "--skip", type=float, default=0.0, metavar="SECONDS", help="leave out the first seconds [0]"
     )
     stages.add_argument(
         "--cut", type=float, default=0.0, metavar="SECONDS", help="leave out the last seconds [0]"
     )
-    stages.add_argument("--partial", action="store_true", help="read files whose process was killed, too")
-    stages.add_argument("--json", action="store_true", help="everything, as JSON")
+    stages.add_argument("--partial", action="store_true", help="also read files of killed processes")
+    stages.add_argument("--json", action="store_true", help="print all numbers as JSON")
     stages.set_defaults(command=later(_COMMANDS, "stages"))
 
     compare = parts.add_parser(
         "compare",
-        help="two runs of one specification, say of two versions",
+        help="compare two runs of one specification, for example of two versions",
         description="Compares two runs of the same specification, paired by configuration and block. "
-        "Exit code: 0 no worse, 1 a difference for the worse was found, 2 bad input, 3 undecided.",
+        "Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided.",
     )
-    compare.add_argument("baseline", type=Path, metavar="RUN_A", help="the run folder of the old version")
-    compare.add_argument("candidate", type=Path, metavar="RUN_B", help="the run folder of the new version")
-    compare.add_argument("--margin", type=float, metavar="SHARE", help="what counts as the same [0.05]")
+    compare.add_argument("baseline", type=Path, metavar="RUN_A", help="run folder of the old version")
+    compare.add_argument("candidate", type=Path, metavar="RUN_B", help="run folder of the new version")
+    compare.add_argument(
+        "--margin", type=float, metavar="SHARE", help="margin of equivalence, as a share [0.05]"
+    )
     compare.add_argument(
         "--metric",
         action="append",
         metavar="NAME",
-        help="what to judge by, may be given several times [throughput_per_s, response_mean_ns, "
+        help="metric to compare; repeat it for several [throughput_per_s, response_mean_ns, "
         "cpu_per_request_ns.total]",
     )
     compare.add_argument(
-        "--output", type=Path, metavar="DIR", help="where compare.json and compare.html go [RUN_B]"
+        "--output", type=Path, metavar="DIR", help="folder for compare.json and compare.html [RUN_B]"
     )
     compare.set_defaults(command=later(_COMMANDS, "compare"))
 
-    campaign = parts.add_parser("campaign", help="one page over several experiments")
+    campaign = parts.add_parser("campaign", help="write one page about several experiments")
     campaign.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUN", help="run folders, or folders of them such as results"
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="run folders, or parents of run folders such as results",
     )
     campaign.add_argument(
-        "--output", type=Path, default=Path("campaign.html"), metavar="FILE", help="the page [campaign.html]"
+        "--output",
+        type=Path,
+        default=Path("campaign.html"),
+        metavar="FILE",
+        help="file of the page [campaign.html]",
     )
-    campaign.add_argument("--title", default="Campaign", help="its heading [Campaign]")
+    campaign.add_argument("--title", default="Campaign", help="heading of the page [Campaign]")
     campaign.set_defaults(command=later(_COMMANDS, "campaign"))

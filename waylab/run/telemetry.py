@@ -1,6 +1,6 @@
-"""Processor time, memory and threads of every process, and of the machine, in CSV files; of hosts their links.
+"""Samples CPU time, memory and threads of every process, and counters of machine, hosts and database, in CSV files.
 
-Sampled by the thread that waits for the load generator; there is no second thread. Interprets nothing.
+The thread that waits for the load generator takes the samples. Interprets nothing.
 """
 
 import csv
@@ -17,8 +17,8 @@ from waylab.runfolder import paths
 from waylab.testbed import COUNTERS, Database, Process, Testbed
 
 INTERVAL_S = 0.25
-# What asks the kernel about every link, or about every process of a database, takes milliseconds; once a second it
-# does not disturb what is measured.
+# Counters of all links or of all processes of a database take milliseconds to read. Once a second this does not
+# disturb the measurement.
 _HOSTS_INTERVAL_S = 1.0
 _DATABASE_INTERVAL_S = 1.0
 PROCESS_COLUMNS = ["clock_ns", "process", "pid", "user_s", "system_s", "resident_bytes", "threads"]
@@ -119,7 +119,7 @@ class Telemetry:
         )
 
     def _sample_database(self) -> None:
-        """Write what the database has done so far, and the processor time of all its processes."""
+        """Write the counters of the database and the CPU time of all its processes."""
         if not self._database or not self._database_file:
             return
         if time.monotonic() - self._database_written_s < _DATABASE_INTERVAL_S:
@@ -133,7 +133,7 @@ class Telemetry:
         self._process_rows.writerow(_family(self._database.process))
 
     def _sample_hosts(self) -> None:
-        """Write one row for each host that has a link of its own."""
+        """Write one row for each emulated host."""
         if time.monotonic() - self._hosts_written_s < _HOSTS_INTERVAL_S:
             return
         counted = self._testbed.counters()
@@ -150,7 +150,7 @@ class Telemetry:
 
 
 def _family(process: Process) -> list[object]:
-    """Sum up a process, its children and those that it had: what ended is in the parent's own account."""
+    """Sum up a process and its children; the parent's times include children that have ended."""
     parent = psutil.Process(process.pid)
     times = parent.cpu_times()
     clock_ns = time.monotonic_ns()
@@ -164,7 +164,7 @@ def _family(process: Process) -> list[object]:
         except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
             continue
         user_s, system_s = user_s + spent.user, system_s + spent.system
-        # What they share with each other is counted once, with the parent.
+        # Shared memory is counted once, with the parent.
         memory, threads = memory + max(0, resident.rss - getattr(resident, "shared", 0)), threads + 1
     return [clock_ns, process.name, process.pid, round(user_s, 2), round(system_s, 2), memory, threads]
 
