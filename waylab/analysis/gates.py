@@ -1,4 +1,7 @@
-"""What a trial must meet to be used. Every gate is shown, passed or not, with its value and its limit."""
+"""Station 10 of docs/life-of-an-experiment.md: the gates of a trial.
+
+The report shows every gate, passed or not, with its value and its limit.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""All of one run: read its trials, judge them, put them together, write `analysis.json`."""
+"""Station 8 of docs/life-of-an-experiment.md: reads and judges the trials of a run, and writes `analysis.json`."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""One trial: its numbers and its gates."""
+"""Station 9 of docs/life-of-an-experiment.md: the numbers and gates of one trial."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""What each command does, as a list of steps."""
+"""Station 1 of docs/life-of-an-experiment.md: the steps of each command."""
 
 import argparse
 from pathlib import Path

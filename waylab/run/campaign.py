@@ -1,4 +1,7 @@
-"""All trials of a plan, in order, resumable: finished trials are kept, a half-finished one is wiped and redone."""
+"""Station 3 of docs/life-of-an-experiment.md: all trials of a plan, in order.
+
+A stopped run can be resumed: measured trials stay, an incomplete one is deleted and runs again.
+"""
 
 import fcntl
 import re

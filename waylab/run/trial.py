@@ -1,6 +1,6 @@
-"""One trial: everything up, load, everything away, and its result written last and at once.
+"""Station 4 of docs/life-of-an-experiment.md: one trial.
 
-A trial whose `trial.json` is missing did not finish.
+Starts the system, loads it and stops it. `trial.json` is written last, so a trial without it is incomplete.
 """
 
 import shutil
