@@ -98,7 +98,8 @@ MODEL_LAYERS = (
     {"summary"},
 )
 
-# In the proxy, from the bottom up: a file may import what stands before it, and its own line. The longest name that fits counts.
+# In the proxy, from the bottom up: a file may import what stands before it, and its own line.
+# The longest name that fits a file decides its layer.
 PROXY_LAYERS = (
     {"config"},
     {"observe", "path/messages", "path/route", "path/dispatch/queue"},
@@ -113,7 +114,7 @@ PROXY_LAYERS = (
     {"path/accept", "path/event_loop"},
     {"control"},
 )
-# And although these stand below: sessions reach backends through `core` alone, disciplines know connections by their numbers,
+# And although these stand below: sessions reach backends through `core`, disciplines know connections by number,
 # and policies send through the function that they are given.
 PROXY_NEVER = {
     "path/session": {"path/backend", "path/dispatch", "replication"},
@@ -165,7 +166,7 @@ def test_crates_depend_only_downwards(crate):
 
 
 def proxy_imports() -> dict[str, set[str]]:
-    """For each file of the proxy, such as `path/session`, the modules that it names; inline tests count, test files do not."""
+    """For each file of the proxy, such as `path/session`, the modules that it names, also in inline tests."""
     root = ROOT / "crates/proxy/src"
     files = [path for path in root.rglob("*.rs") if "tests" not in path.with_suffix("").parts]
     imported = {}

@@ -1,11 +1,12 @@
-//! The memcached proxy. The modules stand in the order in which a request meets them:
+//! The memcached proxy. The eight stations of a request are files of `path`:
 //!
 //! ```text
-//!  client -> accept -> session -> (wire) -> route -> dispatch -> backend -> memcached
-//!  client <----------- session <- join <------------------------ backend <- memcached
-//!                         `-> journal: counted, histograms, records
+//!  client -> 1 accept -> 2 session -> 3 core -> 4 dispatcher -> 5 discipline -> 6 backend connection -> memcached
+//!  client <------------- 2 session <- 3 core <- 7 join <----------------------- 6 backend connection <- memcached
+//!                            `-> 8 journal: counters, histograms, records
 //! ```
-//! docs/life-of-a-request.md walks the whole way.
+//! docs/life-of-a-request.md describes them in this order. `replication` has the policies of pools, which stations 4 and 7 apply.
+//! A room may import only rooms below it: `config`, `observe`, `path` and `replication`, `control`. A test has the exact order.
 
 mod config;
 mod control;

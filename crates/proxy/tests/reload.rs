@@ -77,7 +77,7 @@ fn clients_go_over_with_everything_they_have_asked() {
             let change = if turn % 2 == 0 { to_other } else { |_: &mut Config| () };
             let mut old = replace(&mut running, config(&servers, change));
             assert_eq!(running.address(), Some(address));
-            old.linger(|| false);
+            old.wait_for_clients(|| false);
             let totals = old.stop().unwrap();
             assert_eq!(totals.lost, 0);
             requests += totals.requests;
@@ -114,7 +114,7 @@ fn clients_that_send_no_more_get_all_that_they_have_asked_for() {
         client.expect("END\r\n".repeat(300));
         client.expect_closed();
     }
-    old.linger(|| false);
+    old.wait_for_clients(|| false);
     let requests = old.stop().unwrap().requests + running.stop().unwrap().requests;
     assert_eq!(requests, 40 * 300);
 }
@@ -143,7 +143,7 @@ fn a_client_stays_until_every_copy_has_taken_what_it_wrote() {
     backends[1].answer("set k 0 0 1", "STORED\r\n");
     backends.iter().for_each(|backend| backend.answer("delete k", "DELETED\r\n"));
     client.expect("DELETED\r\n");
-    old.linger(|| false);
+    old.wait_for_clients(|| false);
     assert_eq!((old.stop().unwrap().requests, running.stop().unwrap().requests), (1, 1));
 }
 

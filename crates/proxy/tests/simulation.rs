@@ -119,7 +119,7 @@ fn go_on_with(proxy: &mut Proxy, config: Config) -> Totals {
     let running = proxy.running.as_mut().expect("it runs");
     let new = running.reload(config).expect("it goes on");
     let mut old = std::mem::replace(running, new);
-    old.linger(|| false);
+    old.wait_for_clients(|| false);
     old.stop().expect("it ends well")
 }
 

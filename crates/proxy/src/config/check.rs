@@ -1,4 +1,4 @@
-//! Finds what cannot work in a configuration as a whole; `check_pool` looks into the pools.
+//! Checks a configuration as a whole. `check_pool` checks each pool.
 
 use crate::config::ConfigError;
 use crate::config::pool::{PoolConfig, Writes};
@@ -6,18 +6,18 @@ use crate::config::proxy::{Config, Discipline, MultiGet, SLOTS_MAX, Stamps, shar
 use configuration::proposal;
 use net::Address;
 
-/// The most backends, all pools together.
+/// The most backends in all pools.
 const BACKENDS_MAX: usize = 250;
 const LOOPS_MAX: usize = 250;
 const ROUTES_MAX: usize = 250;
-/// No key is longer, so no longer prefix fits any.
+/// The length of the longest key: no longer prefix can match.
 const PREFIX_BYTES_MAX: usize = 250;
 
 impl Config {
-    /// Finds the first thing that cannot work.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// What it is, in one line.
+    /// The first problem, in one line.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_pools()?;
         self.check_routes()?;
@@ -32,7 +32,7 @@ impl Config {
     }
 
     fn check_pools(&self) -> Result<(), ConfigError> {
-        // Before what compares every server with every other.
+        // Checked first, because later checks compare every server with every other.
         let count = self.backends().count();
         if count > BACKENDS_MAX {
             let problem = format!("{count} servers in all; at most {BACKENDS_MAX} are supported");
@@ -68,7 +68,7 @@ impl Config {
         self.pools[index].failover_pool.as_ref().and_then(|failover| self.pool(&failover.pool))
     }
 
-    /// Whether one comes back to this pool by going from failover pool to failover pool.
+    /// Whether the chain of failover pools leads back to this pool.
     fn fails_over_to_itself(&self, index: usize) -> bool {
         let mut next = self.failover_of(index);
         for _ in 0..self.pools.len() {
@@ -119,7 +119,7 @@ impl Config {
 
     fn check_addresses(&self) -> Result<(), ConfigError> {
         for (index, listen) in self.listen.iter().enumerate() {
-            // One address stands there alone, several in a list.
+            // A single address is no list, so its key has no index.
             let key = if self.listen.len() == 1 { "listen".into() } else { format!("listen.{index}") };
             let is_any_port = address(&key, listen)?.host_port().is_some_and(|host_port| host_port.port() == 0);
             if !is_any_port && self.listen[..index].contains(listen) {
@@ -150,9 +150,9 @@ impl Config {
         }
         let Discipline::Shared { multi_get, .. } = self.discipline else { return Ok(()) };
         for (index, pool) in self.pools.iter().enumerate() {
-            // A slot that is free again while a copy has not answered would let the next write overtake this one there.
+            // If a slot were free before a replica has answered, the next write could overtake this one on that replica.
             if pool.writes != Writes::All && pool.replicas > 1 {
-                let problem = "dispatch shared holds a slot until all copies have answered; give all";
+                let problem = "dispatch shared keeps a slot busy until all replicas have answered; give all";
                 return Err(ConfigError::value(format!("pools.{index}.writes"), quoted(pool.writes.name()), problem));
             }
             if pool.hedge.is_some() {
@@ -165,7 +165,7 @@ impl Config {
             Some(pool) if multi_get != MultiGet::ByKey => {
                 let servers = pool.servers.len();
                 let problem = format!(
-                    "any server is asked for any key, so each needs every key: give replicas {servers} in pool {:?}",
+                    "every server receives requests for every key, so it must store every key: give replicas {servers} in pool {:?}",
                     pool.name
                 );
                 Err(ConfigError::value("multi-get", quoted(multi_get.name()), problem))
@@ -213,7 +213,7 @@ impl Config {
         }
     }
 
-    /// Connections that one loop at most has to one backend.
+    /// The most connections of one loop to one backend.
     pub fn connections_per_backend(&self) -> usize {
         match self.discipline {
             Discipline::Pipelined => 1,
@@ -222,12 +222,12 @@ impl Config {
     }
 }
 
-/// Text as it is written in the file.
+/// Text in quotes, as in the file.
 pub(super) fn quoted(text: &str) -> String {
     format!("{text:?}")
 }
 
-/// Reads an address.
+/// Parses an address.
 pub(super) fn address(key: &str, text: &str) -> Result<Address, ConfigError> {
     text.parse().map_err(|error: net::AddressError| ConfigError::at(key, error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Finds what cannot work in one pool.
+//! Checks the configuration of one pool.
 
 use crate::config::ConfigError;
 use crate::config::check::{address, quoted};
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 const NAME_BYTES_MAX: usize = 64;
 const SERVER_NAME_BYTES_MAX: usize = 250;
-/// Servers are listed as often as they weigh, so weights must not be endless.
+/// Some key distributions list a server as often as its weight, so weights must be limited.
 const WEIGHT_MAX: u32 = 1000;
-/// Beyond it memcached takes a time to live for a date.
+/// memcached reads a larger time to live as a Unix time.
 const EXPIRY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
 impl PoolConfig {
-    /// Finds the first thing in this pool, the one at this place, that cannot work.
+    /// Checks this pool, which has this index.
     pub(super) fn check(&self, index: usize) -> Result<(), ConfigError> {
         let found = self
             .check_own_name()
             .and_then(|()| self.check_servers())
             .and_then(|()| self.check_distribution())
-            .and_then(|()| self.check_copies())
+            .and_then(|()| self.check_replicas())
             .and_then(|()| self.check_timeouts())
             .and_then(|()| self.check_hedge())
             .and_then(|()| self.check_others());
@@ -44,7 +44,7 @@ impl PoolConfig {
             let key = format!("servers.{index}");
             let read = address(&key, &server.address)?;
             if read.host_port().is_some_and(|host_port| host_port.port() == 0) {
-                return Err(ConfigError::value(key, quoted(&server.address), "nobody listens on port 0"));
+                return Err(ConfigError::value(key, quoted(&server.address), "no server listens on port 0"));
             }
             let earlier = &self.servers[..index];
             if earlier.iter().any(|other| other.address == server.address) {
@@ -90,7 +90,7 @@ impl PoolConfig {
         }
     }
 
-    fn check_copies(&self) -> Result<(), ConfigError> {
+    fn check_replicas(&self) -> Result<(), ConfigError> {
         let servers = self.servers.len();
         if !(1..=servers).contains(&self.replicas) {
             let problem = match servers {
@@ -102,7 +102,7 @@ impl PoolConfig {
         if self.replicas > 1 {
             return Ok(());
         }
-        let problem = "with replicas 1 there is no other copy; give more replicas";
+        let problem = "with replicas 1 there is no other replica; increase replicas";
         if self.reads != Reads::Primary {
             return Err(ConfigError::value("reads", quoted(self.reads.name()), problem));
         }
@@ -136,7 +136,7 @@ impl PoolConfig {
         share("hedge.budget", hedge.budget)
     }
 
-    /// What is said about other pools, whose names are checked elsewhere.
+    /// Checks the references to other pools, except their names.
     fn check_others(&self) -> Result<(), ConfigError> {
         if let Some(failover) = &self.failover_pool {
             expiry("failover-pool.expiry", failover.expiry)?;
@@ -152,7 +152,7 @@ fn timed(key: &str, time: Duration, problem: String) -> ConfigError {
     ConfigError::value(key, quoted(&quantity::duration_text(time)), problem)
 }
 
-/// A time to live as memcached takes it.
+/// Checks a time to live that memcached accepts.
 fn expiry(key: &str, time: Duration) -> Result<(), ConfigError> {
     if !time.is_zero() && time.subsec_nanos() == 0 && time <= EXPIRY_MAX {
         return Ok(());

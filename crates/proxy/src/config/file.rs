@@ -1,5 +1,5 @@
-//! The configuration as it is written: what a file or the arguments say, and nothing about what they leave out.
-//! Keys here are the keys of the file; examples/proxy/reference.toml describes each.
+//! The configuration as a file or the arguments give it: every key is optional. The fields are the keys of the file, which
+//! examples/proxy/reference.toml describes.
 
 use crate::config::named::named;
 use crate::config::operations::Operations;
@@ -17,27 +17,27 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Who may be in flight, without the numbers.
+/// The discipline, without its numbers of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DispatchConfig {
-    /// All.
+    /// `pipelined`
     Pipelined,
-    /// By backend.
+    /// `per-backend`
     PerBackend,
-    /// By one queue.
+    /// `shared`
     Shared,
 }
 
 named!(DispatchConfig { Pipelined = "pipelined", PerBackend = "per-backend", Shared = "shared" });
 
-/// What is said about the proxy.
+/// The keys of the proxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 #[allow(missing_docs, reason = "the keys are those of Config")]
 pub struct ProxyFile {
     #[serde(with = "opt_list", default)]
     pub listen: Option<Vec<String>>,
-    /// Whether listening sockets come from elsewhere, so that none need be opened. Never in a file.
+    /// Whether another process passes the listening sockets, so that none need be opened. Not a key of the file.
     #[serde(skip)]
     pub is_given_sockets: bool,
     pub loops: Option<usize>,
@@ -84,7 +84,7 @@ pub struct ProxyFile {
     pub routes: Vec<RouteConfig>,
 }
 
-/// What is said about a pool.
+/// The keys of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 #[allow(missing_docs, reason = "the keys are those of PoolConfig")]
@@ -108,15 +108,15 @@ pub struct PoolFile {
     pub timeouts: Option<Timeouts>,
 }
 
-/// Slots of a kind of which none were given.
+/// The default number of slots.
 const SLOTS: usize = 16;
-/// One request in so many is recorded when nothing is said.
+/// By default, one request in this many is recorded.
 const SAMPLE: u32 = 100;
 const LISTEN: &str = "127.0.0.1:11211";
-/// The name of the only pool, unless it has one.
+/// The default name of the only pool.
 const POOL: &str = "default";
 
-/// Takes from the second what it says, and from the first the rest; what is kept is given apart.
+/// Takes each field from the second value if it is set there, and otherwise from the first. The last block is taken as it is.
 macro_rules! overridden {
     ($type:ident, $base:ident, $by:ident, { $($field:ident),+ }, { $($kept:ident),* }) => {
         $type { $($field: $by.$field.or($base.$field),)+ $($kept),* }
@@ -124,7 +124,7 @@ macro_rules! overridden {
 }
 
 impl FromDocument for ProxyFile {
-    /// All keys that follow [[pools]] belong to the pool.
+    /// In TOML, all keys after [[pools]] belong to the pool.
     fn misplaced(key: &str) -> Option<String> {
         let name = key.rsplit('.').next()?;
         let above = &key[..key.len() - name.len()];
@@ -140,7 +140,7 @@ impl FromDocument for ProxyFile {
 }
 
 impl ProxyFile {
-    /// These settings, except where the others say something. The others' pool, if they have one, overrides the first.
+    /// These settings, overridden by those that `by` sets. The pool in `by`, if there is one, overrides the first pool.
     #[must_use]
     pub fn overridden_by(mut self, by: ProxyFile) -> ProxyFile {
         let mut by_pools = by.pools.into_iter();
@@ -161,10 +161,10 @@ impl ProxyFile {
         }, { pools, routes, is_given_sockets })
     }
 
-    /// The configuration, with defaults for what is not said.
+    /// The configuration, with defaults for keys that are not set.
     ///
     /// # Errors
-    /// When something is said that means nothing with the rest; `Config::check` finds what cannot work.
+    /// If a key does not apply with the others. `Config::check` checks the values.
     pub fn config(self) -> Result<Config, ConfigError> {
         let usual = if self.is_given_sockets { Vec::new() } else { vec![LISTEN.into()] };
         let listen = self.listen.clone().unwrap_or(usual);
@@ -208,7 +208,7 @@ impl ProxyFile {
         })
     }
 
-    /// How clients and backends are reached.
+    /// The configuration of transports.
     fn transport(&self) -> Result<TransportConfig, ConfigError> {
         let identity = |names: [&str; 2], certificate: &Option<PathBuf>, key: &Option<PathBuf>| match (certificate, key)
         {
@@ -236,7 +236,7 @@ impl ProxyFile {
         })
     }
 
-    /// The discipline. A setting that says nothing in it is a mistake, not a wish to be passed over.
+    /// The discipline. A key that does not apply to it is an error.
     fn discipline(&self, loops: usize) -> Result<Discipline, ConfigError> {
         let dispatch = self.dispatch.unwrap_or(DispatchConfig::Pipelined);
         let belongs = [

@@ -1,20 +1,20 @@
-//! Choices that have a name in files and arguments: one list of names for reading, writing and telling.
+//! Enums whose variants have names in files and arguments.
 
-/// Gives a plain enum its names, and reads and writes it by them.
+/// Implements names, and serialization by name, for a plain enum.
 macro_rules! named {
     ($type:ident { $($variant:ident = $name:literal),+ $(,)? }) => {
         impl $type {
-            /// What may be given.
+            /// The names of all variants.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
-            /// As it is written in files and arguments.
+            /// The name in files and arguments.
             pub fn name(self) -> &'static str {
                 match self {
                     $($type::$variant => $name),+
                 }
             }
 
-            /// The one with this name.
+            /// The variant with this name.
             pub fn named(name: &str) -> Option<$type> {
                 match name {
                     $($name => Some($type::$variant),)+

@@ -1,13 +1,13 @@
-//! What an operator is shown beyond the ordinary metrics.
+//! The configuration of hot keys.
 
 use crate::config::ConfigError;
 
 /// The operator's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operations {
-    /// How many of the most frequent keys are shown; 0 counts none.
+    /// How many of the most frequent keys are shown. 0 switches counting off.
     pub hot_keys: usize,
-    /// Whether they are in the metrics too, each as a series of its own.
+    /// Whether the metrics show them too, each as its own series.
     pub hot_keys_metrics: bool,
 }
 
@@ -21,7 +21,7 @@ impl Default for Operations {
 }
 
 impl Operations {
-    /// Finds the first thing that cannot work.
+    /// Checks the settings.
     pub(crate) fn check(&self, has_metrics: bool) -> Result<(), ConfigError> {
         let refuse = |problem: &str| Err(ConfigError::value("hot-keys-metrics", true, problem));
         match (self.hot_keys, self.hot_keys_metrics) {
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_work_is_one_clear_line() {
+    fn each_problem_is_reported_in_one_line() {
         let line = |hot_keys, hot_keys_metrics, has_metrics| {
             let outcome = Operations { hot_keys, hot_keys_metrics }.check(has_metrics);
             outcome.map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Pools: groups of backends that share keys among them, and how each of them is used.
+//! The configuration of pools: groups of backends over which keys are distributed, and the policies of each group.
 
 use crate::config::named::named;
 use configuration::text::time;
@@ -6,7 +6,7 @@ use key_distribution::{Distribution, Hash};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How many copies must have taken a write before it is acknowledged.
+/// How many replicas must apply a write before it is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
     /// All.
@@ -18,103 +18,103 @@ pub enum Writes {
     First,
 }
 
-/// Which copy a read asks first.
+/// Which replica a read is sent to first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
     /// The key's primary.
     #[default]
     Primary,
-    /// Each in turn.
+    /// Each replica in turn.
     Any,
-    /// The one that has fewest requests under way.
+    /// The replica with the fewest requests in flight.
     LeastOutstanding,
 }
 
-/// When a read asks another copy.
+/// When a read is sent to another replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Failover {
     /// Never.
     #[default]
     Never,
-    /// When the first one failed.
+    /// When the first replica has failed.
     OnError,
-    /// When the first one failed, or does not have the key.
+    /// When the first replica has failed or does not have the key.
     OnMiss,
 }
 
-/// A second request for a read that is slow.
+/// Hedging: a second request for a slow read.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 pub struct Hedge {
-    /// How long the first copy has.
+    /// How long the first replica may take before the read is hedged.
     #[serde(with = "time")]
     pub delay: Duration,
-    /// The largest share of reads that may be asked twice, from 0 to 1.
+    /// The largest share of reads that may be hedged, from 0 to 1.
     pub budget: f64,
 }
 
-/// A pool that stands in while backends of this one are down.
+/// The failover pool, which serves requests while backends of this pool are down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 pub struct FailoverPool {
     /// Its name.
     pub pool: String,
-    /// What is stored there lives at most so long.
+    /// The longest time to live of a value stored there.
     #[serde(with = "time")]
     pub expiry: Duration,
 }
 
-/// A pool from which missing values are fetched.
+/// The warm-up pool, from which missing values are fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 pub struct WarmUp {
     /// Its name.
     pub from: String,
-    /// What is copied lives at most so long.
+    /// The longest time to live of a value stored from there.
     #[serde(with = "time")]
     pub expiry: Duration,
 }
 
-/// A pool to which a share of the keys is sent too, and whose replies nobody waits for.
+/// The shadow pool, which receives the requests for a share of the keys, too. Its replies are dropped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 pub struct Shadow {
     /// Its name.
     pub to: String,
-    /// The share of keys, from 0 to 1; a key belongs to it always or never.
+    /// The share of keys, from 0 to 1. A key is in it always or never.
     pub share: f64,
-    /// Whether reads are sent there, and not only writes.
+    /// Whether reads are sent there, too, and not only writes.
     #[serde(default)]
     pub reads: bool,
 }
 
-/// Times that a backend has.
+/// The timeouts of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// To accept a connection and answer the first probe.
+    /// The time to accept a connection and answer the first probe.
     pub connect: Duration,
-    /// To answer a request that reads.
+    /// The time to answer a read.
     pub read: Duration,
-    /// To answer any other request.
+    /// The time to answer any other request.
     pub write: Duration,
 }
 
 /// One backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Where it listens.
+    /// Its address.
     pub address: String,
-    /// What it is called for the distribution instead of its address, so that whatever takes its place keeps its keys.
+    /// The name that is hashed instead of its address, so that a replacement keeps its keys.
     pub name: Option<String>,
-    /// Its share of the keys, relative to the others'.
+    /// Its share of the keys, relative to other servers' weights.
     pub weight: u32,
 }
 
-/// Which keys go to a pool.
+/// A route: keys with this prefix belong to this pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 pub struct RouteConfig {
-    /// What the keys begin with.
+    /// The prefix of the keys.
     pub prefix: String,
     /// The pool's name.
     pub pool: String,
@@ -125,33 +125,33 @@ pub struct RouteConfig {
 pub struct PoolConfig {
     /// Its name.
     pub name: String,
-    /// Its backends; their order is the order of replicas.
+    /// Its backends, in the order in which replicas follow each other.
     pub servers: Vec<ServerConfig>,
-    /// How keys are spread.
+    /// The key distribution.
     pub distribution: Distribution,
-    /// What keys are hashed with; if nothing is said, what suits the distribution.
+    /// The hash function; by default, that of the key distribution.
     pub hash: Option<Hash>,
-    /// Two characters between which the hashed part of a key stands.
+    /// The two characters that enclose the hashed part of a key.
     pub hash_tag: Option<[u8; 2]>,
-    /// Replicas of each value.
+    /// The number of backends that store each value.
     pub replicas: usize,
-    /// How many of them must have taken a write.
+    /// How many replicas must apply a write.
     pub writes: Writes,
-    /// Which of them a read asks first.
+    /// Which replica a read is sent to first.
     pub reads: Reads,
-    /// When a read asks another one.
+    /// When a read is sent to another replica.
     pub failover: Failover,
-    /// Whether a slow read is asked twice.
+    /// Whether slow reads are hedged.
     pub hedge: Option<Hedge>,
-    /// What stands in while backends are down.
+    /// The failover pool.
     pub failover_pool: Option<FailoverPool>,
-    /// Where missing values are fetched from.
+    /// The warm-up pool.
     pub warm_up: Option<WarmUp>,
-    /// Where a share of the keys is sent too.
+    /// The shadow pool.
     pub shadow: Option<Shadow>,
     /// Whether `flush_all` reaches its backends.
     pub flush: bool,
-    /// Times that its backends have.
+    /// The timeouts of its backends.
     pub timeouts: Timeouts,
 }
 
@@ -160,7 +160,7 @@ named!(Reads { Primary = "primary", Any = "any", LeastOutstanding = "least-outst
 named!(Failover { Never = "never", OnError = "on-error", OnMiss = "on-miss" });
 
 impl Timeouts {
-    /// The same for everything.
+    /// The same timeout for everything.
     pub fn all(time: Duration) -> Timeouts {
         Timeouts { connect: time, read: time, write: time }
     }
@@ -178,7 +178,7 @@ impl ServerConfig {
         ServerConfig { address: address.into(), name: None, weight: 1 }
     }
 
-    /// What the distribution calls it.
+    /// The name that the key distribution hashes.
     pub(crate) fn hashed_name(&self, distribution: Distribution) -> &str {
         self.name.as_deref().unwrap_or_else(|| distribution.name_of(&self.address))
     }
@@ -206,12 +206,12 @@ impl PoolConfig {
         }
     }
 
-    /// What keys are hashed with.
+    /// The hash function.
     pub fn hash(&self) -> Hash {
         self.hash.unwrap_or(self.distribution.usual_hash())
     }
 
-    /// Other pools that this one names: at which key, and which.
+    /// The other pools that this one refers to: the key and the name of each.
     pub fn named_pools(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let failover = self.failover_pool.as_ref().map(|failover| ("failover-pool.pool", failover.pool.as_str()));
         let warm_up = self.warm_up.as_ref().map(|warm_up| ("warm-up.from", warm_up.from.as_str()));

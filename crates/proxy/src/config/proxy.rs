@@ -1,4 +1,4 @@
-//! What the proxy is told. Checked once, before anything starts; every queue and wait has its limit here.
+//! The checked configuration of a proxy. It has the limits of all queues, windows and buffers that load can fill.
 
 use crate::config::named::named;
 use crate::config::operations::Operations;
@@ -8,109 +8,110 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// For which requests the clock is read at every stage.
+/// Which requests are stamped at every stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamps {
-    /// For none: only counted.
+    /// None: requests are only counted.
     Off,
-    /// For those whose record is kept.
+    /// The requests that are recorded.
     Sampled,
-    /// For all.
+    /// All requests.
     All,
 }
 
-/// What becomes of a multi-get when the backend of some of its keys fails.
+/// The reply to a multi-get if the backend of some of its keys fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartFailure {
-    /// Its keys are misses; counted.
+    /// The keys of that backend are missing from the reply.
     Miss,
-    /// The values of the others, then the error in place of END.
+    /// The values from the other backends, then the error in place of END.
     Partial,
     /// The error alone.
     Error,
 }
 
-/// Who may be in flight, and where the others wait. Slots are given for the whole proxy; each loop has its share.
+/// How many requests may be in flight, and where the others wait. Numbers of slots are for the whole proxy; each event loop has its
+/// share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// Nobody waits: every request goes straight onto the one connection to its backend.
+    /// No request waits: each is sent at once on the one connection to its backend.
     Pipelined,
-    /// Each backend has a queue of reads, served by slots of one request each; writes go straight onto connections of theirs.
+    /// Each backend has a queue of reads, served by slots of one request each. Writes are sent at once on connections of their own.
     PerBackend {
-        /// Slots for the reads of each backend, each with a connection of its own.
+        /// The slots for reads of each backend, each with its own connection.
         readers: usize,
-        /// Connections for the writes of each backend.
+        /// The connections for writes of each backend.
         writers: usize,
     },
-    /// One queue, served by slots of one request each.
+    /// All backends have one queue, served by slots of one request each.
     Shared {
-        /// Slots, each with a connection to every backend, all held until the whole request is answered.
+        /// The slots, each with a connection to every backend. A slot is busy until the whole request is answered.
         workers: usize,
-        /// Who answers a `get` of several keys.
+        /// Which backends answer a `get` of several keys.
         multi_get: MultiGet,
     },
 }
 
-/// Who answers a `get` of several keys in the discipline `shared`.
+/// Which backends answer a `get` of several keys in the discipline `shared`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultiGet {
-    /// Each key's own backend.
+    /// The primary of each key.
     ByKey,
-    /// As many backends as there are, each for a part of neighbouring keys.
+    /// All backends, each for a part of consecutive keys.
     Sharded,
-    /// The first key's backend, for all keys.
+    /// The primary of the first key.
     Whole,
 }
 
-/// Where records go and how many are kept.
+/// Where records are written, and how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordsConfig {
     /// The directory.
     pub directory: PathBuf,
-    /// One request in so many.
+    /// One request in this many is recorded.
     pub sample: u32,
 }
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where clients connect, each as `net::Address` reads it.
+    /// The addresses that clients connect to, each as `net::Address` reads it.
     pub listen: Vec<String>,
-    /// How clients and backends are reached, beside their addresses.
+    /// Name resolution, TLS and hand-over.
     pub transport: TransportConfig,
-    /// Groups of backends. The first is for keys that no route takes.
+    /// The pools of backends. The first has the keys that no route matches.
     pub pools: Vec<PoolConfig>,
-    /// Which keys go to which pool; of several that fit, the longest prefix counts.
+    /// The routes. If several match, the one with the longest prefix counts.
     pub routes: Vec<RouteConfig>,
-    /// Event loops.
+    /// The number of event loops.
     pub loops: usize,
-    /// Who may be in flight, and where the others wait.
+    /// The discipline.
     pub discipline: Discipline,
-    /// Requests that may wait in each queue of each loop.
+    /// The most requests in each queue of each loop.
     pub queue: usize,
-    /// For which requests the clock is read.
+    /// Which requests are stamped.
     pub stamps: Stamps,
-    /// Which records are kept, if any.
+    /// The records, if any.
     pub records: Option<RecordsConfig>,
-    /// Where metrics are served, if anywhere.
+    /// The address of the metrics, if they are served.
     pub metrics: Option<String>,
-    /// What an operator is shown.
+    /// The configuration of hot keys.
     pub operations: Operations,
-    /// What a failed part does to a multi-get.
+    /// The reply to a multi-get of which a part fails.
     pub part_failure: PartFailure,
-    /// Requests that may wait for the answer of one backend, per loop.
+    /// The most requests in flight on one connection to a backend.
     pub backend_window: usize,
-    /// Requests of one client that may be in flight before no more are read from it.
+    /// The most requests in flight of one client before the proxy stops reading from it.
     pub client_window: usize,
-    /// Bytes that may wait for one client before no more are read from it.
+    /// The most unwritten bytes for one client before the proxy stops reading from it.
     pub client_buffer_bytes: u64,
-    /// Bytes that may wait for one backend before requests are refused.
+    /// The most unwritten bytes for one backend before requests are refused.
     pub backend_buffer_bytes: u64,
-    /// The largest value that is passed on to a backend.
+    /// The largest value that the proxy accepts from a client.
     pub value_bytes: usize,
-    /// The largest reply of a backend that is passed on to a client.
+    /// The largest reply that the proxy accepts from a backend.
     pub reply_bytes: usize,
-    /// Clients at one time.
+    /// The most clients at one time.
     pub clients_max: usize,
 }
 
@@ -122,7 +123,7 @@ named!(PartFailure { Miss = "miss", Partial = "partial", Error = "error" });
 named!(MultiGet { ByKey = "by-key", Sharded = "sharded", Whole = "whole" });
 
 impl Discipline {
-    /// As in the argument `--dispatch`.
+    /// The name, as in the argument `--dispatch`.
     pub fn name(self) -> &'static str {
         match self {
             Discipline::Pipelined => "pipelined",
@@ -131,7 +132,7 @@ impl Discipline {
         }
     }
 
-    /// Its kinds of slots: the key that says how many there are, and how many.
+    /// Its kinds of slots: the configuration key and the number of each.
     pub fn slots(self) -> impl Iterator<Item = (&'static str, usize)> {
         let slots = match self {
             Discipline::Pipelined => [None, None],
@@ -148,13 +149,13 @@ impl fmt::Display for MultiGet {
     }
 }
 
-/// How many of `slots` belong to the loop with this index: as even as possible.
+/// The number of `slots` of the loop with this index. Slots are divided as evenly as possible.
 pub(crate) fn share(slots: usize, loops: usize, index: usize) -> usize {
     slots / loops + usize::from(index < slots % loops)
 }
 
 impl Config {
-    /// A configuration with the defaults for everything but the backends, which are one pool.
+    /// A configuration with one pool of these backends, and defaults for everything else.
     pub fn new(listen: &str, servers: &[String]) -> Config {
         Config {
             listen: vec![listen.into()],
@@ -179,7 +180,7 @@ impl Config {
         }
     }
 
-    /// The place of the pool with this name.
+    /// The index of the pool with this name.
     pub fn pool(&self, name: &str) -> Option<usize> {
         self.pools.iter().position(|pool| pool.name == name)
     }
@@ -189,7 +190,7 @@ impl Config {
         self.pools.iter().flat_map(|pool| pool.servers.iter().map(move |server| (pool, server)))
     }
 
-    /// The longest time that any backend has for anything.
+    /// The longest timeout of any backend.
     pub fn longest_timeout(&self) -> Duration {
         let longest = |pool: &PoolConfig| pool.timeouts.connect.max(pool.timeouts.read).max(pool.timeouts.write);
         self.pools.iter().map(longest).max().unwrap_or_default()
@@ -200,7 +201,7 @@ impl Config {
         self.backends().map(|(_, server)| server.address.clone()).collect()
     }
 
-    /// Names that tell the backends apart: with the pool's before it, if there are several pools.
+    /// A unique name for each backend: with the pool's name in front if there are several pools.
     pub(crate) fn unique_backend_names(&self) -> Vec<String> {
         let has_several = self.pools.len() > 1;
         let name = |(pool, server): (&PoolConfig, &ServerConfig)| match has_several {
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_work_is_one_clear_line() {
+    fn each_problem_is_reported_in_one_line() {
         let good = Config::new("127.0.0.1:0", &["a:1".into(), "b:2".into()]);
         assert_eq!(good.check(), Ok(()));
         let records = Some(RecordsConfig { directory: "x".into(), sample: 0 });
@@ -245,7 +246,7 @@ mod tests {
             (writers, "writers = 1: each of 2 loops"),
             (
                 sharded,
-                "multi-get = \"sharded\": any server is asked for any key, so each needs every key: give replicas 2",
+                "multi-get = \"sharded\": every server receives requests for every key, so it must store every key: give replicas 2",
             ),
             (Config { queue: 0, ..good.clone() }, "queue = 0: nothing could pass"),
             (Config { pools: vec![], ..good.clone() }, "there are no servers"),

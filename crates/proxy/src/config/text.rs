@@ -1,4 +1,4 @@
-//! Values that are text in the file and mean something to the proxy alone: the two characters of a hash tag, and servers.
+//! Serialization of values that only the proxy has: lists of addresses, hash tags, timeouts and servers.
 
 use crate::config::pool::{ServerConfig, Timeouts};
 use configuration::text::time;
@@ -41,7 +41,7 @@ pub(super) mod opt_tag {
     }
 }
 
-/// Times of which each may be left out.
+/// Timeouts, each of which is optional.
 pub(super) mod opt_times {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! How the proxy is reached and how it reaches its backends: the settings beside the addresses themselves.
+//! The configuration of transports: name resolution, TLS and hand-over. The addresses themselves are elsewhere.
 
 use net::{Address, HostPort, IdentityFiles};
 use std::fmt;
@@ -8,59 +8,61 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The settings of transports.
+/// The configuration of transports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransportConfig {
-    /// How often the names of backends are looked up again; zero: only when a connection has failed.
+    /// How often the names of backends are resolved again. Zero: only after a connection has failed.
     pub resolve_every: Duration,
-    /// What tells the meaning of a name.
+    /// The function that resolves names.
     pub lookup: Lookup,
-    /// What TLS is spoken with.
+    /// The TLS settings.
     pub tls: TlsConfig,
-    /// The unix socket on which a successor may ask for the listening sockets.
+    /// The unix socket on which a successor may request the listening sockets.
     pub control: Option<PathBuf>,
     /// The control socket of the process that is to be replaced.
     pub take_over: Option<PathBuf>,
-    /// How long clients may stay when a successor has taken over.
+    /// How long clients may stay after a successor has taken over.
     pub hand_over_wait: Duration,
 }
 
-/// The files for TLS, and its limit.
+/// The TLS files, and the handshake timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// What the proxy shows to clients.
+    /// The proxy's certificate for clients.
     pub identity: Option<IdentityFiles>,
-    /// Whose certificates clients must show; without it they need none.
+    /// The authority that must have signed clients' certificates. Without it, clients need none.
     pub client_authority: Option<PathBuf>,
-    /// How long a client may take until both sides have agreed.
+    /// How long a client's TLS handshake may take.
     pub handshake_timeout: Duration,
-    /// Whose certificates backends must show.
+    /// The authority that must have signed backends' certificates.
     pub backend_authority: Option<PathBuf>,
-    /// What the proxy shows to backends that ask for a certificate.
+    /// The proxy's certificate for backends that request one.
     pub backend_identity: Option<IdentityFiles>,
 }
 
-/// Settings of TLS that cannot work, beside the files themselves.
+/// Why TLS settings cannot work, apart from errors in the files.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what it is")]
 pub enum TlsConfigError {
-    #[error("{0} speaks TLS: give --tls-certificate and --tls-key")]
+    #[error("{0} uses TLS: give --tls-certificate and --tls-key")]
     NoIdentity(Address),
-    #[error("--server {0} speaks TLS: give --tls-backend-authority, the file of whoever signed its certificate")]
+    #[error(
+        "--server {0} uses TLS: give --tls-backend-authority, the certificate of the authority that signed its certificate"
+    )]
     NoAuthority(Address),
     #[error("--tls-client-authority needs --tls-certificate and --tls-key")]
     NoIdentityForClients,
     #[error("--tls-backend-certificate needs --tls-backend-authority")]
     NoAuthorityForIdentity,
-    #[error("--tls-certificate: nothing speaks TLS with clients; give a --listen tls:HOST:PORT")]
+    #[error("--tls-certificate: no listener uses TLS; give a --listen tls:HOST:PORT")]
     NoListener,
-    #[error("--tls-backend-authority: no server speaks TLS; give a --server tls:HOST:PORT")]
+    #[error("--tls-backend-authority: no server uses TLS; give a --server tls:HOST:PORT")]
     NoServer,
     #[error("--tls-handshake-timeout must not be zero")]
     NoTime,
 }
 
-/// Tells at which addresses a host is. It may take long: it is called on a thread of its own.
+/// Resolves a host name to addresses. It may block: it is called on its own thread.
 #[derive(Clone)]
 pub struct Lookup(Arc<LookUp>);
 
@@ -106,7 +108,7 @@ impl PartialEq for Lookup {
 }
 
 impl Lookup {
-    /// Whatever this function says.
+    /// Resolves names with this function.
     pub fn new(look_up: impl Fn(&HostPort) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Lookup {
         Lookup(Arc::new(look_up))
     }

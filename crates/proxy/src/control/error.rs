@@ -25,10 +25,10 @@ pub enum ProxyError {
     Metrics(String),
     #[error("cannot take over from {}: {source}; is its --control that path?", .path.display())]
     TakeOver { path: PathBuf, source: io::Error },
-    #[error("cannot wait for a successor on {}: {source}", .path.display())]
+    #[error("cannot listen for a successor on {}: {source}", .path.display())]
     Control { path: PathBuf, source: io::Error },
-    #[error("cannot listen on what was handed over: {source}")]
+    #[error("cannot listen on an inherited socket: {source}")]
     Inherited { source: io::Error },
-    #[error("an event loop ended by a bug: {0}")]
+    #[error("an event loop panicked, which is a bug: {0}")]
     Panicked(String),
 }

@@ -1,11 +1,11 @@
-//! One process replaces another without a moment in which nobody listens: the successor gets the listening sockets
-//! themselves, says when it serves, and only then does its predecessor stop accepting.
+//! One process replaces another without a gap in listening. The successor receives the listening sockets themselves and reports
+//! when it serves. Only then does its predecessor stop accepting.
 //!
 //! ```text
 //!   successor: take-over ------> predecessor        (both hold the sockets, the predecessor accepts)
 //!              <------ sockets, a line each
 //!              serving ------>                      (both accept)
-//!              <------ leaving                      (the successor accepts, the predecessor serves whom it has)
+//!              <------ leaving                      (the successor accepts, the predecessor serves its clients)
 //! ```
 
 use crate::path::messages::AcceptMessage;
@@ -20,22 +20,22 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// The first message; the number is raised when the messages change.
+/// The first message. The number is the version of these messages.
 const TAKE_OVER: &str = "take-over 1";
 const SERVING: &str = "serving";
 const LEAVING: &str = "leaving";
-/// Before the address of a unix socket whose file goes over, too.
+/// Precedes the address of a unix socket whose file changes owner.
 const WITH_FILE: &str = "with file ";
-/// What the socket of the metrics is called.
+/// The name of the metrics' socket.
 pub(crate) const METRICS: &str = "metrics";
-/// How long a process at the other end may take for its next word.
-const WORD_WAIT: Duration = Duration::from_secs(5);
-/// How many times that long a successor may take until it serves.
-const START_WORDS: usize = 12;
+/// How long the other process may take to send its next message.
+const MESSAGE_WAIT: Duration = Duration::from_secs(5);
+/// A successor may take this many times `MESSAGE_WAIT` until it serves.
+const START_MESSAGES: usize = 12;
 const CONTROL: Token = Token(0);
 const STOP: Token = Token(1);
 
-/// A successor that has the sockets and has not said yet that it serves.
+/// A hand-over as the successor sees it, after it has received the sockets.
 #[derive(Debug)]
 pub(crate) struct TakeOver {
     channel: Channel,
@@ -50,7 +50,7 @@ pub(crate) struct Controller {
     thread: JoinHandle<io::Result<()>>,
 }
 
-/// What that thread works with.
+/// The state of that thread.
 struct Control {
     socket: ControlSocket,
     poller: Poller,
@@ -63,11 +63,11 @@ struct Control {
 }
 
 impl TakeOver {
-    /// Asks the process that listens on `path` for its sockets.
+    /// Requests the sockets of the process that listens on `path`.
     pub(crate) fn begin(path: &Path) -> io::Result<(TakeOver, Vec<Inherited>)> {
         let channel = Channel::connect(path)?;
         channel.send(TAKE_OVER, &[])?;
-        let (text, sockets) = channel.receive(WORD_WAIT)?;
+        let (text, sockets) = channel.receive(MESSAGE_WAIT)?;
         let names: Vec<&str> = text.lines().collect();
         if names.len() != sockets.len() {
             return Err(io::Error::other(format!("{} names came with {} sockets", names.len(), sockets.len())));
@@ -79,18 +79,18 @@ impl TakeOver {
         Ok((TakeOver { channel }, inherited.collect()))
     }
 
-    /// Says that the sockets are served; returns when the predecessor has stopped accepting.
+    /// Reports that this process serves. Returns when the predecessor has stopped accepting.
     pub(crate) fn finish(self) -> io::Result<()> {
         self.channel.send(SERVING, &[])?;
-        match self.channel.receive(WORD_WAIT)? {
-            (word, _) if word == LEAVING => Ok(()),
-            (word, _) => Err(io::Error::other(format!("{word:?} instead of {LEAVING:?}"))),
+        match self.channel.receive(MESSAGE_WAIT)? {
+            (text, _) if text == LEAVING => Ok(()),
+            (text, _) => Err(io::Error::other(format!("{text:?} instead of {LEAVING:?}"))),
         }
     }
 }
 
 impl Controller {
-    /// Waits for a successor. `notice` is sent when the sockets have been handed over.
+    /// Starts to wait for a successor. A message is sent to `notice` when it has taken over.
     pub(crate) fn start(
         socket: ControlSocket,
         acceptor: Post<AcceptMessage>,
@@ -120,18 +120,18 @@ impl Controller {
         self.is_handed_over.load(Ordering::Acquire)
     }
 
-    /// Ends it, and leaves its file to whoever listens next on its path.
+    /// Stops the thread, and leaves the socket's file to the next process.
     pub(crate) fn retire(self) {
         self.is_handed_over.store(true, Ordering::Release);
         self.stop();
     }
 
-    /// Ends it.
+    /// Stops the thread.
     pub(crate) fn stop(self) {
         self.is_ending.store(true, Ordering::Release);
-        // A thread that cannot be told has ended.
+        // If this fails, the thread has ended already.
         let _ = self.stop.send(());
-        // What went wrong in it is no reason to fail the proxy's orderly end.
+        // An error of this thread does not fail the proxy's orderly end.
         let _ = self.thread.join();
     }
 }
@@ -148,10 +148,10 @@ impl Control {
                 return Ok(());
             }
             while let Ok(channel) = self.socket.accept() {
-                // One that fails leaves everything as it was.
+                // A hand-over that fails changes nothing.
                 if self.hand_over(&channel).is_ok() {
                     self.socket.keep_file();
-                    // Whoever is told may have ended.
+                    // The receiver may have ended.
                     let _ = self.notice.try_send(());
                     return Ok(());
                 }
@@ -160,29 +160,29 @@ impl Control {
     }
 
     fn hand_over(&self, channel: &Channel) -> io::Result<()> {
-        if channel.receive(WORD_WAIT)?.0 != TAKE_OVER {
-            return Err(io::Error::other("unknown words"));
+        if channel.receive(MESSAGE_WAIT)?.0 != TAKE_OVER {
+            return Err(io::Error::other("unexpected message"));
         }
         let (sender, receiver) = sync_channel(1);
-        let gone = || io::Error::other("the acceptor is gone");
+        let gone = || io::Error::other("the accepting thread has ended");
         self.acceptor.send(AcceptMessage::Lend(sender)).map_err(|_| gone())?;
-        let lent = receiver.recv_timeout(WORD_WAIT).map_err(|_| gone())??;
+        let lent = receiver.recv_timeout(MESSAGE_WAIT).map_err(|_| gone())??;
         self.send(channel, &lent)?;
         drop(lent);
-        for _ in 0..START_WORDS {
-            match channel.receive(WORD_WAIT) {
-                Ok((word, _)) if word == SERVING => {
+        for _ in 0..START_MESSAGES {
+            match channel.receive(MESSAGE_WAIT) {
+                Ok((text, _)) if text == SERVING => {
                     self.is_handed_over.store(true, Ordering::Release);
                     let (sender, receiver) = sync_channel(1);
-                    self.acceptor.send(AcceptMessage::Leave(sender)).map_err(|_| gone())?;
-                    // It stops between two turns. From here on there is no way back, whatever the successor hears.
-                    let _ = receiver.recv_timeout(WORD_WAIT);
+                    self.acceptor.send(AcceptMessage::Retire(sender)).map_err(|_| gone())?;
+                    // The acceptor stops between two turns. From here on the hand-over is final.
+                    let _ = receiver.recv_timeout(MESSAGE_WAIT);
                     let _ = channel.send(LEAVING, &[]);
                     return Ok(());
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.is_ending.load(Ordering::Acquire) => {}
                 Err(error) => return Err(error),
-                Ok(_) => return Err(io::Error::other("unknown words")),
+                Ok(_) => return Err(io::Error::other("unexpected message")),
             }
         }
         Err(io::ErrorKind::TimedOut.into())
@@ -204,7 +204,7 @@ impl Control {
     }
 }
 
-/// Takes the socket of the metrics out of what was handed over.
+/// Removes the metrics' socket from the inherited ones.
 pub(crate) fn take_metrics(handed: &mut Vec<Inherited>) -> Option<OwnedFd> {
     let at = handed.iter().position(|inherited| inherited.name == METRICS)?;
     Some(handed.remove(at).socket)

@@ -1,20 +1,20 @@
-//! Opens the listening sockets, or goes on with those that another process has opened.
+//! Opens the listening sockets, or adopts sockets that another process has opened.
 
 use crate::config::ConfigError;
 use crate::control::error::ProxyError;
 use net::{Address, BindError, Inherited, Listening};
 
-/// What other processes have opened.
+/// Listening sockets that other processes have opened.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
-    /// By the service manager, for this process: all are listened on.
+    /// Sockets from the service manager: all are used.
     pub(crate) activated: Vec<Inherited>,
-    /// By the process that is replaced: those that are still configured are listened on.
+    /// Sockets from the replaced process: those whose address is still configured are used.
     pub(crate) handed: Vec<Inherited>,
 }
 
-/// A listening socket for each address, and for each that the service manager has opened. An address on which another
-/// process has opened one takes that.
+/// Returns a listening socket for each configured address, and those of the service manager. An inherited socket with a configured
+/// address is used instead of a new one.
 pub(crate) fn open(listen: &[String], opened: Opened) -> Result<Vec<Listening>, ProxyError> {
     let Opened { mut activated, mut handed } = opened;
     let mut listeners = Vec::new();
@@ -26,7 +26,7 @@ pub(crate) fn open(listen: &[String], opened: Opened) -> Result<Vec<Listening>, 
             None => Listening::bind(&address)?,
         });
     }
-    // Without any address, a successor listens where its predecessor did.
+    // Without a configured address, a successor listens on its predecessor's addresses.
     let unnamed = if listen.is_empty() { handed } else { Vec::new() };
     for inherited in activated.into_iter().chain(unnamed) {
         let address = inherited.address().map_err(|source| ProxyError::Inherited { source })?;

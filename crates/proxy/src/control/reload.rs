@@ -1,8 +1,8 @@
-//! One process goes on with another configuration: a second set of loops takes the listening sockets, then the clients one by
-//! one, each when nothing of it is under way. Requests that have been sent are answered by the loops that sent them.
+//! Reloads the configuration within one process. A second set of event loops takes over the listening sockets, then the clients
+//! one by one, each when none of its requests is in flight. Requests in flight are answered by the loops that sent them.
 //!
 //! ```text
-//!   old loops: serve ------> no more requests are taken; each quiet client goes over ------> drained
+//!   old loops: serve ------> accept no more requests; each idle client moves ------> drained
 //!   new loops:        accept ------------------------------------------------------------------------>
 //! ```
 
@@ -21,15 +21,15 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-/// How long the acceptor may take for an answer.
+/// How long the acceptor may take to reply.
 const ACCEPTOR_WAIT: Duration = Duration::from_secs(5);
 
 impl Running {
-    /// Goes on with another configuration. The proxy that is returned serves from now on; this one is to be stopped
-    /// when the clients that are left with it have gone (`linger`). What backends owe stays owed.
+    /// Starts a proxy with another configuration, which serves from now on. The caller stops this one when its remaining clients
+    /// have gone (`wait_for_clients`). Pending invalidations stay pending.
     ///
     /// # Errors
-    /// When the configuration cannot work, or cannot be put into practice; this proxy then serves as before.
+    /// If the configuration is invalid or the new proxy cannot start. This proxy then serves as before.
     pub fn reload(&mut self, config: Config) -> Result<Running, ProxyError> {
         config.check()?;
         let handed = self.lend()?;
@@ -37,24 +37,24 @@ impl Running {
         let clock = self.clock.clone();
         let opened = Opened { activated: Vec::new(), handed };
         let new = start_after(config, Before { opened, metrics, take_over: None, itself: Some(self) }, clock)?;
-        // Only now is it sure that the old one will not need them any more.
+        // From here on, nothing can fail, so the old proxy does not need the files any more.
         let _ = new.accept_post.send(AcceptMessage::OwnFiles);
         Ok(new)
     }
 
-    /// Replicas of the listening sockets. Their files stay this one's.
+    /// Duplicates of the listening sockets. This proxy keeps the files of unix sockets.
     fn lend(&self) -> Result<Vec<Inherited>, ProxyError> {
         let (sender, receiver) = sync_channel(1);
-        let gone = || ProxyError::Io(io::Error::other("the thread that accepts is gone"));
+        let gone = || ProxyError::Io(io::Error::other("the accepting thread has ended"));
         self.accept_post.send(AcceptMessage::Lend(sender)).map_err(|_| gone())?;
         let lent = receiver.recv_timeout(ACCEPTOR_WAIT).map_err(|_| gone())??;
         Ok(lent.into_iter().map(|inherited| Inherited { owns_file: false, ..inherited }).collect())
     }
 
-    /// Stops accepting, and lets go of the clients to whoever accepts now.
-    pub(crate) fn leave(&mut self, heir: &Post<AcceptMessage>) {
+    /// Stops accepting, and moves the clients to the new acceptor.
+    pub(crate) fn move_clients_to(&mut self, successor: &Post<AcceptMessage>) {
         let (sender, receiver) = sync_channel(1);
-        if self.accept_post.send(AcceptMessage::Leave(sender)).is_ok() {
+        if self.accept_post.send(AcceptMessage::Retire(sender)).is_ok() {
             let _ = receiver.recv_timeout(ACCEPTOR_WAIT);
         }
         if let Some(controller) = self.controller.take() {
@@ -63,15 +63,15 @@ impl Running {
         if let Some(metrics) = self.metrics.take() {
             metrics.stop();
         }
-        self.is_left = true;
+        self.is_replaced = true;
         for (post, event_loop) in self.posts.iter().zip(&self.loops) {
-            while post.send(LoopMessage::Move(heir.clone())).is_err() && !event_loop.is_finished() {
+            while post.send(LoopMessage::MoveClients(successor.clone())).is_err() && !event_loop.is_finished() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
     }
 
-    /// What the backends of another configuration owe: those that this one knows, too, owe what they did.
+    /// The pending invalidations of another configuration's backends. Those that are also in this configuration keep theirs.
     pub(crate) fn pending_for(&self, config: &Config) -> Vec<PendingInvalidations> {
         let name = |(pool, server): (&PoolConfig, &ServerConfig)| (pool.name.clone(), server.address.clone());
         let known: HashMap<_, _> = self.config.backends().map(name).zip(&self.pending).collect();

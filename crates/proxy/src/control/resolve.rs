@@ -1,5 +1,5 @@
-//! Finds out, on threads of its own, what the names of backends mean: at the start, every so often, and when a connection
-//! has failed. Event loops are told of changes; they never look up anything themselves.
+//! Resolves the host names of backends on its own threads: at the start, at an interval, and after a connection has failed. The
+//! event loops receive changes as messages, and never resolve names themselves.
 
 use crate::config::Lookup;
 use crate::control::transport::Target;
@@ -15,31 +15,31 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Lookups under way at one time; one that hangs must not hold up the others.
+/// The most lookups at one time. More than one, so that a lookup that hangs does not delay the others.
 const LOOKUPS_MAX: usize = 16;
-/// A name is not looked up more often than this, however often connections fail.
+/// The shortest interval between two lookups of one name, however often connections fail.
 const LOOKUP_GAP: Duration = Duration::from_millis(500);
-/// How long the start waits for the first answers. A name without one is a backend that is down.
+/// How long the start waits for the first results. A backend without a result counts as down.
 const START_WAIT: Duration = Duration::from_secs(5);
-/// After this, a loop whose mailbox was full is told again.
-const TELL_GAP: Duration = Duration::from_millis(10);
-/// Events that may wait.
+/// The pause before a change is sent again to a loop whose mailbox was full.
+const INFORM_GAP: Duration = Duration::from_millis(10);
+/// The most events in the resolver's queue.
 const EVENTS_MAX: usize = 4096;
-/// Far enough away when nothing is due.
+/// The wait when no lookup is due.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// What the resolver is told.
+/// An event for the resolver.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A connection to a backend has failed.
     Failed(Failure),
     /// A lookup has ended.
     Found { name: usize, answer: io::Result<Vec<SocketAddr>> },
-    /// The proxy ends.
+    /// The proxy stops.
     Stop,
 }
 
-/// The names that must be looked up, before the loops exist.
+/// The names to resolve, before the event loops exist.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     names: Vec<Name>,
@@ -52,7 +52,7 @@ pub(crate) struct Resolver {
     counters: Arc<NameCounters>,
 }
 
-/// A resolver that runs.
+/// A running resolver.
 #[derive(Debug)]
 pub(crate) struct Resolving {
     sender: SyncSender<Event>,
@@ -64,19 +64,19 @@ pub(crate) struct Resolving {
 struct Name {
     backend: u16,
     target: Target,
-    /// What it last meant.
+    /// The addresses that it last resolved to.
     addresses: Vec<SocketAddr>,
-    /// The one that is used; it stays as long as the name still means it.
+    /// The address in use. It stays in use as long as the name still resolves to it.
     current: Option<SocketAddr>,
-    is_asking: bool,
-    /// Loops that could not be told of it yet, since their mailboxes were full.
-    untold: Vec<usize>,
-    asked: Nanos,
+    is_looking_up: bool,
+    /// Loops that have not received the current address yet, because their mailboxes were full.
+    to_inform: Vec<usize>,
+    last_lookup: Nanos,
     due: Nanos,
 }
 
 impl Resolver {
-    /// A resolver of those targets that are names.
+    /// A resolver for those targets that have a host name.
     pub(crate) fn new(
         targets: &[Target],
         every: Duration,
@@ -89,9 +89,9 @@ impl Resolver {
             target: target.clone(),
             addresses: Vec::new(),
             current: None,
-            is_asking: false,
-            untold: Vec::new(),
-            asked: Nanos::UNSET,
+            is_looking_up: false,
+            to_inform: Vec::new(),
+            last_lookup: Nanos::UNSET,
             due: Nanos::UNSET,
         };
         let names = targets.iter().enumerate().filter(|(_, target)| target.fixed().is_none()).map(name).collect();
@@ -99,22 +99,22 @@ impl Resolver {
         Resolver { names, every, lookup, clock: clock.clone(), sender, receiver, posts: Vec::new(), counters }
     }
 
-    /// Who is to be told of failures.
+    /// Passes connection failures to the resolver.
     pub(crate) fn reporter(&self) -> Reporter {
         let sender = self.sender.clone();
         Reporter::new(move |failure| {
-            // When it is behind, another failure will come; when it has ended, nobody needs it.
+            // If the queue is full, a later failure will be reported. If the resolver has ended, none is needed.
             let _ = sender.try_send(Event::Failed(failure));
         })
     }
 
-    /// Looks every name up once and waits for the answers, but not for long. Returns a line for each name without one.
-    pub(crate) fn start_looking(&mut self) -> Vec<String> {
+    /// Resolves every name once, and waits up to `START_WAIT` for the results. Returns a warning for each name without one.
+    pub(crate) fn resolve_all(&mut self) -> Vec<String> {
         let until = self.clock.now() + START_WAIT;
-        let mut warnings: Vec<Option<String>> = self.names.iter().map(|_| Some("no answer yet".into())).collect();
+        let mut warnings: Vec<Option<String>> = self.names.iter().map(|_| Some("no result yet".into())).collect();
         let mut missing = self.names.len();
         while missing > 0 {
-            self.ask_due(self.clock.now());
+            self.start_due_lookups(self.clock.now());
             let Ok(event) = self.receiver.recv_timeout(until.after(self.clock.now())) else { break };
             if let Event::Found { name, answer } = event {
                 missing -= 1;
@@ -125,19 +125,19 @@ impl Resolver {
         let line = |(name, reason): (&Name, Option<String>)| {
             let address = &name.target.address;
             reason.map(|reason| {
-                format!("--server {address} cannot be looked up ({reason}): it is down until its name means something")
+                format!("--server {address} cannot be resolved ({reason}): the backend is down until its name resolves")
             })
         };
         self.names.iter().zip(warnings).filter_map(line).collect()
     }
 
-    /// What a backend's name means so far.
+    /// The address of a backend, if its name has been resolved.
     pub(crate) fn endpoint(&self, backend: usize) -> Option<Endpoint> {
         let name = self.names.iter().find(|name| usize::from(name.backend) == backend)?;
         name.current.map(|socket| name.target.at(socket))
     }
 
-    /// Goes on on a thread of its own, and tells these loops of changes.
+    /// Continues on its own thread, and sends changes to these loops.
     pub(crate) fn run(mut self, posts: Vec<Post<LoopMessage>>) -> io::Result<Resolving> {
         let sender = self.sender.clone();
         self.posts = posts;
@@ -148,15 +148,15 @@ impl Resolver {
     fn serve(&mut self) {
         loop {
             let now = self.clock.now();
-            self.ask_due(now);
-            self.tell();
-            let due = self.names.iter().filter(|name| !name.is_asking).map(|name| name.due).min();
+            self.start_due_lookups(now);
+            self.inform_loops();
+            let due = self.names.iter().filter(|name| !name.is_looking_up).map(|name| name.due).min();
             let wait = match due {
-                Some(due) if due != Nanos::NEVER && self.asking() < LOOKUPS_MAX => due.after(now).min(LONG),
+                Some(due) if due != Nanos::NEVER && self.running_lookups() < LOOKUPS_MAX => due.after(now).min(LONG),
                 _ => LONG,
             };
-            let is_untold = self.names.iter().any(|name| !name.untold.is_empty());
-            let wait = if is_untold { wait.min(TELL_GAP) } else { wait };
+            let is_behind = self.names.iter().any(|name| !name.to_inform.is_empty());
+            let wait = if is_behind { wait.min(INFORM_GAP) } else { wait };
             match self.receiver.recv_timeout(wait) {
                 Ok(Event::Failed(failure)) => self.failed(&failure),
                 Ok(Event::Found { name, answer }) => self.found(name, answer),
@@ -166,29 +166,29 @@ impl Resolver {
         }
     }
 
-    fn asking(&self) -> usize {
-        self.names.iter().filter(|name| name.is_asking).count()
+    fn running_lookups(&self) -> usize {
+        self.names.iter().filter(|name| name.is_looking_up).count()
     }
 
-    /// Starts the lookups that are due, each on a thread that ends with it.
-    fn ask_due(&mut self, now: Nanos) {
-        let mut free = LOOKUPS_MAX.saturating_sub(self.asking());
+    /// Starts the lookups that are due, each on its own thread.
+    fn start_due_lookups(&mut self, now: Nanos) {
+        let mut free = LOOKUPS_MAX.saturating_sub(self.running_lookups());
         for index in 0..self.names.len() {
             let name = &mut self.names[index];
-            if free == 0 || name.is_asking || name.due > now {
+            if free == 0 || name.is_looking_up || name.due > now {
                 continue;
             }
             let Some(host_port) = name.target.address.host_port().cloned() else { continue };
             let (lookup, sender) = (self.lookup.clone(), self.sender.clone());
-            let asked = Builder::new().name("lookup".into()).spawn(move || {
+            let last_lookup = Builder::new().name("lookup".into()).spawn(move || {
                 let answer = lookup.look_up(&host_port);
-                // The proxy may have ended meanwhile.
+                // The proxy may have stopped meanwhile.
                 let _ = sender.send(Event::Found { name: index, answer });
             });
-            name.asked = now;
-            match asked {
+            name.last_lookup = now;
+            match last_lookup {
                 Ok(_) => {
-                    name.is_asking = true;
+                    name.is_looking_up = true;
                     free -= 1;
                 }
                 Err(_) => name.due = now + LOOKUP_GAP,
@@ -196,10 +196,10 @@ impl Resolver {
         }
     }
 
-    /// Takes note of what a name means. When nothing came of it, it goes on to mean what it meant.
+    /// Records the result of a lookup. If it failed, the old address stays in use.
     fn found(&mut self, index: usize, answer: io::Result<Vec<SocketAddr>>) {
         let name = &mut self.names[index];
-        name.is_asking = false;
+        name.is_looking_up = false;
         let again = if self.every.is_zero() { Nanos::NEVER } else { self.clock.now() + self.every };
         match answer {
             Ok(addresses) if !addresses.is_empty() => {
@@ -210,7 +210,7 @@ impl Resolver {
                 }
             }
             _ => {
-                // As long as nothing is known, nobody fails to connect who could ask again.
+                // Without an address no connection can fail and so cause a lookup.
                 let retry = self.clock.now() + LOOKUP_GAP * 4;
                 name.due = if name.current.is_none() { again.min(retry) } else { again };
                 self.counters.names[usize::from(name.backend)].lookups_failed.add(1);
@@ -218,11 +218,11 @@ impl Resolver {
         }
     }
 
-    /// Looks the name up again, soon. Of several addresses, the next is used when one cannot be reached.
+    /// Resolves the name again soon. If it has several addresses and this one is unreachable, uses the next.
     fn failed(&mut self, failure: &Failure) {
         let Some(index) = self.names.iter().position(|name| name.backend == failure.backend) else { return };
         let name = &mut self.names[index];
-        name.due = name.due.min(name.asked + LOOKUP_GAP);
+        name.due = name.due.min(name.last_lookup + LOOKUP_GAP);
         let at = name.addresses.iter().position(|&address| name.target.at(address) == failure.endpoint);
         if let Some(at) = at.filter(|&at| failure.is_unreachable && name.current == Some(name.addresses[at])) {
             let next = name.addresses[(at + 1) % name.addresses.len()];
@@ -235,28 +235,28 @@ impl Resolver {
     fn move_to(&mut self, index: usize, socket: SocketAddr) {
         let name = &mut self.names[index];
         let is_first = name.current.replace(socket).is_none();
-        name.untold = (0..self.posts.len()).collect();
+        name.to_inform = (0..self.posts.len()).collect();
         let backend = usize::from(name.backend);
-        self.tell();
-        // Counted when the loops know it, so that who reads the number can rely on it.
+        self.inform_loops();
+        // Counted after the loops have been informed, so that a reader of the counter can rely on it.
         self.counters.names[backend].moves.add(u64::from(!is_first));
     }
 
-    /// Tells the loops what they do not know yet.
-    fn tell(&mut self) {
+    /// Sends the loops the changes that they have not received yet.
+    fn inform_loops(&mut self) {
         for name in &mut self.names {
             let Some(endpoint) = name.current.map(|socket| name.target.at(socket)) else { continue };
-            let moved = || LoopMessage::Moved { backend: name.backend, endpoint: endpoint.clone() };
-            name.untold.retain(|&index| self.posts[index].send(moved()).is_err());
+            let moved = || LoopMessage::BackendMoved { backend: name.backend, endpoint: endpoint.clone() };
+            name.to_inform.retain(|&index| self.posts[index].send(moved()).is_err());
         }
     }
 }
 
 impl Resolving {
-    /// Ends it. A lookup that hangs is left to itself.
+    /// Stops the resolver, without waiting for lookups that hang.
     pub(crate) fn stop(self) {
         if self.sender.send(Event::Stop).is_ok() {
-            // A panic in it is no reason to fail the proxy's orderly end.
+            // A panic of the resolver does not fail the proxy's orderly end.
             let _ = self.thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A proxy that serves: what is known of it, and its end in order: accept no more, finish what is in flight, close the records.
+//! A running proxy and its orderly end: accept no more clients, finish the requests in flight, close the records.
 
 use crate::config::Config;
 use crate::control::error::ProxyError;
@@ -19,19 +19,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Beyond the backends' timeout, clients get so long to take their last replies.
+/// After the longest backend timeout, clients have this long to read their last replies.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
-/// How often is looked whether clients are left.
-const LINGER_LOOK: Duration = Duration::from_millis(10);
+/// The interval at which `wait_for_clients` checks whether clients are left.
+const CLIENTS_POLL: Duration = Duration::from_millis(10);
 
-/// A proxy that serves.
+/// A running proxy.
 pub struct Running {
-    /// Where clients connect, with the ports that were taken.
+    /// The addresses that clients connect to, with the actual ports.
     pub listening: Vec<Address>,
-    /// Where metrics are served.
+    /// The address of the metrics.
     pub metrics_address: Option<SocketAddr>,
-    /// What is wrong, though it serves; a line each.
+    /// Problems that do not keep the proxy from serving, one line each.
     pub warnings: Vec<String>,
     pub(crate) notice: Mutex<Option<Receiver<()>>>,
     pub(crate) resolving: Resolving,
@@ -48,31 +48,31 @@ pub struct Running {
     pub(crate) writer: Option<Writer>,
     /// By backend.
     pub(crate) pending: Vec<PendingInvalidations>,
-    /// Another one of this process accepts clients now.
-    pub(crate) is_left: bool,
+    /// Another proxy of this process accepts clients now.
+    pub(crate) is_replaced: bool,
 }
 
-/// What a proxy did in its life.
+/// What a proxy has done from its start to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Requests that were answered or failed.
+    /// The number of requests that were answered or failed.
     pub requests: u64,
-    /// Jobs that never ended; anything but zero is a bug.
+    /// The number of jobs that never ended. Anything but zero is a bug.
     pub lost: u64,
-    /// What became of the records.
+    /// The number of records written and dropped.
     pub records: Option<WriterTotals>,
 }
 
 impl Running {
-    /// Receives a word when a successor has taken over. None without a control socket, and the second time.
+    /// A receiver that gets a message when a successor has taken over. None without a control socket, and on the second call.
     pub fn handed_over(&self) -> Option<Receiver<()>> {
         self.notice.lock().ok()?.take()
     }
 
-    /// When a successor has taken over: waits until the clients that are left have gone, though not longer than configured,
-    /// nor when there is a hurry. Then it is time to stop.
-    pub fn linger(&mut self, is_hurried: impl Fn() -> bool) {
-        if !self.is_left && !self.controller.as_ref().is_some_and(Controller::is_handed_over) {
+    /// After a successor has taken over, waits until the remaining clients have gone, at most for the configured time, and only
+    /// while `is_hurried` returns false. The caller then stops this proxy.
+    pub fn wait_for_clients(&mut self, is_hurried: impl Fn() -> bool) {
+        if !self.is_replaced && !self.controller.as_ref().is_some_and(Controller::is_handed_over) {
             return;
         }
         if let Some(metrics) = self.metrics.take() {
@@ -80,7 +80,7 @@ impl Running {
         }
         let until = self.clock.now() + self.config.transport.hand_over_wait;
         while self.clients_open.load(Ordering::Relaxed) > 0 && self.clock.now() < until && !is_hurried() {
-            std::thread::sleep(LINGER_LOOK);
+            std::thread::sleep(CLIENTS_POLL);
         }
     }
 
@@ -89,12 +89,12 @@ impl Running {
     /// # Errors
     /// When a thread failed or the records could not be completed.
     pub fn stop(self) -> Result<Totals, ProxyError> {
-        // An acceptor that cannot be told has ended already.
+        // If this fails, the acceptor has ended already.
         let _ = self.accept_post.send(AcceptMessage::Stop);
         let accepted = joined(self.acceptor);
         let until = self.clock.now() + self.config.longest_timeout() + DRAIN_GRACE;
         for (post, event_loop) in self.posts.iter().zip(&self.loops) {
-            // A mailbox that is full empties, unless its loop is gone.
+            // A full mailbox is emptied soon, unless its loop has ended.
             while post.send(LoopMessage::Drain { until }).is_err() && !event_loop.is_finished() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -116,18 +116,18 @@ impl Running {
         Ok(Totals { requests, lost, records })
     }
 
-    /// The first address at which clients connect by TCP, if there is one.
+    /// The first TCP address that clients connect to, if there is one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listening.iter().find_map(|address| address.host_port()?.number())
     }
 
-    /// The configuration it runs with.
+    /// The configuration of this proxy.
     pub fn config(&self) -> &Config {
         &self.config
     }
 }
 
-/// The outcome of a thread.
+/// The result of a thread, or an error if it panicked.
 fn joined<T>(thread: JoinHandle<io::Result<T>>) -> Result<T, ProxyError> {
     match thread.join() {
         Ok(outcome) => Ok(outcome?),

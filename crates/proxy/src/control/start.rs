@@ -1,4 +1,4 @@
-//! Starts the threads of a proxy.
+//! Starts the threads of a proxy: event loops, acceptor, metrics, resolver, and the thread that waits for a successor.
 
 use crate::config::{Config, PoolConfig, ServerConfig, TransportConfig};
 use crate::control::error::ProxyError;
@@ -35,22 +35,22 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use wire::Limits;
 
-/// Everything that one loop is built from.
+/// The parts of one event loop.
 struct Parts {
     poller: Poller,
     mailbox: Mailbox<LoopMessage>,
     core: Core,
 }
 
-/// Starts a proxy; it serves when this returns.
+/// Starts a proxy. It serves when this returns.
 ///
 /// # Errors
-/// When the configuration cannot work, an address cannot be used or a file cannot be written.
+/// If the configuration is invalid, an address cannot be used or a file cannot be written.
 pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
     start_with(config, Vec::new(), clock)
 }
 
-/// Starts a proxy that also listens on sockets which the service manager has opened for it.
+/// Starts a proxy that also listens on sockets that the service manager has opened for it.
 ///
 /// # Errors
 /// As [`start`].
@@ -62,7 +62,7 @@ pub fn start_with(config: Config, activated: Vec<Inherited>, clock: Clock) -> Re
     start_after(config, Before { opened, metrics, take_over, ..Before::default() }, clock)
 }
 
-/// What there was before: another process, or this one with another configuration.
+/// What the new proxy takes over from another process, or from this process with another configuration.
 #[derive(Default)]
 pub(crate) struct Before<'r> {
     pub(crate) opened: Opened,
@@ -73,7 +73,7 @@ pub(crate) struct Before<'r> {
     pub(crate) itself: Option<&'r mut Running>,
 }
 
-/// Starts a proxy that goes on where another stops.
+/// Starts a proxy that continues the work of another one.
 pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> Result<Running, ProxyError> {
     let Before { opened, metrics: handed_metrics, take_over, itself } = before;
     let mut listeners = listeners::open(&config.listen, opened)?;
@@ -84,10 +84,10 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
         None => None,
     };
-    let Looked { peers, resolver, mut warnings, name_counters } = look_up(&config, &clock)?;
+    let Resolved { backends, resolver, mut warnings, name_counters } = resolve_backends(&config, &clock)?;
     let queues = queue_names(&config).len();
     let counters: Vec<_> =
-        (0..config.loops).map(|_| Arc::new(LoopCounters::new(config.pools.len(), peers.len(), queues))).collect();
+        (0..config.loops).map(|_| Arc::new(LoopCounters::new(config.pools.len(), backends.len(), queues))).collect();
     let pending = itself.as_ref().map_or_else(|| new_pending(&config), |old| old.pending_for(&config));
     let accept_counters = Arc::new(AcceptCounters::default());
     let stats = Stats {
@@ -105,7 +105,7 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
-        let (post, parts) = build(&config, &peers, &stats, &pending, writer.as_ref(), index)?;
+        let (post, parts) = build(&config, &backends, &stats, &pending, writer.as_ref(), index)?;
         let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
         loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
         posts.push(post);
@@ -135,7 +135,7 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         metrics,
         writer,
         pending,
-        is_left: false,
+        is_replaced: false,
     })
 }
 
@@ -144,14 +144,15 @@ fn new_pending(config: &Config) -> Vec<PendingInvalidations> {
     config.backends().map(|_| PendingInvalidations::default()).collect()
 }
 
-/// Asks the predecessor for its sockets, if there is one.
+/// Requests the predecessor's sockets, if there is one.
 fn begin_take_over(transport: &TransportConfig) -> Result<(Option<TakeOver>, Vec<Inherited>), ProxyError> {
     let Some(path) = &transport.take_over else { return Ok((None, Vec::new())) };
     let begun = TakeOver::begin(path).map_err(|source| ProxyError::TakeOver { path: path.clone(), source })?;
     Ok((Some(begun.0), begun.1))
 }
 
-/// The socket on which a successor may ask. Its path is the predecessor's until that one has left.
+/// The control socket, on which a successor may request the listening sockets. A predecessor keeps the path until it has
+/// stopped accepting.
 fn open_control(transport: &TransportConfig, itself: Option<&Running>) -> Result<Option<ControlSocket>, ProxyError> {
     let Some(path) = &transport.control else { return Ok(None) };
     let is_own = itself.is_some_and(|old| old.config.transport.control.as_ref() == Some(path));
@@ -160,7 +161,7 @@ fn open_control(transport: &TransportConfig, itself: Option<&Running>) -> Result
     Ok(Some(control.map_err(|source| ProxyError::Control { path: path.clone(), source })?))
 }
 
-/// What is left to do about other processes when everything serves.
+/// The steps of a hand-over that follow once the new proxy serves.
 struct Controlled<'a> {
     control: Option<ControlSocket>,
     take_over: Option<TakeOver>,
@@ -169,7 +170,7 @@ struct Controlled<'a> {
 }
 
 impl Controlled<'_> {
-    /// Lets the predecessor leave, and waits for a successor.
+    /// Makes the predecessor stop accepting, and starts to wait for a successor.
     fn start(
         mut self,
         acceptor: &Post<AcceptMessage>,
@@ -178,13 +179,13 @@ impl Controlled<'_> {
     ) -> Option<Controller> {
         let is_successor = self.take_over.is_some() || self.itself.is_some();
         if let Some(old) = self.itself.take() {
-            old.leave(acceptor);
+            old.move_clients_to(acceptor);
         }
         if let Some(Err(error)) = self.take_over.take().map(TakeOver::finish) {
-            warnings.push(format!("the process that was to be replaced did not say that it leaves: {error}"));
+            warnings.push(format!("the replaced process did not confirm that it has stopped accepting: {error}"));
         }
         let mut control = self.control?;
-        // It serves: what is wrong here is no reason to end.
+        // The proxy serves already, so an error here is only a warning.
         let started = (|| {
             if is_successor {
                 control.succeed()?;
@@ -196,7 +197,7 @@ impl Controlled<'_> {
     }
 }
 
-/// The thread that accepts, and how to send it messages.
+/// Starts the accepting thread; returns it with its mailbox.
 fn start_accepting(
     listeners: Vec<Listening>,
     loops: &[Post<LoopMessage>],
@@ -211,28 +212,28 @@ fn start_accepting(
     Ok((post, Builder::new().name("accept".into()).spawn(move || acceptor.run())?))
 }
 
-/// What is known of the backends before the loops start.
-struct Looked {
-    peers: Vec<Backend>,
+/// The backends, with the result of the first name resolution.
+struct Resolved {
+    backends: Vec<Backend>,
     resolver: Resolver,
     warnings: Vec<String>,
     name_counters: Arc<NameCounters>,
 }
 
-/// Reads the backends' addresses and looks up those that are names.
-fn look_up(config: &Config, clock: &Clock) -> Result<Looked, ProxyError> {
+/// Parses the backends' addresses and resolves the names among them.
+fn resolve_backends(config: &Config, clock: &Clock) -> Result<Resolved, ProxyError> {
     let targets = targets(&config.backend_names(), &config.transport.tls)?;
     let name_counters = Arc::new(NameCounters::new(targets.len()));
     let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
     let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, name_counters.clone());
-    let warnings = resolver.start_looking();
-    Ok(Looked { peers: peers(config, &targets, &resolver), resolver, warnings, name_counters })
+    let warnings = resolver.resolve_all();
+    Ok(Resolved { backends: backends(config, &targets, &resolver), resolver, warnings, name_counters })
 }
 
-/// All backends, in the order of their numbers, as far as their names mean something.
-fn peers(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Backend> {
+/// All backends, in the order of their numbers, with the addresses that are known so far.
+fn backends(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Backend> {
     let reporter = resolver.reporter();
-    let peer = |(index, ((pool, server), target)): (usize, ((&PoolConfig, &ServerConfig), &Target))| Backend {
+    let backend_of = |(index, ((pool, server), target)): (usize, ((&PoolConfig, &ServerConfig), &Target))| Backend {
         index: index as u16,
         name: server.address.as_str().into(),
         endpoint: target.fixed().or_else(|| resolver.endpoint(index)),
@@ -242,17 +243,17 @@ fn peers(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Backen
             window: config.backend_window,
             buffer_bytes: config.backend_buffer_bytes,
             reply_bytes: config.reply_bytes,
-            // A value that other ways than this proxy have stored may be larger than what it would pass on.
+            // Other clients of the backend may have stored a value that is larger than this proxy would accept.
             wire: Limits { value_bytes: config.reply_bytes, ..SessionSettings::new(config).wire },
         },
     };
-    config.backends().zip(targets).enumerate().map(peer).collect()
+    config.backends().zip(targets).enumerate().map(backend_of).collect()
 }
 
-/// The parts of the loop with this index, and how to send it messages.
+/// The parts of the loop with this index, and its mailbox.
 fn build(
     config: &Config,
-    peers: &[Backend],
+    backends: &[Backend],
     stats: &Stats,
     pending: &[PendingInvalidations],
     writer: Option<&Writer>,
@@ -262,8 +263,9 @@ fn build(
     let (post, mailbox) = mailbox(&poller, MAILBOX)?;
     let settings = SessionSettings::new(config);
     let (own, clock) = (&stats.loops[index], &stats.clock);
-    let connection =
-        |(number, backend): (usize, usize)| BackendConnection::new(peers[backend].clone(), Token(number), own.clone());
+    let connection = |(number, backend): (usize, usize)| {
+        BackendConnection::new(backends[backend].clone(), Token(number), own.clone())
+    };
     let connections = connections_of_loop(config, index).into_iter().enumerate().map(connection).collect();
     let core = Core {
         settings,

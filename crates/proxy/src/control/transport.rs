@@ -5,16 +5,16 @@ use crate::control::error::ProxyError;
 use net::{Address, ClientTls, Endpoint, Listening, ServerTls, TlsTo};
 use std::net::SocketAddr;
 
-/// A backend's address, with what is needed to reach it once its name is known.
+/// A backend's configured address, with the TLS settings to reach it.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) address: Address,
-    /// For a backend that speaks TLS.
+    /// The TLS settings, for a backend that uses TLS.
     pub(crate) tls: Option<TlsTo>,
 }
 
 impl Target {
-    /// Where it is, if that needs no lookup.
+    /// Its address, if that needs no lookup.
     pub(crate) fn fixed(&self) -> Option<Endpoint> {
         match &self.address {
             Address::Unix(path) => Some(Endpoint::Unix(path.as_path().into())),
@@ -22,7 +22,7 @@ impl Target {
         }
     }
 
-    /// Where it is when its name means this socket.
+    /// Its address if its name resolves to this one.
     pub(crate) fn at(&self, socket: SocketAddr) -> Endpoint {
         match &self.tls {
             None => Endpoint::Tcp(socket),

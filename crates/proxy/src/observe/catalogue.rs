@@ -1,21 +1,21 @@
-//! Every metric: its name, what kind it is, its labels, what it means. What is not here is not shown, and docs/metrics.md has a
-//! line for each: both are tests. A dimension that all backends or requests share is added in `labels.rs`, and to `labels` here.
+//! The definitions of all metrics: name, kind, labels and help text. Tests enforce that the metrics page shows exactly these, and
+//! that docs/metrics.md has a line for each. A label that all backends or requests share is added in `labels`, and to the lists here.
 
-/// What kind of number a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricKind {
-    /// Only ever rises while the process lives.
+    /// Never decreases while the process runs.
     Counter,
     /// Rises and falls.
     Gauge,
-    /// Counts below bounds, their sum and their number.
+    /// Counts below bounds, with the sum and the number of values.
     Histogram,
 }
 
-/// One metric.
+/// The definition of a metric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Definition {
-    /// As Prometheus stores it; a counter's ends in `_total`, and a unit stands before that.
+    /// The name in Prometheus. That of a counter ends in `_total`, with the unit before it.
     pub(crate) name: &'static str,
     pub(crate) kind: MetricKind,
     pub(crate) labels: &'static [&'static str],
@@ -30,16 +30,16 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
     Definition { name, kind: MetricKind::Gauge, labels, help }
 }
 
-/// Labels of what is told apart by request.
+/// The labels of a count by operation.
 const REQUEST: &[&str] = &["operation"];
-/// Labels of what each backend has.
+/// The labels of a backend.
 const BACKEND: &[&str] = &["pool", "backend"];
-/// Labels of what each pool has.
+/// The labels of a pool.
 const POOL: &[&str] = &["pool"];
-/// Labels of what each queue of each loop has.
+/// The labels of a queue of one loop.
 const QUEUE: &[&str] = &["loop", "queue"];
 
-/// All of them, in the order of the page.
+/// All metrics, in the order of the page.
 pub(crate) const ALL: [&Definition; 61] = [
     &STAGE,
     &REQUESTS,
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(known.len(), ALL.len(), "a name is used twice");
     }
 
-    /// What promtool's linter asks of names.
+    /// The rules of promtool's linter for names.
     #[test]
     fn names_follow_the_rules() {
         let is_word = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');

@@ -1,10 +1,10 @@
-//! What is counted, where any thread may read it. Each counter has one writer, its loop, so counting needs no locked instruction.
+//! The counters of all threads. Any thread may read a counter, but only one writes it, so counting needs no locked instruction.
 
 use records::Outcome;
 use std::sync::atomic::{AtomicU64, Ordering};
 use wire::Verb;
 
-/// A number that one thread raises and all may read.
+/// A counter or gauge with one writing thread.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -14,23 +14,23 @@ pub(crate) struct LoopCounters {
     /// Requests that have ended, by operation and outcome.
     pub(crate) requests: [[Counter; Outcome::ALL.len()]; Verb::ALL.len()],
     pub(crate) keys_read: Counter,
-    /// Keys that a backend held, by operation.
+    /// Keys that were stored on a backend, by operation.
     pub(crate) hits: [Counter; Verb::ALL.len()],
-    /// Keys that a backend did not hold, by operation.
+    /// Keys that were not stored on a backend, by operation.
     pub(crate) misses: [Counter; Verb::ALL.len()],
-    /// `cas` whose value had changed meanwhile.
+    /// `cas` commands that failed because the value had changed.
     pub(crate) cas_conflicts: Counter,
     pub(crate) received_bytes: Counter,
     pub(crate) replied_bytes: Counter,
     pub(crate) clients_accepted: Counter,
     pub(crate) clients_open: Counter,
-    /// Clients with whom TLS failed: refused certificates, bytes that are no TLS, handshakes without end.
+    /// Clients whose TLS handshake failed: a refused certificate, bytes that are not TLS, or a timeout.
     pub(crate) clients_tls_failed: Counter,
-    /// Times that a client was not read from because too much was in flight or unread.
+    /// How often the proxy stopped reading from a client that had too much in flight or unread.
     pub(crate) clients_paused: Counter,
-    /// Multi-gets of which a part had failed.
+    /// Multi-gets of which a part failed.
     pub(crate) parts_failed: Counter,
-    /// Times that a request waited until an earlier one of its client was answered, to keep their order.
+    /// How often a request was blocked until earlier requests of its client were answered.
     pub(crate) order_waits: Counter,
     pub(crate) records_dropped: Counter,
     pub(crate) pools: Vec<PoolCounters>,
@@ -41,13 +41,13 @@ pub(crate) struct LoopCounters {
 /// The counters of the accepting thread.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptCounters {
-    /// Clients closed at once because there were too many, or no loop could take them.
+    /// Clients closed at once because there were too many, or because the loop's mailbox was full.
     pub(crate) refused: Counter,
     /// Pauses because the kernel had no descriptor left.
     pub(crate) pauses: Counter,
 }
 
-/// The counters of the thread that looks up names, for each backend.
+/// The counters of the resolver, for each backend.
 #[derive(Debug)]
 pub(crate) struct NameCounters {
     pub(crate) names: Vec<NameCounter>,
@@ -56,33 +56,33 @@ pub(crate) struct NameCounters {
 /// The counters of one backend's name.
 #[derive(Debug, Default)]
 pub(crate) struct NameCounter {
-    /// Lookups that found no address.
+    /// Lookups that returned no address.
     pub(crate) lookups_failed: Counter,
-    /// Times that another address was used than before.
+    /// How often the backend has moved to another address.
     pub(crate) moves: Counter,
 }
 
 /// The counters of one pool in one loop.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounters {
-    /// Requests that read or write, those that it sees as a shadow included.
+    /// Reads and writes, including those that it receives as a shadow pool.
     pub(crate) reads: Counter,
     pub(crate) writes: Counter,
-    /// Times that a read asked another copy, because one could not be asked, had failed or had nothing.
+    /// How often a read went to another replica, because one was down, failed or did not have the key.
     pub(crate) failovers: Counter,
-    /// Reads that were sent a second time because the first copy was slow, and those of them that the second one answered.
+    /// Hedged reads, and those of them that the second replica answered first.
     pub(crate) hedges: Counter,
     pub(crate) hedges_won: Counter,
-    /// Times that the pool that stands in was asked.
+    /// Requests sent to the failover pool in place of this pool.
     pub(crate) failover_pool_requests: Counter,
-    /// Keys found in the pool that missing ones come from, and those of them that this pool has stored.
+    /// Keys that this pool did not have and the warm-up pool had, and those of them that this pool has stored.
     pub(crate) warm_up_hits: Counter,
     pub(crate) warm_up_fills: Counter,
-    /// Requests that the pool that shadows this one was sent too.
+    /// Requests that were also sent to the shadow pool.
     pub(crate) shadowed: Counter,
-    /// Writes acknowledged that a copy has not taken.
+    /// Writes that were acknowledged although a replica failed.
     pub(crate) writes_degraded: Counter,
-    /// Reads not sent because the backend owes the key's deletion.
+    /// Reads withheld because an invalidation of the key was pending.
     pub(crate) withheld_reads: Counter,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct PoolCounters {
 pub(crate) struct QueueCounters {
     /// Requests waiting in it.
     pub(crate) length: Counter,
-    /// Slots that serve a request.
+    /// Busy slots.
     pub(crate) slots_busy: Counter,
     /// Requests refused because it was full.
     pub(crate) full: Counter,
@@ -101,38 +101,38 @@ pub(crate) struct QueueCounters {
 #[derive(Debug, Default)]
 pub(crate) struct BackendCounters {
     pub(crate) requests: Counter,
-    /// Replies, error replies included.
+    /// Replies, including errors.
     pub(crate) replies: Counter,
-    /// Requests that failed, sent or not, by how.
+    /// Requests that failed, sent or not, by outcome.
     pub(crate) errors: [Counter; Outcome::ALL.len()],
     pub(crate) sent_bytes: Counter,
     pub(crate) received_bytes: Counter,
     /// Connections opened.
     pub(crate) connects: Counter,
-    /// Connections closed because an answer was late.
+    /// Connections closed because a request timed out.
     pub(crate) timeouts: Counter,
-    /// Connections lost, or not opened.
+    /// Connections that were lost or could not be opened.
     pub(crate) lost: Counter,
-    /// Of those lost, connections on which TLS failed.
+    /// Lost connections on which TLS failed.
     pub(crate) tls_failed: Counter,
     /// Connections that accept requests.
     pub(crate) is_up: Counter,
-    /// Times that the last of them was lost.
+    /// How often the last of these was lost.
     pub(crate) ejections: Counter,
-    /// Owed deletions that it has answered, and those that failed.
+    /// Invalidations that the backend has answered, and those that failed.
     pub(crate) invalidations_sent: Counter,
     pub(crate) invalidations_failed: Counter,
-    /// Requests waiting for an answer.
+    /// Requests in flight.
     pub(crate) in_flight: Counter,
 }
 
 impl Counter {
-    /// Adds; only ever called by the one writer.
+    /// Adds a number. Only the one writer may call this.
     pub(crate) fn add(&self, by: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
     }
 
-    /// Changes a gauge to which several have added: by what one of them has more, or less, than before.
+    /// Changes a gauge that is a sum, when one of its terms changes.
     pub(crate) fn change(&self, before: u64, after: u64) {
         self.add(after.wrapping_sub(before));
     }
@@ -142,21 +142,21 @@ impl Counter {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// The number now.
+    /// The current value.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl BackendCounters {
-    /// Counts how a request ended, if it did not end well.
+    /// Counts a request that failed.
     pub(crate) fn note(&self, outcome: Outcome) {
         if outcome != Outcome::Answered {
             self.errors[outcome as usize].add(1);
         }
     }
 
-    /// Counts a connection that accepts requests from now on, or no longer. Without any, the backend is ejected.
+    /// Counts a connection that has come up or gone down. A backend without any is ejected.
     pub(crate) fn connection_up(&self, before: u64, after: u64) {
         self.is_up.change(before, after);
         self.ejections.add(u64::from(before > after && self.is_up.get() == 0));
@@ -194,12 +194,12 @@ impl LoopCounters {
         }
     }
 
-    /// The sum over the pools.
+    /// The sum of a counter over all pools.
     pub(crate) fn of_pools(&self, field: impl Fn(&PoolCounters) -> &Counter) -> u64 {
         self.pools.iter().map(|pool| field(pool).get()).sum()
     }
 
-    /// Requests that have ended, all together.
+    /// All requests that have ended.
     pub(crate) fn requests_total(&self) -> u64 {
         self.requests.iter().flatten().map(Counter::get).sum()
     }
@@ -209,7 +209,7 @@ impl LoopCounters {
         self.requests[verb as usize].iter().map(Counter::get).sum()
     }
 
-    /// Requests that have ended so.
+    /// Requests that have ended with this outcome.
     pub(crate) fn ended_by_outcome(&self, outcome: Outcome) -> u64 {
         self.requests.iter().map(|outcomes| outcomes[outcome as usize].get()).sum()
     }

@@ -1,33 +1,32 @@
-//! Time per stage as histograms, by kind of operation. Each loop has its own; they are added up when somebody asks.
+//! Histograms of the time in each stage, by group of operations. Each event loop has its own. The metrics server adds them up.
 
 use clock::{INTERVALS, STAGES, StageClock};
 use hdrhistogram::Histogram;
 use wire::Verb;
 
-/// Kinds of operation that are told apart, as in the metric's label.
+/// The groups of operations, as in the metric's label.
 pub(crate) const KINDS: [&str; 4] = ["get", "set", "delete", "other"];
-/// The whole time in the proxy is kept beside the intervals.
+/// One series for each interval, and one for the total time in the proxy.
 const SERIES: usize = STAGES;
 /// Ten minutes: longer than any timeout.
 const LONGEST_NS: u64 = 600_000_000_000;
-/// Two digits are enough for a bucket of a metric; records carry the exact times.
+/// Two significant digits are enough for the buckets of a metric. Records have the exact times.
 const DIGITS: u8 = 2;
 
-/// Requests that gather before they are put into the histograms.
+/// The number of requests that are recorded together.
 ///
-/// One request touches eight histograms in places that differ from the last one's, and after each system call they have left
-/// the cache: put away one by one, the misses cost more than all the rest of the timing. Sixty-four at a time, a histogram's
-/// hot places are fetched once.
+/// One request updates eight histograms, and after each system call these have left the CPU caches. Recorded one by one, the cache
+/// misses cost more than all other timing work. In a batch, each histogram is fetched once.
 const BATCH_REQUESTS: usize = 64;
 
-/// One histogram per kind of operation and interval, and one for the sum.
+/// One histogram for each group of operations and each interval, and one for the total.
 #[derive(Clone, Debug)]
 pub(crate) struct StageHistograms {
-    /// Requests that are not in the histograms yet: their kind and times.
+    /// The group and times of requests that are not in the histograms yet.
     batch: Vec<(usize, [u64; SERIES])>,
-    /// `[kind][interval]`; the last of each kind is the total.
+    /// `[group][interval]`. The last of each group is the total.
     series: Vec<[Histogram<u64>; SERIES]>,
-    /// Exact sums in nanoseconds, in the same order: a histogram only knows them roughly.
+    /// Exact sums in nanoseconds, in the same order. A histogram has them only approximately.
     sums_ns: Vec<[u64; SERIES]>,
 }
 
@@ -47,19 +46,19 @@ impl Default for StageHistograms {
 }
 
 impl StageHistograms {
-    /// Adds one finished request.
+    /// Adds one request to the batch.
     pub(crate) fn record(&mut self, verb: Verb, clock: &StageClock) {
         let mut times_ns = [0; SERIES];
         times_ns[..SERIES - 1].copy_from_slice(&clock.intervals_ns());
         times_ns[SERIES - 1] = clock.total_ns();
         self.batch.push((kind(verb), times_ns));
         if self.batch.len() >= BATCH_REQUESTS {
-            self.settle();
+            self.record_batch();
         }
     }
 
-    /// Puts what has gathered into the histograms.
-    pub(crate) fn settle(&mut self) {
+    /// Records the batch in the histograms.
+    pub(crate) fn record_batch(&mut self) {
         for index in 0..SERIES {
             for (kind, times_ns) in &self.batch {
                 self.series[*kind][index].saturating_record(times_ns[index]);
@@ -69,19 +68,19 @@ impl StageHistograms {
         self.batch.clear();
     }
 
-    /// Adds another loop's, which must be settled.
+    /// Adds the histograms of another loop, whose batch must be recorded.
     pub(crate) fn add(&mut self, other: &StageHistograms) {
-        assert!(other.batch.is_empty(), "only settled histograms are added up");
+        assert!(other.batch.is_empty(), "the batch was not recorded");
         for kind in 0..KINDS.len() {
             for index in 0..SERIES {
-                // Both have the same constant bounds, so nothing can be out of range.
+                // Both have the same bounds, so no value can be out of range.
                 let _ = self.series[kind][index].add(&other.series[kind][index]);
                 self.sums_ns[kind][index] += other.sums_ns[kind][index];
             }
         }
     }
 
-    /// Every series of settled histograms: kind of operation, name of the interval, histogram, exact sum in nanoseconds.
+    /// Every series: group of operations, name of the interval, histogram, and exact sum in nanoseconds. The batch must be recorded.
     pub(crate) fn series(&self) -> impl Iterator<Item = (&'static str, &'static str, &Histogram<u64>, u64)> {
         KINDS.into_iter().enumerate().flat_map(move |(kind, kind_name)| {
             (0..SERIES).map(move |index| {
@@ -113,11 +112,11 @@ mod tests {
         clock.stamp(Stage::Replied, Nanos(3000));
         clock.finish();
         first.record(Verb::Get, &clock);
-        first.settle();
+        first.record_batch();
         let mut second = StageHistograms::default();
         second.record(Verb::Get, &clock);
         second.record(Verb::Set, &clock);
-        second.settle();
+        second.record_batch();
         first.add(&second);
         let total =
             |kind| first.series().find(|series| series.0 == kind && series.1 == "total").map(|s| (s.2.len(), s.3));

@@ -1,5 +1,5 @@
-//! Beside station 4: which keys are asked for most. Each loop counts a sample of its requests in a sketch of its own and now and
-//! then lays out a copy; whoever asks adds the copies up. Nothing is shared on a request's path.
+//! The most frequently requested keys. Each event loop counts a sample of its keys in its own sketch, and publishes a copy at most
+//! four times a second, at the end of a turn. Readers add the copies up; a loop never waits for them.
 
 use crate::observe::space_saving::Sketch;
 use clock::{Clock, Nanos};
@@ -10,37 +10,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use wire::{KEY_BYTES_MAXIMUM, Reply, Request};
 
-/// One key in so many is counted, on average.
+/// On average, one key in this many is counted.
 pub(crate) const SAMPLED_ONE_IN: u32 = 16;
-/// After so long, what was counted weighs half.
+/// The time after which a count has half its weight.
 pub(crate) const HALF_LIFE_S: f64 = 10.0;
-/// Places in the sketch for each key that is shown: the more, the smaller the error.
+/// Places in the sketch for each key that is shown. More places reduce the error.
 const PLACES_PER_KEY: usize = 16;
-/// Sampled keys that gather before they are counted: the sketch has left the processor's cache between two of them, and is fetched
-/// once for all (as with the histograms).
+/// The number of sampled keys that are counted together, because the sketch has left the CPU caches between two of them.
 const BATCH_KEYS: usize = 32;
-/// A copy is laid out so often, if anything was counted.
+/// The interval at which a copy is published, if any key was counted.
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);
-/// Before this, a rate would say more about the first moment than about the load.
+/// The shortest time for a rate. Over less time, a rate would be mostly noise.
 const SECONDS_MIN: f64 = 0.05;
 
-/// What one loop counts.
+/// The counter of one loop.
 #[derive(Debug)]
 pub(crate) struct HotKeys {
-    /// Keys that pass before the next one is counted.
+    /// The number of keys to skip before the next one is counted.
     passing: u32,
     random: u64,
-    /// Sampled keys that are not counted yet, one behind the other, and how long each is.
+    /// Sampled keys that are not counted yet, concatenated, and the length of each.
     batch: Vec<u8>,
     batch_lengths: Vec<u8>,
     sketch: Sketch,
     copy: Arc<Mutex<Sketch>>,
-    /// Whether something was counted since the last copy.
+    /// Whether a key was counted since the last copy.
     has_news: bool,
     published: Nanos,
 }
 
-/// The copies of all loops.
+/// The published copies of all loops.
 #[derive(Clone, Debug)]
 pub(crate) struct HotKeysBoard {
     copies: Vec<Arc<Mutex<Sketch>>>,
@@ -48,30 +47,30 @@ pub(crate) struct HotKeysBoard {
     clock: Clock,
 }
 
-/// A key that is asked for often.
+/// A frequently requested key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HotKey {
     pub(crate) key: Vec<u8>,
-    /// Requests for it, in the last half-lives.
+    /// Its rate of requests over the last half-lives.
     pub(crate) per_second: f64,
-    /// The true rate is hardly ever further away: what the sketch cannot tell apart, and two standard errors of sampling.
+    /// The error of the rate: the uncertainty of the sketch plus two standard errors of sampling.
     pub(crate) error: f64,
-    /// Of all keys asked for.
+    /// Its share of all requested keys.
     pub(crate) share: f64,
 }
 
-/// What is known of one key while the copies are added up.
+/// The sum of the copies for one key.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     count: f64,
     excess: f64,
     variance: f64,
-    /// What the copies in which the key is could at most add if it were not in them.
+    /// The sum of the floors of those sketches that contain the key.
     floor: f64,
 }
 
 impl HotKeys {
-    /// Counts this request's keys, of which there are so many, if their turn has come.
+    /// Counts those of this request's `keys` keys that are sampled.
     pub(crate) fn note(&mut self, request: &Request<'_>, keys: u16) {
         match self.passing.checked_sub(keys.into()) {
             Some(rest) => self.passing = rest,
@@ -89,8 +88,8 @@ impl HotKeys {
         }
     }
 
-    /// Counts the key if it is its turn. How many pass until the next is drawn anew each time: requests that come in a
-    /// pattern would otherwise be counted always, or never.
+    /// Counts the key if it is sampled. The number of keys to skip is random: with a fixed one, requests that repeat in a pattern
+    /// would be counted always or never.
     fn pass(&mut self, key: &[u8]) {
         if self.passing > 0 {
             self.passing -= 1;
@@ -102,17 +101,17 @@ impl HotKeys {
         self.random ^= self.random << 17;
         self.passing = ((self.random >> 32) % u64::from(2 * SAMPLED_ONE_IN - 1)) as u32;
         self.has_news = true;
-        // No key of a request is longer than a byte can say.
+        // The length of every key fits a byte.
         let key = &key[..key.len().min(u8::MAX.into())];
         self.batch.extend_from_slice(key);
         self.batch_lengths.push(key.len() as u8);
         if self.batch_lengths.len() >= BATCH_KEYS {
-            self.settle();
+            self.count_batch();
         }
     }
 
-    /// Counts what has gathered.
-    fn settle(&mut self) {
+    /// Counts the sampled keys.
+    fn count_batch(&mut self) {
         let mut rest = self.batch.as_slice();
         for length in self.batch_lengths.drain(..) {
             let (key, behind) = rest.split_at(length.into());
@@ -122,34 +121,34 @@ impl HotKeys {
         self.batch.clear();
     }
 
-    /// Lays out a copy if it is time. Never waits: when somebody is reading the last copy, the next turn will do.
+    /// Publishes a copy if it is due. If a reader has locked the last copy, a later turn publishes instead.
     pub(crate) fn publish(&mut self, now: Nanos) {
         if !self.has_news || now < self.published + PUBLISH_EVERY {
             return;
         }
-        self.settle();
+        self.count_batch();
         if let Ok(mut copy) = self.copy.try_lock() {
-            self.sketch.fade(now);
+            self.sketch.decay(now);
             copy.copy_from(&self.sketch);
             (self.has_news, self.published) = (false, now);
         }
     }
 
-    /// Whether something was counted that no copy tells.
+    /// Whether a key was counted since the last copy.
     pub(crate) fn has_news(&self) -> bool {
         self.has_news
     }
 }
 
 impl HotKeysBoard {
-    /// A board for so many loops, from which so many keys will be read; none when that is zero.
+    /// A board for `loops` loops that shows `shown` keys, or none if that is zero.
     pub(crate) fn new(loops: usize, shown: usize, clock: &Clock) -> Option<HotKeysBoard> {
         let sketch = || Sketch::new(shown * PLACES_PER_KEY, HALF_LIFE_S, clock.now());
         let copies = (0..loops).map(|_| Arc::new(Mutex::new(sketch()))).collect();
         (shown > 0).then(|| HotKeysBoard { copies, shown, clock: clock.clone() })
     }
 
-    /// What the loop with this index counts with.
+    /// The counter of the loop with this index.
     pub(crate) fn counter(&self, index: usize) -> HotKeys {
         let now = self.clock.now();
         HotKeys {
@@ -164,17 +163,17 @@ impl HotKeysBoard {
         }
     }
 
-    /// The hottest keys first, and the rate of all keys together.
+    /// The most frequent keys, in descending order, and the rate of all keys.
     ///
-    /// A key that a loop's sketch does not hold may have been there as often as the rarest that it does hold (Agarwal et al.,
-    /// Mergeable Summaries, PODS 2012). A key of which that leaves nothing certain is not shown.
+    /// A key that is not in a loop's sketch may have been requested there as often as the rarest key in it (Agarwal et al.,
+    /// Mergeable Summaries, PODS 2012). A key whose error exceeds its rate is not shown.
     pub(crate) fn hottest(&self) -> (Vec<HotKey>, f64) {
         let (now, mut sums) = (self.clock.now(), HashMap::<Vec<u8>, Sum>::new());
         let (mut all, mut floors) = (0.0, 0.0);
         for copy in &self.copies {
             let mut sketch = Sketch::new(1, HALF_LIFE_S, now);
             sketch.copy_from(&copy.lock().unwrap_or_else(PoisonError::into_inner));
-            sketch.fade(now);
+            sketch.decay(now);
             let scale = f64::from(SAMPLED_ONE_IN) / sketch.seconds().max(SECONDS_MIN);
             all += sketch.total() * scale;
             let floor = sketch.floor() * scale;
@@ -195,7 +194,7 @@ impl HotKeysBoard {
         (keys, all)
     }
 
-    /// Answers `stats hotkeys`, without the line that ends it. No value holds a space: some clients split at each.
+    /// Writes the reply to `stats hotkeys`, without END. No value contains a space, because some clients split lines at every space.
     pub(crate) fn stats(&self, out: &mut Vec<u8>) {
         let (keys, all) = self.hottest();
         let head = [
@@ -220,7 +219,7 @@ fn hot_key(key: Vec<u8>, sum: Sum, floors: f64, all: f64) -> HotKey {
     HotKey { key, per_second, error: excess / 2.0 + 2.0 * sum.variance.sqrt(), share: (per_second / all).min(1.0) }
 }
 
-/// A key as text without spaces: a backslash, and bytes that are not printable ASCII, as `\xHH`.
+/// A key as text without spaces. A backslash, and every byte that is not printable ASCII, becomes `\xHH`.
 pub(crate) fn printable(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
     for &byte in key {
@@ -243,7 +242,7 @@ mod tests {
         Request::Get { verb: Verb::Get, exptime: 0, keys: Keys::new(keys.as_bytes()) }
     }
 
-    /// Two loops; every second, each gets so many requests for these keys, in this order.
+    /// The hot keys of two loops after some seconds in which each receives these requests.
     fn after_seconds(seconds: u64, requests: &[(&str, u32)]) -> (Vec<HotKey>, f64) {
         let (clock, hand) = Clock::manual(Nanos(1));
         let board = HotKeysBoard::new(2, 4, &clock).unwrap();
@@ -273,7 +272,7 @@ mod tests {
         }
     }
 
-    /// A client that repeats the same sixteen requests: one in sixteen by counting would see one of its keys only.
+    /// With a fixed sampling interval of sixteen, only one key of a client that repeats sixteen requests would be counted.
     #[test]
     fn requests_in_a_pattern_are_all_seen() {
         let names: Vec<String> = (0..SAMPLED_ONE_IN).map(|index| format!("k{index}")).collect();
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_ask_for_alike_is_not_hot() {
+    fn uniformly_requested_keys_are_not_hot() {
         let (clock, hand) = Clock::manual(Nanos(1));
         let board = HotKeysBoard::new(1, 4, &clock).unwrap();
         let mut hot_keys = board.counter(0);

@@ -1,5 +1,4 @@
-//! The labels of samples, in one place: a dimension that all backends, queues or requests share is added here, and to the
-//! lists of `catalogue.rs`.
+//! The labels of all samples. A label that all backends, queues or requests share is added here, and to the lists of `catalogue`.
 
 use records::Outcome;
 use std::borrow::Cow;
@@ -8,55 +7,55 @@ use wire::Verb;
 /// Names and values, in the order of the catalogue.
 pub(crate) type Labels<'s> = Vec<(&'static str, Cow<'s, str>)>;
 
-/// Of what is told apart by operation.
+/// The labels of a count by operation.
 pub(crate) fn operation(verb: Verb) -> Labels<'static> {
     vec![("operation", verb.name().into())]
 }
 
-/// Of a request that has ended.
+/// The labels of a request that has ended.
 pub(crate) fn request(verb: Verb, outcome: Outcome) -> Labels<'static> {
     vec![("operation", verb.name().into()), ("outcome", outcome.name().into())]
 }
 
-/// Of the time in one stage.
+/// The labels of the time in one stage.
 pub(crate) fn stage(kind: &'static str, stage: &'static str) -> Labels<'static> {
     vec![("operation", kind.into()), ("stage", stage.into())]
 }
 
-/// Of a pool.
+/// The labels of a pool.
 pub(crate) fn pool(name: &str) -> Labels<'_> {
     vec![("pool", escaped(name))]
 }
 
-/// Of a backend, which may be one of several pools.
+/// The labels of a backend, which may belong to several pools.
 pub(crate) fn backend<'s>(pool_name: &'s str, name: &'s str) -> Labels<'s> {
     let mut labels = pool(pool_name);
     labels.push(("backend", escaped(name)));
     labels
 }
 
-/// The same, and one sort of it.
+/// These labels, and one more.
 pub(crate) fn and<'s>(mut labels: Labels<'s>, label: &'static str, value: &'static str) -> Labels<'s> {
     labels.push((label, value.into()));
     labels
 }
 
-/// Of a queue of a loop.
+/// The labels of a queue of one loop.
 pub(crate) fn queue(loop_index: usize, name: &str) -> Labels<'_> {
     vec![("loop", loop_index.to_string().into()), ("queue", escaped(name))]
 }
 
-/// Of the program that runs.
+/// The labels of the build.
 pub(crate) fn build(version: &'static str, dispatch: &'static str) -> Labels<'static> {
     vec![("version", version.into()), ("dispatch", dispatch.into())]
 }
 
-/// Of a key that has been made printable.
+/// The label of a key in printable form.
 pub(crate) fn key(printable: &str) -> Labels<'_> {
     vec![("key", escaped(printable))]
 }
 
-/// The encoder writes values as they are; three characters must not stand in them so.
+/// Escapes three characters in a value, which the encoder would write unchanged.
 fn escaped(value: &str) -> Cow<'_, str> {
     if value.contains(['\\', '"', '\n']) {
         value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").into()

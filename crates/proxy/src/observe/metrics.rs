@@ -1,5 +1,4 @@
-//! Prometheus metrics: where the time went per stage, and everything that is counted. `catalogue.rs` says what there is, `labels.rs`
-//! what tells samples apart; here each gets its numbers.
+//! Collects the values of the Prometheus metrics. `catalogue` defines the metrics, and `labels` their labels.
 
 use crate::observe::catalogue::{self, Definition};
 use crate::observe::counters::{
@@ -22,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wire::Verb;
 
-/// What the metrics of one proxy are about; it does not change while the proxy runs, but its numbers do.
+/// The sources of one proxy's metrics. They stay the same while the proxy runs.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
@@ -37,7 +36,7 @@ pub(crate) struct Subject {
     pub(crate) clients_max: usize,
     pub(crate) dispatch: &'static str,
     pub(crate) started_unix_ns: u64,
-    /// If hot keys are to be shown.
+    /// Set if the metrics show hot keys.
     pub(crate) hot_keys: Option<HotKeysBoard>,
 }
 
@@ -48,14 +47,14 @@ pub(crate) struct ServerName {
     pub(crate) address: String,
 }
 
-/// Everything that one answer shows.
+/// The data of one scrape.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) subject: Arc<Subject>,
     pub(crate) histograms: StageHistograms,
-    /// Answers so far, this one included.
+    /// Scrapes so far, including this one.
     pub(crate) scrapes: u64,
-    /// Loops that did not answer in time, in all scrapes.
+    /// How often a loop did not answer a scrape in time.
     pub(crate) stale_loops: u64,
 }
 
@@ -75,7 +74,7 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
-    /// The text that Prometheus reads, in the format OpenMetrics.
+    /// The metrics as text in the OpenMetrics format.
     pub(crate) fn render(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
@@ -90,7 +89,7 @@ impl Snapshot {
         self.subject.loops.iter().map(|counters| field(counters).get()).sum()
     }
 
-    /// One histogram per operation and stage; `stage="total"` is the whole time in the proxy.
+    /// One histogram for each group of operations and each stage. `stage="total"` is the whole time in the proxy.
     fn stages(&self, page: &mut Page<'_, '_>) -> fmt::Result {
         let mut family = page.family(&catalogue::STAGE, MetricType::Histogram)?;
         for (operation, stage, histogram, sum_ns) in self.histograms.series().filter(|series| !series.2.is_empty()) {
@@ -108,7 +107,7 @@ impl Snapshot {
             let count = self.sum(|loops| &loops.requests[verb as usize][outcome as usize]);
             (labels::request(verb, outcome), Number::Whole(count), outcome == Outcome::Answered)
         });
-        // Most of the pairs never occur; a rate needs the others from their start, so what is answered is always there.
+        // Most pairs never occur, and are shown only if they do. Answered requests are always shown: a rate needs their zero.
         let ended = ended.filter(|(_, count, is_usual)| *is_usual || !matches!(count, Number::Whole(0)));
         page.samples(&catalogue::REQUESTS, ended.map(|(labels, count, _)| (labels, count)))?;
         page.sample(&catalogue::KEYS, self.sum(|loops| &loops.keys_read))?;
@@ -217,7 +216,7 @@ impl Snapshot {
         page.samples(&catalogue::BACKEND_ERRORS, errors)
     }
 
-    /// What the names of backends meant.
+    /// The resolver's counters.
     fn names(&self, page: &mut Page<'_, '_>) -> fmt::Result {
         type Field = fn(&NameCounter) -> &Counter;
         let fields: [(&Definition, Field); 2] = [
@@ -236,7 +235,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Each loop's queues apart: a long one beside an empty one is not the same as two of middle length.
+    /// The queues of each loop, not their sums: one long queue beside an empty one differs from two of medium length.
     fn queues(&self, page: &mut Page<'_, '_>) -> fmt::Result {
         type Field = fn(&QueueCounters) -> &Counter;
         let fields: [(&Definition, Field); 3] = [
@@ -295,7 +294,7 @@ impl ServerName {
     }
 }
 
-/// Operations that read values, and those that need their key to be there.
+/// Operations that read values, and those that need their key to be stored.
 const READS_AND_KEYED: [Verb; 13] = [
     Verb::Get,
     Verb::Gets,
@@ -312,7 +311,7 @@ const READS_AND_KEYED: [Verb; 13] = [
     Verb::Me,
 ];
 
-/// How requests fail at a backend.
+/// The outcomes with which requests fail at a backend.
 const BACKEND_ERRORS: [Outcome; 6] = [
     Outcome::ClientError,
     Outcome::ServerError,

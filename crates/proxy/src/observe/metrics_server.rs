@@ -1,4 +1,4 @@
-//! Serves the metrics over HTTP in a thread of its own, and asks the loops for their histograms when somebody asks it.
+//! Serves the metrics over HTTP on its own thread. For each scrape it requests the histograms of all event loops.
 
 use crate::observe::histograms::StageHistograms;
 use crate::observe::metrics::{Snapshot, Subject};
@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tiny_http::{Header, Method, Request, Response, Server};
 
-/// A loop answers between two turns; of one that takes longer, the last copy is shown.
+/// How long a loop may take to send its histograms. If it takes longer, its last copy is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Sends one loop a request for a copy of its histograms. Returns whether the request was sent.
@@ -22,12 +22,12 @@ pub(crate) type RequestHistograms = Box<dyn Fn(SyncSender<StageHistograms>) -> b
 /// The server and its thread.
 pub(crate) struct MetricsServer {
     server: Arc<Server>,
-    /// For a successor.
+    /// A duplicate of the socket, for a successor.
     copy: TcpListener,
     thread: JoinHandle<()>,
 }
 
-/// What is asked, and what is kept from one answer to the next.
+/// The state that is kept between scrapes.
 struct Scraper {
     subject: Arc<Subject>,
     loops: Vec<LoopHistograms>,
@@ -35,15 +35,15 @@ struct Scraper {
     stale_loops: u64,
 }
 
-/// One loop, and the last copy of its histograms: without it, a busy loop's counts would fall to nothing and rise again, which
-/// looks like a restart.
+/// One loop, and the last copy of its histograms. Without the copy, the counts of a busy loop would drop to zero and rise again,
+/// which looks like a restart.
 struct LoopHistograms {
     request: RequestHistograms,
     last: StageHistograms,
 }
 
 impl MetricsServer {
-    /// Starts to serve on `address`, on a socket that was handed over if it is there.
+    /// Starts to serve on `address`, with the inherited socket if it has this address.
     pub(crate) fn start(
         address: &str,
         handed: Option<OwnedFd>,
@@ -65,25 +65,25 @@ impl MetricsServer {
         Ok(MetricsServer { server, copy, thread })
     }
 
-    /// Where it listens.
+    /// The address.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.server.server_addr().to_ip()
     }
 
-    /// The socket, for a successor.
+    /// A duplicate of the socket, for a successor.
     pub(crate) fn socket(&self) -> io::Result<TcpListener> {
         self.copy.try_clone()
     }
 
-    /// Ends it.
+    /// Stops the server.
     pub(crate) fn stop(self) {
         self.server.unblock();
-        // A panic in the metrics is no reason to fail the proxy's orderly end.
+        // A panic of the metrics server does not fail the proxy's orderly end.
         let _ = self.thread.join();
     }
 }
 
-/// Whether a socket listens where this address says; port 0 is anywhere.
+/// Whether a socket has this address. Port 0 stands for any port.
 fn is_at(listener: &TcpListener, address: &str) -> bool {
     let wanted = address.to_socket_addrs().ok().and_then(|mut wanted| wanted.next());
     match (listener.local_addr(), wanted) {
@@ -108,7 +108,7 @@ fn serve(server: &Server, scraper: &mut Scraper) {
         } else {
             Response::from_string("the metrics are at /metrics\n").with_status_code(404)
         };
-        // The reader may have gone away.
+        // The client may have gone.
         let _ = request.respond(response);
     }
 }
@@ -125,7 +125,7 @@ impl Scraper {
         Scraper { subject: Arc::new(subject), loops, scrapes: 0, stale_loops: 0 }
     }
 
-    /// Everything as it is now.
+    /// The data of one scrape.
     fn snapshot(&mut self, patience: Duration) -> Snapshot {
         let histograms = self.histograms(patience);
         self.scrapes += 1;
@@ -133,7 +133,7 @@ impl Scraper {
         Snapshot { subject, histograms, scrapes: self.scrapes, stale_loops: self.stale_loops }
     }
 
-    /// All loops' histograms, added up. All are asked before any is waited for, so they have the same time to answer.
+    /// The sum of all loops' histograms. All loops get the request before the first is waited for, so that they work in parallel.
     fn histograms(&mut self, patience: Duration) -> StageHistograms {
         let ask = |one: &LoopHistograms| {
             let (sender, receiver) = sync_channel(1);
@@ -144,7 +144,7 @@ impl Scraper {
         for (one, answer) in self.loops.iter_mut().zip(answers) {
             let answer = answer.map_or(Err(RecvTimeoutError::Disconnected), |receiver| receiver.recv_timeout(patience));
             if matches!(answer, Err(RecvTimeoutError::Timeout)) {
-                // The others have been waited for just as long.
+                // The other loops have had the same time.
                 patience = Duration::ZERO;
             }
             match answer {
@@ -188,10 +188,10 @@ mod tests {
         let mut clock = StageClock::started(Nanos(1000));
         clock.stamp(Stage::Replied, Nanos(3000));
         clock.finish();
-        // Each loop has one request more at every scrape; the second scrape does not hear of it from the slow one.
+        // Each loop has one more request at every scrape. In the second scrape, the slow loop does not answer.
         for (slow_answers, requests, stale_loops) in [(true, 2, 0), (false, 3, 1), (true, 6, 1)] {
             histograms.record(Verb::Get, &clock);
-            histograms.settle();
+            histograms.record_batch();
             let snapshot = std::thread::scope(|scope| {
                 let (quick, slow, copy) = (&mut quick, &mut slow, &histograms);
                 scope.spawn(move || {
@@ -210,7 +210,7 @@ mod tests {
         Box::new(move |sender| post.send(sender).is_ok())
     }
 
-    /// Does what a loop does with this mail, or, without a copy, throws it away.
+    /// Sends a copy as a loop does, or without a copy drops the request.
     fn answer(mailbox: &mut net::Mailbox<SyncSender<StageHistograms>>, copy: Option<&StageHistograms>) {
         loop {
             match mailbox.take() {

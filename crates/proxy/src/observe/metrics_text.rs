@@ -1,5 +1,4 @@
-//! How samples are written: families with their heads, numbers, buckets, and the older of the two formats. Knows nothing of what is
-//! counted.
+//! The metrics text format: families, samples, buckets, and the older Prometheus format. Knows no particular metric.
 
 use crate::observe::catalogue::{self, Definition, MetricKind};
 use crate::observe::labels::Labels;
@@ -9,24 +8,24 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use std::fmt;
 
-/// Upper bounds of the buckets in microseconds, three per decade; from a loopback reply to a timeout.
+/// The upper bounds of the buckets in microseconds, three per decade, from a loopback reply to a timeout.
 const BOUNDS_US: [u64; 21] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 2_000_000, 5_000_000,
 ];
 
-/// A sample's number.
+/// The value of a sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Number {
     Whole(u64),
     Real(f64),
 }
 
-/// The page while it is written.
+/// The metrics page while it is written.
 pub(crate) struct Page<'p, 'e>(pub(crate) &'p mut DescriptorEncoder<'e>);
 
 impl Page<'_, '_> {
-    /// Begins a metric. The encoder puts units and `_total` behind names itself.
+    /// Begins a metric. The encoder itself appends the unit and `_total` to the name.
     pub(crate) fn family(
         &mut self,
         definition: &Definition,
@@ -41,7 +40,7 @@ impl Page<'_, '_> {
         self.0.encode_descriptor(name, definition.help, unit, kind)
     }
 
-    /// A metric with labels, and all its samples.
+    /// Writes a metric with all its samples.
     pub(crate) fn samples<'s>(
         &mut self,
         definition: &Definition,
@@ -61,7 +60,7 @@ impl Page<'_, '_> {
         Ok(())
     }
 
-    /// A metric with one sample without labels.
+    /// Writes a metric with one sample without labels.
     pub(crate) fn sample(&mut self, definition: &Definition, value: u64) -> fmt::Result {
         self.samples(definition, [(Labels::new(), Number::Whole(value))])
     }
@@ -76,7 +75,7 @@ fn write(encoder: &mut MetricEncoder<'_>, kind: MetricType, number: Number) -> f
     }
 }
 
-/// Counts between neighbouring bounds, the rest in the last bucket.
+/// The counts between successive bounds. The last bucket has the rest.
 pub(crate) fn buckets(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
     let mut below = 0;
     let mut buckets = Vec::with_capacity(BOUNDS_US.len() + 1);
@@ -89,8 +88,8 @@ pub(crate) fn buckets(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
     buckets
 }
 
-/// The same text in the older format, which readers get that do not ask for OpenMetrics: there, a counter's whole name stands
-/// in its head, units have no line, and nothing marks the end.
+/// Converts the text to the older Prometheus format, for clients that do not accept OpenMetrics. In that format the head of a counter
+/// has its full name, and there are no UNIT and EOF lines.
 pub(crate) fn classic(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let is_counter = |name: &str| {

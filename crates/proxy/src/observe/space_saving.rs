@@ -1,5 +1,5 @@
 //! The most frequent keys of a stream, in fixed memory: Space-Saving (Metwally, Agrawal and El Abbadi, ICDT 2005), with counts
-//! that fade by half-lives, so that they tell what is frequent now (as in Cormode et al., Forward Decay, ICDE 2009).
+//! that decay by half-lives, so that recent requests count most (as in Cormode et al., Forward Decay, ICDE 2009).
 //! Knows nothing of requests, loops or sampling.
 
 use clock::Nanos;
@@ -7,29 +7,29 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Counts of some keys: for each, `count - excess <= its true count <= count`, and no key outside has more than `floor`.
 ///
-/// Plain lists, searched from end to end: a few hundred small numbers side by side are compared several at a time.
+/// The lists are searched linearly: the CPU compares several of a few hundred adjacent small numbers at once.
 #[derive(Debug)]
 pub(crate) struct Sketch {
     capacity: usize,
     half_life_s: f64,
     hashes: Vec<u32>,
     counts: Vec<f64>,
-    /// How much of each count may belong to keys that had the place before.
+    /// The part of each count that may belong to keys that had the place before.
     excesses: Vec<f64>,
     keys: Vec<Vec<u8>>,
-    /// No count is smaller, and none before the cursor is as small: counts only rise, so the search for the rarest key goes on
-    /// where the last one ended.
+    /// A lower bound of all counts. No count before the cursor is as small: counts only rise, so the search for the rarest key
+    /// continues where the last one ended.
     least: f64,
     cursor: usize,
-    /// Everything that was counted, faded alike.
+    /// The decayed sum of all counts.
     total: f64,
-    /// The time in which it was counted, faded alike: `total / seconds` is the rate.
+    /// The decayed time in which it was counted: `total / seconds` is the rate.
     seconds: f64,
-    /// Until when everything has faded.
+    /// The time of the last decay.
     faded: Nanos,
 }
 
-/// Hashes that are compared at once.
+/// The number of hashes that are compared at once.
 const GROUP: usize = 32;
 
 /// One key of a sketch.
@@ -41,7 +41,7 @@ pub(crate) struct Counted<'s> {
 }
 
 impl Sketch {
-    /// An empty sketch with so many places.
+    /// An empty sketch with `capacity` places.
     pub(crate) fn new(capacity: usize, half_life_s: f64, now: Nanos) -> Sketch {
         Sketch {
             capacity: capacity.max(1),
@@ -76,7 +76,7 @@ impl Sketch {
         }
     }
 
-    /// The place of a key. Groups without a look at each other's outcome are what the compiler compares at once.
+    /// The place of a key. Within a group there is no early exit, so that the compiler can vectorise the comparison.
     fn place_of(&self, hash: u32, key: &[u8]) -> Option<usize> {
         let groups = self.hashes.chunks(GROUP).enumerate();
         let with_hash = groups.filter(|(_, group)| group.iter().fold(false, |found, &other| found | (other == hash)));
@@ -84,7 +84,7 @@ impl Sketch {
         places.find(|&place| self.hashes[place] == hash && self.keys[place] == key)
     }
 
-    /// Gives the place of the rarest key to a new one, with its count, which becomes the new one's excess.
+    /// Replaces the rarest key by a new one, which inherits its count as excess.
     fn take_over(&mut self, hash: u32, key: &[u8]) {
         let (place, least) = self.rarest();
         self.hashes[place] = hash;
@@ -106,8 +106,8 @@ impl Sketch {
         (self.cursor, self.counts[self.cursor])
     }
 
-    /// Lets everything fade until `now`. All numbers fade alike, so the bounds stay true.
-    pub(crate) fn fade(&mut self, now: Nanos) {
+    /// Decays all numbers until `now`. They decay by the same factor, so the bounds stay valid.
+    pub(crate) fn decay(&mut self, now: Nanos) {
         let elapsed_s = now.since(self.faded) as f64 / 1e9;
         let factor = (-elapsed_s / self.half_life_s).exp2();
         self.counts.iter_mut().chain(&mut self.excesses).for_each(|number| *number *= factor);
@@ -117,7 +117,7 @@ impl Sketch {
         self.faded = self.faded.max(now);
     }
 
-    /// Becomes a copy of another, in the memory that is there.
+    /// Copies another sketch into the memory of this one.
     pub(crate) fn copy_from(&mut self, other: &Sketch) {
         let Sketch { capacity, half_life_s, total, seconds, faded, least, cursor, .. } = *other;
         (self.capacity, self.half_life_s, self.least, self.cursor) = (capacity, half_life_s, least, cursor);
@@ -137,7 +137,7 @@ impl Sketch {
         })
     }
 
-    /// No key that is not in the sketch has been counted more often.
+    /// The largest count that a key outside the sketch may have.
     pub(crate) fn floor(&self) -> f64 {
         let is_full = self.keys.len() == self.capacity;
         if is_full { self.counts.iter().copied().fold(f64::INFINITY, f64::min) } else { 0.0 }
@@ -158,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// A number from 0 to 1 that looks random, from a counter: the tests need no generator of their own.
+    /// A pseudo-random number from 0 to 1, from a counter.
     fn uniform(state: &mut u64) -> f64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = *state;
@@ -167,7 +167,7 @@ mod tests {
         ((bits ^ bits >> 31) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Zipf over so many keys, by inversion of the summed weights.
+    /// The cumulative distribution function of a Zipf variate over `keys` keys.
     fn zipf(keys: usize, exponent: f64) -> Vec<f64> {
         let weights: Vec<f64> = (1..=keys).map(|rank| (rank as f64).powf(-exponent)).collect();
         let sum: f64 = weights.iter().sum();
@@ -191,7 +191,7 @@ mod tests {
                 *truth.entry(rank).or_default() += 1.0;
                 if index % 2500 == 2499 {
                     now = Nanos(now.0 + pause_ms * 1_000_000);
-                    sketch.fade(now);
+                    sketch.decay(now);
                     let factor = (-(pause_ms as f64) / 1000.0).exp2();
                     truth.values_mut().for_each(|count| *count *= factor);
                 }
@@ -206,7 +206,7 @@ mod tests {
                     None => prop_assert!(close(count, sketch.floor())),
                 }
             }
-            // The paper's bound: places share all that was counted, so the rarest of them has at most an equal share.
+            // The paper's bound: all places together have all counts, so the rarest has at most an equal share.
             prop_assert!(close(sketch.floor(), sketch.total() / places as f64));
             for (rank, &count) in &truth {
                 let is_frequent = count > sketch.total() / places as f64 + 1e-6;
@@ -216,10 +216,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_frequent_fades_behind_what_is() {
+    fn old_counts_decay() {
         let mut sketch = Sketch::new(8, 10.0, Nanos(0));
         (0..1000).for_each(|_| sketch.count(b"old"));
-        sketch.fade(Nanos(60_000_000_000));
+        sketch.decay(Nanos(60_000_000_000));
         (0..100).for_each(|_| sketch.count(b"new"));
         let count = |key: &[u8]| sketch.counted().find(|one| one.key == key).unwrap().count;
         assert_eq!(count(b"new"), 100.0);
@@ -231,13 +231,13 @@ mod tests {
         let mut sketch = Sketch::new(8, 10.0, Nanos(0));
         for second in 1..=40u64 {
             (0..500).for_each(|_| sketch.count(b"k"));
-            sketch.fade(Nanos(second * 1_000_000_000));
+            sketch.decay(Nanos(second * 1_000_000_000));
             assert!((sketch.total() / sketch.seconds() - 500.0).abs() < 1e-6, "second {second}");
         }
     }
 
     #[test]
-    fn a_copy_says_the_same_and_keys_with_one_hash_are_kept_apart() {
+    fn a_copy_is_equal_and_keys_with_equal_hashes_are_distinguished() {
         let mut sketch = Sketch::new(2, 10.0, Nanos(0));
         for key in ["a", "b", "c", "c"] {
             sketch.count(key.as_bytes());

@@ -1,5 +1,5 @@
-//! What the proxy answers itself: version, verbosity and stats. Names and forms are memcached's, since clients and exporters parse
-//! them; what a proxy does not have, items above all, is 0 or left out.
+//! The replies to `stats`. Names and formats are memcached's, because clients and exporters parse them. Values that a proxy does not
+//! have, such as items, are 0 or left out.
 
 use crate::config::Config;
 use crate::observe::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, PoolCounters};
@@ -10,22 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wire::{Reply, Verb};
 
-/// What clients are told: libmemcached and others expect memcached's own number in front.
+/// The reply to `version`. It begins with a version of memcached, which libmemcached and others expect.
 pub const VERSION_LINE: &str = concat!("1.6.38-waystage-", env!("CARGO_PKG_VERSION"));
 
-/// What `stats` is made of.
+/// The sources of `stats`.
 #[derive(Clone, Debug)]
 pub(crate) struct Stats {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
     pub(crate) hot_keys: Option<HotKeysBoard>,
-    /// Names of the backends, which tell them apart.
+    /// The unique names of the backends.
     pub(crate) servers: Vec<String>,
     pub(crate) replicas: usize,
     /// By backend.
     pub(crate) invalidations_pending: Vec<Arc<AtomicUsize>>,
     pub(crate) clients_max: usize,
-    /// Names and values of `stats settings`.
+    /// The names and values of `stats settings`.
     pub(crate) settings: Vec<(&'static str, String)>,
     pub(crate) started: Nanos,
     pub(crate) clock: Clock,
@@ -34,16 +34,16 @@ pub(crate) struct Stats {
 const GETS: [Verb; 5] = [Verb::Get, Verb::Gets, Verb::Gat, Verb::Gats, Verb::Mg];
 const STORES: [Verb; 7] = [Verb::Set, Verb::Add, Verb::Replace, Verb::Append, Verb::Prepend, Verb::Cas, Verb::Ms];
 const METAS: [Verb; 6] = [Verb::Mg, Verb::Ms, Verb::Md, Verb::Ma, Verb::Mn, Verb::Me];
-/// memcached counts the reads that touch as both.
+/// memcached counts `gat` both as a read and as a touch.
 const TOUCHES: [Verb; 3] = [Verb::Touch, Verb::Gat, Verb::Gats];
 
 impl Stats {
-    /// Answers `stats [argument]`.
+    /// Writes the reply to `stats [argument]`.
     pub(crate) fn answer(&self, argument: &[u8], out: &mut Vec<u8>) {
         let mut words = argument.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
         match words.next().unwrap_or_default() {
             b"" => self.general(out),
-            // The counters are also those of the metrics, which must never fall, so they stay.
+            // The metrics show the same counters, which must never decrease, so nothing is reset.
             b"reset" => return Reply::Reset.encode(out),
             b"backends" => self.backends(out),
             b"hotkeys" => self.hot_keys.iter().for_each(|board| board.stats(out)),
@@ -55,7 +55,7 @@ impl Stats {
                 Some(b"dump") => {}
                 _ => return out.extend_from_slice(b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"),
             },
-            // The proxy holds no items and has none to tell.
+            // The proxy stores no items.
             b"items" | b"cachedump" | b"conns" | b"extstore" => {}
             _ => return Reply::Error.encode(out),
         }
@@ -183,7 +183,7 @@ impl Stats {
     }
 }
 
-/// What `stats settings` says: memcached's names where there is such a setting, then our own. No value holds a space.
+/// The reply to `stats settings`: memcached's names for settings that it has too, then our own. No value contains a space.
 pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
     let listen = config.listen.first().map_or("", String::as_str);
     let (host, port) = listen.rsplit_once(':').unwrap_or((listen, "0"));

@@ -1,5 +1,5 @@
-//! Station 1. Accepts connections, gives each a number and hands it to a loop in turn.
-//! A thread of its own: it is not on the path of a request, and when descriptors run out it may pause without harm.
+//! Station 1. Accepts connections, numbers them and gives them to the event loops in turn. It runs on its own thread, so it may
+//! pause when the process has no file descriptor left.
 
 use crate::observe::counters::AcceptCounters;
 use crate::path::messages::{AcceptMessage, LoopMessage};
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The token of the acceptor's mailbox; those below are listening sockets.
+/// The token of the acceptor's mailbox. Lower tokens are listening sockets.
 pub(crate) const MAILBOX: Token = Token(1 << 20);
-/// Clients accepted on one socket before the others get their turn.
+/// The most clients accepted on one socket before the other sockets get their turn.
 const ACCEPTED_PER_TURN: usize = 256;
 /// The pause after the kernel had no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Hands out connections until it is told to stop.
+/// The accepting thread.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     pub(crate) listeners: Vec<Listening>,
@@ -29,13 +29,13 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// The thread. The listening sockets are closed when it ends.
+    /// Accepts until it receives `Stop` or `Retire`. The listening sockets are closed when it ends.
     pub(crate) fn run(mut self) -> io::Result<()> {
         for (index, listening) in self.listeners.iter_mut().enumerate() {
             self.poller.add_listening(listening, Token(index))?;
         }
         let mut ready: Vec<Ready> = Vec::new();
-        // Sockets on which somebody may wait: readiness is only reported when it changes.
+        // Sockets on which a client may be waiting. The kernel reports readiness only when it changes.
         let mut waiting = vec![false; self.listeners.len()];
         let mut number = 0u32;
         let mut pause = None;
@@ -44,7 +44,7 @@ impl Acceptor {
             while let Some(message) = self.mailbox.take() {
                 match message {
                     AcceptMessage::Stop => return Ok(()),
-                    AcceptMessage::Leave(_told_when_dropped) => {
+                    AcceptMessage::Retire(_dropped_at_return) => {
                         self.listeners.iter_mut().for_each(Listening::keep_file);
                         return Ok(());
                     }
@@ -52,12 +52,12 @@ impl Acceptor {
                         self.hand_over(*connection, number);
                         number = number.wrapping_add(1);
                     }
-                    // A file that has been taken away by hand is nobody's.
+                    // If somebody has removed a file, there is nothing to own.
                     AcceptMessage::OwnFiles => {
                         self.listeners.iter_mut().for_each(|listening| drop(listening.own_file()))
                     }
                     AcceptMessage::Lend(sender) => {
-                        // Whoever asked may have given up.
+                        // The receiver may have given up.
                         let _ = sender.try_send(self.listeners.iter().map(Listening::lend).collect());
                     }
                 }
@@ -74,12 +74,12 @@ impl Acceptor {
         }
     }
 
-    /// Accepts from one socket; when it must be tried again although nothing new arrives, the pause until then is returned.
+    /// Accepts from one socket. Returns a pause if the socket must be tried again although no readiness is reported.
     fn accept_some(&self, index: usize, number: &mut u32) -> Option<Duration> {
         for _ in 0..ACCEPTED_PER_TURN {
             match self.listeners[index].accept() {
                 Ok(connection) => {
-                    // Beyond the limit a client is closed at once: it can try elsewhere, which one that hangs cannot.
+                    // Beyond the limit a client is closed at once, so that it can try elsewhere instead of waiting.
                     if self.clients_open.load(Ordering::Relaxed) < self.clients_max {
                         self.hand_over(connection, *number);
                         *number = number.wrapping_add(1);
@@ -89,7 +89,7 @@ impl Acceptor {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A client that has given up already is its own affair.
+                // The client has already closed its connection.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
                     self.counters.pauses.add(1);

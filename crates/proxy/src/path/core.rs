@@ -8,7 +8,7 @@ use crate::path::job::{JobId, NextStep, SessionRef};
 use crate::path::jobs::{AnsweredJobs, Jobs, Time};
 use crate::path::join::join;
 use crate::path::journal::Journal;
-use crate::path::meta::{conclude, prepare};
+use crate::path::meta::{finish_reply, prepare};
 use crate::path::order::Overlap;
 use crate::replication::keeps_order;
 use clock::{Clock, Nanos, Stage, StageClock};
@@ -16,7 +16,7 @@ use records::{Outcome, is_sampled};
 use std::time::Duration;
 use wire::{Limits, MetaCode, Reply, Request, Verb};
 
-/// The settings that sessions need.
+/// The part of the configuration that sessions need.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionSettings {
     pub(crate) stamps: Stamps,
@@ -24,18 +24,18 @@ pub(crate) struct SessionSettings {
     pub(crate) overlap: Overlap,
     pub(crate) handshake_timeout: Duration,
     pub(crate) client_window: usize,
-    /// Clients go to other loops as soon as nothing of theirs is under way: no more requests are taken.
+    /// Whether clients move to the loops of a new configuration: sessions take no more requests.
     pub(crate) is_moving: bool,
     pub(crate) client_buffer_bytes: u64,
     pub(crate) wire: Limits,
 }
 
-/// One loop's stations behind the session.
+/// Everything behind the sessions of one event loop.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) settings: SessionSettings,
     pub(crate) clock: Clock,
-    /// The time at which this turn began: good enough for deadlines.
+    /// When this turn of the event loop began: precise enough for deadlines.
     pub(crate) turn: Nanos,
     pub(crate) jobs: Jobs,
     pub(crate) answered: Vec<JobId>,
@@ -44,7 +44,7 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
 }
 
-/// What is known of a request when it has been parsed.
+/// A parsed request, before it becomes a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) session: SessionRef,
@@ -57,7 +57,7 @@ pub(crate) struct Arrival {
 }
 
 impl SessionSettings {
-    /// The part of the configuration that sessions need.
+    /// Takes what sessions need from the configuration.
     pub(crate) fn new(config: &Config) -> SessionSettings {
         SessionSettings {
             stamps: config.stamps,
@@ -164,7 +164,7 @@ impl Core {
             return None;
         }
         join(job, settings.part_failure, &settings.wire);
-        conclude(job);
+        finish_reply(job);
         if let Some(line) = job.reply_override {
             job.outcome = Outcome::ClientError;
             job.reply.clear();
@@ -174,8 +174,8 @@ impl Core {
     }
 }
 
-/// A list that has been worked off, with its memory, and with what was added to its successor meanwhile.
-pub(crate) fn give_back<T>(mut emptied: Vec<T>, filled: &mut Vec<T>) -> Vec<T> {
+/// An emptied list, for its memory, with the entries that were added to its replacement meanwhile.
+pub(crate) fn reuse<T>(mut emptied: Vec<T>, filled: &mut Vec<T>) -> Vec<T> {
     emptied.append(filled);
     emptied
 }

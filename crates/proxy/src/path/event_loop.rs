@@ -1,11 +1,12 @@
-//! One loop: its clients, its own connections to all backends, its jobs. Nothing is shared with other loops on the path of a request.
+//! One event loop: a thread with its own clients, jobs and connections to all backends. On the path of a request, loops share only
+//! the pending invalidations of pools with replicas, which are locked only while there are any.
 //!
 //! ```text
-//!  a turn:   wait -> backends read -> timers -> clients read -> [ backends write -> clients write ] until nothing is left to do
+//!  a turn:  wait -> read backends -> timers -> read clients -> [ write backends -> write clients ] until nothing is left to write
 //! ```
-//! Everything that is readable is read before anything is written, so what is pending for one socket leaves in one call.
+//! Everything that is readable is read before anything is written, so all bytes for one socket are written with one call.
 
-use crate::path::core::{Core, give_back};
+use crate::path::core::{Core, reuse};
 use crate::path::messages::{AcceptMessage, LoopMessage};
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
@@ -17,18 +18,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Tokens below are connections to backends: more than any configuration that passes its check can have.
+/// Lower tokens are connections to backends, of which no valid configuration has as many.
 pub(crate) const MAILBOX: Token = Token((1 << 20) - 1);
-/// Tokens from here on are sessions.
+/// The token of the first session.
 const FIRST_SESSION: usize = 1 << 20;
-/// Rounds of writing in one turn: readiness must be looked at even when clients pipeline without end.
+/// The most rounds of writing in one turn: new readiness must be noticed even when clients pipeline without end.
 const ROUNDS_PER_TURN: usize = 4;
-/// How long a client that has got its last reply may take to close its side.
-const LEAVE_WAIT: Duration = Duration::from_secs(1);
-/// How many milliseconds an heir may have no room for a client.
-const HEIR_TRIES: usize = 2000;
-/// How long a record may wait for its batch to fill, and a hot key for its copy, when nothing happens.
-const ROWS_WAIT: Duration = Duration::from_millis(100);
+/// How long a client may take to close its side after its last reply.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// For how many milliseconds the loop tries to give a client to an acceptor whose mailbox is full.
+const ADOPT_TRIES: usize = 2000;
+/// The longest time until buffered records and hot keys are published when the loop is idle.
+const PUBLISH_WAIT: Duration = Duration::from_millis(100);
 
 /// One event loop; `run` is its thread.
 #[derive(Debug)]
@@ -38,18 +39,18 @@ pub(crate) struct EventLoop {
     buffers: Buffers,
     core: Core,
     sessions: Slab<Session>,
-    /// Sessions with a reply to write or something to settle.
+    /// Sessions that may have a reply to write or may go on reading.
     touched: Vec<usize>,
     /// Sessions that may have more to read.
     again: Vec<usize>,
-    /// Sessions that have nothing left to say and wait for the client to close: until when, slot and number.
-    leaving: VecDeque<(Nanos, usize, u32)>,
-    /// Sessions of TLS whose two sides have not agreed when they came: until when they must, slot and number.
+    /// Sessions whose replies are delivered and whose client has not closed yet: the deadline, slot and number of each.
+    closing: VecDeque<(Nanos, usize, u32)>,
+    /// Sessions in a TLS handshake: the deadline, slot and number of each.
     handshakes: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
     drain_until: Option<Nanos>,
-    /// Who takes the clients that are let go of.
-    heir: Option<Post<AcceptMessage>>,
+    /// The acceptor of the new configuration, while clients move there.
+    successor: Option<Post<AcceptMessage>>,
 }
 
 impl EventLoop {
@@ -67,15 +68,15 @@ impl EventLoop {
             sessions: Slab::new(),
             touched: Vec::new(),
             again: Vec::new(),
-            leaving: VecDeque::new(),
+            closing: VecDeque::new(),
             handshakes: VecDeque::new(),
             clients_open,
             drain_until: None,
-            heir: None,
+            successor: None,
         }
     }
 
-    /// Serves until drained. Returns how many jobs were lost, which is always none.
+    /// Serves until the loop is drained. Returns the number of lost jobs, which is zero unless there is a bug.
     pub(crate) fn run(mut self) -> io::Result<u64> {
         let mut ready = Vec::new();
         self.core.turn = self.core.clock.now();
@@ -94,18 +95,18 @@ impl EventLoop {
 
     fn turn(&mut self, ready: &[Ready]) {
         for event in ready.iter().filter(|event| event.token < MAILBOX) {
-            self.note_backend(*event);
+            self.on_backend_ready(*event);
         }
         self.tick();
         let mut again = std::mem::take(&mut self.again);
         for slot in again.drain(..) {
             self.receive(slot);
         }
-        self.again = give_back(again, &mut self.again);
+        self.again = reuse(again, &mut self.again);
         for event in ready.iter().filter(|event| event.token >= MAILBOX) {
             match event.token {
-                MAILBOX => self.read_mail(),
-                Token(token) => self.note_session(token - FIRST_SESSION, *event),
+                MAILBOX => self.handle_messages(),
+                Token(token) => self.on_session_ready(token - FIRST_SESSION, *event),
             }
         }
         for _ in 0..ROUNDS_PER_TURN {
@@ -116,12 +117,12 @@ impl EventLoop {
             }
             self.reply();
         }
-        // Jobs that go on have been given new legs.
+        // Jobs may have been given more legs.
         self.flush_backends();
         self.publish();
     }
 
-    /// How long to wait: not at all when there is something left to do, else until the next deadline.
+    /// How long to wait for readiness: not at all if there is work left, otherwise until the next deadline.
     fn timeout(&self) -> Option<Duration> {
         let is_busy = !self.again.is_empty()
             || !self.touched.is_empty()
@@ -131,45 +132,45 @@ impl EventLoop {
             return Some(Duration::ZERO);
         }
         let mut next = self.drain_until.unwrap_or(Nanos::NEVER);
-        next = next.min(self.leaving.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
+        next = next.min(self.closing.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.handshakes.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.core.dispatcher.deadline());
         if self.core.journal.has_news() {
-            next = next.min(self.core.turn + ROWS_WAIT);
+            next = next.min(self.core.turn + PUBLISH_WAIT);
         }
-        // The kernel counts milliseconds and rounds up, so a deadline is never met too early.
+        // The timeout is rounded up to milliseconds, so a deadline has passed when the wait ends.
         (next != Nanos::NEVER).then(|| next.after(self.core.clock.now()))
     }
 
-    fn note_backend(&mut self, event: Ready) {
+    fn on_backend_ready(&mut self, event: Ready) {
         let (dispatcher, mut answered, time) = self.core.parts();
         dispatcher.connections().on_ready(event, &mut answered, time.turn);
     }
 
-    /// Reads from backends that may have something, does what is due, and lets requests take the places of those answered.
+    /// Reads from readable backends, runs the timers, and lets queued requests take free slots.
     fn tick(&mut self) {
         let (dispatcher, mut answered, time) = self.core.parts();
         dispatcher.connections().receive(&mut self.buffers, &mut answered, time.clock);
         dispatcher.connections().tick(&self.poller, &mut answered, time.turn);
         dispatcher.tick(&mut answered, time);
-        self.end_leaving();
+        self.end_closing();
         self.end_handshakes();
     }
 
-    /// Breaks off clients that have got everything and did not close their side in time.
-    fn end_leaving(&mut self) {
-        while let Some(&(until, slot, number)) = self.leaving.front() {
+    /// Closes the connections of clients that did not close their side in time.
+    fn end_closing(&mut self) {
+        while let Some(&(until, slot, number)) = self.closing.front() {
             if until > self.core.turn {
                 return;
             }
-            self.leaving.pop_front();
+            self.closing.pop_front();
             if self.sessions.get(slot).is_some_and(|session| session.number() == number) {
                 self.remove(slot);
             }
         }
     }
 
-    /// Breaks off clients that have not come to an agreement about TLS in time.
+    /// Closes the connections of clients whose TLS handshake did not end in time.
     fn end_handshakes(&mut self) {
         while let Some(&(until, slot, number)) = self.handshakes.front() {
             if until > self.core.turn {
@@ -189,21 +190,21 @@ impl EventLoop {
         dispatcher.flush(&mut answered, time);
     }
 
-    fn read_mail(&mut self) {
+    fn handle_messages(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
-                LoopMessage::Client { connection, number } => self.admit(*connection, number),
-                LoopMessage::Moved { backend, endpoint } => {
+                LoopMessage::Client { connection, number } => self.add_client(*connection, number),
+                LoopMessage::BackendMoved { backend, endpoint } => {
                     let (dispatcher, mut answered, time) = self.core.parts();
                     dispatcher.connections().move_to(backend, &endpoint, &self.poller, &mut answered, time.turn);
                 }
                 LoopMessage::Histograms(sender) => {
                     self.core.journal.flush();
-                    // Whoever asked may have given up waiting.
+                    // The receiver may have given up waiting.
                     let _ = sender.try_send(self.core.journal.histograms());
                 }
-                LoopMessage::Move(heir) => {
-                    self.heir = Some(heir);
+                LoopMessage::MoveClients(successor) => {
+                    self.successor = Some(successor);
                     self.core.settings.is_moving = true;
                     self.touched.extend(self.sessions.iter().map(|(slot, _)| slot));
                 }
@@ -212,7 +213,7 @@ impl EventLoop {
         }
     }
 
-    fn admit(&mut self, mut connection: Connection, number: u32) {
+    fn add_client(&mut self, mut connection: Connection, number: u32) {
         let entry = self.sessions.vacant_entry();
         let slot = entry.key();
         let is_welcome = self.drain_until.is_none();
@@ -246,7 +247,7 @@ impl EventLoop {
         self.drain_until.is_some_and(|until| self.sessions.is_empty() || self.core.turn >= until)
     }
 
-    fn note_session(&mut self, slot: usize, event: Ready) {
+    fn on_session_ready(&mut self, slot: usize, event: Ready) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
         session.connection().on_ready(event.readable, event.writable, event.closing);
         if event.writable {
@@ -267,11 +268,11 @@ impl EventLoop {
         self.touched.push(slot);
     }
 
-    /// Joins the replies of answered jobs and notes whose turn it may be.
+    /// Completes the jobs with answered legs, and lists their sessions.
     fn complete_jobs(&mut self) {
         let mut answered = std::mem::take(&mut self.core.answered);
         if self.core.settings.is_moving && !answered.is_empty() {
-            // A client may have waited for no more than a late copy.
+            // The job of a slow replica may have been the last that kept a client from moving.
             self.touched.extend(self.sessions.iter().map(|(slot, _)| slot));
         }
         for id in answered.drain(..) {
@@ -284,10 +285,10 @@ impl EventLoop {
                 self.core.journal.end_undelivered(&mut self.core.jobs, id, now);
             }
         }
-        self.core.answered = give_back(answered, &mut self.core.answered);
+        self.core.answered = reuse(answered, &mut self.core.answered);
     }
 
-    /// Writes replies, goes on with sessions that had to wait, ends those that are over.
+    /// Writes replies, resumes sessions that were paused or blocked, and closes those that are finished.
     fn reply(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
@@ -310,37 +311,37 @@ impl EventLoop {
                     continue;
                 }
             }
-            if session.is_over() {
-                self.leave(slot);
+            if session.is_finished() {
+                self.close_session(slot);
             } else if session.may_move(&self.core) {
-                self.let_go(slot);
+                self.hand_to_successor(slot);
             }
         }
-        self.touched = give_back(touched, &mut self.touched);
+        self.touched = reuse(touched, &mut self.touched);
     }
 
-    /// Says goodbye to a client that has got everything. Its connection stays a little while if it may still be sending:
-    /// to close on bytes that nobody reads would reset it, and take away replies that it has not read yet.
-    fn leave(&mut self, slot: usize) {
+    /// Closes the connection of a client whose replies are all delivered. If the client may still be sending, only the sending side
+    /// is closed at first: closing a socket with unread input resets the connection, and the client may lose replies.
+    fn close_session(&mut self, slot: usize) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
         if session.has_peer_closed() {
             return self.remove(slot);
         }
-        if session.start_leaving() {
-            self.leaving.push_back((self.core.turn + LEAVE_WAIT, slot, session.number()));
+        if session.start_closing() {
+            self.closing.push_back((self.core.turn + CLOSE_WAIT, slot, session.number()));
             self.receive(slot);
         }
     }
 
-    /// Gives a client to the heir.
-    fn let_go(&mut self, slot: usize) {
+    /// Gives a client to the acceptor of the new configuration.
+    fn hand_to_successor(&mut self, slot: usize) {
         let mut connection = self.sessions.remove(slot).into_connection();
         self.clients_open.fetch_sub(1, Ordering::Relaxed);
-        let (Ok(()), Some(heir)) = (self.poller.remove(&mut connection), &self.heir) else { return };
+        let (Ok(()), Some(successor)) = (self.poller.remove(&mut connection), &self.successor) else { return };
         let mut message = AcceptMessage::Adopt(Box::new(connection));
-        // A mailbox that is full empties, unless its thread is gone.
-        for _ in 0..HEIR_TRIES {
-            match heir.send(message) {
+        // A full mailbox is emptied soon, unless its thread has ended.
+        for _ in 0..ADOPT_TRIES {
+            match successor.send(message) {
                 Ok(()) => return,
                 Err(refused) => message = refused,
             }
@@ -359,7 +360,7 @@ impl EventLoop {
         self.core.journal.end_turn(self.core.turn);
     }
 
-    /// Ends everything that is left when the time to drain is over.
+    /// Ends all sessions and jobs that are left when the time to drain is over.
     fn close(mut self) -> u64 {
         let slots: Vec<usize> = self.sessions.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
@@ -368,7 +369,7 @@ impl EventLoop {
         loop {
             let (dispatcher, mut answered, time) = self.core.parts();
             dispatcher.close(&mut answered, time);
-            // Those that could go on elsewhere do so in vain.
+            // A job may go on with legs to other backends, which fail in the next round.
             if self.core.answered.is_empty() {
                 break;
             }

@@ -1,17 +1,17 @@
-//! A job: one request inside the proxy, with its clock, its legs and its reply slot.
-//! It names the session that waits for it only by number: whoever answers a leg need not know that sessions exist.
+//! A job: one request inside the proxy, with its clock, its legs and its reply buffer.
+//! It names its session by number, so that the code that answers legs need not know sessions.
 
 use clock::{Nanos, Stage, StageClock};
 use records::Outcome;
 use wire::Verb;
 
-/// A buffer larger than this is freed when its job ends, instead of being kept for the next.
+/// A larger buffer is freed when its job ends. Smaller ones are kept for the next job.
 const KEPT_BYTES: usize = 16 * 1024;
 
-/// Number of a job in its loop's table.
+/// The number of a job in its loop's table.
 pub(crate) type JobId = u32;
 
-/// Which client waits: the slot of its session, and the connection's number, since slots are used again.
+/// The client that waits for a job: the slot of its session, and the connection's number, since slots are reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionRef {
     pub(crate) slot: u32,
@@ -72,19 +72,19 @@ pub(crate) enum Invalidation {
 /// How the replies of the legs become one reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Join {
-    /// There is one leg, and its reply is the answer as it is; or none, and the proxy answers.
+    /// There is one leg, and its reply is forwarded unchanged. Or there is none, and the proxy replies itself.
     #[default]
     Forward,
-    /// Every leg must answer; the first error is the answer, otherwise the first leg's reply.
+    /// Every leg must answer. The client receives the first error, or the first leg's reply if there is none.
     All,
-    /// Each leg brings some of the values; they are put in the order of the keys.
+    /// Each leg fetches some of the values, which are joined in the order of the keys.
     KeyOrder,
-    /// The reply of this leg is the answer.
+    /// The client receives the reply of this leg.
     Chosen(u8),
 }
 
-/// A key of a multi-get: where it stands in the key list, which leg fetches it, where that stands among those which could,
-/// and which leg has said that it does not have it.
+/// A key of a multi-get: its place in `key_bytes`, the leg that fetches it, which candidate that leg's backend is, and the leg
+/// that has replied with a miss.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedKey {
     pub(crate) start: u32,
@@ -94,14 +94,14 @@ pub(crate) struct WantedKey {
     pub(crate) missed: Option<u8>,
 }
 
-/// Where the key, which stands in `key_bytes` as it is told, belongs in the reply to an `mg`: behind so many flags.
+/// Where the proxy inserts the key, which `key_bytes` has in its encoded form, into the reply to an `mg`: after this many flags.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReturnedKey {
-    pub(crate) behind_when_found: u8,
-    pub(crate) behind_when_missing: u8,
+    pub(crate) flags_before_in_hit: u8,
+    pub(crate) flags_before_in_miss: u8,
 }
 
-/// One leg of one job.
+/// The number of a leg within its job, and of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LegRef {
     pub(crate) job: JobId,
@@ -146,7 +146,7 @@ impl Candidate {
     }
 }
 
-/// What one backend does for a job.
+/// One leg: what one backend does for a job.
 #[derive(Debug, Default)]
 pub(crate) struct Leg {
     pub(crate) backend: u16,
@@ -157,32 +157,32 @@ pub(crate) struct Leg {
     pub(crate) hits: u16,
     pub(crate) reply_bytes: usize,
     pub(crate) outcome: Outcome,
-    /// When it left its queue; unset if it was in none.
+    /// When it left its queue, or unset if it was never queued.
     pub(crate) dispatched: Nanos,
     pub(crate) sent: Nanos,
     pub(crate) answered: Nanos,
     pub(crate) command: LegCommand,
     pub(crate) candidate: Candidate,
-    /// Its backend's outstanding legs have been counted with it.
+    /// It is included in the count of its backend's outstanding legs.
     pub(crate) is_counted: bool,
-    /// It is on a connection, or in the queue of a backend.
+    /// It was given to a connection, or to the queue of a backend.
     pub(crate) is_placed: bool,
-    /// It asks a second copy because the first was slow.
+    /// It is a hedge: a second leg, sent because the first replica was slow.
     pub(crate) is_hedge: bool,
-    /// It must not be sent: its backend owes the key's deletion.
+    /// It must not be sent, because an invalidation of the key is pending on its backend.
     pub(crate) is_withheld: bool,
-    /// It does not count for the answer; it must only have come to its end.
+    /// The reply does not depend on its result, but the client's reply waits for it.
     pub(crate) is_secondary: bool,
-    /// What its failure leaves behind has been seen to.
+    /// It has failed, and the key was invalidated on its backend.
     pub(crate) is_invalidated: bool,
-    /// What the backend is asked, while the leg waits in a queue.
+    /// The encoded request while the leg waits in a queue.
     pub(crate) request: Vec<u8>,
-    /// The command in it, which on a copy may be another than the client's.
+    /// The command of that request, which may differ from the client's.
     pub(crate) sent_verb: Verb,
     pub(crate) reply: Vec<u8>,
 }
 
-/// One request on its way.
+/// One request inside the proxy.
 #[derive(Debug, Default)]
 pub(crate) struct Job {
     pub(crate) clock: StageClock,
@@ -190,15 +190,15 @@ pub(crate) struct Job {
     pub(crate) is_timed: bool,
     /// Whether its record is kept.
     pub(crate) is_sampled: bool,
-    /// Whether the client wants no reply.
+    /// Whether the client has asked for no reply (`noreply`).
     pub(crate) is_quiet: bool,
-    /// Whether it wants none if all goes as expected: a meta command with `q`.
+    /// Whether the client wants only unexpected replies: a meta command with `q`.
     pub(crate) is_quiet_meta: bool,
-    /// The key that the proxy puts into the reply to a meta command itself.
+    /// Set if the proxy itself inserts the key into the reply to a meta command.
     pub(crate) returned_key: Option<ReturnedKey>,
-    /// What the client is told whatever the backends say.
+    /// The reply to the client, whatever the backends reply.
     pub(crate) reply_override: Option<&'static [u8]>,
-    /// Whether the reply slot holds the answer.
+    /// Whether `reply` is complete.
     pub(crate) is_done: bool,
     pub(crate) session: SessionRef,
     pub(crate) port: u16,
@@ -214,22 +214,22 @@ pub(crate) struct Job {
     scratch: Vec<u8>,
     pub(crate) key_bytes: Vec<u8>,
     pub(crate) wanted: Vec<WantedKey>,
-    /// The leg whose error came first.
+    /// The leg that failed first.
     pub(crate) first_error: Option<u8>,
-    /// The first leg that counts for the answer: those before it have been given up.
-    pub(crate) lead: u8,
+    /// The first leg that counts for the reply. A write that failed over no longer counts the legs before.
+    pub(crate) first_counted: u8,
     pub(crate) follow_up: FollowUp,
-    /// Whether legs have been added since it was first sent on. Their way counts as the time of the backends.
-    pub(crate) is_again: bool,
-    /// The request, if it may have to be sent again.
+    /// Whether legs were added after the first ones were sent. The time of these counts as `backend`.
+    pub(crate) has_added_legs: bool,
+    /// The encoded request, if it may have to be sent again.
     pub(crate) kept: Vec<u8>,
     pub(crate) background: Option<BackgroundJob>,
     legs: Vec<Leg>,
     legs_used: usize,
     unanswered: usize,
-    /// It waits to be looked at.
+    /// It is in the list of jobs with answered legs.
     pub(crate) is_listed: bool,
-    /// Its reply has been given; only legs are still to come to their end.
+    /// It has ended in the journal; some of its legs may still be in flight.
     pub(crate) is_over: bool,
     pub(crate) is_live: bool,
 }
@@ -260,13 +260,13 @@ impl Job {
         &mut self.legs[..self.legs_used][leg as usize]
     }
 
-    /// Notes that a stage was reached, if this job is timed.
+    /// Stamps a stage, if this job is timed.
     pub(crate) fn stamp(&mut self, stage: Stage, now: Nanos) {
-        // Once the answer is chosen only its delivery counts, and whatever is sent after the first legs is their backends' time.
+        // Once the reply is complete only its delivery is stamped. Legs that were added later count as `backend`.
         let counts_from = match () {
             () if self.is_over || !self.is_timed => return,
             () if self.is_done => Stage::Replied,
-            () if self.is_again => Stage::Answered,
+            () if self.has_added_legs => Stage::Answered,
             () => Stage::Received,
         };
         if stage >= counts_from {
@@ -274,20 +274,20 @@ impl Job {
         }
     }
 
-    /// Notes that a leg has left its queue.
+    /// Stamps a leg that has left its queue.
     pub(crate) fn leg_dispatched(&mut self, leg: u8, now: Nanos) {
         self.leg(leg).dispatched = now;
         self.stamp(Stage::Dispatched, now);
     }
 
-    /// Notes that the kernel has taken the last byte of a leg.
+    /// Stamps a leg whose last byte the kernel has accepted.
     pub(crate) fn leg_sent(&mut self, leg: u8, now: Nanos) {
         self.leg(leg).sent = now;
         self.stamp(Stage::Sent, now);
     }
 
-    /// Adds a whole value to the reply of a leg, of which more is to come; returns the bytes of the reply so far.
-    pub(crate) fn leg_brought(&mut self, leg: u8, value: &[u8]) -> usize {
+    /// Adds a value to the incomplete reply of a leg; returns the size of that reply so far.
+    pub(crate) fn add_leg_value(&mut self, leg: u8, value: &[u8]) -> usize {
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         slot.hits = slot.hits.saturating_add(1);
         slot.reply_bytes += value.len();
@@ -296,22 +296,22 @@ impl Job {
         slot.reply_bytes
     }
 
-    /// Forgets what a leg has brought: it has become too much, or its answer is an error.
-    pub(crate) fn leg_forgets(&mut self, leg: u8) {
+    /// Discards the reply of a leg, because it is too large or ends with an error.
+    pub(crate) fn discard_leg_reply(&mut self, leg: u8) {
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         slot.hits = 0;
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
         *reply = Vec::new();
     }
 
-    /// Completes the reply of a leg with its last line; true when the job is to be looked at.
+    /// Completes the reply of a leg with its last line. Returns whether the job can go on.
     pub(crate) fn leg_answered(&mut self, leg: u8, last_line: &[u8], outcome: Outcome, now: Nanos) -> bool {
         if outcome != Outcome::Answered && self.first_error.is_none() && !self.leg(leg).is_secondary {
             self.first_error = Some(leg);
         }
         if outcome != Outcome::Answered && self.join == Join::KeyOrder {
-            // An error in place of END spoils its whole part: the values before it are not joined.
-            self.leg_forgets(leg);
+            // An error in place of END invalidates the whole part: the values before it are not joined.
+            self.discard_leg_reply(leg);
         }
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         slot.answered = now;
@@ -320,14 +320,14 @@ impl Job {
         let sent = slot.sent.max(slot.dispatched);
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
         reply.extend_from_slice(last_line);
-        // A leg that left its queue last may never have been sent: then its sending counts as done when it left.
+        // A leg that left its queue last may never have been sent. It then counts as sent when it left the queue.
         self.stamp(Stage::Sent, sent);
         self.stamp(Stage::Answered, now);
         self.unanswered -= 1;
         self.unanswered == 0 || matches!(self.follow_up, FollowUp::Read { .. } | FollowUp::ReplicatedWrite { .. })
     }
 
-    /// Takes the whole reply of a leg as the job's.
+    /// Makes the reply of a leg the job's reply.
     pub(crate) fn take_reply(&mut self, leg: u8) {
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         self.reply.clear();
@@ -346,12 +346,12 @@ impl Job {
         self.scratch = scratch;
     }
 
-    /// Whether legs are still missing.
+    /// Whether some legs are not answered yet.
     pub(crate) fn is_waiting(&self) -> bool {
         self.unanswered > 0
     }
 
-    /// Empties an ended job, keeping its buffers for the next one unless they have become large.
+    /// Clears an ended job for the next request. Buffers are kept unless they have become large.
     pub(crate) fn clear(&mut self) {
         let keep = |mut buffer: Vec<u8>| {
             buffer.clear();

@@ -1,10 +1,11 @@
-//! All jobs of one loop, by number. Ended jobs are kept and used again with their buffers, so that a request allocates nothing.
+//! All jobs of one event loop, by number, and what travels with them: the list of jobs with answered legs, and the time.
+//! Ended jobs are reused with their buffers, so that an ordinary request (one key, a small value, no error) allocates nothing.
 
 use crate::path::job::{Job, JobId, LegRef, SessionRef};
 use clock::{Clock, Nanos};
 use records::Outcome;
 
-/// All jobs of one loop. Ended jobs are kept and used again with their buffers, so that a request allocates nothing.
+/// All jobs of one loop.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     table: Vec<Job>,
@@ -12,7 +13,7 @@ pub(crate) struct Jobs {
     pub(crate) outstanding: Outstanding,
 }
 
-/// How many legs wait for each backend's answer.
+/// The number of legs that wait for a reply, for each backend.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding(Vec<u32>);
 
@@ -32,7 +33,7 @@ impl Time<'_> {
 }
 
 impl Outstanding {
-    /// Notes that a leg waits for this backend.
+    /// Counts a leg that waits for this backend.
     pub(crate) fn add(&mut self, backend: u16) {
         let backend = usize::from(backend);
         if backend >= self.0.len() {
@@ -41,12 +42,12 @@ impl Outstanding {
         self.0[backend] += 1;
     }
 
-    /// Notes that it waits no longer.
+    /// Counts a leg of this backend as answered.
     pub(crate) fn remove(&mut self, backend: u16) {
         self.0[usize::from(backend)] -= 1;
     }
 
-    /// How many legs wait for this backend.
+    /// The number of legs that wait for this backend.
     pub(crate) fn of(&self, backend: u16) -> u32 {
         self.0.get(usize::from(backend)).copied().unwrap_or(0)
     }
@@ -65,7 +66,7 @@ impl Jobs {
         id
     }
 
-    /// Ends a job: its number may be used again as soon as none of its legs is under way.
+    /// Ends a job. Its number is reused as soon as none of its legs is in flight.
     ///
     /// # Panics
     /// When the job has ended already: every job ends exactly once.
@@ -76,17 +77,17 @@ impl Jobs {
         self.release(id);
     }
 
-    /// Lets go of a job that is over, unless a leg is under way or it waits to be looked at.
+    /// Frees the number of a job that has ended, unless one of its legs is in flight or it is still listed as answered.
     pub(crate) fn release(&mut self, id: JobId) {
         let job = &mut self.table[id as usize];
-        assert!(job.is_live && job.is_over, "only what is over is let go");
+        assert!(job.is_live && job.is_over, "only an ended job is released");
         if !job.is_waiting() && !job.is_listed {
             job.clear();
             self.free.push(id);
         }
     }
 
-    /// The job with this number, if there is one.
+    /// The job with this number, if it is live.
     pub(crate) fn find(&mut self, id: JobId) -> Option<&mut Job> {
         self.table.get_mut(id as usize).filter(|job| job.is_live)
     }
@@ -94,31 +95,31 @@ impl Jobs {
     /// The job with this number.
     pub(crate) fn get(&mut self, id: JobId) -> &mut Job {
         let job = &mut self.table[id as usize];
-        assert!(job.is_live, "an ended job is not touched");
+        assert!(job.is_live, "an ended job is not used");
         job
     }
 
-    /// Whether anything is left that was begun for this client, answered or not.
+    /// Whether any job of this client has not been released, whether its reply was sent or not.
     pub(crate) fn has_any_of(&self, session: SessionRef) -> bool {
         self.live() > 0 && self.table.iter().any(|job| job.is_live && job.session == session)
     }
 
-    /// Jobs that have begun and not ended. When a loop ends, these are lost.
+    /// The number of jobs that were not released. Those left when a loop ends are lost.
     pub(crate) fn live(&self) -> usize {
         self.table.len() - self.free.len()
     }
 }
 
-/// Where a backend puts its answers.
+/// Where backends' replies are recorded: the jobs, and the list of those that can go on.
 #[derive(Debug)]
 pub(crate) struct AnsweredJobs<'l> {
     pub(crate) jobs: &'l mut Jobs,
-    /// Jobs that something has happened to, and that are to be looked at.
+    /// Jobs with answered legs, which `Core::complete` has not seen yet.
     pub(crate) list: &'l mut Vec<JobId>,
 }
 
 impl AnsweredJobs<'_> {
-    /// Completes the reply of a leg with its last line.
+    /// Completes the reply of a leg with its last line, and lists its job if it can go on.
     pub(crate) fn leg_answered(&mut self, leg: LegRef, last_line: &[u8], outcome: Outcome, now: Nanos) {
         let job = self.jobs.get(leg.job);
         let backend = job.leg(leg.leg).backend;
@@ -129,7 +130,7 @@ impl AnsweredJobs<'_> {
         self.jobs.outstanding.remove(backend);
     }
 
-    /// Fails a leg with an error line that names the backend.
+    /// Fails a leg with an error line that names the backend. Allocates that line.
     pub(crate) fn leg_failed(&mut self, leg: LegRef, backend: &str, outcome: Outcome, now: Nanos) {
         let what = match outcome {
             Outcome::Timeout => "timed out",
@@ -141,7 +142,7 @@ impl AnsweredJobs<'_> {
         self.leg_answered(leg, line.as_bytes(), outcome, now);
     }
 
-    /// Fails a leg because the queue that all backends share is full.
+    /// Fails a leg because the queue of the discipline `shared` is full.
     pub(crate) fn queue_full(&mut self, leg: LegRef, now: Nanos) {
         self.leg_answered(leg, b"SERVER_ERROR the proxy has too much waiting\r\n", Outcome::Overloaded, now);
     }

@@ -1,11 +1,11 @@
-//! Station 8, second half. Makes one reply out of the replies of several legs.
+//! Station 7. Joins the replies of a job's legs into the reply to the client.
 
 use crate::config::PartFailure;
 use crate::path::job::{Job, Join};
 use records::Outcome;
 use wire::{Limits, ParsedReply, Reply, parse_reply};
 
-/// Fills the reply slot of a job that is decided.
+/// Joins the reply of a job whose legs have answered, or of which enough have.
 pub(crate) fn join(job: &mut Job, failure: PartFailure, limits: &Limits) {
     assert!(!job.is_done);
     match job.join {
@@ -21,7 +21,8 @@ pub(crate) fn join(job: &mut Job, failure: PartFailure, limits: &Limits) {
     job.is_done = true;
 }
 
-/// Values in the order of the keys, one END. A backend answers in the order in which it was asked, so each leg is read once.
+/// Joins values in the order of the keys, with one END. Each backend returns values in the order of the keys it received, so each
+/// leg's reply is read once.
 fn join_in_key_order(job: &mut Job, failure: PartFailure, limits: &Limits) {
     let error = job.first_error.map(|leg| job.legs()[leg as usize].reply.clone());
     job.outcome = job.first_error.map_or(Outcome::Answered, |leg| job.legs()[leg as usize].outcome);
@@ -61,7 +62,7 @@ mod tests {
     use proptest::prelude::*;
     use wire::Verb;
 
-    /// The reply to a job of these legs, each a reply and an outcome, in order of arrival.
+    /// The reply to a job with these legs, each with its reply and outcome, in the order in which they answered.
     fn joined(join_by: Join, verb: Verb, legs: &[(&[u8], Outcome)]) -> (Vec<u8>, Outcome) {
         let mut jobs = Jobs::default();
         let id = jobs.begin();

@@ -1,4 +1,5 @@
-//! Station 10. Every job ends here exactly once, answered or failed: counted, put in the histograms, sampled to the record writer.
+//! Station 8. Every job of a client ends here exactly once, answered or failed: it is counted, its intervals go into the
+//! histograms, and if it is sampled its record goes to the record writer.
 
 use crate::observe::counters::LoopCounters;
 use crate::observe::histograms::StageHistograms;
@@ -10,7 +11,7 @@ use records::{NO_BACKEND, Outcome, PARENT, Row, RowSender};
 use std::sync::Arc;
 use wire::{Request, Verb};
 
-/// Where one loop's jobs end.
+/// Counts, times and records the jobs of one loop.
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub(crate) counters: Arc<LoopCounters>,
@@ -21,7 +22,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A journal without entries.
+    /// An empty journal.
     pub(crate) fn new(
         counters: Arc<LoopCounters>,
         hot_keys: Option<HotKeys>,
@@ -31,21 +32,21 @@ impl Journal {
         Journal { counters, histograms: StageHistograms::default(), hot_keys, rows, loop_index }
     }
 
-    /// Notes which keys are asked for.
+    /// Counts the keys of a request for `stats hotkeys`.
     pub(crate) fn note_keys(&mut self, request: &Request<'_>, keys: u16) {
         if let Some(hot_keys) = &mut self.hot_keys {
             hot_keys.note(request, keys);
         }
     }
 
-    /// Lays out what others may read; the turn is over.
+    /// Publishes the hot keys for other threads at the end of a turn.
     pub(crate) fn end_turn(&mut self, now: Nanos) {
         if let Some(hot_keys) = &mut self.hot_keys {
             hot_keys.publish(now);
         }
     }
 
-    /// One request in so many is to be kept; none when there are no records.
+    /// One request in this many is recorded; zero without records.
     pub(crate) fn sample(&self) -> u32 {
         self.rows.as_ref().map_or(0, RowSender::sample)
     }
@@ -88,7 +89,7 @@ impl Journal {
         }
     }
 
-    /// Whether the key was there, for operations that need it to be: their reply says so.
+    /// Counts a hit or a miss of an operation that needs its key to be stored, from the reply.
     fn count_found(&self, job: &Job) {
         let counters = &self.counters;
         let needs_key = matches!(
@@ -105,7 +106,7 @@ impl Journal {
         }
     }
 
-    /// One row for the request; if it was cut into several legs, one more for each.
+    /// Writes one row for the request and, if it has several legs, one for each leg.
     fn write(&mut self, job: &Job) {
         let Some(rows) = &mut self.rows else { return };
         let parent = parent_row(job, self.loop_index);
@@ -118,18 +119,18 @@ impl Journal {
         }
     }
 
-    /// A copy of the histograms with everything in it.
+    /// A copy of the histograms with all requests so far.
     pub(crate) fn histograms(&mut self) -> StageHistograms {
-        self.histograms.settle();
+        self.histograms.record_batch();
         self.histograms.clone()
     }
 
-    /// Whether rows wait to be handed over, or hot keys to be laid out.
+    /// Whether rows wait to be sent to the writer, or hot keys to be published.
     pub(crate) fn has_news(&self) -> bool {
         self.rows.as_ref().is_some_and(RowSender::has_rows) || self.hot_keys.as_ref().is_some_and(HotKeys::has_news)
     }
 
-    /// Hands over the rows that have gathered, and publishes how many were dropped.
+    /// Sends the buffered rows to the writer, and publishes how many were dropped.
     pub(crate) fn flush(&mut self) {
         if let Some(rows) = &mut self.rows {
             rows.flush();
@@ -161,7 +162,8 @@ fn parent_row(job: &Job, loop_index: u8) -> Row {
     }
 }
 
-/// A leg has its own `dispatched`, `sent` and `answered`; a stage that it never reached has the stamp before, as everywhere.
+/// The row of a leg, with the leg's own `dispatched`, `sent` and `answered`. A stage that it did not reach has the stamp of the
+/// stage before, as in every record.
 fn leg_row(job: &Job, parent: &Row, leg: &Leg, index: u8) -> (Row, [u64; clock::STAGES]) {
     let mut stamps = job.clock.stamps();
     let dispatched = leg.dispatched.0.max(stamps[Stage::Enqueued as usize]);

@@ -6,32 +6,32 @@ use net::{Connection, Endpoint, Inherited, Post};
 use std::io;
 use std::sync::mpsc::SyncSender;
 
-/// What other threads tell the acceptor.
+/// A message to the acceptor.
 #[derive(Debug)]
 pub(crate) enum AcceptMessage {
-    /// Give copies of the listening sockets for another process.
+    /// Send duplicates of the listening sockets, for another process or another configuration.
     Lend(SyncSender<io::Result<Vec<Inherited>>>),
-    /// Serve this client, which came to another loop before.
+    /// Accept this client, which another set of loops has served until now.
     Adopt(Box<Connection>),
-    /// The files of unix sockets are this one's from now on.
+    /// Own the files of the unix sockets from now on.
     OwnFiles,
-    /// End: another process listens on the sockets. Their files stay. The sender is dropped when nothing more is accepted.
-    Leave(SyncSender<()>),
-    /// End.
+    /// End, and leave the files of unix sockets to the process that listens now. The sender is dropped when accepting has stopped.
+    Retire(SyncSender<()>),
+    /// End, and remove the files of unix sockets.
     Stop,
 }
 
-/// What other threads tell a loop.
+/// A message to an event loop.
 #[derive(Debug)]
 pub(crate) enum LoopMessage {
     /// Serve this client.
     Client { connection: Box<Connection>, number: u32 },
-    /// A backend is at another address.
-    Moved { backend: u16, endpoint: Endpoint },
+    /// The name of a backend resolves to another address.
+    BackendMoved { backend: u16, endpoint: Endpoint },
     /// Send a copy of the histograms.
     Histograms(SyncSender<StageHistograms>),
-    /// Let go of each client as soon as nothing of it is under way: another acceptor gives it to another loop.
-    Move(Post<AcceptMessage>),
-    /// Take no more requests, finish those in flight until then, and end.
+    /// Send each client to the acceptor of the new configuration as soon as none of its requests is in flight.
+    MoveClients(Post<AcceptMessage>),
+    /// Take no more requests, finish those in flight until this time, and end.
     Drain { until: Nanos },
 }

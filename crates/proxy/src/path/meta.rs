@@ -1,22 +1,22 @@
-//! What is particular about meta commands on their way through: who is asked what, and what a quiet one does not hear.
-//! docs/decisions/0012-quiet-meta-commands.md says why.
+//! The special treatment of meta commands: which backends receive what, and which replies a quiet command drops
+//! (docs/decisions/0012-quiet-meta-commands.md).
 
 use crate::path::job::{Job, LegCommand, ReturnedKey};
 use records::Outcome;
 use wire::{KEY_BYTES_MAXIMUM, Meta, MetaFlags, Request, Verb, encode_base64, is_hidden_when_quiet};
 
-/// Flags that `mg` answers with a word each when it finds the key.
-const TOLD_WHEN_FOUND: &[u8] = b"stcflhO";
-/// And when it does not, besides the key.
-const TOLD_WHEN_MISSING: &[u8] = b"O";
-/// Flags with which `mg` only reads. Missing are those that touch (`T`), create (`N`) or win the right to renew (`R`), and those
-/// that tell whether and when the value was last read (`h`, `l`).
+/// Flags for which the reply to `mg` has one word each when the key is found.
+const RETURNED_WHEN_FOUND: &[u8] = b"stcflhO";
+/// The same when the key is not found, apart from the key itself.
+const RETURNED_WHEN_MISSING: &[u8] = b"O";
+/// Flags with which `mg` only reads. It does more with `T` (touch), `N` (create) or `R` (win the right to recache), and with `h`
+/// and `l` it returns whether and when the value was last read.
 const ONLY_READ: &[u8] = b"bkvqOstfcu";
 
-/// Notes on the job what the way back must know of a meta command.
+/// Records on the job what `finish_reply` needs to know of a meta command.
 pub(crate) fn prepare(job: &mut Job, meta: &Meta<'_>) {
     job.is_quiet_meta = meta.is_quiet();
-    if !must_tell_key(meta) {
+    if !must_return_key(meta) {
         return;
     }
     let mut decoded = [0; KEY_BYTES_MAXIMUM];
@@ -24,23 +24,24 @@ pub(crate) fn prepare(job: &mut Job, meta: &Meta<'_>) {
     encode_base64(meta.stored_key(&mut decoded), &mut job.key_bytes);
     job.key_bytes.extend_from_slice(b" b");
     let before = || meta.flags.iter().take_while(|flag| flag[0] != b'k');
-    let behind = |told: &[u8]| before().filter(|flag| told.contains(&flag[0])).count() as u8;
-    let (behind_when_found, behind_when_missing) = (behind(TOLD_WHEN_FOUND), behind(TOLD_WHEN_MISSING));
-    job.returned_key = Some(ReturnedKey { behind_when_found, behind_when_missing });
+    let count = |returned: &[u8]| before().filter(|flag| returned.contains(&flag[0])).count() as u8;
+    let (flags_before_in_hit, flags_before_in_miss) = (count(RETURNED_WHEN_FOUND), count(RETURNED_WHEN_MISSING));
+    job.returned_key = Some(ReturnedKey { flags_before_in_hit, flags_before_in_miss });
 }
 
-/// Whether the proxy puts the key into the reply itself, because the backend might tell it as several lines.
-/// To ask for it twice is an error, which the backend tells.
-fn must_tell_key(meta: &Meta<'_>) -> bool {
+/// Whether the proxy inserts the key into the reply itself, because the backend might return it with a line end in it.
+/// A command with two `k` flags is an error, which the backend reports.
+fn must_return_key(meta: &Meta<'_>) -> bool {
     meta.verb == Verb::Mg && meta.flags.count_of(b'k') == 1 && meta.key_holds_line_end()
 }
 
-/// Whether the key's primary alone is asked. A read that touches, creates or wins the right to renew changes the primary only.
+/// Whether the command goes to the key's primary only. A read that touches, creates or wins the right to recache changes only
+/// the primary.
 pub(crate) fn reads_primary(verb: Verb) -> bool {
     matches!(verb, Verb::Mg | Verb::Me)
 }
 
-/// Whether the effect depends on what a server holds: such a command runs on the primary, and the copies are deleted.
+/// Whether the effect of a write depends on the stored value. Such a write runs on the primary, and the other replicas are deleted.
 pub(crate) fn depends_on_content(meta: &Meta<'_>) -> bool {
     match meta.verb {
         Verb::Ma => true,
@@ -50,32 +51,31 @@ pub(crate) fn depends_on_content(meta: &Meta<'_>) -> bool {
     }
 }
 
-/// Whether it is an `mg` that changes nothing and tells nothing that other reads change. Such reads may overtake each other.
-/// Letters that are not known here may mean anything.
+/// Whether this is an `mg` that changes nothing, and whose reply does not depend on other reads. Such reads may overtake each
+/// other. Flags that are unknown here are assumed to change something.
 pub(crate) fn only_reads(meta: &Meta<'_>) -> bool {
     meta.verb == Verb::Mg && meta.flags.iter().all(|flag| ONLY_READ.contains(&flag[0]))
 }
 
-/// Whether another backend than the key's primary may answer: it only reads, and does not ask for the cas token, which belongs
-/// to one server.
+/// Whether another replica than the primary may answer: the command only reads, and does not return the cas token, which is valid
+/// on one server only.
 pub(crate) fn may_read_replicas(meta: &Meta<'_>) -> bool {
     only_reads(meta) && !meta.flags.has(b'c')
 }
 
-/// What a backend is asked: never quietly, so that every request has its reply and the connection stays in step.
+/// The request for a leg with this command. The proxy never forwards `q`, so that every request has a reply.
 pub(crate) fn leg_request<'a>(meta: &Meta<'a>, command: LegCommand) -> Request<'a> {
     if command == LegCommand::Delete {
         let flags = MetaFlags::new(if meta.is_base64() { b"b" } else { b"" });
         return Request::Meta(Meta { verb: Verb::Md, key: meta.key, flags, left_out: b"", value: b"" });
     }
-    if must_tell_key(meta) {
+    if must_return_key(meta) {
         return Request::Meta(Meta { left_out: b"qk", ..*meta });
     }
     Request::Meta(*meta).without_noreply()
 }
 
-/// The flags of the same command when what it stores or touches must live no longer than `cap` allows: `T` sets the expiry time,
-/// and so does `N` of what is created.
+/// The flags of the same command with expiry times reduced by `cap`: `T` sets the expiry time, and `N` that of a created value.
 pub(crate) fn capped_flags(meta: &Meta<'_>, cap: impl Fn(i64) -> i64) -> Vec<u8> {
     let mut capped = Vec::new();
     for flag in meta.flags.iter() {
@@ -85,7 +85,7 @@ pub(crate) fn capped_flags(meta: &Meta<'_>, cap: impl Fn(i64) -> i64) -> Vec<u8>
                 capped.push(letter);
                 capped.extend_from_slice(cap(seconds).to_string().as_bytes());
             }
-            // What is no number is for the server to refuse.
+            // The server refuses an argument that is not a number.
             _ => capped.extend_from_slice(flag),
         }
         capped.push(b' ');
@@ -96,24 +96,24 @@ pub(crate) fn capped_flags(meta: &Meta<'_>, cap: impl Fn(i64) -> i64) -> Vec<u8>
     capped
 }
 
-/// Counts what was found, puts in the key if the backend was not asked for it, and drops the reply that a quiet client does
-/// not want to hear. An error is always said.
-pub(crate) fn conclude(job: &mut Job) {
+/// Finishes the reply to a meta command: counts the hit, inserts the key if the backend did not return it, and drops a reply that
+/// `q` suppresses. An error is always sent.
+pub(crate) fn finish_reply(job: &mut Job) {
     if job.outcome != Outcome::Answered {
         return;
     }
     if job.verb == Verb::Mg {
         job.hits = u16::from(!job.reply.starts_with(b"EN"));
     }
-    if let Some(ReturnedKey { behind_when_found, behind_when_missing }) = job.returned_key {
-        let words = if job.reply.starts_with(b"EN") { behind_when_missing } else { behind_when_found };
+    if let Some(ReturnedKey { flags_before_in_hit, flags_before_in_miss }) = job.returned_key {
+        let words = if job.reply.starts_with(b"EN") { flags_before_in_miss } else { flags_before_in_hit };
         let at = end_of_flag(&job.reply, words);
         job.reply.splice(at..at, job.key_bytes.iter().copied());
     }
     job.is_quiet |= job.is_quiet_meta && is_hidden_when_quiet(job.verb, &job.reply);
 }
 
-/// Where so many flags of a reply end, or its line if it has fewer.
+/// The offset at which the first `flags` flags of a reply end, or its line if it has fewer.
 fn end_of_flag(reply: &[u8], flags: u8) -> usize {
     let words = usize::from(flags) + usize::from(reply.starts_with(b"VA"));
     let line_bytes = reply.windows(2).position(|end| end == b"\r\n").unwrap_or(reply.len());
@@ -130,14 +130,14 @@ mod tests {
         Meta { verb, key: b"Zm9v", flags, left_out: b"", value: b"" }
     }
 
-    fn asked(verb: Verb, flags: &[u8], command: LegCommand) -> String {
+    fn sent(verb: Verb, flags: &[u8], command: LegCommand) -> String {
         let mut bytes = Vec::new();
         leg_request(&meta(verb, flags), command).encode(&mut bytes);
         String::from_utf8(bytes).unwrap()
     }
 
     #[test]
-    fn what_depends_on_the_content_runs_on_the_primary_and_copies_are_deleted() {
+    fn writes_that_depend_on_the_stored_value_are_recognised() {
         for flags in ["", "q T30", "MS c", "I"] {
             assert!(!depends_on_content(&meta(Verb::Ms, flags.as_bytes())), "{flags}");
         }
@@ -149,16 +149,16 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_quietly() {
-        assert_eq!(asked(Verb::Ms, b"b T30 q", LegCommand::AsReceived), "ms Zm9v 0 b T30\r\n\r\n");
-        assert_eq!(asked(Verb::Ms, b"b T30 q", LegCommand::Delete), "md Zm9v b\r\n");
-        assert_eq!(asked(Verb::Ma, b"b q N0 O1", LegCommand::Delete), "md Zm9v b\r\n");
-        assert_eq!(asked(Verb::Ms, b"q ME", LegCommand::Delete), "md Zm9v\r\n");
-        assert_eq!(asked(Verb::Md, b"q I k", LegCommand::AsReceived), "md Zm9v I k\r\n");
+    fn quiet_flags_are_never_forwarded() {
+        assert_eq!(sent(Verb::Ms, b"b T30 q", LegCommand::AsReceived), "ms Zm9v 0 b T30\r\n\r\n");
+        assert_eq!(sent(Verb::Ms, b"b T30 q", LegCommand::Delete), "md Zm9v b\r\n");
+        assert_eq!(sent(Verb::Ma, b"b q N0 O1", LegCommand::Delete), "md Zm9v b\r\n");
+        assert_eq!(sent(Verb::Ms, b"q ME", LegCommand::Delete), "md Zm9v\r\n");
+        assert_eq!(sent(Verb::Md, b"q I k", LegCommand::AsReceived), "md Zm9v I k\r\n");
     }
 
     #[test]
-    fn an_expiry_time_is_capped_wherever_it_stands() {
+    fn an_expiry_time_is_capped_in_every_flag() {
         let cap = |seconds: i64| if seconds == 0 { 60 } else { seconds.min(60) };
         for (verb, flags, expected) in [
             (Verb::Ms, "", "T60"),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_a_line_end_is_told_by_the_proxy() {
+    fn the_proxy_inserts_a_key_with_a_line_end() {
         for (flags, reply, expected) in [
             ("b k", "EN\r\n", "EN kYQpi b\r\n"),
             ("b v k", "VA 5\r\nx\r\ny \r\n", "VA 5 kYQpi b\r\nx\r\ny \r\n"),
@@ -192,10 +192,10 @@ mod tests {
             let mut job = Job::default();
             (job.verb, job.reply) = (Verb::Mg, reply.into());
             prepare(&mut job, &meta);
-            conclude(&mut job);
+            finish_reply(&mut job);
             assert_eq!(String::from_utf8_lossy(&job.reply), expected, "{flags}");
         }
-        assert_eq!(asked(Verb::Mg, b"b k", LegCommand::AsReceived), "mg Zm9v b k\r\n", "this one holds none");
+        assert_eq!(sent(Verb::Mg, b"b k", LegCommand::AsReceived), "mg Zm9v b k\r\n", "this key has no line end");
         let twice = Meta { key: b"YQpi", ..meta(Verb::Mg, b"b k q k") };
         let mut asked = Vec::new();
         leg_request(&twice, LegCommand::AsReceived).encode(&mut asked);

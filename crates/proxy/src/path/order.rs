@@ -1,37 +1,37 @@
-//! Which requests of one client may be under way at the same time, so that none of them overtakes another that it must not.
+//! Which requests of one client may be in flight at the same time, so that none overtakes an earlier one that it depends on.
 //!
-//! A client that sends `set` and then `get` of one key, without waiting, must see what it has set. Where both travel over one
-//! connection that follows by itself; where they do not, the session holds the later one back until the earlier one is
+//! A client that sends `set` and then `get` of one key without waiting must receive the new value. On one connection the order
+//! is kept anyway. If the two may use different connections, the session blocks the later request until the earlier one is
 //! answered (docs/decisions/0011-dispatch-disciplines.md).
 
 use crate::config::Discipline;
 use crate::path::meta;
 use wire::{Request, Verb};
 
-/// What a request is to the order of its client's requests.
+/// How a request may conflict with other requests of its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// The proxy answers it itself.
+    /// The proxy replies itself.
     Local,
     /// It changes nothing.
     Read,
-    /// It may change something; `gat` does, too. Or it tells what reads leave behind, as `me` does.
+    /// It may change something, as `gat` also does. Or its reply depends on earlier reads, as that of `me` does.
     Write,
 }
 
-/// What may be under way together.
+/// Which requests of one client may be in flight together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overlap {
-    /// Everything: it stays in order on its connection.
+    /// All: one connection keeps them in order.
     All,
-    /// Reads among each other, and writes among each other.
-    SameKind,
+    /// Reads together with reads, and writes together with writes.
+    SameAccess,
     /// Reads only.
     Reads,
 }
 
 impl Access {
-    /// The kind of a request.
+    /// The access of a request.
     pub(crate) fn of(request: &Request<'_>) -> Access {
         match request {
             Request::Meta(meta) if meta::only_reads(meta) => Access::Read,
@@ -45,24 +45,24 @@ impl Access {
 }
 
 impl Overlap {
-    /// What a discipline keeps in order by itself decides what its clients' requests may do. It keeps less if reads may ask
-    /// other copies than the primary.
+    /// The requests that this discipline keeps in order by itself may overlap. There are fewer if reads may go to other replicas
+    /// than the primary.
     pub(crate) fn of(discipline: Discipline, only_primaries_are_read: bool) -> Overlap {
         match discipline {
             Discipline::Pipelined if only_primaries_are_read => Overlap::All,
-            Discipline::Pipelined => Overlap::SameKind,
-            Discipline::PerBackend { .. } => Overlap::SameKind,
+            Discipline::Pipelined => Overlap::SameAccess,
+            Discipline::PerBackend { .. } => Overlap::SameAccess,
             Discipline::Shared { .. } => Overlap::Reads,
         }
     }
 
-    /// Whether a request may be sent on while others of its client are under way.
-    pub(crate) fn allows(self, under_way: Access, next: Access) -> bool {
+    /// Whether a request may be sent while other requests of its client are in flight.
+    pub(crate) fn allows(self, in_flight: Access, next: Access) -> bool {
         match self {
-            _ if under_way == Access::Local || next == Access::Local => true,
+            _ if in_flight == Access::Local || next == Access::Local => true,
             Overlap::All => true,
-            Overlap::SameKind => under_way == next,
-            Overlap::Reads => under_way == Access::Read && next == Access::Read,
+            Overlap::SameAccess => in_flight == next,
+            Overlap::Reads => in_flight == Access::Read && next == Access::Read,
         }
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use wire::{Limits, ParsedRequest, parse_request};
 
-    fn kind(text: &str) -> Access {
+    fn access(text: &str) -> Access {
         match parse_request(text.as_bytes(), &Limits::default()) {
             ParsedRequest::Request { request, .. } => Access::of(&request),
             other => panic!("{text}: {other:?}"),
@@ -80,9 +80,9 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_something_or_tells_what_reads_change_is_a_write() {
+    fn commands_are_classified_as_reads_writes_or_local() {
         for text in ["get a", "gets a b", "mg a", "mg a v q", "mg YQ== b v k O1 s t f c u"] {
-            assert_eq!(kind(&format!("{text}\r\n")), Access::Read, "{text}");
+            assert_eq!(access(&format!("{text}\r\n")), Access::Read, "{text}");
         }
         let writes = [
             ("gat 0 a", ""),
@@ -104,22 +104,22 @@ mod tests {
         ];
         for (text, value) in writes {
             let value = if value.is_empty() { String::new() } else { format!("{value}\r\n") };
-            assert_eq!(kind(&format!("{text}\r\n{value}")), Access::Write, "{text}");
+            assert_eq!(access(&format!("{text}\r\n{value}")), Access::Write, "{text}");
         }
         for text in ["version", "verbosity 1", "stats", "quit", "mn"] {
-            assert_eq!(kind(&format!("{text}\r\n")), Access::Local, "{text}");
+            assert_eq!(access(&format!("{text}\r\n")), Access::Local, "{text}");
         }
     }
 
     #[test]
-    fn a_read_and_a_write_are_under_way_together_only_on_one_connection() {
+    fn a_read_and_a_write_are_in_flight_together_only_on_one_connection() {
         let (read, write, local) = (Access::Read, Access::Write, Access::Local);
         let allowed = |overlap: Overlap| {
             [(read, read), (read, write), (write, read), (write, write)]
                 .map(|(first, next)| overlap.allows(first, next))
         };
         assert_eq!(allowed(Overlap::All), [true, true, true, true]);
-        assert_eq!(allowed(Overlap::SameKind), [true, false, false, true]);
+        assert_eq!(allowed(Overlap::SameAccess), [true, false, false, true]);
         assert_eq!(allowed(Overlap::Reads), [true, false, false, false]);
         assert!(Overlap::Reads.allows(write, local) && Overlap::Reads.allows(local, write));
     }

@@ -1,34 +1,35 @@
-//! Station 4. Maps a key to its pool and its backends: the primary by hashing, then those that follow it in the pool's list.
+//! Station 4. Maps a key to its pool by prefix, and to its backends: the primary by hashing, the other replicas from the servers
+//! that follow the primary in the pool's list.
 
 use crate::config::{Config, PoolConfig, ServerConfig};
 use key_distribution::KeyDistribution;
 
-/// Where keys live: which pool, and which of its backends.
+/// Maps keys to pools and backends.
 #[derive(Clone, Debug)]
 pub struct Router {
     pools: Vec<Pool>,
-    /// What keys begin with and the pool that takes them, longest first.
+    /// Prefixes of keys with the pool they route to, longest first.
     prefixes: Vec<(Box<[u8]>, usize)>,
     backends: u16,
 }
 
-/// Where a key lives, and why.
+/// The backends of a key, and how they were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation<'a> {
-    /// The place of its pool in the configuration.
+    /// The index of its pool in the configuration.
     pub pool: usize,
-    /// What the route begins with that took it; without one, the first pool took it.
+    /// The prefix of the route that matched. Without one, the key belongs to the first pool.
     pub prefix: Option<&'a [u8]>,
-    /// What of it is hashed.
+    /// The part of the key that is hashed.
     pub hashed: &'a [u8],
-    /// The numbers of its backends, all pools counted together: the primary, then the replicas in order.
+    /// The numbers of its backends, counted over all pools: the primary, then the other replicas in order.
     pub backends: Vec<u16>,
 }
 
-/// The backends of one pool, and how keys are spread over them.
+/// The backends of one pool, and how keys are distributed over them.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    /// The number of its first backend; the others follow.
+    /// The number of its first backend. The numbers of the others follow it.
     first: u16,
     servers: u16,
     replicas: u16,
@@ -55,40 +56,40 @@ impl Router {
         Router { pools, prefixes, backends: first }
     }
 
-    /// The place of the pool that a key belongs to.
+    /// The index of the pool that a key belongs to.
     pub(crate) fn pool_of(&self, key: &[u8]) -> usize {
         self.prefixes.iter().find(|(prefix, _)| key.starts_with(prefix)).map_or(0, |&(_, pool)| pool)
     }
 
-    /// The pool at this place.
+    /// The pool with this index.
     pub(crate) fn pool(&self, place: usize) -> &Pool {
         &self.pools[place]
     }
 
-    /// The place of the pool that a backend belongs to.
+    /// The index of the pool that a backend belongs to.
     pub(crate) fn pool_of_backend(&self, backend: u16) -> usize {
         self.pools.iter().rposition(|pool| pool.first <= backend).unwrap_or(0)
     }
 
-    /// The backend that reads of this key go to.
+    /// The primary of this key.
     pub fn primary(&self, key: &[u8]) -> u16 {
         self.pool(self.pool_of(key)).primary(key)
     }
 
-    /// The backends that writes of this key go to: the primary first, then its successors.
+    /// The replicas of this key: the primary first, then the servers that follow it.
     pub fn replicas(&self, key: &[u8]) -> impl Iterator<Item = u16> + use<'_> {
         let pool = self.pool(self.pool_of(key));
         let primary = pool.primary(key);
         (0..pool.replicas).map(move |step| pool.replica(primary, step))
     }
 
-    /// Where a key lives, and why.
+    /// The backends of a key, and how they were found. For people; never on the path of a request.
     pub fn explain<'a>(&'a self, key: &'a [u8]) -> Explanation<'a> {
         let prefix = self.prefixes.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(prefix, _)| &**prefix);
         self.explain_in(self.pool_of(key), prefix, key)
     }
 
-    /// Where a key lives in the pool at this place, if it is sent there.
+    /// The same if the key belonged to the pool with this index.
     pub fn explain_in<'a>(&'a self, pool: usize, prefix: Option<&'a [u8]>, key: &'a [u8]) -> Explanation<'a> {
         let own = self.pool(pool);
         let primary = own.primary(key);
@@ -96,7 +97,7 @@ impl Router {
         Explanation { pool, prefix, hashed: own.hashed_part(key), backends }
     }
 
-    /// How many backends there are, all pools together.
+    /// The number of backends in all pools.
     pub fn backends(&self) -> u16 {
         self.backends
     }
@@ -115,12 +116,12 @@ impl Pool {
         }
     }
 
-    /// The backend that a key belongs to.
+    /// The primary of a key.
     pub(crate) fn primary(&self, key: &[u8]) -> u16 {
         self.first + self.key_distribution.owner(key) as u16
     }
 
-    /// The backend that is so many steps behind another in the pool's list, which is a ring.
+    /// The backend `step` places behind another in the pool's list, which is a ring.
     pub(crate) fn replica(&self, backend: u16, step: u16) -> u16 {
         self.first + (backend - self.first + step) % self.servers
     }
@@ -130,12 +131,12 @@ impl Pool {
         self.first..self.first + self.servers
     }
 
-    /// How many backends it has.
+    /// The number of its backends.
     pub(crate) fn servers(&self) -> u16 {
         self.servers
     }
 
-    /// What of a key is hashed.
+    /// The part of a key that is hashed.
     pub(crate) fn hashed_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         self.key_distribution.hashed_part(key)
     }
@@ -153,7 +154,6 @@ mod tests {
         Router::new(&config)
     }
 
-    /// Of everything that the configuration says about servers and keys.
     #[test]
     fn keys_are_placed_as_the_pool_says() {
         let mut config = Config::new("127.0.0.1:0", &["a:11211".into(), "b:11211".into(), "c:1".into()]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explanation_says_what_the_router_does() {
+    fn an_explanation_agrees_with_the_router() {
         let servers = |pool: &str| (0..3).map(|index| format!("{pool}{index}:1")).collect::<Vec<_>>();
         let mut config = Config::new("127.0.0.1:0", &servers("a"));
         config.pools.push(PoolConfig { replicas: 2, hash_tag: Some(*b"{}"), ..PoolConfig::new("b", &servers("b")) });

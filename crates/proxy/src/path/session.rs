@@ -1,6 +1,6 @@
-//! Stations 2, 3 and 9. A client's connection: bytes become requests, requests become jobs, and replies leave in request order.
+//! Station 2. A client's connection: reads bytes, parses requests, and writes the replies in the order of the requests.
 //!
-//! A client that does not read its replies, or has too much in flight, is not read from until that has changed.
+//! While a client does not read its replies, or has too many requests in flight, the proxy does not read from it.
 
 use crate::path::core::{Arrival, Core};
 use crate::path::job::{JobId, SessionRef};
@@ -11,13 +11,13 @@ use records::Outcome;
 use std::collections::VecDeque;
 use wire::{Meta, MetaFlags, ParsedRequest, Request, RequestError, Verb, parse_request};
 
-/// Bytes read from one client before others get their turn.
+/// The most bytes read from one client before other clients get their turn.
 const READ_BUDGET_BYTES: usize = 256 * 1024;
-/// A reply at least so large is moved to the connection, not copied.
+/// A reply of at least this size is moved to the connection instead of copied.
 const MOVED_BYTES: usize = 16 * 1024;
-/// Bytes that a client may still send when it has got its last reply, before its connection is broken off.
+/// The most bytes that a client may still send after its last reply before the proxy resets the connection.
 const DROPPED_BYTES_MAX: usize = 4 << 20;
-/// What a client's replies are expected to take before any is known.
+/// The expected size of a client's replies before the first one.
 const FIRST_REPLY_BYTES: usize = 4096;
 
 /// One client.
@@ -28,48 +28,48 @@ pub(crate) struct Session {
     number: u32,
     port: u16,
     next_sequence: u32,
-    /// Jobs whose turn has not come, in request order.
+    /// Jobs whose reply is not on the connection yet, in the order of the requests.
     order: VecDeque<JobId>,
-    /// Jobs whose reply is on the connection, each with the offset at which it ends.
+    /// Jobs whose reply is on the connection but not written, each with the offset at which the reply ends.
     unflushed: VecDeque<(JobId, u64)>,
-    /// Bytes of a refused value that are still to arrive.
+    /// The number of bytes of a refused value that are still to be received and dropped.
     swallow: u64,
     /// When the last read returned.
     received: Nanos,
-    /// No more requests are taken: quit, half-closed, refused or draining.
+    /// No more requests are accepted: after `quit`, an unparsable request or the end of the input.
     is_ending: bool,
     is_paused: bool,
-    /// The kind of the requests in `order`; those that the proxy answers itself are of none.
+    /// The access of the requests in `order`, apart from those that the proxy answers itself.
     in_flight_access: Access,
-    /// The kind of a request that must wait until all before it are answered.
-    held: Option<Access>,
-    /// Nothing more is read, since the client has closed its side or the proxy is draining; what has been read is answered.
-    is_read_out: bool,
+    /// The access of a request that is blocked until all earlier requests are answered.
+    blocked: Option<Access>,
+    /// Nothing more is read, because the client has closed its side or the proxy drains. Requests that were read are answered.
+    is_input_done: bool,
     has_peer_closed: bool,
-    /// Everything is delivered; input is dropped until the client closes.
-    is_leaving: bool,
+    /// All replies are delivered. Input is dropped until the client closes its side.
+    is_closing: bool,
     droppable_bytes: usize,
-    /// What a reply is expected to take, learnt from the last ones.
+    /// The expected size of a reply, estimated from the last ones.
     reply_bytes: usize,
 }
 
-/// What a session has got done.
+/// What `receive` or `resume` has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// No request was taken.
+    /// No request was accepted.
     Nothing,
-    /// Requests were taken.
+    /// Requests may have been accepted.
     Taken,
     /// There may be more to read in the next turn.
     More,
 }
 
-/// The client is gone: nothing can be delivered any more.
+/// The client has closed its connection or sent too much: no reply can be delivered.
 #[derive(Debug)]
 pub(crate) struct Gone;
 
 impl Session {
-    /// A client that has just been accepted.
+    /// A session for a connection that was just accepted.
     pub(crate) fn new(connection: Connection, slot: u32, number: u32) -> Session {
         let port = connection.peer_address().map_or(0, |address| address.port());
         Session {
@@ -85,16 +85,16 @@ impl Session {
             is_ending: false,
             is_paused: false,
             in_flight_access: Access::Local,
-            held: None,
-            is_read_out: false,
+            blocked: None,
+            is_input_done: false,
             has_peer_closed: false,
-            is_leaving: false,
+            is_closing: false,
             droppable_bytes: DROPPED_BYTES_MAX,
             reply_bytes: FIRST_REPLY_BYTES,
         }
     }
 
-    /// The connection's number, which no other session of the process ever has.
+    /// The connection's number, which is unique within the process.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -107,40 +107,40 @@ impl Session {
         &mut self.connection
     }
 
-    /// Whether clients are to move and nothing of this one is under way, so that another loop may go on with the connection and
-    /// what has been read of it. A copy may still be late with a write that has been acknowledged; the next write would overtake
-    /// it on another loop's connection.
+    /// Whether this client can move to a loop of the new configuration: no reply is outstanding, and none of its jobs is left. A
+    /// job of an acknowledged write is left while a slow replica has not answered; the next write, on another loop's connection,
+    /// could overtake it.
     pub(crate) fn may_move(&self, core: &Core) -> bool {
         core.settings.is_moving && self.is_quiet() && !core.jobs.has_any_of(self.reference())
     }
 
     fn is_quiet(&self) -> bool {
-        let owes_nothing = self.order.is_empty() && self.unflushed.is_empty() && self.connection.outbox.is_empty();
-        let is_open = !self.is_ending && !self.is_read_out && !self.is_leaving && !self.connection.is_handshaking();
-        owes_nothing && is_open && self.swallow == 0
+        let is_delivered = self.order.is_empty() && self.unflushed.is_empty() && self.connection.outbox.is_empty();
+        let is_open = !self.is_ending && !self.is_input_done && !self.is_closing && !self.connection.is_handshaking();
+        is_delivered && is_open && self.swallow == 0
     }
 
-    /// Gives the connection up.
+    /// The connection, with the input that was not parsed yet.
     pub(crate) fn into_connection(self) -> Connection {
         self.connection
     }
 
-    /// Looks at what came with the connection as soon as there is time.
+    /// Lets `resume` parse the input that came with a moved connection.
     pub(crate) fn begin_paused(&mut self) {
         self.is_paused = !self.connection.inbox.filled().is_empty();
     }
 
-    /// Reads what has come and takes the requests in it.
+    /// Reads from the client, parses the requests and submits them.
     pub(crate) fn receive(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<Progress, Gone> {
-        if self.is_leaving {
+        if self.is_closing {
             let dropped = self.connection.drop_input(buffers, READ_BUDGET_BYTES).ok_or(Gone)?;
             self.droppable_bytes = self.droppable_bytes.checked_sub(dropped).ok_or(Gone)?;
             return Ok(if self.connection.is_readable() { Progress::More } else { Progress::Nothing });
         }
-        if self.is_ending || self.is_read_out {
+        if self.is_ending || self.is_input_done {
             return Ok(Progress::Nothing);
         }
-        if self.held.is_some() {
+        if self.blocked.is_some() {
             return Ok(Progress::Nothing);
         }
         if !self.has_room(core) {
@@ -150,8 +150,8 @@ impl Session {
         let filled = self.connection.fill(buffers, READ_BUDGET_BYTES);
         self.received = core.clock.now();
         self.has_peer_closed |= matches!(filled, Ok(Filled::Closed));
-        self.is_read_out |= self.has_peer_closed;
-        // What came before a broken connection was sent in earnest: writes in it are done, though nobody hears of it.
+        self.is_input_done |= self.has_peer_closed;
+        // Requests received before the connection broke are valid: their writes are applied although no reply can be delivered.
         self.take_requests(core);
         self.connection.inbox.release(buffers);
         self.connection.outbox.release();
@@ -165,72 +165,72 @@ impl Session {
         }
     }
 
-    /// Goes on with a client that was not read from, once there is room again.
+    /// Goes on with a client that was paused or blocked, if that has ended.
     pub(crate) fn resume(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<Progress, Gone> {
-        let may_go_on = match self.held {
+        let may_resume = match self.blocked {
             Some(kind) => self.may_take(kind, core),
             None => self.is_paused,
         };
-        if !may_go_on || !self.has_room(core) {
+        if !may_resume || !self.has_room(core) {
             return Ok(Progress::Nothing);
         }
         self.take_requests(core);
-        if self.is_paused || self.held.is_some() || !self.connection.is_readable() {
+        if self.is_paused || self.blocked.is_some() || !self.connection.is_readable() {
             return Ok(Progress::Taken);
         }
         self.receive(buffers, core)
     }
 
-    /// Reads no more; the requests that have been read are still answered.
+    /// Stops reading. Requests that were read are still answered.
     pub(crate) fn stop_reading(&mut self, core: &mut Core) {
-        self.is_read_out = true;
+        self.is_input_done = true;
         self.take_requests(core);
     }
 
-    /// Whether everything that was promised has been delivered.
-    pub(crate) fn is_over(&self) -> bool {
+    /// Whether the client sends no more requests and all replies are delivered.
+    pub(crate) fn is_finished(&self) -> bool {
         self.is_ending && self.order.is_empty() && self.unflushed.is_empty() && self.connection.outbox.is_empty()
     }
 
-    /// Whether the client sends no more.
+    /// Whether the client has closed its side of the connection.
     pub(crate) fn has_peer_closed(&self) -> bool {
         self.has_peer_closed
     }
 
-    /// Tells the client that nothing more comes; true the first time.
-    pub(crate) fn start_leaving(&mut self) -> bool {
+    /// Closes the sending side of the connection. Returns true the first time.
+    pub(crate) fn start_closing(&mut self) -> bool {
         self.connection.end_writing();
-        !std::mem::replace(&mut self.is_leaving, true)
+        !std::mem::replace(&mut self.is_closing, true)
     }
 
-    /// Whether the replies to one more request may be held: those under way are counted with what they are expected to take.
+    /// Whether there is room for one more reply. The replies to requests in flight count with their expected size.
     fn has_room(&self, core: &Core) -> bool {
         let expected = (self.order.len() * self.reply_bytes) as u64;
-        // A client that sends no more is not moved: what has been read of it is done here.
-        (!core.settings.is_moving || self.is_read_out)
+        // A client that sends no more is not moved: its last requests are answered here.
+        (!core.settings.is_moving || self.is_input_done)
             && self.order.len() + self.unflushed.len() < core.settings.client_window
             && (self.order.is_empty() || expected < core.settings.client_buffer_bytes)
             && self.connection.outbox.waiting_bytes() < core.settings.client_buffer_bytes
     }
 
-    /// Whether a request of this kind may be sent on now, or would overtake an earlier one.
+    /// Whether a request with this access may be sent now, without overtaking an earlier one that it depends on.
     fn may_take(&self, kind: Access, core: &Core) -> bool {
         self.order.is_empty() || core.settings.overlap.allows(self.in_flight_access, kind)
     }
 
-    /// Takes requests off the inbox as long as there is room for their replies.
+    /// Parses and submits the requests in the inbox as long as there is room for their replies.
     fn take_requests(&mut self, core: &mut Core) {
-        // The inbox is taken out of the connection so that its bytes can be lent while the rest of the session changes.
+        // The inbox is moved out of the connection, so that requests can borrow its bytes while the session changes.
         let mut inbox = std::mem::take(&mut self.connection.inbox);
         let mut used = self.swallow(inbox.filled().len());
-        self.held = None;
+        self.blocked = None;
         while !self.is_ending && self.swallow == 0 && used < inbox.filled().len() && self.has_room(core) {
             match parse_request(&inbox.filled()[used..], &core.settings.wire) {
                 ParsedRequest::Incomplete => break,
                 ParsedRequest::Request { request, consumed } => {
                     let kind = Access::of(&request);
                     if !self.may_take(kind, core) {
-                        self.held = Some(kind);
+                        self.blocked = Some(kind);
                         core.journal.counters.order_waits.add(1);
                         break;
                     }
@@ -264,17 +264,17 @@ impl Session {
         inbox.consume(used);
         self.connection.inbox = inbox;
         self.is_paused = false;
-        if self.held.is_some() {
+        if self.blocked.is_some() {
             return;
         }
         if self.is_ending || self.has_room(core) {
-            self.is_ending |= self.is_read_out;
+            self.is_ending |= self.is_input_done;
         } else {
             self.pause(core);
         }
     }
 
-    /// Reads no more until replies have left.
+    /// Stops reading until replies have been written.
     fn pause(&mut self, core: &Core) {
         if !self.is_paused {
             core.journal.counters.clients_paused.add(1);
@@ -282,14 +282,14 @@ impl Session {
         self.is_paused = true;
     }
 
-    /// How many of `available` bytes belong to a refused value.
+    /// Drops the bytes of a refused value; returns how many of the `available` bytes belonged to it.
     fn swallow(&mut self, available: usize) -> usize {
         let count = self.swallow.min(available as u64);
         self.swallow -= count;
         count as usize
     }
 
-    /// Answers what is not a request.
+    /// Answers an invalid request with its error line.
     fn refuse(&mut self, error: &RequestError, line: &[u8], core: &mut Core) {
         let id = core.begin(self.arrival(Verb::Invalid, error.noreply(), line.len()));
         self.order.push_back(id);
@@ -304,14 +304,14 @@ impl Session {
         job.is_done = true;
     }
 
-    /// What is known of the next request, which gets the next number.
+    /// The next request of this client, with the next sequence number.
     fn arrival(&mut self, verb: Verb, is_quiet: bool, request_bytes: usize) -> Arrival {
         let (port, sequence, received) = (self.port, self.next_sequence, self.received);
         self.next_sequence = self.next_sequence.wrapping_add(1);
         Arrival { session: self.reference(), port, sequence, received, verb, is_quiet, request_bytes }
     }
 
-    /// Puts the replies whose turn has come on the connection and writes them; jobs whose last byte is accepted end.
+    /// Writes the replies that are complete, in the order of the requests. A job ends when the kernel has accepted its last byte.
     pub(crate) fn reply(&mut self, core: &mut Core) -> Result<(), Gone> {
         while let Some(&id) = self.order.front() {
             let job = core.jobs.get(id);
@@ -322,7 +322,7 @@ impl Session {
             if !job.is_quiet {
                 let reply_bytes = job.reply.len();
                 job.reply_bytes = reply_bytes as u32;
-                // Rises at once, falls slowly: a large value is rarely alone.
+                // The estimate rises at once and falls slowly, because a large value is often followed by others.
                 self.reply_bytes = reply_bytes.max(self.reply_bytes - self.reply_bytes / 16);
                 core.journal.counters.replied_bytes.add(job.reply.len() as u64);
                 if job.reply.len() >= MOVED_BYTES {
@@ -348,7 +348,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends what was ready for a client that has gone. What is still on its way ends when it is answered.
+    /// Ends the finished jobs of a client that is gone. Jobs in flight end when they are answered.
     pub(crate) fn abandon(&mut self, core: &mut Core) {
         let now = core.clock.now();
         for (id, _) in self.unflushed.drain(..) {
@@ -362,8 +362,9 @@ impl Session {
     }
 }
 
-/// The deletion that goes with an error, if it is a `set` (or an `ms` that sets) whose value is too large. `line` is the
-/// command without its value.
+/// The delete that must follow a refused value, if the command was a `set` (or an `ms` that sets) with a value that is too large.
+/// memcached deletes the old value when it refuses a new one, so that no client reads a value that was meant to be replaced; a
+/// proxy that refuses the value itself must have it deleted. `line` is the command without its value.
 pub(crate) fn deletion<'l>(error: &RequestError, line: &'l [u8]) -> Option<Request<'l>> {
     if error.reason() != RequestError::ValueTooLarge {
         return None;
@@ -393,20 +394,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_to_be_replaced_is_deleted() {
-        let asked = |line: &[u8]| {
+    fn a_refused_set_deletes_the_old_value() {
+        let delete = |line: &[u8]| {
             let mut bytes = Vec::new();
             deletion(&RequestError::ValueTooLarge, line)?.encode(&mut bytes);
             Some(String::from_utf8(bytes).unwrap())
         };
-        assert_eq!(asked(b"set k 0 0 99999999\r\n").as_deref(), Some("delete k\r\n"));
-        assert_eq!(asked(b"set  k 0 0 99999999 noreply\r\n").as_deref(), Some("delete k\r\n"));
-        assert_eq!(asked(b"ms k 99999999 T0 q\r\n").as_deref(), Some("md k\r\n"));
-        assert_eq!(asked(b"ms a2s= 99999999 MS b\n").as_deref(), Some("md a2s= b\r\n"));
+        assert_eq!(delete(b"set k 0 0 99999999\r\n").as_deref(), Some("delete k\r\n"));
+        assert_eq!(delete(b"set  k 0 0 99999999 noreply\r\n").as_deref(), Some("delete k\r\n"));
+        assert_eq!(delete(b"ms k 99999999 T0 q\r\n").as_deref(), Some("md k\r\n"));
+        assert_eq!(delete(b"ms a2s= 99999999 MS b\n").as_deref(), Some("md a2s= b\r\n"));
         for line in
             ["add k 0 0 99999999\r\n", "append k 0 0 99999999\r\n", "ms k 99999999 MA\r\n", "ms k 99999999 ME b\r\n"]
         {
-            assert_eq!(asked(line.as_bytes()), None, "{line}");
+            assert_eq!(delete(line.as_bytes()), None, "{line}");
         }
         assert_eq!(deletion(&RequestError::BadKey, b"set k 0 0 1\r\n"), None);
     }

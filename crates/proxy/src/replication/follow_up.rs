@@ -40,7 +40,7 @@ impl Replicas {
                 NextStep::Reply
             }
         };
-        job.is_again |= step == NextStep::SendLegs;
+        job.has_added_legs |= step == NextStep::SendLegs;
         step
     }
 
@@ -195,7 +195,7 @@ impl Replicas {
         }
         cap_meta(&mut job.kept, seconds);
         job.first_error = None;
-        job.lead = job.legs().len() as u8;
+        job.first_counted = job.legs().len() as u8;
         job.follow_up = FollowUp::FailoverWrite;
         let servers = self.router.pool(pool);
         for step in 0..self.policies[pool].replicas.min(most) {
@@ -308,7 +308,7 @@ fn choose_write(job: &mut Job, quorum: u8) -> NextStep {
         Some(&first) if applied.len() >= quorum.into() => {
             applied.iter().copied().find(is_deleted).unwrap_or(first) as u8
         }
-        first => job.first_error.unwrap_or(first.map_or(job.lead, |&first| first as u8)),
+        first => job.first_error.unwrap_or(first.map_or(job.first_counted, |&first| first as u8)),
     };
     job.join = Join::Chosen(chosen);
     NextStep::Reply
@@ -316,7 +316,7 @@ fn choose_write(job: &mut Job, quorum: u8) -> NextStep {
 
 /// The legs that count for the reply to a write.
 fn counted(job: &Job) -> impl Iterator<Item = (usize, &Leg)> {
-    job.legs().iter().enumerate().skip(job.lead.into()).filter(|(_, leg)| !leg.is_secondary)
+    job.legs().iter().enumerate().skip(job.first_counted.into()).filter(|(_, leg)| !leg.is_secondary)
 }
 
 /// Whether a replica has failed and its key was invalidated.

@@ -112,7 +112,7 @@ fn three_hand_overs_under_load_lose_nothing() {
             assert_eq!(successor.warnings, Vec::<String>::new());
             notice.recv_timeout(PATIENCE).expect("the old one knows");
             let mut old = std::mem::replace(&mut current, successor);
-            old.linger(|| false);
+            old.wait_for_clients(|| false);
             let totals = old.stop().unwrap();
             assert_eq!(totals.lost, 0);
             served.push(totals.requests);
@@ -142,9 +142,9 @@ fn a_client_that_stays_is_served_until_its_time_is_over() {
     let new = place.start(true, |_| ());
     // Nobody accepts for the old one any more, and it still serves whom it has.
     client.ask("get k\r\n", "END\r\n");
-    old.linger(|| true);
+    old.wait_for_clients(|| true);
     client.ask("get k\r\n", "END\r\n");
-    old.linger(|| false);
+    old.wait_for_clients(|| false);
     stop(old);
     client.expect_closed();
     Client::connect(new.address().unwrap()).ask("get k\r\n", "END\r\n");
@@ -170,7 +170,7 @@ fn a_successor_that_fails_to_start_changes_nothing() {
     Client::connect(address).ask("get k\r\n", "END\r\n");
     // And then one that does start is heard.
     let new = place.start(true, |_| ());
-    old.linger(|| false);
+    old.wait_for_clients(|| false);
     stop(old);
     Client::connect(address).ask("get k\r\n", "END\r\n");
     stop(new);
@@ -186,7 +186,7 @@ fn metrics_go_over_with_their_socket() {
     let address = old.metrics_address.unwrap();
     let new = place.start(true, |config| config.metrics = Some(address.to_string()));
     assert_eq!(new.metrics_address, Some(address));
-    old.linger(|| false);
+    old.wait_for_clients(|| false);
     stop(old);
     let new = crate::common::Proxy::of(new);
     assert!(new.metrics().contains("waystage_requests_total"));
@@ -212,7 +212,7 @@ fn sockets_of_the_service_manager_are_listened_on() {
     let stray = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let failed = proxy::start_with(config, vec![inherited("stray", stray.into())], clock::Clock::monotonic());
     let line = failed.err().expect("it is refused").to_string();
-    assert_eq!(line, "cannot listen on what was handed over: the socket named \"stray\" does not listen for streams");
+    assert_eq!(line, "cannot listen on an inherited socket: the socket named \"stray\" does not listen for streams");
 }
 
 fn inherited(name: &str, socket: std::os::fd::OwnedFd) -> Inherited {

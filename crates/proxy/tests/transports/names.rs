@@ -166,7 +166,7 @@ fn a_name_without_meaning_is_a_backend_that_is_down_until_it_has_one() {
     let proxy = before(&meaning, Duration::from_millis(20), |_| ());
     let warnings = &proxy.running.as_ref().unwrap().warnings;
     let expected =
-        "--server cache.test:11211 cannot be looked up (no such name): it is down until its name means something";
+        "--server cache.test:11211 cannot be resolved (no such name): the backend is down until its name resolves";
     assert_eq!(warnings, &[expected]);
     let mut client = proxy.client();
     client.send("set k 0 0 1\r\n1\r\n");

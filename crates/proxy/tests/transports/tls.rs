@@ -279,7 +279,7 @@ fn a_successor_speaks_tls_on_the_same_socket() {
     ask(&mut staying, "get none\r\n", "END\r\n");
     ask(&mut authority.client(address(&new), None), "get none\r\n", "END\r\n");
     drop(staying);
-    old.linger(|| false);
+    old.wait_for_clients(|| false);
     stop(old);
     stop(new);
 }
@@ -307,7 +307,7 @@ fn every_bad_file_is_one_clear_line() {
     let listening = |change: &dyn Fn(&mut proxy::TlsConfig)| line(LISTEN, "127.0.0.1:1", change);
     let asking = |server: &str, change: &dyn Fn(&mut proxy::TlsConfig)| line("127.0.0.1:0", server, change);
     let table = [
-        (listening(&|_| ()), "speaks TLS: give --tls-certificate and --tls-key"),
+        (listening(&|_| ()), "uses TLS: give --tls-certificate and --tls-key"),
         (listening(&|tls| tls.identity = with(&missing, &good.key)), "missing.pem: No such file"),
         (listening(&|tls| tls.identity = with(&good.certificate, &missing)), "missing.pem: No such file"),
         (listening(&|tls| tls.identity = with(&empty, &good.key)), "empty.pem contains no certificate in PEM form"),
@@ -323,10 +323,10 @@ fn every_bad_file_is_one_clear_line() {
             }),
             "empty.pem contains no certificate in PEM form",
         ),
-        (asking("tls:127.0.0.1:1", &|_| ()), "--server tls:127.0.0.1:1 speaks TLS: give --tls-backend-authority"),
+        (asking("tls:127.0.0.1:1", &|_| ()), "--server tls:127.0.0.1:1 uses TLS: give --tls-backend-authority"),
         (asking("tls:127.0.0.1:1", &|tls| tls.backend_authority = Some(missing.clone())), "missing.pem: No such file"),
-        (asking("127.0.0.1:1", &|tls| tls.backend_authority = Some(authority.file())), "no server speaks TLS"),
-        (asking("127.0.0.1:1", &|tls| tls.identity = Some(good.clone())), "nothing speaks TLS with clients"),
+        (asking("127.0.0.1:1", &|tls| tls.backend_authority = Some(authority.file())), "no server uses TLS"),
+        (asking("127.0.0.1:1", &|tls| tls.identity = Some(good.clone())), "no listener uses TLS"),
         (
             asking("127.0.0.1:1", &|tls| tls.client_authority = Some(authority.file())),
             "--tls-client-authority needs --tls-certificate",
@@ -338,6 +338,6 @@ fn every_bad_file_is_one_clear_line() {
         (asking("127.0.0.1:1", &|tls| tls.handshake_timeout = Duration::ZERO), "no client could be in time"),
     ];
     for (line, expected) in table {
-        assert!(line.contains(expected), "{line:?} says not {expected:?}");
+        assert!(line.contains(expected), "{line:?} does not contain {expected:?}");
     }
 }

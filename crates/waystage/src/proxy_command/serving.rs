@@ -113,7 +113,7 @@ impl Process {
         }
         // A signal cuts it short.
         let Process { mut running, events, retiring, is_ending, .. } = self;
-        running.linger(|| events.try_recv() == Ok(Event::End));
+        running.wait_for_clients(|| events.try_recv() == Ok(Event::End));
         is_ending.store(true, Ordering::Relaxed);
         let mut totals = running.stop().map_err(|error| error.to_string())?;
         for earlier in retiring {
@@ -139,7 +139,7 @@ impl Process {
                 let mut old = std::mem::replace(&mut self.running, new);
                 let is_ending = self.is_ending.clone();
                 let retire = move || {
-                    old.linger(|| is_ending.load(Ordering::Relaxed));
+                    old.wait_for_clients(|| is_ending.load(Ordering::Relaxed));
                     old.stop().map_err(|error| error.to_string())
                 };
                 match Builder::new().name("retiring".into()).spawn(retire) {

@@ -1,4 +1,4 @@
-//! Tests of what the metrics say.
+//! Tests of the metrics' text.
 
 use super::*;
 use crate::observe::counters::{LoopCounters, NameCounters};
@@ -16,7 +16,7 @@ fn snapshot(hot_keys: Option<HotKeysBoard>) -> Snapshot {
     clock.stamp(Stage::Answered, Nanos(151_000));
     clock.finish();
     histograms.record(Verb::Get, &clock);
-    histograms.settle();
+    histograms.record_batch();
     let counters = Arc::new(LoopCounters::new(1, 1, 1));
     counters.queues[0].length.set(3);
     counters.queues[0].full.add(2);

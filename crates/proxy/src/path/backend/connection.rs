@@ -1,12 +1,12 @@
-//! Stations 7 and 8. One connection to one backend: requests go out in order, replies are matched first in, first out.
-//! Answers jobs by their number; does not know that sessions exist.
+//! Station 6. One connection to one backend: writes requests in order, and matches each reply with the oldest unanswered request.
+//! Answers legs by the numbers of their jobs; knows no sessions.
 //!
 //! ```text
 //!   Closed --retry--> Opening (connect, then `version` must be answered) --> Open
-//!     ^                 |  ^ impatient: requests are refused meanwhile        | |
-//!     |                 |  | patient (first time, idle close): they queue     | |
-//!     |                 |  +-- idle, and another connection was late ---------+ |
-//!     +-----------------+---- timeout, lost, out of step: all that wait fail ---+
+//!     ^                 |  ^ impatient: refuses requests meanwhile            | |
+//!     |                 |  | patient (first time, idle close): buffers them    | |
+//!     |                 |  +-- idle, and another connection timed out ---------+ |
+//!     +-----------------+---- timeout, lost, out of step: all in flight fail ----+
 //! ```
 
 use crate::observe::counters::{BackendCounters, LoopCounters};
@@ -22,9 +22,9 @@ use records::Outcome;
 use std::sync::Arc;
 use wire::{ParsedReply, parse_reply};
 
-/// Bytes read from one backend before others get their turn.
+/// The most bytes read from one backend before others get their turn.
 const READ_BUDGET_BYTES: usize = 1 << 20;
-/// What a backend must answer before it is used.
+/// The probe that a backend must answer before it receives requests.
 const PROBE: &[u8] = b"version\r\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,58 +34,58 @@ enum State {
     Open,
 }
 
-/// One connection of one loop to one backend, which it opens again whenever it is lost.
+/// One connection of one event loop to one backend. It is reopened whenever it is lost.
 #[derive(Debug)]
 pub(crate) struct BackendConnection {
-    peer: Backend,
+    backend: Backend,
     token: Token,
     state: State,
     connection: Option<Connection>,
     in_flight: InFlight,
-    /// The head's reply has become too large: the rest of it is dropped.
-    is_dropping: bool,
-    /// Whether this connection has answered a request, and not only the probe.
+    /// The reply to the oldest request has become too large, and the rest of it is discarded.
+    is_discarding: bool,
+    /// Whether a request was answered on this connection, not only the probe.
     has_answered: bool,
     opened: Nanos,
-    /// Requests begun on this connection.
+    /// The number of requests so far on this connection.
     sequence: u32,
     port: u16,
     retry: Retry,
-    /// Its backend is at another address: it takes nothing more.
-    is_leaving: bool,
+    /// The backend has moved to another address: this connection accepts no more requests.
+    is_draining: bool,
     counters: Arc<LoopCounters>,
-    /// What this connection has added to the gauges: whether it is up, and what it has in flight.
+    /// What this connection has contributed to the gauges: whether it is up, and its requests in flight.
     published: (u64, u64),
 }
 
 impl BackendConnection {
-    /// A connection that is not open yet and will be at the first tick. Its readiness is reported under `token`.
-    pub(crate) fn new(peer: Backend, token: Token, counters: Arc<LoopCounters>) -> BackendConnection {
+    /// A connection that is opened at the first tick. The poller reports its readiness under `token`.
+    pub(crate) fn new(backend: Backend, token: Token, counters: Arc<LoopCounters>) -> BackendConnection {
         BackendConnection {
-            peer,
+            backend,
             token,
             state: State::Closed { retry_at: Nanos::UNSET },
             connection: None,
             in_flight: InFlight::default(),
-            is_dropping: false,
+            is_discarding: false,
             has_answered: false,
             opened: Nanos::UNSET,
             sequence: 0,
             port: 0,
             retry: Retry::default(),
-            is_leaving: false,
+            is_draining: false,
             counters,
             published: (0, 0),
         }
     }
 
-    /// Starts to connect. When `is_patient`, requests are queued meanwhile.
+    /// Starts to connect. If `is_patient`, requests are buffered meanwhile; otherwise they are refused.
     pub(crate) fn open(&mut self, poller: &Poller, is_patient: bool, answered: &mut AnsweredJobs<'_>, now: Nanos) {
-        let connection = self.peer.endpoint.as_ref().and_then(|endpoint| {
+        let connection = self.backend.endpoint.as_ref().and_then(|endpoint| {
             let mut connection = Connection::open(endpoint).ok()?;
             poller.add(&mut connection, self.token).ok().map(|()| connection)
         });
-        (self.sequence, self.is_dropping, self.has_answered, self.opened) = (0, false, false, now);
+        (self.sequence, self.is_discarding, self.has_answered, self.opened) = (0, false, false, now);
         self.state = State::Opening { is_patient };
         match connection {
             Some(connection) => {
@@ -97,25 +97,25 @@ impl BackendConnection {
         }
     }
 
-    /// Whether a request would be taken now; if not, why.
+    /// Whether a request would be accepted now; if not, the reason.
     pub(crate) fn admits(&self) -> Result<(), Outcome> {
         let waiting_bytes = self.connection.as_ref().map_or(0, |connection| connection.outbox.waiting_bytes());
         match self.state {
             State::Closed { .. } | State::Opening { is_patient: false } => Err(Outcome::BackendDown),
-            _ if self.is_leaving => Err(Outcome::BackendDown),
-            _ if self.waiting() >= self.peer.limits.window || waiting_bytes >= self.peer.limits.buffer_bytes => {
+            _ if self.is_draining => Err(Outcome::BackendDown),
+            _ if self.waiting() >= self.backend.limits.window || waiting_bytes >= self.backend.limits.buffer_bytes => {
                 Err(Outcome::Overloaded)
             }
             _ => Ok(()),
         }
     }
 
-    /// Requests that wait for an answer, the probe not counted.
+    /// The number of requests that wait for a reply, without the probe.
     pub(crate) fn waiting(&self) -> usize {
         self.in_flight.len() - usize::from(!self.in_flight.is_empty() && self.state != State::Open)
     }
 
-    /// Takes a request for one leg of a job, or refuses it at once.
+    /// Appends the request of one leg to the connection's output, or refuses it at once.
     pub(crate) fn enqueue(
         &mut self,
         leg: LegRef,
@@ -137,31 +137,31 @@ impl BackendConnection {
         self.counters().sent_bytes.add(bytes);
     }
 
-    /// Fails a leg that was not sent, and counts why.
+    /// Fails a leg that was not sent, and counts the reason.
     pub(crate) fn refuse(&self, leg: LegRef, outcome: Outcome, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         self.counters().note(outcome);
-        answered.leg_failed(leg, &self.peer.name, outcome, now);
+        answered.leg_failed(leg, &self.backend.name, outcome, now);
     }
 
-    /// Appends a request to the connection's stream; returns its length.
+    /// Appends a request to the output; returns its length.
     fn push(&mut self, leg: Option<LegRef>, expect: Expect, now: Nanos, encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let Some(connection) = &mut self.connection else { return 0 };
         let before = connection.outbox.queued_total();
         connection.outbox.append(encode);
         let end = connection.outbox.queued_total();
-        let deadline = now + self.peer.limits.timeout(expect);
+        let deadline = now + self.backend.limits.timeout(expect);
         self.in_flight.push(Pending { leg, expect, begin: before, end, deadline });
         self.sequence = self.sequence.wrapping_add(1);
         end - before
     }
 
-    /// Writes what has gathered in this turn; true when the connection was lost by it.
+    /// Writes the requests of this turn. Returns whether the connection was lost.
     pub(crate) fn flush(&mut self, answered: &mut AnsweredJobs<'_>, clock: &Clock) -> bool {
         let Some(connection) = self.connection.as_mut().filter(|connection| !connection.outbox.is_empty()) else {
             return false;
         };
         let is_lost = connection.flush().is_err();
-        // Also when the connection is lost: what the kernel has taken may be carried out.
+        // Also if the connection is lost: the backend may still apply the requests that the kernel has accepted.
         let written = connection.outbox.written_total();
         self.in_flight.mark_sent(written, answered.jobs, clock.now());
         if is_lost {
@@ -170,7 +170,7 @@ impl BackendConnection {
         is_lost
     }
 
-    /// Takes note of readiness; the reading is done in the loop's turn.
+    /// Records readiness. The event loop reads later in its turn.
     pub(crate) fn on_ready(&mut self, ready: net::Ready, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         let Some(connection) = &mut self.connection else { return };
         connection.on_ready(ready.readable, ready.writable, ready.closing);
@@ -184,12 +184,12 @@ impl BackendConnection {
         self.connection.as_ref().is_some_and(Connection::is_readable)
     }
 
-    /// Whether there is something that the kernel has not taken.
+    /// Whether there are bytes that the kernel has not accepted.
     pub(crate) fn has_unwritten(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| !connection.outbox.is_empty())
     }
 
-    /// Reads up to the budget and matches the replies.
+    /// Reads up to the budget, and matches the replies with the requests.
     pub(crate) fn receive(&mut self, buffers: &mut Buffers, answered: &mut AnsweredJobs<'_>, clock: &Clock) {
         let Some(connection) = &mut self.connection else { return };
         let filled = connection.fill(buffers, READ_BUDGET_BYTES);
@@ -213,11 +213,11 @@ impl BackendConnection {
         }
     }
 
-    /// Takes replies off the inbox and gives each to the job whose turn it is. An error: the stream is out of step.
+    /// Matches each reply in the inbox with the oldest request in flight. Fails if a reply does not fit its request.
     fn match_replies(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) -> Result<(), OutOfStep> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         let written = connection.outbox.written_total();
-        // The inbox is taken out of the connection so that its bytes can be lent while the rest of the backend changes.
+        // The inbox is moved out of the connection, so that replies can borrow its bytes while the connection changes.
         let mut inbox = std::mem::take(&mut connection.inbox);
         let mut used = 0;
         let outcome = loop {
@@ -225,18 +225,18 @@ impl BackendConnection {
             if unread.is_empty() {
                 break Ok(());
             }
-            // Nobody waits, or not one byte of the next request has left: whatever this is, it is no reply.
+            // No request is in flight, or no byte of the oldest one was written: these bytes are not a reply.
             let Some(head) = self.in_flight.head().filter(|head| head.begin < written) else { break Err(OutOfStep) };
-            let (reply, consumed) = match parse_reply(unread, &self.peer.limits.wire) {
+            let (reply, consumed) = match parse_reply(unread, &self.backend.limits.wire) {
                 ParsedReply::Incomplete => break Ok(()),
                 ParsedReply::Broken(_) => break Err(OutOfStep),
                 ParsedReply::Reply { reply, consumed } => (reply, consumed),
             };
             used += consumed;
             match match_reply(head.expect, &reply) {
-                ReplyMatch::More => self.bring(&unread[..consumed], answered, now),
+                ReplyMatch::More => self.add_value(&unread[..consumed], answered, now),
                 ReplyMatch::Done { outcome, closes } => {
-                    self.is_dropping |= consumed > self.peer.limits.reply_bytes;
+                    self.is_discarding |= consumed > self.backend.limits.reply_bytes;
                     self.answer(&unread[..consumed], outcome, answered, now);
                     if closes {
                         break Err(OutOfStep);
@@ -252,24 +252,24 @@ impl BackendConnection {
         outcome
     }
 
-    /// Adds a value to the head's reply, unless that has become too large; a reply that makes progress is not late.
-    fn bring(&mut self, value: &[u8], answered: &mut AnsweredJobs<'_>, now: Nanos) {
-        let leg = self.in_flight.extend_head(now + self.peer.limits.timeouts.read);
+    /// Adds a value to the reply of the oldest request, unless that has become too large. A reply that makes progress gets more time.
+    fn add_value(&mut self, value: &[u8], answered: &mut AnsweredJobs<'_>, now: Nanos) {
+        let leg = self.in_flight.extend_head(now + self.backend.limits.timeouts.read);
         self.counters().received_bytes.add(value.len() as u64);
         let Some(LegRef { job, leg }) = leg else { return };
         let job = answered.jobs.get(job);
-        if !self.is_dropping && job.leg_brought(leg, value) > self.peer.limits.reply_bytes {
-            job.leg_forgets(leg);
-            self.is_dropping = true;
+        if !self.is_discarding && job.add_leg_value(leg, value) > self.backend.limits.reply_bytes {
+            job.discard_leg_reply(leg);
+            self.is_discarding = true;
         }
     }
 
-    /// Completes the head's reply with its last line.
+    /// Completes the reply of the oldest request with its last line.
     fn answer(&mut self, last_line: &[u8], outcome: Outcome, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         let Some((head, is_unsent)) = self.in_flight.pop() else { return };
         let Some(leg) = head.leg else {
             self.state = State::Open;
-            // Only the first probe of a connection opens it.
+            // Later probes do not open the connection.
             return self.counters().connects.add(u64::from(head.begin == 0));
         };
         self.counters().replies.add(1);
@@ -279,23 +279,23 @@ impl BackendConnection {
         if is_unsent {
             answered.jobs.get(leg.job).leg_sent(leg.leg, now);
         }
-        if std::mem::take(&mut self.is_dropping) {
+        if std::mem::take(&mut self.is_discarding) {
             self.counters().note(Outcome::Overloaded);
-            answered.leg_failed(leg, &self.peer.name, Outcome::Overloaded, now);
+            answered.leg_failed(leg, &self.backend.name, Outcome::Overloaded, now);
         } else {
             self.counters().note(outcome);
             answered.leg_answered(leg, last_line, outcome, now);
         }
     }
 
-    /// Whether the server has merely closed a connection that was of use and has nothing waiting. One that closes
-    /// every connection as soon as it is open must not be called again and again without a pause.
+    /// Whether the server has closed an idle connection that has answered requests or was open for a while. A server that closes
+    /// every connection at once is reconnected with pauses only.
     fn may_reopen_at_once(&self, now: Nanos) -> bool {
-        let was_of_use = self.has_answered || now >= self.opened + PAUSE_MAX;
-        self.state == State::Open && self.in_flight.is_empty() && was_of_use
+        let was_useful = self.has_answered || now >= self.opened + PAUSE_MAX;
+        self.state == State::Open && self.in_flight.is_empty() && was_useful
     }
 
-    /// Closes the connection and fails everything that waits on it, so that a late reply is never taken for another's.
+    /// Closes the connection and fails all requests in flight on it, so that a late reply is never matched with a later request.
     fn fail(&mut self, cause: Outcome, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         let counters = self.counters();
         match cause {
@@ -307,76 +307,76 @@ impl BackendConnection {
         self.state = State::Closed { retry_at: self.retry.failed(now, self.token.0) };
     }
 
-    /// Ends the connection, and with it everything that waits on it.
+    /// Closes the connection, and fails all requests in flight on it.
     pub(crate) fn close(&mut self, cause: Outcome, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         self.connection = None;
         self.state = State::Closed { retry_at: Nanos::NEVER };
-        self.is_dropping = false;
+        self.is_discarding = false;
         for pending in self.in_flight.drain() {
             let outcome = match cause {
                 Outcome::Timeout if pending.deadline > now => Outcome::BackendLost,
                 cause => cause,
             };
             if let Some(leg) = pending.leg {
-                self.counters.backends[self.peer.index as usize].note(outcome);
-                answered.leg_failed(leg, &self.peer.name, outcome, now);
+                self.counters.backends[self.backend.index as usize].note(outcome);
+                answered.leg_failed(leg, &self.backend.name, outcome, now);
             }
         }
     }
 
-    /// When something must be done although nothing becomes ready.
+    /// The time of the next timeout or retry.
     pub(crate) fn deadline(&self) -> Nanos {
         let retry_at = match self.state {
-            State::Closed { retry_at } if !self.is_leaving => retry_at,
+            State::Closed { retry_at } if !self.is_draining => retry_at,
             _ => Nanos::NEVER,
         };
         retry_at.min(self.in_flight.head().map_or(Nanos::NEVER, |pending| pending.deadline))
     }
 
-    /// Does what is due; true when an answer was late.
+    /// Times out or reconnects, if that is due. Returns whether a request has timed out.
     pub(crate) fn tick(&mut self, poller: &Poller, answered: &mut AnsweredJobs<'_>, now: Nanos) -> bool {
-        let is_late = self.in_flight.head().is_some_and(|pending| pending.deadline <= now);
-        if is_late {
+        let is_timed_out = self.in_flight.head().is_some_and(|pending| pending.deadline <= now);
+        if is_timed_out {
             self.fail(Outcome::Timeout, answered, now);
         }
         match self.state {
-            State::Closed { retry_at } if retry_at <= now && !self.is_leaving => {
+            State::Closed { retry_at } if retry_at <= now && !self.is_draining => {
                 self.connection = None;
                 self.open(poller, self.retry.is_fresh(), answered, now);
             }
             _ => {}
         }
-        is_late
+        is_timed_out
     }
 
-    /// Refuses requests until a new probe is answered, if nothing is in flight: another connection to this backend was
-    /// late, and whoever came next would wait for a time-out of his own.
-    pub(crate) fn doubt(&mut self, now: Nanos) {
+    /// If the connection is idle, refuses requests until a new probe is answered: another connection to this backend has timed out,
+    /// and the next request here might time out as well.
+    pub(crate) fn probe_again(&mut self, now: Nanos) {
         if self.state == State::Open && self.in_flight.is_empty() {
             self.state = State::Opening { is_patient: false };
             self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
         }
     }
 
-    /// Which backend this is a connection to.
+    /// The number of the backend.
     pub(crate) fn index(&self) -> u16 {
-        self.peer.index
+        self.backend.index
     }
 
-    /// Whether this connection has answered a request.
+    /// Whether a request was answered on this connection.
     pub(crate) fn has_answered(&self) -> bool {
         self.has_answered
     }
 
-    /// Opens a closed connection at the next tick, and lets requests queue for it: another one to this backend is of use.
-    pub(crate) fn retry_at_once(&mut self) {
+    /// Reopens a closed connection at the next tick, and accepts requests meanwhile: another connection to this backend works.
+    pub(crate) fn reconnect_now(&mut self) {
         if let State::Closed { .. } = self.state {
             self.retry.succeeded();
             self.state = State::Closed { retry_at: Nanos::UNSET };
         }
     }
 
-    /// Publishes its part of the gauges.
+    /// Publishes this connection's contribution to the gauges.
     pub(crate) fn publish(&mut self) {
         let is_up = u64::from(self.admits() != Err(Outcome::BackendDown));
         let (before, after) = (self.published, (is_up, self.waiting() as u64));
@@ -386,12 +386,12 @@ impl BackendConnection {
     }
 
     fn counters(&self) -> &BackendCounters {
-        &self.counters.backends[self.peer.index as usize]
+        &self.counters.backends[self.backend.index as usize]
     }
 }
 
 impl BackendConnection {
-    /// Goes to another address. What is in flight is returned, as a connection that takes nothing more.
+    /// Reconnects to another address. If requests are in flight, returns the old connection, which drains.
     pub(crate) fn move_to(
         &mut self,
         endpoint: Endpoint,
@@ -399,12 +399,12 @@ impl BackendConnection {
         answered: &mut AnsweredJobs<'_>,
         now: Nanos,
     ) -> Option<BackendConnection> {
-        if self.peer.endpoint.as_ref() == Some(&endpoint) {
+        if self.backend.endpoint.as_ref() == Some(&endpoint) {
             return None;
         }
-        self.peer.endpoint = Some(endpoint);
+        self.backend.endpoint = Some(endpoint);
         match self.state {
-            // It waits out its pause, so that addresses of which none can be reached are not tried without end.
+            // It keeps its pause, so that a list of unreachable addresses is not tried in a tight loop.
             State::Closed { .. } => return None,
             State::Opening { .. } | State::Open => {}
         }
@@ -414,32 +414,32 @@ impl BackendConnection {
             self.open(poller, true, answered, now);
             return None;
         }
-        let fresh = BackendConnection::new(self.peer.clone(), self.token, self.counters.clone());
+        let fresh = BackendConnection::new(self.backend.clone(), self.token, self.counters.clone());
         let mut old = std::mem::replace(self, fresh);
-        old.is_leaving = true;
+        old.is_draining = true;
         self.open(poller, true, answered, now);
         Some(old)
     }
 
-    /// Lets readiness be reported under another token; false when the kernel refuses.
-    pub(crate) fn rename(&mut self, poller: &Poller, token: Token) -> bool {
+    /// Changes the token under which readiness is reported. Returns false if the kernel refuses.
+    pub(crate) fn set_token(&mut self, poller: &Poller, token: Token) -> bool {
         self.token = token;
         self.connection.as_mut().is_none_or(|connection| poller.rename(connection, token).is_ok())
     }
 
-    /// Whether it takes nothing more and has nothing left to wait for.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_leaving && self.in_flight.is_empty()
+    /// Whether it drains and no request is left in flight.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.is_draining && self.in_flight.is_empty()
     }
 
-    /// Tells that it was lost or could not be opened.
+    /// Reports to the resolver that the connection was lost or could not be opened.
     fn report(&self) {
-        if let Some(endpoint) = self.peer.endpoint.clone().filter(|_| !self.is_leaving) {
+        if let Some(endpoint) = self.backend.endpoint.clone().filter(|_| !self.is_draining) {
             let is_unreachable = self.state != State::Open;
-            self.peer.reporter.report(Failure { backend: self.peer.index, endpoint, is_unreachable });
+            self.backend.reporter.report(Failure { backend: self.backend.index, endpoint, is_unreachable });
         }
     }
 }
 
-/// The connection cannot be trusted any more.
+/// The replies no longer fit the requests: the connection must be closed.
 struct OutOfStep;

@@ -1,6 +1,5 @@
-//! All connections of one loop to its backends, numbered, and which of them something has happened to in this turn.
-//! Only those are looked at, so that a turn costs what is going on, not how many connections there are.
-//! Knows no queue and no slot: whoever sends names the connection.
+//! All connections of one event loop to its backends, by number. In each turn only the active ones are visited, so that idle
+//! connections cost nothing. Knows no queues and slots: the caller names the connection.
 
 use crate::path::backend::connection::BackendConnection;
 use crate::path::backend::draining::DrainingConnections;
@@ -15,22 +14,22 @@ use records::Outcome;
 #[derive(Debug)]
 pub(crate) struct Connections {
     list: Vec<BackendConnection>,
-    /// Those to addresses at which their backend is no more.
-    leaving: DrainingConnections,
-    /// Numbers of the connections to look at, each once.
+    /// Connections to addresses that their backend has left.
+    draining: DrainingConnections,
+    /// The numbers of the connections with an event in this turn, each once.
     active: Vec<usize>,
     is_active: Vec<bool>,
-    /// Nothing is due before.
+    /// No timeout or retry is due before.
     next_due: Nanos,
 }
 
 impl Connections {
-    /// These connections, which are opened in the first turn. A connection's number is its token.
+    /// These connections, which are opened in the first turn. The number of a connection is its token.
     pub(crate) fn new(list: Vec<BackendConnection>) -> Connections {
         let is_active = vec![false; list.len()];
         Connections {
             list,
-            leaving: DrainingConnections::default(),
+            draining: DrainingConnections::default(),
             active: Vec::new(),
             is_active,
             next_due: Nanos::UNSET,
@@ -42,7 +41,7 @@ impl Connections {
         &self.list[connection]
     }
 
-    /// The connections that something has happened to since the last turn ended.
+    /// The connections with an event since the end of the last turn.
     pub(crate) fn active(&self) -> &[usize] {
         &self.active
     }
@@ -53,10 +52,10 @@ impl Connections {
         }
     }
 
-    /// Takes note of readiness; the reading is done in the loop's turn.
+    /// Records readiness. The event loop reads later in its turn.
     pub(crate) fn on_ready(&mut self, event: Ready, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         if DrainingConnections::owns(event.token) {
-            return self.leaving.on_ready(event, answered, now);
+            return self.draining.on_ready(event, answered, now);
         }
         let connection = event.token.0;
         self.list[connection].on_ready(event, answered, now);
@@ -64,7 +63,7 @@ impl Connections {
         self.note_due(connection);
     }
 
-    /// Reads from those that may have something.
+    /// Reads from the readable connections.
     pub(crate) fn receive(&mut self, buffers: &mut Buffers, answered: &mut AnsweredJobs<'_>, clock: &Clock) {
         for at in 0..self.active.len() {
             let connection = self.active[at];
@@ -75,14 +74,14 @@ impl Connections {
             let had_answered = backend.has_answered();
             backend.receive(buffers, answered, clock);
             if backend.has_answered() && !had_answered {
-                self.retry_others(connection);
+                self.reconnect_others(connection);
             }
             self.note_due(connection);
         }
-        self.leaving.receive(buffers, answered, clock);
+        self.draining.receive(buffers, answered, clock);
     }
 
-    /// Takes all connections to a backend to another address. What is in flight is still answered by the old one.
+    /// Moves all connections of a backend to another address. Requests in flight are still answered on the old connections.
     pub(crate) fn move_to(
         &mut self,
         backend: u16,
@@ -94,57 +93,57 @@ impl Connections {
         for connection in 0..self.list.len() {
             if self.list[connection].index() == backend {
                 if let Some(old) = self.list[connection].move_to(endpoint.clone(), poller, answered, now) {
-                    self.leaving.add(old, poller, answered, now);
+                    self.draining.add(old, poller, answered, now);
                 }
                 self.activate(connection);
                 self.note_due(connection);
             }
         }
-        self.next_due = self.next_due.min(self.leaving.deadline());
+        self.next_due = self.next_due.min(self.draining.deadline());
     }
 
-    /// A connection has answered its first request: others to this backend need not wait out their pauses.
-    fn retry_others(&mut self, of_use: usize) {
-        let index = self.list[of_use].index();
-        for connection in (0..self.list.len()).filter(|&other| other != of_use) {
+    /// Reconnects the other connections to a backend without a pause, because this one has answered its first request.
+    fn reconnect_others(&mut self, working: usize) {
+        let index = self.list[working].index();
+        for connection in (0..self.list.len()).filter(|&other| other != working) {
             if self.list[connection].index() == index {
-                self.list[connection].retry_at_once();
+                self.list[connection].reconnect_now();
                 self.note_due(connection);
             }
         }
     }
 
-    /// A connection was late: the idle others to this backend must show that it still answers.
-    fn doubt_others(&mut self, late: usize, now: Nanos) {
-        let index = self.list[late].index();
-        for connection in (0..self.list.len()).filter(|&other| other != late) {
+    /// Probes the other idle connections to a backend, because this one has timed out.
+    fn probe_others(&mut self, timed_out: usize, now: Nanos) {
+        let index = self.list[timed_out].index();
+        for connection in (0..self.list.len()).filter(|&other| other != timed_out) {
             if self.list[connection].index() == index {
-                self.list[connection].doubt(now);
+                self.list[connection].probe_again(now);
                 self.activate(connection);
                 self.note_due(connection);
             }
         }
     }
 
-    /// Does what is due.
+    /// Times out and reconnects, where that is due.
     pub(crate) fn tick(&mut self, poller: &Poller, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         if self.next_due > now {
             return;
         }
-        self.leaving.tick(poller, answered, now);
-        self.next_due = self.leaving.deadline();
+        self.draining.tick(poller, answered, now);
+        self.next_due = self.draining.deadline();
         for connection in 0..self.list.len() {
             if self.list[connection].deadline() <= now {
                 self.activate(connection);
                 if self.list[connection].tick(poller, answered, now) {
-                    self.doubt_others(connection, now);
+                    self.probe_others(connection, now);
                 }
             }
             self.note_due(connection);
         }
     }
 
-    /// When something must be done although nothing becomes ready; or earlier, never later.
+    /// The time of the next timeout or retry. It may be too early, but never too late.
     pub(crate) fn deadline(&self) -> Nanos {
         self.next_due
     }
@@ -153,7 +152,7 @@ impl Connections {
         self.next_due = self.next_due.min(self.list[connection].deadline());
     }
 
-    /// Puts what `encode` writes on a connection, for one leg of a job, or refuses it at once.
+    /// Appends the request that `encode` writes to a connection, for one leg of a job, or refuses it at once.
     pub(crate) fn send(
         &mut self,
         connection: usize,
@@ -168,7 +167,7 @@ impl Connections {
         self.note_due(connection);
     }
 
-    /// Fails a leg that is not sent.
+    /// Fails a leg that was not sent.
     pub(crate) fn refuse(
         &self,
         connection: usize,
@@ -180,7 +179,7 @@ impl Connections {
         self.list[connection].refuse(leg, outcome, answered, now);
     }
 
-    /// Writes what has gathered; true when a connection was lost by it.
+    /// Writes the requests of this turn. Returns whether a connection was lost.
     pub(crate) fn flush(&mut self, answered: &mut AnsweredJobs<'_>, clock: &Clock) -> bool {
         let mut is_lost = false;
         for at in 0..self.active.len() {
@@ -188,19 +187,19 @@ impl Connections {
             is_lost |= self.list[connection].flush(answered, clock);
             self.note_due(connection);
         }
-        self.leaving.flush(answered, clock);
+        self.draining.flush(answered, clock);
         is_lost
     }
 
     /// Whether a connection may have more to read than its turn allowed.
     pub(crate) fn is_readable(&self) -> bool {
-        self.active.iter().any(|&connection| self.list[connection].is_readable()) || self.leaving.is_readable()
+        self.active.iter().any(|&connection| self.list[connection].is_readable()) || self.draining.is_readable()
     }
 
-    /// Publishes the gauges of those that were looked at, and keeps the ones that have more to read, or to write: a request
-    /// may have come when the turn's last writing was done.
+    /// Publishes the gauges of the active connections. Those with more to read or to write stay active: a request may have been
+    /// added after the last write of the turn.
     pub(crate) fn end_turn(&mut self) {
-        self.leaving.end_turn();
+        self.draining.end_turn();
         let Connections { list, active, is_active, .. } = self;
         active.retain(|&connection| {
             list[connection].publish();
@@ -209,12 +208,12 @@ impl Connections {
         });
     }
 
-    /// Ends every connection, and with it what waits on it.
+    /// Closes every connection, and fails all requests in flight.
     pub(crate) fn close(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         for connection in 0..self.list.len() {
             self.list[connection].close(Outcome::BackendLost, answered, now);
             self.activate(connection);
         }
-        self.leaving.close(answered, now);
+        self.draining.close(answered, now);
     }
 }

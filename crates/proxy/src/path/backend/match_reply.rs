@@ -1,16 +1,16 @@
-//! What a line or value from a backend means for the request that waits for it.
+//! Matches a line or value from a backend with the request that it answers.
 
 use records::Outcome;
 use wire::{MetaCode, Reply, Verb};
 
-/// What kind of reply a request gets.
+/// The kind of reply that a request expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// One line, of those that answer this command.
+    /// One line that may answer this command.
     Line(Verb),
     /// Values, then END.
     Values,
-    /// The `version` that a connection begins with.
+    /// The reply to the `version` probe.
     Probe,
 }
 
@@ -24,24 +24,24 @@ impl Expect {
     }
 }
 
-/// What one line or value means for the request at the head.
+/// How one line or value matches the oldest request in flight.
 pub(crate) enum ReplyMatch {
-    /// A value; more is to come.
+    /// It is a value, and more follows.
     More,
-    /// The reply is complete. When it `closes`, what follows on this connection cannot be trusted.
+    /// The reply is complete. If it `closes`, later replies on this connection cannot be trusted.
     Done { outcome: Outcome, closes: bool },
-    /// No reply to such a request.
+    /// It is not a reply to such a request.
     OutOfStep,
 }
 
-/// Reads one line or value as the answer, or part of the answer, to the request at the head.
+/// Matches one line or value with the oldest request in flight.
 pub(crate) fn match_reply(expect: Expect, reply: &Reply<'_>) -> ReplyMatch {
     let done = |outcome, closes| ReplyMatch::Done { outcome, closes };
     match (expect, reply) {
         (Expect::Probe, Reply::Version(_)) => done(Outcome::Answered, false),
         (Expect::Probe, _) => ReplyMatch::OutOfStep,
         (_, Reply::ServerError(_)) => done(Outcome::ServerError, false),
-        // The proxy sends only what it has checked: a backend that does not understand it is reading something else.
+        // The proxy sends only commands that it has checked. A backend that replies ERROR has read something else.
         (_, Reply::Error) => done(Outcome::ClientError, true),
         (expect, Reply::ClientError(line)) => done(Outcome::ClientError, is_out_of_step(expect, line)),
         (Expect::Values, Reply::Value(_)) => ReplyMatch::More,
@@ -51,11 +51,11 @@ pub(crate) fn match_reply(expect: Expect, reply: &Reply<'_>) -> ReplyMatch {
     }
 }
 
-/// Whether a server that says this has not read what the proxy has sent, which was checked.
+/// Whether this CLIENT_ERROR shows that the server has not read the command that the proxy has checked and sent.
 fn is_out_of_step(expect: Expect, line: &[u8]) -> bool {
     match expect {
-        // The flags of a meta command are not checked, and what is wrong with them is told in such words. The line's end and
-        // the value's length are: the server has read the whole command.
+        // The proxy does not check the flags of a meta command, so the server may refuse these. It has checked the line end and
+        // the length of the value.
         Expect::Line(Verb::Mg | Verb::Ms | Verb::Md | Verb::Ma | Verb::Me) => {
             line.starts_with(b"bad data chunk") || line.starts_with(b"line ")
         }
@@ -63,7 +63,7 @@ fn is_out_of_step(expect: Expect, line: &[u8]) -> bool {
     }
 }
 
-/// Whether a command can be answered like this.
+/// Whether this reply can answer a command.
 fn answers(verb: Verb, reply: &Reply<'_>) -> bool {
     match verb {
         Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas => {
@@ -78,7 +78,7 @@ fn answers(verb: Verb, reply: &Reply<'_>) -> bool {
     }
 }
 
-/// The same for a meta command that is not quiet.
+/// Whether this reply can answer a meta command without `q`.
 fn answers_meta(verb: Verb, reply: &Reply<'_>) -> bool {
     use MetaCode::{Debug, Exists, Header, Miss, NotFound, NotStored};
     match (verb, reply) {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_answer_a_request_does() {
+    fn only_replies_that_can_answer_a_request_match_it() {
         let ends = |expect, reply| matches!(match_reply(expect, &reply), ReplyMatch::Done { closes: false, .. });
         let breaks = |expect, reply| matches!(match_reply(expect, &reply), ReplyMatch::OutOfStep);
         let set = Expect::Line(Verb::Set);

@@ -1,14 +1,14 @@
-//! When a connection that has failed is tried again: after pauses that grow with each failure in a row.
+//! The pauses before a failed connection is opened again. They double with each failure in a row.
 
 use clock::Nanos;
 use std::time::Duration;
 
-/// The first pause after a failure; doubled by each further one.
+/// The longest first pause after a failure. Each further failure doubles it.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// The longest pause. A connection that has held so long was of use even if nothing was asked on it.
+/// The longest pause. A connection that was open for this long counts as useful even if no request was sent on it.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The failures in a row of one connection.
+/// The number of failures in a row of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     failures: u32,
@@ -20,13 +20,13 @@ impl Retry {
         self.failures == 0
     }
 
-    /// Begins anew: it has been of use.
+    /// Resets the pauses after a success.
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
     }
 
-    /// Notes a failure; returns when to try again. The jitter, from the time and a number that differs between
-    /// connections, keeps them from coming back in step.
+    /// Records a failure; returns when to try again. Half of the pause is jitter, from the time and the connection's number, so
+    /// that connections do not reconnect in step.
     pub(crate) fn failed(&mut self, now: Nanos, number: usize) -> Nanos {
         let longest = PAUSE_MIN.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
         let jitter = (now.0 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_up_to_a_limit_and_begin_anew_after_a_success() {
+    fn pauses_grow_up_to_a_limit_and_start_over_after_a_success() {
         let mut retry = Retry::default();
         let now = Nanos(1_000_000_007);
         let pauses_ns: Vec<u64> = (0..40).map(|_| retry.failed(now, 3).since(now)).collect();

@@ -1,4 +1,4 @@
-//! Which backend a connection goes to, and what it may take: the same for all connections of one loop to that backend.
+//! A backend, as all connections of one event loop to it see it: its name, its address and its limits.
 
 use crate::config::Timeouts;
 use crate::path::backend::match_reply::Expect;
@@ -8,31 +8,31 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::{Limits, Verb};
 
-/// One backend, as the configuration says it.
+/// One backend.
 #[derive(Clone, Debug)]
 pub(crate) struct Backend {
-    /// Its place in the configuration.
+    /// Its number in the configuration.
     pub(crate) index: u16,
     pub(crate) name: Arc<str>,
-    /// Where it is; none as long as its name means nothing.
+    /// Its address, or none as long as its name does not resolve.
     pub(crate) endpoint: Option<Endpoint>,
     pub(crate) reporter: Reporter,
     pub(crate) limits: BackendLimits,
 }
 
-/// Limits of each connection to it.
+/// The limits of each connection to a backend.
 #[derive(Clone, Debug)]
 pub(crate) struct BackendLimits {
     pub(crate) timeouts: Timeouts,
     pub(crate) window: usize,
     pub(crate) buffer_bytes: u64,
-    /// The largest reply to one request; its rest is read and dropped, and the answer is an error.
+    /// The largest reply to one request. A larger one is read to its end and discarded, and the request fails.
     pub(crate) reply_bytes: usize,
     pub(crate) wire: Limits,
 }
 
 impl BackendLimits {
-    /// The time for what is answered like this.
+    /// The timeout of a request with this kind of reply.
     pub(crate) fn timeout(&self, expect: Expect) -> Duration {
         match expect {
             Expect::Probe => self.timeouts.connect,
@@ -47,21 +47,21 @@ impl BackendLimits {
 pub(crate) struct Failure {
     pub(crate) backend: u16,
     pub(crate) endpoint: Endpoint,
-    /// It has not been open at all.
+    /// The connection was never open.
     pub(crate) is_unreachable: bool,
 }
 
-/// Who is told of failures.
+/// Receives connection failures.
 #[derive(Clone)]
 pub(crate) struct Reporter(Arc<dyn Fn(Failure) + Send + Sync>);
 
 impl Reporter {
-    /// Calls this function, which must not wait.
+    /// Calls this function, which must not block.
     pub(crate) fn new(report: impl Fn(Failure) + Send + Sync + 'static) -> Reporter {
         Reporter(Arc::new(report))
     }
 
-    /// Tells of a failure.
+    /// Reports a failure.
     pub(crate) fn report(&self, failure: Failure) {
         (self.0)(failure);
     }

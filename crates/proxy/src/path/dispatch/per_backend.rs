@@ -1,13 +1,13 @@
-//! The discipline `per-backend`: one queue of reads for each backend, served by slots of one request each; writes go
-//! straight onto connections of their own.
+//! Station 5. The discipline `per-backend`: each backend has a queue of reads, which slots of one request each serve. Writes are
+//! sent at once, on connections of their own.
 //!
 //! ```text
 //!                 ┌─ queue of reads ─▶ reader ─▶ connection, one request in flight
 //!    a backend's  │                └─▶ reader ─▶ connection, one request in flight
 //!      requests   └─ writes ─────────▶ writer ─▶ connection, as many in flight as come
 //! ```
-//! All writes of one client travel over the same writers, so they never overtake each other. That its reads and writes
-//! do not either is seen to by the session (`overlap`).
+//! All writes of one client use the same writer of each backend, so they never overtake each other. The session keeps reads and
+//! writes of one client in order (`path/order`).
 
 use crate::observe::counters::LoopCounters;
 use crate::path::backend::connections::Connections;
@@ -33,8 +33,7 @@ pub(crate) struct PerBackend {
 }
 
 impl PerBackend {
-    /// So many slots for each of the backends that the counters know. Of the connections, each backend has its readers'
-    /// first and its writers' after them.
+    /// `readers` slots and `writers` connections for each backend. Of a backend's connections, those of the readers come first.
     pub(crate) fn new(
         readers: usize,
         writers: usize,
@@ -46,7 +45,7 @@ impl PerBackend {
         PerBackend { readers, writers, queues, slots: backends.map(|_| Slots::new(readers)).collect(), counters }
     }
 
-    /// Lets a parsed and routed job in.
+    /// Sends the legs of a job, or queues them.
     pub(crate) fn admit(
         &mut self,
         id: JobId,
@@ -76,7 +75,7 @@ impl PerBackend {
         }
     }
 
-    /// Gives a leg a free slot or a place in the queue, or refuses it; true when a slot was free.
+    /// Gives a leg a free slot or a place in the queue, or refuses it. Returns whether a slot was free.
     fn admit_read(
         &mut self,
         leg: LegRef,
@@ -110,7 +109,7 @@ impl PerBackend {
         false
     }
 
-    /// Looks at a connection that something has happened to.
+    /// Updates the slot of a connection that had an event.
     pub(crate) fn update(&mut self, connection: usize, connections: &Connections) {
         let (backend, slot) = (connection / self.per_backend(), connection % self.per_backend());
         if slot >= self.readers {
@@ -124,7 +123,7 @@ impl PerBackend {
         self.slots[backend].set(slot, state);
     }
 
-    /// Gives free slots to those who wait. When no slot is left that could serve, they need not wait for their own time-out.
+    /// Gives free slots to queued legs. If no slot of a backend is up, its queued legs fail at once.
     pub(crate) fn fill_slots(
         &mut self,
         connections: &mut Connections,
@@ -152,7 +151,7 @@ impl PerBackend {
         }
     }
 
-    /// Fails all who wait.
+    /// Fails all queued legs.
     pub(crate) fn close(&mut self, connections: &Connections, answered: &mut AnsweredJobs<'_>, time: Time<'_>) {
         for backend in 0..self.queues.len() {
             while let Some(leg) = self.queues[backend].pop() {
@@ -174,7 +173,7 @@ impl PerBackend {
         self.readers + self.writers
     }
 
-    /// The connection of a reader, or behind them of a writer, of a backend.
+    /// The connection of a backend's reader or, after the readers, writer.
     fn connection(&self, backend: usize, slot: usize) -> usize {
         backend * self.per_backend() + slot
     }

@@ -1,8 +1,8 @@
-//! A bounded queue, first in first out, and the slots that serve it. Knows neither connections nor jobs.
+//! A bounded first-in-first-out queue, and the slots that serve it. Knows neither connections nor jobs.
 
 use std::collections::VecDeque;
 
-/// Those who wait. It is full when it holds so many entries, or so many bytes.
+/// A queue that is full when it has `entries_max` entries or `bytes_max` bytes.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     entries: VecDeque<(T, usize)>,
@@ -11,13 +11,13 @@ pub(crate) struct Queue<T> {
     bytes_max: u64,
 }
 
-/// What a slot does.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
-    /// It serves nobody and may.
+    /// It may serve a request.
     Free,
     Busy,
-    /// It serves nobody and cannot.
+    /// It cannot serve a request, because its connection is down.
     Down,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Slot {
 #[derive(Debug)]
 pub(crate) struct Slots {
     states: Vec<Slot>,
-    /// The free ones. The last one freed is taken first: its connection and buffers are warm.
+    /// The free slots. The one freed last is used first, because its connection and buffers are in the CPU caches.
     free: Vec<usize>,
     busy: usize,
 }
@@ -36,34 +36,34 @@ impl<T> Queue<T> {
         Queue { entries: VecDeque::new(), bytes: 0, entries_max, bytes_max }
     }
 
-    /// How many wait.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether there is no entry.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether one more would be too much.
+    /// Whether no further entry may be added.
     pub(crate) fn is_full(&self) -> bool {
         self.entries.len() >= self.entries_max || self.bytes >= self.bytes_max
     }
 
-    /// Lets one in, at the end.
+    /// Adds an entry at the end.
     pub(crate) fn push(&mut self, entry: T, bytes: usize) {
-        assert!(!self.is_full(), "a queue that is full admits nobody");
+        assert!(!self.is_full(), "a full queue admits no entry");
         self.bytes += bytes as u64;
         self.entries.push_back((entry, bytes));
     }
 
-    /// The one whose turn is next.
+    /// The first entry.
     pub(crate) fn head(&self) -> Option<&T> {
         self.entries.front().map(|(entry, _)| entry)
     }
 
-    /// Lets the next one out.
+    /// Removes the first entry.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let (entry, bytes) = self.entries.pop_front()?;
         self.bytes -= bytes as u64;
@@ -72,24 +72,24 @@ impl<T> Queue<T> {
 }
 
 impl Slots {
-    /// So many slots, which cannot serve yet.
+    /// `count` slots, all down.
     pub(crate) fn new(count: usize) -> Slots {
         Slots { states: vec![Slot::Down; count], free: Vec::with_capacity(count), busy: 0 }
     }
 
-    /// How many there are.
+    /// The number of slots.
     pub(crate) fn len(&self) -> usize {
         self.states.len()
     }
 
-    /// Notes what a slot does from now on.
+    /// Sets the state of a slot.
     pub(crate) fn set(&mut self, slot: usize, state: Slot) {
         let before = std::mem::replace(&mut self.states[slot], state);
         if before == state {
             return;
         }
         match before {
-            // Usually the slot that is taken is the last one.
+            // Usually the last free slot was used.
             Slot::Free if self.free.last() == Some(&slot) => _ = self.free.pop(),
             Slot::Free => self.free.retain(|&other| other != slot),
             Slot::Busy => self.busy -= 1,
@@ -102,17 +102,17 @@ impl Slots {
         }
     }
 
-    /// The free slots; the last one is to be taken first.
+    /// The free slots. The last one must be used first.
     pub(crate) fn free(&self) -> &[usize] {
         &self.free
     }
 
-    /// How many serve somebody.
+    /// The number of busy slots.
     pub(crate) fn busy(&self) -> usize {
         self.busy
     }
 
-    /// Whether any serves or could.
+    /// Whether any slot is busy or free.
     pub(crate) fn any_up(&self) -> bool {
         self.busy + self.free.len() > 0
     }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_counted_whatever_happens_to_them() {
+    fn slots_are_counted_through_all_state_changes() {
         let mut slots = Slots::new(3);
         assert!(!slots.any_up());
         for slot in 0..3 {

@@ -1,11 +1,11 @@
-//! The discipline `shared`: one queue for everything, served by slots. A slot owns one connection to every backend and
-//! holds them all until the whole request, with all its replicas and parts, is answered.
+//! Station 5. The discipline `shared`: one queue for all requests, which slots serve. A slot owns one connection to every backend,
+//! and is busy until the whole request, with all its replicas and parts, is answered.
 //!
 //! ```text
 //!    all requests ─▶ queue ─▶ slot ─▶ connection to each backend ─▶ answered as a whole, slot free again
 //!                          └▶ slot ─▶ connection to each backend
 //! ```
-//! Two requests of one client in two slots may overtake each other; the session sees to it that they may (`overlap`).
+//! Two requests of one client in two slots may overtake each other. The session allows that for reads only (`path/order`).
 
 use crate::observe::counters::LoopCounters;
 use crate::path::backend::connections::Connections;
@@ -24,14 +24,14 @@ pub(crate) struct Shared {
     servers: usize,
     queue: Queue<JobId>,
     slots: Slots,
-    /// Whether each connection accepts requests; and for each backend, how many do.
+    /// Whether each connection accepts requests, and for each backend the number of connections that do.
     is_up: Vec<bool>,
     up: Vec<usize>,
     counters: Arc<LoopCounters>,
 }
 
 impl Shared {
-    /// So many slots before the backends that the counters know. Of the connections, each slot has one to each backend.
+    /// `workers` slots, each with one connection to each backend.
     pub(crate) fn new(workers: usize, queue: Queue<JobId>, counters: Arc<LoopCounters>) -> Shared {
         let servers = counters.backends.len();
         let mut slots = Slots::new(workers);
@@ -39,7 +39,7 @@ impl Shared {
         Shared { servers, queue, slots, is_up: vec![false; workers * servers], up: vec![0; servers], counters }
     }
 
-    /// Gives a parsed and routed job a free slot or a place in the queue, or refuses it.
+    /// Gives a job a free slot or a place in the queue, or refuses it.
     pub(crate) fn admit(
         &mut self,
         id: JobId,
@@ -49,7 +49,7 @@ impl Shared {
         time: Time<'_>,
     ) {
         let mut is_dispatched = false;
-        if self.refuse_what_is_down(id, connections, answered, time.turn) {
+        if self.refuse_legs_to_down_backends(id, connections, answered, time.turn) {
             let free = if self.queue.is_empty() { self.pick(answered.jobs.get(id)) } else { None };
             if let Some(slot) = free {
                 is_dispatched = true;
@@ -72,8 +72,8 @@ impl Shared {
         }
     }
 
-    /// Fails the legs whose backend no slot has a connection to; true when others are left.
-    fn refuse_what_is_down(
+    /// Fails the legs to backends that no slot has an open connection to. Returns whether other legs are left.
+    fn refuse_legs_to_down_backends(
         &mut self,
         id: JobId,
         connections: &Connections,
@@ -106,8 +106,8 @@ impl Shared {
         }
     }
 
-    /// The slot that a job is to take; none when it must wait. One that lacks a connection the job needs is left alone as
-    /// long as another slot has them all: it would fail at once what the others could serve, and so draw ever more.
+    /// The slot for a job, or none if the job must wait. A slot without a connection that the job needs is not used as long as
+    /// another slot has them all: its requests would fail at once, so it would be free more often than the others and fail more.
     fn pick(&self, job: &Job) -> Option<usize> {
         let serves = |slot: usize| {
             let mut missing = job
@@ -125,7 +125,7 @@ impl Shared {
         free.or_else(|| (0..self.slots.len()).all(|slot| !serves(slot)).then_some(last))
     }
 
-    /// Looks at a connection that something has happened to.
+    /// Updates the slot of a connection that had an event.
     pub(crate) fn update(&mut self, connection: usize, connections: &Connections) {
         let is_up = connections.get(connection).admits() != Err(Outcome::BackendDown);
         let backend = connection % self.servers;
@@ -137,14 +137,14 @@ impl Shared {
         self.update_slot(connection / self.servers, connections);
     }
 
-    /// A slot is busy as long as an answer is missing on any of its connections.
+    /// Updates a slot: it is busy as long as a request is in flight on any of its connections.
     fn update_slot(&mut self, slot: usize, connections: &Connections) {
         let first = self.connection(slot, 0);
         let is_busy = (first..first + self.servers).any(|connection| connections.get(connection).waiting() > 0);
         self.slots.set(slot, if is_busy { Slot::Busy } else { Slot::Free });
     }
 
-    /// Gives free slots to those who wait, in their order.
+    /// Gives free slots to queued jobs, in their order.
     pub(crate) fn fill_slots(
         &mut self,
         connections: &mut Connections,
@@ -163,7 +163,7 @@ impl Shared {
         }
     }
 
-    /// Fails all who wait.
+    /// Fails all queued jobs.
     pub(crate) fn close(&mut self, connections: &Connections, answered: &mut AnsweredJobs<'_>, time: Time<'_>) {
         while let Some(id) = self.queue.pop() {
             each_waiting_leg(id, answered, |leg, backend, answered| {
@@ -185,7 +185,7 @@ impl Shared {
     }
 }
 
-/// Does something to every leg of a job that is not answered yet, and lets it know the leg's backend.
+/// Calls `act` for every leg of a job that is not sent or answered yet, with the leg's backend.
 fn each_waiting_leg(
     id: JobId,
     answered: &mut AnsweredJobs<'_>,

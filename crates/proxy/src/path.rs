@@ -1,4 +1,5 @@
-//! What every request passes, in this order.
+//! The path of a request, in this order. docs/life-of-a-request.md numbers the stations: 1 accept, 2 session, 3 core, 4 dispatcher
+//! and route, 5 discipline, 6 backend connection, 7 join, 8 journal. `event_loop` calls them.
 
 pub(crate) mod accept;
 pub(crate) mod messages;

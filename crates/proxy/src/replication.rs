@@ -161,7 +161,7 @@ impl Replication {
             if let Some(choice) = other.filter(|_| hedges.spend()) {
                 let leg = add_candidate(job, &choice);
                 job.leg(leg).is_hedge = true;
-                job.is_again = true;
+                job.has_added_legs = true;
                 self.replicas.counters.pools[pool].hedges.add(1);
                 send_kept(id, answered, send);
             }
