@@ -1,17 +1,17 @@
-//! Numbers in values, read and written as memcached does: what `incr` accepts and what it leaves behind.
+//! Numbers in values, as memcached reads and writes them for `incr` and `decr`.
 
-/// Adds to a number; it wraps round at 2^64.
+/// Adds to a number; the sum wraps at 2^64.
 pub(crate) fn increased(number: u64, delta: u64) -> u64 {
     number.wrapping_add(delta)
 }
 
-/// Takes from a number; it stops at 0.
+/// Subtracts from a number, down to 0.
 pub(crate) fn decreased(number: u64, delta: u64) -> u64 {
     number.saturating_sub(delta)
 }
 
-/// The number at the beginning of a value, as C's `strtoull` reads it: blanks and a sign may come before, a blank and anything
-/// may come after. A negative number is refused, unless it is so small that it wraps round to a positive one.
+/// The number at the start of a value, as C's `strtoull` reads it: spaces and a sign may precede it, and a space with any
+/// text may follow it. A negative number is refused, unless it is so small that it wraps to a positive one.
 pub(crate) fn number(value: &[u8]) -> Option<u64> {
     let text = &value[value.iter().position(|byte| !is_blank(*byte))?..];
     let (negative, text) = match text.first()? {
@@ -31,14 +31,14 @@ pub(crate) fn number(value: &[u8]) -> Option<u64> {
     (!negative || number.cast_signed() >= 0).then_some(number)
 }
 
-/// Writes a number over a value. It never becomes shorter: blanks fill the place of the digits that are gone.
+/// Writes a number over a value. The value never becomes shorter: spaces replace missing digits.
 pub(crate) fn overwrite(value: &[u8], number: u64) -> Box<[u8]> {
     let mut text = number.to_string().into_bytes();
     text.resize(text.len().max(value.len()), b' ');
     text.into()
 }
 
-/// What C's `isspace` says.
+/// C's `isspace`.
 fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }

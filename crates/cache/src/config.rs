@@ -1,42 +1,42 @@
-//! What a cache is asked to be, checked before anything is opened.
+//! The configuration of a cache, checked before anything is opened.
 
 use clock::{Nanos, duration_ns};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// More workers than this are a mistake in the arguments.
+/// A larger number of workers is a mistake in the arguments.
 pub const WORKERS_MAXIMUM: usize = 65_536;
 /// A longer service time is a mistake in the arguments.
 pub const SERVICE_TIME_MAXIMUM: Duration = Duration::from_secs(3600);
 
-/// Everything that can be chosen.
+/// The configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// `host:port`; port 0 takes a free one.
+    /// `host:port`; port 0 takes a free port.
     pub listen: String,
-    /// Bytes of items, overhead included, beyond which the least recently used are evicted.
+    /// Bytes of items, overhead included. Beyond them the least recently used items are evicted.
     pub memory_limit_bytes: usize,
-    /// How long a worker takes for one request.
+    /// The service time of a request.
     pub service_time: ServiceTime,
-    /// Virtual workers that serve the one queue; of no effect without a service time.
+    /// Virtual workers that serve one queue; no effect without a service time.
     pub workers: usize,
-    /// When nothing is done at all.
+    /// Regular pauses of the whole server.
     pub stall: Option<Stall>,
     /// Seed of the service times.
     pub seed: u64,
-    /// Client connections beyond which nobody is accepted until one leaves.
+    /// Client connections at once. Beyond them no client is accepted until another disconnects.
     pub connections_maximum: usize,
-    /// Where and how many records are written.
+    /// The record file, if any.
     pub records: Option<RecordsConfig>,
 }
 
-/// Where and how many records are written.
+/// The record file.
 #[derive(Clone, Debug)]
 pub struct RecordsConfig {
     /// The directory of the file `cache-<pid>.way`.
     pub directory: PathBuf,
-    /// One request in so many is kept.
+    /// One request in this many is recorded.
     pub sample: u32,
 }
 
@@ -53,10 +53,10 @@ pub struct Stall {
 /// The distribution of the service time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServiceTime {
-    /// As fast as the machine allows: no worker, no queue.
+    /// No service time, no workers and no queue.
     #[default]
     None,
-    /// Always the same.
+    /// Constant.
     Fixed(Duration),
     /// Exponential with this mean.
     Exponential(Duration),
@@ -64,7 +64,7 @@ pub enum ServiceTime {
     Uniform(Duration, Duration),
 }
 
-/// Why a configuration cannot be served.
+/// The reason why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what it is")]
 pub enum ConfigError {
@@ -84,7 +84,7 @@ pub enum ConfigError {
         "a stall of {0:?} every {1:?}: both must be above 0, the first below the second, and neither above {SERVICE_TIME_MAXIMUM:?}"
     )]
     Stall(Duration, Duration),
-    #[error("the sample must be above 0: 1 keeps every request, 100 one in a hundred")]
+    #[error("the sample must be above 0: 1 records every request, 100 one in a hundred")]
     NoSample,
 }
 
@@ -104,7 +104,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Refuses what makes no sense.
+    /// Refuses a configuration that cannot work.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         if self.memory_limit_bytes == 0 {
             return Err(ConfigError::NoMemory);
@@ -152,7 +152,7 @@ impl ServiceTime {
 
 impl fmt::Display for ServiceTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As on the command line, where a micro is a u.
+        // As on the command line, which writes microseconds with a u.
         let text = |time: &Duration| format!("{time:?}").replace('µ', "u");
         match self {
             ServiceTime::None => write!(f, "none"),

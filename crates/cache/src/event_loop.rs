@@ -1,11 +1,11 @@
-//! The one thread: waits until a client or a served request needs it, and gives every session its turn.
+//! The one thread: waits for clients and for the end of service times, and gives every session its turn.
 //!
-//! The kernel's timers count milliseconds. When the next request is served within one and a half, the loop does not sleep: it
-//! asks the kernel for events and looks at the clock again and again. That costs one processor and makes replies leave within
-//! microseconds of the time that was computed for them. An idle cache, or one without a service time, sleeps.
+//! The kernel's timers count milliseconds. If the next request is served within one and a half, the loop polls the kernel and
+//! the clock without sleeping. Polling uses a whole core, and replies leave within microseconds of their computed time.
+//! An idle cache, or one without a service time, sleeps.
 
 use crate::config::Stall;
-use crate::desk::Desk;
+use crate::handler::Handler;
 use crate::session::{Next, Session};
 use clock::Nanos;
 use mio::net::TcpListener;
@@ -14,43 +14,43 @@ use slab::Slab;
 use std::io;
 use std::time::Duration;
 
-/// What the loop is told from outside: to finish.
+/// The message to the loop: stop.
 #[derive(Debug)]
 pub(crate) struct Stop;
 
-/// The listening socket.
+/// The token of the listening socket.
 pub(crate) const LISTENER: Token = Token(0);
-/// The mailbox.
+/// The token of the mailbox.
 pub(crate) const MAILBOX: Token = Token(1);
-/// Sessions have the tokens from here on.
+/// The first token of a session.
 const SESSIONS_FROM: usize = 2;
 /// Connections accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
-/// How long nobody is accepted after the kernel had no descriptor, or all connections were taken.
+/// The pause before the next accept after the process ran out of descriptors or connections.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// A sleep ends this long before the next request is served: timers and wakes are late, and never early.
+/// A sleep ends this long before the next request is served, because timers are late and never early.
 const WAKE_EARLY: Duration = Duration::from_micros(500);
-/// How long clients may take to read their last replies when the cache stops.
+/// The time that clients have to read their last replies when the cache stops.
 const DRAIN_MAXIMUM: Duration = Duration::from_secs(5);
 
-/// Everything that the thread owns.
+/// The state of the thread.
 #[derive(Debug)]
 pub(crate) struct EventLoop {
     poller: Poller,
-    /// None once the cache stops.
+    /// `None` once the cache is stopping.
     listener: Option<TcpListener>,
     mailbox: Mailbox<Stop>,
     sessions: Slab<Session>,
-    desk: Desk,
-    /// Sessions whose turn comes.
+    handler: Handler,
+    /// Sessions that are to get a turn.
     active: Vec<usize>,
-    /// Number of the next connection.
+    /// The number of the next connection.
     next_number: u32,
-    /// When somebody may be waiting to be accepted; readiness tells only of the first.
+    /// When to accept again; readiness reports only the first waiting client.
     accept_at: Nanos,
-    /// When the last session is closed, read or unread.
+    /// When every session is closed, whether its replies were read or not.
     drained_by: Option<Nanos>,
-    /// When nothing is done, counted from the start.
+    /// The regular pauses, counted from the start.
     stall: Option<Stall>,
     start: Nanos,
 }
@@ -60,17 +60,17 @@ impl EventLoop {
         poller: Poller,
         listener: TcpListener,
         mailbox: Mailbox<Stop>,
-        desk: Desk,
+        handler: Handler,
         stall: Option<Stall>,
     ) -> EventLoop {
         EventLoop {
-            start: desk.clock.now(),
+            start: handler.clock.now(),
             stall,
             poller,
             listener: Some(listener),
             mailbox,
             sessions: Slab::new(),
-            desk,
+            handler,
             active: Vec::new(),
             next_number: 0,
             accept_at: Nanos::NEVER,
@@ -78,45 +78,45 @@ impl EventLoop {
         }
     }
 
-    /// Serves until told to stop, and gives back what was shared.
-    pub(crate) fn run(mut self) -> io::Result<Desk> {
+    /// Serves until it is stopped, and returns the shared state.
+    pub(crate) fn run(mut self) -> io::Result<Handler> {
         let mut ready = Vec::new();
         while !self.is_done() {
             self.poller.wait(self.timeout(), &mut ready)?;
             if let Some(stall) = self.stall {
-                std::thread::sleep(stall.left(self.start, self.desk.clock.now()));
+                std::thread::sleep(stall.left(self.start, self.handler.clock.now()));
             }
             self.deliver_served();
             for event in &ready {
                 self.note(event);
             }
-            if self.accept_at <= self.desk.clock.now() {
+            if self.accept_at <= self.handler.clock.now() {
                 self.accept();
             }
             self.take_turns();
-            self.desk.journal.hand_over();
+            self.handler.journal.hand_over();
         }
         for session in self.sessions.drain() {
-            session.abandon(&mut self.desk);
+            session.abandon(&mut self.handler);
         }
-        Ok(self.desk)
+        Ok(self.handler)
     }
 
     fn is_done(&self) -> bool {
-        self.drained_by.is_some_and(|by| self.sessions.is_empty() || by <= self.desk.clock.now())
+        self.drained_by.is_some_and(|by| self.sessions.is_empty() || by <= self.handler.clock.now())
     }
 
-    /// How long the kernel may let the loop sleep.
+    /// The longest time that the loop may sleep.
     fn timeout(&self) -> Option<Duration> {
         if !self.active.is_empty() {
             return Some(Duration::ZERO);
         }
-        let now = self.desk.clock.now();
-        let others = [self.drained_by.unwrap_or(Nanos::NEVER), self.accept_at, self.desk.journal.hand_over_at()];
+        let now = self.handler.clock.now();
+        let others = [self.drained_by.unwrap_or(Nanos::NEVER), self.accept_at, self.handler.journal.hand_over_at()];
         let other = others.into_iter().filter(|&at| at != Nanos::NEVER).min().map(|at| at.after(now));
-        // Rounded down to what the kernel counts in: less than that is no sleep at all.
+        // Rounded down to whole milliseconds, because a shorter time is no sleep at all.
         let whole = |left: Duration| Duration::from_millis(left.as_millis() as u64);
-        let served = self.desk.service.next_served().map(|at| whole((at - WAKE_EARLY).after(now)));
+        let served = self.handler.service.next_served().map(|at| whole((at - WAKE_EARLY).after(now)));
         other.into_iter().chain(served).min()
     }
 
@@ -148,26 +148,26 @@ impl EventLoop {
 
     fn take_turns(&mut self) {
         for key in std::mem::take(&mut self.active) {
-            // Replies that are due come before requests that are new.
+            // Replies that are due come before new requests.
             self.deliver_served();
             if let Some(session) = self.sessions.get_mut(key) {
                 session.is_active = false;
-                let outcome = session.turn(key, &mut self.desk);
+                let outcome = session.turn(key, &mut self.handler);
                 self.after(key, &outcome);
             }
         }
     }
 
-    /// Sends the replies of the requests that have been served by now.
+    /// Sends the replies of all requests that have been served by now.
     fn deliver_served(&mut self) {
-        if self.desk.service.next_served().is_none() {
+        if self.handler.service.next_served().is_none() {
             return;
         }
-        let now = self.desk.clock.now();
-        while let Some(key) = self.desk.service.take_served(now) {
-            // The client may have gone; the next one with its key only looks once more than it must.
+        let now = self.handler.clock.now();
+        while let Some(key) = self.handler.service.take_served(now) {
+            // The session may have been closed; a new one with the same key gets one turn more than it needs.
             if let Some(session) = self.sessions.get_mut(key) {
-                let outcome = session.deliver(&mut self.desk);
+                let outcome = session.deliver(&mut self.handler);
                 self.after(key, &outcome);
             }
         }
@@ -182,19 +182,19 @@ impl EventLoop {
     }
 
     fn close(&mut self, key: usize) {
-        self.sessions.remove(key).abandon(&mut self.desk);
-        self.desk.connections = self.sessions.len();
+        self.sessions.remove(key).abandon(&mut self.handler);
+        self.handler.connections = self.sessions.len();
         if self.accept_at != Nanos::NEVER {
             self.accept_at = Nanos::UNSET;
         }
     }
 
-    /// Accepts who waits. Without a free descriptor or connection the others wait on, and are served.
+    /// Accepts waiting clients. Without a free descriptor or connection they keep waiting.
     fn accept(&mut self) {
         self.accept_at = Nanos::NEVER;
         let Some(listener) = &self.listener else { return };
         for _ in 0..ACCEPTS_PER_TURN {
-            if self.sessions.len() >= self.desk.connections_maximum {
+            if self.sessions.len() >= self.handler.connections_maximum {
                 return self.defer_accepting();
             }
             match listener.accept() {
@@ -205,8 +205,8 @@ impl EventLoop {
                     if self.poller.add(&mut connection, token).is_ok() {
                         entry.insert(Session::new(connection, self.next_number));
                         self.next_number = self.next_number.wrapping_add(1);
-                        self.desk.counters.total_connections += 1;
-                        self.desk.connections = self.sessions.len();
+                        self.handler.counters.total_connections += 1;
+                        self.handler.connections = self.sessions.len();
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -217,20 +217,20 @@ impl EventLoop {
         self.accept_at = Nanos::UNSET;
     }
 
-    /// Nobody is accepted until somebody leaves, or for a while.
+    /// Pauses accepting until a client disconnects, or for a while.
     fn defer_accepting(&mut self) {
-        self.desk.counters.accepts_deferred += 1;
-        self.accept_at = self.desk.clock.now() + ACCEPT_RETRY;
+        self.handler.counters.accepts_deferred += 1;
+        self.accept_at = self.handler.clock.now() + ACCEPT_RETRY;
     }
 
-    /// No more clients, no more requests; what has come is answered.
+    /// Accepts no more clients and requests; answers the requests that have arrived.
     fn stop(&mut self) {
         self.listener = None;
         self.accept_at = Nanos::NEVER;
-        self.drained_by = Some(self.desk.clock.now() + DRAIN_MAXIMUM);
+        self.drained_by = Some(self.handler.clock.now() + DRAIN_MAXIMUM);
         let keys: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
         for key in keys {
-            if let Err(error) = self.sessions[key].stop(&mut self.desk) {
+            if let Err(error) = self.sessions[key].stop(&mut self.handler) {
                 self.after(key, &Err(error));
             }
             self.activate(key);
@@ -238,7 +238,7 @@ impl EventLoop {
     }
 }
 
-/// Whether accepting failed because of the client that waited first, so that the next may be luckier.
+/// Whether accepting failed because of the first waiting client, so that the next one may succeed.
 fn is_about_one_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! One verb, one function: what a request does to the store and what it answers. Knows no time and no connection.
+//! Text commands: what each does to the store, and its reply. Knows no time and no connection.
 
 use crate::arithmetic::{decreased, increased, number};
 use crate::meta::execute_meta;
@@ -8,16 +8,16 @@ use crate::store::Store;
 use records::Outcome;
 use wire::{KEY_BYTES_MAXIMUM, Keys, Reply, Request, Value, Verb, decode_base64};
 
-/// A longer reply is refused: a line that names one large value a thousand times must not take the memory of a thousand.
+/// The limit of a reply. A line that names one large value a thousand times must not take a thousand times its memory.
 const REPLY_BYTES_MAXIMUM: usize = 64 * 1024 * 1024;
 
 const REPLY_TOO_LARGE: Reply<'static> = Reply::ServerError(b"out of memory writing get response");
-/// Carries out a request on the store; one that is not about the store does nothing.
+/// Executes a request on the store; a request that is not about the store does nothing.
 pub(crate) fn execute(request: &Request<'_>, store: &mut Store, counters: &mut Counters, out: &mut Vec<u8>) -> Answer {
     let (reply, noreply) = match *request {
         Request::Get { verb, exptime, keys } => return get(verb, exptime, keys, store, counters, out),
         Request::Store { verb, key, flags, exptime, value, cas, noreply } => {
-            let offer = Offer { verb, key, flags, exptime, value, unique: cas };
+            let offer = Offer { verb, key, flags, exptime, value, cas };
             counters.cmd_set += 1;
             (offer_value(&offer, store, counters), noreply)
         }
@@ -42,7 +42,7 @@ pub(crate) fn execute(request: &Request<'_>, store: &mut Store, counters: &mut C
     Answer { outcome: outcome(&reply), keys, hits: 0 }
 }
 
-/// What the parser found too large to read: a `set` that fails must not leave the value it was to replace, nor an `ms`.
+/// Removes the key of a `set` or `ms` whose value was too large to read: a failed set must not leave the old value.
 pub(crate) fn refused_store(line: &[u8], store: &mut Store) {
     let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     match (words.next(), words.next()) {
@@ -68,7 +68,7 @@ fn get(
 ) -> Answer {
     let begin = out.len();
     let touches = matches!(verb, Verb::Gat | Verb::Gats);
-    let tells_unique = matches!(verb, Verb::Gets | Verb::Gats);
+    let returns_cas = matches!(verb, Verb::Gets | Verb::Gats);
     let mut answer = Answer::default();
     for key in keys {
         answer.keys = answer.keys.saturating_add(1);
@@ -81,7 +81,7 @@ fn get(
         item.note_use(now);
         counters.get_hits += 1;
         answer.hits = answer.hits.saturating_add(1);
-        let cas = tells_unique.then_some(item.unique);
+        let cas = returns_cas.then_some(item.cas);
         Reply::Value(Value { key, flags: item.flags, cas, data: &item.data }).encode(out);
         if out.len() - begin > REPLY_BYTES_MAXIMUM {
             out.truncate(begin);

@@ -1,4 +1,4 @@
-//! When an item ends: what a client's number of seconds means on the monotonic clock.
+//! Expiry times: converts the seconds that a client sends into the monotonic clock.
 
 use clock::{Clock, Nanos, unix_now};
 use std::time::Duration;
@@ -14,12 +14,12 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
-    /// This moment.
+    /// The present moment.
     pub(crate) fn now(clock: &Clock) -> Epoch {
         Epoch { clock: clock.now(), unix_ns: unix_now() }
     }
 
-    /// When an item stored at `now` ends: 0 is never, a negative number is at once.
+    /// The expiry time of an item stored at `now`: 0 means never, a negative number means immediately.
     pub(crate) fn expiry(&self, exptime: i64, now: Nanos) -> Nanos {
         match exptime {
             0 => Nanos::NEVER,
@@ -27,7 +27,7 @@ impl Epoch {
             1..=RELATIVE_MAXIMUM_S => now + Duration::from_secs(exptime.unsigned_abs()),
             _ => {
                 let unix_ns = exptime.unsigned_abs().saturating_mul(1_000_000_000);
-                // What ended before the cache began has ended.
+                // A time before the cache started has passed.
                 unix_ns.checked_sub(self.unix_ns).map_or(Nanos::UNSET, |left| self.clock + Duration::from_nanos(left))
             }
         }

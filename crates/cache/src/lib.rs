@@ -3,10 +3,10 @@
 //! One thread, one store, no locks. The path of a request:
 //!
 //! ```text
-//! event_loop -> session -> desk -> service            when the request will be served
-//!                            |  -> execute or meta -> operations, arithmetic -> store (expiry, recency)
-//!                            |  -> statistics
-//!               session <- reply, blocked until it is served, in the order of the requests
+//! event_loop -> session -> handler -> service            when the request will be served
+//!                               |  -> execute or meta -> operations, arithmetic -> store (expiry, recency)
+//!                               |  -> statistics
+//!               session <- reply, delayed until the request is served, in the order of the requests
 //!               journal     its record
 //! ```
 //!
@@ -14,10 +14,10 @@
 
 mod arithmetic;
 mod config;
-mod desk;
 mod event_loop;
 mod execute;
 mod expiry;
+mod handler;
 mod journal;
 mod meta;
 mod operations;
@@ -31,8 +31,8 @@ pub use config::{Config, ConfigError, RecordsConfig, SERVICE_TIME_MAXIMUM, Servi
 pub use statistics::Counters;
 
 use clock::Clock;
-use desk::Desk;
 use event_loop::{EventLoop, LISTENER, MAILBOX, Stop};
+use handler::Handler;
 use journal::Journal;
 use net::{BindError, Poller, Post};
 use records::{Program, Writer};
@@ -40,27 +40,27 @@ use std::io;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
-/// A cache that serves.
+/// A running cache.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
     post: Post<Stop>,
-    thread: JoinHandle<io::Result<Desk>>,
+    thread: JoinHandle<io::Result<Handler>>,
     writer: Option<Writer>,
 }
 
-/// What a cache did.
+/// The counts of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Since the beginning, or since the last `stats reset`.
+    /// Counters since the start, or since the last `stats reset`.
     pub counters: Counters,
     /// Records written.
     pub records_written: u64,
-    /// Records dropped because the disk did not keep up.
+    /// Records dropped because the disk was too slow.
     pub records_dropped: u64,
 }
 
-/// Why a cache cannot start, or how it failed.
+/// The reason why a cache cannot start, or failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what it is")]
 pub enum CacheError {
@@ -76,10 +76,10 @@ pub enum CacheError {
     Panicked,
 }
 
-/// Opens everything and serves in a thread of its own.
+/// Opens everything and serves in its own thread.
 ///
 /// # Errors
-/// When the configuration makes no sense, the address cannot be listened on, or the records cannot be written.
+/// If the configuration cannot work, the address cannot be listened on, or the record file cannot be written.
 pub fn start(config: &Config, clock: Clock) -> Result<Running, CacheError> {
     config.check()?;
     let mut listener = net::bind(&config.listen)?;
@@ -95,32 +95,32 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, CacheError> {
         }
     };
     let journal = Journal::new(writer.as_ref().map(Writer::sender), clock.clone());
-    let desk = Desk::new(config, journal, clock);
-    let event_loop = EventLoop::new(poller, listener, mailbox, desk, config.stall);
+    let handler = Handler::new(config, journal, clock);
+    let event_loop = EventLoop::new(poller, listener, mailbox, handler, config.stall);
     let thread = std::thread::Builder::new().name("cache".into()).spawn(move || event_loop.run())?;
     Ok(Running { address, post, thread, writer })
 }
 
 impl Running {
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Tells it to answer what it has received, for at most five seconds, and to end.
+    /// Makes it answer the requests that have arrived, for at most five seconds, and stop.
     pub fn stop(&self) {
-        // A full mailbox holds this message already, and a loop that is gone needs none.
+        // A full mailbox contains this message already, and a loop that has ended needs none.
         let _ = self.post.send(Stop);
     }
 
-    /// Waits until it has ended and its records are complete.
+    /// Waits until it has stopped and its record file is complete.
     ///
     /// # Errors
-    /// When the event loop failed or the disk refused the records.
+    /// If the event loop failed or the record file could not be written.
     pub fn join(self) -> Result<Totals, CacheError> {
-        let Desk { counters, journal, .. } = self.thread.join().map_err(|_| CacheError::Panicked)??;
+        let Handler { counters, journal, .. } = self.thread.join().map_err(|_| CacheError::Panicked)??;
         let lost = journal.missing();
-        // The writer waits for every sender to be gone.
+        // The writer waits until every sender is dropped.
         drop(journal);
         let Some(writer) = self.writer else { return Ok(Totals { counters, ..Totals::default() }) };
         let totals = writer.close(lost).map_err(CacheError::Records)?;

@@ -1,5 +1,5 @@
-//! Meta commands: what they do to the store and what they answer, as memcached 1.6.18 does. Knows no time and no connection.
-//! Flags are worked off in the order in which they stand: `T30 t` tells the new time that is left, `t T30` the old one.
+//! Meta commands: what each does to the store, and its reply, as in memcached 1.6.18. Knows no time and no connection.
+//! Flags are processed in the order of the line: `T30 t` returns the new time to live, `t T30` the old one.
 
 use crate::arithmetic::{decreased, increased, number};
 use crate::operations::{Answer, NOT_A_NUMBER, Offer, offer_value, outcome, refusal, renumber};
@@ -9,30 +9,30 @@ use clock::Nanos;
 use records::Outcome;
 use wire::{KEY_BYTES_MAXIMUM, Meta, MetaCode, Mode, Options, Reply, Verb, encode_base64, is_hidden_when_quiet};
 
-/// A command with what its flags mean and the key that they are about.
+/// A command with its options and its decoded key.
 struct Command<'a> {
     meta: &'a Meta<'a>,
     options: Options,
     key: &'a [u8],
 }
 
-/// How a command ended: a reply that is still to be written, or that has been.
+/// The result of a command: a reply that is still to be written, or that has been written.
 enum Done {
-    /// These two letters, and the key and the opaque token if they are asked for.
+    /// A code, which is followed by the key and the opaque token if the flags request them.
     Code(MetaCode),
     /// An error.
     Failed(Reply<'static>),
-    /// Written already; so many values were found.
+    /// A reply that has been written, with this number of values.
     Written { hits: u16 },
 }
 
-/// Carries out a meta command on the store.
+/// Executes a meta command on the store.
 pub(crate) fn execute_meta(meta: &Meta<'_>, store: &mut Store, counters: &mut Counters, out: &mut Vec<u8>) -> Answer {
     let begin = out.len();
     let mut buffer = [0; KEY_BYTES_MAXIMUM];
     let key = meta.stored_key(&mut buffer);
     let options = match Options::parse(meta) {
-        // `me` has flags for nothing but its key, and does not look at others.
+        // `me` only has flags for its key, and ignores others.
         Err(error) if meta.verb != Verb::Me => {
             out.extend_from_slice(error.line());
             return Answer { outcome: Outcome::ClientError, keys: 1, hits: 0 };
@@ -52,7 +52,7 @@ pub(crate) fn execute_meta(meta: &Meta<'_>, store: &mut Store, counters: &mut Co
         Done::Code(code) => {
             out.extend_from_slice(code.name().as_bytes());
             if meta.verb != Verb::Me {
-                command.tell_names(out);
+                command.push_names(out);
             }
             out.extend_from_slice(b"\r\n");
             Answer { outcome: Outcome::Answered, keys: 1, hits: 0 }
@@ -69,15 +69,15 @@ pub(crate) fn execute_meta(meta: &Meta<'_>, store: &mut Store, counters: &mut Co
 }
 
 impl Command<'_> {
-    /// The key and the opaque token, as far as they are asked for.
-    fn tell_names(&self, out: &mut Vec<u8>) {
+    /// Writes the key and the opaque token, if the flags request them.
+    fn push_names(&self, out: &mut Vec<u8>) {
         for flag in self.meta.flags.iter() {
-            self.tell_name(flag, self.meta.is_base64(), out);
+            self.push_name(flag, self.meta.is_base64(), out);
         }
     }
 
-    /// The key or the opaque token, if this flag asks for it.
-    fn tell_name(&self, flag: &[u8], is_base64: bool, out: &mut Vec<u8>) {
+    /// Writes the key or the opaque token, if this flag requests it.
+    fn push_name(&self, flag: &[u8], is_base64: bool, out: &mut Vec<u8>) {
         match flag[0] {
             b'O' => push(out, flag),
             b'k' => {
@@ -121,11 +121,11 @@ fn get(command: &Command<'_>, store: &mut Store, counters: &mut Counters, out: &
         match flag[0] {
             b'T' => item.expires = touched.unwrap_or(item.expires),
             b'R' => {
-                let is_late = item.expires != Nanos::NEVER && recached.is_some_and(|at| item.expires < at);
-                is_won |= is_late && !is_new && !item.marks.is_won;
+                let is_due = item.expires != Nanos::NEVER && recached.is_some_and(|at| item.expires < at);
+                is_won |= is_due && !is_new && !item.marks.is_won;
             }
-            b'k' | b'O' => command.tell_name(flag, item.marks.is_key_base64, out),
-            letter => tell(letter, item, now, out),
+            b'k' | b'O' => command.push_name(flag, item.marks.is_key_base64, out),
+            letter => push_field(letter, item, now, out),
         }
     }
     if item.marks.is_won {
@@ -149,7 +149,7 @@ fn get(command: &Command<'_>, store: &mut Store, counters: &mut Counters, out: &
 fn set(command: &Command<'_>, store: &mut Store, counters: &mut Counters, out: &mut Vec<u8>) -> Done {
     let Command { meta, options, key } = command;
     counters.cmd_set += 1;
-    let current = store.peek(key).map(|item| item.unique);
+    let current = store.peek(key).map(|item| item.cas);
     let differs = options.cas.is_some_and(|cas| current.is_some_and(|current| current != cas));
     let mut verb = match options.mode {
         Mode::Add => Verb::Add,
@@ -159,7 +159,7 @@ fn set(command: &Command<'_>, store: &mut Store, counters: &mut Counters, out: &
         Mode::Replace => Verb::Replace,
         Mode::Ordinary | Mode::Down => Verb::Set,
     };
-    // An older value than the one that is there, from somebody who would rather have it stale than not at all.
+    // The value is older than the stored one, from a client that wants it stored as stale.
     let is_stale = verb == Verb::Cas && options.invalidates && options.cas < current && differs;
     if is_stale {
         verb = Verb::Set;
@@ -170,7 +170,7 @@ fn set(command: &Command<'_>, store: &mut Store, counters: &mut Counters, out: &
         flags: options.client_flags,
         exptime: options.exptime.unwrap_or(0),
         value: meta.value,
-        unique: options.cas.unwrap_or(0),
+        cas: options.cas.unwrap_or(0),
     };
     let reply = match verb {
         Verb::Append | Verb::Prepend if differs => Reply::Exists,
@@ -182,21 +182,21 @@ fn set(command: &Command<'_>, store: &mut Store, counters: &mut Counters, out: &
         Reply::Exists => MetaCode::Exists,
         Reply::NotFound => MetaCode::NotFound,
         failed => {
-            // Whatever the mode: a value that could not be stored leaves none.
+            // In every mode, a value that could not be stored removes the old one.
             store.remove(key);
             return Done::Failed(failed);
         }
     };
-    let mut unique = 0;
+    let mut cas = 0;
     if let Some(item) = store.peek(key).filter(|_| code == MetaCode::Header) {
         (item.marks.is_key_base64, item.marks.is_stale) = (meta.is_base64(), is_stale);
-        unique = item.unique;
+        cas = item.cas;
     }
     out.extend_from_slice(code.name().as_bytes());
     for flag in meta.flags.iter() {
         match flag[0] {
-            b'c' => push_number(out, b'c', unique),
-            _ => command.tell_name(flag, meta.is_base64(), out),
+            b'c' => push_number(out, b'c', cas),
+            _ => command.push_name(flag, meta.is_base64(), out),
         }
     }
     out.extend_from_slice(b"\r\n");
@@ -210,7 +210,7 @@ fn delete(command: &Command<'_>, store: &mut Store, counters: &mut Counters) -> 
         counters.delete_misses += 1;
         return Done::Code(MetaCode::NotFound);
     };
-    if options.cas.is_some_and(|cas| cas != item.unique) {
+    if options.cas.is_some_and(|cas| cas != item.cas) {
         counters.delete_misses += 1;
         return Done::Code(MetaCode::Exists);
     }
@@ -241,8 +241,8 @@ fn arithmetic(command: &Command<'_>, store: &mut Store, counters: &mut Counters,
             return Done::Code(MetaCode::NotFound);
         }
         None => options.initial,
-        // A token of 0 compares with nothing.
-        Some(item) if options.cas.is_some_and(|cas| cas != 0 && cas != item.unique) => {
+        // A token of 0 is not compared.
+        Some(item) if options.cas.is_some_and(|cas| cas != 0 && cas != item.cas) => {
             return Done::Code(MetaCode::Exists);
         }
         Some(item) => match number(&item.data) {
@@ -264,15 +264,15 @@ fn arithmetic(command: &Command<'_>, store: &mut Store, counters: &mut Counters,
         match flag[0] {
             b'T' => item.expires = touched.unwrap_or(item.expires),
             b'N' if is_new => item.expires = vivified.unwrap_or(item.expires),
-            letter @ (b't' | b'c') => tell(letter, item, now, out),
-            _ => command.tell_name(flag, meta.is_base64(), out),
+            letter @ (b't' | b'c') => push_field(letter, item, now, out),
+            _ => command.push_name(flag, meta.is_base64(), out),
         }
     }
     push_value(command, text.as_bytes(), out);
     Done::Written { hits: 0 }
 }
 
-/// Everything that is known of an item but its value, for people to read.
+/// Writes the metadata of an item as readable text.
 fn debug(command: &Command<'_>, store: &mut Store, out: &mut Vec<u8>) -> Done {
     let now = store.now();
     let Some(item) = store.peek(command.key) else { return Done::Code(MetaCode::Miss) };
@@ -280,21 +280,21 @@ fn debug(command: &Command<'_>, store: &mut Store, out: &mut Vec<u8>) -> Done {
     push_key(out, command.key, item.marks.is_key_base64);
     let (used_s, fetched) =
         (now.since(item.marks.used) / 1_000_000_000, if item.marks.is_fetched { "yes" } else { "no" });
-    let (left_s, unique, size_bytes) = (left_s(item, now), item.unique, item.charge_bytes());
-    let facts = format!(" exp={left_s} la={used_s} cas={unique} fetch={fetched} cls=1 size={size_bytes}\r\n");
+    let (left_s, cas, size_bytes) = (left_s(item, now), item.cas, item.charge_bytes());
+    let facts = format!(" exp={left_s} la={used_s} cas={cas} fetch={fetched} cls=1 size={size_bytes}\r\n");
     out.extend_from_slice(facts.as_bytes());
     Done::Written { hits: 0 }
 }
 
-/// What one flag asks to be told about an item.
-fn tell(letter: u8, item: &Item, now: Nanos, out: &mut Vec<u8>) {
+/// Writes the field of an item that one flag requests.
+fn push_field(letter: u8, item: &Item, now: Nanos, out: &mut Vec<u8>) {
     match letter {
         b's' => push_number(out, letter, item.data.len() as u64),
         b't' => {
             push(out, b"t");
             out.extend_from_slice(left_s(item, now).to_string().as_bytes());
         }
-        b'c' => push_number(out, letter, item.unique),
+        b'c' => push_number(out, letter, item.cas),
         b'f' => push_number(out, letter, item.flags.into()),
         b'l' => push_number(out, letter, now.since(item.marks.used) / 1_000_000_000),
         b'h' => push_number(out, letter, item.marks.is_fetched.into()),
@@ -302,7 +302,7 @@ fn tell(letter: u8, item: &Item, now: Nanos, out: &mut Vec<u8>) {
     }
 }
 
-/// Seconds that an item has left, a part of one counting whole; -1 when it never ends.
+/// The time to live in seconds, rounded up; -1 if the item never expires.
 fn left_s(item: &Item, now: Nanos) -> i64 {
     match item.expires {
         Nanos::NEVER => -1,
@@ -310,7 +310,7 @@ fn left_s(item: &Item, now: Nanos) -> i64 {
     }
 }
 
-/// The beginning of the line that answers what was found: with its size if its value follows.
+/// Writes the start of a hit's reply: `VA` with the size if the value follows, `HD` otherwise.
 fn push_header(command: &Command<'_>, value: &[u8], out: &mut Vec<u8>) {
     if command.asks_for(b'v') {
         out.extend_from_slice(format!("VA {}", value.len()).as_bytes());
@@ -319,7 +319,7 @@ fn push_header(command: &Command<'_>, value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The end of that line, and the value if it is asked for.
+/// Writes the end of the line, and the value if it is requested.
 fn push_value(command: &Command<'_>, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
     if command.asks_for(b'v') {

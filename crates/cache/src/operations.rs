@@ -10,27 +10,27 @@ const TOO_LARGE: Reply<'static> = Reply::ServerError(b"object too large for cach
 const OUT_OF_MEMORY: Reply<'static> = Reply::ServerError(b"out of memory storing object");
 pub(crate) const NOT_A_NUMBER: Reply<'static> = Reply::ClientError(b"cannot increment or decrement non-numeric value");
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
-    /// Keys named.
+    /// The number of keys in the request.
     pub(crate) keys: u16,
-    /// Values returned.
+    /// The number of values in the reply.
     pub(crate) hits: u16,
 }
 
-/// A value that is offered.
+/// A value to store.
 pub(crate) struct Offer<'a> {
     pub(crate) verb: Verb,
     pub(crate) key: &'a [u8],
     pub(crate) flags: u32,
     pub(crate) exptime: i64,
     pub(crate) value: &'a [u8],
-    pub(crate) unique: u64,
+    pub(crate) cas: u64,
 }
 
-/// How a record names what a reply says.
+/// The outcome of a reply, for records.
 pub(crate) fn outcome(reply: &Reply<'_>) -> Outcome {
     match reply {
         Reply::Error | Reply::ClientError(_) => Outcome::ClientError,
@@ -40,14 +40,14 @@ pub(crate) fn outcome(reply: &Reply<'_>) -> Outcome {
 }
 
 pub(crate) fn offer_value(offer: &Offer<'_>, store: &mut Store, counters: &mut Counters) -> Reply<'static> {
-    let &Offer { verb, key, flags, exptime, value, unique } = offer;
+    let &Offer { verb, key, flags, exptime, value, cas } = offer;
     if let Err(refused) = store.fits(key, flags, value.len()) {
         if verb == Verb::Set {
             store.remove(key);
         }
         return refusal(refused);
     }
-    let there = store.get(key).map(|item| (item.unique, item.flags, item.expires));
+    let there = store.get(key).map(|item| (item.cas, item.flags, item.expires));
     match (verb, there) {
         (Verb::Add, Some(_)) | (Verb::Replace | Verb::Append | Verb::Prepend, None) => Reply::NotStored,
         (Verb::Append | Verb::Prepend, Some((_, flags, expires))) => {
@@ -55,7 +55,7 @@ pub(crate) fn offer_value(offer: &Offer<'_>, store: &mut Store, counters: &mut C
                 Verb::Append => [&item.data, value].concat(),
                 _ => [value, &item.data].concat(),
             });
-            // A value that grows too large stays as it was.
+            // A value that would become too large stays unchanged.
             let stored = joined.is_some_and(|joined| store.put(key, flags, expires, joined.into()).is_ok());
             if stored { Reply::Stored } else { Reply::NotStored }
         }
@@ -63,7 +63,7 @@ pub(crate) fn offer_value(offer: &Offer<'_>, store: &mut Store, counters: &mut C
             counters.cas_misses += 1;
             Reply::NotFound
         }
-        (Verb::Cas, Some((current, ..))) if current != unique => {
+        (Verb::Cas, Some((current, ..))) if current != cas => {
             counters.cas_badval += 1;
             Reply::Exists
         }
@@ -82,7 +82,7 @@ pub(crate) fn refusal(refused: Refused) -> Reply<'static> {
     }
 }
 
-/// Writes a number over the value of a key, and leaves everything else that is known of it.
+/// Overwrites the value of a key with a number, and keeps its metadata.
 pub(crate) fn renumber(key: &[u8], number: u64, store: &mut Store) -> Result<(), Refused> {
     let Some(item) = store.get(key) else { return Ok(()) };
     let (data, flags, expires, marks) = (overwrite(&item.data, number), item.flags, item.expires, item.marks);

@@ -1,16 +1,16 @@
-//! Which entry was used least recently: a doubly linked list through the slots of a slab, without pointers.
+//! The order of use of the items: a doubly linked list through the slots of a slab, without pointers.
 
-/// The end of a chain.
+/// The end of the list.
 const NONE: usize = usize::MAX;
 
-/// One slot's neighbours.
+/// The neighbours of one slot.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     newer: usize,
     older: usize,
 }
 
-/// Slots from the most to the least recently used.
+/// The slots from the most to the least recently used.
 #[derive(Debug)]
 pub(crate) struct Recency {
     links: Vec<Link>,
@@ -25,12 +25,12 @@ impl Default for Recency {
 }
 
 impl Recency {
-    /// The slot that was used least recently.
+    /// The least recently used slot.
     pub(crate) fn oldest(&self) -> Option<usize> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// Adds a slot, as the most recently used.
+    /// Adds a slot as the most recently used.
     pub(crate) fn insert(&mut self, slot: usize) {
         if slot >= self.links.len() {
             self.links.resize(slot + 1, Link { newer: NONE, older: NONE });
@@ -43,7 +43,7 @@ impl Recency {
         self.newest = slot;
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     pub(crate) fn remove(&mut self, slot: usize) {
         let Link { newer, older } = self.links[slot];
         match newer {

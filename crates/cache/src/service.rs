@@ -1,9 +1,9 @@
-//! How long a request takes: virtual workers that serve one queue, first in first out.
-//! Pure arithmetic on the times it is handed; it knows no command and no connection but its number.
+//! The service time: virtual workers that serve one queue, first in, first out.
+//! Pure arithmetic on given times; knows of a request only the number of its connection.
 //!
-//! A request that arrives at `a` starts at the later of `a` and the time at which the earliest worker is free, and is served
-//! one service time later. All of it is known when the request arrives, and a worker is free again at the computed time, not
-//! at the time at which the event loop came to look: a late timer delays one reply and never takes capacity from the next.
+//! A request that arrives at `a` starts at the later of `a` and the time at which the earliest worker is free. It is served one
+//! service time later. Both times are known on arrival. A worker is free again at the computed time, not when the event loop
+//! notices it: a late timer delays one reply and never reduces the capacity for the next request.
 
 use crate::config::{Config, ServiceTime};
 use clock::{Nanos, duration_ns};
@@ -19,27 +19,27 @@ use std::collections::{BinaryHeap, VecDeque};
 pub(crate) struct Service {
     times: Times,
     random: Xoshiro256PlusPlus,
-    /// When each worker is free.
+    /// The time at which each worker is free.
     free: BinaryHeap<Reverse<Nanos>>,
-    /// Everything that waits or is in service, the first to be served on top, with the session it belongs to.
+    /// Requests that wait or are in service, the next to be served on top, with their sessions.
     present: BinaryHeap<Reverse<(Nanos, usize)>>,
-    /// Sessions of requests that have been served, to be told.
+    /// Sessions of served requests that have not been reported yet.
     served: VecDeque<usize>,
     last_arrival: Nanos,
 }
 
-/// When a request is served.
+/// The times of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
-    /// A worker takes it.
+    /// The start of its service.
     pub(crate) started: Nanos,
-    /// The worker is done.
+    /// The end of its service.
     pub(crate) served: Nanos,
-    /// Requests that waited or were in service when it came.
+    /// The number of requests that waited or were in service on its arrival.
     pub(crate) queue_length: u32,
 }
 
-/// A distribution one can draw from.
+/// A distribution to draw service times from.
 #[derive(Clone, Copy, Debug)]
 enum Times {
     None,
@@ -61,12 +61,12 @@ impl Service {
         }
     }
 
-    /// Takes a request into the queue. `None` when requests take no time: then it is served where it is read.
+    /// Adds a request to the queue. `None` if there is no service time: the request is served where it is read.
     pub(crate) fn admit(&mut self, arrival: Nanos, session: usize) -> Option<Slot> {
         let time_ns = self.times.draw(&mut self.random)?;
-        // A session whose turn was cut short brings its arrivals late: they still queue behind those that were admitted before.
+        // A session whose turn was cut short submits its arrivals late: they queue behind those admitted before.
         self.last_arrival = self.last_arrival.max(arrival);
-        self.settle(self.last_arrival);
+        self.finish_until(self.last_arrival);
         let mut free = self.free.peek_mut()?;
         let started = free.0.max(self.last_arrival);
         let served = Nanos(started.0.saturating_add(time_ns));
@@ -76,23 +76,23 @@ impl Service {
         Some(Slot { started, served, queue_length })
     }
 
-    /// Requests that wait or are in service.
+    /// The number of requests that wait or are in service.
     pub(crate) fn present(&self) -> usize {
         self.present.len()
     }
 
-    /// When the next request is served.
+    /// The end of the next service.
     pub(crate) fn next_served(&self) -> Option<Nanos> {
         if self.served.is_empty() { self.present.peek().map(|next| next.0.0) } else { Some(Nanos::UNSET) }
     }
 
-    /// The session of the next request that has been served by `now`; each request is told once.
+    /// The session of the next request that has been served by `now`; each request is reported once.
     pub(crate) fn take_served(&mut self, now: Nanos) -> Option<usize> {
-        self.settle(now);
+        self.finish_until(now);
         self.served.pop_front()
     }
 
-    fn settle(&mut self, now: Nanos) {
+    fn finish_until(&mut self, now: Nanos) {
         while let Some(&Reverse((served, session))) = self.present.peek()
             && served <= now
         {
@@ -108,7 +108,7 @@ impl Times {
             ServiceTime::None => Times::None,
             ServiceTime::Fixed(time) => Times::Fixed(duration_ns(time)),
             ServiceTime::Exponential(mean) => Times::Exponential(duration_ns(mean) as f64),
-            // The bounds have been checked; equal or reversed ones would be a fixed time.
+            // The bounds have been checked; equal bounds are a constant.
             ServiceTime::Uniform(low, high) => Uniform::new_inclusive(duration_ns(low), duration_ns(high))
                 .map_or(Times::Fixed(duration_ns(low)), Times::Uniform),
         }
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Erlang's C: the probability that an arrival has to wait.
+    /// Erlang C: the probability that an arrival has to wait.
     fn erlang_c(workers: i32, load: f64) -> f64 {
         let term = |k: i32| (1..=k).fold(1.0, |product, i| product * load / f64::from(i));
         let last = term(workers) * f64::from(workers) / (f64::from(workers) - load);
@@ -234,7 +234,7 @@ mod tests {
             let load = utilisation * f64::from(workers);
             let expected = erlang_c(workers, load) * mean_ns / (f64::from(workers) - load);
             assert!((waited / count / expected - 1.0).abs() < 0.05, "{workers}: {} not {expected}", waited / count);
-            // Arrivals see time averages, and Little's law gives the number present from the time spent.
+            // Arrivals see time averages (PASTA), and Little's law gives the number present from the time in the system.
             let present = (expected + mean_ns) * load / mean_ns;
             assert!((queued / count / present - 1.0).abs() < 0.05, "{workers}: {} not {present}", queued / count);
         }
@@ -259,7 +259,7 @@ mod tests {
                 prop_assert!(slots.last().is_none_or(|last| last.started <= slot.started), "first in, first out");
                 let present = slots.iter().filter(|other| other.served > now).count();
                 prop_assert_eq!(slot.queue_length as usize, present);
-                // It waits only while every worker is busy.
+                // A request waits only if every worker is busy.
                 prop_assert_eq!(slot.started > now, present >= workers);
                 let busy = slots.iter().filter(|other| other.started <= slot.started && other.served > slot.started).count();
                 prop_assert!(busy < workers);

@@ -1,7 +1,7 @@
-//! One client connection: bytes in, requests to the desk, replies out in the order of the requests.
-//! Knows no command; when a reply may leave is the desk's word.
+//! One client connection: reads requests, passes them to the handler, and writes the replies in order.
+//! Knows no command; the handler determines when a reply may be sent.
 
-use crate::desk::{Desk, Taken};
+use crate::handler::{Handled, Handler};
 use crate::journal::Entry;
 use clock::Nanos;
 use net::{Connection, Filled};
@@ -9,60 +9,60 @@ use records::{NO_BACKEND, PARENT, Row};
 use std::collections::VecDeque;
 use std::io;
 
-/// Requests answered in one turn, so that one client cannot keep the others waiting.
+/// Requests executed in one turn, so that one client cannot starve the others.
 const REQUESTS_PER_TURN: usize = 64;
 /// Bytes read in one turn.
 const READ_BYTES_PER_TURN: usize = 64 * 1024;
-/// Bytes of replies, waiting for their time or for the client to read, beyond which no request is taken.
+/// Bytes of unsent replies beyond which no request is taken.
 const REPLY_BYTES_MAXIMUM: u64 = 1024 * 1024;
-/// Replies waiting for their time beyond which no request is taken.
-const REPLIES_HELD_MAXIMUM: usize = 16 * 1024;
-/// Replies of at least this size are moved, not copied.
+/// Replies in service beyond which no request is taken.
+const REPLIES_DELAYED_MAXIMUM: usize = 16 * 1024;
+/// Replies of at least this size are moved instead of copied.
 const MOVED_BYTES: usize = 16 * 1024;
 
 /// One client.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) connection: Connection,
-    /// Whether it is in the list of those whose turn comes.
+    /// Whether it is in the list of sessions that get a turn.
     pub(crate) is_active: bool,
     number: u32,
     port: u16,
-    /// Number of the next request.
+    /// The number of the next request.
     sequence: u32,
-    /// When the last read returned: it completed every request that is taken before the next read.
+    /// The time of the last read; every request taken before the next read arrived with it.
     received: Nanos,
-    /// Bytes to come that belong to a request that was refused.
+    /// Bytes of a refused request that are still to arrive and to be discarded.
     swallow_bytes: u64,
-    /// Replies whose time has not come, or whose predecessor's has not.
-    held: VecDeque<Held>,
+    /// Replies that are not due yet, or that follow one that is not.
+    delayed: VecDeque<DelayedReply>,
     held_bytes: u64,
-    /// Sampled requests whose reply the kernel has not yet taken.
+    /// Sampled requests whose reply has not been written yet.
     unwritten: VecDeque<Entry>,
-    /// Whether the inbox may hold a request that could be taken.
+    /// Whether the inbox may contain another request.
     has_untaken: bool,
-    /// The client, or the end of the cache, said that no more bytes will be read.
+    /// Whether no more bytes will be read, because the client or the cache has ended the connection.
     is_ended: bool,
-    /// The client said goodbye: what it sent after that is not looked at.
+    /// Whether the client has sent `quit`; the bytes after it are ignored.
     has_quit: bool,
 }
 
-/// A reply that waits.
+/// A reply that is in service.
 #[derive(Debug)]
-struct Held {
+struct DelayedReply {
     served: Nanos,
     reply: Vec<u8>,
     entry: Option<Entry>,
 }
 
-/// What is to be done with a session.
+/// The next step for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing until something happens.
+    /// Wait for an event.
     Wait,
     /// Another turn.
     Again,
-    /// Close it: everything has been answered.
+    /// Close it: every request has been answered.
     Close,
 }
 
@@ -77,7 +77,7 @@ impl Session {
             sequence: 0,
             received: Nanos::UNSET,
             swallow_bytes: 0,
-            held: VecDeque::new(),
+            delayed: VecDeque::new(),
             held_bytes: 0,
             unwritten: VecDeque::new(),
             has_untaken: false,
@@ -86,89 +86,89 @@ impl Session {
         }
     }
 
-    /// Does what can be done now: answers what is here, reads once, answers that, writes.
-    pub(crate) fn turn(&mut self, key: usize, desk: &mut Desk) -> io::Result<()> {
-        self.deliver(desk)?;
+    /// One turn: takes the requests in the inbox, reads once, takes those, and writes.
+    pub(crate) fn turn(&mut self, key: usize, handler: &mut Handler) -> io::Result<()> {
+        self.deliver(handler)?;
         let mut budget = REQUESTS_PER_TURN;
-        self.take_requests(key, desk, &mut budget);
+        self.take_requests(key, handler, &mut budget);
         if !self.has_untaken && !self.is_ended && !self.has_quit && self.connection.is_readable() {
-            self.read(desk)?;
-            self.take_requests(key, desk, &mut budget);
+            self.read(handler)?;
+            self.take_requests(key, handler, &mut budget);
         }
-        self.write(desk)?;
+        self.write(handler)?;
         if self.connection.outbox.is_empty() {
             self.connection.outbox.release();
         }
-        self.connection.inbox.release(&mut desk.buffers);
+        self.connection.inbox.release(&mut handler.buffers);
         Ok(())
     }
 
-    /// Sends the replies whose time has come.
-    pub(crate) fn deliver(&mut self, desk: &mut Desk) -> io::Result<()> {
-        if !self.held.is_empty() {
-            self.release(desk.clock.now());
+    /// Sends the replies that are due.
+    pub(crate) fn deliver(&mut self, handler: &mut Handler) -> io::Result<()> {
+        if !self.delayed.is_empty() {
+            self.release(handler.clock.now());
         }
-        self.write(desk)
+        self.write(handler)
     }
 
-    /// Reads what has already arrived, and no more after that.
-    pub(crate) fn stop(&mut self, desk: &mut Desk) -> io::Result<()> {
+    /// Reads the bytes that have arrived, and none after that.
+    pub(crate) fn stop(&mut self, handler: &mut Handler) -> io::Result<()> {
         if !self.is_ended && !self.is_paused() {
             self.connection.on_ready(true, false, false);
-            self.read(desk)?;
+            self.read(handler)?;
         }
         self.is_ended = true;
         Ok(())
     }
 
-    /// What is to be done after a turn.
+    /// The next step after a turn.
     pub(crate) fn next(&self) -> Next {
         let takes_more = !self.has_quit && (self.has_untaken || !self.is_ended);
-        if !takes_more && self.held.is_empty() && self.connection.outbox.is_empty() {
+        if !takes_more && self.delayed.is_empty() && self.connection.outbox.is_empty() {
             return Next::Close;
         }
         let has_more = self.has_untaken || (!self.is_ended && self.connection.is_readable());
         if takes_more && has_more && !self.is_paused() { Next::Again } else { Next::Wait }
     }
 
-    /// The client is gone: tells the journal of every request that will not be answered.
-    pub(crate) fn abandon(self, desk: &mut Desk) {
-        let held = self.held.into_iter().filter_map(|held| held.entry);
-        for entry in self.unwritten.into_iter().chain(held) {
-            desk.journal.abandoned(&entry);
+    /// Ends the entries of all unanswered requests in the journal after the client has disconnected.
+    pub(crate) fn abandon(self, handler: &mut Handler) {
+        let delayed = self.delayed.into_iter().filter_map(|delayed| delayed.entry);
+        for entry in self.unwritten.into_iter().chain(delayed) {
+            handler.journal.abandoned(&entry);
         }
     }
 
-    fn read(&mut self, desk: &mut Desk) -> io::Result<()> {
-        let filled = self.connection.fill(&mut desk.buffers, READ_BYTES_PER_TURN)?;
-        self.received = desk.clock.now();
+    fn read(&mut self, handler: &mut Handler) -> io::Result<()> {
+        let filled = self.connection.fill(&mut handler.buffers, READ_BYTES_PER_TURN)?;
+        self.received = handler.clock.now();
         self.is_ended |= filled == Filled::Closed;
         self.has_untaken = true;
         Ok(())
     }
 
-    /// Whether too much waits for this client to take another request of it.
+    /// Whether too many replies wait for this client to take another request.
     fn is_paused(&self) -> bool {
-        self.held.len() >= REPLIES_HELD_MAXIMUM
+        self.delayed.len() >= REPLIES_DELAYED_MAXIMUM
             || self.held_bytes + self.connection.outbox.waiting_bytes() >= REPLY_BYTES_MAXIMUM
     }
 
-    fn take_requests(&mut self, key: usize, desk: &mut Desk, budget: &mut usize) {
+    fn take_requests(&mut self, key: usize, handler: &mut Handler, budget: &mut usize) {
         while self.has_untaken && !self.has_quit && !self.is_paused() && *budget > 0 {
             *budget -= 1;
             if !self.swallow() {
                 self.has_untaken = false;
                 return;
             }
-            let taken = desk.take(self.connection.inbox.filled(), self.received, key);
+            let taken = handler.take(self.connection.inbox.filled(), self.received, key);
             match taken {
-                Some(taken) => self.taken(&taken, desk),
+                Some(taken) => self.taken(&taken, handler),
                 None => self.has_untaken = false,
             }
         }
     }
 
-    /// Drops what belongs to a refused request; whether all of it has come.
+    /// Discards the bytes of a refused request; true if all of them have arrived.
     fn swallow(&mut self) -> bool {
         let here = self.connection.inbox.filled().len();
         let count = usize::try_from(self.swallow_bytes).map_or(here, |swallow| swallow.min(here));
@@ -177,34 +177,34 @@ impl Session {
         self.swallow_bytes == 0
     }
 
-    /// Takes a request off the inbox; its reply lies on the desk.
-    fn taken(&mut self, taken: &Taken, desk: &mut Desk) {
+    /// Takes a request from the inbox; the handler then has its reply.
+    fn taken(&mut self, taken: &Handled, handler: &mut Handler) {
         self.connection.inbox.consume(taken.consumed);
         self.swallow_bytes = taken.swallow_bytes;
         self.has_quit = taken.quits;
-        let entry = self.entry(taken, desk);
+        let entry = self.entry(taken, handler);
         self.sequence = self.sequence.wrapping_add(1);
-        // Without a service time every reply takes this way, and none is held.
-        if self.held.is_empty() && taken.is_instant {
-            self.send(&mut desk.reply, entry);
+        // Without a service time every reply takes this path, and none is delayed.
+        if self.delayed.is_empty() && taken.is_instant {
+            self.send(&mut handler.reply, entry);
         } else {
-            let reply = lift(&mut desk.reply);
+            let reply = lift(&mut handler.reply);
             self.held_bytes += reply.len() as u64;
-            self.held.push_back(Held { served: taken.served, reply, entry });
+            self.delayed.push_back(DelayedReply { served: taken.served, reply, entry });
         }
     }
 
-    fn entry(&self, taken: &Taken, desk: &mut Desk) -> Option<Entry> {
-        if !desk.journal.is_sampled(self.port, self.sequence) {
+    fn entry(&self, taken: &Handled, handler: &mut Handler) -> Option<Entry> {
+        if !handler.journal.is_sampled(self.port, self.sequence) {
             return None;
         }
-        desk.journal.begin();
+        handler.journal.begin();
         let request_bytes = taken.swallow_bytes.saturating_add(taken.consumed as u64);
         let row = Row {
             connection: self.number,
             sequence: self.sequence,
             request_bytes: u32::try_from(request_bytes).unwrap_or(u32::MAX),
-            reply_bytes: u32::try_from(desk.reply.len()).unwrap_or(u32::MAX),
+            reply_bytes: u32::try_from(handler.reply.len()).unwrap_or(u32::MAX),
             queue_length: taken.queue_length,
             port: self.port,
             backend: NO_BACKEND,
@@ -219,10 +219,10 @@ impl Session {
         Some(Entry { row, received: self.received, started: taken.started, served: taken.served, reply_ends_at: 0 })
     }
 
-    /// Moves the replies whose time has come to the outbox; the first that has to wait holds up those behind it.
+    /// Moves the replies that are due to the outbox; the first that is not due blocks those after it.
     fn release(&mut self, now: Nanos) {
-        while self.held.front().is_some_and(|held| held.served <= now) {
-            if let Some(Held { mut reply, entry, .. }) = self.held.pop_front() {
+        while self.delayed.front().is_some_and(|delayed| delayed.served <= now) {
+            if let Some(DelayedReply { mut reply, entry, .. }) = self.delayed.pop_front() {
                 self.held_bytes -= reply.len() as u64;
                 self.send(&mut reply, entry);
             }
@@ -241,19 +241,19 @@ impl Session {
         }
     }
 
-    fn write(&mut self, desk: &mut Desk) -> io::Result<()> {
+    fn write(&mut self, handler: &mut Handler) -> io::Result<()> {
         self.connection.flush()?;
         let written = self.connection.outbox.written_total();
         while self.unwritten.front().is_some_and(|entry| entry.reply_ends_at <= written) {
             if let Some(entry) = self.unwritten.pop_front() {
-                desk.journal.replied(&entry);
+                handler.journal.replied(&entry);
             }
         }
         Ok(())
     }
 }
 
-/// A reply to be kept: a large one is moved, a small one leaves the desk its buffer.
+/// Takes a delayed reply from the handler: a large one is moved, a small one is copied so that the handler keeps its buffer.
 fn lift(reply: &mut Vec<u8>) -> Vec<u8> {
     if reply.len() >= MOVED_BYTES { std::mem::take(reply) } else { reply.as_slice().to_vec() }
 }

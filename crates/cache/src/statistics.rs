@@ -1,48 +1,48 @@
-//! What a cache counts, and how `stats` tells it. Knows the names that memcached gives, so that its tools can read them.
+//! The counters of a cache, and `stats`. Uses memcached's names, so that its tools can read them.
 
 use crate::store::Store;
 use clock::{Clock, Nanos, process_cpu};
 use wire::Reply;
 
-/// What is said to be the version: clients read the three numbers.
+/// The reported version; clients parse the three numbers.
 pub(crate) const VERSION: &str = "1.6.18-waystage";
 
-/// Counters since the beginning, or since `stats reset`.
+/// Counters since the start, or since `stats reset`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Connections accepted.
     pub total_connections: u64,
-    /// Times that the next client had to wait because no connection or no descriptor was left.
+    /// Times that accepting was paused because no connection or descriptor was free.
     pub accepts_deferred: u64,
     /// Requests, invalid ones included.
     pub requests: u64,
-    /// Requests that were none.
+    /// Malformed requests.
     pub invalid: u64,
-    /// Keys asked for, and how many had a value.
+    /// Keys requested, and keys found.
     pub cmd_get: u64,
     #[allow(missing_docs, reason = "named after memcached's statistics")]
     pub get_hits: u64,
     /// Values offered.
     pub cmd_set: u64,
-    /// Times that everything was to be forgotten.
+    /// Executions of `flush_all`.
     pub cmd_flush: u64,
-    /// Keys touched, `gat` included, and how many were there.
+    /// Keys touched, `gat` included, and keys found.
     pub cmd_touch: u64,
     #[allow(missing_docs, reason = "named after memcached's statistics")]
     pub touch_hits: u64,
-    /// Keys to be deleted that were, or were not, there.
+    /// Keys to delete that were found, or not found.
     pub delete_hits: u64,
     #[allow(missing_docs, reason = "named after memcached's statistics")]
     pub delete_misses: u64,
-    /// Numbers to be increased that were, or were not, there.
+    /// Numbers to increment that were found, or not found.
     pub incr_hits: u64,
     #[allow(missing_docs, reason = "named after memcached's statistics")]
     pub incr_misses: u64,
-    /// Numbers to be decreased that were, or were not, there.
+    /// Numbers to decrement that were found, or not found.
     pub decr_hits: u64,
     #[allow(missing_docs, reason = "named after memcached's statistics")]
     pub decr_misses: u64,
-    /// Values to be exchanged: nobody else had changed them; somebody had; there was none.
+    /// Compare-and-swap: stored, changed by another client, or not found.
     pub cas_hits: u64,
     #[allow(missing_docs, reason = "named after memcached's statistics")]
     pub cas_badval: u64,
@@ -54,7 +54,7 @@ pub struct Counters {
     pub bytes_written: u64,
 }
 
-/// What `stats` tells besides the counters and the store.
+/// The values of `stats` other than the counters and those of the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surroundings {
     pub(crate) started: Nanos,
@@ -67,13 +67,13 @@ pub(crate) struct Surroundings {
 
 /// Writes the general statistics.
 pub(crate) fn general(counters: &Counters, store: &Store, around: &Surroundings, clock: &Clock, out: &mut Vec<u8>) {
-    let mut tell = |name: &str, value: &str| {
+    let mut line = |name: &str, value: &str| {
         Reply::Stat { name: name.as_bytes(), value: value.as_bytes() }.encode(out);
     };
     let processor = process_cpu();
-    tell("version", VERSION);
-    tell("rusage_user", &format!("{:.6}", processor.user_s));
-    tell("rusage_system", &format!("{:.6}", processor.system_s));
+    line("version", VERSION);
+    line("rusage_user", &format!("{:.6}", processor.user_s));
+    line("rusage_system", &format!("{:.6}", processor.system_s));
     let numbers = [
         ("pid", u64::from(std::process::id())),
         ("uptime", clock.now().since(around.started) / 1_000_000_000),
@@ -112,6 +112,6 @@ pub(crate) fn general(counters: &Counters, store: &Store, around: &Surroundings,
         ("evictions", store.evictions),
     ];
     for (name, value) in numbers {
-        tell(name, &value.to_string());
+        line(name, &value.to_string());
     }
 }

@@ -1,7 +1,7 @@
-//! The items: a table of keys, the order of their use, and the memory they take. Knows no command and reads no clock.
+//! The items: a table of keys, their order of use, and the memory they take. Knows no command and reads no clock.
 //!
-//! Time is what [`Store::advance`] was last told. An item that has ended is removed when somebody asks for it, or when it is the
-//! least recently used and room is needed.
+//! The time is that of the last [`Store::advance`]. An expired item is removed when its key is requested, or when it is the
+//! least recently used and memory is needed.
 
 use crate::expiry::Epoch;
 use crate::recency::Recency;
@@ -10,47 +10,47 @@ use slab::Slab;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes that memcached needs for an item besides its key and its value: header, cas unique and ends of line.
-/// Charged here too, so that the same data fills the same limit and the largest value is the same to the byte.
+/// Bytes that memcached needs for an item besides its key and value: header, cas token and line ends.
+/// Charged here as well, so that the same data fills the same limit and the size limit of a value is the same to the byte.
 pub(crate) const ITEM_OVERHEAD_BYTES: usize = 59;
-/// Bytes more for an item whose flags are not 0.
+/// Additional bytes of an item whose flags are not 0.
 const ITEM_FLAGS_BYTES: usize = 4;
 /// The largest item, overhead included.
 pub(crate) const ITEM_MAXIMUM_BYTES: usize = 1024 * 1024;
 
-/// What is noted on an item besides its value, for meta commands.
+/// The metadata of an item that only meta commands use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Marks {
-    /// Its key was given in base64, and is told so.
+    /// Whether its key was given in base64, so that it is returned in base64.
     pub(crate) is_key_base64: bool,
-    /// Somebody has read it.
+    /// Whether a client has read it.
     pub(crate) is_fetched: bool,
-    /// It is to be fetched anew by whoever finds it so first.
+    /// Whether it is stale: the first client that finds it so is to refresh it.
     pub(crate) is_stale: bool,
-    /// Somebody has been told to fetch it anew.
+    /// Whether a client has been told to refresh it.
     pub(crate) is_won: bool,
     /// When it was last read, or stored.
     pub(crate) used: Nanos,
 }
 
-/// One value with what is known of it.
+/// A value with its metadata.
 #[derive(Debug)]
 pub(crate) struct Item {
     key: Arc<[u8]>,
     pub(crate) data: Box<[u8]>,
     pub(crate) flags: u32,
-    /// Changes whenever the value does; never used twice.
-    pub(crate) unique: u64,
+    /// The cas token: it changes with the value and is never reused.
+    pub(crate) cas: u64,
     pub(crate) expires: Nanos,
     pub(crate) marks: Marks,
 }
 
-/// Why an item was not stored.
+/// The reason why an item was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Larger than any item may be.
+    /// Larger than the size limit of an item.
     TooLarge,
-    /// Larger than all the memory there is.
+    /// Larger than the memory limit.
     OutOfMemory,
 }
 
@@ -64,28 +64,28 @@ pub(crate) struct Store {
     bytes: usize,
     epoch: Epoch,
     now: Nanos,
-    /// When everything stored until then is to be forgotten.
+    /// When a delayed flush is due.
     flush_at: Option<Nanos>,
     last_unique: u64,
-    /// Items removed to make room.
+    /// The number of items evicted.
     pub(crate) evictions: u64,
-    /// Items ever stored.
+    /// The number of items ever stored.
     pub(crate) stored_total: u64,
 }
 
 impl Item {
-    /// What it counts for.
+    /// The charged size of this item.
     pub(crate) fn charge_bytes(&self) -> usize {
         charge_bytes(self.key.len(), self.data.len(), self.flags)
     }
 
-    /// Notes that somebody has read it.
+    /// Records that a client has read it.
     pub(crate) fn note_use(&mut self, now: Nanos) {
         (self.marks.is_fetched, self.marks.used) = (true, now);
     }
 }
 
-/// What an item counts for.
+/// The charged size of an item.
 fn charge_bytes(key_bytes: usize, value_bytes: usize, flags: u32) -> usize {
     key_bytes + value_bytes + ITEM_OVERHEAD_BYTES + if flags == 0 { 0 } else { ITEM_FLAGS_BYTES }
 }
@@ -108,7 +108,7 @@ impl Store {
         }
     }
 
-    /// Says what time it is; a flush that is due happens now. Time never goes back.
+    /// Sets the time, and executes a flush that is due. Time never goes back.
     pub(crate) fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         if self.flush_at.is_some_and(|at| at <= self.now) {
@@ -116,7 +116,7 @@ impl Store {
         }
     }
 
-    /// The item of a key, which is then the most recently used; none when it has ended.
+    /// The item of a key, which becomes the most recently used; `None` if it has expired.
     pub(crate) fn get(&mut self, key: &[u8]) -> Option<&mut Item> {
         let slot = *self.slots.get(key)?;
         if self.items[slot].expires <= self.now {
@@ -127,26 +127,26 @@ impl Store {
         self.items.get_mut(slot)
     }
 
-    /// The same, without any effect on which is used least recently.
+    /// The item of a key, without an effect on the order of use.
     pub(crate) fn peek(&mut self, key: &[u8]) -> Option<&mut Item> {
         let slot = *self.slots.get(key)?;
         self.items.get_mut(slot).filter(|item| item.expires > self.now)
     }
 
-    /// Gives the item of a key, if it is there, a new number, as if its value had changed.
+    /// Gives the item of a key a new cas token, as if its value had changed.
     pub(crate) fn renew(&mut self, key: &[u8]) {
-        let unique = self.next_unique();
+        let cas = self.next_unique();
         if let Some(item) = self.peek(key) {
-            item.unique = unique;
+            item.cas = cas;
         }
     }
 
-    /// What [`Store::advance`] was last told.
+    /// The time of the last [`Store::advance`].
     pub(crate) fn now(&self) -> Nanos {
         self.now
     }
 
-    /// Stores a value, in place of the one there is, and evicts others when room is needed.
+    /// Stores a value, replacing the present one, and evicts others if memory is needed.
     pub(crate) fn put(&mut self, key: &[u8], flags: u32, expires: Nanos, data: Box<[u8]>) -> Result<(), Refused> {
         let charge = self.fits(key, flags, data.len())?;
         self.remove(key);
@@ -158,10 +158,10 @@ impl Store {
             }
             self.remove_slot(oldest);
         }
-        let unique = self.next_unique();
+        let cas = self.next_unique();
         let key: Arc<[u8]> = key.into();
         let marks = Marks { used: self.now, ..Marks::default() };
-        let slot = self.items.insert(Item { key: key.clone(), data, flags, unique, expires, marks });
+        let slot = self.items.insert(Item { key: key.clone(), data, flags, cas, expires, marks });
         self.slots.insert(key, slot);
         self.recency.insert(slot);
         self.bytes += charge;
@@ -169,7 +169,7 @@ impl Store {
         Ok(())
     }
 
-    /// What an item would count for, if it can be stored at all.
+    /// The charged size of an item, if it can be stored at all.
     pub(crate) fn fits(&self, key: &[u8], flags: u32, value_bytes: usize) -> Result<usize, Refused> {
         match charge_bytes(key.len(), value_bytes, flags) {
             charge if charge > ITEM_MAXIMUM_BYTES => Err(Refused::TooLarge),
@@ -178,7 +178,7 @@ impl Store {
         }
     }
 
-    /// Removes a key; whether it was there and had not ended.
+    /// Removes a key; true if it was present and had not expired.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let Some(&slot) = self.slots.get(key) else { return false };
         let live = self.items[slot].expires > self.now;
@@ -186,18 +186,18 @@ impl Store {
         live
     }
 
-    /// A number for a value that has changed.
+    /// A new cas token.
     fn next_unique(&mut self) -> u64 {
         self.last_unique += 1;
         self.last_unique
     }
 
-    /// When something stored now with this expiry ends.
+    /// The expiry time of an item that is stored now.
     pub(crate) fn expiry(&self, exptime: i64) -> Nanos {
         self.epoch.expiry(exptime, self.now)
     }
 
-    /// Forgets everything: now, or what there is when the delay is over. The last word counts.
+    /// Removes everything, now or after the delay. A later call replaces the delay.
     pub(crate) fn flush(&mut self, delay: i64) {
         if delay > 0 {
             self.flush_at = Some(self.expiry(delay));
@@ -207,17 +207,17 @@ impl Store {
         }
     }
 
-    /// Number of items, ended ones included until somebody notices.
+    /// The number of items, including expired ones that have not been removed yet.
     pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// What the items count for.
+    /// The charged size of all items.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What they may count for.
+    /// The memory limit.
     pub(crate) fn limit_bytes(&self) -> usize {
         self.limit_bytes
     }
@@ -247,7 +247,7 @@ mod tests {
 
     const START: Epoch = Epoch { clock: Nanos(1_000), unix_ns: 1_700_000_000_000_000_000 };
 
-    /// A store and the hand that moves its time.
+    /// A store and the clock hand that moves its time.
     struct Timed {
         store: Store,
         clock: Clock,

@@ -7,7 +7,7 @@ mod common;
 use common::{Proxy, disciplines};
 use proxy::{Config, Discipline, MultiGet, Router, Timeouts};
 use std::time::Duration;
-use testkit::{Client, Held, Scripted, Server};
+use testkit::{Client, GatedServer, Scripted, Server};
 
 fn per_backend(readers: usize) -> Discipline {
     Discipline::PerBackend { readers, writers: 1 }
@@ -18,7 +18,7 @@ fn shared(workers: usize) -> Discipline {
 }
 
 /// A proxy of one loop before servers that the test answers for.
-fn proxy(servers: &[&Held], discipline: Discipline, change: impl FnOnce(&mut Config)) -> Proxy {
+fn proxy(servers: &[&GatedServer], discipline: Discipline, change: impl FnOnce(&mut Config)) -> Proxy {
     let addresses: Vec<_> = servers.iter().map(|server| server.address()).collect();
     Proxy::at(&addresses, |config| {
         (config.loops, config.discipline) = (1, discipline);
@@ -39,7 +39,7 @@ fn lines(asked: Vec<(usize, String)>) -> Vec<String> {
 #[test]
 fn so_many_reads_are_in_flight_as_there_are_slots_and_the_others_follow_in_order() {
     for discipline in [per_backend(2), shared(2)] {
-        let server = Held::start();
+        let server = GatedServer::start();
         let proxy = proxy(&[&server], discipline, |_| ());
         let mut client = proxy.client();
         client.send(gets(0..6));
@@ -60,7 +60,7 @@ fn so_many_reads_are_in_flight_as_there_are_slots_and_the_others_follow_in_order
 
 #[test]
 fn writes_of_per_backend_wait_for_no_slot_and_are_many_in_flight_on_one_connection() {
-    let server = Held::start();
+    let server = GatedServer::start();
     let proxy = proxy(&[&server], per_backend(1), |_| ());
     let mut reader = proxy.client();
     reader.send("get a\r\n");
@@ -82,7 +82,7 @@ fn a_copy_that_was_asked_to_delete_after_a_wait_may_answer_only_that() {
         [("ma k v", "VA 1\r\n2\r\n", "ma k v", "md k"), ("incr k 1", "2\r\n", "incr k 1", "delete k")]
     {
         for is_right in [true, false] {
-            let (first, second) = (Held::start(), Held::start());
+            let (first, second) = (GatedServer::start(), GatedServer::start());
             let proxy = proxy(&[&first, &second], shared(1), |config| config.pools[0].replicas = 2);
             let names = [&first, &second].map(|server| server.address().to_string());
             let primary = Router::new(&Config::new("", &names)).primary(b"k");
@@ -109,7 +109,7 @@ fn a_copy_that_was_asked_to_delete_after_a_wait_may_answer_only_that() {
 #[test]
 fn beyond_its_bound_a_queue_refuses_at_once_and_counts_it() {
     for (discipline, who) in [(per_backend(1), "backend"), (shared(1), "the proxy")] {
-        let server = Held::start();
+        let server = GatedServer::start();
         let proxy = proxy(&[&server], discipline, |config| {
             (config.queue, config.metrics) = (3, Some("127.0.0.1:0".into()));
         });
@@ -146,7 +146,7 @@ fn beyond_its_bound_a_queue_refuses_at_once_and_counts_it() {
 
 #[test]
 fn a_shared_slot_is_held_until_the_last_copy_is_written() {
-    let servers = [Held::start(), Held::start(), Held::start()];
+    let servers = [GatedServer::start(), GatedServer::start(), GatedServer::start()];
     let proxy = proxy(&servers.each_ref(), shared(1), |config| config.pools[0].replicas = 3);
     let mut writer = proxy.client();
     writer.send("set a 0 0 1\r\nx\r\n");
@@ -168,7 +168,7 @@ fn a_shared_slot_is_held_until_the_last_copy_is_written() {
 
 #[test]
 fn a_sharded_multi_get_is_cut_into_even_neighbouring_parts_and_joined_in_key_order() {
-    let servers = [Held::start(), Held::start(), Held::start()];
+    let servers = [GatedServer::start(), GatedServer::start(), GatedServer::start()];
     let sharded = Discipline::Shared { workers: 1, multi_get: MultiGet::Sharded };
     let proxy = proxy(&servers.each_ref(), sharded, |config| config.pools[0].replicas = 3);
     let mut client = proxy.client();
@@ -188,7 +188,7 @@ fn a_sharded_multi_get_is_cut_into_even_neighbouring_parts_and_joined_in_key_ord
 
 #[test]
 fn a_whole_multi_get_goes_to_the_first_keys_server() {
-    let servers = [Held::start(), Held::start(), Held::start()];
+    let servers = [GatedServer::start(), GatedServer::start(), GatedServer::start()];
     let whole = Discipline::Shared { workers: 1, multi_get: MultiGet::Whole };
     let proxy = proxy(&servers.each_ref(), whole, |config| config.pools[0].replicas = 3);
     let names: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
@@ -205,7 +205,7 @@ fn a_whole_multi_get_goes_to_the_first_keys_server() {
 
 #[test]
 fn a_stalled_server_holds_shared_slots_and_the_others_go_on_with_those_left() {
-    let (stalled, other) = (Held::start(), Server::start());
+    let (stalled, other) = (GatedServer::start(), Server::start());
     let names = [stalled.address().to_string(), other.address().to_string()];
     let router = Router::new(&Config::new("", &names));
     let keys =
@@ -240,7 +240,7 @@ fn a_stalled_server_holds_shared_slots_and_the_others_go_on_with_those_left() {
 #[test]
 fn a_slot_that_lost_its_connection_takes_nothing_that_another_slot_can_serve() {
     for discipline in [per_backend(2), shared(2)] {
-        let server = Held::start();
+        let server = GatedServer::start();
         let proxy = proxy(&[&server], discipline, |config| {
             config.pools[0].timeouts = Timeouts::all(Duration::from_millis(400))
         });

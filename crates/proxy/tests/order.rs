@@ -7,7 +7,7 @@ mod common;
 use common::{Proxy, disciplines, servers};
 use proxy::{Discipline, MultiGet};
 use std::collections::HashMap;
-use testkit::Held;
+use testkit::GatedServer;
 
 const CLIENTS: u64 = 4;
 const REQUESTS_PER_CLIENT: usize = 2000;
@@ -170,7 +170,7 @@ fn pipelining_clients_read_what_they_wrote() {
 #[test]
 fn a_read_waits_for_its_clients_earlier_write_and_nobody_elses() {
     for discipline in disciplines(2, true).into_iter().skip(1) {
-        let server = Held::start();
+        let server = GatedServer::start();
         let proxy = Proxy::at(&[server.address()], |config| {
             (config.loops, config.discipline) = (1, discipline);
             config.metrics = Some("127.0.0.1:0".into());
@@ -198,7 +198,7 @@ fn a_read_waits_for_its_clients_earlier_write_and_nobody_elses() {
 #[test]
 fn the_two_protocols_wait_for_each_other_also_where_a_key_is_in_base64() {
     for discipline in disciplines(2, true).into_iter().skip(1) {
-        let server = Held::start();
+        let server = GatedServer::start();
         let proxy = Proxy::at(&[server.address()], |config| {
             (config.loops, config.discipline) = (1, discipline);
         });

@@ -9,7 +9,7 @@ use common::{Proxy, servers, until};
 use proxy::{Config, Discipline, FailoverPool, PoolConfig, RouteConfig, Shadow, Timeouts, WarmUp};
 use std::net::SocketAddr;
 use std::time::Duration;
-use testkit::{Client, Held, Server, memcached_is_here};
+use testkit::{Client, GatedServer, Server, memcached_is_here};
 
 /// A proxy with one pool for each server: `main`, then `other`.
 fn proxy(main: SocketAddr, other: SocketAddr, change: impl FnOnce(&mut Config)) -> Proxy {
@@ -127,7 +127,7 @@ fn missing_values_come_from_the_other_pool_and_stay_until_they_are_changed() {
 
 #[test]
 fn a_value_that_is_copied_takes_the_way_of_its_clients_writes() {
-    let (main, other) = (Held::start(), Held::start());
+    let (main, other) = (GatedServer::start(), GatedServer::start());
     let proxy = proxy(main.address(), other.address(), |config| {
         config.pools[0].warm_up = Some(WarmUp { from: "other".into(), expiry: Duration::from_secs(100) });
         config.discipline = Discipline::PerBackend { readers: 2, writers: 3 };
@@ -159,7 +159,7 @@ fn a_value_that_is_copied_takes_the_way_of_its_clients_writes() {
 
 #[test]
 fn a_copied_value_that_may_arrive_late_is_deleted() {
-    let (main, other) = (Held::start(), Held::start());
+    let (main, other) = (GatedServer::start(), GatedServer::start());
     let proxy = proxy(main.address(), other.address(), |config| {
         config.pools[0].warm_up = Some(WarmUp { from: "other".into(), expiry: Duration::from_secs(100) });
     });
@@ -176,7 +176,7 @@ fn a_copied_value_that_may_arrive_late_is_deleted() {
 #[test]
 fn a_shadow_sees_its_share_of_what_is_written_and_nobody_waits_for_it() {
     let main = servers(1);
-    let other = Held::start();
+    let other = GatedServer::start();
     let proxy = proxy(main[0].address(), other.address(), |config| {
         config.pools[0].shadow = Some(Shadow { to: "other".into(), share: 1.0, reads: false });
         config.pools[1].timeouts = Timeouts::default();

@@ -9,7 +9,7 @@ use proxy::{Discipline, RecordsConfig, Stamps};
 use records::{Outcome, PARENT, Reader, Row};
 use std::collections::HashMap;
 use std::path::Path;
-use testkit::Held;
+use testkit::GatedServer;
 use wire::Verb;
 
 /// The same in every discipline.
@@ -164,7 +164,7 @@ fn sampled_in(discipline: Discipline) {
 #[test]
 fn the_queue_length_counts_who_waits_and_who_is_served_and_the_queue_interval_is_the_wait() {
     for (discipline, slots) in disciplines(2, false).into_iter().zip([5, 2, 2]) {
-        let (directory, server) = (tempfile::tempdir().unwrap(), Held::start());
+        let (directory, server) = (tempfile::tempdir().unwrap(), GatedServer::start());
         let proxy = Proxy::at(&[server.address()], |config| {
             (config.loops, config.discipline) = (1, discipline);
             config.records = Some(RecordsConfig { directory: directory.path().into(), sample: 1 });

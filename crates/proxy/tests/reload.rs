@@ -9,7 +9,7 @@ use common::{servers, until};
 use proxy::{Config, Discipline, PoolConfig, RouteConfig, Running, ServerConfig, Timeouts, Writes, start};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use testkit::{Client, Held, Server};
+use testkit::{Client, GatedServer, Server};
 
 fn config(servers: &[Server], change: impl FnOnce(&mut Config)) -> Config {
     let names: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
@@ -122,7 +122,7 @@ fn clients_that_send_no_more_get_all_that_they_have_asked_for() {
 /// Otherwise its next write would reach that copy on another connection, and might be carried out first.
 #[test]
 fn a_client_stays_until_every_copy_has_taken_what_it_wrote() {
-    let backends = [Held::start(), Held::start()];
+    let backends = [GatedServer::start(), GatedServer::start()];
     let names = || backends.each_ref().map(|backend| backend.address().to_string());
     let copied = || {
         let mut config = Config::new("127.0.0.1:0", &names());
@@ -139,7 +139,7 @@ fn a_client_stays_until_every_copy_has_taken_what_it_wrote() {
     let mut old = replace(&mut running, copied());
     client.send("delete k\r\n");
     client.expect_silence();
-    assert_eq!(backends.each_ref().map(Held::asked_so_far), [1, 1]);
+    assert_eq!(backends.each_ref().map(GatedServer::asked_so_far), [1, 1]);
     backends[1].answer("set k 0 0 1", "STORED\r\n");
     backends.iter().for_each(|backend| backend.answer("delete k", "DELETED\r\n"));
     client.expect("DELETED\r\n");

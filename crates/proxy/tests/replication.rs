@@ -10,7 +10,7 @@ use common::{Proxy, servers, until};
 use proxy::{Config, Failover, Hedge, PoolConfig, Reads, Router, Timeouts, Writes};
 use std::net::SocketAddr;
 use std::time::Duration;
-use testkit::{Client, Held, Server, memcached_is_here};
+use testkit::{Client, GatedServer, Server, memcached_is_here};
 
 /// Long enough for a busy machine, short enough to be waited for.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -32,8 +32,8 @@ fn in_order<'s, S>(servers: &'s [S], address: impl Fn(&S) -> SocketAddr, key: &s
     (0..servers.len()).map(|step| &servers[(primary + step) % servers.len()]).collect()
 }
 
-fn held(count: usize) -> Vec<Held> {
-    (0..count).map(|_| Held::start()).collect()
+fn held(count: usize) -> Vec<GatedServer> {
+    (0..count).map(|_| GatedServer::start()).collect()
 }
 
 /// What a server holds under a key, asked behind the proxy's back.
@@ -47,7 +47,7 @@ fn value_at(address: SocketAddr, key: &str) -> Option<String> {
 fn a_write_is_acknowledged_when_as_many_copies_have_taken_it_as_are_asked_for() {
     for (writes, needed) in [(Writes::First, 1), (Writes::Majority, 2), (Writes::All, 3)] {
         let backends = held(3);
-        let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+        let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
         let proxy = proxy(&addresses, |pool| (pool.writes, pool.timeouts) = (writes, Timeouts::default()));
         let mut client = proxy.client();
         client.send("set k 0 0 1\r\nx\r\n");
@@ -66,7 +66,7 @@ fn a_write_is_acknowledged_when_as_many_copies_have_taken_it_as_are_asked_for() 
             backend.answer("set k 0 0 1", "STORED\r\n");
         }
         client.send("get k\r\n");
-        in_order(&backends, Held::address, "k")[0].answer("get k", "END\r\n");
+        in_order(&backends, GatedServer::address, "k")[0].answer("get k", "END\r\n");
         client.expect("END\r\n");
     }
 }
@@ -77,11 +77,11 @@ fn a_write_that_too_few_copies_have_taken_is_an_error() {
         [(Writes::First, "STORED"), (Writes::Majority, "SERVER_ERROR"), (Writes::All, "SERVER_ERROR")]
     {
         let backends = held(3);
-        let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+        let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
         let proxy = proxy(&addresses, |pool| pool.writes = writes);
         let mut client = proxy.client();
         client.send("set k 0 0 1\r\nx\r\n");
-        let order = in_order(&backends, Held::address, "k");
+        let order = in_order(&backends, GatedServer::address, "k");
         order[0].answer("set k 0 0 1", "STORED\r\n");
         order[1].answer("set k 0 0 1", "SERVER_ERROR out of memory storing object\r\n");
         order[2].answer("set k 0 0 1", "SERVER_ERROR out of memory storing object\r\n");
@@ -96,8 +96,8 @@ fn a_write_that_too_few_copies_have_taken_is_an_error() {
 #[test]
 fn reads_are_spread_over_the_copies_or_go_where_least_is_outstanding() {
     let backends = held(2);
-    let addresses: Vec<_> = backends.iter().map(Held::address).collect();
-    let order = in_order(&backends, Held::address, "k");
+    let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
+    let order = in_order(&backends, GatedServer::address, "k");
     let any = proxy(&addresses, |pool| (pool.reads, pool.timeouts) = (Reads::Any, Timeouts::default()));
     let mut clients: Vec<_> = (0..4).map(|_| any.client()).collect();
     warm(&any, &backends);
@@ -108,8 +108,8 @@ fn reads_are_spread_over_the_copies_or_go_where_least_is_outstanding() {
     drop(any);
 
     let backends = held(2);
-    let addresses: Vec<_> = backends.iter().map(Held::address).collect();
-    let order = in_order(&backends, Held::address, "k");
+    let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
+    let order = in_order(&backends, GatedServer::address, "k");
     let least = proxy(&addresses, |pool| (pool.reads, pool.timeouts) = (Reads::LeastOutstanding, Timeouts::default()));
     warm(&least, &backends);
     let mut clients: Vec<_> = (0..6).map(|_| least.client()).collect();
@@ -124,7 +124,7 @@ fn reads_are_spread_over_the_copies_or_go_where_least_is_outstanding() {
 }
 
 /// Sees to it that every connection is open: each backend is asked once.
-fn warm(proxy: &Proxy, backends: &[Held]) {
+fn warm(proxy: &Proxy, backends: &[GatedServer]) {
     let mut client = proxy.client();
     client.send("delete warm\r\n");
     backends.iter().for_each(|backend| backend.answer("delete warm", "NOT_FOUND\r\n"));
@@ -230,8 +230,8 @@ fn a_copy_that_missed_an_acknowledged_write_is_not_read_until_it_has_forgotten_t
 #[test]
 fn a_slow_read_is_asked_a_second_time_and_the_first_answer_counts() {
     let backends = held(2);
-    let addresses: Vec<_> = backends.iter().map(Held::address).collect();
-    let order = in_order(&backends, Held::address, "k");
+    let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
+    let order = in_order(&backends, GatedServer::address, "k");
     let proxy = proxy(&addresses, |pool| {
         pool.hedge = Some(Hedge { delay: Duration::from_millis(20), budget: 1.0 });
         pool.timeouts = Timeouts::default();
@@ -340,11 +340,11 @@ fn a_set_that_is_too_large_leaves_nothing_behind() {
 #[test]
 fn a_long_key_of_any_bytes_can_be_owed_and_paid() {
     let backends = held(2);
-    let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+    let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
     let proxy = proxy(&addresses, |pool| pool.writes = Writes::First);
     let key = "\u{e4}".repeat(125);
     assert_eq!(key.len(), 250);
-    let order = in_order(&backends, Held::address, &key);
+    let order = in_order(&backends, GatedServer::address, &key);
     let mut client = proxy.client();
     client.send(format!("set {key} 0 0 1\r\nx\r\n"));
     order[0].answer(&format!("set {key} 0 0 1"), "STORED\r\n");
@@ -359,13 +359,13 @@ fn a_long_key_of_any_bytes_can_be_owed_and_paid() {
 #[test]
 fn what_could_go_on_elsewhere_ends_with_the_proxy() {
     let backends = held(3);
-    let addresses: Vec<_> = backends.iter().map(Held::address).collect();
+    let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
     let proxy = proxy(&addresses, |pool| {
         (pool.failover, pool.timeouts) = (Failover::OnError, Timeouts::all(Duration::from_secs(60)));
     });
     let mut client = proxy.client();
     client.send("version\r\nget k\r\nget j k i\r\n");
-    until("they are asked", || backends.iter().map(Held::asked_so_far).sum::<usize>() >= 2);
+    until("they are asked", || backends.iter().map(GatedServer::asked_so_far).sum::<usize>() >= 2);
     // A reply that nobody reads makes the end of the client a reset.
     std::thread::sleep(Duration::from_millis(50));
     drop(client);

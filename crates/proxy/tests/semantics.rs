@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use testkit::{Held, Scripted, Server, memory_bytes};
+use testkit::{GatedServer, Scripted, Server, memory_bytes};
 
 /// In every discipline, one after the other: what fails names the last one.
 fn in_each(test: impl Fn(Discipline)) {
@@ -23,7 +23,7 @@ fn in_each(test: impl Fn(Discipline)) {
 #[test]
 fn what_is_wrong_or_local_reaches_no_server() {
     in_each(|discipline| {
-        let server = Held::start();
+        let server = GatedServer::start();
         let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.discipline) = (1, discipline));
         let (mut client, mut other) = (proxy.client(), proxy.client());
         let long = "k".repeat(251);
@@ -67,7 +67,7 @@ fn what_is_wrong_or_local_reaches_no_server() {
 #[test]
 fn nobody_is_asked_without_a_reply() {
     in_each(|discipline| {
-        let server = Held::start();
+        let server = GatedServer::start();
         let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.discipline) = (1, discipline));
         let mut client = proxy.client();
         let asked = [

@@ -1,4 +1,4 @@
-//! The description of a model as it stands in the file, with names; checked and compiled elsewhere.
+//! The description of a network as the file has it, with names. It is checked and compiled elsewhere.
 //! The same as waylab/models/network.py; docs/model-format.md describes it.
 
 pub(crate) mod checks;
@@ -11,10 +11,10 @@ mod times_file;
 
 use std::sync::Arc;
 
-/// The place where every request begins and ends; no station may be called so.
+/// The place where every request starts and ends; no station may have this name.
 pub(crate) const CLIENT: &str = "client";
 
-/// Names to names to numbers.
+/// A table of numbers by two names.
 pub(crate) type Table = Vec<(String, Vec<(String, f64)>)>;
 
 /// A queueing network. Times in seconds, rates per second.
@@ -23,7 +23,7 @@ pub(crate) struct Network {
     pub(crate) name: String,
     pub(crate) classes: Vec<JobClass>,
     pub(crate) stations: Vec<Station>,
-    /// Class to station or fork to mean visits per request; empty when there are routes.
+    /// Mean visits per request by class and then station or fork; empty if the network has routes.
     pub(crate) visits: Table,
     pub(crate) routes: Vec<Route>,
     pub(crate) switching: Table,
@@ -33,7 +33,7 @@ pub(crate) struct Network {
     pub(crate) stamps: Vec<(String, String)>,
 }
 
-/// A kind of request, closed or open.
+/// A class of requests, closed or open.
 #[derive(Clone, Debug)]
 pub(crate) struct JobClass {
     pub(crate) name: String,
@@ -44,12 +44,12 @@ pub(crate) struct JobClass {
     pub(crate) priority: i64,
 }
 
-/// Servers and their queue.
+/// A station: servers and their queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Station {
     pub(crate) name: String,
     pub(crate) service: Vec<(String, Time)>,
-    /// None when there are as many as requests.
+    /// `None` for as many servers as requests.
     pub(crate) servers: Option<i64>,
     pub(crate) discipline: Discipline,
     pub(crate) rates: Vec<f64>,
@@ -58,20 +58,20 @@ pub(crate) struct Station {
     pub(crate) batch: i64,
 }
 
-/// Who goes first.
+/// The order of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Discipline {
     /// First come, first served.
     Fcfs,
-    /// Everybody shares the speed of the station equally.
+    /// Processor sharing: all requests share the station's speed equally.
     Sharing,
-    /// By priority; who is in service stays.
+    /// By priority, without interruption.
     Priority,
-    /// By priority; who is in service makes way, and goes on later where it stopped.
+    /// By priority, preemptive-resume: an interrupted request continues later where it stopped.
     Preemptive,
 }
 
-/// How long something takes.
+/// A random time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Time {
     pub(crate) mean_s: f64,
@@ -79,7 +79,7 @@ pub(crate) struct Time {
     pub(crate) shape: Shape,
 }
 
-/// The distribution of a time, besides its mean and variation.
+/// The distribution of a time, apart from its mean and variation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
     Exponential,
@@ -88,11 +88,11 @@ pub(crate) enum Shape {
     Hyperexponential,
     Gamma,
     Lognormal,
-    /// Draws from these seconds, with replacement.
+    /// Drawn from these seconds, with replacement.
     Empirical(Arc<[f64]>),
 }
 
-/// One way on.
+/// One route from a place to the next.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) class: String,
@@ -102,7 +102,7 @@ pub(crate) struct Route {
     pub(crate) to_class: String,
 }
 
-/// One leg to each branch; the request goes on when enough of them are done.
+/// A fork: one leg to each branch. The request continues when enough legs are done.
 #[derive(Clone, Debug)]
 pub(crate) struct Fork {
     pub(crate) name: String,
@@ -111,7 +111,7 @@ pub(crate) struct Fork {
     pub(crate) send_s: f64,
 }
 
-/// How many legs are waited for.
+/// The number of legs that must be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
     All,
@@ -119,7 +119,7 @@ pub(crate) enum Join {
     First,
 }
 
-/// Slots that are held from before the first place inside until the first place outside.
+/// A pool of slots. A request has one from before the first place inside until the first place outside.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     pub(crate) name: String,
@@ -146,7 +146,7 @@ impl Network {
         self.node_names().position(|node| node == name)
     }
 
-    /// The stations at which a class is served when it comes to a node: the branches of a fork, or the station itself.
+    /// The stations that serve a class when it visits a node: the branches of a fork, or the station itself.
     pub(crate) fn served_at(&self, node: usize) -> Vec<usize> {
         match node.checked_sub(self.stations.len()) {
             None => vec![node],
@@ -156,7 +156,7 @@ impl Network {
 }
 
 impl Station {
-    /// The time that a class takes here.
+    /// The service time of a class at this station.
     pub(crate) fn time(&self, class: &str) -> Option<&Time> {
         self.service.iter().find(|(name, _)| name == class).map(|(_, time)| time)
     }
@@ -169,7 +169,7 @@ impl JobClass {
 }
 
 impl Fork {
-    /// How many legs must be done.
+    /// The number of legs that must be done.
     pub(crate) fn needed(&self) -> usize {
         match self.join {
             Join::All => self.branches.len(),

@@ -1,5 +1,5 @@
-//! One replication as it runs: takes events from the calendar, lets requests begin and end, and counts them.
-//! How they move from place to place is in `movement`, how they are cut into legs in `forking`.
+//! One replication in progress: takes events from the calendar, starts and ends requests, and counts them.
+//! `movement` moves requests from place to place; `forking` splits them into legs.
 
 mod calendar;
 mod forking;
@@ -25,11 +25,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// So many events at one and the same time mean that time stands still.
+/// This many events at the same time mean that time stands still.
 const STANDING_MAX: u64 = 50_000_000;
-/// Beyond this, seconds cannot be added up any more.
+/// Beyond this, adding seconds would lose precision.
 const TIME_MAX_S: f64 = 1e200;
-/// Events between two looks at whether to stop.
+/// Events between two checks of the stop flag.
 const LOOK_EVERY: u64 = 1 << 16;
 
 /// One replication.
@@ -39,30 +39,30 @@ pub(crate) struct Engine<'m, O> {
     pub(crate) world: World,
     pub(crate) stations: Vec<Station<'m>>,
     pub(crate) pools: Vec<Pool>,
-    /// What has become possible and is done before time goes on.
+    /// Actions that have become possible and happen before time advances.
     pub(crate) agenda: VecDeque<Task>,
-    /// By class in which requests begin.
+    /// Counts by the class in which requests begin.
     pub(crate) requests: Vec<RequestTally>,
-    /// By fork and class: how often it was joined, and how long that took.
+    /// By fork and class: the number of joins, and the sum of their durations.
     pub(crate) forks: Vec<Vec<(u64, f64)>>,
     pub(crate) observer: O,
-    /// Why it cannot go on.
+    /// The reason why the replication cannot continue.
     pub(crate) failure: Option<Stop>,
     pub(crate) events: u64,
-    /// Requests that came back since counting began.
+    /// Requests that have returned to the client since counting started.
     completed: u64,
     arrivals: u32,
     standing: u64,
 }
 
-/// What is done before time goes on.
+/// An action that happens before time advances.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Task {
-    /// A customer who does not think begins the next request.
+    /// A customer without think time starts its next request.
     Begin(u32),
-    /// There is room at a station for which others wait.
+    /// A station for which others wait has room.
     Room(u32),
-    /// There is a slot in a pool for which others wait.
+    /// A pool for which others wait has a free slot.
     Slot(u32),
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct RequestTally {
 }
 
 impl<'m, O: Observer> Engine<'m, O> {
-    /// An empty system; closed customers think.
+    /// An empty network; closed customers think.
     pub(crate) fn new(model: &'m Model, random: Xoshiro256PlusPlus, observer: O) -> Engine<'m, O> {
         let (classes, stations) = (model.classes.len(), model.stations.len());
         let mut engine = Engine {
@@ -115,10 +115,10 @@ impl<'m, O: Observer> Engine<'m, O> {
         }
     }
 
-    /// Runs until so many requests have come back since counting began.
+    /// Runs until this many requests have returned since counting started.
     ///
     /// # Errors
-    /// When it is asked to stop, or cannot go on.
+    /// If it is told to stop, or cannot continue.
     pub(crate) fn run(&mut self, requests: u64, stop: &AtomicBool) -> Result<(), Stop> {
         self.work_off();
         while self.completed < requests {
@@ -134,14 +134,14 @@ impl<'m, O: Observer> Engine<'m, O> {
                 self.work_off();
             }
             if self.events.is_multiple_of(LOOK_EVERY) || self.failure.is_some() {
-                self.look(stop)?;
+                self.check_progress(stop)?;
             }
         }
-        self.look(&AtomicBool::new(false))
+        self.check_progress(&AtomicBool::new(false))
     }
 
-    /// Whether it can go on.
-    fn look(&mut self, stop: &AtomicBool) -> Result<(), Stop> {
+    /// Checks that the replication can continue.
+    fn check_progress(&mut self, stop: &AtomicBool) -> Result<(), Stop> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -154,7 +154,7 @@ impl<'m, O: Observer> Engine<'m, O> {
         if stop.load(Ordering::Relaxed) { Err(Stop::Asked) } else { Ok(()) }
     }
 
-    /// Begins to count anew, in the state in which the system is.
+    /// Restarts the counts, and keeps the state of the network.
     pub(crate) fn reset(&mut self) {
         let now_s = self.world.now_s;
         self.stations.iter_mut().for_each(|station| station.reset(now_s));
@@ -164,11 +164,11 @@ impl<'m, O: Observer> Engine<'m, O> {
         self.completed = 0;
     }
 
-    /// Counts until now.
-    pub(crate) fn settle(&mut self) {
+    /// Brings the areas of all counts up to the present time.
+    pub(crate) fn advance_counts(&mut self) {
         let now_s = self.world.now_s;
-        self.stations.iter_mut().for_each(|station| station.settle(now_s));
-        self.pools.iter_mut().for_each(|pool| pool.settle(now_s));
+        self.stations.iter_mut().for_each(|station| station.advance_to(now_s));
+        self.pools.iter_mut().for_each(|pool| pool.advance_to(now_s));
     }
 
     #[inline]
@@ -191,10 +191,10 @@ impl<'m, O: Observer> Engine<'m, O> {
         }
     }
 
-    /// A request comes from outside.
+    /// A request arrives from outside.
     #[inline]
     fn arrive(&mut self, slot: u32, class: u32) {
-        // First the next one: it takes the place of this event in the calendar.
+        // Schedules the next arrival first: it takes the place of this event in the calendar.
         if let Some(between) = &self.model.classes[class as usize].arrivals {
             let delay_s = between.draw(&mut self.world.random);
             self.world.calendar.schedule(slot, self.world.now_s + delay_s);
@@ -246,7 +246,7 @@ impl<'m, O: Observer> Engine<'m, O> {
         }
         let mut member = job;
         while member != NONE {
-            // Before it goes, and is threaded elsewhere.
+            // Before the job moves and joins another list.
             let following = self.world.jobs[member].next;
             self.done(member);
             member = following;
@@ -261,7 +261,7 @@ impl<'m, O: Observer> Engine<'m, O> {
         if request.is_leg { self.leg_done(job) } else { self.go_on(job) }
     }
 
-    /// A request is back at the client.
+    /// A request has returned to the client.
     #[inline]
     pub(crate) fn complete(&mut self, job: u32) {
         let request = &self.world.jobs[job];
@@ -276,8 +276,8 @@ impl<'m, O: Observer> Engine<'m, O> {
         self.end(job, class);
     }
 
-    /// A request is turned away by a full station. Its customer goes on as after a request that ended in the class in which
-    /// this one began; where none can end in that class, with another one of it.
+    /// A full station drops a request. Its customer continues as after a request that ended in the class in which this one
+    /// began; if no request can end in that class, it starts another request of that class.
     pub(crate) fn lose(&mut self, job: u32) {
         let request = &self.world.jobs[job];
         let began = request.began_class;
@@ -295,18 +295,18 @@ impl<'m, O: Observer> Engine<'m, O> {
         self.model.classes[class as usize].arrivals.is_some()
     }
 
-    /// A request that ended in `class` is over.
+    /// Ends a request in `class`.
     #[inline]
     fn end(&mut self, job: u32, class: u32) {
         if self.is_open(self.world.jobs[job].began_class) {
-            return self.world.jobs.give_back(job);
+            return self.world.jobs.release(job);
         }
         self.world.jobs[job].sequence = self.world.jobs[job].sequence.wrapping_add(1);
         let next = self.model.next_class[class as usize].draw(&mut self.world.random);
         self.think(job, next);
     }
 
-    /// A customer thinks, then begins a request of `class`.
+    /// A customer thinks, then starts a request of `class`.
     fn think(&mut self, job: u32, class: u32) {
         self.world.jobs[job].class = class;
         let think = &self.model.classes[class as usize].think;
@@ -318,7 +318,7 @@ impl<'m, O: Observer> Engine<'m, O> {
         }
     }
 
-    /// Does what has become possible, in the order in which it has.
+    /// Performs the actions that have become possible, in that order.
     fn work_off(&mut self) {
         while let Some(task) = self.agenda.pop_front() {
             match task {

@@ -1,18 +1,18 @@
-//! What can go wrong: a model that makes no sense, or a simulation that cannot end. Each is one line.
+//! Errors: an invalid model, or a simulation that cannot end. Each is one line.
 
 use std::path::PathBuf;
 
-/// A description that breaks a rule: which field, and which rule.
+/// A rule that a description breaks, and the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {rule}")]
 pub struct ModelError {
-    /// The field, as it stands in the file.
+    /// The field, as the file has it.
     pub place: String,
-    /// What it must be.
+    /// The rule.
     pub rule: String,
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what it is")]
 pub enum SimulateError {
@@ -30,7 +30,7 @@ pub enum SimulateError {
     Records(#[from] std::io::Error),
 }
 
-/// Why a replication ended before its time.
+/// The reason why a replication ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the message of each variant says what it is")]
 pub enum Stop {
@@ -38,18 +38,18 @@ pub enum Stop {
     Asked,
     #[error("more than {limit} requests are present, most of them {place}: it grows without bound")]
     TooMany { limit: usize, place: String },
-    #[error("stations {stations} are full and wait for room at each other, for ever")]
+    #[error("stations {stations} are full and wait for room at each other: a deadlock")]
     Deadlock { stations: String },
-    #[error("nothing can happen any more: everybody waits for somebody else")]
+    #[error("no event is left, because every request waits for another: a deadlock")]
     Stuck,
-    #[error("time stands still: requests go round and take no time; give them a service time or a think time")]
+    #[error("time stands still: requests circulate in no time; give them a service time or a think time")]
     NoTime,
     #[error("the times are too large to be added up")]
     TooLate,
 }
 
 impl ModelError {
-    /// A rule that `place` breaks.
+    /// The error of a rule that `place` breaks.
     pub(crate) fn new(place: impl Into<String>, rule: impl Into<String>) -> ModelError {
         ModelError { place: place.into(), rule: rule.into() }
     }

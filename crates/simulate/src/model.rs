@@ -10,62 +10,62 @@ use crate::model::routing::{Choice, Routing};
 use crate::model::stamps::Stamps;
 use crate::model::variate::Variate;
 
-/// Index of a pool, a node or a job that is not there.
+/// The index of a pool, node or job that does not exist.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// A queueing network, ready to run. Classes, stations, forks and pools are numbered in the order of the file;
 /// a node is a station or, from the number of stations on, a fork.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// As in the file.
+    /// The name in the file.
     pub name: String,
     pub(crate) classes: Vec<ClassPlan>,
     pub(crate) stations: Vec<StationPlan>,
     pub(crate) forks: Vec<ForkPlan>,
     pub(crate) pools: Vec<PoolPlan>,
     pub(crate) routing: Routing,
-    /// By class in which a request ended: the class of the customer's next one.
+    /// By the class in which a request ended: the class of the customer's next request.
     pub(crate) next_class: Vec<Choice<u32>>,
-    /// By class: whether requests of closed customers can end in it, so that it has a next class.
+    /// By class: whether requests of closed customers can end in it, and so whether it has a next class.
     pub(crate) ends: Vec<bool>,
-    /// Pool that each node is inside of, or [`NONE`].
+    /// The pool around each node, or [`NONE`].
     pub(crate) pool_of: Vec<u32>,
     pub(crate) population: usize,
     pub(crate) stamps: Option<Stamps>,
 }
 
-/// A kind of request.
+/// A class of requests.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassPlan {
     pub(crate) name: String,
     pub(crate) population: usize,
     pub(crate) think: Variate,
-    /// Between arrivals; none for a closed class.
+    /// Inter-arrival times; `None` for a closed class.
     pub(crate) arrivals: Option<Variate>,
     /// Whether requests begin in it.
     pub(crate) begins: bool,
 }
 
-/// Servers and their queue.
+/// A station.
 #[derive(Clone, Debug)]
 pub(crate) struct StationPlan {
     pub(crate) name: String,
-    /// By class; classes that never come have [`Variate::Zero`].
+    /// By class; classes that never visit have [`Variate::Zero`].
     pub(crate) service: Vec<Variate>,
-    /// By class: its place in the order of priorities, from 0; all 0 unless the discipline goes by priority.
+    /// By class: its priority level, from 0; all 0 unless the discipline uses priorities.
     pub(crate) level: Vec<u16>,
     pub(crate) levels: usize,
-    /// None when there are as many as requests.
+    /// `None` for as many servers as requests.
     pub(crate) servers: Option<u32>,
     pub(crate) discipline: Discipline,
     pub(crate) rates: Vec<f64>,
-    /// `u32::MAX` when there is room for every request.
+    /// `u32::MAX` without a limit.
     pub(crate) capacity: u32,
     pub(crate) blocks_when_full: bool,
     pub(crate) batch: u32,
 }
 
-/// One leg to each branch.
+/// A fork, which sends one leg to each branch.
 #[derive(Clone, Debug)]
 pub(crate) struct ForkPlan {
     pub(crate) name: String,
@@ -74,7 +74,7 @@ pub(crate) struct ForkPlan {
     pub(crate) send_s: f64,
 }
 
-/// Slots that are held.
+/// A pool of slots.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolPlan {
     pub(crate) name: String,
@@ -93,7 +93,7 @@ impl Model {
 }
 
 impl StationPlan {
-    /// Speed of the whole station with `present` >= 1, in units of one server.
+    /// The total speed of the station with `present` >= 1 requests, in units of one server.
     pub(crate) fn rate(&self, present: u32) -> f64 {
         match (self.rates.last(), self.servers) {
             (Some(last), _) => *self.rates.get(present as usize - 1).unwrap_or(last),

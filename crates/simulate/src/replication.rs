@@ -1,4 +1,4 @@
-//! One replication: a warm-up that is thrown away, then as many requests as are asked for, and what was measured of them.
+//! One replication: a warm-up that is discarded, then as many requests as configured, and the measurements of those.
 
 pub(crate) mod recorder;
 pub(crate) mod warm_up;
@@ -12,34 +12,34 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::atomic::AtomicBool;
 
-/// How long a replication is.
+/// The length of a replication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length {
     pub(crate) warm_up: u64,
     pub(crate) requests: u64,
 }
 
-/// What one replication has measured.
+/// The measurements of one replication.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// In the order of [`Layout`]; not a number where there was nothing to measure.
+    /// In the order of [`Layout`]; NaN if there was nothing to measure.
     pub(crate) numbers: Vec<f64>,
     /// Response times, by class.
     pub(crate) responses: Vec<Histogram>,
     /// Share of the time with n present, by station.
     pub(crate) present: Vec<Vec<f64>>,
-    /// By class: requests per second by which those present grew.
+    /// By class: growth of the number present, per second.
     pub(crate) growth_per_s: Vec<f64>,
-    /// By station: requests and legs per second by which those present grew.
+    /// By station: growth of the number of requests and legs, per second.
     pub(crate) station_growth_per_s: Vec<f64>,
-    /// By class: requests that began per second.
+    /// By class: arrivals per second.
     pub(crate) began_per_s: Vec<f64>,
     pub(crate) measured_from_s: f64,
     pub(crate) measured_s: f64,
     pub(crate) events: u64,
 }
 
-/// Where each number stands among the numbers of a replication.
+/// The position of each measure among the numbers of a replication.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     classes: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Layout {
     pools: usize,
 }
 
-/// What is measured of each class.
+/// The measures of a class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OfClass {
     Throughput,
@@ -56,7 +56,7 @@ pub(crate) enum OfClass {
     Lost,
 }
 
-/// What is measured of each class at each station.
+/// The measures of a class at a station.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OfStation {
     Throughput,
@@ -104,7 +104,7 @@ impl Layout {
     }
 }
 
-/// The source of randomness of a replication: streams that are 2^128 draws apart.
+/// The random stream of a replication; streams are 2^128 draws apart.
 pub(crate) fn random_of(seed: u64, replication: usize) -> Xoshiro256PlusPlus {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     (0..replication).for_each(|_| random.jump());
@@ -114,7 +114,7 @@ pub(crate) fn random_of(seed: u64, replication: usize) -> Xoshiro256PlusPlus {
 /// Runs a replication to its end.
 ///
 /// # Errors
-/// When it is asked to stop, or cannot go on.
+/// If it is told to stop, or cannot continue.
 pub(crate) fn replicate<O: Observer>(
     model: &Model,
     random: Xoshiro256PlusPlus,
@@ -128,7 +128,7 @@ pub(crate) fn replicate<O: Observer>(
     let measured_from_s = engine.world.now_s;
     let present_before: Vec<f64> = engine.stations.iter().map(|station| f64::from(station.present)).collect();
     engine.run(length.requests, stop)?;
-    engine.settle();
+    engine.advance_counts();
     let measured_s = engine.world.now_s - measured_from_s;
     if !(measured_s > 0.0 && (1.0 / measured_s).is_finite()) {
         return Err(Stop::NoTime);
@@ -198,7 +198,7 @@ fn numbers<O: Observer>(engine: &Engine<'_, O>, measured_s: f64) -> Vec<f64> {
     numbers
 }
 
-/// Shares of the time, without the zeros at the end.
+/// Shares of the time, without trailing zeros.
 fn shares(times_s: &[f64], measured_s: f64) -> Vec<f64> {
     let length = times_s.iter().rposition(|&time_s| time_s > 0.0).map_or(0, |last| last + 1);
     times_s[..length].iter().map(|time_s| time_s / measured_s).collect()

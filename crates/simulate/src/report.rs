@@ -1,4 +1,4 @@
-//! The result as it is written: `waystage-simulation/1`. docs/model-format.md describes it.
+//! The result, `waystage-simulation/1`. docs/model-format.md describes it.
 
 pub(crate) mod print;
 pub(crate) mod spread;
@@ -15,10 +15,10 @@ use std::time::Duration;
 
 /// Name and version of the format.
 pub const FORMAT: &str = "waystage-simulation/1";
-/// Numbers present that are listed at most.
+/// The largest number present that is listed.
 const PRESENT_LISTED: usize = 10_001;
 
-/// What came of a simulation. Times in seconds, rates per second; intervals are of 95 %.
+/// The result of a simulation. Times in seconds, rates per second; intervals are 95 % confidence intervals.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct Simulation {
@@ -46,7 +46,7 @@ pub struct Simulation {
     pub events_per_cpu_s: f64,
 }
 
-/// Requests that were thrown away at the beginning of each replication.
+/// Requests that were discarded at the start of each replication.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct WarmUpUsed {
@@ -57,7 +57,7 @@ pub struct WarmUpUsed {
     pub(crate) pilot_events: u64,
 }
 
-/// Of requests that began in a class.
+/// Results for requests that began in a class.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct ClassResult {
@@ -66,11 +66,11 @@ pub struct ClassResult {
     pub throughput_per_s: Estimate,
     pub response_s: Estimate,
     pub lost_per_s: Estimate,
-    /// None when there was no request.
+    /// `None` if there was no request.
     pub quantiles: Option<Quantiles>,
 }
 
-/// Response times that these shares of the requests do not exceed.
+/// Quantiles of the response time.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct Quantiles {
@@ -79,7 +79,7 @@ pub struct Quantiles {
     pub half_width_s: Vec<Option<f64>>,
 }
 
-/// Of a station.
+/// Results for a station.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct StationResult {
@@ -89,7 +89,7 @@ pub struct StationResult {
     pub present_more: f64,
 }
 
-/// Of a class at a station.
+/// Results for a class at a station.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct VisitResult {
@@ -101,7 +101,7 @@ pub struct VisitResult {
     pub utilisation: Estimate,
 }
 
-/// Of a fork.
+/// Results for a fork.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct ForkResult {
@@ -109,7 +109,7 @@ pub struct ForkResult {
     pub classes: Vec<ForkClassResult>,
 }
 
-/// Of a class at a fork.
+/// Results for a class at a fork.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct ForkClassResult {
@@ -117,7 +117,7 @@ pub struct ForkClassResult {
     pub response_s: Estimate,
 }
 
-/// Of a pool.
+/// Results for a pool.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct PoolResult {
@@ -127,7 +127,7 @@ pub struct PoolResult {
     pub classes: Vec<PoolClassResult>,
 }
 
-/// Of a class at a pool.
+/// Results for a class at a pool.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct PoolClassResult {
@@ -136,34 +136,34 @@ pub struct PoolClassResult {
 }
 
 impl Simulation {
-    /// As JSON.
+    /// The result as JSON.
     ///
     /// # Errors
-    /// When it cannot be written as JSON, which is a bug.
+    /// If it cannot be written as JSON, which is a bug.
     pub fn to_json(&self) -> std::io::Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 }
 
-/// What a report is made of, besides the totals.
+/// The facts about a run that the totals do not contain.
 pub(crate) struct Conduct<'a> {
     pub(crate) model: &'a Model,
     pub(crate) settings: &'a Settings,
     pub(crate) warm_up: WarmUpUsed,
-    pub(crate) is_late: bool,
+    pub(crate) timed_out: bool,
     pub(crate) elapsed: Duration,
     pub(crate) cpu_s: f64,
     pub(crate) records: Option<RecordsWritten>,
 }
 
-/// Puts the result together.
+/// Assembles the result.
 pub(crate) fn report(conduct: Conduct<'_>, totals: &Totals, student: &Student) -> Simulation {
-    let Conduct { model, settings, warm_up, is_late, elapsed, cpu_s, records } = conduct;
+    let Conduct { model, settings, warm_up, timed_out, elapsed, cpu_s, records } = conduct;
     let events = totals.events + warm_up.pilot_events;
     let elapsed_s = elapsed.as_secs_f64();
     let relative = totals.relative_half_width(model, student);
     let mut notes = Vec::new();
-    if is_late {
+    if timed_out {
         let limit_s = settings.time_limit.as_secs_f64();
         notes.push(format!("the time limit of {limit_s} s came after {} replications", totals.replications));
     }
@@ -203,7 +203,7 @@ pub(crate) fn report(conduct: Conduct<'_>, totals: &Totals, student: &Student) -
     }
 }
 
-/// What each part of a report is made of.
+/// The sources of every part of a report.
 struct Of<'a> {
     model: &'a Model,
     totals: &'a Totals,
@@ -256,7 +256,7 @@ impl Of<'_> {
             name: self.model.stations[station].name.clone(),
             classes: self.names().map(visits).collect(),
             present_probability: shares[..listed].to_vec(),
-            // An empty sum of floats is minus zero.
+            // An empty sum of floats is -0.0.
             present_more: shares[listed..].iter().sum::<f64>() + 0.0,
         }
     }

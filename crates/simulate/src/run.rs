@@ -1,5 +1,5 @@
 //! Runs replications on all cores until there are enough, and adds them up in the order of their numbers.
-//! Which replications are run depends on their results only, never on the threads: the same seed, the same result.
+//! The number of replications depends on their results only, never on the threads: the same seed gives the same result.
 
 use crate::engine::observer::NoObserver;
 use crate::error::{SimulateError, Stop};
@@ -17,24 +17,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How often the threads are looked after.
+/// The interval at which the main thread checks the time limit.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How far it is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Replications that are done.
     pub done: usize,
-    /// Replications that are wanted, as far as is known.
+    /// Replications that are needed, as far as is known.
     pub wanted: usize,
     /// Largest half-width of a mean response time, as a share of the mean.
     pub relative_half_width: Option<f64>,
-    /// Since the beginning.
+    /// Time since the start.
     pub elapsed: Duration,
 }
 
 type Message = (usize, Result<(Outcome, Option<RecordsWritten>), SimulateError>);
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared<'a> {
     model: &'a Model,
     settings: &'a Settings,
@@ -43,11 +43,11 @@ struct Shared<'a> {
     stop: AtomicBool,
 }
 
-/// What has come of the replications so far.
+/// The results of the replications so far.
 struct Gathered {
     totals: Totals,
     student: Student,
-    /// Those that were done before one of a lower number.
+    /// Outcomes that arrived before one with a lower number.
     early: BTreeMap<usize, Outcome>,
     records: Option<RecordsWritten>,
 }
@@ -55,7 +55,7 @@ struct Gathered {
 /// Simulates a model.
 ///
 /// # Errors
-/// When a setting makes no sense, a replication cannot go on, records cannot be written, or time is up too early.
+/// If a setting is invalid, a replication cannot continue, records cannot be written, or the time limit is too short.
 pub fn run(
     model: &Model,
     settings: &Settings,
@@ -70,7 +70,7 @@ pub fn run(
         Gathered { totals: Totals::new(model), student: Student::default(), early: BTreeMap::new(), records: None };
     let warm_up = warm_up(model, settings, &elapsed)?;
     let mut wanted = settings.replications;
-    let mut is_late = false;
+    let mut timed_out = false;
     let shared = Shared {
         model,
         settings,
@@ -78,8 +78,8 @@ pub fn run(
         next: AtomicUsize::new(0),
         stop: AtomicBool::new(false),
     };
-    while gathered.totals.replications < wanted && !is_late {
-        is_late = gather(&shared, wanted, &mut gathered, &elapsed, watch)?;
+    while gathered.totals.replications < wanted && !timed_out {
+        timed_out = gather(&shared, wanted, &mut gathered, &elapsed, watch)?;
         wanted = more(model, settings, &gathered, wanted);
     }
     if gathered.totals.replications < 2 {
@@ -90,7 +90,7 @@ pub fn run(
         model,
         settings,
         warm_up,
-        is_late,
+        timed_out,
         elapsed: elapsed(),
         cpu_s: cpu_s(process_cpu()) - cpu_s(started_cpu),
         records: gathered.records,
@@ -102,7 +102,7 @@ fn cpu_s(time: CpuTime) -> f64 {
     time.user_s + time.system_s
 }
 
-/// The warm-up that was given, or that a pilot finds; the time limit holds for the pilot, too.
+/// The configured warm-up, or the one that a pilot replication finds. The time limit includes the pilot.
 fn warm_up(model: &Model, settings: &Settings, elapsed: &dyn Fn() -> Duration) -> Result<WarmUpUsed, SimulateError> {
     if let Some(requests) = settings.warm_up {
         return Ok(WarmUpUsed { requests, method: "given", mser_requests: None, pilot_events: 0 });
@@ -128,7 +128,7 @@ fn warm_up(model: &Model, settings: &Settings, elapsed: &dyn Fn() -> Duration) -
     }
 }
 
-/// Runs replications up to number `wanted`; says whether time was up before they were all done.
+/// Runs replications up to number `wanted`; returns whether the time limit ended them early.
 fn gather(
     shared: &Shared<'_>,
     wanted: usize,
@@ -153,7 +153,7 @@ fn gather(
     outcome
 }
 
-/// One thread: takes the next number until there are enough.
+/// One thread: takes the next number until there are enough replications.
 fn work(shared: &Shared<'_>, wanted: usize, sender: &Sender<Message>) {
     loop {
         let number = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -167,7 +167,7 @@ fn work(shared: &Shared<'_>, wanted: usize, sender: &Sender<Message>) {
 }
 
 fn one(shared: &Shared<'_>, number: usize) -> Result<(Outcome, Option<RecordsWritten>), SimulateError> {
-    // Stream 0 is the pilot's.
+    // Stream 0 belongs to the pilot.
     let random = random_of(shared.settings.seed, number + 1);
     let (model, length, stop) = (shared.model, shared.length, &shared.stop);
     match &shared.settings.records {
@@ -181,7 +181,7 @@ fn one(shared: &Shared<'_>, number: usize) -> Result<(Outcome, Option<RecordsWri
     }
 }
 
-/// Takes what the threads send, in any order, and adds it up in the right one.
+/// Receives outcomes in any order and adds them up in the order of their numbers.
 fn receive(
     shared: &Shared<'_>,
     wanted: usize,
@@ -190,7 +190,7 @@ fn receive(
     elapsed: &dyn Fn() -> Duration,
     watch: &mut dyn FnMut(&Progress),
 ) -> Result<bool, SimulateError> {
-    let mut is_late = false;
+    let mut timed_out = false;
     loop {
         match receiver.recv_timeout(LOOK_EVERY) {
             Ok((number, Ok((outcome, records)))) => {
@@ -198,14 +198,14 @@ fn receive(
                 gathered.early.insert(number, outcome);
                 gathered.add_in_order();
             }
-            // Time was up: what is not done is left out.
+            // The time limit has passed: unfinished replications are dropped.
             Ok((_, Err(SimulateError::Stop(Stop::Asked)))) => {}
             Ok((_, Err(error))) => return Err(error),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if elapsed() > shared.settings.time_limit {
-            is_late = true;
+            timed_out = true;
             shared.stop.store(true, Ordering::Relaxed);
         }
         watch(&Progress {
@@ -215,14 +215,14 @@ fn receive(
             elapsed: elapsed(),
         });
     }
-    // Those that waited for one that will not come.
+    // Outcomes after a missing one, which will not arrive any more.
     for (_, outcome) in std::mem::take(&mut gathered.early) {
         gathered.totals.add(&outcome);
     }
-    Ok(is_late && gathered.totals.replications < wanted)
+    Ok(timed_out && gathered.totals.replications < wanted)
 }
 
-/// How many replications are wanted after these: enough for the precision that is asked for, as far as can be told.
+/// The number of replications needed after these: an estimate of the number that reaches the requested precision.
 fn more(model: &Model, settings: &Settings, gathered: &Gathered, wanted: usize) -> usize {
     let Some(target) = settings.precision.map(target) else { return wanted };
     let Some(found) = gathered.totals.relative_half_width(model, &gathered.student) else {
@@ -231,7 +231,7 @@ fn more(model: &Model, settings: &Settings, gathered: &Gathered, wanted: usize) 
     if found <= target {
         return wanted;
     }
-    // The half-width shrinks with the root of the number; a tenth more, because it is itself an estimate.
+    // The half-width shrinks with the square root of the number; a tenth more, because it is itself an estimate.
     let enough = (wanted as f64 * (found / target).powi(2) * 1.1).ceil();
     (enough.min(4.0 * wanted as f64) as usize).max(wanted + 1).min(settings.replications_max).max(wanted)
 }

@@ -4,29 +4,29 @@ use crate::error::SimulateError;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Requests that one replication can count.
+/// The largest number of requests in one replication.
 const REQUESTS_MAX: u64 = 1 << 40;
 
-/// How to simulate.
+/// The settings of a simulation.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Decides everything that is drawn.
+    /// The seed of everything that is drawn.
     pub seed: u64,
-    /// At least so many replications.
+    /// The minimum number of replications.
     pub replications: usize,
-    /// At most so many, when a precision is asked for.
+    /// The maximum number of replications, with a precision.
     pub replications_max: usize,
-    /// Requests that are measured in each.
+    /// Requests measured in each replication.
     pub requests: u64,
-    /// Requests that are thrown away at the beginning of each; found by a pilot replication when not given.
+    /// Requests discarded at the start of each replication; `None` lets a pilot replication find the number.
     pub warm_up: Option<u64>,
-    /// Half-width of the mean response time of every class, as a share of the mean, that is good enough.
+    /// The half-width of the mean response time of every class that is precise enough, as a share of the mean.
     pub precision: Option<f64>,
-    /// Replications at the same time.
+    /// Replications that run at the same time.
     pub threads: usize,
-    /// Stop after this time with what there is.
+    /// Stop after this time and report the replications that are done.
     pub time_limit: Duration,
-    /// Directory for records of the first replication, and one request in how many is kept.
+    /// The directory for records of the first replication, and the sampling interval.
     pub records: Option<(PathBuf, u32)>,
 }
 
@@ -71,7 +71,7 @@ impl Settings {
     }
 }
 
-/// The half-width is compared with the mean that was found, not the true one: Law, Simulation Modeling and Analysis, 9.4.1.
+/// The half-width relative to the measured mean, not the true one: Law, Simulation Modeling and Analysis, 9.4.1.
 pub(crate) fn target(precision: f64) -> f64 {
     precision / (1.0 + precision)
 }

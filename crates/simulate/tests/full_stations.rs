@@ -107,7 +107,7 @@ fn stations_that_wait_for_each_other_are_named() {
     // Three customers in a ring of four places always find room in the end; four do not.
     run(&model(content(3)));
     let line = refused(&model(content(4)), &settings());
-    assert_eq!(line, "stations \"one\", \"two\" are full and wait for room at each other, for ever");
+    assert_eq!(line, "stations \"one\", \"two\" are full and wait for room at each other: a deadlock");
 }
 
 /// Who is turned away thinks again: the rate of thinking customers while there is room is the throughput.

@@ -1,4 +1,4 @@
-//! Authorities and certificates that live as long as a test, and TLS clients that use them.
+//! Certificate authorities and certificates that last as long as a test, and TLS clients that use them.
 
 use net::IdentityFiles;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longer than anything in a test takes.
+/// A timeout longer than any step of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A blocking client that speaks TLS.
+/// A blocking TLS client.
 pub type TlsClient = StreamOwned<ClientConnection, TcpStream>;
 
-/// Who signs certificates, and the folder of all files.
+/// A certificate authority, and the folder of its files.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: tempfile::TempDir,
 }
 
 impl Authority {
-    /// A new one, with a folder of its own.
-    #[allow(clippy::new_without_default, reason = "each is another one")]
+    /// A new authority with its own folder.
+    #[allow(clippy::new_without_default, reason = "every authority is different")]
     pub fn new() -> Authority {
         let folder = tempfile::tempdir().unwrap();
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
@@ -39,7 +39,7 @@ impl Authority {
         self.folder.path().join("authority.pem")
     }
 
-    /// Another file in its folder.
+    /// The path of another file in its folder.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -57,7 +57,7 @@ impl Authority {
         }
     }
 
-    /// What a client needs that trusts this authority, and shows a certificate if it has one.
+    /// The TLS configuration of a client that trusts this authority and presents a certificate if it has one.
     pub fn client_config(&self, identity: Option<&IdentityFiles>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.file()).unwrap()).unwrap();
@@ -74,7 +74,7 @@ impl Authority {
         })
     }
 
-    /// The client's side of TLS with the server at 127.0.0.1.
+    /// The client's side of a TLS session with the server at 127.0.0.1.
     pub fn session(&self, identity: Option<&IdentityFiles>) -> ClientConnection {
         let name = ServerName::try_from("127.0.0.1").unwrap();
         ClientConnection::new(self.client_config(identity), name).unwrap()

@@ -1,10 +1,10 @@
-//! A blocking client that says what it sends and what it expects.
+//! A blocking client that sends bytes and compares what it receives.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Nothing on one machine takes longer; a reply that has not come by then never will.
+/// The timeout of a reply; nothing on one machine takes longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One connection.
@@ -28,7 +28,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).expect("the peer takes what is sent");
     }
 
-    /// Sends bytes one by one, each in a packet of its own.
+    /// Sends bytes one at a time, each in its own packet.
     pub fn trickle(&mut self, bytes: impl AsRef<[u8]>) {
         for byte in bytes.as_ref() {
             self.send([*byte]);
@@ -36,7 +36,7 @@ impl Client {
         }
     }
 
-    /// Reads exactly as many bytes as are expected, and compares.
+    /// Reads as many bytes as are expected, and compares them.
     pub fn expect(&mut self, expected: impl AsRef<[u8]>) {
         let expected = expected.as_ref();
         let mut reply = vec![0; expected.len()];
@@ -63,7 +63,7 @@ impl Client {
         self.expect(expected);
     }
 
-    /// Expects that nothing comes for a moment.
+    /// Expects that no byte arrives for a moment.
     pub fn expect_silence(&mut self) {
         self.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let mut byte = [0];
@@ -87,7 +87,7 @@ impl Client {
         String::from_utf8(line).expect("a line of text")
     }
 
-    /// The same, if it begins within this time.
+    /// Reads one line, if it starts within this time.
     pub fn line_within(&mut self, time: Duration) -> Option<String> {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let has_begun = self.stream.peek(&mut [0]).is_ok();
@@ -95,12 +95,12 @@ impl Client {
         has_begun.then(|| self.line())
     }
 
-    /// Says that nothing more will be sent; replies can still be read.
+    /// Shuts down the sending side; replies can still be read.
     pub fn half_close(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Expects that the peer closes without another byte.
+    /// Expects that the peer closes the connection without another byte.
     pub fn expect_closed(&mut self) {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {
@@ -110,8 +110,8 @@ impl Client {
         }
     }
 
-    /// Sends the piece again and again until the peer takes no more for a second; returns how many bytes it took.
-    /// A write that was cut short goes on where it stopped, so what the peer gets is the piece repeated and nothing else.
+    /// Sends the piece repeatedly until the peer accepts nothing for a second; returns the number of bytes it accepted.
+    /// A partial write continues where it stopped, so the peer receives only repetitions of the piece.
     pub fn flood(&mut self, piece: &[u8], limit_bytes: usize) -> usize {
         self.stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
         let mut taken = 0;
@@ -124,7 +124,7 @@ impl Client {
         taken
     }
 
-    /// Reads and drops everything until nothing has come for a while; returns how many bytes came.
+    /// Reads and discards everything until nothing arrives for a while; returns the number of bytes.
     pub fn drain(&mut self, quiet: Duration) -> usize {
         self.stream.set_read_timeout(Some(quiet)).unwrap();
         let mut buffer = vec![0; 1 << 16];
@@ -136,7 +136,7 @@ impl Client {
         total
     }
 
-    /// The port of this end.
+    /// The local port.
     pub fn port(&self) -> u16 {
         self.stream.local_addr().unwrap().port()
     }

@@ -1,10 +1,10 @@
-//! A client of HTTP/1.1 that does one request at a time over one connection, and hides nothing.
+//! A client of HTTP/1.1 that sends one request at a time over one connection, and exposes the whole reply.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than any machine is slow.
+/// A timeout longer than any delay of a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection.
@@ -12,14 +12,14 @@ pub struct Http {
     stream: BufReader<TcpStream>,
 }
 
-/// What came back.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpReply {
-    /// Three digits.
+    /// The status code.
     pub status: u16,
-    /// Names in small letters, in their order.
+    /// Headers in order, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// As many bytes as were announced.
+    /// The body, as long as announced.
     pub body: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ impl Http {
     /// Connects.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// If no server listens.
     pub fn connect(address: SocketAddr) -> io::Result<Http> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -35,10 +35,10 @@ impl Http {
         Ok(Http { stream: BufReader::new(stream) })
     }
 
-    /// Does one request; headers as `name: value`.
+    /// Sends one request and reads the reply; headers as `name: value`.
     ///
     /// # Errors
-    /// When the connection breaks or what comes is not HTTP.
+    /// If the connection breaks or the reply is not HTTP.
     pub fn request(&mut self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> io::Result<HttpReply> {
         let mut text = format!("{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n", body.len());
         for header in headers {
@@ -81,7 +81,7 @@ impl Http {
 }
 
 impl HttpReply {
-    /// The first header of this name.
+    /// The first header with this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }

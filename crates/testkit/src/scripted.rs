@@ -1,4 +1,4 @@
-//! A server that does exactly what a test tells it, including what no real server would do.
+//! A server that follows a script, including behaviour that no real server has.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A script gives up after this, so that no test leaves a thread behind for long.
+/// A script stops after this time, so that no test leaves a thread behind for long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A listening socket and the script for its connections.
@@ -24,8 +24,8 @@ pub struct Peer {
 }
 
 impl Scripted {
-    /// Runs `script` for each connection, with its number from 0. `version` is answered before the script begins,
-    /// since a proxy asks for it before it uses a connection.
+    /// Runs `script` for each connection, with its number from 0. `version` is answered before the script starts,
+    /// because a proxy sends it before it uses a connection.
     pub fn start(script: impl Fn(&mut Peer, usize) + Send + Sync + 'static) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -47,19 +47,19 @@ impl Scripted {
         Scripted { address, connections }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many connections have been made.
+    /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
 impl Peer {
-    /// The next line with its end; none when the connection ends.
+    /// The next line with its end; `None` at the end of the connection.
     pub fn line(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
@@ -74,12 +74,12 @@ impl Peer {
         }
     }
 
-    /// Sends bytes; a peer that has gone away is not this script's concern.
+    /// Sends bytes; a peer that has disconnected is not an error here.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// Sends bytes one by one, each in a packet of its own.
+    /// Sends bytes one at a time, each in its own packet.
     pub fn trickle(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.set_nodelay(true).unwrap();
         for byte in bytes.as_ref() {
@@ -88,7 +88,7 @@ impl Peer {
         }
     }
 
-    /// Does nothing until the other side closes.
+    /// Waits until the peer closes the connection.
     pub fn hang(&mut self) {
         while self.line().is_some() {}
     }

@@ -1,4 +1,4 @@
-//! A server to stand behind a proxy: a real memcached when there is one, the embedded cache otherwise.
+//! A server behind a proxy: a real memcached if one is installed, the embedded cache otherwise.
 
 use clock::Clock;
 use rustix::process::{Pid, Signal, kill_process};
@@ -6,24 +6,24 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A server that is not there after so many looks with this pause between them will not come.
+/// The number of checks, with this pause between them, before a server counts as failed to start.
 const TRIES: usize = 3000;
 const PAUSE: Duration = Duration::from_millis(10);
 const ON_PATH: &str = "memcached is on the PATH";
 
-/// What answers.
+/// The program that serves.
 enum Kind {
     Memcached(Child),
     Embedded(Option<cache::Running>),
 }
 
-/// One server; it ends with the test.
+/// One server, which stops at the end of the test.
 pub struct Server {
     address: SocketAddr,
     kind: Kind,
 }
 
-/// Whether there is a memcached on the PATH. Where `WAYSTAGE_REQUIRE_PEERS` is set, there must be.
+/// Whether memcached is on the PATH. If `WAYSTAGE_REQUIRE_PEERS` is set, it must be.
 pub fn memcached_is_here() -> bool {
     let is_here = Command::new("memcached").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     assert!(is_here || std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(), "memcached is required here, and missing");
@@ -31,7 +31,7 @@ pub fn memcached_is_here() -> bool {
 }
 
 impl Server {
-    /// A memcached, or the embedded cache where there is none.
+    /// A memcached, or the embedded cache if there is none.
     pub fn start() -> Server {
         if memcached_is_here() { Server::memcached() } else { Server::embedded() }
     }
@@ -41,14 +41,14 @@ impl Server {
         Server::memcached_with(&[])
     }
 
-    /// A real memcached on a free port, with more arguments. It chooses the port itself and writes it into a file:
-    /// a port that we had found free may be somebody else's by the time it listens.
+    /// A real memcached with more arguments. It chooses a free port itself and writes it into a file: a port that the test had
+    /// found free could be taken by another process before memcached listens.
     pub fn memcached_with(arguments: &[&str]) -> Server {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("port");
         let mut child = command("-1").args(arguments).env("MEMCACHED_PORT_FILENAME", &path).spawn().expect(ON_PATH);
         for _ in 0..TRIES {
-            // It is renamed to this name when it is whole.
+            // The file is renamed to this name when it is complete.
             if let Ok(text) = std::fs::read_to_string(&path) {
                 let port =
                     text.trim().strip_prefix("TCP INET: ").expect("the port file names one port").parse().unwrap();
@@ -71,29 +71,29 @@ impl Server {
         Server { address: running.address(), kind: Kind::Embedded(Some(running)) }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Kills it at once, as a crash would. Only a real server can be killed.
+    /// Kills it immediately, as a crash would. Only a real server can be killed.
     pub fn kill(&mut self) {
         let child = self.child();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// Starts a killed server again on its port, empty.
+    /// Restarts a killed server on its port, empty.
     pub fn restart(&mut self) {
         let port = self.address.port().to_string();
         *self.child() = command(&port).spawn().expect(ON_PATH);
         assert!(self.is_ready(), "memcached did not come back on {}", self.address);
     }
 
-    /// Lets it hang: connections are accepted by the kernel, and nothing answers.
+    /// Freezes it: the kernel accepts connections, and nothing replies.
     pub fn freeze(&mut self) {
         self.signal(Signal::STOP);
-        // Each thread stops when it next runs, which on a busy machine is later than now.
+        // Each thread stops when it next runs, which takes a while on a busy machine.
         let tasks = format!("/proc/{}/task", self.child().id());
         let runs = |task: std::io::Result<std::fs::DirEntry>| {
             let status = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn thaw(&mut self) {
         self.signal(Signal::CONT);
     }
@@ -139,7 +139,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         match &mut self.kind {
             Kind::Memcached(child) => {
-                // It may have been killed by the test already.
+                // The test may have killed it already.
                 let _ = child.kill();
                 let _ = child.wait();
             }
@@ -153,10 +153,10 @@ impl Drop for Server {
     }
 }
 
-/// A memcached on this port of the loopback.
+/// A memcached on this port of the loopback interface.
 fn command(port: &str) -> Command {
     let mut command = Command::new("memcached");
-    // Root may not run memcached unless it says so; for others the flag changes nothing.
+    // memcached refuses to run as root without this flag; for other users it has no effect.
     command.args(["-u", "root", "-U", "0", "-l", "127.0.0.1", "-t", "1", "-m", "64", "-p", port]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command

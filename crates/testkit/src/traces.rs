@@ -1,24 +1,24 @@
-//! Small traces in the seven-column format, made from a seed: for tests that replay one and know what must come out.
+//! Small traces in the seven-column format, generated from a seed, for tests that replay one and know the expected result.
 
 use std::fmt::Write;
 use std::path::Path;
 
-/// A trace to be made.
+/// The parameters of a trace.
 #[derive(Clone, Debug)]
 pub struct SyntheticTrace {
-    /// Rows of each second, one after the other; 0 is a gap.
+    /// Rows of each consecutive second; 0 is a gap.
     pub rows_per_second: Vec<usize>,
     /// The first timestamp.
     pub first_second: u64,
-    /// Different keys.
+    /// The number of different keys.
     pub keys: u64,
-    /// Values have 1 to so many bytes.
+    /// The largest value; sizes start at 1 byte.
     pub value_bytes_max: u64,
-    /// Decides everything that is drawn.
+    /// The seed of everything that is drawn.
     pub seed: u64,
 }
 
-/// One row of it.
+/// One row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the columns of the format")]
 pub struct SyntheticRow {
@@ -62,7 +62,7 @@ impl SyntheticTrace {
         rows
     }
 
-    /// The trace as a file has it.
+    /// The trace in its file format.
     pub fn text(&self) -> String {
         let mut text = String::new();
         self.rows().iter().for_each(|row| writeln!(text, "{}", row.line()).unwrap());

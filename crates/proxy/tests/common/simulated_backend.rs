@@ -2,7 +2,7 @@
 //! now and then. Nothing that it says out of turn can be taken for the reply to anything that the simulated clients ask.
 
 use super::random::Random;
-use super::simulated_promise::Held;
+use super::simulated_promise::GatedServer;
 use super::simulated_store::Store;
 use clock::{Clock, Nanos};
 use std::io::{Read, Write};
@@ -110,7 +110,7 @@ impl SimulatedBackend {
     }
 
     /// What it ever held.
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn held(&self) -> GatedServer {
         self.server.store.lock().unwrap().held()
     }
 

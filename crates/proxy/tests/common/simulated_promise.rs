@@ -25,12 +25,12 @@ pub(crate) struct Promise {
     /// A part of a multi-get that fails looks like misses.
     pub(crate) parts_may_miss: bool,
     /// What backends of a pool that stands in ever held: it may come back when they stand in again.
-    pub(crate) stood_in: Vec<Held>,
+    pub(crate) stood_in: Vec<GatedServer>,
     pub(crate) board: Arc<Board>,
 }
 
 /// The values that a backend ever held, by key, writer and version.
-pub(crate) type Held = Arc<Mutex<HashSet<(String, usize, u64)>>>;
+pub(crate) type GatedServer = Arc<Mutex<HashSet<(String, usize, u64)>>>;
 
 /// What one client has done to a key that only it writes, in its order.
 #[derive(Debug, Default)]
@@ -126,7 +126,7 @@ impl Promise {
     }
 
     fn has_stood_in(&self, key: &str, writer: usize, version: u64) -> bool {
-        let holds = |held: &Held| held.lock().unwrap().contains(&(key.to_string(), writer, version));
+        let holds = |held: &GatedServer| held.lock().unwrap().contains(&(key.to_string(), writer, version));
         self.stood_in.iter().any(holds)
     }
 }

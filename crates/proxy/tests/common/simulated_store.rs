@@ -1,6 +1,6 @@
 //! What a server of the simulation holds, and what it answers; and what it remembers for the judge.
 
-use super::simulated_promise::Held;
+use super::simulated_promise::GatedServer;
 use std::collections::HashMap;
 use wire::{Meta, MetaCode, Reply, Request, Value, Verb};
 
@@ -9,7 +9,7 @@ use wire::{Meta, MetaCode, Reply, Request, Value, Verb};
 pub(crate) struct Store {
     items: HashMap<Vec<u8>, Item>,
     tokens: u64,
-    held: Held,
+    held: GatedServer,
     /// Restarts.
     pub(crate) life: usize,
     /// What is stored here must live no longer than so many seconds.
@@ -46,7 +46,7 @@ impl Store {
         Store { is_never_read: true, ..Store::default() }
     }
 
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn held(&self) -> GatedServer {
         self.held.clone()
     }
 

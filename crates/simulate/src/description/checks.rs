@@ -1,21 +1,21 @@
-//! The rules that a description must keep: the same, in the same words, as waylab/models/checks.py.
-//! Each failure names the field and the rule. What follows from who comes where is in `reach`.
+//! The rules for each part of a description, with the same wording as waylab/models/checks.py.
+//! Each error names the field and the rule. Rules about which requests reach which place are in `reach`.
 
 use crate::description::{CLIENT, Discipline, JobClass, Network, Station};
 use crate::error::ModelError;
 use std::collections::{HashMap, HashSet};
 
 const SUM_TOLERANCE: f64 = 1e-9;
-/// Names are numbered in 16 bits inside.
+/// The limit of names, which are 16-bit numbers inside.
 pub(crate) const NAMES_MAX: usize = 30_000;
-/// Requests that may be present at once.
+/// The limit of requests present at once.
 pub(crate) const PRESENT_MAX: usize = 10_000_000;
-/// More visits than this in one request would never end.
+/// The limit of visits in one request; beyond it a simulation would take too long.
 const VISITS_MAX: f64 = 1e9;
 
 type Outcome = Result<(), ModelError>;
 
-/// Checks everything that each part says by itself.
+/// Checks each part of the description on its own.
 pub(crate) fn check_network(network: &Network) -> Outcome {
     names("classes", network.classes.iter().map(|class| class.name.as_str()))?;
     let pools = network.pools.iter().map(|pool| pool.name.as_str());
@@ -210,7 +210,7 @@ fn check_routes(network: &Network) -> Outcome {
     Ok(())
 }
 
-/// Every class that comes to a station, directly or as a leg, must have a service time there.
+/// Checks that every class has a service time at each station it visits, directly or as a leg.
 fn check_served(network: &Network, place: &str, class: &str, node: usize) -> Outcome {
     for index in network.served_at(node) {
         let station = &network.stations[index];
@@ -245,7 +245,7 @@ fn check_switching(network: &Network) -> Outcome {
     Ok(())
 }
 
-/// Without the digits that only a sum of floats has.
+/// Prints a sum without the digits of its rounding error.
 fn rounded(sum: f64) -> f64 {
     (sum * 1e12).round() / 1e12
 }

@@ -1,4 +1,4 @@
-//! Strict reading of JSON: a wrong type or an unknown key is refused, with the field's name and the rule.
+//! Strict reading of JSON: a wrong type or an unknown key is refused, with the name of the field and the rule.
 
 use crate::description::Table;
 use crate::error::ModelError;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 type Outcome<T> = Result<T, ModelError>;
 
-/// An object that has only `known` fields, and all of `needed`.
+/// An object with all `needed` fields and no others than `known`.
 pub(crate) fn object<'a>(
     place: &str,
     value: &'a Value,
@@ -28,7 +28,7 @@ pub(crate) fn object<'a>(
     Ok(map)
 }
 
-/// A finite number; 0 or less is for the rules to judge.
+/// A finite number; the rules in `checks` decide about its sign.
 pub(crate) fn number(place: &str, value: &Value) -> Outcome<f64> {
     let Value::Number(number) = value else { return Err(wrong(place, "must be a number", value)) };
     match number.as_f64() {
@@ -37,12 +37,12 @@ pub(crate) fn number(place: &str, value: &Value) -> Outcome<f64> {
     }
 }
 
-/// The number in a field, or what it is when the field is absent.
+/// The number in a field, or the default if the field is absent.
 pub(crate) fn number_or(place: &str, map: &Map<String, Value>, name: &str, usual: f64) -> Outcome<f64> {
     map.get(name).map_or(Ok(usual), |value| number(&format!("{place}.{name}"), value))
 }
 
-/// The whole number in a field, or what it is when the field is absent.
+/// The whole number in a field, or the default if the field is absent.
 pub(crate) fn whole_or(place: &str, map: &Map<String, Value>, name: &str, usual: i64) -> Outcome<i64> {
     match map.get(name) {
         None => Ok(usual),
@@ -50,17 +50,17 @@ pub(crate) fn whole_or(place: &str, map: &Map<String, Value>, name: &str, usual:
     }
 }
 
-/// A text.
+/// A string.
 pub(crate) fn text(place: &str, value: &Value) -> Outcome<String> {
     value.as_str().map(String::from).ok_or_else(|| wrong(place, "must be a text", value))
 }
 
-/// The text in a field, or what it is when the field is absent.
+/// The string in a field, or the default if the field is absent.
 pub(crate) fn text_or(place: &str, map: &Map<String, Value>, name: &str, usual: &str) -> Outcome<String> {
     map.get(name).map_or(Ok(usual.into()), |value| text(&format!("{place}.{name}"), value))
 }
 
-/// The list in a field; empty when the field is absent.
+/// The list in a field; empty if the field is absent.
 pub(crate) fn list<'a>(place: &str, map: &'a Map<String, Value>, name: &str) -> Outcome<&'a [Value]> {
     match map.get(name) {
         None => Ok(&[]),
@@ -69,7 +69,7 @@ pub(crate) fn list<'a>(place: &str, map: &'a Map<String, Value>, name: &str) -> 
     }
 }
 
-/// The texts of the list in a field.
+/// The list of strings in a field.
 pub(crate) fn texts(place: &str, map: &Map<String, Value>, name: &str) -> Outcome<Vec<String>> {
     let place = inside(place, name);
     list("", map, name)
@@ -80,7 +80,7 @@ pub(crate) fn texts(place: &str, map: &Map<String, Value>, name: &str) -> Outcom
         .collect()
 }
 
-/// An object of objects of numbers; empty when the field is absent.
+/// An object of objects of numbers; empty if the field is absent.
 pub(crate) fn table(map: &Map<String, Value>, name: &str) -> Outcome<Table> {
     let Some(value) = map.get(name) else { return Ok(Vec::new()) };
     let refuse = || ModelError::new(name, "must be an object of objects");
@@ -95,7 +95,7 @@ pub(crate) fn table(map: &Map<String, Value>, name: &str) -> Outcome<Table> {
     Ok(rows)
 }
 
-/// A complaint that shows the value.
+/// An error with the value.
 pub(crate) fn wrong(place: &str, rule: &str, value: &Value) -> ModelError {
     let mut shown = value.to_string();
     if shown.chars().count() > 60 {

@@ -1,4 +1,4 @@
-//! Who comes where: everything described must matter, and every request must find its way back.
+//! Reachability: every described part must be used, and every request must be able to return to the client.
 
 use crate::description::checks::refuse;
 use crate::description::{CLIENT, Network};
@@ -10,7 +10,7 @@ type Set = BTreeSet<usize>;
 /// A class at a node; the client is the node after the last.
 pub(crate) type Spot = (usize, usize);
 
-/// Where requests can go, by number.
+/// The routes, by number.
 #[derive(Debug)]
 pub(crate) struct Reach {
     /// Classes in which requests begin.
@@ -22,7 +22,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Follows the routes, or the visits, of a description that has been checked.
+    /// Follows the routes or visits of a description that has been checked.
     pub(crate) fn new(network: &Network) -> Reach {
         let client = network.node_names().count();
         let node = |name: &str| if name == CLIENT { Some(client) } else { network.node_index(name) };
@@ -38,7 +38,7 @@ impl Reach {
         reach
     }
 
-    /// Classes in which requests begin: by arrival, by population, or as the next request of a closed customer.
+    /// The classes in which requests begin: by arrival, by population, or as the next request of a closed customer.
     fn find_starts(&mut self, network: &Network) {
         let all = network.classes.iter().enumerate();
         let (mut opened, mut closed) = (Set::new(), Set::new());
@@ -71,7 +71,7 @@ impl Reach {
         ways.filter(|(_, node)| *node == self.client).map(|(class, _)| *class).collect()
     }
 
-    /// Pairs of class and place that requests beginning in `starts` leave from.
+    /// Pairs of class and node that requests from `starts` reach.
     pub(crate) fn passed(&self, starts: &Set) -> HashSet<Spot> {
         let mut waiting: Vec<Spot> = starts.iter().map(|&class| (class, self.client)).collect();
         let mut seen: HashSet<Spot> = waiting.iter().copied().collect();
@@ -85,7 +85,7 @@ impl Reach {
         seen
     }
 
-    /// Checks that everything described matters, and that nobody goes round for ever.
+    /// Checks that every part is used, and that no request circulates for ever.
     pub(crate) fn check(&self, network: &Network) -> Result<(), ModelError> {
         if self.starts.is_empty() {
             return refuse("classes", "no class has customers: give a population or arrivals_per_s");
@@ -115,7 +115,7 @@ impl Reach {
         self.check_meeting(network)
     }
 
-    /// Classes and nodes that requests come to; legs of forks too.
+    /// Classes and nodes that requests reach, including the legs of forks.
     fn reached(&self, network: &Network) -> (Set, Set) {
         let (mut classes, mut places) = (self.starts.clone(), Set::new());
         for (class, row) in &network.visits {
@@ -136,7 +136,7 @@ impl Reach {
         (classes, places)
     }
 
-    /// From every spot that is reached, some way must lead back to the client.
+    /// From every place that is reached, a route must lead back to the client.
     fn check_way_back(&self) -> Result<(), ModelError> {
         let passed = self.passed(&self.starts);
         let mut inward: HashMap<Spot, Vec<Spot>> = HashMap::new();
@@ -164,7 +164,7 @@ impl Reach {
         refuse("routes", "a request can circulate forever: no path leads back to the client")
     }
 
-    /// A closed customer may not come to make requests of an open class.
+    /// A closed customer must not switch to an open class.
     fn check_mixing(&self, network: &Network) -> Result<(), ModelError> {
         for &end in &self.closed_ends {
             if let Some(open) = next_classes(network, end).into_iter().find(|&next| network.classes[next].is_open()) {
@@ -175,8 +175,8 @@ impl Reach {
         Ok(())
     }
 
-    /// Where the customers of one class can end for ever in different classes, chance decides at the beginning how many do,
-    /// and no mean over time is that of the model.
+    /// If customers of one class can stay for ever in different sets of classes, chance at the start determines how many do,
+    /// and no time average is that of the model.
     fn check_meeting(&self, network: &Network) -> Result<(), ModelError> {
         let next: HashMap<usize, Set> = self
             .starts
@@ -197,7 +197,7 @@ impl Reach {
         };
         for (&class, _) in next.iter().filter(|(class, _)| network.classes[**class].population > 0) {
             let later = reachable(class);
-            // Classes to which a customer comes back from wherever it gets from there.
+            // Classes to which a customer returns from everywhere it can go.
             let for_ever =
                 later.iter().filter(|&&end| reachable(end).iter().all(|&other| reachable(other).contains(&end)));
             let groups: BTreeSet<Set> = for_ever.map(|&end| reachable(end)).collect();
@@ -209,7 +209,7 @@ impl Reach {
     }
 }
 
-/// Classes in which a customer whose request ended in `end` may make the next one.
+/// The classes of the next request of a customer whose request ended in `end`.
 fn next_classes(network: &Network, end: usize) -> Vec<usize> {
     let name = &network.classes[end].name;
     match network.switching.iter().find(|(class, _)| class == name) {

@@ -1,4 +1,4 @@
-//! From the JSON file `waystage-model/1` to a description. Knows types and fields; the rules are in `checks`.
+//! Reads the JSON file `waystage-model/1` into a description. Knows types and fields; the rules are in `checks`.
 
 use crate::description::json;
 use crate::description::read_time::read_time;
@@ -20,7 +20,7 @@ const POOL: [&str; 3] = ["name", "slots", "inside"];
 
 type Outcome<T> = Result<T, ModelError>;
 
-/// Reads a description; paths of measured times are relative to `folder`.
+/// Reads a description. Paths of files with measured times are relative to `folder`.
 pub(crate) fn read_network(text: &str, folder: &Path) -> Outcome<Network> {
     let content: Value =
         serde_json::from_str(text).map_err(|error| ModelError::new("the model", format!("is not JSON: {error}")))?;
@@ -49,7 +49,7 @@ pub(crate) fn read_network(text: &str, folder: &Path) -> Outcome<Network> {
     })
 }
 
-/// Reads each part of a list.
+/// Reads each element of a list.
 fn parts<T>(
     map: &serde_json::Map<String, Value>,
     name: &str,

@@ -1,4 +1,4 @@
-//! A time as it stands in the file: a plain number is the mean of an exponential one; otherwise an object.
+//! Reads a time: a plain number is the mean of an exponential time, any other time is an object.
 //! The rules are those of waylab/models/service.py.
 
 use crate::description::json;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 const FIELDS: [&str; 6] = ["mean_s", "squared_variation", "distribution", "values_s", "file", "column"];
 const DISTRIBUTIONS: &str = "exponential, deterministic, erlang, hyperexponential, gamma, lognormal, empirical";
-/// Beyond this, no run of a sensible length meets the rare large draws that make up the mean.
+/// Beyond this, a run of practical length rarely draws the large values that determine the mean.
 const VARIATION_MAX: f64 = 1e6;
 
 type Outcome<T> = Result<T, ModelError>;
 
-/// Reads a time; paths of measured times are relative to `folder`.
+/// Reads a time. Paths of files with measured times are relative to `folder`.
 pub(crate) fn read_time(place: &str, part: &Value, folder: &Path) -> Outcome<Time> {
     if part.is_number() {
         let mean_s = json::number(place, part)?;

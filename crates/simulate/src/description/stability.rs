@@ -1,17 +1,17 @@
-//! Refuses an open model at which more arrives than can be served, before it is simulated.
-//! Visits by the traffic equations, as in Lavenberg and Reiser (1980); only what arrives from outside counts.
+//! Refuses an open model in which a station receives more work than it can serve, before it is simulated.
+//! Visits follow from the traffic equations, as in Lavenberg and Reiser (1980); only arrivals from outside count.
 
 use crate::description::checks::refuse;
 use crate::description::{CLIENT, Network, Station};
 use crate::error::ModelError;
 
-/// Edges looked at before the visits are taken as they are.
+/// The limit of iterations, counted in edges, before the visits are used as they are.
 const STEPS_MAX: usize = 100_000_000;
 
 /// Arrivals per second by station and class.
 type Flow = Vec<Vec<f64>>;
 
-/// Refuses a station without finite capacity whose utilisation is not below 1.
+/// Refuses a station of infinite capacity whose utilisation is not below 1.
 pub(crate) fn check_stable(network: &Network) -> Result<(), ModelError> {
     let flow = station_flow(network);
     for (station, arrivals) in network.stations.iter().zip(&flow) {
@@ -24,7 +24,7 @@ pub(crate) fn check_stable(network: &Network) -> Result<(), ModelError> {
             .map(|(class, arrivals_per_s)| arrivals_per_s * station.time(&class.name).map_or(0.0, |time| time.mean_s))
             .sum();
         let utilisation = work / speed;
-        // Rounding must not make an unstable model of 0.1 * 10 a stable one.
+        // Rounding must not make 0.1 * 10, which is unstable, stable.
         if utilisation >= 1.0 - 1e-12 {
             return refuse(
                 format!("station '{}'", station.name),
@@ -35,19 +35,19 @@ pub(crate) fn check_stable(network: &Network) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// Speed of a station at which many are present; none when nobody waits for ever there.
+/// The speed of a station with many requests present; `None` if no queue can grow there.
 fn limiting_speed(station: &Station) -> Option<f64> {
     if station.capacity.is_some() {
         return None;
     }
-    // The last rate holds for all larger numbers, so it decides whether a long queue shrinks.
+    // The last rate applies to all larger numbers, so it decides whether a long queue shrinks.
     match station.rates.last() {
         Some(rate) => Some(*rate),
         None => station.servers.map(|servers| servers as f64 * station.batch as f64),
     }
 }
 
-/// What comes to each station, legs of forks included.
+/// The arrival rates at each station, legs of forks included.
 fn station_flow(network: &Network) -> Flow {
     let nodes = if network.visits.is_empty() { routed_flow(network) } else { visiting_flow(network) };
     let classes = network.classes.len();
@@ -75,7 +75,7 @@ fn visiting_flow(network: &Network) -> Flow {
     flow
 }
 
-/// Gauss and Seidel's iteration from zero: it only grows towards the solution, so what it refuses is unstable.
+/// Gauss-Seidel iteration from zero. It approaches the solution from below, so a model that it refuses is unstable.
 fn routed_flow(network: &Network) -> Flow {
     let (classes, nodes) = (network.classes.len(), network.node_names().count());
     let mut outside = vec![0.0; classes * nodes];

@@ -1,4 +1,4 @@
-//! A column of measured times from a CSV file; the end of the column's name says the unit.
+//! A column of measured times in a CSV file; the suffix of the column's name is the unit.
 
 use crate::error::ModelError;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(crate) fn read_times_s(path: &Path, column: &str) -> Result<Vec<f64>, ModelE
         .collect()
 }
 
-/// The cells of one line; a quoted cell may hold commas, and two quotes for one.
+/// The cells of one line; a quoted cell may contain commas, and two quotes for one.
 fn cells(line: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     let mut is_quoted = false;

@@ -1,10 +1,10 @@
-//! What happens next: a heap of pending events, one for each who waits for time to pass, and none for who waits for others.
+//! The event calendar: a heap with one pending event for each job or station that waits for time to pass.
 //!
-//! Four children to a node: half as deep as two, and the children are in one or two cache lines. An entry is one number of
-//! 128 bits, so that comparing is one operation: 64 bits of time (a float that is not negative orders like its bits),
-//! then 40 bits of sequence, which puts simultaneous events in the order in which they were scheduled, then 24 bits that
-//! say whose event it is. An event that fires leaves a hole at the top, and the first one scheduled by it fills the hole:
-//! one way down the heap instead of two, for nearly every event.
+//! The heap has four children per node: it is half as deep as a binary one, and the children fill one or two cache lines. An
+//! entry is one 128-bit number, so that a comparison is one operation: 64 bits of time (floats that are not negative order
+//! like their bits), 40 bits of sequence, which order simultaneous events by the time of scheduling, and 24 bits for the
+//! owner. An event that fires leaves a hole at the root, and the first event scheduled after it fills the hole: nearly every
+//! event costs one pass down the heap instead of two.
 
 use crate::description::checks::{NAMES_MAX, PRESENT_MAX};
 
@@ -21,21 +21,21 @@ const _: () = assert!(PRESENT_MAX + 2 * NAMES_MAX < 1 << SLOT_BITS);
 #[derive(Debug, Default)]
 pub(crate) struct Calendar {
     heap: Vec<u128>,
-    /// Where each slot's event is in the heap.
+    /// The position of each owner's event in the heap.
     position: Vec<u32>,
     sequence: u64,
     has_hole: bool,
 }
 
 impl Calendar {
-    /// Makes room for events of this many slots.
+    /// Makes room for events of this many owners.
     pub(crate) fn grow(&mut self, slots: usize) {
         if self.position.len() < slots {
             self.position.resize(slots, ABSENT);
         }
     }
 
-    /// Takes the next event: when, and whose.
+    /// Takes the next event: its time and its owner.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<(f64, u32)> {
         if self.has_hole {
@@ -48,7 +48,7 @@ impl Calendar {
         Some((f64::from_bits((top >> 64) as u64), slot))
     }
 
-    /// Adds the event of a slot that has none.
+    /// Schedules the event of an owner that has none.
     #[inline]
     pub(crate) fn schedule(&mut self, slot: u32, time_s: f64) {
         debug_assert!(self.position[slot as usize] == ABSENT, "a slot has one event");
@@ -62,17 +62,17 @@ impl Calendar {
         }
     }
 
-    /// Moves the event of a slot, or adds it.
+    /// Reschedules the event of an owner, or schedules it.
     pub(crate) fn reschedule(&mut self, slot: u32, time_s: f64) {
         let position = self.position[slot as usize];
         if position == ABSENT {
             return self.schedule(slot, time_s);
         }
         let entry = self.entry(slot, time_s);
-        self.settle(position as usize, entry);
+        self.place(position as usize, entry);
     }
 
-    /// Takes the event of a slot away, if it has one.
+    /// Cancels the event of an owner, if it has one.
     pub(crate) fn cancel(&mut self, slot: u32) {
         let position = self.position[slot as usize];
         if position == ABSENT {
@@ -82,11 +82,11 @@ impl Calendar {
         if let Some(last) = self.heap.pop()
             && (position as usize) < self.heap.len()
         {
-            self.settle(position as usize, last);
+            self.place(position as usize, last);
         }
     }
 
-    /// Whether a slot has an event.
+    /// Whether an owner has an event.
     #[cfg(test)]
     fn has(&self, slot: u32) -> bool {
         self.position[slot as usize] != ABSENT
@@ -96,7 +96,7 @@ impl Calendar {
     fn entry(&mut self, slot: u32, time_s: f64) -> u128 {
         debug_assert!(time_s >= 0.0, "time is not negative: {time_s}");
         self.sequence = (self.sequence + 1) & SEQUENCE_MASK;
-        // A negative zero would order as the largest of all.
+        // Negative zero would order as the largest number.
         u128::from((time_s + 0.0).to_bits()) << 64
             | u128::from(self.sequence) << SLOT_BITS
             | u128::from(slot & SLOT_MASK)
@@ -111,8 +111,8 @@ impl Calendar {
         }
     }
 
-    /// Puts an entry where another was.
-    fn settle(&mut self, position: usize, entry: u128) {
+    /// Replaces an entry.
+    fn place(&mut self, position: usize, entry: u128) {
         if position > 0 && entry < self.heap[(position - 1) / CHILDREN] {
             self.sift_up(position, entry);
         } else {
@@ -146,7 +146,7 @@ impl Calendar {
         self.put(position, entry);
     }
 
-    /// The earliest of the children. Which one it is, no processor can foresee: four comparisons without a jump.
+    /// The earliest of the children. The branch predictor cannot guess it: four comparisons without a jump.
     #[inline]
     fn first_child(&self, position: usize) -> Option<(usize, u128)> {
         let first = position * CHILDREN + 1;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a sorted list, for any mix of firing, scheduling, moving and taking away.
+        /// Compares with a sorted list, for any mix of firing, scheduling, rescheduling and cancelling.
         #[test]
         fn it_is_a_sorted_list(steps in proptest::collection::vec((0u8..4, 0u32..40, 0u32..50), 1..400)) {
             let mut calendar = Calendar::default();

@@ -1,8 +1,8 @@
-//! A request is cut into legs, one to each branch of a fork, and goes on when enough of them are done.
+//! Splits a request into legs, one for each branch of a fork; the request continues when enough legs are done.
 //!
-//! A leg is a job of its own. It knows its request by number and serial: when the request has gone on, its serial is another,
-//! and the leg, once served, just vanishes. A leg that a full station turns away is never done; when too few others are
-//! left, the request is lost.
+//! A leg is a job of its own. It refers to its request by number and serial. Once the request has continued, its serial
+//! differs, and the leg disappears after its service. A leg that a full station drops is never done. If too few other legs
+//! are left, the request is lost.
 
 use crate::engine::Engine;
 use crate::engine::jobs::Phase;
@@ -10,7 +10,7 @@ use crate::engine::observer::Observer;
 use crate::model::NONE;
 
 impl<O: Observer> Engine<'_, O> {
-    /// A request comes to a fork: the first leg goes at once, the others after it, one sending time apart.
+    /// A request arrives at a fork: the first leg is sent at once, the others one sending time apart.
     pub(crate) fn fork(&mut self, job: u32, fork: usize) {
         let model = self.model;
         let plan = &model.forks[fork];
@@ -22,7 +22,7 @@ impl<O: Observer> Engine<'_, O> {
         request.legs_done = 0;
         request.legs_left = plan.branches.len() as u32;
         self.observer.arrived(job, request, 0);
-        // A request that is lost on the way may be another one by the time that the last leg is cut.
+        // If the request is lost meanwhile, its number may belong to another request before the last leg is made.
         let request = request.clone();
         let pool = model.pool_of[model.stations.len() + fork];
         for (index, &branch) in plan.branches.iter().enumerate() {
@@ -69,7 +69,7 @@ impl<O: Observer> Engine<'_, O> {
         self.go_on(owner);
     }
 
-    /// A leg has been turned away; it holds nothing any more.
+    /// A leg has been dropped by a full station; it occupies nothing any more.
     pub(crate) fn leg_lost(&mut self, leg: u32) {
         let Some(owner) = self.give_leg_back(leg) else { return };
         let request = &mut self.world.jobs[owner];
@@ -84,12 +84,12 @@ impl<O: Observer> Engine<'_, O> {
         self.lose(owner);
     }
 
-    /// The leg is over; says who waits for it, if anybody still does.
+    /// Ends the leg; returns the request that waits for it, if it still does.
     fn give_leg_back(&mut self, leg: u32) -> Option<u32> {
         let (owner, serial) = (self.world.jobs[leg].owner, self.world.jobs[leg].owner_serial);
         self.world.jobs[leg].is_leg = false;
         self.world.jobs[leg].is_inside = false;
-        self.world.jobs.give_back(leg);
+        self.world.jobs.release(leg);
         (self.world.jobs[owner].serial == serial).then_some(owner)
     }
 }

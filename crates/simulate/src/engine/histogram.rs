@@ -1,14 +1,14 @@
-//! A histogram of times of any size. Its classes are the leading bits of the float: 1024 to an octave, so that a quantile
-//! is off by less than one part in a thousand.
+//! A histogram of times of any size. Its buckets are the leading bits of the float, 1024 to an octave, so that the relative
+//! error of a quantile is below one in a thousand.
 
 const DROPPED_BITS: u32 = 52 - 10;
-/// Classes by which it grows: an octave.
+/// The number of buckets by which it grows: an octave.
 const OCTAVE: usize = 1 << 10;
 
 /// Counts of times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {
-    /// Class of the first count.
+    /// The bucket of the first count.
     first: usize,
     counts: Vec<u64>,
     zeros: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// One time, in seconds, that is not negative.
+    /// Counts a time in seconds, which must not be negative.
     #[inline]
     pub(crate) fn record(&mut self, time_s: f64) {
         self.total += 1;
@@ -38,7 +38,7 @@ impl Histogram {
         self.total
     }
 
-    /// Adds another one to this.
+    /// Adds another histogram.
     pub(crate) fn merge(&mut self, other: &Histogram) {
         self.total += other.total;
         self.zeros += other.zeros;
@@ -59,7 +59,7 @@ impl Histogram {
         self.total = 0;
     }
 
-    /// The times that these shares do not exceed, for shares that increase. A histogram without times has none.
+    /// The quantiles at these increasing shares; none for an empty histogram.
     pub(crate) fn quantiles_s(&self, shares: &[f64]) -> Vec<f64> {
         let mut quantiles = Vec::with_capacity(shares.len());
         let (mut class, mut below) = (0, self.zeros);
@@ -74,7 +74,7 @@ impl Histogram {
         quantiles
     }
 
-    /// The time in a class that so many of its counts do not exceed.
+    /// The time in a bucket at which this many of its counts are reached.
     fn within(&self, class: usize, rank: f64, is_zero: bool) -> f64 {
         if is_zero {
             return 0.0;
@@ -89,7 +89,7 @@ impl Histogram {
         }
     }
 
-    /// Makes sure that a class has its count.
+    /// Makes room for the count of a bucket.
     fn make_room(&mut self, class: usize) {
         let low = class / OCTAVE * OCTAVE;
         if self.counts.is_empty() {

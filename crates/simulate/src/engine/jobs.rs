@@ -1,17 +1,17 @@
-//! Requests and legs of requests, in a slab: no allocation while the simulation runs, once it has seen its largest number.
-//! Lists of them are threaded through the slab; a job is in at most one list.
+//! Requests and legs of requests, in a slab: no allocation once the simulation has reached its largest number of jobs.
+//! Lists of jobs are threaded through the slab; a job is in at most one list.
 
 use crate::model::NONE;
 
-/// What a job is doing.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// A place in the slab that nobody has.
+    /// A free slot of the slab.
     #[default]
     Free,
     /// A closed customer between two requests.
     Thinking,
-    /// Waits for others, not for time.
+    /// Waits for other jobs, not for time.
     Waiting,
     /// In service; its event ends the service.
     Serving,
@@ -24,49 +24,49 @@ pub(crate) enum Phase {
 pub(crate) struct Job {
     /// When the request left the client.
     pub(crate) began_s: f64,
-    /// When it came to where it is: the station, the fork, or the queue for a pool.
+    /// When it arrived at its place: the station, the fork, or the queue for a pool.
     pub(crate) arrived_s: f64,
-    /// When it last began to wait or to be served (stations where service can be interrupted).
+    /// When it last started to wait or to be served (stations with interruption).
     pub(crate) since_s: f64,
-    /// How long it waited at this station, once that is known.
+    /// Its waiting time at this station, once that is known.
     pub(crate) waited_s: f64,
-    /// Work left, or work at which it is done, as the station needs it; after service, the time at which it ended.
+    /// The remaining work, or the work at which it is done, depending on the station; after service, the end of its service.
     pub(crate) work_s: f64,
-    /// Next in the list that it is in.
+    /// The next job in its list.
     pub(crate) next: u32,
-    /// Number of the customer; a leg has that of its request.
+    /// The number of the customer; for a leg, that of its request.
     pub(crate) customer: u32,
-    /// For a leg, the request it is of.
+    /// For a leg, its request.
     pub(crate) owner: u32,
-    /// For a leg, the serial of its owner when it was cut: when that has changed, nobody waits for the leg any more.
+    /// For a leg, the serial of its request when it was made. If that has changed, the request no longer waits for the leg.
     pub(crate) owner_serial: u32,
-    /// Counts the forks that the job came to and went from, and what its number was used for.
+    /// Changes with every fork that the job enters or leaves, and with every reuse of its number.
     pub(crate) serial: u32,
-    /// Place among those in service, or the server, as the station needs it.
+    /// Its position among the jobs in service, or its server, depending on the station.
     pub(crate) place: u32,
-    /// Visits of the present node that are still to come.
+    /// Remaining visits of the present node.
     pub(crate) repeats: u32,
-    /// Where in the list of visits it is.
+    /// Its position in the list of visits.
     pub(crate) visit: u32,
-    /// Number of the request among those of its customer.
+    /// The number of the request among those of its customer.
     pub(crate) sequence: u32,
-    /// Class now, and class in which the request began.
+    /// The present class, and the class in which the request began.
     pub(crate) class: u32,
     pub(crate) began_class: u32,
-    /// Where it is; [`NONE`] when it is nowhere, as while it waits for a slot.
+    /// Its node; [`NONE`] if it is at none, for example while it waits for a slot.
     pub(crate) node: u32,
-    /// Where it wants to go, and as which class.
+    /// Its next node, and the class there.
     pub(crate) target: u32,
     pub(crate) target_class: u32,
-    /// Pool of which it holds a slot, and pool of which it has taken one for where it wants to go.
+    /// The pool of which it has a slot, and the pool of which it has acquired one for its next node.
     pub(crate) pool: u32,
     pub(crate) pool_ahead: u32,
-    /// In a fork: legs that are done, and legs that may still come to be done.
+    /// In a fork: legs that are done, and legs that can still be done.
     pub(crate) legs_done: u32,
     pub(crate) legs_left: u32,
     pub(crate) phase: Phase,
     pub(crate) is_leg: bool,
-    /// For a leg, whether its request holds the slot that it would need.
+    /// For a leg, whether its request has the slot that it would need.
     pub(crate) is_inside: bool,
     /// For a leg, its number.
     pub(crate) leg: u16,
@@ -80,7 +80,7 @@ pub(crate) struct Jobs {
     present: usize,
 }
 
-/// First in, first out.
+/// A list of jobs, first in, first out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
     head: u32,
@@ -92,7 +92,7 @@ impl Jobs {
         Jobs { all: Vec::new(), free: List::EMPTY, present: 0 }
     }
 
-    /// A new job; whoever takes it says everything about it.
+    /// A new job; the caller sets every field.
     #[inline]
     pub(crate) fn take(&mut self) -> u32 {
         self.present += 1;
@@ -109,9 +109,9 @@ impl Jobs {
         }
     }
 
-    /// Gives a job back. The one used last is used first: it is in the cache.
+    /// Frees a job. The slot freed last is reused first, because it is in the processor's cache.
     #[inline]
-    pub(crate) fn give_back(&mut self, job: u32) {
+    pub(crate) fn release(&mut self, job: u32) {
         self.present -= 1;
         self[job].serial = self[job].serial.wrapping_add(1);
         self[job].phase = Phase::Free;
@@ -120,12 +120,12 @@ impl Jobs {
         self.free = free;
     }
 
-    /// How many there are, thinking customers included.
+    /// The number of jobs, thinking customers included.
     pub(crate) fn present(&self) -> usize {
         self.present
     }
 
-    /// How many numbers have been used.
+    /// The number of slots ever used.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
@@ -186,7 +186,7 @@ impl List {
         self.head == NONE
     }
 
-    /// The first, without taking it.
+    /// The first job, without removing it.
     pub(crate) fn front(&self) -> Option<u32> {
         (self.head != NONE).then_some(self.head)
     }
@@ -238,7 +238,7 @@ impl Queue {
         self.levels[level as usize].push_back(jobs, job);
     }
 
-    /// For who was interrupted: it goes on before the others of its level.
+    /// For an interrupted job: it continues before the others of its level.
     pub(crate) fn push_front(&mut self, jobs: &mut Jobs, job: u32, level: u16) {
         self.levels[level as usize].push_front(jobs, job);
     }
@@ -273,7 +273,7 @@ mod tests {
         let mut jobs = Jobs::new();
         let first = jobs.take();
         let serial = jobs[first].serial;
-        jobs.give_back(first);
+        jobs.release(first);
         assert_eq!(jobs.present(), 0);
         assert_eq!(jobs.take(), first);
         assert_ne!(jobs[first].serial, serial);

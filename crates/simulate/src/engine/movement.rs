@@ -1,7 +1,8 @@
-//! How a request gets from one place to the next: which one, whether it needs a slot, whether there is room.
+//! Moves a request from one place to the next: chooses the place, acquires a slot, and waits for room.
 //!
-//! A slot comes before room. Who waits for a slot has left where it was; who waits for room at a full station has not, and
-//! keeps its server, its place and its slot there (blocking after service). First come first served in both.
+//! A slot comes before room. A request that waits for a slot has left its place. A request that waits for room at a full
+//! station has not: it keeps its server, its room and its slot (blocking after service). Both queues are first come, first
+//! served.
 
 use crate::engine::jobs::Phase;
 use crate::engine::observer::Observer;
@@ -11,7 +12,7 @@ use crate::model::NONE;
 use crate::model::routing::{Hop, Routing};
 
 impl<O: Observer> Engine<'_, O> {
-    /// A request that is done where it is goes on.
+    /// Moves on a request that is done at its place.
     #[inline]
     pub(crate) fn go_on(&mut self, job: u32) {
         let hop = self.next_hop(job);
@@ -50,7 +51,7 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    /// A job goes to its target: first the slot, if it needs one.
+    /// Moves a job to its target: first it acquires a slot, if it needs one.
     #[inline]
     pub(crate) fn head_out(&mut self, job: u32) {
         let request = &self.world.jobs[job];
@@ -76,7 +77,7 @@ impl<O: Observer> Engine<'_, O> {
         self.knock(job);
     }
 
-    /// The pool whose slot a job must hold at its target.
+    /// The pool of which a job needs a slot at its target.
     #[inline]
     fn pool_needed(&self, job: u32) -> u32 {
         let request = &self.world.jobs[job];
@@ -90,7 +91,7 @@ impl<O: Observer> Engine<'_, O> {
         self.observer.acquired(job, request, pool, self.world.now_s);
     }
 
-    /// Then the room. Who goes round to where it is already keeps its place.
+    /// Then it needs room. A job that returns to the same station keeps its room.
     #[inline]
     fn knock(&mut self, job: u32) {
         let (target, node) = (self.world.jobs[job].target, self.world.jobs[job].node);
@@ -101,10 +102,10 @@ impl<O: Observer> Engine<'_, O> {
             if !station.plan.blocks_when_full {
                 return self.turn_away(job);
             }
-            station.blocked.push_back(&mut self.world.jobs, job);
+            station.waiting_for_room.push_back(&mut self.world.jobs, job);
             match self.stations.get_mut(node as usize) {
                 Some(here) => {
-                    here.hold(&mut self.world, job);
+                    here.block(&mut self.world, job);
                     self.check_deadlock(node, target);
                 }
                 None => self.world.jobs[job].phase = Phase::Waiting,
@@ -114,7 +115,7 @@ impl<O: Observer> Engine<'_, O> {
         self.move_in(job);
     }
 
-    /// A full station loses the job.
+    /// A full station drops the job.
     fn turn_away(&mut self, job: u32) {
         self.depart(job);
         self.release(job);
@@ -126,7 +127,7 @@ impl<O: Observer> Engine<'_, O> {
         if self.world.jobs[job].is_leg { self.leg_lost(job) } else { self.lose(job) }
     }
 
-    /// Nothing is in the way any more.
+    /// Moves the job in; nothing blocks it any more.
     #[inline]
     fn move_in(&mut self, job: u32) {
         self.depart(job);
@@ -151,7 +152,7 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    /// A job goes from where it is, if it is anywhere.
+    /// Removes a job from its place, if it has one.
     #[inline]
     pub(crate) fn depart(&mut self, job: u32) {
         let node = self.world.jobs[job].node;
@@ -161,14 +162,14 @@ impl<O: Observer> Engine<'_, O> {
         self.observer.left(job, &self.world.jobs[job], self.world.now_s);
         if let Some(station) = self.stations.get_mut(node as usize) {
             station.leave(&mut self.world, job);
-            if !station.blocked.is_empty() {
+            if !station.waiting_for_room.is_empty() {
                 self.agenda.push_back(Task::Room(node));
             }
         }
         self.world.jobs[job].node = NONE;
     }
 
-    /// A job gives its slot back, if it holds one.
+    /// Releases the slot of a job, if it has one.
     #[inline]
     pub(crate) fn release(&mut self, job: u32) {
         let pool = self.world.jobs[job].pool;
@@ -178,25 +179,25 @@ impl<O: Observer> Engine<'_, O> {
         self.world.jobs[job].pool = NONE;
         self.observer.released(job, &self.world.jobs[job], pool, self.world.now_s);
         let slots = &mut self.pools[pool as usize];
-        slots.give_back(self.world.now_s);
+        slots.release(self.world.now_s);
         if !slots.queue.is_empty() {
             self.agenda.push_back(Task::Slot(pool));
         }
     }
 
-    /// Those who wait for room come in.
+    /// Admits the jobs that wait for room.
     pub(crate) fn let_in(&mut self, station: u32) {
         loop {
             let full = &mut self.stations[station as usize];
             if full.present >= full.plan.capacity {
                 return;
             }
-            let Some(job) = full.blocked.pop_front(&mut self.world.jobs) else { return };
+            let Some(job) = full.waiting_for_room.pop_front(&mut self.world.jobs) else { return };
             self.move_in(job);
         }
     }
 
-    /// Those who wait for a slot get one.
+    /// Gives free slots to the jobs that wait for one.
     pub(crate) fn hand_out(&mut self, pool: u32) {
         while self.pools[pool as usize].has_free() {
             let Some(job) = self.pools[pool as usize].queue.pop_front(&mut self.world.jobs) else { return };
@@ -206,16 +207,16 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    /// Stations that are full of requests which wait for room at each other stay so for ever.
+    /// Detects a deadlock: stations that are full of requests which wait for room at each other.
     fn check_deadlock(&mut self, node: u32, target: u32) {
         if !self.stations[node as usize].is_stuck() || !self.stations[target as usize].is_stuck() {
             return;
         }
         let mut stuck: Vec<bool> = self.stations.iter().map(|station| station.is_stuck()).collect();
-        // From where to where somebody waits for room.
+        // Edges from each blocked station to the one it waits for.
         let mut waits = Vec::new();
         for (target, station) in self.stations.iter().enumerate() {
-            let mut next = station.blocked.front();
+            let mut next = station.waiting_for_room.front();
             while let Some(job) = next {
                 let request = &self.world.jobs[job];
                 waits.push((request.node as usize, target));

@@ -1,4 +1,4 @@
-//! Slots that are held, and who waits for one.
+//! A pool of slots, and the jobs that wait for one.
 
 use crate::engine::jobs::List;
 
@@ -9,9 +9,9 @@ pub(crate) struct Pool {
     busy: f64,
     pub(crate) queue: List,
     changed_s: f64,
-    /// Area under the number of slots that are held.
+    /// Area under the number of slots in use.
     pub(crate) busy_s: f64,
-    /// By class: how many took a slot, and how long they waited.
+    /// By class: the number of acquired slots, and the sum of the waits for them.
     pub(crate) waits: Vec<(u64, f64)>,
 }
 
@@ -24,9 +24,9 @@ impl Pool {
         self.free > 0
     }
 
-    /// Somebody takes a slot, having waited.
+    /// Acquires a slot after a wait.
     pub(crate) fn take(&mut self, class: u32, now_s: f64, waited_s: f64) {
-        self.settle(now_s);
+        self.advance_to(now_s);
         self.free -= 1;
         self.busy += 1.0;
         let wait = &mut self.waits[class as usize];
@@ -34,21 +34,21 @@ impl Pool {
         wait.1 += waited_s;
     }
 
-    pub(crate) fn give_back(&mut self, now_s: f64) {
-        self.settle(now_s);
+    pub(crate) fn release(&mut self, now_s: f64) {
+        self.advance_to(now_s);
         self.free += 1;
         self.busy -= 1.0;
     }
 
-    /// Counts until now.
-    pub(crate) fn settle(&mut self, now_s: f64) {
+    /// Adds the area since the last change.
+    pub(crate) fn advance_to(&mut self, now_s: f64) {
         self.busy_s += self.busy * (now_s - self.changed_s);
         self.changed_s = now_s;
     }
 
-    /// Begins to count anew.
+    /// Restarts the counts.
     pub(crate) fn reset(&mut self, now_s: f64) {
-        self.settle(now_s);
+        self.advance_to(now_s);
         self.busy_s = 0.0;
         self.waits.fill((0, 0.0));
     }

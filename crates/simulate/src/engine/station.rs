@@ -1,4 +1,4 @@
-//! A station: one of six ways to serve, room or none, and what is counted. Knows no routes: who is done, the engine moves.
+//! A station: one of six ways to serve, a capacity, and counts. Knows no routes; the engine moves the jobs that are done.
 
 mod batch;
 mod preemptive;
@@ -17,16 +17,16 @@ use crate::engine::tally::StationTally;
 use crate::engine::world::World;
 use crate::model::StationPlan;
 
-/// A station and everybody there.
+/// A station and the jobs at it.
 #[derive(Debug)]
 pub(crate) struct Station<'m> {
     pub(crate) plan: &'m StationPlan,
     kind: Kind,
     pub(crate) present: u32,
-    /// Those who wait somewhere else for room here, first come first served.
-    pub(crate) blocked: List,
-    /// Those here who are done but cannot leave.
-    held: u32,
+    /// Jobs elsewhere that wait for room here, first come, first served.
+    pub(crate) waiting_for_room: List,
+    /// Jobs here that are done but blocked.
+    blocked: u32,
     pub(crate) tally: StationTally,
 }
 
@@ -43,7 +43,7 @@ enum Kind {
 }
 
 impl<'m> Station<'m> {
-    /// An empty station; `slot` is its slot of the calendar.
+    /// An empty station; `slot` is its owner number in the calendar.
     pub(crate) fn new(plan: &'m StationPlan, slot: u32) -> Station<'m> {
         let kind = match (plan.servers, plan.discipline) {
             (None, _) => Kind::Delay,
@@ -55,16 +55,16 @@ impl<'m> Station<'m> {
         };
         let is_shared = matches!(kind, Kind::Sharing(_));
         let tally = StationTally::new(plan.service.len(), is_shared);
-        Station { plan, kind, present: 0, blocked: List::EMPTY, held: 0, tally }
+        Station { plan, kind, present: 0, waiting_for_room: List::EMPTY, blocked: 0, tally }
     }
 
     /// Whether there is no room, or others wait for it already.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        self.present >= self.plan.capacity || !self.blocked.is_empty()
+        self.present >= self.plan.capacity || !self.waiting_for_room.is_empty()
     }
 
-    /// A job comes in.
+    /// Admits a job.
     #[inline]
     pub(crate) fn arrive(&mut self, world: &mut World, job: u32) {
         let (plan, tally) = (self.plan, &mut self.tally);
@@ -87,8 +87,7 @@ impl<'m> Station<'m> {
         }
     }
 
-    /// The event of a job that is served here: its service ends, and with it that of all who are threaded to it when this
-    /// says so.
+    /// The event of a job in service: ends its service, and that of all jobs threaded to it if the result is true.
     #[inline]
     pub(crate) fn serviced(&mut self, world: &mut World, job: u32) -> bool {
         match &mut self.kind {
@@ -102,7 +101,7 @@ impl<'m> Station<'m> {
         false
     }
 
-    /// The event of the station itself: who is done.
+    /// The event of the station itself: returns the job that is done.
     pub(crate) fn due(&mut self, world: &mut World) -> Option<u32> {
         match &mut self.kind {
             Kind::Single(single) => Some(single.due()),
@@ -111,20 +110,20 @@ impl<'m> Station<'m> {
         }
     }
 
-    /// A job that is done cannot leave: it keeps its server and its place.
-    pub(crate) fn hold(&mut self, world: &mut World, job: u32) {
+    /// A job that is done is blocked: it keeps its server and its room.
+    pub(crate) fn block(&mut self, world: &mut World, job: u32) {
         world.jobs[job].phase = Phase::Waiting;
-        self.held += 1;
+        self.blocked += 1;
     }
 
-    /// A job that is done goes.
+    /// Removes a job that is done.
     #[inline]
     pub(crate) fn leave(&mut self, world: &mut World, job: u32) {
         let (plan, tally) = (self.plan, &mut self.tally);
         self.present -= 1;
         let request = &world.jobs[job];
         if request.phase == Phase::Waiting {
-            self.held -= 1;
+            self.blocked -= 1;
         }
         let response_s = world.now_s - request.arrived_s;
         tally.leave(request.class, world.now_s, self.present, response_s, request.waited_s);
@@ -137,34 +136,34 @@ impl<'m> Station<'m> {
         }
     }
 
-    /// Whether it is full of those who cannot leave, so that there is no room until one of them can.
+    /// Whether all its jobs are blocked, so that there is no room until one of them can leave.
     pub(crate) fn is_stuck(&self) -> bool {
         let nobody_gets_done = match &self.kind {
-            Kind::Delay => self.held == self.present,
-            Kind::Servers(servers) => servers.is_stuck(self.plan, self.held),
+            Kind::Delay => self.blocked == self.present,
+            Kind::Servers(servers) => servers.is_stuck(self.plan, self.blocked),
             Kind::Batch(batch) => batch.is_stuck(),
             Kind::Single(single) => single.is_stuck(),
             Kind::Sharing(sharing) => sharing.is_stuck(),
-            Kind::Preemptive(servers) => servers.is_stuck(self.plan, self.held),
+            Kind::Preemptive(servers) => servers.is_stuck(self.plan, self.blocked),
         };
         self.present >= self.plan.capacity && nobody_gets_done
     }
 
-    /// Counts until now.
-    pub(crate) fn settle(&mut self, now_s: f64) {
+    /// Adds the areas since the last change.
+    pub(crate) fn advance_to(&mut self, now_s: f64) {
         if let Kind::Sharing(sharing) = &mut self.kind {
             sharing.progress(self.plan, &mut self.tally, now_s);
         }
-        self.tally.settle(now_s);
+        self.tally.advance_to(now_s);
     }
 
-    /// Begins to count anew.
+    /// Restarts the counts.
     pub(crate) fn reset(&mut self, now_s: f64) {
-        self.settle(now_s);
+        self.advance_to(now_s);
         self.tally.reset(now_s);
     }
 
-    /// What the area under the number in service is divided by to give the share of servers that is busy.
+    /// The divisor that turns the area under the number in service into the utilisation of the servers.
     pub(crate) fn busy_divisor(&self) -> Option<f64> {
         match (&self.kind, self.plan.servers) {
             (Kind::Delay, _) => None,

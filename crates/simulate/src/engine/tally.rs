@@ -1,9 +1,9 @@
-//! What is counted at one station: areas under the numbers of those present and in service, and sums over visits.
+//! The counts of one station: areas under the numbers present and in service, and sums over visits.
 
-/// Numbers present beyond this are counted as this.
+/// Larger numbers present are counted as this one.
 const PRESENT_COUNTED: usize = 1 << 16;
 
-/// Counts of one station since they were last reset.
+/// Counts of a station since the last reset.
 #[derive(Clone, Debug)]
 pub(crate) struct StationTally {
     /// By class.
@@ -12,22 +12,22 @@ pub(crate) struct StationTally {
     pub(crate) present_s: Vec<f64>,
     present: usize,
     changed_s: f64,
-    /// At a station that is shared, busy seconds of its servers per request there; elsewhere not used.
+    /// At a station with processor sharing, busy seconds of its servers per request; unused elsewhere.
     shared_s: f64,
     is_shared: bool,
 }
 
-/// Counts of one class at one station.
+/// Counts of a class at a station.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cell {
     present: f64,
     serving: f64,
     changed_s: f64,
     changed_busy_s: f64,
-    /// Area under the number present, and under the number in service.
+    /// Areas under the number present and the number in service.
     pub(crate) present_s: f64,
     pub(crate) serving_s: f64,
-    /// Visits that ended.
+    /// Visits that have ended.
     pub(crate) visits: u64,
     pub(crate) response_s: f64,
     pub(crate) waited_s: f64,
@@ -36,7 +36,7 @@ pub(crate) struct Cell {
 impl Cell {
     #[inline]
     fn touch(&mut self, now_s: f64, busy_s: f64) {
-        // The second and third change of one event come here, and nothing is to be added.
+        // The second and third change of one event arrive here, with nothing to add.
         if self.changed_s == now_s && self.changed_busy_s == busy_s {
             return;
         }
@@ -70,7 +70,7 @@ impl StationTally {
         if self.is_shared { self.shared_s } else { now_s }
     }
 
-    /// One more is present.
+    /// Adds an arrival.
     #[inline]
     pub(crate) fn arrive(&mut self, class: u32, now_s: f64, present: u32) {
         self.touch(now_s);
@@ -84,7 +84,7 @@ impl StationTally {
         cell.present += 1.0;
     }
 
-    /// One less is present, and its visit has ended.
+    /// Removes a departure, and counts its visit.
     #[inline]
     pub(crate) fn leave(&mut self, class: u32, now_s: f64, present: u32, response_s: f64, waited_s: f64) {
         self.touch(now_s);
@@ -98,7 +98,7 @@ impl StationTally {
         cell.waited_s += waited_s;
     }
 
-    /// A server begins, or stops, to be busy with this class.
+    /// A server becomes busy with this class, or idle.
     #[inline]
     pub(crate) fn serve(&mut self, class: u32, now_s: f64, change: f64) {
         let busy_s = self.busy_s(now_s);
@@ -107,22 +107,22 @@ impl StationTally {
         cell.serving += change;
     }
 
-    /// Lets time pass at a station that is shared.
+    /// Advances the time at a station with processor sharing.
     #[inline]
     pub(crate) fn share(&mut self, busy_s: f64) {
         self.shared_s += busy_s;
     }
 
-    /// Counts until now.
-    pub(crate) fn settle(&mut self, now_s: f64) {
+    /// Adds the areas since the last change.
+    pub(crate) fn advance_to(&mut self, now_s: f64) {
         self.touch(now_s);
         let busy_s = self.busy_s(now_s);
         self.cells.iter_mut().for_each(|cell| cell.touch(now_s, busy_s));
     }
 
-    /// Begins to count anew.
+    /// Restarts the counts.
     pub(crate) fn reset(&mut self, now_s: f64) {
-        self.settle(now_s);
+        self.advance_to(now_s);
         self.present_s.fill(0.0);
         for cell in &mut self.cells {
             let Cell { present, serving, changed_s, changed_busy_s, .. } = *cell;
@@ -142,12 +142,12 @@ mod tests {
         tally.serve(0, 1.0, 1.0);
         tally.arrive(0, 2.0, 2);
         tally.leave(0, 4.0, 1, 3.0, 0.0);
-        tally.settle(10.0);
+        tally.advance_to(10.0);
         let cell = tally.cells[0];
         assert_eq!((cell.present_s, cell.serving_s, cell.visits), (1.0 + 4.0 + 6.0, 9.0, 1));
         assert_eq!(tally.present_s[..3], [1.0, 7.0, 2.0]);
         tally.reset(10.0);
-        tally.settle(11.0);
+        tally.advance_to(11.0);
         assert_eq!((tally.cells[0].present_s, tally.cells[0].visits), (1.0, 0));
     }
 }

@@ -1,8 +1,8 @@
-//! What everything in the simulation shares: the time, the calendar, the jobs and the source of randomness.
+//! The state that all parts of a replication share: the time, the calendar, the jobs and the random numbers.
 //!
-//! Time is a float of seconds. It works for any scale, microseconds or hours, and what is added up are differences between
-//! neighbouring events, never absolute times. The end of a run of a thousand million events lies some 10^9 service times
-//! after its beginning; there a float still tells apart 10^-7 of a service time, and its rounding has no direction.
+//! Time is a float in seconds, so that microseconds and hours both work. Sums contain differences between consecutive events,
+//! never absolute times. A run of a thousand million events ends about 10^9 service times after its start. There a float
+//! still resolves 10^-7 of a service time, and its rounding has no direction.
 
 use crate::engine::calendar::Calendar;
 use crate::engine::jobs::{Jobs, Phase};
@@ -15,7 +15,7 @@ pub(crate) struct World {
     pub(crate) random: Xoshiro256PlusPlus,
     pub(crate) calendar: Calendar,
     pub(crate) jobs: Jobs,
-    /// Slots of the calendar that belong to stations and arrivals; jobs come after them.
+    /// Owners of the calendar before this one are stations and arrivals; jobs come after them.
     first_job_slot: u32,
 }
 
@@ -34,19 +34,19 @@ impl World {
         job
     }
 
-    /// Lets a job's event come after `delay_s`.
+    /// Schedules a job's event after `delay_s`.
     #[inline]
     pub(crate) fn schedule_job(&mut self, job: u32, delay_s: f64, phase: Phase) {
         self.jobs[job].phase = phase;
         self.calendar.schedule(self.first_job_slot + job, self.now_s + delay_s);
     }
 
-    /// Takes a job's event away.
+    /// Cancels a job's event.
     pub(crate) fn cancel_job(&mut self, job: u32) {
         self.calendar.cancel(self.first_job_slot + job);
     }
 
-    /// The job that a slot belongs to, if it is one.
+    /// The job that an owner number belongs to, if it is one.
     #[inline]
     pub(crate) fn job_of(&self, slot: u32) -> Option<u32> {
         slot.checked_sub(self.first_job_slot)

@@ -24,7 +24,7 @@ impl Model {
         Model::parse(&text, path.parent().unwrap_or(Path::new("."))).map_err(refuse)
     }
 
-    /// Reads a model from JSON; paths of measured times are relative to `folder`.
+    /// Reads a model from JSON. Paths of files with measured times are relative to `folder`.
     ///
     /// # Errors
     /// The field and the rule.
@@ -38,7 +38,7 @@ impl Model {
     }
 }
 
-/// Numbers beyond this are as good as infinite for requests that are present.
+/// Converts a limit; numbers above the limit of requests present act as infinite.
 fn clamp(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX - 1)
 }
@@ -153,7 +153,7 @@ fn routing(network: &Network) -> Routing {
     Routing::Routes(ways.into_iter().map(Choice::new).collect())
 }
 
-/// By class in which a request ended: the class of the customer's next one.
+/// By the class in which a request ended: the class of the customer's next request.
 fn next_class(network: &Network) -> Vec<Choice<u32>> {
     let row = |(index, class): (usize, &JobClass)| match network.switching.iter().find(|(name, _)| *name == class.name)
     {
@@ -166,7 +166,7 @@ fn next_class(network: &Network) -> Vec<Choice<u32>> {
     network.classes.iter().enumerate().map(row).collect()
 }
 
-/// A closed customer for whom nothing ever takes time would go round in no time at all.
+/// Refuses a network in which closed customers circulate in no time.
 fn check_takes_time(network: &Network, reach: &Reach) -> Result<(), ModelError> {
     let takes = |time: &Time| match &time.shape {
         Shape::Empirical(values) => values.iter().any(|&value| value > 0.0),

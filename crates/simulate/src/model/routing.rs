@@ -1,28 +1,28 @@
-//! Where a request goes next: routes with precomputed cumulative probabilities, or a list of visits.
+//! The next place of a request: routes with precomputed cumulative probabilities, or a list of visits.
 
 use rand::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Beyond so many ways on, the draw is searched by halves.
+/// With more alternatives than this, a draw uses binary search.
 const LINEAR_MAX: usize = 16;
 
-/// How requests find their way.
+/// The routing of requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Routing {
     /// By class and node; the client is the node after the last.
     Routes(Vec<Choice<Hop>>),
-    /// By class in which the request began, in the order of nodes.
+    /// By the class in which the request began, in the order of nodes.
     Visits(Vec<Vec<Visit>>),
 }
 
-/// A place and the class there.
+/// A node, and the class at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hop {
     pub(crate) node: u32,
     pub(crate) class: u32,
 }
 
-/// So many visits for certain, and one more with a probability.
+/// A whole number of visits, and one more with a probability.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
     pub(crate) node: u32,
@@ -30,16 +30,16 @@ pub(crate) struct Visit {
     pub(crate) one_more: f64,
 }
 
-/// Things to draw one of.
+/// A discrete random choice.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<T> {
-    /// The last is 1 or more, so that every draw finds one.
+    /// Cumulative probabilities. The last is 1 or more, so that every draw finds an alternative.
     cumulative: Vec<f64>,
     items: Vec<T>,
 }
 
 impl<T: Copy> Choice<T> {
-    /// From things with probabilities that sum to one, give or take a rounding.
+    /// From alternatives with probabilities that sum to one within rounding.
     pub(crate) fn new(parts: impl IntoIterator<Item = (T, f64)>) -> Choice<T> {
         let (mut sum, mut cumulative, mut items) = (0.0, Vec::new(), Vec::new());
         for (item, probability) in parts {
@@ -55,7 +55,7 @@ impl<T: Copy> Choice<T> {
         Choice { cumulative, items }
     }
 
-    /// One of them. Without a choice nothing is drawn.
+    /// Draws one of them. A single alternative uses no random number.
     #[inline]
     pub(crate) fn draw(&self, random: &mut Xoshiro256PlusPlus) -> T {
         if self.items.len() == 1 {
@@ -77,7 +77,7 @@ impl Visit {
         Visit { node, certain: mean as u32, one_more: mean - mean.floor() }
     }
 
-    /// How often this request comes.
+    /// Draws the number of visits of a request.
     #[inline]
     pub(crate) fn draw(&self, random: &mut Xoshiro256PlusPlus) -> u32 {
         self.certain + u32::from(self.one_more > 0.0 && random.random::<f64>() < self.one_more)

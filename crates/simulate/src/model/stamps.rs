@@ -1,4 +1,4 @@
-//! Which events of a model stand for the stages of the proxy, so that its records can be written.
+//! The events of a model that stamp the stages of the proxy, so that its records can be written.
 
 use crate::description::Network;
 use crate::description::checks::refuse;
@@ -23,7 +23,7 @@ pub(crate) struct Stamps {
 const _: () = assert!(STAGES <= 8, "a stage is one bit of eight");
 
 impl Stamps {
-    /// None when the description has no stamps.
+    /// `None` if the description has no stamps.
     pub(crate) fn compile(network: &Network) -> Result<Option<Stamps>, ModelError> {
         if network.stamps.is_empty() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Draws times from the distributions of a description.
+//! Random times with the distributions of a description.
 
 use crate::description::{Shape, Time};
 use rand::Rng;
@@ -6,10 +6,10 @@ use rand_distr::{Distribution, Exp1, Gamma, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
 
-/// Below this, a gamma or lognormal time cannot be told from one that is always the same.
+/// With a smaller variation, a gamma or lognormal time is as good as constant.
 const VARIATION_MIN: f64 = 1e-12;
 
-/// A distribution one can draw from.
+/// A random time.
 #[derive(Clone, Debug)]
 pub(crate) enum Variate {
     Zero,
@@ -17,14 +17,14 @@ pub(crate) enum Variate {
     Exponential(f64),
     /// Two exponential phases: the probability of the first, and both means.
     Phases(f64, f64, f64),
-    /// An Erlang time is a gamma time of a whole shape.
+    /// Gamma, which includes Erlang.
     Gamma(Gamma<f64>),
     Lognormal(LogNormal<f64>),
     Measured(Arc<[f64]>),
 }
 
 impl Variate {
-    /// For a time that has been checked.
+    /// From a time that has been checked.
     pub(crate) fn new(time: &Time) -> Variate {
         let (mean_s, variation) = (time.mean_s, time.squared_variation);
         if let Shape::Empirical(values) = &time.shape {
@@ -46,7 +46,7 @@ impl Variate {
         }
     }
 
-    /// Times between arrivals: the usual choice for a variation.
+    /// Inter-arrival times: the usual distribution for a squared coefficient of variation.
     pub(crate) fn between_arrivals(mean_s: f64, squared_variation: f64) -> Variate {
         match squared_variation {
             1.0 => Variate::Exponential(mean_s),
@@ -65,12 +65,12 @@ impl Variate {
         Variate::Phases(first, mean_s / (2.0 * first), mean_s / (2.0 * (1.0 - first)))
     }
 
-    /// Whether it never takes any time.
+    /// Whether it is always 0.
     pub(crate) fn is_zero(&self) -> bool {
         matches!(self, Variate::Zero)
     }
 
-    /// One time in seconds.
+    /// Draws a time in seconds.
     #[inline]
     pub(crate) fn draw(&self, random: &mut Xoshiro256PlusPlus) -> f64 {
         match self {

@@ -1,7 +1,7 @@
-//! Writes the requests of a replication as if they had been measured: docs/record-format.md. Virtual time begins at 0.
+//! Writes the requests of a replication as records (docs/record-format.md). Virtual time starts at 0.
 //!
-//! A `load` file has one row for each request, a `cache` file for each station one row for each visit, and a `proxy` file,
-//! where the model says which events stand for its stages, one row for each request.
+//! A `load` file has one row for each request, and a `cache` file for each station one row for each visit. If the model
+//! has stamps, a `proxy` file has one row for each request.
 
 use crate::description::Discipline;
 use crate::engine::jobs::Job;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const FIRST_PORT: u32 = 1024;
 const PORTS: u32 = 60_000;
 
-/// What was written, and which part of it lies in the measured time.
+/// The files that were written, and the part of their time that was measured.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
 pub struct RecordsWritten {
@@ -27,7 +27,7 @@ pub struct RecordsWritten {
     pub measured_to_s: f64,
 }
 
-/// Files being written.
+/// The files while they are written.
 #[derive(Debug)]
 pub(crate) struct RecordFiles {
     sample: u32,
@@ -42,13 +42,13 @@ pub(crate) struct Recorder<'m> {
     files: RecordFiles,
     model: &'m Model,
     ports: Ports,
-    /// By job: how many were at the station when it came.
+    /// By job: the number present when it arrived at the station.
     ahead: Vec<u32>,
-    /// By job: when it passed each stage; not a number before that.
+    /// By job: when it passed each stage; NaN before that.
     stages_s: Vec<[f64; STAGES]>,
 }
 
-/// Ports of closed customers, then ports that open requests take in turn.
+/// Ports of closed customers, then ports that open requests use in turn.
 #[derive(Clone, Copy, Debug)]
 struct Ports {
     customers: u32,
@@ -57,7 +57,7 @@ struct Ports {
 }
 
 impl RecordFiles {
-    /// Creates the files, and the directory when it is missing.
+    /// Creates the files, and the directory if it is missing.
     pub(crate) fn create(directory: &Path, sample: u32, model: &Model) -> io::Result<RecordFiles> {
         std::fs::create_dir_all(directory)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", directory.display())))?;
@@ -96,7 +96,7 @@ impl<'m> Recorder<'m> {
         Ok(RecordsWritten { files: paths, sample, rows, measured_from_s, measured_to_s })
     }
 
-    /// The row of a request or leg, when it is one of those that are kept.
+    /// The row of a request or leg, if it is sampled.
     fn row(&self, job: &Job) -> Option<Row> {
         let (connection, port, sequence) = self.ports.of(job, self.is_open(job));
         let operation = match self.model.classes[job.began_class as usize].name.to_ascii_lowercase().as_str() {
@@ -122,7 +122,7 @@ impl<'m> Recorder<'m> {
         self.model.classes[job.began_class as usize].arrivals.is_some()
     }
 
-    /// Marks the stages that an event stands for; of several, the first or the last counts.
+    /// Stamps the stages of an event. If a stage has several events, its first or its last one counts.
     fn mark(&mut self, number: u32, job: &Job, stages: u8, time_s: f64, is_first: bool) {
         if stages == 0 || job.is_leg {
             return;
@@ -154,7 +154,7 @@ impl Observer for Recorder<'_> {
 
     fn left(&mut self, number: u32, job: &Job, now_s: f64) {
         let node = job.node as usize;
-        // Who shares is served from the beginning.
+        // With processor sharing, service starts on arrival.
         let shares = self.model.stations.get(node).is_none_or(|plan| plan.discipline == Discipline::Sharing);
         let started_s = if shares { job.arrived_s } else { job.arrived_s + job.waited_s };
         let stages = self.stages(|stamps| stamps.start.get(node));
@@ -197,7 +197,7 @@ impl Observer for Recorder<'_> {
             let mut stages_s = self.stages_s[number as usize];
             let mut before_s = began_s;
             for stage_s in &mut stages_s {
-                // A stage that was not passed, or was passed out of turn, has the stamp of the one before.
+                // A stage that was not passed, or was passed out of order, has the stamp of the previous stage.
                 *stage_s = stage_s.max(before_s);
                 before_s = *stage_s;
             }
@@ -214,7 +214,7 @@ impl Ports {
         Ports { customers, closed, open: PORTS - closed }
     }
 
-    /// Connection, port and sequence; no two requests have the same port and sequence before the sequence wraps.
+    /// Connection, port and sequence. No two requests have the same port and sequence before the sequence wraps.
     fn of(&self, job: &Job, is_open: bool) -> (u32, u16, u32) {
         let number = job.customer;
         if is_open {
@@ -233,7 +233,7 @@ fn grow<T: Clone>(values: &mut Vec<T>, number: u32, empty: T) {
     }
 }
 
-/// Nanoseconds that never decrease: a sum of rounded seconds may be a little before the time at which it was true.
+/// Nanoseconds that never decrease: a sum of rounded seconds may lie slightly before its exact value.
 fn increasing_ns<const N: usize>(times_s: [f64; N]) -> [u64; N] {
     let mut before_ns = 0;
     times_s.map(|time_s| {

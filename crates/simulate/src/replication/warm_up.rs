@@ -1,7 +1,7 @@
-//! How many requests are thrown away at the beginning, because the system was empty when they came.
+//! The number of requests to discard at the start, because the network was empty when they arrived.
 //!
-//! MSER-5 (White, 1997, Simulation 69): of the response times in the order of completion, in means of five, cut off as many
-//! as make the standard error of the mean of the rest smallest. Then twice as many, for safety.
+//! MSER-5 (White, 1997, Simulation 69): of the response times in order of completion, in means of five, it discards as many
+//! as minimise the standard error of the mean of the rest. We discard twice as many, for safety.
 
 use crate::engine::jobs::Job;
 use crate::engine::observer::Observer;
@@ -10,27 +10,27 @@ use crate::model::Model;
 use crate::replication::{Length, random_of, replicate};
 use std::sync::atomic::AtomicBool;
 
-/// Response times are put together until there are at most so many.
+/// Response times are merged until there are at most this many.
 const BUCKETS_MAX: u64 = 1_000_000;
 const BATCH: usize = 5;
-/// At least so many requests, and at least this share of those that are measured.
+/// Minimum requests, and minimum share of the measured ones, to discard.
 const LEAST_REQUESTS: u64 = 1000;
 const LEAST_SHARE: u64 = 10;
-/// How often the pilot is made four times as long, when it was too short to find an end of the warm-up.
+/// The number of times that the pilot is made four times as long, if it was too short to find the end of the warm-up.
 const LONGER: u32 = 2;
 
 /// The warm-up that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Requests to throw away.
+    /// Requests to discard.
     pub(crate) requests: u64,
-    /// What MSER-5 said; none when even the longest pilot was too short.
+    /// The result of MSER-5; `None` if even the longest pilot was too short.
     pub(crate) mser_requests: Option<u64>,
-    /// What the pilot took.
+    /// Events of the pilot.
     pub(crate) events: u64,
 }
 
-/// Keeps the response times.
+/// Collects the response times.
 #[derive(Debug)]
 struct Pilot {
     bucket: u64,
@@ -56,9 +56,9 @@ impl Observer for Pilot {
 /// Runs a pilot replication of as many requests as will be measured.
 ///
 /// # Errors
-/// When it is asked to stop, or cannot go on.
+/// If it is told to stop, or cannot continue.
 pub(crate) fn find_warm_up(model: &Model, seed: u64, requests: u64, stop: &AtomicBool) -> Result<Found, Stop> {
-    // Every customer has to come round more than once before the start is forgotten.
+    // Every customer has to return more than once before the start is forgotten.
     let least = LEAST_REQUESTS.max(requests / LEAST_SHARE).max(2 * model.population as u64);
     let mut events = 0;
     for longer in 0..=LONGER {
@@ -80,11 +80,11 @@ pub(crate) fn find_warm_up(model: &Model, seed: u64, requests: u64, stop: &Atomi
     Ok(Found { requests, mser_requests: None, events })
 }
 
-/// How many to cut off; none when it would be half of them or more, so that there is no telling.
+/// The number to discard; `None` if it would be half of them or more, which is not conclusive.
 fn mser(values: &[f64]) -> Option<usize> {
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
     let mut best = (f64::INFINITY, values.len());
-    // From the end, so that each value is looked at once. Of a short rest the values may agree by chance.
+    // From the end, so that each value is visited once. A short rest is skipped, because its values may agree by chance.
     for (index, value) in values.iter().enumerate().rev() {
         count += 1.0;
         let distance = value - mean;

@@ -1,10 +1,10 @@
-//! The result as a person reads it: tables on the terminal.
+//! The result as tables on the terminal.
 
 use crate::report::spread::Estimate;
 use crate::report::{Quantiles, Simulation};
 use std::fmt::Write;
 
-/// Shares of requests whose response times are shown.
+/// The quantiles that are shown.
 const SHOWN: [(f64, &str); 5] = [(0.5, "p50"), (0.9, "p90"), (0.95, "p95"), (0.99, "p99"), (0.999, "p99.9")];
 
 /// Renders the whole result.
@@ -101,16 +101,16 @@ fn rate(estimate: Estimate) -> String {
     plain(estimate)
 }
 
-/// A number and its half-width, with as many digits as the half-width allows.
+/// A number and its half-width, with as many digits as the half-width justifies.
 fn plain(estimate: Estimate) -> String {
     scaled(estimate, 1.0, "")
 }
 
-/// A time and its half-width, in a unit that suits it.
+/// A time and its half-width, in a suitable unit.
 fn time(estimate: Estimate) -> String {
     let Some(mean) = estimate.mean else { return "-".into() };
     let (scale, unit) = match mean {
-        // What is left of a difference of times that are the same.
+        // The rounding error of a difference of equal times.
         mean if mean < 1e-12 => return "0 s".into(),
         mean if mean < 1e-6 => (1e9, " ns"),
         mean if mean < 1e-3 => (1e6, " us"),
@@ -124,7 +124,7 @@ fn scaled(estimate: Estimate, scale: f64, unit: &str) -> String {
     let Some(mean) = estimate.mean.map(|mean| mean * scale) else { return "-".into() };
     match estimate.half_width.map(|half_width| half_width * scale) {
         Some(half_width) if half_width > 0.0 => {
-            // Two digits of the half-width say all there is to say.
+            // Two digits of the half-width are enough.
             let digits = (1.0 - half_width.log10().floor()).clamp(0.0, 9.0) as usize;
             format!("{mean:.digits$} \u{b1} {half_width:.digits$}{unit}")
         }
@@ -132,7 +132,7 @@ fn scaled(estimate: Estimate, scale: f64, unit: &str) -> String {
     }
 }
 
-/// Columns as wide as they must be; the first ones are texts, to the left.
+/// Aligned columns; the first ones are texts, aligned to the left.
 struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -146,7 +146,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Nothing when there is no row but the headings.
+    /// Nothing if there is no row below the headings.
     fn write(&self, out: &mut String) {
         if self.rows.len() < 2 {
             return;

@@ -1,18 +1,18 @@
-//! Mean and confidence interval over replications, which are independent of each other and nearly normal.
+//! Mean and confidence interval over replications, which are independent and nearly normal.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// A mean with the half-width of its 95 % confidence interval; none where there was nothing to measure, or only once.
+/// A mean with the half-width of its 95 % confidence interval; `None` with too few measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
     /// Over the replications in which there was something to measure.
     pub mean: Option<f64>,
-    /// By Student's distribution.
+    /// By Student's t distribution.
     pub half_width: Option<f64>,
 }
 
-/// Mean and spread of numbers as they come (Welford, 1962).
+/// A running mean and variance (Welford, 1962).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spread {
     count: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// One more; what is not a number is left out.
+    /// Adds a number; NaN is ignored.
     pub(crate) fn add(&mut self, value: f64) {
         if value.is_nan() {
             return;
@@ -51,7 +51,7 @@ impl Spread {
     }
 }
 
-/// The quantiles of Student's distribution for 95 % intervals, computed once for each number of degrees of freedom.
+/// The quantiles of Student's t distribution for 95 % intervals, computed once for each number of degrees of freedom.
 #[derive(Debug, Default)]
 pub(crate) struct Student {
     known: std::cell::RefCell<std::collections::HashMap<u64, f64>>,
@@ -70,7 +70,7 @@ impl Student {
 mod tests {
     use super::*;
 
-    /// Tables of Student's distribution, to the printed digits.
+    /// Published tables of Student's t distribution, to their printed digits.
     #[test]
     fn quantiles_are_those_of_the_tables() {
         let student = Student::default();

@@ -1,11 +1,11 @@
-//! What all replications say together, added up in the order of their numbers so that threads make no difference.
+//! Sums over all replications, added in the order of their numbers so that threads make no difference.
 
 use crate::engine::histogram::Histogram;
 use crate::model::Model;
 use crate::replication::{Layout, OfClass, OfStation, Outcome};
 use crate::report::spread::{Spread, Student};
 
-/// Shares for which the quantiles of response times are given.
+/// The shares of the reported quantiles.
 pub(crate) fn quantile_shares() -> Vec<f64> {
     let fine = (1..1000).map(|share| f64::from(share) / 1000.0);
     fine.chain([0.9995, 0.9999]).collect()
@@ -49,7 +49,7 @@ impl Totals {
         }
     }
 
-    /// One more replication.
+    /// Adds a replication.
     pub(crate) fn add(&mut self, outcome: &Outcome) {
         self.replications += 1;
         self.events += outcome.events;
@@ -72,7 +72,7 @@ impl Totals {
         }
     }
 
-    /// The largest half-width of a mean response time as a share of the mean; none before there is one.
+    /// The largest half-width of a mean response time as a share of the mean; `None` before there is one.
     pub(crate) fn relative_half_width(&self, model: &Model, student: &Student) -> Option<f64> {
         let classes = model.classes.iter().enumerate().filter(|(_, class)| class.begins);
         let relative = classes.map(|(class, _)| {
@@ -84,8 +84,8 @@ impl Totals {
         relative.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
     }
 
-    /// What is to be said of classes and stations to which more come than go, beyond chance: there is no steady state, or
-    /// not yet. Legs that nobody waits for can pile up in a closed network, too.
+    /// Notes on classes and stations at which more requests arrive than leave, beyond chance: there is no steady state, or not
+    /// yet. Legs that no request waits for can pile up in a closed network, too.
     pub(crate) fn growth_notes(&self, model: &Model) -> Vec<String> {
         let classes =
             model.classes.iter().enumerate().filter(|(_, plan)| plan.arrivals.is_some()).map(|(class, plan)| {

@@ -1,19 +1,19 @@
-//! Servers that take several waiting requests at once. The class of the first one says how long it takes, and is the class
-//! that the server is busy with. A server is free again when the last of them has left.
+//! Servers that serve several waiting requests at once. The class of the first one determines the service time, and counts
+//! as the class that the server is busy with. A server is free again when the last of them has left.
 
 use crate::engine::jobs::{List, Phase};
 use crate::engine::tally::StationTally;
 use crate::engine::world::World;
 use crate::model::{NONE, StationPlan};
 
-/// Servers, and who waits for one.
+/// Servers, and the requests that wait for one.
 #[derive(Debug)]
 pub(crate) struct Batch {
     queue: List,
     /// Servers that have ever been used.
     used: Vec<Server>,
     free: Vec<u32>,
-    /// Servers at work, not counting those that only wait until their requests can leave.
+    /// Busy servers, without those whose requests are all blocked.
     running: u32,
 }
 
@@ -37,7 +37,7 @@ impl Batch {
         }
     }
 
-    /// The service of a batch ends.
+    /// Ends the service of a batch.
     pub(crate) fn serviced(&mut self) {
         self.running -= 1;
     }
@@ -60,7 +60,7 @@ impl Batch {
         self.running == 0
     }
 
-    /// Servers are made when they are first needed: there may be many more than are ever used.
+    /// Servers are created when first needed, because there may be many more than are ever used.
     fn free_server(&mut self, plan: &StationPlan) -> Option<u32> {
         self.free.pop().or_else(|| {
             let is_left = plan.servers.is_some_and(|servers| (self.used.len() as u64) < u64::from(servers));
@@ -71,7 +71,7 @@ impl Batch {
         })
     }
 
-    /// Takes as many as fit. They stay threaded to each other, the first one's event stands for all.
+    /// Takes as many as fit. They stay threaded to each other, and the event of the first one ends the service of all.
     fn start(&mut self, place: u32, plan: &StationPlan, tally: &mut StationTally, world: &mut World) {
         let (mut taken, mut first, mut last) = (0, NONE, NONE);
         while taken < plan.batch

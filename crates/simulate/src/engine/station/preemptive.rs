@@ -1,5 +1,5 @@
-//! Servers of which a request of higher priority takes one from a request of lower priority, which goes on later where it
-//! stopped. Of the lowest priority in service, the one that was taken into service last makes way.
+//! Preemptive-resume priorities: a request of higher priority takes the server of one with lower priority, which continues
+//! later where it stopped. Of the requests with the lowest priority, the one that started last is interrupted.
 
 use crate::engine::jobs::Phase;
 use crate::engine::jobs::Queue;
@@ -7,7 +7,7 @@ use crate::engine::tally::StationTally;
 use crate::engine::world::World;
 use crate::model::StationPlan;
 
-/// Free servers, who is in service, and who waits.
+/// Free servers, the requests in service, and those that wait.
 #[derive(Debug)]
 pub(crate) struct Preemptive {
     free: u32,
@@ -42,7 +42,7 @@ impl Preemptive {
         }
     }
 
-    /// The service of a job ends; nobody can take its server until it leaves.
+    /// Ends the service of a job; it cannot be interrupted any more while it is blocked.
     pub(crate) fn serviced(&mut self, plan: &StationPlan, world: &mut World, job: u32) {
         let level = plan.level[world.jobs[job].class as usize] as usize;
         let place = world.jobs[job].place as usize;
@@ -60,8 +60,8 @@ impl Preemptive {
         }
     }
 
-    pub(crate) fn is_stuck(&self, plan: &StationPlan, held: u32) -> bool {
-        self.free == 0 && plan.servers == Some(held)
+    pub(crate) fn is_stuck(&self, plan: &StationPlan, blocked: u32) -> bool {
+        self.free == 0 && plan.servers == Some(blocked)
     }
 
     fn latest(&self, world: &World, level: usize) -> Option<u32> {

@@ -1,4 +1,4 @@
-//! Servers that each serve one request to its end: first come first served, or by priority without interruption.
+//! Servers that serve one request each to its end: first come, first served, or by priority without interruption.
 
 use crate::engine::jobs::Phase;
 use crate::engine::jobs::Queue;
@@ -6,7 +6,7 @@ use crate::engine::tally::StationTally;
 use crate::engine::world::World;
 use crate::model::StationPlan;
 
-/// Free servers, and who waits for one.
+/// Free servers, and the requests that wait for one.
 #[derive(Debug)]
 pub(crate) struct Servers {
     free: u32,
@@ -39,9 +39,9 @@ impl Servers {
         }
     }
 
-    /// Whether nobody is in service who could still get done, when `held` are done and cannot leave.
-    pub(crate) fn is_stuck(&self, plan: &StationPlan, held: u32) -> bool {
-        self.free == 0 && plan.servers == Some(held)
+    /// Whether no request in service can still finish, when `blocked` are done and blocked.
+    pub(crate) fn is_stuck(&self, plan: &StationPlan, blocked: u32) -> bool {
+        self.free == 0 && plan.servers == Some(blocked)
     }
 }
 

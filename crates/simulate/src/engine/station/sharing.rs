@@ -1,6 +1,6 @@
-//! Processor sharing: with n there, each is served at the n-th part of the station's speed.
-//! A clock of its own runs as fast as each of them is served, so that an arrival moves nobody: each is done when that clock
-//! shows what it showed at the arrival, and the work besides. One event stands for the first to be done.
+//! Processor sharing: each of n requests is served at 1/n of the station's speed.
+//! A virtual clock advances with the work that each request receives, so that an arrival changes no other request: each is
+//! done when the clock shows its value at the arrival plus the work. One event stands for the first one to be done.
 
 use crate::engine::jobs::Phase;
 use crate::engine::tally::StationTally;
@@ -9,20 +9,20 @@ use crate::model::StationPlan;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Those who share.
+/// The requests in service.
 #[derive(Debug)]
 pub(crate) struct Sharing {
-    /// Slot of the calendar.
+    /// Its owner number in the calendar.
     slot: u32,
-    /// Work that each of them has been given since the station was last empty.
+    /// Work that each request has received since the station was last empty.
     clock_s: f64,
     changed_s: f64,
-    /// What the clock will show when they are done, then the order of arrival, then the job.
+    /// The value of the clock at the end of each, then the order of arrival, then the job.
     sharing: BinaryHeap<Reverse<(Ordered, u64, u32)>>,
     arrivals: u64,
 }
 
-/// The bits of a float that is not negative, which order as it does.
+/// The bits of a float that is not negative, which order like the float.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ordered(u64);
 
@@ -44,11 +44,11 @@ impl Sharing {
         self.set_timer(plan, world);
     }
 
-    /// The first of them is done; it shares no more, but stays until it can leave.
+    /// The first request is done. It shares no more, but stays until it can leave.
     pub(crate) fn due(&mut self, plan: &StationPlan, tally: &mut StationTally, world: &mut World) -> Option<u32> {
         self.progress(plan, tally, world.now_s);
         let Reverse((done_at, _, job)) = self.sharing.pop()?;
-        // Exactly, so that the roundings of the timer do not add up.
+        // Exactly, so that rounding errors of the timer do not accumulate.
         self.clock_s = f64::from_bits(done_at.0);
         let request = &mut world.jobs[job];
         let alone_s = request.work_s / plan.rate(1);
@@ -62,7 +62,7 @@ impl Sharing {
         self.sharing.is_empty()
     }
 
-    /// Lets the clock run until now.
+    /// Advances the virtual clock.
     pub(crate) fn progress(&mut self, plan: &StationPlan, tally: &mut StationTally, now_s: f64) {
         let passed_s = now_s - self.changed_s;
         self.changed_s = now_s;

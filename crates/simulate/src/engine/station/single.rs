@@ -1,5 +1,5 @@
-//! One server whose speed depends on how many are present: it serves the one at the head of the line.
-//! For exponential service this has the same means as any way to share that speed (product form).
+//! One server whose speed depends on the number present; it serves the request at the head of the queue.
+//! With exponential service the means are those of any way to share that speed (product form).
 
 use crate::description::Discipline;
 use crate::engine::jobs::Phase;
@@ -8,13 +8,13 @@ use crate::engine::tally::StationTally;
 use crate::engine::world::World;
 use crate::model::{NONE, StationPlan};
 
-/// The one in service, and who waits.
+/// The request in service, and those that wait.
 #[derive(Debug)]
 pub(crate) struct Single {
-    /// Slot of the calendar.
+    /// Its owner number in the calendar.
     slot: u32,
     current: u32,
-    /// The one in service is done but has not left.
+    /// Whether the request in service is done but blocked.
     is_done: bool,
     speed: f64,
     queue: Queue,
@@ -25,7 +25,7 @@ impl Single {
         Single { slot, current: NONE, is_done: false, speed: 1.0, queue: Queue::new(plan.levels) }
     }
 
-    /// A job arrives, so that `present` are there.
+    /// Adds an arrival; now `present` are here.
     pub(crate) fn arrive(
         &mut self,
         plan: &StationPlan,
@@ -56,13 +56,13 @@ impl Single {
         self.set_timer(plan, world, present);
     }
 
-    /// The service of the one in service ends.
+    /// Ends the service of the request in service.
     pub(crate) fn due(&mut self) -> u32 {
         self.is_done = true;
         self.current
     }
 
-    /// The one in service leaves, so that `present` are there.
+    /// Removes the request in service; now `present` are here.
     pub(crate) fn leave(
         &mut self,
         plan: &StationPlan,
@@ -98,7 +98,7 @@ impl Single {
         self.current = job;
     }
 
-    /// Takes what has been done since the last change off the work of the one in service.
+    /// Subtracts the work since the last change from that of the request in service.
     fn progress(&mut self, world: &mut World) {
         if self.current != NONE && !self.is_done {
             let request = &mut world.jobs[self.current];

@@ -1,7 +1,7 @@
-//! What all sessions share: one request in, one reply out. Parser, service, store and counters meet here.
+//! The state that all sessions share, and the path of one request: parser, service, store and counters.
 //!
-//! A command is carried out when it is read, with the time at which its worker will take it: the queue is first in, first out,
-//! so the order of arrival is the order of service starts, and no client can tell the difference. Only its reply has to wait.
+//! A command is executed when it is read, at the virtual time at which its worker takes it. The queue is first in, first out,
+//! so commands start in the order of their arrival and no client can observe the difference. Only the reply is delayed.
 
 use crate::config::Config;
 use crate::execute::{execute, refused_store};
@@ -16,17 +16,17 @@ use net::Buffers;
 use records::Outcome;
 use wire::{Limits, MetaCode, ParsedRequest, Reply, Request, RequestError, Verb, parse_request};
 
-/// What all sessions share.
+/// The state that all sessions share.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Handler {
     pub(crate) clock: Clock,
     pub(crate) service: Service,
     pub(crate) journal: Journal,
     pub(crate) buffers: Buffers,
     pub(crate) counters: Counters,
-    /// The reply of the request just taken.
+    /// The reply to the request that was just taken.
     pub(crate) reply: Vec<u8>,
-    /// Connections there are now, and there may be.
+    /// The number of connections, and its limit.
     pub(crate) connections: usize,
     pub(crate) connections_maximum: usize,
     workers: usize,
@@ -35,16 +35,16 @@ pub(crate) struct Desk {
     limits: Limits,
 }
 
-/// A request that has been taken.
+/// A request that has been taken and executed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
-    /// Its bytes.
+pub(crate) struct Handled {
+    /// The length of the request in bytes.
     pub(crate) consumed: usize,
-    /// Bytes to come that are to be dropped.
+    /// Bytes of the request that are still to arrive and to be discarded.
     pub(crate) swallow_bytes: u64,
-    /// Whether it is the last of its connection.
+    /// Whether it closes the connection.
     pub(crate) quits: bool,
-    /// Whether its reply may leave as soon as those before it have.
+    /// Whether its reply can be sent as soon as the replies before it have been.
     pub(crate) is_instant: bool,
     pub(crate) started: Nanos,
     pub(crate) served: Nanos,
@@ -53,11 +53,11 @@ pub(crate) struct Taken {
     pub(crate) answer: Answer,
 }
 
-impl Desk {
-    /// A desk for a configuration that has been checked.
-    pub(crate) fn new(config: &Config, journal: Journal, clock: Clock) -> Desk {
+impl Handler {
+    /// The handler of a configuration that has been checked.
+    pub(crate) fn new(config: &Config, journal: Journal, clock: Clock) -> Handler {
         let epoch = Epoch::now(&clock);
-        Desk {
+        Handler {
             service: Service::new(config),
             journal,
             buffers: Buffers::default(),
@@ -73,9 +73,9 @@ impl Desk {
         }
     }
 
-    /// Takes the first request of `bytes`, which were complete at `received`, and leaves what it answers in `reply`.
-    /// `None` when there is no complete request.
-    pub(crate) fn take(&mut self, bytes: &[u8], received: Nanos, session: usize) -> Option<Taken> {
+    /// Takes the first request of `bytes`, which had arrived at `received`, and puts its reply into `reply`.
+    /// `None` if the request is incomplete.
+    pub(crate) fn take(&mut self, bytes: &[u8], received: Nanos, session: usize) -> Option<Handled> {
         self.reply.clear();
         let taken = match parse_request(bytes, &self.limits) {
             ParsedRequest::Incomplete => return None,
@@ -84,11 +84,11 @@ impl Desk {
                 if error.reason() == RequestError::ValueTooLarge {
                     refused_store(&bytes[..consumed], &mut self.store);
                 }
-                self.refuse(error.line(), received, Taken { swallow_bytes: swallow, ..Taken::of(consumed) })
+                self.refuse(error.line(), received, Handled { swallow_bytes: swallow, ..Handled::of(consumed) })
             }
             ParsedRequest::Close { error } => {
                 let line = error.map_or(b"".as_slice(), |error| error.line());
-                self.refuse(line, received, Taken { quits: true, ..Taken::of(bytes.len()) })
+                self.refuse(line, received, Handled { quits: true, ..Handled::of(bytes.len()) })
             }
         };
         self.counters.requests += 1;
@@ -97,7 +97,7 @@ impl Desk {
         Some(taken)
     }
 
-    fn carry_out(&mut self, request: &Request<'_>, consumed: usize, received: Nanos, session: usize) -> Taken {
+    fn carry_out(&mut self, request: &Request<'_>, consumed: usize, received: Nanos, session: usize) -> Handled {
         let slot = if is_local(request) { None } else { self.service.admit(received, session) };
         let Slot { started, served, queue_length } = slot.unwrap_or_else(|| self.instant(received));
         let answer = if is_local(request) {
@@ -106,7 +106,7 @@ impl Desk {
             self.store.advance(started);
             execute(request, &mut self.store, &mut self.counters, &mut self.reply)
         };
-        Taken {
+        Handled {
             quits: matches!(request, Request::Quit),
             is_instant: slot.is_none(),
             started,
@@ -114,24 +114,24 @@ impl Desk {
             queue_length,
             operation: request.verb() as u8,
             answer,
-            ..Taken::of(consumed)
+            ..Handled::of(consumed)
         }
     }
 
-    /// What takes no service time starts and ends here and now.
+    /// The slot of a request without service time: it starts and ends now.
     fn instant(&self, received: Nanos) -> Slot {
         let now = self.clock.now().max(received);
         let queue_length = u32::try_from(self.service.present()).unwrap_or(u32::MAX);
         Slot { started: now, served: now, queue_length }
     }
 
-    /// Answers what was no request: no worker ever sees it.
-    fn refuse(&mut self, line: &[u8], received: Nanos, taken: Taken) -> Taken {
+    /// Replies to a malformed request, which no worker serves.
+    fn refuse(&mut self, line: &[u8], received: Nanos, taken: Handled) -> Handled {
         self.counters.invalid += 1;
         self.reply.extend_from_slice(line);
         let Slot { started, served, queue_length } = self.instant(received);
         let outcome = if line.starts_with(b"SERVER_ERROR") { Outcome::ServerError } else { Outcome::ClientError };
-        Taken { started, served, queue_length, answer: Answer { outcome, ..Answer::default() }, ..taken }
+        Handled { started, served, queue_length, answer: Answer { outcome, ..Answer::default() }, ..taken }
     }
 
     fn answer_locally(&mut self, request: &Request<'_>) -> Answer {
@@ -146,7 +146,7 @@ impl Desk {
         Answer { outcome: outcome(&reply), ..Answer::default() }
     }
 
-    /// Writes what was asked for, up to the last line, which it returns.
+    /// Writes the statistics except the last line, which it returns.
     fn statistics(&mut self, argument: &[u8]) -> Reply<'static> {
         match argument {
             b"" => {
@@ -171,10 +171,10 @@ impl Desk {
     }
 }
 
-impl Taken {
-    /// A request of so many bytes, with nothing else known yet.
-    fn of(consumed: usize) -> Taken {
-        Taken {
+impl Handled {
+    /// A request of this length, with everything else unset.
+    fn of(consumed: usize) -> Handled {
+        Handled {
             consumed,
             swallow_bytes: 0,
             quits: false,
@@ -188,7 +188,7 @@ impl Taken {
     }
 }
 
-/// Whether a request is about the server itself: such requests take no service time.
+/// Whether a request is about the server itself: such requests have no service time.
 fn is_local(request: &Request<'_>) -> bool {
     matches!(
         request,

@@ -1,4 +1,4 @@
-//! A server that answers only what a test allows it to, so that the test can see what is in flight meanwhile.
+//! A server that replies only to requests that a test has allowed, so that the test can observe what is in flight.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Nothing on one machine takes longer.
+/// The timeout of every wait; nothing on one machine takes longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A listening socket, what it has been asked, and what it may answer.
+/// A listening socket, the requests it has received, and the replies it may send.
 #[derive(Debug)]
-pub struct Held {
+pub struct GatedServer {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
@@ -23,19 +23,19 @@ struct Shared {
     changed: Condvar,
 }
 
-/// One request: the number of its connection, and its line without its end.
+/// A request: the number of its connection, and its line without the line end.
 type Asked = (usize, String);
 
 #[derive(Debug, Default)]
 struct State {
     asked: Vec<Asked>,
-    /// Replies that may be sent, by the line that asks for them.
+    /// Allowed replies, by the line of the request.
     allowed: HashMap<String, Vec<String>>,
 }
 
-impl Held {
-    /// Listens. `version` is answered at once, everything else when it is allowed; values are read and dropped.
-    pub fn start() -> Held {
+impl GatedServer {
+    /// Listens. Replies to `version` immediately and to everything else when allowed; discards values.
+    pub fn start() -> GatedServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
@@ -63,16 +63,16 @@ impl Held {
                 });
             }
         });
-        Held { address, shared }
+        GatedServer { address, shared }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until it has been asked so many times; returns the lines in the order in which they came, each with the
-    /// number of its connection. A moment later there must not be more.
+    /// Waits until it has received this many requests; returns their lines in order of arrival, each with the number of its
+    /// connection. Fails if more arrive within a moment.
     pub fn asked(&self, count: usize) -> Vec<(usize, String)> {
         let state = self.shared.state.lock().unwrap();
         let (state, waited) =
@@ -85,12 +85,12 @@ impl Held {
         asked
     }
 
-    /// How often it has been asked until now.
+    /// The number of requests received so far.
     pub fn asked_so_far(&self) -> usize {
         self.shared.state.lock().unwrap().asked.len()
     }
 
-    /// Lets one request with this line be answered, now or when it comes.
+    /// Allows the reply to one request with this line, which may arrive later.
     pub fn answer(&self, line: &str, reply: &str) {
         let mut state = self.shared.state.lock().unwrap();
         state.allowed.entry(line.into()).or_default().push(reply.into());
@@ -99,11 +99,11 @@ impl Held {
 }
 
 impl Shared {
-    /// Answers the requests of one connection in their order, each when it may be answered.
+    /// Replies to the requests of one connection in order, each when it is allowed.
     fn answer(&self, mut stream: TcpStream, lines: &Receiver<String>) {
         for line in lines {
             let reply = if line == "version" { "VERSION 1.6.0\r\n".into() } else { self.wait_for(&line) };
-            // A peer that has gone away is not this server's concern.
+            // A peer that has disconnected is not an error here.
             let _ = stream.write_all(reply.as_bytes());
         }
     }
