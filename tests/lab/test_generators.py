@@ -98,12 +98,14 @@ def test_the_busiest_generator_is_the_one_that_is_judged(empty_run):
     assert gate_of(empty_run, "generator_cpu", 1.0, [0.1, 0.2])["value"] == 0.3
 
 
-def test_a_generator_that_has_connected_is_held_and_one_that_ends_is_told(tmp_path):
+def test_a_connected_generator_is_paused_and_one_that_exits_is_an_error(tmp_path):
     script = "import socket, time; kept = [socket.socket() for _ in range(3)]; time.sleep(60)"
     early = Process("early", [sys.executable, "-c", script], tmp_path)
     failing = Process("failing", [sys.executable, "-c", "raise SystemExit('nobody listens')"], tmp_path)
     try:
         pause_when_connected([(early, 3)])
+        # The kernel stops a process that is signalled a moment later; this raises unless it does.
+        early.wait_until_paused()
         assert psutil.Process(early.pid).status() == psutil.STATUS_STOPPED
         with pytest.raises(
             TestbedError, match="failing: ended with 1 before it was connected: nobody listens"

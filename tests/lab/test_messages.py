@@ -83,7 +83,7 @@ def test_generators_begin_with_different_services_and_fill_nothing(fake, tmp_pat
     assert "fill-0" not in found and "--no-prefill" not in found["load-0"]
 
 
-def test_without_a_database_nothing_is_asked_of_one(fake, tmp_path):
+def test_without_a_database_none_is_prepared(fake, tmp_path):
     _, found = commands(a_trial(dispatch="none"), tmp_path)
     assert "--database" not in found["messages"] and "--no-verify" in found["load"]
     _, found = commands(a_trial(dispatch="canned"), tmp_path / "canned")

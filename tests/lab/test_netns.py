@@ -175,7 +175,7 @@ def test_a_delay_is_there_or_refused(tmp_path):
         assert 10.0 <= testbed.facts().links["far"].round_trip_median_ms < 20.0
 
 
-def test_a_link_that_is_not_what_was_asked_for_ends_the_run(tmp_path, monkeypatch):
+def test_a_link_that_differs_from_its_settings_ends_the_run(tmp_path, monkeypatch):
     settings = hosts(client=HostSettings(up_mbit=40.0), server=HostSettings())
     if not can_emulate(settings):
         return

@@ -111,7 +111,7 @@ def test_every_trial_has_a_fresh_database(tmp_path):
         assert database.query("SELECT count(*) FROM queue") == [["0"]]
 
 
-def test_a_killed_lab_takes_its_server_along_and_the_next_one_sweeps(tmp_path):
+def test_the_server_of_a_killed_lab_ends_and_the_next_lab_removes_its_folder(tmp_path):
     """The kernel kills the server; its folder is removed by whoever makes the next."""
     postgres_or_skip()
     code = (
@@ -137,7 +137,7 @@ def test_a_killed_lab_takes_its_server_along_and_the_next_one_sweeps(tmp_path):
     assert not Path(folder).exists()
 
 
-def test_without_postgres_it_is_said_what_to_do(monkeypatch, tmp_path):
+def test_without_postgres_the_error_says_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setattr(programs, "WHEEL", "nowhere")
     monkeypatch.delenv(programs.VARIABLE, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -147,7 +147,7 @@ def test_without_postgres_it_is_said_what_to_do(monkeypatch, tmp_path):
     assert "initdb and postgres not found on PATH" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_postgres_is_taken_from_where_it_is_said_or_from_the_python_package(monkeypatch, tmp_path):
+def test_postgres_is_found_by_the_variable_or_in_the_python_package(monkeypatch, tmp_path):
     said, wheel = tmp_path / "said", tmp_path / programs.WHEEL
     for folder in (said, wheel):
         folder.mkdir(parents=True)

@@ -210,7 +210,7 @@ def test_control_groups_of_version_1_and_none_at_all(tmp_path):
     assert cgroups.find_hierarchy(mounts) is None, "without the controller cpu it is of no use"
 
 
-def test_the_doctor_looks_at_everything_and_changes_nothing(capsys):
+def test_the_doctor_examines_everything_and_changes_nothing(capsys):
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     for name in ("root", *NEEDED, "quotas", "cores", "governor", "steal"):

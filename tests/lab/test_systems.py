@@ -66,7 +66,7 @@ def test_generators_start_with_different_servers(fake, tmp_path):
     assert all(sorted(values_of(found[f"load-{i}"], "--server")) == sorted(addresses) for i in range(3))
 
 
-def test_a_single_proxy_is_asked_as_ever(fake, tmp_path):
+def test_the_load_sends_to_a_single_proxy(fake, tmp_path):
     addresses, found = commands(a_trial(), tmp_path)
     assert values_of(found["load"], "--server") == addresses and "--distribution" not in found["load"]
     assert "proxy" in found
@@ -101,7 +101,7 @@ def test_twemproxy_in_the_place_of_the_proxy(fake, tmp_path, monkeypatch):
     assert values_of(found["proxy-0"], "--stats-port") != values_of(found["proxy-1"], "--stats-port")
 
 
-def test_twemproxy_must_be_there_when_it_is_asked_for(fake, monkeypatch, tmp_path):
+def test_a_missing_twemproxy_is_an_error(fake, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("waylab.testbed.programs.SYSTEM_PROGRAMS", str(tmp_path))
     with pytest.raises(LabError, match="nutcracker: not found on PATH; install twemproxy"):
@@ -184,7 +184,7 @@ def test_processor_time_of_proxies_is_that_of_one_role(two_proxies):
     assert trial["processor"]["cpu_s"]["proxy"] == pytest.approx(1.2, rel=1e-3)
 
 
-def test_a_proxy_that_left_no_records_is_missed_and_one_too_many_is_told(two_proxies):
+def test_a_missing_record_file_and_one_too_many_fail_the_trial(two_proxies):
     directory, trial = two_proxies
     records = trial / "records" / "proxy-2.way"
     shutil.copyfile(records, records.with_name("proxy-3.way"))

@@ -31,7 +31,7 @@ def trial(spec_path):
     return make_plan(read_spec(spec_path)).trials[0]
 
 
-def test_the_finder_says_where_it_looked(monkeypatch, tmp_path):
+def test_the_error_lists_the_searched_places(monkeypatch, tmp_path):
     monkeypatch.setenv("WAYSTAGE_BIN", str(tmp_path / "none"))
     with pytest.raises(LabError, match=r"WAYSTAGE_BIN=.*none: not a program"):
         find_programs(set())
@@ -43,7 +43,7 @@ def test_the_finder_says_where_it_looked(monkeypatch, tmp_path):
         find_programs(set())
 
 
-def test_memcached_must_be_there_when_it_is_asked_for(fake, monkeypatch, tmp_path):
+def test_a_missing_memcached_is_an_error(fake, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LabError, match="memcached: not found on PATH"):
         find_programs({"memcached"})
@@ -81,7 +81,7 @@ def test_everything_comes_up_and_goes_away(fake, trial, tmp_path):
         ),
     ],
 )
-def test_the_proxy_is_told_its_discipline_and_only_the_slots_that_it_has(
+def test_the_proxy_receives_its_discipline_and_only_its_own_slots(
     fake, trial, tmp_path, settings, flags
 ):
     proxy = dataclasses.replace(trial.system.proxy, **settings)
