@@ -328,7 +328,7 @@ def test_chains_that_meet_only_through_a_third():
 
 
 def test_a_class_that_takes_no_time_is_refused():
-    with pytest.raises(ModelError, match=r"^class 'request': takes no time anywhere"):
+    with pytest.raises(ModelError, match=r"^class 'request': has no service and no think time"):
         solve_convolution(closed_network({"a": 0.0}, 3))
 
 

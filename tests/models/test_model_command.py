@@ -156,7 +156,7 @@ def test_a_picture_beside_the_numbers(capsys, tmp_path, known, end):
 def test_pictures_of_queues_and_sweeps(capsys, tmp_path, known):
     path = tmp_path / "a.svg"
     assert outcome(capsys, "mm1", "--arrivals", 8, "--service", 10, "--plot", path)[0] == 0
-    assert "share of the requests that take no longer" in path.read_text()
+    assert "share of the requests that take at most this long" in path.read_text()
     assert outcome(capsys, "network", known, "--sweep", "clients=1:12", "--plot", path, "--dark")[0] == 0
     text = path.read_text()
     assert (
@@ -262,13 +262,13 @@ def test_help_shows_every_model_with_an_example(capsys):
         (["mm1", "--arrivals", "8"], "one of the arguments --service --service-time is required"),
         (["mm1", "--service", "8"], "the following arguments are required: --arrivals"),
         (["mm1", "--arrivals", "8", "--service", "8"], "unstable: utilisation 1 is not below 1"),
-        (["mm1", "--arrivals", "-8", "--service", "8"], "'-8' is no rate per second above zero"),
-        (["mm1", "--arrivals", "nan", "--service", "8"], "'nan' is no rate"),
+        (["mm1", "--arrivals", "-8", "--service", "8"], "'-8' is not a rate per second above zero"),
+        (["mm1", "--arrivals", "nan", "--service", "8"], "'nan' is not a rate"),
         (["mm1", "--arrivals", "8", "--service", "9", "--service-time", "1ms"], "not allowed with"),
-        (["mm1", "--arrivals", "8", "--service-time", "5 parsecs"], "is no time such as 200us"),
+        (["mm1", "--arrivals", "8", "--service-time", "5 parsecs"], "is not a time; give one such as 200us"),
         (["mm1", "--arrivals", "8", "--service-time", "0"], "must be above zero"),
         (["mm1", "--arrivals", "8", "--service", "9", "--capacity", "0"], "whole number of at least 1"),
-        (["mm1", "--arrivals", "8", "--service", "9", "--plot", "a.pdf"], "ends in none of .svg"),
+        (["mm1", "--arrivals", "8", "--service", "9", "--plot", "a.pdf"], "does not end in one of .svg"),
         (["mmm", "--arrivals", "8", "--service", "9"], "required: --servers"),
         (["mmm", "--arrivals", "8", "--service", "9", "--servers", "3", "--capacity", "2"], "capacity"),
         (["mg1", "--arrivals", "8", "--service", "9", "--variation", "-1"], "at least zero"),
@@ -279,12 +279,15 @@ def test_help_shows_every_model_with_an_example(capsys):
         (["network", "known.json", "--method", "guess"], "'guess' is none of auto"),
         (["network", "known.json", "--method", "open"], "assumes"),
         (["network", "known.json", "--clients", "0"], "whole number of at least 1"),
-        (["network", "known.json", "--clients", "9..2"], "does not go upwards"),
-        (["network", "known.json", "--sweep", "clients"], "is no sweep such as clients=1:200:10"),
+        (["network", "known.json", "--clients", "9..2"], "does not increase"),
+        (
+            ["network", "known.json", "--sweep", "clients"],
+            "is not a sweep; give one such as clients=1:200:10",
+        ),
         (["network", "known.json", "--sweep", "clients=1:2:3:4"], "is not FIRST:LAST"),
-        (["network", "known.json", "--sweep", "clients=1:9:0"], "does not go upwards"),
+        (["network", "known.json", "--sweep", "clients=1:9:0"], "does not increase"),
         (["network", "known.json", "--sweep", "clients=1:99999"], "more than 2000 values"),
-        (["network", "known.json", "--sweep", "clients=a"], "'a' is no number"),
+        (["network", "known.json", "--sweep", "clients=a"], "'a' is not a number"),
         (["network", "known.json", "--sweep", "nobody.servers=1:2"], "'nobody.servers' is none of"),
         (["network", "known.json", "--sweep", "clients=1,2.5"], "whole number"),
         (["network", "known.json", "--sweep", "clients=1:2", "--clients", "1..3"], "give either"),
@@ -293,12 +296,12 @@ def test_help_shows_every_model_with_an_example(capsys):
         (["bounds"], "give either a FILE or --demands"),
         (["bounds", "known.json", "--demands", "1"], "give either a FILE or --demands"),
         (["bounds", "--demands", "1,2"], "--demands needs --clients"),
-        (["bounds", "--demands", "1,x", "--clients", "2"], "'x' is no time"),
+        (["bounds", "--demands", "1,x", "--clients", "2"], "'x' is not a time"),
         (["bounds", "known.json", "--think-time", "1"], "a FILE has its own"),
         (["bounds", "open.json", "--plot", "a.svg"], "only closed networks"),
         (["usl", "none.csv"], "none.csv: cannot be read"),
         (["usl", "known.json"], "has no column 'clients'"),
-        (["usl", "words.csv"], "line 2: clients and throughput_per_s are no numbers"),
+        (["usl", "words.csv"], "line 2: clients and throughput_per_s must be numbers"),
         (["usl", "two.csv"], "3 different values at least"),
         (["usl", "empty.csv"], "has no runs"),
     ],

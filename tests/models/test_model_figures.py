@@ -145,7 +145,7 @@ def test_a_fork_has_a_beginning_and_a_join():
     found = {(arrow.origin, arrow.target) for arrow in graph.arrows}
     assert (CLIENT, "write") in found and (join, END) in found
     assert {("write", f"replica{i}") for i in range(3)} | {(f"replica{i}", join) for i in range(3)} <= found
-    assert "parts into its legs" in network_drawing(replicated()).caption
+    assert "forks into its legs" in network_drawing(replicated()).caption
 
 
 def test_a_pool_is_a_frame_around_its_places_and_no_others():

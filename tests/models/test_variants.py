@@ -111,7 +111,7 @@ def test_ten_thousand_variants_take_less_than_a_second():
         (([[0.1]], 3, [1.0, 2.0]), r"^think_s: must be one number or one for each of 1 variants$"),
         (([[0.1]], 3, 0.0, [1, 1]), r"^servers: must name 1 stations, as demands_s does, not 2$"),
         (([[0.1]], 3, 0.0, [0]), r"^servers: must be whole numbers >= 1 or None, not 0$"),
-        (([[0.1], [0.0]], 3), r"^demands_s\[1\]: takes no time anywhere"),
+        (([[0.1], [0.0]], 3), r"^demands_s\[1\]: has no service and no think time"),
     ],
 )
 def test_bad_input_is_refused(arguments, message):

@@ -31,8 +31,8 @@ _EXAMPLES = """examples:
   waylab model usl measured.csv --plot usl.png
 
 Times: a number of seconds, or with a unit as in 77.5us, 3ms, 2s. Rates: per second.
-Variation: variance over squared mean; 0 is always the same, 1 is exponential.
-Every model: --json writes numbers for machines to standard output, --plot writes a picture.
+Variation: variance over squared mean; 0 is constant, 1 is exponential.
+Every model: --json writes JSON to standard output, --plot writes a picture.
 """
 
 
@@ -40,8 +40,8 @@ def add_model_command(parts: Any) -> None:
     """Register `model` and its sub-commands."""
     model = parts.add_parser(
         "model",
-        help="what queueing theory says: queues, networks, bounds, simulation",
-        description="What queueing theory says: queues, networks, bounds, simulation.",
+        help="solve queueing models: queues, networks, bounds, simulation",
+        description="Solve queueing models: queues, networks, bounds, simulation.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -51,19 +51,19 @@ def add_model_command(parts: Any) -> None:
         ("mmm", "several servers, Poisson arrivals (with --capacity: room for K)", _mmm),
         ("mg1", "one server, any service time", _mg1),
         ("ggm", "several servers, any arrivals and service times (an approximation)", _ggm),
-        ("closed", "clients that wait for each reply, and one station of servers", _closed),
+        ("closed", "clients that wait for each reply, at one station of servers", _closed),
         ("network", "a network of queues from a JSON file", _network),
         ("simulate", "the same network, simulated, with 95 %% intervals", _simulate),
-        ("bounds", "the best and the worst that demands allow", _bounds),
+        ("bounds", "upper and lower bounds of throughput and response time, from demands", _bounds),
         ("usl", "the Universal Scalability Law, fitted to measured throughput", _usl),
     ):
         part = kinds.add_parser(name, help=text, description=text.replace("%%", "%"))
         add(part)
-        part.add_argument("--json", action="store_true", help="numbers for machines, and nothing else")
+        part.add_argument("--json", action="store_true", help="print JSON only")
         part.add_argument(
             "--plot", type=plot_file, metavar="FILE", help="write a picture: .svg, .png or .html"
         )
-        part.add_argument("--dark", action="store_true", help="the picture on a dark background")
+        part.add_argument("--dark", action="store_true", help="draw on a dark background")
         part.set_defaults(command=later("waylab.cli.model_commands", name))
 
 
@@ -71,7 +71,7 @@ def _mm1(part: argparse.ArgumentParser) -> None:
     _arrivals(part)
     _service(part)
     part.add_argument(
-        "--capacity", type=whole, metavar="K", help="room for K requests, the one in service too"
+        "--capacity", type=whole, metavar="K", help="room for K requests, including the one in service"
     )
 
 
@@ -84,7 +84,11 @@ def _mg1(part: argparse.ArgumentParser) -> None:
     _arrivals(part)
     _service(part)
     part.add_argument(
-        "--variation", type=at_least_zero, default=1.0, metavar="C2", help="of the service time [1]"
+        "--variation",
+        type=at_least_zero,
+        default=1.0,
+        metavar="C2",
+        help="squared variation of the service time [1]",
     )
 
 
@@ -96,7 +100,7 @@ def _ggm(part: argparse.ArgumentParser) -> None:
         type=at_least_zero,
         default=1.0,
         metavar="C2",
-        help="of the time between arrivals [1]",
+        help="squared variation of the time between arrivals [1]",
     )
 
 
@@ -110,7 +114,7 @@ def _closed(part: argparse.ArgumentParser) -> None:
 def _network(part: argparse.ArgumentParser) -> None:
     part.add_argument("file", type=Path, metavar="FILE", help="a model, see docs/model-format.md")
     part.add_argument("--method", default="auto", help="a solver by name [auto: the most exact one that can]")
-    part.add_argument("--clients", metavar="N", help="other than in the file; FIRST..LAST sweeps")
+    part.add_argument("--clients", metavar="N", help="replaces the number in the file; FIRST..LAST sweeps")
     part.add_argument(
         "--sweep",
         type=sweep_values,
@@ -122,17 +126,19 @@ def _network(part: argparse.ArgumentParser) -> None:
 
 def _simulate(part: argparse.ArgumentParser) -> None:
     part.add_argument("file", type=Path, metavar="FILE", help="a model, see docs/model-format.md")
-    part.add_argument("--clients", type=whole, metavar="N", help="other than in the file")
-    part.add_argument("--seed", type=not_negative, help="the same seed, the same numbers [1]")
+    part.add_argument("--clients", type=whole, metavar="N", help="replaces the number in the file")
+    part.add_argument("--seed", type=not_negative, help="the same seed gives the same numbers [1]")
     part.add_argument("--replications", type=whole, metavar="N", help="independent runs [20]")
-    part.add_argument("--requests", type=whole, metavar="N", help="measured in each replication [200000]")
+    part.add_argument(
+        "--requests", type=whole, metavar="N", help="requests measured in each replication [200000]"
+    )
     part.add_argument(
         "--precision",
         type=share,
         metavar="SHARE",
-        help="go on until the half-width of each mean response time is below this share of it, as 0.01",
+        help="add replications until the half-width of each mean response time is below this share of it, such as 0.01",
     )
-    part.add_argument("--explain", action="store_true", help="simulate also what would move the bottleneck")
+    part.add_argument("--explain", action="store_true", help="also simulate the effect of changes")
 
 
 def _bounds(part: argparse.ArgumentParser) -> None:
@@ -147,7 +153,7 @@ def _usl(part: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE.csv",
-        help="columns clients, throughput_per_s, and run if there are runs",
+        help="columns clients and throughput_per_s; optionally run",
     )
 
 
@@ -159,5 +165,7 @@ def _arrivals(part: argparse.ArgumentParser) -> None:
 
 def _service(part: argparse.ArgumentParser) -> None:
     either = part.add_mutually_exclusive_group(required=True)
-    either.add_argument("--service", type=rate_per_s, metavar="RATE", help="what one server does per second")
-    either.add_argument("--service-time", type=positive_time_s, metavar="TIME", help="mean of one request")
+    either.add_argument(
+        "--service", type=rate_per_s, metavar="RATE", help="requests per second of one server"
+    )
+    either.add_argument("--service-time", type=positive_time_s, metavar="TIME", help="mean service time")

@@ -1,4 +1,4 @@
-"""What each `waylab model` command does: make the model, solve it, show it, draw it."""
+"""The `waylab model` commands: make the model, solve it, show it, draw it."""
 
 import argparse
 import json
@@ -39,12 +39,12 @@ from waylab.report.models.network_drawing import network_drawing
 from waylab.report.models.write import write_figures
 
 Command = Callable[[argparse.Namespace], int]
-# About so many places along the clients of a drawing of bounds.
+# Approximate number of points along the clients in a drawing of bounds.
 _STEPS = 40
 
 
 def in_one_line(command: Command) -> Command:
-    """Turn what is wrong with a model into the one line that a user sees."""
+    """Turn errors of a model into the one line that a user sees."""
 
     @wraps(command)
     def guarded(arguments: argparse.Namespace) -> int:
@@ -83,7 +83,7 @@ def mg1(arguments: argparse.Namespace) -> int:
 
 @in_one_line
 def ggm(arguments: argparse.Namespace) -> int:
-    """Several servers, anything."""
+    """Several servers, any arrivals and service times."""
     queue = GGm(
         arguments.arrivals,
         _services_per_s(arguments),
@@ -96,7 +96,7 @@ def ggm(arguments: argparse.Namespace) -> int:
 
 @in_one_line
 def closed(arguments: argparse.Namespace) -> int:
-    """Clients that wait for their replies."""
+    """Clients that wait for each reply."""
     service_s = 1 / _services_per_s(arguments)
     return _show_queue(
         ClosedMMc(arguments.clients, arguments.servers, service_s, arguments.think_time), arguments
@@ -140,7 +140,7 @@ def simulate(arguments: argparse.Namespace) -> int:
 
         result = solver(described)
         if arguments.explain:
-            patience.show("now with each change")
+            patience.show("solving each change")
         findings = find(result, solver, what_if=arguments.explain)
     return _show_network(result, findings, arguments)
 
@@ -153,7 +153,7 @@ def bounds(arguments: argparse.Namespace) -> int:
     try:
         rows = bounds_as_dicts(described)
     except AssumptionError:
-        # The words say what is known all the same, and why there is no more.
+        # The sentences still say what is known, and why there are no bounds.
         rows = []
     if arguments.plot:
         _draw([_bounds_figure(described)], f"Bounds of {described.name}", words, arguments)
@@ -182,7 +182,7 @@ def _described(arguments: argparse.Namespace) -> Network:
 
 
 def _bounds_figure(described: Network) -> ModelFigure:
-    """Draw the bounds, and the solved network between them, to twice the clients or three times the knee."""
+    """Draw the bounds and the solved network, up to twice the clients or three times the knee."""
     knee = knee_of(described)
     if not described.has_closed:
         raise LabError("model bounds: only closed networks have bounds to be drawn")
@@ -222,7 +222,7 @@ def _show_queue(queue: Queue, arguments: argparse.Namespace) -> int:
     if arguments.plot:
         points = distribution_points(queue)
         if not points:
-            raise LabError(f"{queue.name}: there is no distribution to draw; simulate it")
+            raise LabError(f"{queue.name}: its distribution is unknown; simulate it")
         figure = charts.distribution_chart(queue.name, points)
         _draw([figure], queue.name, words, arguments)
     if arguments.json:

@@ -1,4 +1,4 @@
-"""Numbers as people write them on the command line: times, rates, ranges. Each mistake is one line."""
+"""Parses numbers on the command line: times, rates, ranges. Each mistake is one line."""
 
 import argparse
 import csv
@@ -9,7 +9,7 @@ from waylab.errors import LabError
 from waylab.spec.quantities import duration_s
 
 VALUES_MAX = 2000
-# So many values of FIRST..LAST are taken when there are more.
+# A range FIRST..LAST is thinned out to about this many values.
 _VALUES_USUAL = 40
 _PLOT_ENDS = (".svg", ".png", ".html")
 
@@ -23,10 +23,10 @@ def time_s(text: str) -> float:
             value = duration_s(text)
         except ValueError:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is no time such as 200us, 1.5ms or 0.003 (seconds)"
+                f"{text!r} is not a time; give one such as 200us, 1.5ms or 0.003 (seconds)"
             ) from None
     if not (math.isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time of at least zero")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time of at least zero")
     return value
 
 
@@ -42,7 +42,7 @@ def rate_per_s(text: str) -> float:
     """A rate above zero."""
     value = _number(text)
     if not (math.isfinite(value) and value > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate per second above zero")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate per second above zero")
     return value
 
 
@@ -50,7 +50,7 @@ def at_least_zero(text: str) -> float:
     """A number of at least zero."""
     value = _number(text)
     if not (math.isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least zero")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least zero")
     return value
 
 
@@ -65,27 +65,27 @@ def share(text: str) -> float:
 def whole(text: str) -> int:
     """A whole number of at least one."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
 def not_negative(text: str) -> int:
     """A whole number of at least zero."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
 
 
 def demands_s(text: str) -> list[float]:
-    """Times with commas between them."""
+    """Times separated by commas."""
     return [time_s(part.strip()) for part in text.split(",")]
 
 
 def plot_file(text: str) -> Path:
-    """A file whose ending says which kind of picture it is."""
+    """A file whose suffix is the format of the picture."""
     path = Path(text)
     if path.suffix not in _PLOT_ENDS:
-        raise argparse.ArgumentTypeError(f"{text!r} ends in none of {', '.join(_PLOT_ENDS)}")
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in one of {', '.join(_PLOT_ENDS)}")
     return path
 
 
@@ -93,7 +93,7 @@ def sweep_values(text: str) -> tuple[str, list[float]]:
     """A parameter and its values: `clients=1:200:10`, `database.servers=1:8` or `clients=1,2,4`."""
     parameter, equals, values = text.rpartition("=")
     if not (parameter and equals and values):
-        raise argparse.ArgumentTypeError(f"{text!r} is no sweep such as clients=1:200:10")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a sweep; give one such as clients=1:200:10")
     if ":" in values:
         parts = [_number(part) for part in values.split(":")]
         if len(parts) not in (2, 3):
@@ -113,21 +113,21 @@ def clients_values(text: str) -> list[float]:
 
 
 def spread(first: float, last: float, step: float = 1.0) -> list[float]:
-    """Values from the first to the last, which is always there."""
+    """Values from the first to the last, which is always included."""
     if not (math.isfinite(first) and math.isfinite(last) and math.isfinite(step)):
         raise argparse.ArgumentTypeError("a sweep needs finite numbers")
     if not (step > 0 and last >= first):
-        raise argparse.ArgumentTypeError(f"{first:g}:{last:g}:{step:g} does not go upwards")
+        raise argparse.ArgumentTypeError(f"{first:g}:{last:g}:{step:g} does not increase")
     count = math.floor((last - first) / step + 1e-9)
     if count >= VALUES_MAX:
-        raise argparse.ArgumentTypeError(f"{first:g}:{last:g}:{step:g} are more than {VALUES_MAX} values")
-    # Rounded, so that 0.5 in steps of 0.1 does not come to 0.7999999.
+        raise argparse.ArgumentTypeError(f"{first:g}:{last:g}:{step:g} has more than {VALUES_MAX} values")
+    # Rounded, so that steps of 0.1 from 0.5 do not give 0.7999999.
     values = [round(first + index * step, 12) for index in range(count + 1)]
     return values if values[-1] >= last - 1e-9 * max(1.0, abs(last)) else [*values, last]
 
 
 def measured_runs(path: Path) -> list[dict[str, float]]:
-    """Read throughput by the number of clients; lines of the same clients and run count as one, their mean.
+    """Read throughput by the number of clients; lines with the same clients and run are averaged.
 
     Raises:
         LabError: naming the file, the line and what is wrong.
@@ -146,7 +146,7 @@ def measured_runs(path: Path) -> list[dict[str, float]]:
                     pair = (float(row["clients"]), float(row["throughput_per_s"]))
                 except (TypeError, ValueError):
                     raise LabError(
-                        f"{path}: line {rows.line_num}: clients and throughput_per_s are no numbers"
+                        f"{path}: line {rows.line_num}: clients and throughput_per_s must be numbers"
                     ) from None
                 found.setdefault((row["clients"], row.get("run") or f"line {rows.line_num}"), []).append(pair)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -163,4 +163,4 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None

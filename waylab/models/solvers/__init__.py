@@ -1,4 +1,4 @@
-"""Every solver by name: each takes a network and gives a result, or says which of its assumptions fails."""
+"""Every solver by name. A solver turns a network into a result, or names the assumption that fails."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,6 @@
-"""Approximate mean-value analysis of closed networks with many customers and chains: three ways to guess one number.
+"""Approximate mean-value analysis of closed networks with many customers and chains, in three forms.
 
-The number is how long the queue is that a customer finds. Knows no forks, pools or priorities.
+They differ in the queue length that an arriving customer finds. Knows no forks, pools or priorities.
 """
 
 from collections.abc import Callable
@@ -27,22 +27,22 @@ _HANDLES = {
 }
 _TOLERANCE = 1e-10
 _ROUNDS_MAX = 20_000
-# Last steps that the next guess is made from (Anderson acceleration).
+# Number of previous steps in the next guess (Anderson acceleration).
 _MEMORY = 5
-# How often the differences are carried over into the next solution; more changes the fourth digit.
+# How often the differences enter the next solution; one more changes the fourth digit.
 _CORRECTIONS = 3
-# By how much a station may seem busy for more than all of the time before a note says so.
+# A utilisation above 1 by more than this gets a note.
 _OVERLOAD = 1e-6
 
-_NOTE_SERVERS = "m servers: one that is m times faster, and a delay (Seidmann)"
+_NOTE_SERVERS = "m servers: one server that is m times faster, and a delay (Seidmann)"
 _NOTE_CLASSES = "first come first served with uneven service: a customer waits for the services it finds"
 
 
 def solve_schweitzer(network: Network) -> Result:
-    """Solve a closed network by Bard and Schweitzer's approximation: one customer less is a share 1/N less.
+    """Solve a closed network by Bard and Schweitzer's approximation: removing one customer removes the share 1/N.
 
     Assumes that a customer of chain r finds Q_k - Q_kr / N_r at station k. Stations: delays, processor sharing, and
-    first come first served; there service times may differ by class (one waits for the service of all it finds).
+    first come first served; there service times may differ by class (a customer waits for the services that it finds).
     Several servers by Seidmann's transformation: m servers of service time S are one of S / m and a delay of
     S (m-1) / m. Damped; stops when ln X changes by less than 1e-10.
     Error against 400 exact solutions (networks of test_approximate.py, seed 20): single servers at most 18.2 % in
@@ -59,14 +59,14 @@ def solve_schweitzer(network: Network) -> Result:
 
 
 def solve_linearizer(network: Network, within_capacity: bool = False) -> Result:
-    """Solve a closed network by the Linearizer: the shares Q_kr / N_r change linearly with one customer less.
+    """Solve a closed network by the Linearizer: the shares Q_kr / N_r change linearly as a customer is removed.
 
     As `solve_schweitzer`, but a customer of chain r finds the sum over s of (N_s - [r = s]) (Q_ks / N_s + D_ksr), with
     D_ksr the change of chain s's share at station k when chain r has one customer less, from solutions with these
-    populations. D begins with 0 and is corrected three times; in the form of de Souza e Silva and Muntz, which needs
-    only the sums over s. Where the sum is negative nobody is found. Near saturation the published algorithm can make a
-    station busy for a little more than all of the time; a note says so, and with `within_capacity` more are found
-    there, so that it is not.
+    populations. D starts at 0 and is corrected three times, in the form of de Souza e Silva and Muntz, which needs only
+    the sums over s. A negative sum counts as 0. Near saturation the published algorithm can give a utilisation
+    slightly above 1, which gets a note. With `within_capacity`, arrivals find more customers there, so that the
+    utilisation stays at 1.
     Error against 400 exact solutions (networks of test_approximate.py, seed 20): single servers at most 1.1 % in
     throughput and 1.4 % in response, 0.2 % and 0.3 % on average; with 1 to 4 servers 14.6 % and 19.5 %.
     Sources: Chandy and Neuse, Linearizer: a heuristic algorithm for queueing network models of computing systems, Comm.
@@ -84,14 +84,13 @@ def solve_aql(network: Network, within_capacity: bool = False) -> Result:
     """Solve a closed network by the aggregate queue length: the Linearizer for the sum over all chains.
 
     As `solve_schweitzer`, but a customer of chain r finds (N - 1) (Q_k / N + G_kr), with N all customers, Q_k all those
-    at station k and G_kr the change of Q_k / N when chain r has one customer less. Less work than the Linearizer,
-    nearly as good. G begins with 0 and is corrected three times: corrected until it settles, as published, it is no
-    better, and in some networks near saturation never does. Chains are not kept apart, so that service times may not
-    differ where requests are served first come first served. `within_capacity` as there.
-    Error against 400 exact solutions (networks of test_approximate.py, seed 20): single servers at most 1.6 % in
-    throughput and 2.1 % in response, 0.3 % and 0.3 % on average; with 1 to 4 servers 14.7 % and 19.2 %.
-    Source: Zahorjan, Eager and Sweillam, Accuracy, speed, and convergence of approximate mean value analysis,
-    Performance Evaluation 8 (1988).
+    at station k and G_kr the change of Q_k / N when chain r has one customer less. It costs less than the Linearizer
+    and is nearly as accurate. G starts at 0 and is corrected three times: corrected until convergence, as published, it
+    is no better, and in some networks near saturation it does not converge. Chains are not distinguished, so service
+    times at first-come-first-served stations must be equal. `within_capacity` as in `solve_linearizer`. Error against
+    400 exact solutions (networks of test_approximate.py, seed 20): single servers at most 1.6 % in throughput and 2.1 %
+    in response, 0.3 % and 0.3 % on average; with 1 to 4 servers 14.7 % and 19.2 %. Source: Zahorjan, Eager and
+    Sweillam, Accuracy, speed, and convergence of approximate mean value analysis, Performance Evaluation 8 (1988).
 
     Raises:
         AssumptionError: for open classes, rates, priorities, finite rooms, bulk or general service, forks, pools.
@@ -107,7 +106,7 @@ def _corrected(
     change_of: Callable[["_Model", "_Point", list["_Point"]], Array],
     within_capacity: bool,
 ) -> Result:
-    """Solve with all customers and with one less of each chain, and carry the difference into the next solution."""
+    """Solve with all customers and with one fewer of each chain; the differences enter the next solution."""
     kept_apart = {"class-dependent service"} if guess is _linear else set()
     model = _Model.of(network, solver, (_HANDLES - {"class-dependent service"}) | kept_apart)
     chains = range(len(model.populations))
@@ -122,7 +121,7 @@ def _corrected(
 
 
 def _change_of_shares(model: "_Model", whole: "_Point", fewer: list["_Point"]) -> Array:
-    """(K, R, R) by how much the share of a chain's customers at a station changes with one less of another."""
+    """(K, R, R) change of the share of a chain's customers at a station with one fewer of another chain."""
     shares = whole.length / model.populations
     left = [model.less(chain) for chain in range(len(fewer))]
     after = [
@@ -133,7 +132,7 @@ def _change_of_shares(model: "_Model", whole: "_Point", fewer: list["_Point"]) -
 
 
 def _change_of_totals(model: "_Model", whole: "_Point", fewer: list["_Point"]) -> Array:
-    """(K, R) by how much the share of all customers at a station changes with one less of a chain."""
+    """(K, R) change of the share of all customers at a station with one fewer of a chain."""
     total = model.populations.sum()
     if total == 1:
         return np.zeros_like(whole.length)
@@ -143,17 +142,17 @@ def _change_of_totals(model: "_Model", whole: "_Point", fewer: list["_Point"]) -
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A fixed point. `length` is what a customer would wait for: customers, or seconds of their service."""
+    """A fixed point. `length` is in customers, or in seconds of their service."""
 
     throughput_per_s: Array
     """(R,)"""
     length: Array
     """(K, R)"""
     found: Array
-    """(K, R) by the chain of who finds it."""
+    """(K, R) by the chain of the customer that finds it."""
 
 
-# What customers of each chain find (K, R), given lengths (K, R) and populations (R,).
+# The lengths that customers of each chain find (K, R), given lengths (K, R) and populations (R,).
 _Guess = Callable[[Array, Array], Array]
 
 
@@ -165,7 +164,7 @@ def _proportional(length: Array, populations: Array) -> Array:
 def _linear(change: Array) -> _Guess:
     def found(length: Array, populations: Array) -> Array:
         share = np.divide(length, populations, out=np.zeros_like(length), where=populations > 0)
-        # Sum over all chains, less one customer of the own chain.
+        # Sum over all chains, minus one customer of the own chain.
         chains = np.arange(len(populations))
         sums = length.sum(axis=1, keepdims=True) + np.einsum("ksr,s->kr", change, populations)
         return np.asarray(np.maximum(sums - share - change[:, chains, chains], 0.0))
@@ -186,8 +185,8 @@ def _aggregate(change: Array) -> _Guess:
 class _Model:
     """A network in numbers (K stations, R chains). A visit takes `alone` and, for each found, `wait` times that.
 
-    Lengths are customers where sharing or equal service makes it matter only how many there are (`weigh` 1), else
-    seconds of their service.
+    Lengths count customers if only their number matters, as with sharing or equal service (`weigh` 1), and otherwise
+    seconds of service.
     """
 
     found: Demands
@@ -195,11 +194,11 @@ class _Model:
     think_s: Array
     """(R,) delays included."""
     alone_s: Array
-    """(K, R) per request, while nobody is found."""
+    """(K, R) per request that finds an empty station."""
     wait: Array
     """(K, R) per request and found unit, in seconds."""
     brings: Array
-    """(K, R) what a request brings to the length, while nobody is found, times seconds."""
+    """(K, R) contribution of a request to the length, in an empty station, times seconds."""
     brings_wait: Array
     """(K, R) the same per found unit."""
     service_s: Array
@@ -210,7 +209,7 @@ class _Model:
 
     @staticmethod
     def of(network: Network, solver: str, handles: set[str]) -> "_Model":
-        """Add up what the classes of each chain bring, and check what the solver can handle."""
+        """Add up the work of the classes of each chain, and check that the solver can handle the network."""
         require(network, solver, handles)
         found = demands(network)
         servers = np.array([float(station.servers or 1) for station in network.stations])[:, None]
@@ -237,7 +236,7 @@ class _Model:
         )
 
     def less(self, chain: int) -> Array:
-        """Populations with one customer of a chain less."""
+        """Populations with one customer fewer of a chain."""
         return np.asarray(self.populations - (np.arange(len(self.populations)) == chain))
 
     def throughput_per_s(self, populations: Array, found: Array) -> Array:
@@ -261,27 +260,27 @@ class _Model:
         if busy.max(initial=0.0) > 1 + _OVERLOAD:
             name = network.station_names[int(np.argmax(busy))]
             notes.append(
-                f"station {name!r} comes out {busy.max():.2%} busy, which cannot be: near saturation"
+                f"station {name!r} comes out {busy.max():.2%} busy, an error of the approximation near saturation"
             )
         return replace(result(self.found, method, steady), kind="approximation", notes=tuple(notes))
 
 
 def _waits_for_service(found: Demands, index: int) -> bool:
-    """Whether a station serves in order, at different speeds."""
+    """Whether a station serves in order of arrival, with different service times."""
     station = found.network.stations[index]
     means = {time.mean_s for time in station.service.values()}
     return station.discipline == "fcfs" and not station.is_delay and len(means) > 1
 
 
 def _within_capacity(model: _Model, point: _Point) -> _Point:
-    """Where the guess would keep a station busy for more than all of the time, more customers are found there."""
+    """Increase the length found at stations whose utilisation would exceed 1."""
     found, throughput = point.found.copy(), point.throughput_per_s
     for _ in range(_ROUNDS_MAX):
         busy = model.alone_s @ throughput
         worst = int(np.argmax(busy))
         if busy[worst] <= 1 + _TOLERANCE:
             return _Point(throughput, throughput * (model.brings + model.brings_wait * found), found)
-        # Where all chains find some more, X falls like 1 / more; its chains need at least this much.
+        # If all chains find more customers, X falls like 1 / more; the chains of the station need at least this much.
         more = (busy[worst] - 1) / (
             model.alone_s[worst] * model.wait[worst] * throughput**2 / model.populations
         ).sum()
@@ -291,7 +290,7 @@ def _within_capacity(model: _Model, point: _Point) -> _Point:
 
 
 def _settled(model: _Model, populations: Array, guess: _Guess, start: _Point | None = None) -> _Point:
-    """The fixed point of lengths, what customers find, throughput, and lengths again."""
+    """The fixed point of queue lengths, lengths found by arrivals, and throughput."""
     present = populations > 0
     if not present.any():
         nobody = np.zeros_like(model.wait)
@@ -314,14 +313,14 @@ def _settled(model: _Model, populations: Array, guess: _Guess, start: _Point | N
 
 
 def _spread(model: _Model, populations: Array) -> Array:
-    """Everybody queues everywhere alike."""
+    """The start: customers are spread evenly over the stations."""
     used = model.alone_s > 0
     share = np.divide(model.brings, model.alone_s, out=np.zeros_like(model.brings), where=used)
     return np.asarray(share * populations / np.maximum(used.sum(axis=0), 1))
 
 
 def _next(steps: list[tuple[Array, Array]]) -> Array:
-    """Half of the way to the image; or, where that agrees with the steps before, where a straight line would lead."""
+    """A damped step, or an extrapolation if the previous steps agree with it (Anderson acceleration)."""
     length, image = steps[-1]
     plain = (length + image) / 2
     if len(steps) < 2:

@@ -1,7 +1,8 @@
 """Exact closed networks with a product form, by convolution of logarithms. Every term is positive.
 
 J. Buzen, Computational algorithms for closed queueing networks (1973); M. Reiser and H. Kobayashi, Queuing networks
-with multiple closed chains (1975). Never the recursion with p(0) = 1 - sum, which loses all digits (docs/models.md).
+with multiple closed chains (1975). It avoids the recursion with p(0) = 1 - sum, which loses all digits
+(docs/models.md).
 """
 
 import math
@@ -23,7 +24,7 @@ from waylab.models.solvers.shared import solve_shared
 from waylab.models.solvers.weights import Queue, rates_beside_open, station_rates
 
 Array = NDArray[np.float64]
-# Populations of all chains; single servers on a lattice of this size take two gigabytes and a minute.
+# Product of the chains' populations; single servers on a lattice of this size take two gigabytes and a minute.
 LATTICE_MAX = 20_000_000
 
 
@@ -36,7 +37,7 @@ class ClosedSolution:
     queue_length: Array
     """(S, R)"""
     waiting: Array
-    """(S, R) mean number beyond those that would be there if each request were served as if alone."""
+    """(S, R) mean number in excess of a system without contention."""
     present: tuple[Array, ...]
     """For each queue: probability of n = 0, 1, ... present."""
 
@@ -45,12 +46,12 @@ def solve_convolution(network: Network) -> Result:
     """Solve a closed network exactly: any number of chains, servers, rates, delays, and class switching.
 
     Assumes a product form: exponential service with the same mean for all classes where requests are served first
-    come first served; any distribution, and means by class, at processor sharing and delay stations. The station of
-    rates r(n) holds n requests with weight D^n / (r(1) ... r(n)). Times in seconds.
+    come first served; any distribution, and means by class, at processor sharing and delay stations. A station
+    with rates r(n) has n requests with weight D^n / (r(1) ... r(n)). Times in seconds.
 
     Raises:
         AssumptionError: for a feature without a product form, or more than 20 million populations of the chains.
-        ModelError: for a chain that takes no time anywhere.
+        ModelError: for a chain without any work.
     """
     require(network, "convolution", PRODUCT_FORM | {"closed"})
     found = demands(network)
@@ -69,7 +70,7 @@ def closed_steady(found: Demands, loads: Array) -> Steady:
     for index, station in enumerate(found.network.stations):
         if delays[index] or not demands_s[:, index].any():
             continue
-        # Open requests can make any number present; closed ones at most their population.
+        # The number of open requests has no bound; that of closed ones is at most the population.
         rates = station_rates(station, None if loads[index] else sum(found.populations))
         queues.append(
             Queue(demands_s[:, index], rates_beside_open(rates, float(loads[index])), station.rate(1))
@@ -90,10 +91,10 @@ def closed_steady(found: Demands, loads: Array) -> Steady:
 
 
 def check_lattice(solver: str, found: Demands) -> None:
-    """Refuse what would take too long: chains that meet at queues, with too many populations together.
+    """Check that chains that share queues do not have too many populations together.
 
     Raises:
-        AssumptionError: saying how many populations there are, and what to use instead.
+        AssumptionError: with the number of populations and the method to use instead.
     """
     for group in _groups(found.demands_s[:, ~found.delays] > 0):
         points = math.prod(found.populations[chain] + 1 for chain in group)
@@ -108,7 +109,7 @@ def check_lattice(solver: str, found: Demands) -> None:
 def solve_chains(populations: tuple[int, ...], delay_s: Array, queues: Sequence[Queue]) -> ClosedSolution:
     """Solve R closed chains exactly. `delay_s` (R,): think time and delay stations.
 
-    Queues that one chain has for itself are series of that chain alone; only the shared ones need the lattice.
+    Queues of one chain alone are series of that chain; only shared queues need the lattice.
     """
     chains = range(len(populations))
     # Times in units of each chain's shortest cycle per customer keep the logarithms, and so the rounding, small.
@@ -143,12 +144,12 @@ def solve_chains(populations: tuple[int, ...], delay_s: Array, queues: Sequence[
         throughput[chain], numbers_of = solve_series(rests[chain], series[chain])
         for index, numbers in zip(private[chain], numbers_of, strict=True):
             queue_length[index, chain], waiting[index, chain], present[index] = numbers
-    # A station that is faster for many than for one may hold nobody up.
+    # A station that is faster for many requests than for one may have no waiting.
     return ClosedSolution(throughput / unit_s, queue_length, np.maximum(waiting, 0.0), tuple(present))
 
 
 def _groups(visiting: NDArray[np.bool_]) -> list[list[int]]:
-    """Chains that meet at queues, directly or through others; `visiting` (R, S) says who comes where."""
+    """Groups of chains that share queues, directly or through others; `visiting` (R, S) marks visits."""
     groups: list[list[int]] = []
     for chain, places in enumerate(visiting):
         met = [group for group in groups if (visiting[group].any(axis=0) & places).any()]
@@ -162,7 +163,7 @@ def _of_chains(queue: Queue, chains: list[int]) -> Queue:
 
 
 def _units_s(populations: Sequence[int], delay_s: Array, queues: Sequence[Queue]) -> Array:
-    """Seconds between two completions of a chain that had the network for itself and never waited, or at most full."""
+    """Shortest time between two completions of each chain: its cycle without waiting, or its bottleneck."""
     cycle_s = delay_s + sum(
         (queue.demands_s / queue.rates[0] for queue in queues), start=np.zeros_like(delay_s)
     )

@@ -33,7 +33,7 @@ _HANDLES = {
     "rates",
     "forks",
 }
-# How fast the legs' dependence fades as customers gather at the branches; see `solve_fork_join`.
+# How fast the dependence of legs decreases as customers gather at the branches; see `solve_fork_join`.
 _FADING = 0.5
 _ROUNDS_MAX = 500
 _TOLERANCE = 1e-12
@@ -43,17 +43,17 @@ def solve_fork_join(network: Network) -> Result:
     """Solve a network with forks approximately: closed with one chain of classes, or open.
 
     Assumes exponential service with the same mean for all classes where requests are served first come first served.
-    Closed: the arrival theorem is taken to hold, so that a visit or leg that begins with n customers in the network
-    finds the mean queues of n - 1. For single servers R_i(n) = S_i (1 + Q_i(n-1)); for several servers and rates a
+    Closed: assumes the arrival theorem, so that a visit or leg with n customers in the network finds the mean queues of
+    n - 1. For single servers R_i(n) = S_i (1 + Q_i(n-1)); for several servers and rates a
     birth-death distribution is fitted to Q_i(n-1) (`stretch`). Open: R_i as if alone (Jackson). A fork takes the
     mean of the k-th smallest of independent exponential times of means R_i, the legs beginning `send_s` apart; k is
     K, the majority, or 1. For K equal stations in a closed network that is Varki's R = S (H_K + L(n-1)).
-    Legs are dependent, because they arrive together: by the factor of Nelson and Tantawi, by which the difference to
-    fully dependent legs shrinks with rho. Here rho is the legs' part of the share of waiting in the time at the
-    branches (1 - S / R, the utilisation of M/M/1), times the root of w, w the share of customers that are not at the
-    branches: 1 in an open network, which thereby is Nelson and Tantawi's (exact for K = 2), and 0 when there is nothing
-    else, where Varki is exact for K = 2. The root is chosen by comparison with the exact chain. Where legs are left
-    behind (majority, first), a customer also finds its own. Times in seconds.
+    Legs are dependent, because they arrive together. The factor of Nelson and Tantawi reduces the difference to fully
+    dependent legs as rho grows. Here rho is the legs' part of the share of waiting in the time at the branches (1 - S /
+    R, the utilisation of M/M/1), times the root of w, the share of customers that are not at the branches. In an open
+    network w is 1, which gives Nelson and Tantawi's formula (exact for K = 2). Without other places w is 0, which gives
+    Varki's (exact for K = 2). The root was chosen by comparison with the exact chain. If legs are left behind
+    (majority, first), a customer also finds its own earlier legs. Times in seconds.
     Error against the exact chain (tests/models/test_fork_join.py has a part of these): over 226 networks with join =
     all, K 2..5, N 1..20, think time, direct visits and other stations, at most 1.9 % in throughput and 2.0 % in
     response, 0.2 % and 0.3 % on average; with several servers 0.7 % and 1.1 %; over 42 with majority or first and
@@ -62,7 +62,7 @@ def solve_fork_join(network: Network) -> Result:
 
     Raises:
         AssumptionError: for several closed chains, closed and open classes together, pools, priorities, finite rooms.
-        UnstableError: when a station gets more than it can serve, be it by legs that nobody waits for.
+        UnstableError: when a station is saturated, which legs that no request waits for can cause too.
     """
     require(network, SOLVER, _HANDLES)
     _check_chains(network)
@@ -91,7 +91,7 @@ class Point:
     queue_length: Array
     """(K,)"""
     own: Array
-    """(K,) legs of its own former requests that a customer finds."""
+    """(K,) legs of its own earlier requests that a customer finds."""
     rhos: Array
     """(F,) how dependent the legs of each fork are."""
     stretches: Array
@@ -105,7 +105,7 @@ _Cycle = tuple[Array, list[Array], float]
 
 
 def closed_points(model: Model) -> Iterator[Point]:
-    """Mean-value analysis: the steady state with 1, 2, ... customers, for ever."""
+    """Mean-value analysis: an endless series of steady states with 1, 2, ... customers."""
     nobody = np.zeros(len(model.rates))
     point = Point(0.0, nobody, nobody, np.zeros(len(model.forks)), nobody, [])
     for customers in itertools.count(1):
@@ -155,7 +155,7 @@ def _with_one_more(model: Model, customers: int, before: Point) -> Point:
 
 
 def _within_capacity(model: Model, customers: int, rhos: Array, cycle: _Cycle) -> _Cycle:
-    """No station can be busy for more than all of the time: what is missing in the cycle is waiting at the busiest."""
+    """Keep utilisations at most 1: the missing part of the cycle is waiting at the busiest station."""
     stretches, forks_s, cycle_s = cycle
     shortest_s = customers * model.work_s / model.capacities
     busiest = int(np.argmax(shortest_s))
@@ -189,7 +189,7 @@ def _open(model: Model) -> Result:
 
 
 def _result(model: Model, point: Point, starts_per_s: Array, somebody: dict[str, float]) -> Result:
-    """From numbers per visit to a result; the response counts the join of a fork, and not its legs."""
+    """Turn numbers per visit into a result; the response time includes the join of a fork, not its legs."""
     found, network = model.found, model.network
     stations = len(network.stations)
     described = traffic(network)
@@ -210,8 +210,8 @@ def _result(model: Model, point: Point, starts_per_s: Array, somebody: dict[str,
         fork_response_s=np.where(forks_s > 0, forks_s, np.nan) if network.forks else None,
         notes=(
             "legs: the k-th of independent exponential times, corrected for their common arrival (Nelson and Tantawi)",
-            "queues: as one customer less leaves them (Varki)"
+            "queues: as seen with one customer fewer (Varki)"
             if network.has_closed
-            else "queues: as if alone",
+            else "queues: each station alone",
         ),
     )

@@ -1,4 +1,4 @@
-"""A network with forks in numbers: what a request does on average, and how long its forks take. Knows no recursion."""
+"""A network with forks in numbers: mean work of a request, and response times of forks. Knows no recursion."""
 
 import math
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ class Fork:
     visits: Array
     """(C,) per request."""
     leg_share: Array
-    """(K,) of the visits to each of its stations, the share that are its legs."""
+    """(K,) the share of its legs in the visits to each of its stations."""
     kin: tuple[int, ...]
     """Forks that have a station in common with it, itself included."""
 
     @property
     def leaves_legs(self) -> bool:
-        """Whether a request goes on before its last leg is done."""
+        """Whether a request continues before its last leg is done."""
         return self.needed < len(self.legs)
 
 
@@ -48,18 +48,18 @@ class Model:
     rates: tuple[Array | None, ...]
     """By station; None for a delay."""
     direct_s: Array
-    """(K,) work of visits that are no legs, per request or per second."""
+    """(K,) work of visits that are not legs, per request or per second."""
     work_s: Array
     """(K,) work, legs included."""
     capacities: Array
-    """(K,) the fastest that a station can be, in units of one server."""
+    """(K,) the highest speed of a station, in units of one server."""
     alone: Array
-    """(K,) how fast it is for one alone."""
+    """(K,) the speed of a station with one request."""
     forks: tuple[Fork, ...]
 
     @staticmethod
     def of(network: Network) -> "Model":
-        """Add up what the classes do: of the closed chain by their shares, else by their arrivals."""
+        """Add up the work of the classes: by their shares of the closed chain, or by their arrivals."""
         found = demands(network)
         described = traffic(network)
         stations = len(network.stations)
@@ -92,15 +92,15 @@ class Model:
         )
 
     def has_left_legs(self, station: int) -> bool:
-        """Whether legs come there for which nobody waits in the end."""
+        """Whether the station serves legs that their request does not wait for."""
         return any(fork.leaves_legs and station in fork.legs for fork in self.forks)
 
     def others(self, station: int, customers: int) -> int | None:
-        """How many others one of `customers` can meet at a station; None for any number."""
+        """The largest number of others that one of `customers` can find at a station; None for no limit."""
         return None if self.has_left_legs(station) else customers - 1
 
     def stretches(self, customers: int, found: Array) -> Array:
-        """(K,) time of a visit in units of its service, for one who finds so many others."""
+        """(K,) time of a visit in units of its service, for a request that finds `found` others."""
         return np.array(
             [
                 1.0 if rates is None else stretch(rates, self.others(index, customers), float(found[index]))
@@ -117,8 +117,8 @@ class Model:
     def own_legs(self, stretches: Array, forks_s: Sequence[Array], cycle_s: float) -> Array:
         """(K,) mean number of legs left behind by its own earlier requests that a customer finds.
 
-        A leg is left behind with probability u, and is still there when the customer comes back with probability
-        R / (R + C), C the time in between; and one more round later with R / (R + C + R_fork).
+        A leg is left behind with probability u. It is still there when the customer returns with probability R / (R +
+        C), C being the time in between, and one cycle later with R / (R + C + R_fork).
         """
         found = np.zeros(len(self.rates))
         for fork, times_s in zip(self.forks, forks_s, strict=True):
@@ -133,7 +133,7 @@ class Model:
         return found
 
     def fork_response_s(self, fork: Fork, stretches: Array, rho: float) -> Array:
-        """(C,) from fork to join, by the class there; 0 where no class comes."""
+        """(C,) from fork to join, by the class there; 0 without visits."""
         times_s = np.zeros(len(fork.visits))
         branches = len(fork.legs)
         kept = 1.0
@@ -157,7 +157,7 @@ class Model:
         return forks_s, float(self.found.think_s[0] + self.direct_s @ stretches + waits_s)
 
     def common(self, fork: Fork, stretches: Array) -> float:
-        """How much of the time at a fork's stations is waiting for its own legs, which come to all of them together.
+        """Share of the time at a fork's stations that is waiting for its own legs, which arrive together.
 
         The share of waiting, 1 - S / R, is the utilisation of M/M/1; of several servers it is less.
         """

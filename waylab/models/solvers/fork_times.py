@@ -1,4 +1,4 @@
-"""How long a request waits for its legs: formulas for fork and join with one fork and nothing else. No networks.
+"""Waiting for the legs of a fork: order statistics and synchronisation. Knows no networks.
 
 Times in seconds, rates per second. A leg's service is exponential; legs of one request are served independently.
 """
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from waylab.models.errors import ModelError
 
 Array = NDArray[np.float64]
-# Quadrature: panels of the time axis, from this share of the shortest mean to so many of the longest.
+# Quadrature: panels of the time axis, from this share of the shortest mean to this multiple of the longest.
 _FIRST = 1e-3
 _LAST = 45.0
 _PANELS = 36
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
-# Up to so many times all their sets are listed.
+# Up to this many times, all their subsets are enumerated.
 _SETS_MAX = 8
 _TOLERANCE = 1e-12
 
@@ -39,7 +39,7 @@ def order_statistic_s(means_s: Sequence[float], needed: int, delays_s: Sequence[
     inclusion and exclusion, the sum over all sets A of those times of c(|A|) / sum of their rates, with
     c(j) = (-1)^(j-m) C(j-1, m-1), m = K - needed + 1. Otherwise the integral over t of the probability that fewer than
     `needed` are over at t (a Poisson binomial distribution, so a sum of positive terms), by Gauss-Legendre quadrature,
-    right to about 1e-12. Source: David and Nagaraja, Order Statistics (2003), 5.3.
+    accurate to about 1e-12. Source: David and Nagaraja, Order Statistics (2003), 5.3.
 
     Raises:
         ModelError: for a mean or delay that is negative or not finite, or `needed` outside 1..K.
@@ -98,7 +98,7 @@ def synchronisation(branches: int, rho: float) -> float:
 
 @lru_cache(maxsize=64)
 def _sets(count: int, needed: int) -> tuple[Array, Array]:
-    """All sets of `count` times but the empty one, as rows of 0 and 1, and the coefficient of each."""
+    """All nonempty subsets of `count` times, as rows of 0 and 1, and their coefficients."""
     members = np.array(
         [[index >> bit & 1 for bit in range(count)] for index in range(1, 2**count)], dtype=float
     )
@@ -111,7 +111,7 @@ def _sets(count: int, needed: int) -> tuple[Array, Array]:
 
 
 def _grid(means: Array, delays: Array) -> tuple[Array, Array]:
-    """Times and weights of the quadrature: panels between the moments at which legs begin, finer after each of them."""
+    """Times and weights of the quadrature: panels between the starts of legs, finer after each start."""
     shortest = means[means > 0].min()
     steps = np.concatenate([[0.0], np.geomspace(_FIRST * shortest, _LAST * means.max(), _PANELS)])
     edges = np.unique(np.concatenate([delay + steps for delay in np.unique(delays)]))

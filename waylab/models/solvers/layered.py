@@ -1,6 +1,6 @@
-"""Networks in which slots are held: what is inside a pool becomes one station whose speed depends on who is there.
+"""Networks with pools of slots: the inside of a pool becomes one station with a load-dependent speed.
 
-Knows how inside and outside are put together; `slots` solves each. Exact inside, approximate between them.
+Combines inside and outside; `slots` solves each. Exact inside, approximate between them.
 """
 
 from dataclasses import dataclass, replace
@@ -36,18 +36,18 @@ def solve_layered(network: Network) -> Result:
     """Solve a closed network with pools of slots, one chain of classes, by flow-equivalent stations.
 
     Assumes a product form (exponential service with the same mean for all classes where requests are served first come
-    first served) but for pools and forks, and that what a pool holds is used by those alone who hold its slots. The
-    classes of the chain are taken together: a request brings their mean work. Times in seconds.
-    The inside of a pool of m slots is solved as a closed network with n = 1..m requests that go round in it: by
-    convolution, exactly; with forks by the fork-join approximation. Its throughputs X(n) are the rates X(min(n, m)) of
-    one station that stands for the pool and for who waits for it. With it the outside is solved by convolution (or
-    the fork-join approximation, if it has forks). The numbers inside are means over the number of slots held.
-    Exact where the pool is never full (Norton's theorem: Chandy, Herzog and Woo, Parametric analysis of queuing
-    networks, IBM J. Res. Dev. 19 (1975)) and has no forks, or holds a single station.
+    first served) except for pools and forks, and that places inside a pool are used only with one of its slots. The
+    classes of the chain are combined: a request brings their mean work. Times in seconds.
+    The inside of a pool of m slots is solved as a closed network with n = 1..m circulating requests: exactly by
+    convolution, or with forks by the fork-join approximation. Its throughputs X(n) are the rates X(min(n, m)) of one
+    station that replaces the pool and its queue. The outside is then solved by convolution (or the fork-join
+    approximation, if it has forks). The numbers inside are means over the number of busy slots.
+    Exact if the pool is never full (Norton's theorem: Chandy, Herzog and Woo, Parametric analysis of queuing
+    networks, IBM J. Res. Dev. 19 (1975)) and has no forks, or if it contains a single station.
     Error against the exact chain (networks of tests/models/test_layered.py, seed 5, fewer slots than customers): 400
     without forks, N 2..10, at most 3.9 % in throughput and 6.0 % in response, 0.8 % and 1.0 % on average; 150 with a
     fork inside, N 2..6, at most 4.3 % and 8.6 %, 1.5 % and 2.3 % on average.
-    Sources: Chandy, Herzog and Woo (1975); for slots held in layers Rolia and Sevcik, The method of layers, IEEE
+    Sources: Chandy, Herzog and Woo (1975); for pools in layers Rolia and Sevcik, The method of layers, IEEE
     Trans. Software Eng. 21 (1995).
 
     Raises:
@@ -74,7 +74,7 @@ def solve_layered(network: Network) -> Result:
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """A pool, and what it is like inside with 1, 2, ... of its slots held."""
+    """A pool, and the state of its inside with 1, 2, ... busy slots."""
 
     name: str
     slots: int
@@ -83,18 +83,18 @@ class _Layer:
 
     @property
     def station(self) -> Station:
-        """The station that stands for it."""
+        """The flow-equivalent station of the pool."""
         rates = tuple(state.throughput_per_s for state in self.states)
         return Station(self.name, {ONE_CLASS: Service(1.0)}, rates=rates)
 
     def held(self, present: Array) -> Array:
-        """P(n slots are held), n = 0..slots, from P(n present) there, waiting or inside."""
+        """P(n slots are busy), n = 0..slots, from P(n present), waiting or inside."""
         if len(present) <= self.slots:
             return present
         return np.concatenate([present[: self.slots], [present[self.slots :].sum()]])
 
     def waiting(self, present: Array) -> float:
-        """Mean number that wait for a slot."""
+        """Mean number waiting for a slot."""
         return float(present @ np.maximum(np.arange(len(present)) - self.slots, 0))
 
 
@@ -142,13 +142,13 @@ def _result(found: Demands, rest: Part, whole: State, layers: list[_Layer], pres
         notes=(
             "inside each pool: "
             + ("mean-value analysis of forks" if any(layer.part.forks for layer in layers) else "exact"),
-            "between inside and outside: as if the inside settled at once (flow-equivalent station)",
+            "between inside and outside: as if the inside reached its steady state at once (flow-equivalent station)",
         ),
     )
 
 
 def _each(amount: Array, per_s: Array) -> Array:
-    """Little's law with the same time for all classes; NaN where none comes. (P,) and (P, C) to (P, C)."""
+    """Little's law with the same time for all classes; NaN without visits. (P,) and (P, C) to (P, C)."""
     total = per_s.sum(axis=1)
     times_s = np.divide(amount, total, out=np.zeros_like(total), where=total > 0)
     return np.where(per_s > 0, times_s[:, None], np.nan)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 Array = NDArray[np.float64]
-# How many numbers a block of windows may hold: small enough for the processor's cache.
+# Numbers in a block of windows: small enough for the CPU cache.
 _BLOCK = 1 << 19
 
 
@@ -33,7 +33,7 @@ def delay_weights(delay_s: Array | float, customers: int) -> Array:
     """Weights of n = 0..customers in a delay: log of Z^n / n!, shape (..., customers + 1)."""
     count = np.arange(customers + 1.0)
     log_delay = log_of(np.asarray(delay_s, dtype=float))[..., None]
-    # Zero seconds hold nobody: weight 1 for n = 0, and 0 for the others.
+    # In zero seconds no customer is present: weight 1 for n = 0, and 0 for the others.
     powers = np.where(
         count > 0, np.multiply(log_delay, count, where=count > 0, out=_zeros(log_delay, count)), 0
     )
@@ -72,8 +72,8 @@ def convolve(values: Array, factors: Array) -> Array:
 def leave_one_out(base: Array, counts: Sequence[int], apply: Callable[[Array, int], Array]) -> list[Array]:
     """For each kind of factor, the product of `base` and all factors but one of that kind.
 
-    `apply(product, kind)` multiplies by one factor; there are `counts[kind]` of each. Halves the kinds again and
-    again, so that nothing is ever divided out: of the order of kinds times their logarithm multiplications.
+    `apply(product, kind)` multiplies by one factor; there are `counts[kind]` of each. Halves the kinds
+    recursively, so that it never divides. It takes of the order of kinds times log(kinds) multiplications.
     """
     found: list[Array] = [base] * len(counts)
 

@@ -1,6 +1,6 @@
-"""The chain of all states of a small network, solved: the truth by which approximations are judged.
+"""Solves the Markov chain of all states of a small network exactly, as the reference for approximations.
 
-Knows what a state counts as; what can happen in it is in `markov_moves`, the equations in `markov_chain`.
+Turns states into means; `markov_moves` has the transitions, `markov_chain` the equations.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from waylab.models.solvers.markov_scene import UNAWAITED, WHOLE, Blocked, Group,
 
 Array = NDArray[np.float64]
 STATES_MAX = 300_000
-# Legs that nobody waits for can be any number; states with more than so many are left out, if they hardly occur.
+# The number of legs that no request waits for has no bound; states with more are left out if they are rare.
 UNAWAITED_MAX = 24
 _LEFT_OUT_MAX = 1e-6
 
@@ -31,19 +31,19 @@ def solve_markov(
 
     Assumes exponential service, think and interarrival times. First-come-first-served queues keep their order, so
     service times may differ by class. With visits alone a request takes the nodes in their order, each floor(v)
-    times in a row and once more with probability v - floor(v). A request that is turned away by a full station is
-    over. With `block` it stays on its server until there is room, or outside if it has none (blocking after service).
-    A slot is taken before the first station inside and given back on leaving for a place outside. Legs that are not
-    waited for are still served; states with more than `unawaited_max` of them are left out, and the network is refused
-    when it is there for more than 1e-6 of the time. With `rates`, a queue in order serves its first with the whole
-    speed. When a full station turns requests away, the response time counts their time too.
-    The state space is explored from the network at rest; pi Q = 0 is solved sparsely, directly up to 20 000 states.
+    times in a row and once more with probability v - floor(v). A request that is lost at a full station is over.
+    With `block` it stays on its server until there is room, or outside if it has no server (blocking after service).
+    A request acquires a slot before the first station inside and releases it when it leaves for a place outside. Legs
+    that no request waits for are still served; states with more than `unawaited_max` of them are left out, and the
+    network is refused if they take more than 1e-6 of the time. With `rates`, a queue in order of arrival serves its
+    first request at the whole speed. The response time includes the time of lost requests.
+    The state space is explored from the empty network; pi Q = 0 is solved sparsely, directly up to 20 000 states.
     Source: Stewart, Introduction to the Numerical Solution of Markov Chains (1994), chapters 2 and 10.
 
     Raises:
         AssumptionError: for times that are not exponential, legs sent apart, unlimited numbers of requests or legs, or
             more than `states_max` states.
-        ModelError: when the network can come to rest for ever, or a request takes no time at all.
+        ModelError: when the network can deadlock, or a request takes no time at all.
     """
     plan = make_plan(network)
     states, flows, events = _explore(plan, states_max, unawaited_max)
@@ -60,7 +60,7 @@ Happening = tuple[int, float, str, int, int]
 def _explore(
     plan: Plan, states_max: int, unawaited_max: int
 ) -> tuple[Sequence[State], list[Flow], list[Happening]]:
-    """All states, the rates between them, and what is completed on the way, by the state where it begins."""
+    """All states, the rates between them, and the completions of each transition."""
     states = [beginning(plan)]
     numbers = {states[0]: 0}
     flows: list[Flow] = []
@@ -117,7 +117,7 @@ class _Measures:
         self.waiting = np.zeros((len(network.pools), shape[1]))
         self.held = np.zeros(len(network.pools))
         self.distribution: list[dict[int, float]] = [{} for _ in network.stations]
-        # What a station looks like by itself recurs in many states; each look is counted once, with its whole weight.
+        # The state of one station recurs in many states of the network; each is evaluated once, with its total weight.
         looks: dict[tuple[int, tuple[Group, ...], Group, tuple[Blocked, ...]], float] = {}
         for state, probability in zip(states, probabilities.tolist(), strict=True):
             if probability > 0:
@@ -215,5 +215,5 @@ class _Measures:
 
 
 def _per(amount: Array, rate: Array) -> Array:
-    """Little's law: time = number present / rate; NaN where nobody comes."""
+    """Little's law: time = number present / rate; NaN without visits."""
     return np.asarray(np.divide(amount, rate, out=np.full(np.shape(amount), np.nan), where=rate > 0))

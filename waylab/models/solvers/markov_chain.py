@@ -11,25 +11,25 @@ from scipy.sparse.linalg import LinearOperator, SuperLU, gmres, splu
 from waylab.models.errors import ModelError
 
 Array = NDArray[np.float64]
-# Up to so many states the equations are solved directly at once, and up to so many when iteration does not converge.
+# Up to the first number of states, the equations are solved directly; up to the second, if iteration fails.
 _DIRECT_FIRST = 3_000
 _DIRECT_MAX = 20_000
 _RESIDUAL_MAX = 1e-9
-# Where iteration stops: residual against the right-hand side.
+# Iteration stops at this residual, relative to the right-hand side.
 _STOP = 1e-13
-# Steps of the power method that find a state worth comparing the others with.
+# Steps of the power method that find a frequent reference state.
 _WARM_UP = 200
 
 
 def stationary(origins: NDArray[np.int64], targets: NDArray[np.int64], rates: Array, count: int) -> Array:
     """Solve pi Q = 0 with the sum of pi equal to 1, for transitions `rates` from `origins` to `targets`.
 
-    States that are left for ever get 0. One frequent state is given weight 1 and the others follow from it, so that
-    no equation is replaced by the sum: all other entries have the signs of an M-matrix, and nothing cancels
+    Transient states get 0. One frequent state gets weight 1 and the others follow from it, so that no equation is
+    replaced by the sum: all other entries have the signs of an M-matrix, and nothing cancels
     (Stewart, Introduction to the Numerical Solution of Markov Chains, 1994, 2.3).
 
     Raises:
-        ModelError: when the chain can come to rest, or to parts that never meet.
+        ModelError: when the chain has an absorbing state or several recurrent classes.
     """
     matrix = coo_array((rates, (origins, targets)), shape=(count, count)).tocsr()
     matrix.setdiag(0)
@@ -47,7 +47,7 @@ def stationary(origins: NDArray[np.int64], targets: NDArray[np.int64], rates: Ar
     guess = _power(inner, out)
     reference = int(np.argmax(guess))
     others = np.flatnonzero(np.arange(len(lasting)) != reference)
-    # Balance of each other state: what goes out equals what comes in.
+    # Balance of each other state: outflow equals inflow.
     balance: csc_array = csc_array(diags_array(out) - inner.T)
     system = csc_array(balance[others][:, others])
     inflow = np.asarray(-balance[others][:, [reference]].todense()).ravel()
@@ -69,7 +69,7 @@ def stationary(origins: NDArray[np.int64], targets: NDArray[np.int64], rates: Ar
 
 
 def _lasting(matrix: csr_array) -> NDArray[np.int64]:
-    """States to which the chain always comes back."""
+    """The recurrent states."""
     parts, part_of = connected_components(matrix, directed=True, connection="strong")
     flows = matrix.tocoo()
     leaving = part_of[flows.coords[0]] != part_of[flows.coords[1]]

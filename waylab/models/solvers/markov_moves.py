@@ -1,4 +1,4 @@
-"""What can happen next in a state of a small network, and at which rate. Knows no linear algebra."""
+"""The transitions from a state of a small network, and their rates. Knows no linear algebra."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,12 +7,12 @@ from waylab.models.errors import ModelError
 from waylab.models.solvers.markov_plan import OUTSIDE, Plan
 from waylab.models.solvers.markov_scene import Action, Group, Scene, State, Token
 
-# After so many changes without time passing a request goes round for ever.
+# After this many changes without time passing, a request circulates forever.
 _CHANGES_MAX = 20_000
 
 
 class Move(NamedTuple):
-    """One thing that can happen; `events` says what it completes: a kind, a place and a class."""
+    """One transition; `events` are its completions: a kind, a place and a class."""
 
     per_s: float
     state: State
@@ -20,7 +20,7 @@ class Move(NamedTuple):
 
 
 def moves(plan: Plan, state: State) -> Iterator[Move]:
-    """Everything that can happen in a state.
+    """All transitions from a state.
 
     Raises:
         ModelError: when a request circulates without taking any time.
@@ -44,7 +44,7 @@ def moves(plan: Plan, state: State) -> Iterator[Move]:
 
 
 def in_service(plan: Plan, node: int, serving: tuple[Group, ...], waiting: int) -> dict[Group, float]:
-    """Who is served at a station, and how many of each such group finish per second."""
+    """The groups in service at a station, and their completions per second."""
     place = plan.places[node]
     if not serving:
         return {}
@@ -60,7 +60,7 @@ def in_service(plan: Plan, node: int, serving: tuple[Group, ...], waiting: int) 
 
 
 def beginning(plan: Plan) -> State:
-    """A state in which a network can begin: everybody thinks, or has just begun where there is no think time."""
+    """A possible first state: all customers think, or start a request if there is no think time."""
     classes = plan.network.classes
     nobody: tuple[tuple[()], ...] = ((),) * plan.stations
     thinking = tuple(part.population if part.think.mean_s > 0 else 0 for part in classes)
@@ -72,7 +72,7 @@ def beginning(plan: Plan) -> State:
 
 
 def _resolve(scene: Scene, per_s: float) -> Iterator[Move]:
-    """Follow everything that happens at the same instant, for every way that chance can take."""
+    """Follow everything that happens at the same instant, for every random choice."""
     pending = [(per_s, scene)]
     changes = 0
     while pending:

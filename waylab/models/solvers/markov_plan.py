@@ -1,6 +1,6 @@
-"""What a network means, state by state: where requests go, what stands where. Tables for `markov_moves`.
+"""Tables of a network for `markov_moves`: the paths of requests and the places that they visit.
 
-Refuses what the chain of states cannot hold: times without the memoryless property, and unlimited numbers of requests.
+Refuses networks without a finite chain of states: times that are not memoryless, and unlimited numbers of requests.
 """
 
 import math
@@ -13,7 +13,7 @@ from waylab.models.network import Network
 from waylab.models.traffic import traffic
 
 SOLVER = "markov"
-# The node of a request that is over, and the place from where a request comes that has just begun.
+# The node of a request that is over, and the origin of a request that begins.
 OUTSIDE = -1
 _REFUSED = {"general service", "general arrivals"}
 _MEMORYLESS = "exponential times everywhere"
@@ -22,7 +22,7 @@ _FINITE = "a limited number of requests"
 
 @dataclass(frozen=True)
 class Step:
-    """Where a request goes next: to a node, as a class, and how often it comes back there at once."""
+    """The next step of a request: a node, a class, and how often it visits the node in a row."""
 
     probability: float
     node: int
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Place:
-    """A station in the terms of the moves. `services_per_s` is infinite for a class that passes at once."""
+    """A station for `markov_moves`. `services_per_s` is infinite for a class that takes no time there."""
 
     servers: float
     order: str
@@ -54,16 +54,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that the moves need to know."""
+    """All tables of a network."""
 
     network: Network
     places: tuple[Place, ...]
     begins: tuple[tuple[Step, ...], ...]
-    """By class: where its requests begin."""
+    """By class: the first steps of its requests."""
     steps: dict[tuple[int, int], tuple[Step, ...]]
-    """By class and node: where a request goes from there; to OUTSIDE when it is over."""
+    """By class and node: the next steps of a request; OUTSIDE when it is over."""
     comes_back: tuple[tuple[Step, ...], ...]
-    """By class in which a request ended: the class of the customer's next one; empty when it came from outside."""
+    """By class in which a request ended: the classes of the customer's next request; empty for open requests."""
     branches: tuple[tuple[int, ...], ...]
     needed: tuple[int, ...]
     slots: tuple[int, ...]
@@ -80,7 +80,7 @@ def make_plan(network: Network) -> Plan:
     """Read a network.
 
     Raises:
-        AssumptionError: for what no finite chain of states can hold.
+        AssumptionError: for a network without a finite chain of states.
     """
     require(network, SOLVER, set(ASSUMPTIONS) - _REFUSED)
     _check_times(network)
@@ -141,7 +141,7 @@ def _check_service(station: Station) -> None:
 
 
 def _check_finite(network: Network) -> None:
-    """What comes from outside must find room for a limited number everywhere it goes."""
+    """Open requests need a limited number of places at every node."""
     described = traffic(network)
     begins, _ = _by_visits(network) if network.visits else _by_routes(network)
     for chain in described.chains:
@@ -155,7 +155,7 @@ def _check_finite(network: Network) -> None:
 
 
 def _unlimited(network: Network, node: int, entry: bool) -> str:
-    """Where requests from outside could pile up without limit at a node; empty if nowhere."""
+    """How open requests could accumulate without limit at a node; empty if they cannot."""
     name = network.node_names[node]
     if node >= len(network.stations) or network.stations[node].capacity is None:
         return f"has room at {name!r}"
@@ -213,7 +213,7 @@ def _by_routes(network: Network) -> tuple[list[tuple[Step, ...]], dict[tuple[int
 
 
 def _by_visits(network: Network) -> tuple[list[tuple[Step, ...]], dict[tuple[int, int], tuple[Step, ...]]]:
-    """Nodes in their order; each floor(v) times, and once more with probability v - floor(v)."""
+    """Nodes in order; each floor(v) times, and once more with probability v - floor(v)."""
     begins: list[tuple[Step, ...]] = []
     steps: dict[tuple[int, int], tuple[Step, ...]] = {}
     for index, name in enumerate(network.class_names):

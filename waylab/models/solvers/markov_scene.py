@@ -1,20 +1,20 @@
-"""A situation in a small network, and what changes in it when something happens. Knows no rates and no chance.
+"""The state of a small network and its changes. Knows no rates and no probabilities.
 
-A state is a nested tuple of numbers: who thinks, who is in service and in line at each station, who waits for slots,
-who is blocked, and which forked requests wait for their legs. Equal situations have equal states.
+A state is a nested tuple of numbers: customers thinking, requests in service and waiting at each station, requests
+waiting for slots, blocked requests, and forked requests with their legs. Equivalent states are equal.
 """
 
 from typing import NamedTuple
 
 from waylab.models.solvers.markov_plan import OUTSIDE, Plan, Step
 
-# Instead of the number of a forked request: a request that is whole, and a leg that nobody waits for.
+# In place of the number of a forked request: a request that is not forked, and a leg that no request waits for.
 WHOLE = -1
 UNAWAITED = -2
 
 
 class Token(NamedTuple):
-    """A request or a leg, at a node or on its way there; comes back there `again` times at once.
+    """A request or a leg, at a node or moving there; it visits the node `again` more times in a row.
 
     `begin` is the class in which a request began; of a leg, the fork that it comes from.
     """
@@ -30,7 +30,7 @@ Group = tuple[Token, ...]
 
 
 class Blocked(NamedTuple):
-    """Somebody who cannot go on: where and as what it stands, and what it wants to be."""
+    """A blocked request: its place and class, and its next step."""
 
     node: int
     job_class: int
@@ -38,25 +38,25 @@ class Blocked(NamedTuple):
 
 
 class State(NamedTuple):
-    """A situation; equal ones are equal. `serving` holds groups that are served together.
+    """A state in canonical form. `serving` has the groups that are served together.
 
-    Their order is the one in which they began where service is preemptive, and means nothing elsewhere.
+    At preemptive stations their order is that of their start; elsewhere it has no meaning.
     """
 
     thinking: tuple[int, ...]
     serving: tuple[tuple[Group, ...], ...]
     line: tuple[Group, ...]
-    """Who waits, in the order of service."""
+    """Waiting requests, in the order of service."""
     slots: tuple[tuple[int, Group], ...]
-    """By pool: how many are held, and who waits."""
+    """By pool: the number of busy slots, and the waiting requests."""
     blocked: tuple[Blocked, ...]
     """Longest blocked first."""
     forked: tuple[tuple[Token, int], ...]
-    """Forked requests, with the number of legs that each still waits for."""
+    """Forked requests, with the number of legs that each still needs."""
 
 
 class Action(NamedTuple):
-    """Something that is still to happen at this instant: `begin`, `leave`, `rest`, `admit` or `refill`."""
+    """A pending change at this instant: `begin`, `leave`, `rest`, `admit` or `refill`."""
 
     kind: str
     origin: int
@@ -64,7 +64,7 @@ class Action(NamedTuple):
 
 
 class Scene:
-    """A state that is being changed. `events` says what was completed: a kind, a place and a class."""
+    """A state during its change. `events` are the completions: a kind, a place and a class."""
 
     def __init__(self, plan: Plan, state: State) -> None:
         self.plan = plan
@@ -79,7 +79,7 @@ class Scene:
         self.forked = dict(enumerate(state.forked))
 
     def copy(self) -> "Scene":
-        """Another scene that begins where this one is."""
+        """An independent copy."""
         other = object.__new__(Scene)
         other.plan = self.plan
         for name in ("agenda", "events", "thinking", "serving", "line", "held", "waiting", "blocked"):
@@ -99,7 +99,7 @@ class Scene:
         self.agenda.append(Action("refill", node, group[0]))
 
     def choices(self, action: Action) -> tuple[Step, ...]:
-        """The ways in which an action can go on, if chance has a say in it."""
+        """The random continuations of an action; empty if there are none."""
         token = action.token
         if action.kind == "begin":
             return self.plan.begins[token.begin]
@@ -110,7 +110,7 @@ class Scene:
         return self.plan.steps[token.job_class, token.node]
 
     def follow(self, action: Action, step: Step) -> None:
-        """Go on in one of the ways."""
+        """Continue an action with one of its steps."""
         begin = action.token.begin
         if action.kind == "rest":
             if self.plan.network.classes[step.job_class].think.mean_s > 0:
@@ -131,7 +131,7 @@ class Scene:
             self._release(before)
 
     def admit(self, action: Action, token: Token) -> None:
-        """Let in somebody who has what slots it needs; or turn it away, or block it, when there is no room."""
+        """Admit a request that has its slots; if there is no room, lose or block it."""
         node = token.node
         if token.forked != WHOLE:
             self._enter(token)
@@ -147,7 +147,7 @@ class Scene:
             self._end("lost", token)
 
     def refill(self, node: int) -> None:
-        """Begin services while servers are free."""
+        """Start services while servers are free."""
         place = self.plan.places[node]
         if place.order == "shared":
             return
@@ -158,7 +158,7 @@ class Scene:
             busy += 1
 
     def unblock(self) -> bool:
-        """Let in the one that has been blocked longest, among those for whom there is room now."""
+        """Admit the request that has been blocked longest, among those with room now."""
         for index, (node, _, token) in enumerate(self.blocked):
             if self._has_room(token.node, newcomer=False):
                 del self.blocked[index]
@@ -169,7 +169,7 @@ class Scene:
         return False
 
     def frozen(self) -> State:
-        """The state, with forked requests numbered by where their legs are, so that equal situations are equal."""
+        """The state in canonical form: forked requests are numbered by the places of their legs."""
         serving: list[tuple[Group, ...]] = self.serving
         line, waiting = self.line, self.waiting
         forked = tuple(self.forked.values())
@@ -192,7 +192,7 @@ class Scene:
         )
 
     def _numbers(self) -> dict[int, int]:
-        """New numbers for forked requests. Those whose legs stand alike can be exchanged."""
+        """New numbers for forked requests. Requests whose legs are at the same places are interchangeable."""
         stands: dict[int, list[tuple[int, int]]] = {label: [] for label in self.forked}
         for node, groups in enumerate(self.serving):
             ordered = self.plan.places[node].order == "preemptive"
@@ -211,7 +211,7 @@ class Scene:
         return OUTSIDE if node == OUTSIDE else self.plan.pool_of[node]
 
     def _has_room(self, node: int, newcomer: bool) -> bool:
-        """Nobody overtakes those who have waited for room."""
+        """Whether there is room; a newcomer does not overtake blocked requests."""
         if node >= self.plan.stations:
             return True
         if newcomer and any(one.token.node == node for one in self.blocked):
@@ -246,7 +246,7 @@ class Scene:
             self.refill(node)
 
     def _makes_way(self, token: Token) -> bool:
-        """Interrupt who was taken into service last, of the lowest priority, if it is lower than the newcomer's."""
+        """Interrupt the last started request of the lowest priority, if that is below the newcomer's."""
         node, place = token.node, self.plan.places[token.node]
         busy = len(self.serving[node]) + sum(one.node == node for one in self.blocked)
         if busy < place.servers or not self.serving[node]:
@@ -262,7 +262,7 @@ class Scene:
         return True
 
     def _line_up(self, token: Token, last: bool) -> None:
-        """Stand in line, at the end or at the head of one's own priority."""
+        """Queue a request at the end or at the head of its own priority."""
         line, place = self.line[token.node], self.plan.places[token.node]
         cut = len(line)
         if place.order != "fcfs":
@@ -281,12 +281,12 @@ class Scene:
                 self._enter(leg)
 
     def _pool_of_leg(self, leg: Token) -> int:
-        """A leg needs a slot of its own, unless its request holds one of the same pool."""
+        """A leg needs a slot of its own, unless its request occupies one of the same pool."""
         pool = self._pool(leg.node)
         return OUTSIDE if pool == self._pool(leg.begin) else pool
 
     def _take(self, pool: int, token: Token) -> bool:
-        """Take a slot, or wait for one."""
+        """Acquire a slot, or wait for one."""
         if self.held[pool] >= self.plan.slots[pool]:
             self.waiting[pool] += (token,)
             return False
@@ -312,7 +312,7 @@ class Scene:
         self.agenda.append(Action("leave", token.node, token))
 
     def _release(self, pool: int) -> None:
-        """Give a slot back; whoever has waited longest gets it."""
+        """Release a slot; the request that has waited longest acquires it."""
         if pool == OUTSIDE:
             return
         if self.waiting[pool]:

@@ -1,4 +1,4 @@
-"""Exact networks with open and closed classes together: the open ones slow the closed ones down, who then queue.
+"""Exact networks with open and closed classes: closed classes see the capacity that open classes leave.
 
 S. Lavenberg and M. Reiser, Stationary state probabilities at arrival instants for closed queueing networks with
 multiple types of customers (1980); rates and several servers by summing the open requests out of the weights.
@@ -29,8 +29,8 @@ def solve_mixed(network: Network) -> Result:
 
     Raises:
         AssumptionError: for a feature without a product form, or more than 20 million populations of the chains.
-        UnstableError: naming the station to which the open classes alone bring more than it can serve.
-        ModelError: for a closed chain that takes no time anywhere.
+        UnstableError: naming the station that the open classes alone saturate.
+        ModelError: for a closed chain without any work.
     """
     require(network, "mixed", PRODUCT_FORM | {"closed", "open"})
     found = demands(network)
@@ -49,7 +49,7 @@ def solve_mixed(network: Network) -> Result:
         if station.is_delay:
             steady.queue_length[index] += open_work[index]
             continue
-        # With open classes, how many closed customers are present is not how many are present.
+        # With open classes, the number of closed customers is not the total number present.
         closed = steady.present.pop(station.name, np.ones(1))
         length, waiting, somebody = _beside_closed(station, load, closed)
         steady.queue_length[index] += length * open_work[index] / load
@@ -59,7 +59,7 @@ def solve_mixed(network: Network) -> Result:
 
 
 def _beside_closed(station: Station, load: float, closed: Array) -> tuple[float, float, float]:
-    """Open requests at a station, those of them that wait, and the share of time with anybody there.
+    """Mean number of open requests at a station, the number waiting, and the share of time with any request present.
 
     `closed` holds the probability of n = 0, 1, ... closed customers.
     """
@@ -67,6 +67,6 @@ def _beside_closed(station: Station, load: float, closed: Array) -> tuple[float,
     each = np.arange(1.0, len(closed) + 1.0) / speeds
     length = load * float(closed @ each)
     waiting = load * float(closed @ (each - 1 / station.rate(1)))
-    # While no closed customers are there, the open ones are as if alone.
+    # Without closed customers, the open requests see the station alone.
     alone = station_alone(station, load)[2]
     return length, max(waiting, 0.0), float(closed[1:].sum() + closed[0] * alone[1:].sum())

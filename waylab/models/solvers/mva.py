@@ -1,7 +1,7 @@
 """Exact mean-value analysis of closed networks of single servers and delays: an independent check of convolution.
 
-M. Reiser and S. Lavenberg, Mean-value analysis of closed multichain queuing networks (1980). No rates, no multiple
-servers: their recursion with p(0) = 1 - sum loses all digits, so it is not here.
+M. Reiser and S. Lavenberg, Mean-value analysis of closed multichain queuing networks (1980). It has no rates
+and no multiple servers, because their recursion with p(0) = 1 - sum loses all digits.
 """
 
 import numpy as np
@@ -14,20 +14,20 @@ from waylab.models.result import Result
 from waylab.models.solvers.products import PRODUCT_FORM, closed_part, demands, result
 
 Array = NDArray[np.float64]
-# Populations of the chains times stations: queue lengths of all of them are kept.
+# Product of the chains' populations times stations: all their queue lengths are kept.
 _NUMBERS_MAX = 50_000_000
 
 
 def solve_mva(network: Network) -> Result:
     """Solve a closed network of single servers and delays exactly.
 
-    Assumes a product form, as convolution does, and stations whose speed does not depend on who is there. By the
-    arrival theorem a customer of chain r that comes to a queue finds what is there without it:
+    Assumes a product form, as convolution does, and stations whose speed does not depend on the number present. By
+    the arrival theorem, a customer of chain r that arrives at a queue sees the network without itself:
     R_kr(n) = D_kr (1 + Q_k(n - e_r)), X_r = n_r / (Z_r + sum R_kr), Q_k = sum X_r R_kr. Times in seconds.
 
     Raises:
         AssumptionError: for rates, several servers, a feature without a product form, or too many populations.
-        ModelError: for a chain that takes no time anywhere.
+        ModelError: for a chain without any work.
     """
     require(network, "mva", (PRODUCT_FORM | {"closed"}) - {"several servers", "rates"})
     found = demands(network)
@@ -53,7 +53,7 @@ def solve_mva(network: Network) -> Result:
 def _recursion(populations: tuple[int, ...], delay_s: Array, work_s: Array) -> tuple[Array, Array]:
     """Throughput (R,) and response per request (R, K) at the full populations, level by level of their sum.
 
-    All populations with the same sum are done at once; they need only those with one customer less.
+    All populations with the same sum are computed together; they need only those with one customer fewer.
     """
     shape = tuple(population + 1 for population in populations)
     rows = np.arange(int(np.prod(shape)))

@@ -21,7 +21,7 @@ from waylab.models.solvers.products import PRODUCT_FORM, Steady, demands, result
 from waylab.models.solvers.weights import log_capacity, rates_up_to, station_rates
 
 Array = NDArray[np.float64]
-# Probabilities of n present are listed until what is left is below this, and never for more than so many.
+# Probabilities of n present are listed until the rest is below the first number, up to the second number of them.
 _LEFT_OUT = 1e-12
 _LISTED_MAX = 100_000
 
@@ -31,12 +31,12 @@ def solve_open(network: Network) -> Result:
 
     Assumes Poisson arrivals and a product form: exponential service with the same mean for all classes where requests
     are served first come first served; any distribution, and means by class, at processor sharing and delay stations.
-    A station to which a seconds of work come per second holds n with probability proportional to
+    A station with an offered load of a seconds of work per second has n present with probability proportional to
     a^n / (r(1) ... r(n)). Times in seconds.
 
     Raises:
         AssumptionError: for closed classes, or a feature without a product form.
-        UnstableError: naming the station to which more comes than it can serve.
+        UnstableError: naming the saturated station.
     """
     require(network, "open", PRODUCT_FORM | {"open"})
     found = demands(network)
@@ -61,7 +61,7 @@ def solve_open(network: Network) -> Result:
 
 
 def check_stable(station: Station, load: float) -> None:
-    """Refuse more work than a station can do with many present.
+    """Check that the load of a station is below its highest speed.
 
     Raises:
         UnstableError: naming the station.
@@ -85,7 +85,7 @@ def station_alone(station: Station, load: float) -> tuple[float, float, Array]:
     last = len(rates)
     ratio = load / rates[-1]
     weights = np.arange(last + 1) * math.log(load) + log_capacity(rates, last)
-    # The last weight stands for itself and all above it.
+    # The last weight includes all beyond it.
     weights[-1] -= math.log1p(-ratio)
     shares = np.exp(weights - log_sum(weights))
     count = np.arange(last + 1)

@@ -1,6 +1,6 @@
-"""The whole distribution of the response time, for the few networks of queues of which it is known exactly.
+"""The exact distribution of the response time, for the few networks with a known one.
 
-Means need none of this; a network without an exact distribution simply has none here, and can be simulated.
+Other networks have no distribution here and can be simulated.
 """
 
 from collections.abc import Mapping
@@ -24,15 +24,15 @@ class _ClosedResponse:
     queue: ClosedMMc
 
     def quantile(self, share: float) -> float:
-        """Time that a share does not exceed."""
+        """Quantile of the time."""
         return self.queue.response_quantile_s(share)
 
 
 def closed_quantiles(network: Network) -> Mapping[str, Distribution]:
-    """Distribution of the response time for clients who think and then come to one station, first come first served.
+    """Distribution of the response time for clients who think and then visit one first-come-first-served station.
 
-    An arrival sees the network with one customer fewer (Lavenberg and Reiser, 1980; Sevcik and Mitrani, 1981), and
-    overtakes nobody.
+    An arrival sees the network with one customer fewer (Lavenberg and Reiser, 1980; Sevcik and Mitrani, 1981) and
+    cannot overtake.
     """
     path = fixed_path(network)
     if len(network.classes) != 1 or path is None or len(path) != 1:
@@ -50,7 +50,7 @@ def open_quantiles(network: Network, waiting: Mapping[str, float]) -> Mapping[st
 
     The times at the stations are independent if all but the first and the last are single servers, first come first
     served (Reich, 1957; Burke, 1969; Walrand and Varaiya, Sojourn times and the overtaking condition in Jacksonian
-    networks, 1980): then nobody is overtaken in between. `waiting` holds the mean number waiting by station name.
+    networks, 1980): then no request is overtaken in between. `waiting` maps a station to its mean number waiting.
     """
     path = fixed_path(network)
     if len(network.classes) != 1 or path is None:
@@ -101,13 +101,13 @@ def _is_line(station: Station) -> bool:
 
 
 def _line_times(station: Station, service: Service, arrivals_per_s: float, waiting: float) -> list[PhaseType]:
-    """Time at M/M/1; or the wait at M/M/m, which is exponential for those who have to, and the service."""
+    """Response time at M/M/1; or at M/M/m, an exponential wait for the requests that wait, and the service."""
     servers = station.servers or 1
     load = arrivals_per_s * service.mean_s
     leave_s = service.mean_s / (servers - load)
     if servers == 1:
         return [PhaseType.exponential(leave_s)]
-    # Erlang's C is the mean number waiting over that of those who find all servers busy.
+    # Erlang's C is the mean number waiting over the mean number waiting given that all servers are busy.
     waits = min(1.0, waiting * (servers - load) / load)
     service_time = PhaseType.exponential(service.mean_s)
     if waits == 0:

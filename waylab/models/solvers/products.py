@@ -1,4 +1,4 @@
-"""What every exact solver of networks shares: demands by chain on the way in, results by class on the way out.
+"""The common part of all exact solvers of networks: demands by chain as input, results by class as output.
 
 Classes between which customers switch are one chain; its customers bring the mean work of its classes (Bruell and
 Balbo, Computational Algorithms for Closed Queueing Networks, 1980). Knows no algorithm.
@@ -16,7 +16,7 @@ from waylab.models.result import Distribution, Result
 from waylab.models.traffic import Chain, traffic
 
 Array = NDArray[np.float64]
-# What has a product form (Baskett, Chandy, Muntz and Palacios, 1975), besides the two ways in which customers come.
+# Features with a product form (Baskett, Chandy, Muntz and Palacios, 1975), besides open and closed classes.
 PRODUCT_FORM = frozenset(
     {"several chains", "several classes", "class switching", "delay", "several servers", "rates"}
 )
@@ -32,7 +32,7 @@ class Demands:
     service_s: Array
     """(K, C) mean of one visit; 0 where a class is not served."""
     chains: tuple[Chain, ...]
-    """The closed ones."""
+    """The closed chains."""
     shares: Array
     """(R, C) share of a chain's requests that begin in each class."""
     populations: tuple[int, ...]
@@ -98,29 +98,32 @@ def demands(network: Network) -> Demands:
     for chain, cycle_s in zip(closed, result.demands_s.sum(axis=1) + result.think_s, strict=True):
         if cycle_s == 0:
             name = network.class_names[chain.classes[0]]
-            raise ModelError(f"class {name!r}", "takes no time anywhere: its throughput would be infinite")
+            raise ModelError(
+                f"class {name!r}", "has no service and no think time: its throughput would be infinite"
+            )
     return result
 
 
 @dataclass
 class Steady:
-    """What a solver finds, before it is turned into a result; (K, C) numbers by station and class there."""
+    """Numbers of a solver, before they become a result; (K, C) by station and class there."""
 
     starts_per_s: Array
     """(C,)"""
     flow_per_s: Array
     queue_length: Array
     waiting: Array
-    """Mean number that would not be there if nobody were in each other's way."""
+    """Mean number of customers in excess of a system without contention."""
     present: dict[str, Array] = field(default_factory=dict)
     somebody: dict[str, float] = field(default_factory=dict)
-    """Share of time with anybody at a station; needed where a station has rates."""
+    """Share of time with any request at a station; needed for stations with rates."""
 
 
 def closed_part(found: Demands, throughput_per_s: Array, queue_length: Array, waiting: Array) -> Steady:
     """Spread a chain's throughput (R,), queue lengths and waiting (R, K) over its classes.
 
-    At a station of a product form the class of each of a chain's customers is drawn by its share of the work.
+    At a product-form station, the class of each of a chain's customers is random, in proportion to the work of the
+    class.
     """
     work = found.shares_of_work()
     return Steady(
@@ -157,7 +160,7 @@ def result(
 
 
 def _utilisation(found: Demands, steady: Steady) -> Array:
-    """Busy share of the servers; with rates, of the time with somebody there, divided among classes by their work."""
+    """Busy share of the servers; with rates, of the time with a request present; divided by the work of the classes."""
     work = steady.flow_per_s * found.service_s
     busy = np.zeros_like(work)
     for index, station in enumerate(found.network.stations):

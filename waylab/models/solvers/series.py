@@ -1,6 +1,6 @@
-"""One closed chain at queues that it has for itself: products of one-dimensional series of logarithms.
+"""One closed chain at queues of its own: products of one-dimensional series of logarithms.
 
-Everything else that the chain's customers do comes in as one series, `others`. Knows no networks.
+One series, `others`, describes all other places of the chain. Knows no networks.
 """
 
 from collections.abc import Callable, Sequence

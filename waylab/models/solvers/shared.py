@@ -1,6 +1,6 @@
-"""Several closed chains at queues that they share: products over the lattice of their populations.
+"""Several closed chains at shared queues: products over the lattice of their populations.
 
-What a chain does without the others comes in as one series. Knows no networks.
+One series for each chain describes its places that are not shared. Knows no networks.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def solve_shared(
 ) -> tuple[list[Array], list[Numbers]]:
     """Solve the shared queues.
 
-    `delays[r]` weighs n customers of chain r in its delays, `series[r]` lists the queues that it has for itself.
+    `delays[r]` weighs n customers of chain r in its delays, `series[r]` lists the queues of its own.
     Returns for each chain the weights of n = 0..N_r of its customers anywhere but in those (the other chains
     complete), and for each shared queue the mean present (R,) and waiting (R,), and P(n present).
     """
@@ -67,7 +67,7 @@ def _split(lattice: Lattice, queue: Queue, rest: Array) -> Numbers:
     weights, total = lattice.station_weights(log_capacity(queue.rates, most), log_of(queue.demands_s))
     shares = lattice.split(weights, rest)
     present = np.bincount(total.ravel(), weights=shares.ravel(), minlength=most + 1).astype(float)
-    # Who waits is drawn from all who are there: chain r has n_r / |n| of them.
+    # A waiting request is a random one of those present: chain r has the share n_r / |n|.
     held = (waiting_of(queue, most) / np.maximum(np.arange(most + 1), 1))[total] * shares
     lengths = np.zeros(len(lattice.populations))
     waits = np.zeros_like(lengths)

@@ -1,6 +1,6 @@
-"""What a pool of slots holds, and what is outside, each as a closed network of one class that brings the mean work.
+"""The inside of each pool of slots and the outside, each as a closed network of one class with the mean work.
 
-Finds which places belong to which pool. Does not know how the two are put together again.
+Finds which places belong to which pool. Does not know how the results are combined.
 """
 
 import itertools
@@ -33,7 +33,7 @@ class State:
     queue_length: Array
     waiting: Array
     somebody: Array
-    """Share of time with anybody at each station."""
+    """Share of time with any request at each station."""
     joining: Array
     """Mean number of requests between fork and join."""
     further: tuple[Array, ...] = ()
@@ -42,14 +42,14 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Stations and forks that the holders of one pool's slots use alone; or those that are outside all pools."""
+    """Stations and forks inside one pool, or those outside all pools."""
 
     stations: tuple[int, ...]
     forks: tuple[int, ...]
 
 
 def parts(network: Network, solver: str) -> tuple[list[Part], Part]:
-    """What each pool holds, and what is outside.
+    """Divide the network into the inside of each pool and the outside.
 
     Raises:
         AssumptionError: when a place inside is also used without a slot of that pool.
@@ -80,7 +80,7 @@ def parts(network: Network, solver: str) -> tuple[list[Part], Part]:
 
 
 def entries(network: Network) -> Array:
-    """(C, P, D) how often a request that began in class c takes a slot of each pool, as class d."""
+    """(C, P, D) how often a request that began in class c acquires a slot of each pool, as class d."""
     count = len(network.classes)
     found = np.zeros((count, len(network.pools), count))
     visits = traffic(network).visits
@@ -111,7 +111,7 @@ def entries(network: Network) -> Array:
 
 
 def inside(found: Demands, part: Part, most: int) -> list[State]:
-    """The steady states with 1..most requests in a part, going round in it; none where it takes no time."""
+    """The steady states with 1..most requests circulating in a part; empty if it takes no time."""
     if not found.demands_s[0][list(part.stations)].any():
         return []
     network = _one_class(found, part, most, 0.0, ())
@@ -201,7 +201,7 @@ def _without_forks(network: Network, further: int) -> State:
 
 
 def _spread(whole: Network, network: Network, part: Part, state: State) -> State:
-    """Numbers by the part's stations and forks, with 0 for those that nobody comes to."""
+    """Numbers by the part's stations and forks, 0 for those without visits."""
     stations = [whole.station_names[index] for index in part.stations]
     forks = [whole.forks[index].name for index in part.forks]
     known = tuple(fork.name for fork in network.forks)
@@ -233,7 +233,7 @@ def _shared(solver: str, name: str, pool: Pool) -> AssumptionError:
 
 
 def _runs(network: Network, counts: Mapping[str, float], pool: Pool) -> float:
-    """How often a request that takes the nodes in their order comes into a pool from outside it."""
+    """How often a request that visits the nodes in order enters a pool from outside."""
     times, holds = 0.0, 0.0
     for name in network.node_names:
         comes = min(1.0, counts.get(name, 0.0))

@@ -1,7 +1,7 @@
-"""How much longer a visit takes than its service alone, given how many are there on average when it begins.
+"""Time of a visit relative to its service, given the mean number present on arrival.
 
-For stations of several servers or with rates the mean is not enough; a distribution of the number present is fitted
-to it. Knows no networks.
+For several servers or rates the mean is not enough, so a distribution of the number present is fitted to it. Knows no
+networks.
 """
 
 import math
@@ -15,18 +15,18 @@ from waylab.models.solvers.weights import rates_up_to
 Array = NDArray[np.float64]
 _ROUNDS_MAX = 200
 _TOLERANCE = 1e-12
-# Without a limit on who can be there: so many times the mean, and so many more, are looked at.
+# Without a limit on the number present: this multiple of the mean, and this many more, are considered.
 _TIMES = 12
 _MORE = 40
 
 
 def stretch(rates: Array, others: int | None, mean: float) -> float:
-    """Time of a visit in units of its service at the speed of one server, for one who finds `mean` others there.
+    """Time of a visit in units of its service at the speed of one server, for a request that finds `mean` others.
 
     One server: 1 + mean, as in mean-value analysis. Else the sum over j of p(j) (j+1) / r(j+1), where p is the
     distribution over j = 0..others of a birth-death chain with the death rates r(j) and a finite source of `others`
-    (an infinite one when None), whose birth rate is such that its mean is `mean`. Exact for a station alone with a
-    delay; as an assumption about other networks it is checked in the tests of the fork-join solver.
+    (an infinite one when None), whose birth rate is such that its mean is `mean`. Exact for one station with a
+    delay; the tests of the fork-join solver check it for other networks.
     """
     if len(rates) == 1:
         return float((1 + mean) / rates[0])
@@ -50,7 +50,7 @@ def present_given(rates: Array, others: int | None, mean: float) -> Array:
         return np.asarray(np.eye(1, most + 1, most)[0])
     speeds = rates_up_to(rates, most)
     log_weights[1:] -= np.cumsum(np.log(speeds))
-    # Where as much is born as dies when the mean number is there.
+    # The tilt at which births equal deaths for the mean number.
     speed = np.interp(mean, np.arange(most + 1), np.concatenate([[0.0], speeds]))
     start = math.log(speed) - (0.0 if others is None else math.log(most - mean))
     return _tilted(log_weights, mean, start)

@@ -1,6 +1,6 @@
-"""Closed networks of one class, thousands of variants at once: for fits, bootstraps and questions of the form what if.
+"""Thousands of variants of a closed network of one class at once, for fits, bootstraps and searches.
 
-The same mathematics as the solvers of one network, along one more axis. Knows no networks.
+The same mathematics as the solvers of one network, vectorised over the variants. Knows no networks.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from waylab.models.solvers.log_sums import accumulate, convolve, delay_weights, 
 from waylab.models.solvers.weights import factors, log_capacity
 
 Array = NDArray[np.float64]
-# A demand of zero, as a share of the largest: far below what a float can tell apart.
+# Stands for a demand of zero, as a share of the largest: far below floating-point resolution.
 _NOTHING = 1e-30
 # Up to here products fit into floats: 4 to the power of the clients, and 1 over the factorial of the servers.
 _PLAIN_CLIENTS = 300
 _PLAIN_SERVERS = 150
-# Numbers in a block of variants that is done at once: what fits into the processor's cache.
+# Numbers in a block of variants: what fits into the CPU cache.
 _BLOCK = 1 << 16
 
 
@@ -45,11 +45,11 @@ def closed_throughput(
 
     Assumes a product form: exponential service at stations that serve first come first served, anything at
     processor sharing. `demands_s` (V, K) or (K,): visits times service time, in seconds; `think_s` scalar or (V,);
-    `servers` (K,): of each station, None for a delay; single servers if not given. Single servers and delays go by
-    mean-value analysis (Reiser and Lavenberg, 1980), several servers by convolution of logarithms (Buzen, 1973).
+    `servers` (K,): of each station, None for a delay; single servers if not given. Single servers and delays use
+    mean-value analysis (Reiser and Lavenberg, 1980), several servers convolution of logarithms (Buzen, 1973).
 
     Raises:
-        ModelError: for a number out of its range, or a variant that takes no time anywhere.
+        ModelError: for a number out of its range, or a variant without any work.
     """
     demands, thinks = _checked(demands_s, clients, think_s)
     kinds = [1] * demands.shape[1] if servers is None else list(servers)
@@ -108,7 +108,7 @@ def _by_numbers(scaled: Array, clients: int, delays: Array, rates: list[Array]) 
     """Convolution along the first axis.
 
     In these units X(n) is at most 1 and at least n / (N + n - 1), so that G(n), the product of 1 / X(1..n), rises
-    from 1 to less than 4^N; no part of it is larger, and what is too small for a float adds nothing to it.
+    from 1 to less than 4^N; no part of it is larger, and terms that underflow do not matter.
     """
     series = [np.exp(factors(speeds, clients)[0]) for speeds in rates]
 
@@ -180,5 +180,7 @@ def _checked(demands_s: ArrayLike, clients: int, think_s: ArrayLike) -> tuple[Ar
     thinks = np.broadcast_to(thinks, len(demands))
     idle = np.flatnonzero(demands.sum(axis=1) + thinks == 0)
     if len(idle):
-        raise ModelError(f"demands_s[{idle[0]}]", "takes no time anywhere: its throughput would be infinite")
+        raise ModelError(
+            f"demands_s[{idle[0]}]", "has no service and no think time: its throughput would be infinite"
+        )
     return demands, thinks

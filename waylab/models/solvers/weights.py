@@ -1,7 +1,7 @@
 """The weight of n requests at one station of a product-form network, as a polynomial times a geometric series.
 
-A station of rates r(1), r(2), ... (the last holds for ever) has the weight c(n) = 1 / (r(1) ... r(n)) times the work
-to the power n. Knows neither chains nor networks.
+A station with rates r(1), r(2), ... (the last for all larger n) has the weight c(n) = 1 / (r(1) ... r(n)) times the
+work to the power n. Knows neither chains nor networks.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Queue:
-    """A station that is no delay, as the customers of R closed chains see it.
+    """A station that is not a delay, as the customers of R closed chains see it.
 
     `demands_s` (R,): seconds of work that a request of each chain brings. `rates` (M,): the speed with 1, 2, ...
-    present; the last holds for ever. `alone` is the speed that a request has alone, in an empty network.
+    present; the last for all larger n. `alone` is the speed that a request has alone, in an empty network.
     """
 
     demands_s: Array
@@ -33,12 +33,12 @@ class Queue:
 
     @property
     def key(self) -> tuple[bytes, bytes, float]:
-        """Equal for stations that cannot be told apart."""
+        """Equal for identical stations."""
         return self.demands_s.tobytes(), self.rates.tobytes(), self.alone
 
 
 def station_rates(station: Station, most: int | None = None) -> Array:
-    """Speeds with 1, 2, ... present, up to where they stay the same, or up to `most` present."""
+    """Speeds with 1, 2, ... present, until they are constant, or up to `most` present."""
     if station.rates:
         rates = np.array(station.rates)
     else:
@@ -82,8 +82,8 @@ def rates_beside_open(rates: Array, load: float) -> Array:
     """Speeds that n closed customers see at a station that also serves open classes of `load` (seconds per second).
 
     Summing out the j open requests gives the weights c'(n) = sum over j of C(n+j, j) load^j c(n+j), and the speeds
-    c'(n-1) / c'(n); beyond the last different rate they are r - load. The tail of the sum is closed: every term is
-    positive, and there are finitely many. For one server: 1 - load (Lavenberg and Reiser, 1980).
+    c'(n-1) / c'(n); beyond the last different rate they are r - load. The tail of the sum has closed form; every
+    term is positive. For one server: 1 - load (Lavenberg and Reiser, 1980).
     """
     if load == 0:
         return rates
@@ -109,13 +109,13 @@ def rates_beside_open(rates: Array, load: float) -> Array:
 
 
 def waiting_of(queue: Queue, most: int) -> Array:
-    """Of n = 0..most present, how many are there only because of the others: n - r(n) / r(1)."""
+    """For n = 0..most present, the number in excess of a system without contention: n - r(n) / r(1)."""
     served = np.concatenate([[0.0], rates_up_to(queue.rates, most)]) / queue.alone
     return np.asarray(np.arange(most + 1) - served)
 
 
 def kinds(queues: Sequence[Queue]) -> tuple[list[int], list[list[int]]]:
-    """Group queues that cannot be told apart: the first of each kind, and all of it."""
+    """Group identical queues: the first of each kind, and all of the kind."""
     groups: dict[tuple[bytes, bytes, float], list[int]] = {}
     for index, queue in enumerate(queues):
         groups.setdefault(queue.key, []).append(index)

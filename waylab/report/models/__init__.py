@@ -1,4 +1,4 @@
-"""What a reader sees of a model: drawings and terminal tables, from plain dicts. Computes nothing."""
+"""Drawings and terminal tables of models, from their summaries. Computes nothing."""
 
 from waylab.report.models.charts import distribution_chart, sweep_chart, usl_chart, utilisation_bars
 from waylab.report.models.figure import ModelFigure

@@ -1,4 +1,4 @@
-"""Charts of models: how busy everything is, what a sweep brings beside its bounds, distributions. Draws only."""
+"""Charts of models: utilisation, sweeps with their bounds, distributions, the scalability law. Draws only."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -17,13 +17,13 @@ from waylab.report.numbers import time_text
 
 _BAR_HEIGHT = 22
 _PANEL_HEIGHT = 240
-# Below the throughput at a knee, and above the lower bounds there.
+# Position of a label: below the throughput at a knee, and above the lower bounds.
 _WORDS_DOWN = 0.55
 _Quantity = Literal["throughput_per_s", "response_s"]
 _ALL = "all classes"
 _MARKS_MAX = 45
 _CLASSES_MAX = 6
-# Of its own accord an axis writes 1e+2 for 100.
+# The default format of an axis writes 1e+2 for 100.
 _PLAIN = "format(datum.value, ',~r')"
 _PERCENT = "format(100 * datum.value, '.0f') + ' %'"
 
@@ -37,7 +37,7 @@ class _Point(NamedTuple):
 
 
 def utilisation_bars(result: ResultRow) -> ModelFigure:
-    """Draw how busy each station is, by class, and how many slots of each pool are held.
+    """Draw the utilisation of each station by class, and the busy slots of each pool.
 
     Delay stations are left out, because no request waits there.
     """
@@ -55,12 +55,12 @@ def utilisation_bars(result: ResultRow) -> ModelFigure:
     for pool in result["pools"]:
         if pool["busy_share"] is not None:
             name = f"slots of {pool['name']}"
-            rows.append({"place": name, "part": "held", "rank": 0, "busy": pool["busy_share"]})
-            parts.append("held")
+            rows.append({"place": name, "part": "busy slots", "rank": 0, "busy": pool["busy_share"]})
+            parts.append("busy slots")
             totals.append((name, pool["busy_share"]))
     order = [place for place, _ in sorted(totals, key=lambda total: -(total[1] or 0))]
     parts = list(dict.fromkeys(parts))
-    title = "How busy the stations are"
+    title = "Utilisation of the stations"
     y = alt.Y("place:N", title=None, sort=order, axis=alt.Axis(labelLimit=240))
     x = alt.X(
         "busy:Q",
@@ -100,7 +100,7 @@ def utilisation_bars(result: ResultRow) -> ModelFigure:
     chart = alt.layer(full, bars, *words).properties(
         width=style.WIDTH - 120, height=max(2, len(totals)) * _BAR_HEIGHT, title=title
     )
-    caption = "The busiest first. Where the bar reaches 100 %, queues grow with every further request."
+    caption = "The busiest first. At 100 %, queues grow with every further request."
     return ModelFigure("utilisation", title, caption, chart)
 
 
@@ -134,9 +134,7 @@ def sweep_chart(
     )
     caption = "Marks: the solved network."
     if bounds:
-        caption += (
-            " Dashed: bounds that need the demands only; the truth lies between the lower and the upper one."
-        )
+        caption += " Dashed: bounds from the demands alone; the exact values lie between the lower and the upper bound."
     if knee is not None:
         caption += f" The vertical line is the knee, {knee:.3g} clients, where the two asymptotes meet."
     return ModelFigure("sweep", title, caption, chart)
@@ -151,7 +149,7 @@ def distribution_chart(name: str, curves: Sequence[DistributionPoint]) -> ModelF
         x=alt.X("time:Q", title=f"time, {unit}", scale=alt.Scale(zero=True)),
         y=alt.Y(
             "share:Q",
-            title="share of the requests that take no longer",
+            title="share of the requests that take at most this long",
             scale=alt.Scale(domain=[0, 1]),
             axis=alt.Axis(labelExpr=_PERCENT),
         ),
@@ -179,7 +177,7 @@ def distribution_chart(name: str, curves: Sequence[DistributionPoint]) -> ModelF
         text="words:N"
     )
     chart = alt.layer(lines, points, words).properties(width=style.WIDTH, height=style.HEIGHT, title=name)
-    caption = "Cumulative distribution; the marks name quantiles of the " + parts[0] + " time."
+    caption = "Cumulative distribution; the marks are quantiles of the " + parts[0] + " time."
     return ModelFigure("distribution", f"{name}: distribution", caption, chart)
 
 
@@ -221,7 +219,7 @@ def usl_chart(content: UslRow, runs: Sequence[Mapping[str, float]]) -> ModelFigu
 
 
 def _points(rows: Sequence[SweepRow], name: _Quantity, size: float) -> list[_Point]:
-    """Numbers of all classes together, and of each class where there are several."""
+    """Numbers of all classes together, and of each class if there are several."""
     names = [part["name"] for part in rows[0]["classes"]]
     several = 1 < len(names) <= _CLASSES_MAX
     points = []
@@ -267,7 +265,7 @@ def _x(parameter: str) -> alt.X:
 def _bound_lines(
     parameter: str, bounds: Sequence[SweepBoundsRow], what: _Quantity, size: float, highest: float
 ) -> list[alt.Chart]:
-    """Dashed lines, one for each bound; cut where they leave the picture."""
+    """Dashed lines, one for each bound, clipped at the edge of the chart."""
     kinds = list(dict.fromkeys(row["name"] for row in bounds))
     rows: list[Row] = [
         {"x": row["value"], "bound": row["name"], "line": f"{row['name']} {end}", "y": number / size}
@@ -304,7 +302,7 @@ def _ends(row: SweepBoundsRow, what: _Quantity) -> list[tuple[str, float | None]
 
 
 def _vertical(place: float, text: str, x: alt.X, height: float) -> tuple[alt.Chart, list[alt.Chart]]:
-    """Return a vertical line at a number of clients, and its words, to be put on top of all else."""
+    """Return a vertical line at a number of clients, and its label, to be drawn on top."""
     name = str(x.shorthand).partition(":")[0]
     base = alt.Chart(values([{name: place, "words": text}])).encode(x=x)
     rule = base.mark_rule(style="ink", strokeDash=[2, 3], strokeWidth=1, strokeOpacity=0.7)

@@ -1,4 +1,4 @@
-"""What the drawings of models have in common: a chart with its own size, and colours for light and dark."""
+"""The common part of all drawings of models: a chart with its own size, and colours for light and dark."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +15,14 @@ LIGHT = ("#222222", "white")
 DARK = ("#e6e8ea", "#14171a")
 PAGE = ("currentColor", "var(--back)")
 
-# How busy: one hue that grows stronger, so that it can be told apart without colour vision and on both backgrounds.
+# Utilisation: one hue of growing strength, visible without colour vision and on both backgrounds.
 IDLE = "rgba(213, 94, 0, 0.03)"
 BUSY = "rgba(213, 94, 0, 0.62)"
 
 
 @dataclass(frozen=True)
 class ModelFigure:
-    """A chart that knows its size, with the words around it."""
+    """A chart with its own size, title and caption."""
 
     name: str
     title: str
@@ -31,7 +31,7 @@ class ModelFigure:
 
 
 def config(colours: tuple[str, str]) -> dict[str, Any]:
-    """Return the configuration for a text colour and its background; named styles for what is drawn by hand."""
+    """Return the configuration for a text colour and its background; named styles for hand-made marks."""
     text, background = colours
     content = style.config(text)
     content["background"] = "transparent" if colours == PAGE else background
@@ -42,7 +42,7 @@ def config(colours: tuple[str, str]) -> dict[str, Any]:
     content["style"] = {
         "ink": {"stroke": text},
         "ink-filled": {"fill": text, "stroke": text},
-        # Behind words that cross a line.
+        # Behind labels that cross a line.
         "halo": {"fill": background, "stroke": background, "strokeWidth": 4, "strokeJoin": "round"},
         "words": {"fill": text},
     }

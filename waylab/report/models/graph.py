@@ -1,4 +1,4 @@
-"""A network as a graph to be drawn: places, and arrows between them with their words. Knows no coordinates."""
+"""A network as a graph to be drawn: places, and arrows between them with labels. Knows no coordinates."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from waylab.models.description import CLIENT
 from waylab.models.network import Network
 
-# Where requests go at their end; drawn apart from where they begin, so that arrows run from left to right.
-# No station's name begins with a NUL, so places of our own do.
+# The end of requests; drawn apart from their start, so that arrows run from left to right.
+# Names of additional places begin with a NUL, which no station's name does.
 END = "\0end"
 _WRITTEN_CLASSES = 3
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """A way from one place to another. `words` stand beside it, `details` say the same in full."""
+    """An arrow between two places. `words` is its label, `details` the same in full."""
 
     origin: str
     target: str
@@ -29,7 +29,7 @@ class Graph:
     places: tuple[str, ...]
     arrows: tuple[Arrow, ...]
     joins: dict[str, str] = field(default_factory=dict)
-    """Fork to the place where its legs meet again."""
+    """Fork to the place where its legs join."""
     pools: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Pool to the places inside it, joins included."""
 
@@ -63,12 +63,12 @@ def _from_routes(network: Network, joins: dict[str, str]) -> list[Arrow]:
 
 
 def _by_class(taken: Iterable[tuple[str, str, float]]) -> dict[str, float]:
-    """Return probabilities by the words for a class, or for the change of class on the way."""
+    """Return probabilities by the label of a class, or of a change of class."""
     return {name if name == after else f"{name} → {after}": share for name, after, share in taken}
 
 
 def _from_visits(network: Network, joins: dict[str, str]) -> list[Arrow]:
-    """Every class takes the places that it visits, in the order of the description."""
+    """Every class visits its places in the order of the description."""
     order = _in_order(network)
     ways: dict[tuple[str, str], dict[str, float]] = {}
     for name, visits in network.visits.items():
@@ -86,7 +86,7 @@ def _from_visits(network: Network, joins: dict[str, str]) -> list[Arrow]:
 
 
 def _in_order(network: Network) -> list[str]:
-    """Stations in their order, and each fork where the first of its branches stands."""
+    """Stations in order, and each fork at the position of its first branch."""
     order = []
     branches = {branch: fork.name for fork in reversed(network.forks) for branch in fork.branches}
     for name in network.station_names:
@@ -98,7 +98,7 @@ def _in_order(network: Network) -> list[str]:
 
 
 def _words(counts: dict[str, float], leaving: set[str], write: Callable[[float], str]) -> tuple[str, str]:
-    """What stands beside an arrow: nothing when everybody goes that way, names where classes part."""
+    """The label of an arrow: empty if all classes take it, and the names of classes if they separate."""
     details = ", ".join(f"{name} {write(count) or 'all'}" for name, count in counts.items())
     everybody = set(counts) == leaving
     if everybody and len(set(counts.values())) == 1:
@@ -117,7 +117,7 @@ def _times(count: float) -> str:
 
 
 def _without_repeats(arrows: list[Arrow]) -> list[Arrow]:
-    """Keep the first of several arrows between the same places."""
+    """Keep the first of several arrows between two places."""
     found: dict[tuple[str, str], Arrow] = {}
     for arrow in arrows:
         found.setdefault((arrow.origin, arrow.target), arrow)
@@ -125,7 +125,7 @@ def _without_repeats(arrows: list[Arrow]) -> list[Arrow]:
 
 
 def _members(network: Network, joins: dict[str, str]) -> dict[str, tuple[str, ...]]:
-    """Places inside each pool; a fork brings its branches and its join along."""
+    """Places inside each pool, including the branches and the join of a fork."""
     branches = {fork.name: fork.branches for fork in network.forks}
     pools = {}
     for pool in network.pools:

@@ -1,7 +1,7 @@
-"""Which place stands in which column, and in which order from top to bottom. Knows no pixels.
+"""Assigns the places of a drawing to columns, and orders each column. Knows no pixels.
 
-Columns by the longest way from the client; long arrows get an empty place in each column that they pass; the order
-is the one with the fewest crossings among those that averaging over neighbours finds (Sugiyama et al., 1981).
+A place's column is its longest path from the client; long arrows get an empty place in each column that they pass. The
+order has the fewest crossings of those that averaging over neighbours finds (Sugiyama et al., 1981).
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from waylab.models.description import CLIENT
 from waylab.report.models.graph import END, Graph
 
 _SWEEPS = 12
-# Begins the name of an empty place; no station's name begins so.
+# Prefix of the name of an empty place; no station's name has it.
 _PASSED = "\0way "
 
 
@@ -23,9 +23,9 @@ class Layers:
     ways: dict[int, list[str]]
     """Number of an arrow to the names that it passes, ends included."""
     back: list[int]
-    """Numbers of the arrows that run against the columns, or stay where they are."""
+    """Numbers of the arrows that run backwards or stay in a column."""
     pool: dict[str, str] = field(default_factory=dict)
-    """Name to the pool that it stands in."""
+    """Name to its pool."""
 
 
 def layers_of(graph: Graph) -> Layers:
@@ -52,12 +52,12 @@ def layers_of(graph: Graph) -> Layers:
 
 
 def is_place(name: str) -> bool:
-    """Whether a name in a column is a place, and not the way of a long arrow."""
+    """Whether a name in a column is a place, and not an empty place of a long arrow."""
     return not name.startswith(_PASSED)
 
 
 def _back_arrows(graph: Graph) -> list[int]:
-    """Arrows that close a circle, found on the way from the client in the order of the description."""
+    """Arrows that close a cycle, found from the client in the order of the description."""
     leaving: dict[str, list[int]] = {}
     for number, arrow in enumerate(graph.arrows):
         leaving.setdefault(arrow.origin, []).append(number)
@@ -81,7 +81,7 @@ def _back_arrows(graph: Graph) -> list[int]:
 
 
 def _columns(graph: Graph, forward: list[int]) -> dict[str, int]:
-    """Longest way from the client, in arrows."""
+    """Longest path from the client, in arrows."""
     column = dict.fromkeys(graph.places, 0)
     arrows = [graph.arrows[number] for number in forward]
     for _ in graph.places:
@@ -115,7 +115,7 @@ def _ordered(columns: list[list[str]], ways: list[list[str]], pool: dict[str, st
 def _sorted(
     names: list[str], beside: list[str], neighbours: dict[str, list[str]], pool: dict[str, str]
 ) -> list[str]:
-    """Sort by the mean place of the neighbours; members of a pool stay together."""
+    """Sort by the mean position of the neighbours; members of a pool stay together."""
     place = {name: index / max(1, len(beside) - 1) for index, name in enumerate(beside)}
     own = {
         name: _mean([place[other] for other in neighbours.get(name, [])], index / max(1, len(names) - 1))

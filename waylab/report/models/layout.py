@@ -1,4 +1,4 @@
-"""Where everything of a network's drawing stands, in pixels: boxes, arrows, words, frames. Knows no chart."""
+"""The positions of a network's drawing in pixels: boxes, arrows, labels, frames. Knows no chart."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ _PASSING_HEIGHT = 6.0
 _FRAME_MARGIN = 13.0
 _FRAME_TITLE = 18.0
 _LANE = 18.0
-# Between arrows that come to the same place, so that words can stand above each; with more there is no room for words.
+# Distance between arrows to the same place, with room for a label above each; more arrows get no labels.
 _PORT = 15.5
 _PORTS_MAX = 4
 _ROUNDS = 8
@@ -37,7 +37,7 @@ _ROUNDS = 8
 
 @dataclass(frozen=True)
 class Words:
-    """Text with its middle at a point; empty when there was no free place for it."""
+    """Text with its centre at a point."""
 
     text: str
     x: float
@@ -46,7 +46,7 @@ class Words:
 
     @property
     def box(self) -> Box:
-        """What it covers."""
+        """The rectangle that it covers."""
         return Box(self.x, self.y, LETTER_PIXELS * len(self.text), _WORDS_HEIGHT)
 
 
@@ -72,11 +72,11 @@ class Layout:
     words: list[Words] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
     unplaced: int = 0
-    """Words for which there was no free place."""
+    """Labels without a free place."""
 
 
 def layout_of(graph: Graph, sizes: Mapping[str, tuple[float, float]], comes_again: bool) -> Layout:
-    """Place everything. `sizes` is (width, height) by place; with `comes_again` a way leads back to the client."""
+    """Place everything. `sizes` is (width, height) by place; with `comes_again` an arrow leads back to the client."""
     layers = layers_of(graph)
     boxes = _boxes(graph, layers, sizes)
     frames = _frames(graph, boxes)
@@ -113,7 +113,7 @@ def _boxes(graph: Graph, layers: Layers, sizes: Mapping[str, tuple[float, float]
 
 
 def _gap(graph: Graph, layers: Layers, column: int) -> float:
-    """Room behind a column: enough for the longest words on an arrow that begins or ends there."""
+    """The gap after a column: room for the longest label of an arrow that starts or ends there."""
     here = set(layers.columns[column])
     after = set(layers.columns[column + 1]) if column + 1 < len(layers.columns) else set()
     passing = [number for number, way in layers.ways.items() if here & set(way) and after & set(way)]
@@ -131,7 +131,7 @@ def _arriving(graph: Graph, layers: Layers, target: str) -> list[int]:
 
 
 def _straight(graph: Graph, layers: Layers, number: int) -> float:
-    """How much of an arrow's end is level: room for the words of all that come to the same place, each on its own."""
+    """Length of the horizontal end of an arrow: room for the labels of all arrows to the same place."""
     target = graph.arrows[number].target
     arriving = _arriving(graph, layers, target)
     words = max(len(graph.arrows[other].words) for other in arriving)
@@ -142,7 +142,7 @@ def _straight(graph: Graph, layers: Layers, number: int) -> float:
 
 
 def _ports(graph: Graph, layers: Layers, boxes: Mapping[str, Box]) -> dict[int, float]:
-    """Height at which each arrow comes to its place: one below the other, in the order in which they come."""
+    """Height at which each arrow reaches its place, from top to bottom in the order of their origins."""
     ports = {}
     for name, box in boxes.items():
         if not is_place(name):
@@ -157,7 +157,7 @@ def _ports(graph: Graph, layers: Layers, boxes: Mapping[str, Box]) -> dict[int, 
 
 
 def _down(layers: Layers, sizes: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """Middle of every name from top to bottom: near its neighbours, and clear of those above and below."""
+    """Vertical centre of every name: near its neighbours, without overlap in its column."""
     height = {
         name: sizes[name][1] if is_place(name) else _PASSING_HEIGHT
         for names in layers.columns
@@ -186,7 +186,7 @@ def _down(layers: Layers, sizes: Mapping[str, tuple[float, float]]) -> dict[str,
 
 
 def _offsets(names: list[str], height: Mapping[str, float], pool: Mapping[str, str]) -> list[float]:
-    """Middles of a column's names when they stand as close as they may."""
+    """Vertical centres of a column's names at their smallest distances."""
     offsets = [0.0]
     for above, below in pairwise(names):
         gap = _GAP_DOWN if is_place(above) or is_place(below) else _GAP_DOWN / 2
@@ -199,7 +199,7 @@ def _offsets(names: list[str], height: Mapping[str, float], pool: Mapping[str, s
 
 
 def _not_falling(wanted: list[float]) -> list[float]:
-    """Nearest numbers (least squares) that never fall: neighbours in the wrong order are put to their mean."""
+    """Isotonic regression: the nearest numbers (least squares) that never decrease."""
     blocks: list[list[float]] = []
     for number in wanted:
         blocks.append([number, 1.0])
@@ -211,7 +211,7 @@ def _not_falling(wanted: list[float]) -> list[float]:
 
 
 def _frames(graph: Graph, boxes: Mapping[str, Box]) -> list[Frame]:
-    """One frame for each pool, or one for each of its places when a frame would hold places of others."""
+    """One frame for each pool, or one for each of its places if a frame would enclose other places."""
     frames = []
     for title, members in graph.pools.items():
         inside = [boxes[name] for name in members if name in boxes]
@@ -241,7 +241,7 @@ def _frame(title: str, inside: list[Box]) -> Frame:
 
 
 def _write(layout: Layout, graph: Graph) -> None:
-    """Put the words of every arrow where they cover nothing."""
+    """Place the label of every arrow where it covers nothing."""
     taken = list(layout.boxes.values())
     for frame in layout.frames:
         width = LETTER_PIXELS * len(frame.title) * 1.6
@@ -262,7 +262,7 @@ def _write(layout: Layout, graph: Graph) -> None:
 
 
 def _moved(layout: Layout) -> Layout:
-    """Move everything so that it begins at the margin, and measure the whole."""
+    """Move everything to the margin, and compute the size of the drawing."""
     xs = [x for path in layout.paths for x, _ in path.points]
     ys = [y for path in layout.paths for _, y in path.points]
     for box in [*layout.boxes.values(), *(words.box for words in layout.words)]:

@@ -1,4 +1,4 @@
-"""The lines of a network's drawing: from box to box, back against the order, and home to the client."""
+"""The lines of a network's drawing: from box to box, backwards, and back to the client."""
 
 import math
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ BESIDE = 14.0
 _LANE_BESIDE = 5.0
 _ABOVE_LINE = 8.0
 _CLEARANCE = 2.0
-# Where along a line its words may stand, nearest to one end first.
+# Possible positions of a label along a line, nearest to one end first.
 _PLACES = (0.14, 0.2, 0.26, 0.32, 0.38, 0.44, 0.5, 0.56, 0.62, 0.68, 0.74, 0.8, 0.86)
 
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle by its middle."""
+    """A rectangle by its centre."""
 
     x: float
     y: float
@@ -45,20 +45,20 @@ class Box:
         return self.y + self.height / 2
 
     def meets(self, other: "Box", clearance: float = 0.0) -> bool:
-        """Whether the two cover each other, or come nearer than the clearance."""
+        """Whether the two overlap or are closer than the clearance."""
         return (
             abs(self.x - other.x) < (self.width + other.width) / 2 + clearance
             and abs(self.y - other.y) < (self.height + other.height) / 2 + clearance
         )
 
     def moved(self, x: float, y: float) -> "Box":
-        """Return it at another place."""
+        """Return a moved one."""
         return Box(self.x + x, self.y + y, self.width, self.height)
 
 
 @dataclass(frozen=True)
 class Path:
-    """A line with an arrowhead at its end. `number` is the arrow's, None for the way home."""
+    """A line with an arrowhead at its end. `number` is the arrow's, None for the line back to the client."""
 
     number: int | None
     points: tuple[Point, ...]
@@ -71,11 +71,11 @@ class Path:
         return math.degrees(math.atan2(y2 - y1, x2 - x1))
 
     def moved(self, x: float, y: float) -> "Path":
-        """Return it at another place."""
+        """Return a moved one."""
         return Path(self.number, tuple((px + x, py + y) for px, py in self.points), self.pointed)
 
     def at(self, share: float) -> Point:
-        """Point after a share of the way."""
+        """Point at a share of the length."""
         lengths = [math.dist(a, b) for a, b in zip(self.points, self.points[1:], strict=False)]
         left = share * sum(lengths)
         for (a, b), length in zip(zip(self.points, self.points[1:], strict=False), lengths, strict=True):
@@ -126,9 +126,9 @@ def home_path(end: Box, client: Box, lane_y: float) -> Path:
 
 
 def clear_place(path: Path, size: tuple[float, float], taken: list[Box], lines: list[Box]) -> Point | None:
-    """Find a place for words that covers nothing: above the last level piece of a line, else anywhere along it.
+    """Find a free place for a label: above the last horizontal piece of a line, or else anywhere along it.
 
-    They cross one of `lines` only if there is no other place.
+    The label crosses one of `lines` only if there is no other place.
     """
     level = [
         (x1 + (size[0] / 2 + _CLEARANCE if x2 > x1 else (x2 - x1) / 2), y1)
@@ -145,7 +145,7 @@ def clear_place(path: Path, size: tuple[float, float], taken: list[Box], lines: 
 
 
 def vertical_pieces(path: Path) -> list[Box]:
-    """Pieces of a line that run up or down, as thin boxes that words had better not cross."""
+    """Vertical pieces of a line, as thin boxes that labels should not cross."""
     return [
         Box(x1, (y1 + y2) / 2, 2.0, abs(y1 - y2))
         for (x1, y1), (x2, y2) in pairwise(path.points)

@@ -28,7 +28,7 @@ _HEAD = "M0,0L-1,-0.42L-1,0.42Z"
 
 @dataclass(frozen=True)
 class _Part:
-    """A place with what is written in it, from top to bottom; `servers` for those that have a queue."""
+    """A place with its lines of text; `station` for those with a queue."""
 
     lines: tuple[str, ...]
     station: Station | None = None
@@ -74,12 +74,12 @@ def _part(name: str, network: Network, result: ResultRow | None) -> _Part:
     if busy is not None:
         lines.append(f"{100 * busy:.0f} % busy")
     elif solved:
-        lines.append(f"{solved['queue_length']:.3g} there")
+        lines.append(f"{solved['queue_length']:.3g} present")
     return _Part(tuple(lines), station, busy)
 
 
 def _sources(network: Network) -> list[str]:
-    """What the clients do, a line for each class that begins there."""
+    """The lines of the client: one for each class that begins there."""
     lines = []
     several = len(network.classes) > 1 and not network.switching
     for part in network.classes:
@@ -93,7 +93,7 @@ def _sources(network: Network) -> list[str]:
     if rows:
         alike = all(row == rows[0] for row in rows) and len(rows[0]) <= _SWITCHED_WRITTEN
         drawn = ", ".join(f"{name} {100 * share:.3g} %" for name, share in rows[0].items())
-        lines.append(f"next: {drawn}" if alike else "next: depends on the last")
+        lines.append(f"next: {drawn}" if alike else "next: depends on the last class")
     return lines
 
 
@@ -149,7 +149,7 @@ def _frame_titles(layout: Layout, network: Network, result: ResultRow | None) ->
         text = f"{_short(frame.title)}: {slots[frame.title]:,} slots"
         busy = shares.get(frame.title)
         if busy is not None:
-            text += f", {100 * busy:.0f} % held"
+            text += f", {100 * busy:.0f} % busy"
         rows.append({"x": frame.left + 2, "y": frame.top - 9, "text": text, "align": "left", "details": ""})
     return rows
 
@@ -208,7 +208,7 @@ def _boxes(layout: Layout, parts: dict[str, _Part]) -> alt.Chart:
 
 
 def _bars(layout: Layout, parts: dict[str, _Part]) -> alt.Chart:
-    """Forks, joins and the end: solid, as nobody is served there."""
+    """Forks, joins and the end: solid bars, because they serve no requests."""
     rows = [
         {"x": box.left, "y": box.top, "right": box.right, "bottom": box.bottom}
         for name, box in layout.boxes.items()
@@ -231,7 +231,7 @@ def _box_lines(layout: Layout, parts: dict[str, _Part]) -> list[Row]:
 
 
 def _texts(layout: Layout, rows: list[Row], halo: bool = False) -> alt.LayerChart | alt.FacetChart | None:
-    """Words; with a halo where they may cross a line."""
+    """Labels, with a halo if they may cross a line."""
     layers = []
     for align in ("center", "left"):
         for weight in ("bold", "normal"):
@@ -253,9 +253,9 @@ def _caption(layout: Layout, network: Network, result: ResultRow | None) -> str:
     if result:
         text += f"The stronger the colour, the busier the station ({result['method']}, {result['kind']}). "
     if network.forks:
-        text += "At a bar a request parts into its legs, and at the next one they meet again. "
+        text += "At a bar a request forks into its legs, which join at the next bar. "
     if network.pools:
-        text += "What is inside a dashed frame is done while a slot is held. "
+        text += "A request occupies a slot while it is inside a dashed frame. "
     if layout.unplaced:
-        text += f"{layout.unplaced} words found no room: they show when the arrow is pointed at. "
+        text += f"{layout.unplaced} labels found no room and appear on hovering over their arrow. "
     return text.strip()

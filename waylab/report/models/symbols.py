@@ -47,13 +47,13 @@ def station_marks(
 
 
 def sign_width(station: Station) -> float:
-    """How wide the sign of a station is, with what stands beside it."""
+    """Width of the sign of a station, including the text beside it."""
     text = servers_text(station)
     return _queue_width(station) + 2 * _RADIUS + (4 + _LETTER * len(text) if text else 0)
 
 
 def servers_text(station: Station) -> str:
-    """What stands beside the circle: how many servers, and what is unusual about them."""
+    """The text beside the circle: the number of servers and unusual properties."""
     words = []
     if station.servers is None:
         words.append("delay")

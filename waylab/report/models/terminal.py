@@ -1,4 +1,4 @@
-"""Models in the terminal: tables from plain dicts, narrow enough for eighty columns, and words below them."""
+"""Models in the terminal: tables of at most eighty columns, and sentences below them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -21,7 +21,7 @@ _SHARES_WRITTEN = ("0.5", "0.95", "0.99")
 
 
 def show_queue(name: str, rows: Sequence[ValueRow], words: Iterable[str], console: Console) -> None:
-    """Print one queue: what is known of it, name by name, and what it means."""
+    """Print one queue: every known value, and its description."""
     console.print(f"\n[bold]{escape(name)}[/bold]")
     table = _table("", "")
     for row in rows:
@@ -31,7 +31,7 @@ def show_queue(name: str, rows: Sequence[ValueRow], words: Iterable[str], consol
 
 
 def show_result(content: ResultRow, words: Iterable[str], console: Console) -> None:
-    """Print a solved or simulated network: stations, classes, pools, and what it means."""
+    """Print a solved or simulated network: stations, classes, pools, and its description."""
     console.print(
         f"\n[bold]{escape(content['name'])}[/bold]  method {escape(content['method'])}, {content['kind']}"
     )
@@ -64,7 +64,7 @@ def show_sweep(parameter: str, rows: Sequence[SweepRow], console: Console) -> No
 
 
 def show_bounds(name: str, rows: Sequence[BoundsRow], words: Iterable[str], console: Console) -> None:
-    """Print bounds: a line for each kind, throughput and response from and to."""
+    """Print bounds: a line for each kind, with lower and upper throughput and response."""
     console.print(f"\n[bold]{escape(name)}[/bold]")
     if rows:
         table = _table("bounds", "per second, from", "to", "response, from", "to")
@@ -234,7 +234,7 @@ def _load(part: ClassRow) -> str:
 
 
 def _pools(content: ResultRow) -> Table:
-    table = _table("pool", "slots", "held", "waiting for a slot")
+    table = _table("pool", "slots", "busy", "waiting for a slot")
     for pool in content["pools"]:
         waiting = [value for value in pool["waiting_s"].values() if value is not None]
         table.add_row(

@@ -1,4 +1,4 @@
-"""Writes figures of models: one SVG or PNG, or a page that needs no network and follows the reader's colours."""
+"""Writes figures of models: one SVG or PNG, or an offline page that follows the reader's colour scheme."""
 
 from collections.abc import Sequence
 from html import escape
@@ -12,14 +12,14 @@ from waylab.report.models.figure import DARK, LIGHT, PAGE, ModelFigure, config
 from waylab.report.offline import charts_as_json, document
 
 _PNG_SCALE = 2.0
-# Drawings keep their size, so that their words stay where there is room for them; wide ones scroll.
+# Drawings keep their size, so that their labels keep their places; wide drawings scroll.
 _STYLE = ".chart { overflow-x: auto; } figure { margin: 0 0 2rem; } figcaption, li { max-width: 46rem; }"
 
 
 def write_figures(
     figures: Sequence[ModelFigure], path: Path, title: str, words: Sequence[str] = (), dark: bool = False
 ) -> None:
-    """Write figures to a file; its ending says how.
+    """Write figures to a file in the format of its suffix.
 
     Raises:
         LabError: when the file cannot be written.
