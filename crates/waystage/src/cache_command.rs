@@ -1,4 +1,4 @@
-//! `waystage cache`: a memcached-compatible server whose service time can be dictated.
+//! `waystage cache`: a memcached-compatible server with a configured service time.
 
 use crate::ready::{StopSignals, announce};
 use cache::{Config, RecordsConfig, ServiceTime, Stall};
@@ -10,33 +10,33 @@ use std::process::ExitCode;
 /// Arguments of `waystage cache`.
 #[derive(Debug, Args)]
 pub(crate) struct CacheArguments {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 takes a free port.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11211")]
     listen: String,
-    /// Bytes of items beyond which the least recently used are evicted.
+    /// Memory for items; beyond it the least recently used items are evicted.
     #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = quantity::bytes)]
     memory_limit: usize,
-    /// How long one request takes: none, fixed:200us, exp:200us or uniform:100us:300us.
+    /// Service time of a request: none, fixed:200us, exp:200us or uniform:100us:300us.
     #[arg(long, value_name = "DISTRIBUTION", default_value = "none", value_parser = service_time)]
     service_time: ServiceTime,
-    /// Virtual workers that serve the one queue.
+    /// Virtual workers that serve one common queue.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     workers: usize,
-    /// Do nothing at all for LENGTH at the end of every PERIOD, as while garbage is collected: 200ms:1s.
+    /// Pause the whole server for LENGTH at the end of every PERIOD, as a garbage collection would: 200ms:1s.
     #[arg(long, value_name = "LENGTH:PERIOD", value_parser = stall)]
     stall: Option<Stall>,
     /// Seed of the service times.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Write a record of sampled requests to this directory.
+    /// Write records of sampled requests to a file in this directory.
     #[arg(long, value_name = "DIRECTORY")]
     records: Option<PathBuf>,
-    /// Keep the record of one request in so many.
+    /// Record one request in NUMBER.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     sample: u32,
 }
 
-/// Serves until a signal comes.
+/// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &CacheArguments) -> Result<ExitCode, String> {
     let mut signals = StopSignals::take_over()?;
     let config = Config {
@@ -61,18 +61,18 @@ pub(crate) fn run(arguments: &CacheArguments) -> Result<ExitCode, String> {
     running.stop();
     let totals = running.join().map_err(|error| error.to_string())?;
     if totals.records_dropped > 0 {
-        eprintln!("waystage: {} records were dropped because the disk did not keep up", totals.records_dropped);
+        eprintln!("waystage: {} records were dropped because the disk was too slow", totals.records_dropped);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads how long nothing is done, and how often.
+/// Parses the length and the period of the pauses.
 fn stall(text: &str) -> Result<Stall, String> {
     let (length, period) = text.split_once(':').ok_or("expected LENGTH:PERIOD such as 200ms:1s")?;
     Ok(Stall { length: quantity::duration(length)?, period: quantity::duration(period)? })
 }
 
-/// Reads the distribution of the service time.
+/// Parses the distribution of the service time.
 fn service_time(text: &str) -> Result<ServiceTime, String> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `waystage records dump`: a record file as comma-separated values.
+//! `waystage records dump`: prints a record file as comma-separated values.
 
 use clap::{Args, Subcommand};
 use records::{FIELDS, Reader};
@@ -13,23 +13,23 @@ pub(crate) struct RecordsArguments {
     command: RecordsCommand,
 }
 
-/// What to do with a record file.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 enum RecordsCommand {
     /// Print a record file as comma-separated values, one row a line; times are nanoseconds of the monotonic clock.
     Dump {
-        /// The file.
+        /// Record file (*.way).
         file: PathBuf,
-        /// Read a file without a footer as far as it goes.
+        /// Read a file without a footer as far as it is complete, for example of a program that still runs.
         #[arg(long)]
         partial: bool,
-        /// Print only the first so many rows.
+        /// Print at most this many rows.
         #[arg(long, value_name = "ROWS")]
         limit: Option<usize>,
     },
 }
 
-/// Does what the arguments ask.
+/// Runs the subcommand.
 pub(crate) fn run(arguments: &RecordsArguments) -> Result<ExitCode, String> {
     let RecordsCommand::Dump { file, partial, limit } = &arguments.command;
     let reader = Reader::open(file, *partial).map_err(|error| error.to_string())?;
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &RecordsArguments) -> Result<ExitCode, String> {
         );
     }
     match dump(&reader, limit.unwrap_or(usize::MAX), BufWriter::new(io::stdout().lock())) {
-        // Whoever reads our output may stop early, as `head` does.
+        // The reader of a pipe may exit early, as `head` does.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
         _ => Ok(ExitCode::SUCCESS),
     }

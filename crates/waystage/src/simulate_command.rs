@@ -1,4 +1,4 @@
-//! `waystage simulate`: a model from a file, replications on all cores, the result on the terminal and in a file.
+//! `waystage simulate`: reads a model, runs replications on all cores, and reports the result on the terminal and in a file.
 
 use clap::Args;
 use clock::Clock;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What takes less than this needs no progress.
+/// A shorter run shows no progress.
 const QUIET_FOR: Duration = Duration::from_secs(2);
 const SHOW_EVERY: Duration = Duration::from_millis(500);
 
@@ -22,34 +22,34 @@ const SHOW_EVERY: Duration = Duration::from_millis(500);
 The same seed gives the same result, bit for bit, whatever the number of threads.
 Every interval is the 95 % confidence interval of a mean over replications.
 
-Exit codes: 0 there is a result, 1 there is none (one line says why), 2 the arguments make no sense."
+Exit codes: 0 success, 1 no result (one line gives the reason), 2 invalid arguments."
 )]
 pub(crate) struct SimulateArguments {
-    /// The model, `waystage-model/1`.
+    /// Model file, `waystage-model/1`.
     #[arg(value_name = "MODEL.json")]
     model: PathBuf,
-    /// Decides everything that is drawn.
+    /// Seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Independent replications.
+    /// Number of independent replications.
     #[arg(long, value_name = "N", default_value_t = 20)]
     replications: usize,
-    /// Requests that are measured in each replication.
+    /// Requests measured in each replication.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     requests: u64,
-    /// Requests that are thrown away at the beginning of each replication; auto finds out with a pilot replication.
+    /// Requests discarded at the start of each replication; auto determines the number with a pilot replication.
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = warm_up)]
     warm_up: WarmUp,
     /// Add replications until the half-width of every mean response time is below this share of the mean.
     #[arg(long, value_name = "SHARE")]
     precision: Option<f64>,
-    /// With --precision: at most so many replications.
+    /// With --precision: maximum number of replications.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     replications_max: usize,
-    /// Replications at the same time [default: one per core].
+    /// Replications that run at the same time [default: one per core].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Stop after this time with the replications that are done.
+    /// Stop after this time and report the replications that are done.
     #[arg(long, value_name = "TIME", default_value = "600s", value_parser = duration)]
     time_limit: Duration,
     /// Print the result as JSON instead of tables.
@@ -58,15 +58,15 @@ pub(crate) struct SimulateArguments {
     /// Write the result as JSON to this file.
     #[arg(long, value_name = "FILE")]
     json_out_file: Option<PathBuf>,
-    /// Write records of the first replication, one request in --sample, to files in this directory.
+    /// Write records of the first replication to files in this directory.
     #[arg(long, value_name = "DIR")]
     records: Option<PathBuf>,
-    /// Keep the records of one request in N.
+    /// Record one request in N.
     #[arg(long, value_name = "N", default_value_t = 1)]
     sample: u32,
 }
 
-/// How the warm-up is found.
+/// The length of the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WarmUp {
     Auto,
@@ -93,10 +93,10 @@ impl SimulateArguments {
     }
 }
 
-/// Simulates; a model or a setting that makes no sense is one line.
+/// Simulates. An invalid model or setting is a one-line error.
 pub(crate) fn run(arguments: &SimulateArguments) -> Result<ExitCode, String> {
     let model = Model::read(&arguments.model).map_err(|error| error.to_string())?;
-    // Before the run, so that a mistyped path does not cost a run.
+    // The file is opened before the run, so that a mistyped path does not waste a run.
     let json_file = arguments.json_out_file.as_deref().map(create).transpose()?;
     let mut display = Display { shown: Duration::ZERO, is_open: false, shows: io::stderr().is_terminal() };
     let outcome = simulate::run(&model, &arguments.settings(), &Clock::monotonic(), &mut |progress| {
@@ -124,13 +124,13 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<ExitCode, String> {
         io::stdout().write_all(simulate::render(&simulation).as_bytes())
     };
     match written {
-        // Whoever reads our output may stop early, as `head` does.
+        // The reader of a pipe may exit early, as `head` does.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// A line of progress on the terminal that is written over.
+/// A progress line on the terminal, overwritten by the next.
 struct Display {
     shown: Duration,
     is_open: bool,
@@ -155,7 +155,7 @@ impl Display {
                 format!(", about {left_s:.0} s left")
             }
         };
-        // Nobody may be reading it any more, which is no reason to stop.
+        // A closed terminal does not stop the run.
         let _ = write!(io::stderr(), "\r\x1b[K{} of {} replications{width}{left}", progress.done, progress.wanted);
     }
 

@@ -1,4 +1,4 @@
-//! `waystage variates`: prints random variates or keys of a pattern, or describes them.
+//! `waystage variates`: prints random variates, or keys of an access pattern, or describes either.
 
 use clap::{Args, ValueEnum};
 use rand::SeedableRng;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use variates::{Popularity, Unit, Variate, VariateError};
 
 const PERCENTILES: [f64; 10] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
-/// As many of the most popular keys, in one column of a description.
+/// The numbers of most popular keys whose share a description lists.
 const TOPS: [u64; 7] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
 
 /// Arguments of `waystage variates`.
@@ -22,31 +22,31 @@ const TOPS: [u64; 7] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
   waystage variates --describe --keys 10000 --pattern zipf:0.99
 docs/random-variates.md describes both languages.
 
-Exit codes: 0 done, 1 the output could not be written, 2 the arguments make no sense."
+Exit codes: 0 success, 1 the output could not be written, 2 invalid arguments."
 )]
 pub(crate) struct VariatesArguments {
     /// A random variate, such as fb_value, uniform:10:20 or exp:1ms.
     #[arg(value_name = "SPEC", required_unless_present = "keys", conflicts_with = "keys")]
     spec: Option<String>,
-    /// What the numbers in SPEC are; sizes are drawn in bytes, times in nanoseconds.
+    /// Unit of the numbers in SPEC; sizes are printed in bytes, times in nanoseconds.
     #[arg(long, value_name = "UNIT", default_value = "plain", conflicts_with = "keys")]
     unit: UnitName,
-    /// Draw numbers of so many keys, which count from 0.
+    /// Draw key numbers from 0 to N - 1.
     #[arg(long, value_name = "N", requires = "pattern")]
     keys: Option<u64>,
-    /// Which keys are asked for: uniform, sequential, zipf:0.99, gaussian, gaussian:500:20 or hot:0.1:0.9.
+    /// Access pattern: uniform, sequential, zipf:0.99, gaussian, gaussian:500:20 or hot:0.1:0.9.
     #[arg(long, value_name = "PATTERN", requires = "keys")]
     pattern: Option<Popularity>,
-    /// Print the rank of each key, 0 for the most popular, instead of its number; of zipf and hot.
+    /// Print the rank of each key, 0 for the most popular, instead of its number (zipf and hot only).
     #[arg(long, requires = "keys")]
     ranks: bool,
-    /// How many to draw.
+    /// Number of draws.
     #[arg(long, value_name = "N", default_value_t = 10)]
     count: u64,
-    /// Decides everything that is drawn.
+    /// Seed of the draws.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print the formula, the mean and quantiles, or the shares of the most popular keys, instead of draws.
+    /// Instead of draws, print the formula, mean and quantiles, or the shares of the most popular keys.
     #[arg(long, conflicts_with_all = ["count", "seed", "ranks"])]
     describe: bool,
 }
@@ -58,13 +58,13 @@ enum UnitName {
     Plain,
 }
 
-/// What is drawn from.
+/// The source of the draws.
 enum Source {
     Values(Variate),
     Keys(Popularity, u64),
 }
 
-/// Draws or describes; arguments that make no sense are one line.
+/// Draws or describes. Invalid arguments are a one-line error.
 pub(crate) fn run(arguments: &VariatesArguments) -> Result<ExitCode, String> {
     let source = match source(arguments) {
         Ok(source) => source,
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &VariatesArguments) -> Result<ExitCode, String> {
     let out = BufWriter::new(io::stdout().lock());
     let written = if arguments.describe { describe(&source, out) } else { draw(&source, arguments, out) };
     match written {
-        // Whoever reads our output may stop early, as `head` does.
+        // The reader of a pipe may exit early, as `head` does.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
         _ => Ok(ExitCode::SUCCESS),
     }
@@ -150,7 +150,7 @@ fn describe(source: &Source, mut out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Six digits, and a unit that suits the size.
+/// Six significant digits, and a suitable unit.
 fn readable(value: f64, unit: Unit) -> String {
     let (value, name) = match unit {
         Unit::Plain => (value, ""),
