@@ -63,7 +63,7 @@ PACKAGES = {
 }
 SHARED = {"errors", "runfolder"}
 MODELS_MAY_USE = {"numpy", "scipy"}
-SLOW_TO_LOAD = {"statsmodels", "pandas", "pydoe"}
+SLOW_TO_LOAD = {"statsmodels", "pandas", "pydoe", "kneed"}
 STATISTICS_MAY_USE = MODELS_MAY_USE | SLOW_TO_LOAD
 STANDARD_LIBRARY = {
     "collections",
@@ -78,6 +78,7 @@ STANDARD_LIBRARY = {
     "pathlib",
     "string",
     "typing",
+    "warnings",
     "__future__",
 }
 # The one model that is a program of ours, and so needs what runs a program.

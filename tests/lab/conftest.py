@@ -46,8 +46,8 @@ CLIENTS = {"4": 10_000.0, "16": 20_000.0}
 
 
 def true_throughput(planned: dict) -> float:
-    levels = planned["levels"]
-    return CLIENTS[levels["clients"]] * REPLICAS[levels["replicas"]] * BLOCKS[planned["block"]]
+    levels = planned.levels
+    return CLIENTS[levels["clients"]] * REPLICAS[levels["replicas"]] * BLOCKS[planned.block]
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def empty_run(fake, spec_path, tmp_path) -> Path:
 @pytest.fixture
 def run_folder(empty_run) -> Path:
     """A complete run folder of which everything is known."""
-    for planned in read_run(empty_run)["plan"]:
+    for planned in read_run(empty_run).plan:
         write_trial(empty_run, planned, Truth(throughput_per_s=true_throughput(planned)))
     return empty_run
 
@@ -96,7 +96,7 @@ def reported(tmp_path_factory) -> Path:
         spec = place / "synthetic.toml"
         spec.write_text(SPEC)
         directory = create_run(spec, place / "results").directory
-        for planned in read_run(directory)["plan"]:
+        for planned in read_run(directory).plan:
             write_trial(directory, planned, Truth(throughput_per_s=true_throughput(planned)))
         analyse(directory)
         predict(directory)

@@ -1,6 +1,7 @@
 """How often the lab's intervals hold the truth: synthetic campaigns whose truth is known, and a table of it.
 
-`python tests/lab/honesty.py` prints the table of docs/statistics-coverage.md; WAYSTAGE_HONESTY sets the number of campaigns.
+`python tests/lab/honesty.py` prints the table of docs/statistics-coverage.md; WAYSTAGE_HONESTY sets the number of
+campaigns.
 """
 
 import math
@@ -19,7 +20,7 @@ from waylab.analysis.statistics.factorial import two_level_effects
 from waylab.analysis.statistics.knee import knee as find_knee
 from waylab.analysis.statistics.knee import kneedle
 from waylab.analysis.statistics.pairs import equivalence, null_arm, positive_control
-from waylab.analysis.statistics.percentiles import bootstrap_percentiles, percentile_intervals
+from waylab.analysis.statistics.percentiles import percentile_intervals
 from waylab.analysis.statistics.repetitions import mean_interval
 from waylab.analysis.statistics.stopping import StoppingRule, decide
 from waylab.analysis.statistics.warm_up import mser
@@ -85,7 +86,7 @@ def waiting_times(random: np.random.Generator, series: int, values: int, load: f
 def naive_mean(phi: float, values: int) -> Callable[[int, np.random.Generator], Outcome]:
     def run(campaigns: int, random: np.random.Generator) -> Outcome:
         series = autoregressive(random, campaigns, values, phi)
-        held = sum(found["low"] <= 0 <= found["high"] for found in map(mean_interval, series.tolist()))
+        held = sum(found.low <= 0 <= found.high for found in map(mean_interval, series.tolist()))
         return Outcome(campaigns, campaigns, held)
 
     return run
@@ -111,24 +112,20 @@ _LEVEL, _NOISE = 0.3, 0.5
 
 
 @cache
-def wandering(campaigns: int, seconds: int, phi: float, bootstrap: bool) -> dict[int, Outcome]:
+def wandering(campaigns: int, seconds: int, phi: float) -> dict[int, Outcome]:
     """Percentiles of log-normal response times whose level wanders from second to second, 40 requests in each."""
-    random = np.random.default_rng([seconds, round(100 * phi), bootstrap])
+    random = np.random.default_rng([seconds, round(100 * phi), False])
     truths = {one: math.exp(math.hypot(_LEVEL, _NOISE) * ndtri(one / 100)) for one in PERCENTS}
     fine = [np.geomspace(truth / 1.4, truth * 1.4, 150) for truth in truths.values()]
     edges = np.unique(np.concatenate([np.geomspace(0.05, 20, 60), *fine]))
     values = np.append(edges, 1e3)
     given, held = dict.fromkeys(PERCENTS, 0), dict.fromkeys(PERCENTS, 0)
-    for number in range(campaigns):
+    for _ in range(campaigns):
         wander = autoregressive(random, 1, seconds, phi)[0] * _LEVEL * math.sqrt(1 - phi**2)
         response = np.exp(wander[:, None] + _NOISE * random.normal(size=(seconds, 40)))
         place = np.searchsorted(edges, response) + np.arange(seconds)[:, None] * values.size
         counts = np.bincount(place.ravel(), minlength=seconds * values.size).reshape(seconds, values.size)
-        if bootstrap:
-            found = bootstrap_percentiles(counts, values, PERCENTS, samples=200, seed=number)
-        else:
-            found = percentile_intervals(counts, values, PERCENTS)
-        for one in found:
+        for one in percentile_intervals(counts, values, PERCENTS):
             if one.low is not None:
                 given[one.percent] += 1
                 # A bucket's value is its upper edge: half a bucket either way.
@@ -136,10 +133,8 @@ def wandering(campaigns: int, seconds: int, phi: float, bootstrap: bool) -> dict
     return {one: Outcome(campaigns, given[one], held[one]) for one in PERCENTS}
 
 
-def percentile(
-    percent: int, seconds: int, phi: float, bootstrap: bool = False
-) -> Callable[[int, np.random.Generator], Outcome]:
-    return lambda campaigns, random: wandering(campaigns, seconds, phi, bootstrap)[percent]
+def percentile(percent: int, seconds: int, phi: float) -> Callable[[int, np.random.Generator], Outcome]:
+    return lambda campaigns, random: wandering(campaigns, seconds, phi)[percent]
 
 
 def runs_mean(campaigns: int, random: np.random.Generator) -> Outcome:
@@ -147,7 +142,7 @@ def runs_mean(campaigns: int, random: np.random.Generator) -> Outcome:
     held = 0
     for series in autoregressive(random, campaigns * 5, 60, 0.8).mean(axis=1).reshape(campaigns, 5):
         found = mean_interval((1000 + 20 * (series + random.normal(size=5))).tolist())
-        held += found["low"] <= 1000 <= found["high"]
+        held += found.low <= 1000 <= found.high
     return Outcome(campaigns, campaigns, held)
 
 
@@ -163,7 +158,7 @@ def null_arms(campaigns: int, random: np.random.Generator) -> Outcome:
     flagged = 0
     for _ in range(campaigns):
         one, other = _arms(random, 6, 1.0)
-        flagged += null_arm(np.log(other / one).tolist())["flagged"]
+        flagged += null_arm(np.log(other / one).tolist()).flagged
     return Outcome(campaigns, campaigns, flagged)
 
 
@@ -172,7 +167,7 @@ def ratio_interval(campaigns: int, random: np.random.Generator) -> Outcome:
     for _ in range(campaigns):
         one, other = _arms(random, 6, 1.07)
         found = mean_interval(np.log(other / one).tolist())
-        held += found["low"] <= math.log(1.07) <= found["high"]
+        held += found.low <= math.log(1.07) <= found.high
     return Outcome(campaigns, campaigns, held)
 
 
@@ -181,7 +176,7 @@ def false_equivalence(campaigns: int, random: np.random.Generator) -> Outcome:
     claimed = 0
     for _ in range(campaigns):
         one, other = _arms(random, 8, 1.05)
-        claimed += equivalence(np.log(other / one).tolist(), 0.05)["equivalent"]
+        claimed += equivalence(np.log(other / one).tolist(), 0.05).equivalent
     return Outcome(campaigns, campaigns, claimed)
 
 
@@ -192,7 +187,7 @@ def control(campaigns: int, random: np.random.Generator) -> Outcome:
         block = random.normal(0, 20, 5)
         base, slow = 200 + block + random.normal(0, 8, 5), 250 + block + random.normal(0, 8, 5)
         found = positive_control(base.tolist(), slow.tolist(), 50.0)
-        exact += found["low"] <= 50 <= found["high"]
+        exact += found.low <= 50 <= found.high
     return Outcome(campaigns, campaigns, exact)
 
 
@@ -206,7 +201,7 @@ def stopped_mean(variation: float) -> Callable[[int, np.random.Generator], Outco
             while not decide({"x": values}, rule).stop:
                 values.append(float(random.normal(1, variation)))
             found = mean_interval(values)
-            held += found["low"] <= 1 <= found["high"]
+            held += found.low <= 1 <= found.high
         return Outcome(campaigns, campaigns, held)
 
     return run
@@ -306,10 +301,6 @@ SCENARIOS = [
     Scenario("p95, 300 s, AR(1) 0.5, order statistics", percentile(95, 300, 0.5), given=0.9),
     Scenario("p99, 300 s, AR(1) 0.5, order statistics", percentile(99, 300, 0.5), given=0.9),
     Scenario("p99, 120 s, AR(1) 0.5: hardly long enough", percentile(99, 120, 0.5), None, None, slow=True),
-    Scenario(
-        "median, 200 s, AR(1) 0.5, block bootstrap", percentile(50, 200, 0.5, True), given=0.9, slow=True
-    ),
-    Scenario("p95, 200 s, AR(1) 0.5, block bootstrap", percentile(95, 200, 0.5, True), given=0.9, slow=True),
     Scenario("mean of five runs of correlated seconds", runs_mean),
     Scenario("mean when the stopping rule stops, spread 5 %", stopped_mean(0.05)),
     Scenario("mean when the stopping rule stops, spread 8 %", stopped_mean(0.08), slow=True),

@@ -128,9 +128,9 @@ def _times(values_ns: np.ndarray) -> dict:
 
 
 def summary(planned: dict, truth: Truth) -> dict:
-    load = planned["load"]
+    load = planned.load
     requests = round(truth.throughput_per_s * WINDOW_S)
-    values = responses_ns(truth, load["clients"], load["think_mean_s"], min(requests, 2000))
+    values = responses_ns(truth, load.clients, load.think_mean_s, min(requests, 2000))
     operation = {"count": requests, "hits": requests, "misses": 0, "errors": 0}
     operation |= {"response": _times(values), "service": _times(values), "slip": _times(values[:0])}
     nothing = {"count": 0, "hits": 0, "misses": 0, "errors": 0}
@@ -212,12 +212,12 @@ def write_telemetry(directory: Path, truth: Truth) -> None:
 def write_trial(
     directory: Path, planned: dict, truth: Truth, status: str = "measured", reason: str | None = None
 ) -> Path:
-    trial = directory / "trials" / planned["id"]
+    trial = directory / "trials" / planned.id
     (trial / "records").mkdir(parents=True, exist_ok=True)
     result = {
         "format": "waylab-trial/1",
-        "id": planned["id"],
-        "order": planned["order"],
+        "id": planned.id,
+        "order": planned.order,
         "status": status,
         "reason": reason,
         "server": "embedded",
@@ -233,7 +233,7 @@ def write_trial(
         write_telemetry(trial, truth)
         client, proxy = joined_records(truth)
         (trial / "records" / "load-2.way").write_bytes(record_bytes("load", client))
-        if planned["system"]["kind"] == "proxy" and planned["system"]["proxy"]["stamps"] != "off":
+        if planned.system["kind"] == "proxy" and planned.system["proxy"]["stamps"] != "off":
             (trial / "records" / "proxy-1.way").write_bytes(
                 record_bytes("proxy", proxy, dropped=truth.dropped)
             )

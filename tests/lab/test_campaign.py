@@ -14,6 +14,7 @@ from waylab.cli import main
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.noise import measure_noise
 from waylab.report.sample import FIGURES_MAX, _beside, deciding_figures
+from waylab.runfolder.analysis import FindingResult, PublishedResults
 from waylab.testbed.programs import find_waystage
 
 BYTES_MAX = 150_000
@@ -65,10 +66,15 @@ def test_a_sample_is_small_and_whole(reported, tmp_path):
     assert sorted(figures) == sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.svg"))
 
 
+def finding(**parts):
+    nothing = {"text": "t", "kind": "ratio", "metric": "", "of": {}, "to": {}, "theirs": None, "rule": ""}
+    return FindingResult(**nothing | {"reproduced": "yes"} | parts)
+
+
 def test_a_sample_has_the_figures_that_decide_its_findings():
-    rate = {"kind": "ratio", "metric": "throughput_per_s", "of": {"a.b": ["2"]}, "to": {"a.b": ["1"]}}
-    reply = {"kind": "ratio", "metric": "set.response_mean_ns", "of": {"r_s": ["2"]}, "to": {"r_s": ["1"]}}
-    stage = {"kind": "stage", "metric": None, "of": {}, "to": {}}
+    rate = finding(metric="throughput_per_s", of={"a.b": ["2"]}, to={"a.b": ["1"]})
+    reply = finding(metric="set.response_mean_ns", of={"r_s": ["2"]}, to={"r_s": ["1"]})
+    stage = finding(kind="stage")
     everything = ["response-mean", "response-set-by-r-s", "stage-times", "throughput", "throughput-by-a-b"]
     found = deciding_figures([stage, rate, rate, reply], everything)
     assert found == ["throughput-by-a-b", "stage-times", "response-set-by-r-s"]
@@ -79,12 +85,12 @@ def test_a_sample_has_the_figures_that_decide_its_findings():
 
 def test_the_noise_floor_is_the_half_width_of_the_ratio():
     logs = [0.01, -0.01, 0.02, -0.02, 0.0]
-    found = noise_floor({"metric": "throughput_per_s", "overall": paired_ratio(logs)})
+    found = noise_floor(SimpleNamespace(metric="throughput_per_s", overall=paired_ratio(logs)))
     half = 2.776445 * 0.0158114 / math.sqrt(5)
-    assert found["floor"] == pytest.approx(math.expm1(half), rel=1e-4) and found["flagged"] is False
-    assert "differences below 2.0 % cannot be seen in 5 blocks" in found["text"]
-    alone = noise_floor({"metric": "throughput_per_s", "overall": paired_ratio([0.1])})
-    assert alone["floor"] is None and "it takes 2" in alone["text"]
+    assert found.floor == pytest.approx(math.expm1(half), rel=1e-4) and found.flagged is False
+    assert "differences below 2.0 % cannot be seen in 5 blocks" in found.text
+    alone = noise_floor(SimpleNamespace(metric="throughput_per_s", overall=paired_ratio([0.1])))
+    assert alone.floor is None and "it takes 2" in alone.text
 
 
 def test_the_noise_of_this_machine_is_measured(capsys):
@@ -95,18 +101,13 @@ def test_the_noise_of_this_machine_is_measured(capsys):
 
 
 def test_a_sample_sets_a_study_beside_the_run():
-    finding = {"text": "half | of it", "kind": "ratio", "theirs": 0.5, "ours": 0.52, "low": 0.5, "high": 0.54}
-    alone = finding | {"kind": "effect", "ours": 0.25, "theirs": None, "low": None, "high": None}
-    analysis = {
-        "published": {
-            "source": "A16",
-            "findings": [finding | {"reproduced": "yes"}, alone | {"reproduced": "undecided"}],
-        }
-    }
-    lines = _beside(SimpleNamespace(analysis=analysis))
+    half = finding(text="half | of it", theirs=0.5, ours=0.52, low=0.5, high=0.54, reproduced="yes")
+    alone = finding(text="half | of it", kind="effect", ours=0.25, reproduced="undecided")
+    published = PublishedResults(source="A16", findings=[half, alone], counts={})
+    lines = _beside(SimpleNamespace(analysis=SimpleNamespace(published=published)))
     assert lines[-3:] == [
         "| half \\| of it | 0.5000 | 0.5200 | 0.5000 to 0.5400 | yes |",
         "| half \\| of it | – | 25.00 % | – | undecided |",
         "",
     ]
-    assert _beside(SimpleNamespace(analysis={})) == []
+    assert _beside(SimpleNamespace(analysis=SimpleNamespace(published=None))) == []

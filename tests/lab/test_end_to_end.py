@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from waylab.analysis import read_analysis
+from waylab.predict import read_predictions
 from waylab.testbed.programs import find_waystage
 
 SPEC = """
@@ -50,36 +52,36 @@ def run(tmp_path, **settings):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     directory = next((tmp_path / "results").iterdir())
-    return directory, json.loads((directory / "analysis.json").read_text())
+    return directory, read_analysis(directory)
 
 
 def test_a_proxy_from_specification_to_report(tmp_path):
     directory, analysis = run(tmp_path, kind="proxy", count=2, service_time="none")
-    assert analysis["trials_used"] == 4, [trial["reasons"] for trial in analysis["trials"]]
-    for c in analysis["configurations"]:
-        assert c["throughput_per_s"]["mean"] > 100 and c["hit_ratio"]["mean"] == 1.0
-        assert {"all", "get", "set"} <= set(c["stages"])
-        stages = c["stages"]["all"]["stages"]
-        parts_ns = sum(numbers["mean_ns"]["mean"] for stage, numbers in stages.items() if stage != "total")
-        assert parts_ns == pytest.approx(stages["total"]["mean_ns"]["mean"])
-        view = c["proxy_view"]
-        assert view["joined"]["mean"] > 20 and view["unmatched"]["mean"] <= 0.02 * view["joined"]["mean"] + 4
-        assert view["client_mean_ns"]["mean"] > view["proxy_mean_ns"]["mean"] > 0
-        assert {"load", "proxy", "backends", "total", "interrupts"} == set(c["cpu_per_request_ns"])
+    assert analysis.trials_used == 4, [trial.reasons for trial in analysis.trials]
+    for c in analysis.configurations:
+        assert c.throughput_per_s.mean > 100 and c.hit_ratio.mean == 1.0
+        assert {"all", "get", "set"} <= set(c.stages)
+        stages = c.stages["all"].stages
+        parts_ns = sum(numbers.mean_ns.mean for stage, numbers in stages.items() if stage != "total")
+        assert parts_ns == pytest.approx(stages["total"].mean_ns.mean)
+        view = c.proxy_view
+        assert view.joined.mean > 20 and view.unmatched.mean <= 0.02 * view.joined.mean + 4
+        assert view.client_mean_ns.mean > view.proxy_mean_ns.mean > 0
+        assert {"load", "proxy", "backends", "total", "interrupts"} == set(c.cpu_per_request_ns)
     assert (directory / "report.html").stat().st_size > 500_000
     assert len(list((directory / "figures").glob("*.png"))) >= 8
 
 
 def test_a_server_whose_service_time_is_dictated(tmp_path):
     directory, analysis = run(tmp_path, kind="direct", count=1, service_time="exp:500us")
-    assert analysis["trials_used"] == 4, [trial["reasons"] for trial in analysis["trials"]]
-    for c in analysis["configurations"]:
-        view = c["server_view"]
-        assert view["joined"]["mean"] > 20
-        assert view["service_mean_ns"]["mean"] == pytest.approx(500_000, rel=0.25)
-        assert view["client_mean_ns"]["mean"] > view["sojourn_mean_ns"]["mean"]
-    predictions = json.loads((directory / "predictions.json").read_text())
-    models = {summary["model"]: summary["applies"] for summary in predictions["summary"]}
+    assert analysis.trials_used == 4, [trial.reasons for trial in analysis.trials]
+    for c in analysis.configurations:
+        view = c.server_view
+        assert view.joined.mean > 20
+        assert view.service_mean_ns.mean == pytest.approx(500_000, rel=0.25)
+        assert view.client_mean_ns.mean > view.sojourn_mean_ns.mean
+    predictions = read_predictions(directory)
+    models = {summary.model: summary.applies for summary in predictions.summary}
     assert models["closed M/M/c//N as dictated"] == models["closed M/M/c//N with delay"] == 2
 
 
@@ -91,17 +93,15 @@ def test_several_generators_are_one_load(tmp_path):
     command = [sys.executable, "-m", "waylab", "run", str(spec), "--results", str(tmp_path / "results")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     (directory,) = (tmp_path / "results").iterdir()
-    (trial,) = json.loads((directory / "analysis.json").read_text())["trials"]
-    gates = {gate["name"]: gate for gate in trial["gates"]}
+    (trial,) = read_analysis(directory).trials
+    gates = {gate.name: gate for gate in trial.gates}
     # Whether both began within a tenth of a second is the machine's affair; that it was looked at is what is tested.
-    others = [
-        gate["text"] for gate in trial["gates"] if gate["passed"] is False and gate["name"] != "generators"
-    ]
-    assert others == [] and gates["generators"]["passed"] is not None, done.stdout + done.stderr
-    folder = directory / "trials" / trial["id"]
+    others = [gate.text for gate in trial.gates if gate.passed is False and gate.name != "generators"]
+    assert others == [] and gates["generators"].passed is not None, done.stdout + done.stderr
+    folder = directory / "trials" / trial.id
     parts = [json.loads((folder / f"load-{index}.json").read_text()) for index in (0, 1)]
     assert [part["settings"]["clients"] for part in parts] == [2, 2]
-    assert trial["requests"] == sum(part["totals"]["requests"] for part in parts)
+    assert trial.numbers.requests == sum(part["totals"]["requests"] for part in parts)
     # The records of both are joined with the proxy's.
     assert len(list((folder / "records").glob("load-*.way"))) == 2
-    assert trial["hit_ratio"] == 1.0 and trial["proxy_view"]["joined"] > 20
+    assert trial.numbers.hit_ratio == 1.0 and trial.numbers.proxy_view.joined > 20

@@ -10,7 +10,7 @@ from statsmodels.formula.api import ols
 from statsmodels.stats.stattools import durbin_watson
 
 from waylab.analysis.statistics.anova import anova
-from waylab.analysis.statistics.designs import generators_for, two_level_plan
+from waylab.analysis.statistics.designs import two_level_plan
 from waylab.analysis.statistics.diagnostics import diagnose
 from waylab.analysis.statistics.factorial import choose_scale, two_level_effects
 from waylab.errors import LabError
@@ -58,7 +58,6 @@ def test_repetitions_give_intervals():
     bounds = [(effect.low, effect.high) for effect in found.effects]
     expected = [(39.08, 42.91), (19.58, 23.41), (7.58, 11.41), (3.08, 6.91)]
     assert np.allclose(bounds, expected, atol=0.011)
-    assert found.predict({"A": 1, "B": 1}) == pytest.approx(77)
 
 
 PROCESSORS = [[85.10, 79.50, 147.90], [0.891, 1.047, 1.072], [0.955, 0.933, 1.122], [0.0148, 0.0126, 0.0118]]
@@ -73,9 +72,7 @@ def test_a_multiplicative_model():
     assert values_of(found) == pytest.approx([0.03, -0.97, -0.97, 0.03], abs=0.006)
     assert found.effect("A").share == pytest.approx(0.499, abs=0.001)
     assert found.share_error == pytest.approx(0.002, abs=0.0005)
-    # The interaction is not significant, so the prediction is without it.
     assert not found.effect("A x B").significant
-    assert found.predict({"A": 1, "B": -1}) == pytest.approx(10**0.0, rel=0.15)
 
 
 def test_the_scale_is_chosen_by_range_and_by_spread():
@@ -229,8 +226,7 @@ def test_effects_of_a_fraction_are_those_of_their_group():
 
 
 def test_generators_are_found_for_a_resolution():
-    assert generators_for(4, 4) == ["D=ABC"] and len(generators_for(7, 3)) == 4
-    plan = two_level_plan(list("abcde"), generators_for(5, 5))
+    plan = two_level_plan(list("abcde"), ["E=ABCD"])
     assert plan.resolution == 5 and len(plan.signs) == 16
     full = two_level_plan(["x", "y"])
     assert full.resolution is None and full.signs.tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]
@@ -265,7 +261,7 @@ def test_good_residuals_raise_no_concern_and_bad_ones_do():
     good = random.normal(size=40)
     cells = (np.arange(40) % 4).tolist()
     checks, found = checks_of(good, cells=cells)
-    assert not found.concerns and checks["independence"].statistic == pytest.approx(
+    assert all(check.kept for check in found.checks) and checks["independence"].statistic == pytest.approx(
         durbin_watson(good - good.mean())
     )
     assert np.corrcoef(found.normal, found.sorted_)[0, 1] > 0.97
@@ -274,7 +270,7 @@ def test_good_residuals_raise_no_concern_and_bad_ones_do():
     assert checks_of(np.exp(2 * good))[0]["normality"].kept is False
     uneven = good * np.array([0.1, 1, 3, 9])[np.arange(40) % 4]
     checks, found = checks_of(uneven, cells=cells)
-    assert checks["spread"].kept is False and checks["growth"].kept is False and len(found.concerns) >= 2
+    assert checks["spread"].kept is False and checks["growth"].kept is False
 
 
 def test_residuals_are_put_into_the_order_of_the_runs():

@@ -9,23 +9,24 @@ import numpy as np
 import pytest
 from conftest import BLOCKS, CLIENTS, REPLICAS
 from hdrh.histogram import HdrHistogram
+from made import made_spec, made_trial, without_use
+from msgspec import to_builtins
+from msgspec.structs import replace
 from scipy import stats
 
+from waylab.analysis import read_analysis
 from waylab.analysis.effects import factorial, factorial_facts
 from waylab.analysis.histograms import values_at
 from waylab.analysis.shapes import shape
 from waylab.analysis.statistics.gamma import fit_gamma
 from waylab.analysis.traces import trace
-from waylab.analysis.trial import TrialResult
 from waylab.analysis.verdicts import verdict, verdict_sentence
 from waylab.errors import LabError
 from waylab.report.content import read_content
 from waylab.report.write import draw
-from waylab.runfolder.files import read_json
-
-
-def read(directory):
-    return read_json(directory / "analysis.json", "waylab-analysis/1", "")
+from waylab.runfolder.load import LoadSecond
+from waylab.runfolder.numbers import Ratio
+from waylab.runfolder.trial_numbers import WarmUpFound, WithinTrial
 
 
 def test_a_gamma_distribution_finds_itself_again():
@@ -53,11 +54,11 @@ def test_the_bars_of_a_histogram_hold_what_was_counted():
     for value in values_ns:
         histogram.record_value(int(value))
     found = shape(histogram, "here")
-    shares = [bar["density_per_ms"] * (bar["to_ns"] - bar["from_ns"]) * 1e-6 for bar in found["bars"]]
+    shares = [bar.density_per_ms * (bar.to_ns - bar.from_ns) * 1e-6 for bar in found.bars]
     assert sum(shares) == pytest.approx(0.99, abs=0.002)
-    assert found["gamma"]["shape"] == pytest.approx(3, rel=0.01)
-    for bar in found["bars"]:
-        assert bar["gamma_per_ms"] == pytest.approx(bar["density_per_ms"], abs=0.012)
+    assert found.gamma.shape == pytest.approx(3, rel=0.01)
+    for bar in found.bars:
+        assert bar.gamma_per_ms == pytest.approx(bar.density_per_ms, abs=0.012)
     few = HdrHistogram(1, 3_600_000_000_000, 3)
     few.record_value(1000)
     assert shape(few, "here") is None
@@ -74,50 +75,53 @@ def test_percentiles_are_those_of_the_library():
 
 def seconds(count, warm_up):
     return [
-        {
-            "second": number,
-            "measured": number >= warm_up,
-            "requests": 100 + number,
-            "mean_ns": 5.0,
-            "hits": 3,
-            "misses": 1,
-        }
+        LoadSecond(
+            second=number,
+            measured=number >= warm_up,
+            requests=100 + number,
+            mean_ns=5.0,
+            hits=3,
+            misses=1,
+        )
         for number in range(count)
     ]
 
 
+def within(steady, cut_s):
+    return WithinTrial(seconds=9, warm_up=WarmUpFound(cut_s=cut_s, steady=steady, by="throughput", text=""))
+
+
 def test_a_trace_has_every_second_and_where_it_settled():
-    found = trace({"seconds": seconds(12, 2)}, {"warm_up": {"steady": True, "cut_s": 3}})
-    assert (found["measured_from"], found["settled_from"]) == (2, 5)
-    assert [second["throughput_per_s"] for second in found["seconds"]] == list(range(100, 112))
-    assert found["seconds"][0]["miss_ratio"] == 0.25
-    unknown = trace({"seconds": seconds(12, 2)}, {"warm_up": {"steady": None, "cut_s": 0}})
-    assert unknown["settled_from"] is None
-    assert trace({"seconds": seconds(5, 2)}, {"warm_up": None}) is None
+    found = trace(seconds(12, 2), within(True, 3))
+    assert (found.measured_from, found.settled_from) == (2, 5)
+    assert [second.throughput_per_s for second in found.seconds] == list(range(100, 112))
+    assert found.seconds[0].miss_ratio == 0.25
+    assert trace(seconds(12, 2), within(None, 0)).settled_from is None
+    assert trace(seconds(5, 2), WithinTrial(seconds=3)) is None
 
 
 def test_changes_are_ratios_to_the_base_case(reported):
-    changes = read(reported)["changes"]
-    assert changes["base"] == "clients=4, replicas=1"
-    found = {(entry["name"], entry["metric"]): entry for entry in changes["entries"]}
+    changes = read_analysis(reported).changes
+    assert changes.base == "clients=4, replicas=1"
+    found = {(entry.name, entry.metric): entry for entry in changes.entries}
     entry = found["clients=16, replicas=2", "throughput_per_s"]
-    assert entry["ratio"] == pytest.approx(1.8) and entry["blocks"] == 3 and entry["excludes_1"]
-    assert found["clients=4, replicas=2", "response_mean_ns"]["ratio"] == pytest.approx(1 / 0.9, rel=1e-4)
-    assert found[changes["base"], "throughput_per_s"]["ratio"] == 1.0
-    assert "response_set_mean_ns" not in changes["metrics"]
+    assert entry.ratio == pytest.approx(1.8) and entry.blocks == 3 and entry.excludes_1
+    assert found["clients=4, replicas=2", "response_mean_ns"].ratio == pytest.approx(1 / 0.9, rel=1e-4)
+    assert found[changes.base, "throughput_per_s"].ratio == 1.0
+    assert "response_set_mean_ns" not in changes.metrics
 
 
 def test_effects_of_a_known_design(reported):
     """In the shared run everything multiplies, the blocks too, and there is no noise."""
-    factorial = read(reported)["factorial"]
-    assert factorial["kind"] == "2k" and factorial["blocks"] == len(BLOCKS)
-    throughput = next(m for m in factorial["metrics"] if m["metric"] == "throughput_per_s")
-    assert throughput["scale"]["scale"] == "multiplicative"
-    effects = {effect["name"]: effect for effect in throughput["effects"]}
-    assert effects["clients"]["value"] == pytest.approx(math.log10(CLIENTS["16"] / CLIENTS["4"]) / 2)
-    assert effects["replicas"]["relative"] == pytest.approx((REPLICAS["2"] / REPLICAS["1"]) ** 0.5 - 1)
-    assert effects["clients x replicas"]["value"] == pytest.approx(0, abs=1e-12)
-    shares = {part["name"]: part["share"] for part in throughput["shares"]}
+    factorial = read_analysis(reported).factorial
+    assert factorial.kind == "2k" and factorial.blocks == len(BLOCKS)
+    throughput = next(m for m in factorial.metrics if m.metric == "throughput_per_s")
+    assert throughput.scale.scale == "multiplicative"
+    effects = {effect.name: effect for effect in throughput.effects}
+    assert effects["clients"].value == pytest.approx(math.log10(CLIENTS["16"] / CLIENTS["4"]) / 2)
+    assert effects["replicas"].relative == pytest.approx((REPLICAS["2"] / REPLICAS["1"]) ** 0.5 - 1)
+    assert effects["clients x replicas"].value == pytest.approx(0, abs=1e-12)
+    shares = {part.name: part.share for part in throughput.shares}
     assert sum(shares.values()) == pytest.approx(1) and shares["error"] == pytest.approx(0, abs=1e-9)
 
 
@@ -126,26 +130,21 @@ def trials_of(factors, truth, blocks=4, runs=None):
     random, trials = np.random.default_rng(5), []
     for block in range(1, blocks + 1):
         for levels in runs or [dict(zip(factors, one, strict=True)) for one in product(*factors.values())]:
-            content = {
-                "id": f"b{block}-{'-'.join(levels.values())}",
-                "order": len(trials) + 1,
-                "block": block,
-                "configuration": ", ".join(f"{name}={level}" for name, level in levels.items()),
-                "levels": levels,
-                "used": True,
-                "throughput_per_s": truth(levels) + 10 * block + random.normal(0, 5),
-                "operations": {},
-                "processor": {"cpu_per_request_ns": {}},
-            }
-            trials.append(TrialResult(content))
+            throughput_per_s = truth(levels) + 10 * block + random.normal(0, 5)
+            trials.append(made_trial(levels, block, order=len(trials) + 1, throughput_per_s=throughput_per_s))
     return trials
 
 
 def spec_of(factors, **more):
     named = [
-        {"name": name, "levels": [{"label": label} for label in levels]} for name, levels in factors.items()
+        {"name": name, "key": None, "levels": [{"label": label, "settings": {}} for label in levels]}
+        for name, levels in factors.items()
     ]
-    return {"factors": named, "compare": [], "design": {}} | more
+    return made_spec(factors=named, **more)
+
+
+def with_generators(spec, generators):
+    return replace(spec, design=replace(spec.design, generators=generators))
 
 
 TWO = {"a": ["1", "2"], "b": ["1", "2"]}
@@ -157,65 +156,73 @@ def additive(levels):
 
 def test_noise_is_told_from_effects_and_its_residuals_are_checked():
     found = factorial(spec_of(TWO), trials_of(TWO, additive))
-    (metric,) = found["metrics"]
-    effects = {effect["name"]: effect for effect in metric["effects"]}
-    assert metric["scale"]["scale"] == "additive"
-    assert effects["a"]["low"] < 50 < effects["a"]["high"] and effects["a"]["significant"]
-    assert effects["b"]["low"] < 10 < effects["b"]["high"]
-    assert not effects["a x b"]["significant"]
-    assert effects["a"]["relative"] == pytest.approx(effects["a"]["value"] / metric["mean"])
-    assert {check["name"] for check in metric["checks"]} >= {"independence", "order", "normality", "spread"}
-    points = metric["residuals"]
-    assert [point["order"] for point in points] == list(range(1, 17))
-    assert [p["previous"] for p in points[1:]] == [p["residual"] for p in points[:-1]]
-    ranked = sorted(points, key=lambda point: point["residual"])
-    assert [p["normal"] for p in ranked] == sorted(p["normal"] for p in ranked)
+    (metric,) = found.metrics
+    effects = {effect.name: effect for effect in metric.effects}
+    assert metric.scale.scale == "additive"
+    assert effects["a"].low < 50 < effects["a"].high and effects["a"].significant
+    assert effects["b"].low < 10 < effects["b"].high
+    assert not effects["a x b"].significant
+    assert effects["a"].relative == pytest.approx(effects["a"].value / metric.mean)
+    assert {check.name for check in metric.checks} >= {"independence", "order", "normality", "spread"}
+    points = metric.residuals
+    assert [point.order for point in points] == list(range(1, 17))
+    assert [p.previous for p in points[1:]] == [p.residual for p in points[:-1]]
+    ranked = sorted(points, key=lambda point: point.residual)
+    assert [p.normal for p in ranked] == sorted(p.normal for p in ranked)
     assert "Of the variation of throughput, a 9" in factorial_facts(found)[0]
 
 
 def test_more_levels_are_a_general_design():
     factors = {"a": ["1", "2", "3"], "b": ["1", "2"]}
     found = factorial(spec_of(factors), trials_of(factors, additive))
-    (metric,) = found["metrics"]
-    assert found["kind"] == "general"
-    assert [effect["name"] for effect in metric["effects"]] == ["a 1", "a 2", "a 3", "b 1", "b 2"]
-    assert [part["name"] for part in metric["shares"]] == ["a", "b", "a x b", "blocks", "error"]
-    assert sum(part["share"] for part in metric["shares"]) == pytest.approx(1)
+    (metric,) = found.metrics
+    assert found.kind == "general"
+    assert [effect.name for effect in metric.effects] == ["a 1", "a 2", "a 3", "b 1", "b 2"]
+    assert [part.name for part in metric.shares] == ["a", "b", "a x b", "blocks", "error"]
+    assert sum(part.share for part in metric.shares) == pytest.approx(1)
 
 
 def test_a_fraction_names_what_it_confounds():
     factors = {"a": ["1", "2"], "b": ["1", "2"], "c": ["1", "2"]}
     runs = [{"a": a, "b": b, "c": "2" if a == b else "1"} for a in "12" for b in "12"]
     trials = trials_of(factors, additive, runs=runs)
-    found = factorial(spec_of(factors, design={"generators": ["C=AB"]}), trials)
-    assert found["kind"] == "2k" and len(found["metrics"][0]["effects"]) == 3
-    assert found["metrics"][0]["effects"][0]["aliases"] == ["b x c"]
-    assert "not all combinations" in factorial(spec_of(factors), trials)["text"]
+    found = factorial(with_generators(spec_of(factors), ["C=AB"]), trials)
+    assert found.kind == "2k" and len(found.metrics[0].effects) == 3
+    assert found.metrics[0].effects[0].aliases == ["b x c"]
+    assert "not all combinations" in factorial(spec_of(factors), trials).text
 
 
 def test_what_only_checks_the_instrument_is_no_level():
     factors = {"a": ["1", "2", "1-again"], "b": ["1", "2"]}
-    null = {"factor": "a", "baseline": "1", "candidate": "1-again", "role": "null"}
+    null = {
+        "factor": "a",
+        "baseline": "1",
+        "candidate": "1-again",
+        "role": "null",
+        "metric": "throughput_per_s",
+    }
+    null |= {"margin": 0.0, "added": "", "ratio": 0.0, "added_ns": None}
     found = factorial(spec_of(factors, compare=[null]), trials_of(factors, additive))
-    assert found["kind"] == "2k" and found["levels"]["a"] == ["1", "2"]
+    assert found.kind == "2k" and found.levels["a"] == ["1", "2"]
 
 
 def test_a_block_with_a_missing_trial_is_left_out():
     trials = trials_of(TWO, additive)
-    trials[0].content["used"] = False
-    assert factorial(spec_of(TWO), trials)["blocks"] == 3
-    for trial in trials:
-        trial.content["used"] = trial.content["block"] != 1 and trial.content["configuration"] != "a=1, b=1"
-    assert "no block" in factorial(spec_of(TWO), trials)["text"]
+    trials[0] = without_use(trials[0])
+    assert factorial(spec_of(TWO), trials).blocks == 3
+    for place, trial in enumerate(trials):
+        if trial.content.block == 1 or trial.content.configuration == "a=1, b=1":
+            trials[place] = without_use(trial)
+    assert "no block" in factorial(spec_of(TWO), trials).text
 
 
 def test_a_verdict_says_what_the_ratio_allows():
-    ratio = {"ratio": 0.8, "low": 0.7, "high": 0.9, "blocks": 5, "excludes_1": True, "equivalent": False}
+    ratio = Ratio(ratio=0.8, low=0.7, high=0.9, blocks=5, excludes_1=True, equivalent=False)
     assert verdict(ratio, "throughput_per_s") == "worse" and verdict(ratio, "response_mean_ns") == "better"
-    assert verdict(ratio | {"equivalent": True}, "throughput_per_s") == "equivalent"
-    assert verdict(ratio | {"excludes_1": False}, "throughput_per_s") == "undecided"
+    assert verdict(replace(ratio, equivalent=True), "throughput_per_s") == "equivalent"
+    assert verdict(replace(ratio, excludes_1=False), "throughput_per_s") == "undecided"
     assert "the candidate is worse" in verdict_sentence(ratio, "throughput_per_s", 0.05)
-    single = {"ratio": 0.8, "low": None, "high": None, "blocks": 1, "excludes_1": None, "equivalent": None}
+    single = Ratio(ratio=0.8, low=None, high=None, blocks=1, excludes_1=None, equivalent=None)
     assert "decides nothing" in verdict_sentence(single, "throughput_per_s", 0.05)
 
 
@@ -223,16 +230,17 @@ def test_figures_appear_where_there_are_data(reported, tmp_path):
     """Traces, misses, queues, and GET and SET apart; the shared run has none of them."""
     directory = tmp_path / "more"
     shutil.copytree(reported, directory, ignore=shutil.ignore_patterns("trials", "figures"))
-    content = read(directory)
+    content = json.loads((directory / "analysis.json").read_text())
     before = {figure.name for figure in draw(read_content(directory))}
-    load = {"seconds": seconds(30, 5)}
+    drawn = to_builtins(trace(seconds(30, 5), within(True, 4)))
     for trial in content["trials"]:
-        trial["trace"] = trace(load, {"warm_up": {"steady": True, "cut_s": 4}})
+        trial["numbers"]["trace"] = drawn
     for c in content["configurations"]:
         c["operations"]["set"] = c["operations"]["get"]
         c["shapes"]["set"] = c["shapes"]["get"]
-        c["miss_ratio"] = {"mean": 0.01, "low": 0.0, "high": 0.02}
-        c["queue_length"] = {"mean": {"mean": 2.5, "low": None, "high": None}}
+        c["miss_ratio"] |= {"mean": 0.01, "low": 0.0, "high": 0.02}
+        alone = {"count": 1, "mean": 2.5, "low": None, "high": None}
+        c["queue_length"] = dict.fromkeys(("mean", "p50", "p95", "largest"), alone)
     (directory / "analysis.json").write_text(json.dumps(content))
     figures = {figure.name: figure for figure in draw(read_content(directory))}
     assert set(figures) - before == {

@@ -32,23 +32,24 @@ def test_stage_times_batches_and_outcomes(tmp_path):
     (tmp_path / "messages-1.way").write_bytes(record_bytes("messages", table[:20]))
     (tmp_path / "messages-2.way").write_bytes(record_bytes("messages", table[20:], dropped=3))
     found = folder_stages(tmp_path)["messages"]
-    assert found["operations"]["all"]["count"] == 39 and found["operations"]["send"]["count"] == 19
-    assert found["outcomes"] == {"answered": 39, "overloaded": 1} and found["dropped"] == 3
-    pops = found["operations"]["pop"]["stages"]
-    assert [round(pops[name]["mean_ns"]) for name in ("parse", "queue", "reply", "total")] == [
+    assert found.operations["all"].count == 39 and found.operations["send"].count == 19
+    assert found.outcomes == {"answered": 39, "overloaded": 1} and found.dropped == 3
+    pops = found.operations["pop"].stages
+    assert [round(pops[name].mean_ns) for name in ("parse", "queue", "reply", "total")] == [
         1500,
         6000,
         10500,
         42000,
     ]
-    assert found["batch"] == {"mean": 3.9, "met_mean": pytest.approx((9 * 16 + 9) / 39), "largest": 4.0}
+    assert (found.batch.mean, found.batch.largest) == (3.9, 4.0)
+    assert found.batch.met_mean == pytest.approx((9 * 16 + 9) / 39)
 
 
 def test_the_beginning_and_the_end_can_be_left_out(tmp_path):
     (tmp_path / "messages-1.way").write_bytes(record_bytes("messages", messages_rows()))
     found = folder_stages(tmp_path, skip_s=2.0, cut_s=0.5)["messages"]
-    assert found["operations"]["all"]["count"] == 15
-    assert found["operations"]["all"]["stages"]["parse"]["mean_ns"] == 2000
+    assert found.operations["all"].count == 15
+    assert found.operations["all"].stages["parse"].mean_ns == 2000
     with pytest.raises(LabError, match="leave out less"):
         folder_stages(tmp_path, skip_s=10)
 

@@ -73,29 +73,29 @@ def test_no_more_backends_than_generators_are_started_without_a_proxy(fake, tmp_
 
 def gate_of(empty_run, name, overlap, shares):
     """Analyse a run of two generators, and return one gate of its first trial."""
-    for planned in read_run(empty_run)["plan"]:
+    for planned in read_run(empty_run).plan:
         trial = write_trial(empty_run, planned, Truth(share=0.3))
         result = json.loads((trial / "trial.json").read_text()) | {"generators_overlap": overlap}
         (trial / "trial.json").write_text(json.dumps(result))
         load = json.loads((trial / "load.json").read_text())
         (trial / "load.json").write_text(
-            json.dumps(load | {"parts": [{"cpu": {"share": s}} for s in shares]})
+            json.dumps(load | {"parts": [{"cpu": load["cpu"] | {"share": s}} for s in shares]})
         )
-    first = analyse(empty_run)["trials"][0]
-    return next(gate for gate in first["gates"] if gate["name"] == name)
+    first = analyse(empty_run).trials[0]
+    return next(gate for gate in first.gates if gate.name == name)
 
 
 @pytest.mark.parametrize(("overlap", "passed"), [(None, None), (0.97, True), (0.9, False)])
 def test_generators_must_measure_at_the_same_time(empty_run, overlap, passed):
     gate = gate_of(empty_run, "generators", overlap, [])
-    assert gate["passed"] is passed
-    assert overlap is None or f"at the same time for {100 * overlap:.1f} % of their windows" in gate["text"]
+    assert gate.passed is passed
+    assert overlap is None or f"at the same time for {100 * overlap:.1f} % of their windows" in gate.text
 
 
 def test_the_busiest_generator_is_the_one_that_is_judged(empty_run):
     gate = gate_of(empty_run, "generator_cpu", 1.0, [0.1, 0.9])
-    assert gate["passed"] is False and gate["value"] == 0.9
-    assert gate_of(empty_run, "generator_cpu", 1.0, [0.1, 0.2])["value"] == 0.3
+    assert gate.passed is False and gate.value == 0.9
+    assert gate_of(empty_run, "generator_cpu", 1.0, [0.1, 0.2]).value == 0.3
 
 
 def test_a_connected_generator_is_paused_and_one_that_exits_is_an_error(tmp_path):

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from kneed import KneeLocator
+from made import made_configuration, made_spec, made_trial
 
 from waylab.analysis.curves import curve_facts, curve_results
 from waylab.analysis.statistics.knee import first_slow_load, knee, kneedle, resampled_means
-from waylab.analysis.trial import TrialResult
 from waylab.errors import LabError
 from waylab.fit import NotApplicableError, fit_scalability
 from waylab.models import Usl
+from waylab.runfolder.analysis import Axes
 
 LOADS = [1.0, 36, 72, 144, 180, 216, 288, 360, 432]
 CURVE = [20_000 * (1 - np.exp(-load / 100)) for load in LOADS]
@@ -17,20 +17,6 @@ CURVE = [20_000 * (1 - np.exp(-load / 100)) for load in LOADS]
 
 def runs(random, curve, spread, repetitions=3):
     return [(value * random.normal(1, spread, repetitions)).tolist() for value in curve]
-
-
-def test_it_finds_the_knees_that_kneed_finds():
-    random = np.random.default_rng(2)
-    found = 0
-    for _ in range(400):
-        x = np.sort(random.choice(np.arange(1, 600), random.integers(4, 15), replace=False)).astype(float)
-        y = x / (1 + x / random.uniform(20, 200)) * random.normal(1, random.choice([0, 0.02, 0.1]), x.size)
-        sensitivity = random.choice([0.5, 1, 2])
-        theirs = KneeLocator(x, y, S=sensitivity).knee
-        ours = kneedle(x, y[None], sensitivity)[0]
-        assert (theirs is None and np.isnan(ours)) or theirs == ours
-        found += theirs is not None
-    assert found > 200
 
 
 def test_a_knee_with_its_interval():
@@ -86,20 +72,22 @@ def test_a_law_with_intervals_and_its_reach():
     law = Usl(1000.0, 0.03, 5e-4)
     curve = [law.throughput_per_s(size) for size in SIZES]
     found = fit_scalability(SIZES, runs(np.random.default_rng(6), curve, 0.02))
-    content = found.as_dict()
     for name in ("gamma", "alpha", "beta"):
-        assert content[name]["low"] <= getattr(law, name) <= content[name]["high"]
-    assert content["peak_clients"] == pytest.approx(law.peak_clients, rel=0.2)
-    assert content["reach"] == 128 and content["curve"][-1]["clients"] == pytest.approx(128)
-    assert all(point["low"] <= point["mean"] <= point["high"] for point in content["curve"])
+        low, high = found.fit.interval(name, 0.95)
+        assert low <= getattr(law, name) <= high
+    assert found.peak[0] == pytest.approx(law.peak_clients, rel=0.2)
+    assert found.reach == 128
+    for clients in np.geomspace(1.0, found.reach, 40).tolist():
+        mean, low, high = found.throughput_per_s(min(clients, found.reach))
+        assert low <= mean <= high
     with pytest.raises(NotApplicableError, match="beyond twice the 64 that were measured"):
         found.throughput_per_s(129)
 
 
 def test_a_peak_out_of_reach_is_not_told():
     law = Usl(1000.0, 0.01, 1e-6)
-    found = fit_scalability(SIZES, [[law.throughput_per_s(size)] * 2 for size in SIZES]).as_dict()
-    assert found["peak_clients"] is None and found["warnings"]
+    found = fit_scalability(SIZES, [[law.throughput_per_s(size)] * 2 for size in SIZES])
+    assert found.peak is None and found.fit.warnings
 
 
 def test_too_little_for_a_law():
@@ -109,16 +97,17 @@ def test_too_little_for_a_law():
         fit_scalability([1, 2, 4, 8], [[1.0], [2.0], [-4.0], [8.0]])
 
 
-def measured(clients, throughput_per_s, p95_ns, used=True):
-    name = f"clients={clients}"
-    content = {"configuration": name, "throughput_per_s": throughput_per_s, "used": used}
-    content["operations"] = {"all": {"percentiles_ns": {"95": p95_ns}}}
-    return TrialResult(content), {
-        "name": name,
-        "series": "all trials",
-        "x": float(clients),
-        "used": int(used),
+def measured(clients, throughput_per_s, p95_ns):
+    percentiles = {
+        "count": 1,
+        "response_mean_ns": 1e6,
+        "response_std_ns": 0.0,
+        "percentiles_ns": {"95": int(p95_ns)},
     }
+    trial = made_trial(
+        {"clients": str(clients)}, throughput_per_s=throughput_per_s, operations={"all": percentiles}
+    )
+    return trial, made_configuration(name=trial.content.configuration, x=float(clients))
 
 
 def test_the_curves_of_a_run():
@@ -130,10 +119,11 @@ def test_the_curves_of_a_run():
             trial, configuration = measured(load, value * random.normal(1, 0.02), 1e6 * max(1.0, load / 100))
             trials.append(trial)
         configurations.append(configuration)
-    axes = {"x": "clients", "numeric": True}
-    spec = {"factors": [{"name": "clients", "key": "load.clients"}]}
+    axes = Axes(x="clients", numeric=True, logarithmic=True, levels=[*LOADS], series=[], views=[])
+    clients = {"name": "clients", "key": "load.clients", "levels": []}
+    spec = made_spec(factors=[clients])
     found = curve_results(spec, configurations, trials, axes)
-    assert len(found) == 1 and found[0]["knee"]["load"] in LOADS and found[0]["first_slow"]["load"] == 216
+    assert len(found) == 1 and found[0].knee.load in LOADS and found[0].first_slow.load == 216
     facts = curve_facts(found)
     assert (
         len(facts) == 2
@@ -142,5 +132,5 @@ def test_the_curves_of_a_run():
     )
     # Three loads are no curve, and the size of values is no load.
     assert curve_results(spec, configurations[:3], trials, axes) == []
-    sizes = {"factors": [{"name": "clients", "key": "load.data_size"}]}
+    sizes = made_spec(factors=[clients | {"key": "load.data_size"}])
     assert curve_results(sizes, configurations, trials, axes) == []

@@ -12,6 +12,7 @@ from waylab.cli import main
 from waylab.predict import predict
 from waylab.report.content import read_content
 from waylab.report.page import page
+from waylab.runfolder.analysis import TestbedSummary
 from waylab.runfolder.files import read_run
 
 ASKED_MBIT = 100.0
@@ -45,6 +46,7 @@ def emulate(directory, share=0.99, error=0.0, cores_usable=2):
     for planned in run["plan"]:
         planned["assignment"] = {"load": ["client"], "proxy": ["proxy"], "backends": ["server"]}
     path.write_text(json.dumps(run))
+    run = read_run(directory)
     links = {
         "client": link(cores=2.0),
         "proxy": link(),
@@ -52,7 +54,7 @@ def emulate(directory, share=0.99, error=0.0, cores_usable=2):
         "idle": link(0.5, up_mbit=ASKED_MBIT),
     }
     facts = {"kind": "netns", "pinning": "shared", "cores_usable": cores_usable, "links": links}
-    for planned in run["plan"]:
+    for planned in run.plan:
         trial = write_trial(directory, planned, Truth(throughput_per_s=true_throughput(planned)))
         content = json.loads((trial / "trial.json").read_text())
         (trial / "trial.json").write_text(json.dumps(content | {"testbed": facts}))
@@ -79,40 +81,38 @@ def text_of(directory):
 def test_how_full_a_link_was_is_its_bytes_over_its_rate(empty_run):
     emulate(empty_run)
     content = analyse(empty_run)
-    assert content["trials_used"] == content["trials_total"] == 12
-    for trial in content["trials"]:
-        assert trial["links"]["utilisation"] == {"server up": pytest.approx(0.99, rel=1e-6)}
-        assert trial["links"]["throttled_share"] == {
+    assert content.trials_used == content.trials_total == 12
+    for trial in content.trials:
+        assert trial.numbers.links.utilisation == {"server up": pytest.approx(0.99, rel=1e-6)}
+        assert trial.numbers.links.throttled_share == {
             "client": pytest.approx(0.25),
             "server": pytest.approx(0.25),
         }
-        assert trial["links"]["dropped_packets"] == 3 * 4, "of all three hosts, over the whole trial"
-        gate = next(gate for gate in trial["gates"] if gate["name"] == "links")
-        assert gate["passed"] and gate["text"].startswith(
-            "server.up_mbit = 100: 95.64 Mbit/s of payload measured"
-        )
-    for configuration in content["configurations"]:
-        assert configuration["link_utilisation"]["server up"]["mean"] == pytest.approx(0.99, rel=1e-6)
-    full = [fact for fact in content["facts"] if "link" in fact]
+        assert trial.numbers.links.dropped_packets == 3 * 4, "of all three hosts, over the whole trial"
+        gate = next(gate for gate in trial.gates if gate.name == "links")
+        assert gate.passed and gate.text.startswith("server.up_mbit = 100: 95.64 Mbit/s of payload measured")
+    for configuration in content.configurations:
+        assert configuration.link_utilisation["server up"].mean == pytest.approx(0.99, rel=1e-6)
+    full = [fact for fact in content.facts if "link" in fact]
     assert full == [
         f"replicas {level}: at its highest throughput these links are full: server up 99.0 %."
         for level in (1, 2)
     ]
-    assert content["testbed"]["oversubscribed"] and content["testbed"]["cores_described"] == 3
+    assert content.testbed.oversubscribed and content.testbed.cores_described == 3
     assert WINDOW_S == 2.0
 
 
 def test_a_link_that_is_not_full_is_said_to_be_so(empty_run):
     emulate(empty_run, share=0.4)
-    facts = analyse(empty_run)["facts"]
+    facts = analyse(empty_run).facts
     assert "replicas 1: at its highest throughput no link is full; the fullest is used to 40.0 %." in facts
 
 
 def test_a_trial_on_links_that_were_not_as_described_is_not_used(empty_run):
     emulate(empty_run, error=-0.08)
     content = analyse(empty_run)
-    assert content["trials_used"] == 0
-    (reason,) = content["trials"][0]["reasons"]
+    assert content.trials_used == 0
+    (reason,) = content.trials[0].reasons
     assert reason == (
         "links: server.up_mbit = 100: 87.99 Mbit/s of payload measured, 95.64 expected, -8.00 %, limit 5 %"
     )
@@ -130,25 +130,15 @@ def test_the_page_shows_the_hosts_and_what_they_mean_for_the_numbers(empty_run):
 
 def test_enough_cores_are_no_threat(empty_run):
     emulate(empty_run, cores_usable=4)
-    assert not analyse(empty_run)["testbed"]["oversubscribed"]
+    assert not analyse(empty_run).testbed.oversubscribed
     assert "a limit that is not one of a link" not in text_of(empty_run)
 
 
 def test_a_run_on_this_machine_has_no_links(run_folder, capsys):
     content = analyse(run_folder)
-    gate = next(gate for gate in content["trials"][0]["gates"] if gate["name"] == "links")
-    assert gate["passed"] is None and content["testbed"] == {"kind": "local", "links": {}}
-    assert not any("link" in fact for fact in content["facts"])
+    gate = next(gate for gate in content.trials[0].gates if gate.name == "links")
+    assert gate.passed is None and content.testbed == TestbedSummary()
+    assert not any("link" in fact for fact in content.facts)
     shown = text_of(run_folder)
     assert "over the loopback: load" in shown and "Emulated hosts" not in shown
     assert main(["show", str(run_folder)]) == 0 and capsys.readouterr().out
-
-
-def test_a_run_of_an_earlier_version_is_still_read(run_folder):
-    run = read_run(run_folder)
-    for planned in run["plan"]:
-        planned.pop("assignment")
-    del run["spec"]["testbed"], run["spec"]["assignment"], run["spec"]["gates"]["link_error_max"]
-    (run_folder / "run.json").write_text(json.dumps(run))
-    assert analyse(run_folder)["trials_used"] == 12
-    assert "over the loopback: load" in text_of(run_folder)

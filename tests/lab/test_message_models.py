@@ -1,12 +1,13 @@
 """Models of a message service on numbers whose truth is known: what was put in comes out."""
 
 import pytest
-from msgspec import to_builtins
+from made import interval, made_configuration, made_system
 
 from waylab.fit import NotApplicableError, fit_holding, fit_message_stations, fit_slots
-from waylab.fit.message_stations import fit_servers, seen
+from waylab.fit.message_stations import fit_servers, part_times
 from waylab.models import ClosedBirthDeath, JobClass, MMm, Network, Station, solve
 from waylab.predict.messages import capped_chain, closed_stations, open_stations
+from waylab.runfolder.run import LoadSettings
 from waylab.spec import Messages, System
 
 SERVICE_S, DATABASE_S, DELAY_S = 0.2e-3, 2e-3, 0.5e-3
@@ -21,16 +22,16 @@ def configuration(clients, rate_per_s, times_s, dispatch="pool", connections=16,
     response_s = parts["total"] + outside_s
     messages = {"dispatch": dispatch, "connections": connections, "services": services, "lanes": 2}
     system = System(kind=kind, messages=Messages(**messages))
-    described = system.under_test.describe(system, generators=1)
-    return {
-        "system": {"messages": messages, "description": to_builtins(described)},
-        "load": {"clients": clients, "rate": 0.0},
-        "used": 1,
-        "think_mean_s": 0.0,
-        "throughput_per_s": {"mean": rate_per_s},
-        "operations": {"all": {"response_mean_ns": {"mean": 1e9 * response_s}}},
-        "stages": {"all": {"stages": {name: {"mean_ns": {"mean": 1e9 * t}} for name, t in parts.items()}}},
-    }
+    percentiles = dict.fromkeys(("p5_ns", "p25_ns", "p50_ns", "p75_ns", "p95_ns", "p99_ns"), 0.0)
+    times = {name: {"mean_ns": interval(1e9 * t), **percentiles} for name, t in parts.items()}
+    response = {"count": 1, "response_mean_ns": interval(1e9 * response_s)}
+    return made_configuration(
+        system=made_system(system),
+        load=LoadSettings(clients=clients),
+        throughput_per_s=interval(rate_per_s),
+        operations={"all": response | {"percentiles_ns": {}, "percentile_intervals_ns": {}}},
+        stages={"all": {"count": 1, "stages": times}},
+    )
 
 
 def network(clients, servers):
@@ -70,8 +71,8 @@ def test_a_network_that_was_measured_is_predicted_where_its_stations_are_not_bus
     for clients in (8, 12):
         truth, measured = network(clients, 64), of_network(clients, 64)
         predicted = closed_stations(fit_message_stations(taught, measured).parameters)
-        assert predicted["throughput_per_s"] == pytest.approx(truth.throughput_total_per_s, rel=0.03)
-        response_ns = open_stations(fit_message_stations(taught, measured).parameters)["response_mean_ns"]
+        assert predicted.throughput_per_s == pytest.approx(truth.throughput_total_per_s, rel=0.03)
+        response_ns = open_stations(fit_message_stations(taught, measured).parameters).response_mean_ns
         assert response_ns == pytest.approx(1e9 * truth.response_mean_s, rel=0.05)
 
 
@@ -81,8 +82,8 @@ def test_the_chain_knows_where_the_pool_is_full_and_stations_do_not():
     for clients in (32, 64, 120):
         truth, measured = network(clients, 16), of_network(clients, 16)
         predicted = capped_chain(fit_holding(taught, measured).parameters)
-        assert predicted["throughput_per_s"] == pytest.approx(truth.throughput_total_per_s, rel=0.02)
-        assert predicted["response_mean_ns"] == pytest.approx(1e9 * truth.response_mean_s, rel=0.05)
+        assert predicted.throughput_per_s == pytest.approx(truth.throughput_total_per_s, rel=0.02)
+        assert predicted.response_mean_ns == pytest.approx(1e9 * truth.response_mean_s, rel=0.05)
 
 
 def test_holding_times_that_grow_are_carried_on_level():
@@ -92,13 +93,13 @@ def test_holding_times_that_grow_are_carried_on_level():
         configuration(8, 2000.0, (0.0, 0.0, 3e-3, 1e-3)),
     ]
     fit = fit_holding(taught, configuration(40, 1.0, (0.0, 0.0, 1.0, 1e-3)))
-    holding_s = fit.parameters["holding_s"]
+    holding_s = fit.parameters.holding_s
     assert (
         len(holding_s) == 16 and holding_s[0] == pytest.approx(1e-3) and holding_s[-1] == pytest.approx(3e-3)
     )
     assert holding_s[2] == pytest.approx(1e-3 + 2e-3 * 2 / 5)
     chain = ClosedBirthDeath(40, 1e-3, [n / t for n, t in enumerate(holding_s, start=1)])
-    assert capped_chain(fit.parameters)["throughput_per_s"] == pytest.approx(chain.throughput_per_s)
+    assert capped_chain(fit.parameters).throughput_per_s == pytest.approx(chain.throughput_per_s)
 
 
 def test_lanes_have_no_slots_and_their_queue_belongs_to_the_holding_time():
@@ -106,11 +107,11 @@ def test_lanes_have_no_slots_and_their_queue_belongs_to_the_holding_time():
         configuration(clients, 1000.0 * clients, (0.0, 1e-3, 1e-3, 0.0), dispatch="fused")
         for clients in (4, 8)
     ]
-    assert fit_holding(taught, taught[0]).parameters["holding_s"] == pytest.approx([2e-3] * 4)
-    with pytest.raises(NotApplicableError, match="a lane sends together what waits"):
+    assert fit_holding(taught, taught[0]).parameters.holding_s == pytest.approx([2e-3] * 4)
+    with pytest.raises(NotApplicableError, match="a lane fuses the requests that wait"):
         fit_slots(taught[0])
     pooled = configuration(4, 1000.0, (1e-4, 0.0, 1e-3, 0.0), connections=40, services=3)
-    assert fit_slots(pooled).parameters["servers"] == 42, "rounded up for each service"
+    assert fit_slots(pooled).parameters.servers == 42, "rounded up for each service"
 
 
 def test_only_configurations_of_the_same_system_teach():
@@ -121,11 +122,12 @@ def test_only_configurations_of_the_same_system_teach():
     with pytest.raises(NotApplicableError, match="two different loads"):
         fit_holding([mine], mine)
     with pytest.raises(NotApplicableError, match="there is no message service"):
-        seen(configuration(8, 1.0, (0.0, 0.0, 0.0, 0.0), kind="proxy"))
+        part_times(configuration(8, 1.0, (0.0, 0.0, 0.0, 0.0), kind="proxy"))
 
 
 def test_a_service_without_a_database_is_one_station():
     alone = configuration(8, 1000.0, (1e-4, 0.0, 0.0, 1e-4), dispatch="none")
     parameters = fit_message_stations([alone], alone).parameters
-    assert "database_s" not in parameters and parameters["service_s"] == pytest.approx(1e-4)
-    assert closed_stations(parameters)["throughput_per_s"] > 0
+    assert list(parameters.stations) == ["service"]
+    assert parameters.stations["service"].service_s == pytest.approx(1e-4)
+    assert closed_stations(parameters).throughput_per_s > 0

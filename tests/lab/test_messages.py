@@ -13,10 +13,11 @@ from waylab.predict import predict
 from waylab.report.content import read_content
 from waylab.report.database import database_section
 from waylab.report.diagram import diagram
+from waylab.report.prediction_tables import models_table
 from waylab.report.sections import setup, threats
-from waylab.report.tables import models_table
 from waylab.run import create_run
-from waylab.runfolder.files import read_run
+from waylab.runfolder.files import read, read_run, read_trial
+from waylab.runfolder.load import LoadSummary
 from waylab.spec import Assignment, Load, Messages, Spec, System, read_spec
 from waylab.testbed import Programs, Testbed, canned, pgbench, pgbench_log, running_system
 from waylab.testbed.programs import find_waystage
@@ -176,15 +177,16 @@ def test_the_log_of_pgbench_becomes_a_summary(tmp_path):
         f"clock_ns,process,pid,user_s,system_s,resident_bytes,threads\n{rows}\n"
     )
     pgbench_log.summarise(trial, tmp_path, tmp_path / "pgbench", "load")
-    found = json.loads((tmp_path / "load.json").read_text())
-    assert found["totals"]["requests"] == pytest.approx(2000, abs=4) and found["totals"]["errors"] == 1
-    everything = found["operations"]["all"]
-    assert everything["response"]["mean_ns"] == pytest.approx(2e6)
-    assert everything["service"]["mean_ns"] == pytest.approx(1e6)
-    assert sum(one["count"] for one in found["operations"]["messages"].values()) == everything["count"]
-    assert found["cpu"]["share"] == pytest.approx(0.2, rel=0.05)
-    measured = [second for second in found["seconds"] if second["measured"]]
-    assert [second["requests"] for second in measured] == [1000, 1000]
+    found = read(tmp_path / "load.json", LoadSummary)
+    assert found.totals.requests == pytest.approx(2000, abs=4) and found.totals.errors == 1
+    everything = found.operations.all
+    assert everything.response.mean_ns == pytest.approx(2e6)
+    service = json.loads((tmp_path / "load.json").read_text())["operations"]["all"]["service"]
+    assert service["mean_ns"] == pytest.approx(1e6)
+    assert sum(one.count for one in found.operations.messages.values()) == everything.count
+    assert found.cpu.share == pytest.approx(0.2, rel=0.05)
+    measured = [second for second in found.seconds if second.measured]
+    assert [second.requests for second in measured] == [1000, 1000]
 
 
 def run_of(tmp_path, text):
@@ -201,16 +203,16 @@ def test_the_real_database_alone_with_and_without_the_further_index(tmp_path):
     text = '[system]\nkind = "database"\n[load]\nclients = 4\nprefill = 100\nwarm_up_s = 1.0\ntest_time_s = 1.0\n'
     text += '[factors]\n"database.further_index" = [true, false]\n[design]\nblocks = 1\n'
     directory, content = run_of(tmp_path, text)
-    assert [trial["reasons"] for trial in content["trials"]] == [[], []]
-    for trial in content["trials"]:
+    assert [trial.reasons for trial in content.trials] == [[], []]
+    for trial in content.trials:
         # Every request is a transaction of its own.
-        assert trial["database"]["commits_per_request"] == pytest.approx(1, abs=0.1)
-        assert trial["database"]["wal_bytes_per_message"] > 200, "the body alone"
-        assert trial["processor"]["cpu_s"]["database"] > 0
-        assert {"send", "pop", "waiting"} <= set(trial["operations"])
-    kept = read_run(directory)["plan"][0]["id"]
-    facts = json.loads((directory / "trials" / kept / "trial.json").read_text())["database"]
-    assert facts["version"].startswith("postgres") and facts["after"]["commits"] > facts["before"]["commits"]
+        assert trial.numbers.database["commits_per_request"] == pytest.approx(1, abs=0.1)
+        assert trial.numbers.database["wal_bytes_per_message"] > 200, "the body alone"
+        assert trial.numbers.cpu.cpu_s["database"] > 0
+        assert {"send", "pop", "waiting"} <= set(trial.numbers.operations)
+    kept = read_run(directory).plan[0].id
+    facts = read_trial(directory, kept).database
+    assert facts.version.startswith("postgres") and facts.after["commits"] > facts.before["commits"]
 
 
 def test_two_real_services_before_one_database(tmp_path):
@@ -221,19 +223,19 @@ def test_two_real_services_before_one_database(tmp_path):
     text += '[load]\noperations = "d15"\ndata_size = 200\nsample = 1\nwarm_up_s = 0.5\ntest_time_s = 1.0\n'
     text += "[factors]\nclients = [2, 8]\n[design]\nblocks = 1\n"
     directory, content = run_of(tmp_path, text)
-    assert [trial["reasons"] for trial in content["trials"]] == [[], []]
-    for trial in content["trials"]:
-        stages = trial["stages"]["all"]["stages"]
-        assert stages["backend"]["mean_ns"] > 0 and trial["proxy_view"]["joined"] > 0
-        parts = sum(numbers["mean_ns"] for name, numbers in stages.items() if name != "total")
-        assert parts == pytest.approx(stages["total"]["mean_ns"])
-        assert {"messages", "database", "load"} <= set(trial["processor"]["cpu_per_request_ns"])
-        assert trial["database"]["commits_per_request"] == pytest.approx(1, abs=0.25)
+    assert [trial.reasons for trial in content.trials] == [[], []]
+    for trial in content.trials:
+        stages = trial.numbers.stages["all"].stages
+        assert stages["backend"].mean_ns > 0 and trial.numbers.proxy_view.joined > 0
+        parts = sum(numbers.mean_ns for name, numbers in stages.items() if name != "total")
+        assert parts == pytest.approx(stages["total"].mean_ns)
+        assert {"messages", "database", "load"} <= set(trial.numbers.cpu.cpu_per_request_ns)
+        assert trial.numbers.database["commits_per_request"] == pytest.approx(1, abs=0.25)
     predicted = predict(directory)
-    told = {entry["model"] for entry in predicted["entries"] if entry["applies"]}
+    told = {entry.model for entry in predicted.entries if entry.applies}
     assert {"M/M/m fitted", "closed, load-dependent stations", "capped chain with w(n)"} <= told
-    chains = [entry for entry in predicted["entries"] if entry["model"] == "capped chain with w(n)"]
-    assert np.isfinite([entry["predicted"]["throughput_per_s"] for entry in chains]).all()
+    chains = [entry for entry in predicted.entries if entry.model == "capped chain with w(n)"]
+    assert np.isfinite([entry.predicted.throughput_per_s for entry in chains]).all()
     content = read_content(directory)
     assert ">messages 2</text>" in diagram(content) and ">postgres</text>" in diagram(content)
     assert "commits for a request" in database_section(content) and "connections <data" in setup(content)

@@ -4,6 +4,7 @@ Where it does not (no root, no kernel feature), the refusal is what is tested: o
 """
 
 import ctypes
+import json
 import os
 import re
 import signal
@@ -19,7 +20,7 @@ from test_run import processes_of, wait_for
 from waylab.cli import main
 from waylab.errors import LabError
 from waylab.run import create_run
-from waylab.runfolder.files import read_json, read_run
+from waylab.runfolder.files import read_run, read_trial
 from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
 from waylab.testbed import Machine, check_requirements, open_testbed
 from waylab.testbed.netns import cgroups, links, namespaces
@@ -251,25 +252,25 @@ def test_a_run_on_emulated_hosts_keeps_where_everything_was(fake, tmp_path, monk
         return
     campaign = create_run(path, tmp_path / "results")
     campaign.run(lambda step: None)
-    (planned,) = read_run(campaign.directory)["plan"]
-    trial = campaign.directory / "trials" / planned["id"]
-    result = read_json(trial / "trial.json", "waylab-trial/1", "")
-    assert result["status"] == "measured", result["reason"]
-    where = {process["name"]: process["host"] for process in result["processes"]}
+    (planned,) = read_run(campaign.directory).plan
+    trial = campaign.directory / "trials" / planned.id
+    result = read_trial(campaign.directory, planned.id)
+    assert result.status == "measured", result.reason
+    where = {process.name: process.host for process in result.processes}
     assert where == {
         **{"backend-0": "server", "backend-1": "server", "proxy": "client"},
         **{"fill-0": "client", "fill-1": "client", "load-0": "client", "load-1": "client"},
         "load-merge": "here",
     }
-    assert set(result["testbed"]["links"]) == {"client", "server"} and result["testbed"]["cores_usable"] >= 1
-    listened = {process["name"]: process["command"] for process in result["processes"]}["backend-0"]
+    assert set(result.testbed.links) == {"client", "server"} and result.testbed.cores_usable >= 1
+    listened = {process.name: process.command for process in result.processes}["backend-0"]
     assert re.fullmatch(r"10\.77\.0\.\d+:0", listened[listened.index("--listen") + 1])
     assert (trial / "hosts.csv").read_text().startswith("clock_ns,host,sent_bytes")
-    merged = read_json(trial / "load.json", "waystage-load/1", "")
+    merged = json.loads((trial / "load.json").read_text())
     assert [part["name"] for part in merged["parts"]] == [
         str(trial / name) for name in ("load-0.json", "load-1.json")
     ]
-    assert 0 < result["generators_overlap"] <= 1
+    assert 0 < result.generators_overlap <= 1
 
 
 REFUSAL = (

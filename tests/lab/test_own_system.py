@@ -80,15 +80,15 @@ def test_a_system_of_ones_own_runs_and_is_reported(fake, two_tier, tmp_path):
     results = []
     campaign.run(lambda step: results.append(step.result))
     (result,) = [result for result in results if result]
-    assert result["status"] == "measured", result["reason"]
-    assert [process["name"] for process in result["processes"]] == [
+    assert result.status == "measured", result.reason
+    assert [process.name for process in result.processes] == [
         *("backend-0", "backend-1", "proxy-0", "proxy-1", "load")
     ]
-    described = read_run(campaign.directory)["plan"][0]["system"]["description"]
-    assert described["name"] == "two-tier" and described["programs"] == {"proxy": 2, "backends": 2}
-    (trial,) = analyse(campaign.directory)["trials"]
-    complete = next(gate for gate in trial["gates"] if gate["name"] == "complete")
-    assert complete["passed"], complete["text"]
+    described = read_run(campaign.directory).plan[0].description
+    assert described.name == "two-tier" and described.programs == {"proxy": 2, "backends": 2}
+    (trial,) = analyse(campaign.directory).trials
+    complete = next(gate for gate in trial.gates if gate.name == "complete")
+    assert complete.passed, complete.text
     predict(campaign.directory)
     write_report(campaign.directory)
     assert "front cache 2" in (campaign.directory / "report.html").read_text()

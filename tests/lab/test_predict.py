@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from msgspec import to_builtins
+from made import made_configuration, made_stages, made_system
 from synthetic import START_NS, Truth, record_bytes, rows, write_trial
 
 from waylab.analysis import analyse
@@ -13,7 +13,7 @@ from waylab.models import MM1, ClosedMMc
 from waylab.predict import predict, read_predictions
 from waylab.run import create_run
 from waylab.runfolder.files import read_run
-from waylab.spec import System
+from waylab.spec import Proxy, System
 
 DIRECT = """
 name = "direct"
@@ -39,7 +39,7 @@ SERVICE_NS, WAIT_NS, LATE_NS, WAY_NS = 210_000, 40_000, 15_000, 60_000
 
 
 def entries(content, model):
-    return [entry for entry in content["entries"] if entry["model"] == model]
+    return [entry for entry in content.entries if entry.model == model]
 
 
 def test_black_box_and_connections(run_folder):
@@ -47,21 +47,17 @@ def test_black_box_and_connections(run_folder):
     content = predict(run_folder)
     assert content == read_predictions(run_folder)
     for entry in entries(content, "M/M/1 black box"):
-        configuration = next(c for c in analysis["configurations"] if c["name"] == entry["configuration"])
-        rate, largest = configuration["throughput_per_s"]["mean"], configuration["largest_second_per_s"]
-        assert entry["predicted"]["response_mean_ns"] == pytest.approx(
-            1e9 * MM1(rate, largest).response_mean_s
-        )
-        measured = configuration["operations"]["all"]["response_mean_ns"]["mean"]
-        assert entry["error"]["response_mean_ns"] == pytest.approx(
-            entry["predicted"]["response_mean_ns"] / measured - 1
-        )
+        configuration = next(c for c in analysis.configurations if c.name == entry.configuration)
+        rate, largest = configuration.throughput_per_s.mean, configuration.largest_second_per_s
+        assert entry.predicted.response_mean_ns == pytest.approx(1e9 * MM1(rate, largest).response_mean_s)
+        measured = configuration.operations["all"].response_mean_ns.mean
+        assert entry.error.response_mean_ns == pytest.approx(entry.predicted.response_mean_ns / measured - 1)
     for entry in entries(content, "M/M/m slots"):
-        parameters = entry["parameters"]
+        parameters = entry.parameters
         assert parameters["servers"] == 2 and parameters["services_per_s"] == pytest.approx(1e9 / 34_000)
         assert parameters["outside_ns"] == pytest.approx(5_350)
         utilisation = parameters["arrivals_per_s"] / (2 * parameters["services_per_s"])
-        assert entry["applies"] == (utilisation < 1)
+        assert entry.applies == (utilisation < 1)
     assert not entries(content, "closed M/M/c//N as dictated")
 
 
@@ -74,29 +70,18 @@ def test_black_box_and_connections(run_folder):
     ],
 )
 def test_what_serves_one_request_at_a_time_depends_on_the_discipline(proxy, servers):
-    stages = {name: {"mean_ns": {"mean": 10.0}} for name in ("send", "backend", "total")}
-    described = to_builtins(System().under_test.describe(System(), generators=1))
-    fit = fit_slots(
-        {
-            "system": {"proxy": proxy, "backends": {"count": 3}, "description": described},
-            "used": True,
-            "stages": {"all": {"stages": stages}},
-            "throughput_per_s": {"mean": 1.0},
-        }
-    )
-    assert fit.parameters["servers"] == servers
+    system = System(proxy=Proxy(**proxy))
+    stages = {"all": made_stages(send=10.0, backend=10.0, total=10.0)}
+    fit = fit_slots(made_configuration(system=made_system(system), stages=stages))
+    assert fit.parameters.servers == servers
 
 
 def test_an_unstable_model_says_so(run_folder):
-    for planned in read_run(run_folder)["plan"]:
+    for planned in read_run(run_folder).plan:
         write_trial(run_folder, planned, Truth(throughput_per_s=80_000.0))
     analyse(run_folder)
     entry = entries(predict(run_folder), "M/M/m slots")[0]
-    assert (
-        not entry["applies"]
-        and "is unstable: utilisation 1.36" in entry["reason"]
-        and entry["predicted"] is None
-    )
+    assert not entry.applies and "is unstable: utilisation 1.36" in entry.reason and entry.predicted is None
 
 
 @pytest.fixture
@@ -104,8 +89,8 @@ def direct_run(fake, tmp_path, request):
     path = tmp_path / "direct.toml"
     path.write_text(DIRECT + getattr(request, "param", ""))
     directory = create_run(path, tmp_path / "results").directory
-    for planned in read_run(directory)["plan"]:
-        rate = ClosedMMc(planned["load"]["clients"], 2, 200e-6, 1e-3).throughput_per_s
+    for planned in read_run(directory).plan:
+        rate = ClosedMMc(planned.load.clients, 2, 200e-6, 1e-3).throughput_per_s
         trial = write_trial(directory, planned, Truth(throughput_per_s=rate, cpu_s={"backend-0": 0.5}))
         client, cache = rows("load", 300), rows("cache", 300)
         start = START_NS + 1_000_000 + np.arange(300) * 1_000_000
@@ -122,70 +107,68 @@ def direct_run(fake, tmp_path, request):
 
 def test_the_closed_model_against_the_server_whose_truth_is_known(direct_run):
     analysis = analyse(direct_run)
-    view = analysis["configurations"][0]["server_view"]
-    assert view["service_mean_ns"]["mean"] == SERVICE_NS and view["wait_mean_ns"]["mean"] == WAIT_NS
+    view = analysis.configurations[0].server_view
+    assert view.service_mean_ns.mean == SERVICE_NS and view.wait_mean_ns.mean == WAIT_NS
     # A reply that leaves late did not keep a worker busy: it belongs to the delay.
-    assert view["delay_mean_ns"]["mean"] == WAY_NS + LATE_NS
+    assert view.delay_mean_ns.mean == WAY_NS + LATE_NS
     content = predict(direct_run)
     for entry in entries(content, "closed M/M/c//N as dictated"):
-        assert entry["parameters"]["service_s"] == pytest.approx(200e-6)
-        assert entry["parameters"]["think_s"] == pytest.approx(1e-3)
+        assert entry.parameters["service_s"] == pytest.approx(200e-6)
+        assert entry.parameters["think_s"] == pytest.approx(1e-3)
         # The synthetic throughput is what the model says.
-        assert abs(entry["error"]["throughput_per_s"]) < 1e-9
+        assert abs(entry.error.throughput_per_s) < 1e-9
     for entry in entries(content, "closed M/M/c//N with delay"):
-        parameters = entry["parameters"]
+        parameters = entry.parameters
         assert parameters["service_s"] == pytest.approx(SERVICE_NS * 1e-9)
         assert parameters["delay_s"] == pytest.approx((WAY_NS + LATE_NS) * 1e-9)
         queue = ClosedMMc(parameters["clients"], 2, SERVICE_NS * 1e-9, 1e-3 + 75e-6)
-        assert entry["predicted"]["throughput_per_s"] == pytest.approx(queue.throughput_per_s)
-        assert entry["predicted"]["response_mean_ns"] == pytest.approx(1e9 * queue.response_mean_s + 75_000)
+        assert entry.predicted.throughput_per_s == pytest.approx(queue.throughput_per_s)
+        assert entry.predicted.response_mean_ns == pytest.approx(1e9 * queue.response_mean_s + 75_000)
     assert not entries(content, "M/M/m slots")
-    summary = next(s for s in content["summary"] if s["model"].endswith("dictated"))
-    assert summary["applies"] == 2 and summary["throughput_per_s"]["median_error"] < 1e-9
+    summary = next(s for s in content.summary if s.model.endswith("dictated"))
+    assert summary.applies == 2 and summary.throughput_per_s.median_error < 1e-9
 
 
 def test_nothing_measured_is_nothing_predicted(empty_run):
     analyse(empty_run)
-    assert predict(empty_run)["entries"] == []
+    assert predict(empty_run).entries == []
     json.loads((empty_run / "predictions.json").read_text())
 
 
 @pytest.mark.parametrize("direct_run", ["[predict]\ncalibrate = [{ clients = 4 }]\n"], indirect=True)
 def test_models_learn_from_calibration_and_are_judged_by_what_was_held_out(direct_run):
-    analysis = analyse(direct_run)
+    analyse(direct_run)
     # What the held-out configuration says of itself is spoiled: nothing may come of it.
-    for configuration in analysis["configurations"]:
+    spoiled = json.loads((direct_run / "analysis.json").read_text())
+    for configuration in spoiled["configurations"]:
         if configuration["name"] == "clients=8":
             configuration["server_view"]["service_mean_ns"]["mean"] *= 3
             configuration["largest_second_per_s"] *= 3
-    (direct_run / "analysis.json").write_text(json.dumps(analysis))
+    (direct_run / "analysis.json").write_text(json.dumps(spoiled))
     content = predict(direct_run)
-    found = {entry["configuration"]: entry for entry in entries(content, "closed M/M/c//N with delay")}
-    assert {name: entry["role"] for name, entry in found.items()} == {
+    found = {entry.configuration: entry for entry in entries(content, "closed M/M/c//N with delay")}
+    assert {name: entry.role for name, entry in found.items()} == {
         "clients=4": "calibration",
         "clients=8": "held-out",
     }
     entry = found["clients=8"]
-    assert entry["parameters"]["service_s"] == pytest.approx(SERVICE_NS * 1e-9)
-    assert entry["parameters"]["clients"] == 8 and "from 1 calibration configurations" in entry["source"]
+    assert entry.parameters["service_s"] == pytest.approx(SERVICE_NS * 1e-9)
+    assert entry.parameters["clients"] == 8 and "from 1 calibration configurations" in entry.source
     queue = ClosedMMc(8, 2, SERVICE_NS * 1e-9, 1e-3 + 75e-6)
-    assert entry["predicted"]["throughput_per_s"] == pytest.approx(queue.throughput_per_s)
-    black = {entry["configuration"]: entry for entry in entries(content, "M/M/1 black box")}
-    assert (
-        black["clients=8"]["parameters"]["services_per_s"]
-        == black["clients=4"]["parameters"]["services_per_s"]
-    )
-    summary = next(s for s in content["summary"] if s["model"].endswith("with delay"))
-    assert summary["configurations"] == 1 and summary["role"] == "held-out"
-    assert summary["throughput_per_s"]["largest_error"] == abs(entry["error"]["throughput_per_s"])
-    assert any("of 1 configurations that were held out" in fact for fact in content["facts"])
+    assert entry.predicted.throughput_per_s == pytest.approx(queue.throughput_per_s)
+    black = {entry.configuration: entry for entry in entries(content, "M/M/1 black box")}
+    assert black["clients=8"].parameters["services_per_s"] == black["clients=4"].parameters["services_per_s"]
+    summary = next(s for s in content.summary if s.model.endswith("with delay"))
+    assert summary.configurations == 1 and summary.role == "held-out"
+    assert summary.throughput_per_s.largest_error == abs(entry.error.throughput_per_s)
+    assert any("of 1 configurations that were held out" in fact for fact in content.facts)
 
 
 @pytest.mark.parametrize("direct_run", ["[predict]\ncalibrate = [{ clients = 4 }]\n"], indirect=True)
 def test_without_a_calibration_that_was_used_nothing_is_predicted(direct_run):
-    for planned in read_run(direct_run)["plan"]:
-        if planned["role"] == "calibration":
+    for planned in read_run(direct_run).plan:
+        if planned.role == "calibration":
             write_trial(direct_run, planned, Truth(wrong=1))
     analyse(direct_run)
     for entry in entries(predict(direct_run), "closed M/M/c//N with delay"):
-        assert not entry["applies"] and "no trial was used" in entry["reason"]
+        assert not entry.applies and "no trial was used" in entry.reason

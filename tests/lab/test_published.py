@@ -6,6 +6,8 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from made import made_trial, with_numbers, without_use
+from msgspec import convert
 
 from waylab.analysis import analyse
 from waylab.analysis.published import published_facts, published_results
@@ -13,7 +15,8 @@ from waylab.errors import LabError
 from waylab.predict import predict
 from waylab.report.content import read_content
 from waylab.report.page import page
-from waylab.spec import read_spec
+from waylab.runfolder.run import ExperimentSpec
+from waylab.spec import read_spec, spec_as_dict
 from waylab.spec.findings import Finding, Published
 
 HEAD = 'question = "q"\nhypothesis = "h"\nrefuted_by = "r"\n[factors]\nclients = [1, 10, 100]\nreplicas = [1, 2]\n'
@@ -23,22 +26,27 @@ STAGES = {"parse": 1e3, "queue": 3e5, "backend": 6e5, "reply": 1e3}
 
 def a_trial(block, clients, replicas, throughput, used=True, stages=None, link=0.97):
     levels = {"clients": str(clients), "replicas": str(replicas)}
-    stages = {name: {"mean_ns": mean_ns} for name, mean_ns in (stages or STAGES).items()}
-    stages["total"] = {"mean_ns": math.fsum(one["mean_ns"] for one in stages.values())}
-    content = {
-        "block": block,
-        "levels": levels,
-        "configuration": f"{clients} {replicas}",
-        "throughput_per_s": throughput,
-        "operations": {
-            "all": {"response_mean_ns": 5e6, "percentiles_ns": {}},
-            "set": {"response_mean_ns": 2e6 * replicas, "percentiles_ns": {}},
-            "get": {"response_mean_ns": 2e6, "percentiles_ns": {}},
-        },
-        "stages": {"get": {"stages": stages}},
-        "links": {"utilisation": {"server-1 up": link + 0.001 * block}},
+    means_ns = dict(stages or STAGES)
+    means_ns["total"] = math.fsum(means_ns.values())
+    percentiles = ("p5_ns", "p25_ns", "p50_ns", "p75_ns", "p95_ns", "p99_ns")
+    times = {
+        name: {"mean_ns": mean_ns, **dict.fromkeys(percentiles, mean_ns)}
+        for name, mean_ns in means_ns.items()
     }
-    return SimpleNamespace(content=content, used=used)
+    rest = {"count": 1, "response_std_ns": 0.0, "percentiles_ns": {}}
+    return made_trial(
+        levels,
+        block,
+        used=used,
+        throughput_per_s=throughput,
+        operations={
+            "all": {"response_mean_ns": 5e6, **rest},
+            "set": {"response_mean_ns": 2e6 * replicas, **rest},
+            "get": {"response_mean_ns": 2e6, **rest},
+        },
+        stages={"get": {"count": 1, "stages": times}},
+        links={"utilisation": {"server-1 up": link + 0.001 * block}},
+    )
 
 
 def throughput_of(block, clients, replicas):
@@ -60,8 +68,8 @@ def finding(tmp_path, text, found=None):
     path = tmp_path / "x.toml"
     path.write_text(f'{HEAD}[published]\nsource = "A"\n[[published.finding]]\ntext = "t"\n{text}\n')
     spec = read_spec(path)
-    published = {"source": "A", "findings": [one.__dict__ for one in spec.published.findings]}
-    (result,) = published_results({"published": published}, trials() if found is None else found)["findings"]
+    content = convert(spec_as_dict(spec), ExperimentSpec)
+    (result,) = published_results(content, trials() if found is None else found).findings
     return result
 
 
@@ -82,24 +90,24 @@ RATIO = 'metric = "throughput_per_s"\nof = { replicas = 2 }\nto = { replicas = 1
 )
 def test_a_ratio_is_judged_by_its_interval(tmp_path, rest, verdict):
     found = finding(tmp_path, RATIO + rest)
-    assert found["ours"] == pytest.approx(0.8, rel=0.01) and found["blocks"] == 3
-    assert found["low"] < found["ours"] < found["high"] and found["reproduced"] == verdict
+    assert found.ours == pytest.approx(0.8, rel=0.01) and found.blocks == 3
+    assert found.low < found.ours < found.high and found.reproduced == verdict
     if "within" in rest:
-        assert f"{'the other' if 'theirs = 1.2' in rest else 'the same'} side of 1" in found["said"]
+        assert f"{'the other' if 'theirs = 1.2' in rest else 'the same'} side of 1" in found.said
 
 
 def test_a_ratio_of_one_block_has_no_interval_and_is_not_decided(tmp_path):
-    one_block = [trial for trial in trials() if trial.content["block"] == 2]
-    assert finding(tmp_path, RATIO + "theirs = 0.8", one_block)["reproduced"] == "undecided"
+    one_block = [trial for trial in trials() if trial.content.block == 2]
+    assert finding(tmp_path, RATIO + "theirs = 0.8", one_block).reproduced == "undecided"
 
 
 def test_trials_that_failed_a_gate_do_not_count_nor_do_levels_that_lack_a_partner(tmp_path):
     found = trials()
     # One trial that failed takes its levels out of every block, and a wild number changes nothing.
     found[0] = a_trial(1, 1, 1, 1e9, used=False)
-    assert finding(tmp_path, RATIO + "theirs = 0.8", found)["ours"] == pytest.approx(0.8, rel=0.01)
-    failed = [SimpleNamespace(content=trial.content, used=False) for trial in found]
-    assert finding(tmp_path, RATIO + "theirs = 0.8", failed)["reproduced"] == "not run"
+    assert finding(tmp_path, RATIO + "theirs = 0.8", found).ours == pytest.approx(0.8, rel=0.01)
+    failed = [without_use(trial) for trial in found]
+    assert finding(tmp_path, RATIO + "theirs = 0.8", failed).reproduced == "not run"
 
 
 def test_two_operations_of_the_same_trials(tmp_path):
@@ -107,7 +115,7 @@ def test_two_operations_of_the_same_trials(tmp_path):
         'metric = "set.response_mean_ns"\nto_metric = "get.response_mean_ns"\ntheirs = 2.0\nwithin = 0.05\n'
     )
     found = finding(tmp_path, text + "of = { replicas = 2 }\nto = { replicas = 2 }")
-    assert found["ours"] == pytest.approx(2.0) and found["reproduced"] == "yes"
+    assert found.ours == pytest.approx(2.0) and found.reproduced == "yes"
 
 
 @pytest.mark.parametrize(("theirs", "verdict"), [(5, "yes"), (10, "yes"), (1, "no"), (60, "no")])
@@ -117,17 +125,18 @@ def test_a_plateau_is_known_up_to_the_loads_that_were_measured(tmp_path, theirs,
         + f"theirs = {theirs}"
     )
     found = finding(tmp_path, text)
-    assert (found["low"], found["ours"], found["high"]) == (10, 10, 10) and found["reproduced"] == verdict
+    assert (found.low, found.ours, found.high) == (10, 10, 10) and found.reproduced == verdict
 
 
 def test_a_plateau_that_begins_elsewhere_in_every_block_is_not_decided(tmp_path):
-    found = [trial for trial in trials() if trial.content["levels"]["replicas"] == "1"]
-    for trial in found:
-        if (trial.content["block"], trial.content["levels"]["clients"]) == (1, "100"):
-            trial.content["throughput_per_s"] *= 2
+    found = [trial for trial in trials() if trial.content.levels["replicas"] == "1"]
+    for place, trial in enumerate(found):
+        if (trial.content.block, trial.content.levels["clients"]) == (1, "100"):
+            rate = 2 * trial.numbers.throughput_per_s
+            found[place] = with_numbers(trial, throughput_per_s=rate)
     text = 'kind = "plateau"\nmetric = "throughput_per_s"\nfactor = "clients"\nof = { replicas = 1 }\ntheirs = 10'
     result = finding(tmp_path, text, found)
-    assert (result["low"], result["high"]) == (10, 100) and result["reproduced"] == "undecided"
+    assert (result.low, result.high) == (10, 100) and result.reproduced == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -136,32 +145,32 @@ def test_a_plateau_that_begins_elsewhere_in_every_block_is_not_decided(tmp_path)
 def test_the_longest_stage(tmp_path, stage, place, verdict):
     text = f'kind = "stage"\noperation = "get"\nof = {{ clients = 100 }}\nstage = "{stage}"\nplace = {place}'
     found = finding(tmp_path, text)
-    assert found["reproduced"] == verdict and "the longest is backend in 6" in found["said"]
-    assert found["ours"] == pytest.approx({"backend": 0.665, "queue": 0.333}[stage], abs=0.001)
+    assert found.reproduced == verdict and "the longest is backend in 6" in found.said
+    assert found.ours == pytest.approx({"backend": 0.665, "queue": 0.333}[stage], abs=0.001)
 
 
 def test_a_stage_that_is_longest_now_and_then_is_not_decided(tmp_path):
     found = trials()
     found[0] = a_trial(1, 1, 1, 1000.0, stages=STAGES | {"queue": 9e5})
     text = 'kind = "stage"\noperation = "get"\nof = { clients = 1 }\nstage = "backend"'
-    assert finding(tmp_path, text, found)["reproduced"] == "undecided"
+    assert finding(tmp_path, text, found).reproduced == "undecided"
 
 
 @pytest.mark.parametrize(("link", "verdict"), [(0.97, "yes"), (0.5, "no")])
 def test_a_full_link(tmp_path, link, verdict):
     text = 'kind = "link"\nof = { clients = 100 }\nlink = "server-1 up"'
-    assert finding(tmp_path, text, trials(link=link))["reproduced"] == verdict
+    assert finding(tmp_path, text, trials(link=link)).reproduced == verdict
 
 
 def test_the_effect_that_explains_most(tmp_path):
-    two_by_two = [trial for trial in trials() if trial.content["levels"]["clients"] != "1"]
+    two_by_two = [trial for trial in trials() if trial.content.levels["clients"] != "1"]
     text = 'kind = "effect"\nmetric = "throughput_per_s"\n'
     mine = finding(tmp_path, text + 'factor = "replicas"', two_by_two)
-    assert mine["reproduced"] == "yes" and mine["ours"] > 0.2 and mine["blocks"] == 3
+    assert mine.reproduced == "yes" and mine.ours > 0.2 and mine.blocks == 3
     other = finding(tmp_path, text + 'factor = "clients"', two_by_two)
-    assert other["reproduced"] == "no" and "explained by replicas" in other["said"]
+    assert other.reproduced == "no" and "explained by replicas" in other.said
     # With three levels it is no such design.
-    assert finding(tmp_path, text + 'factor = "replicas"')["reproduced"] == "not run"
+    assert finding(tmp_path, text + 'factor = "replicas"').reproduced == "not run"
 
 
 @pytest.mark.parametrize(
@@ -220,7 +229,7 @@ def test_it_goes_through_to_analysis_and_page(run_folder, monkeypatch):
     # Only the words of the page are looked at, and the drawing program takes seconds to load.
     monkeypatch.setattr("vl_convert.javascript_bundle", lambda *_: "")
     run = json.loads((run_folder / "run.json").read_text())
-    assert analyse(run_folder)["published"] is None
+    assert analyse(run_folder).published is None
     predict(run_folder)
     assert "Beside the report" not in page(read_content(run_folder), [])
     told = Finding("more <b>copies</b> cost a tenth", metric="throughput_per_s", theirs=0.9, within=0.05)
@@ -228,8 +237,8 @@ def test_it_goes_through_to_analysis_and_page(run_folder, monkeypatch):
     run["spec"]["published"] = dataclasses.asdict(Published("A study", (told,)))
     (run_folder / "run.json").write_text(json.dumps(run))
     content = analyse(run_folder)
-    assert content["published"]["counts"]["yes"] == 1
-    assert content["facts"][-1] == "Of 1 findings of A study, 1 are reproduced and 0 are not."
+    assert content.published.counts["yes"] == 1
+    assert content.facts[-1] == "Of 1 findings of A study, 1 are reproduced and 0 are not."
     text = page(read_content(run_folder), [])
     assert "Beside the report" in text and "more &lt;b&gt;copies&lt;/b&gt; cost a tenth" in text
     assert "throughput_per_s: replicas 2, against replicas 1" in text
@@ -237,6 +246,6 @@ def test_it_goes_through_to_analysis_and_page(run_folder, monkeypatch):
 
 def test_facts_count_the_verdicts():
     counts = {"yes": 2, "no": 1, "undecided": 1, "not run": 0}
-    found = {"source": "A", "findings": [{}] * 4, "counts": counts}
+    found = SimpleNamespace(source="A", findings=[None] * 4, counts=counts)
     assert published_facts(found) == ["Of 4 findings of A, 2 are reproduced and 1 are not; 1 undecided."]
     assert published_facts(None) == []

@@ -36,7 +36,7 @@ def test_operations_have_the_numbers_that_the_format_gives_them():
 def test_the_golden_file():
     records = read_records(GOLDEN)
     assert (records.program, records.written, records.dropped, records.lost) == ("proxy", 5, 0, 0)
-    assert records.header["sample"] == 100
+    assert records.header.sample == 100
     parents = records.parents
     assert list(parents["sequence"]) == [7, 8, 2**32 - 1] and list(parents["operation"]) == [1, 5, 1]
     assert list(parents["outcome"]) == [0, 0, 3]

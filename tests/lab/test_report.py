@@ -15,10 +15,10 @@ from waylab.runfolder.files import read_run
 FIGURES = [
     "both-views",
     "comparisons",
+    "cpu-time",
     "factorial-effects",
     "factorial-variation",
     "models",
-    "processor-time",
     "relative-response",
     "relative-throughput",
     "residuals-neighbours",
@@ -146,13 +146,13 @@ def test_text_from_the_specification_is_escaped(reported):
 def test_failed_trials_are_loud(run_folder, monkeypatch):
     # Only the words are looked at here.
     monkeypatch.setattr("waylab.report.write.draw", lambda content: [])
-    planned = read_run(run_folder)["plan"][0]
+    planned = read_run(run_folder).plan[0]
     write_trial(run_folder, planned, Truth(throughput_per_s=10_000.0, share=0.95))
     analyse(run_folder)
     predict(run_folder)
     text = Page(write_report(run_folder).read_text()).text
     assert "11 of 12 trials passed every gate" in text
-    assert "These trials are not used in any aggregate" in text and planned["id"] in text
+    assert "These trials are not used in any aggregate" in text and planned.id in text
     assert "0.950 of one core for each thread of the load, limit 0.8" in text
 
 

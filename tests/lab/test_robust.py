@@ -115,15 +115,15 @@ def kill_when(directory, condition):
 
 def check_same(directory, whole):
     """The plan, the seeds, the decisions' blocks and the analysis of what was kept are those of a run in one piece."""
-    assert read_stopping(directory)["stop"]
+    assert read_stopping(directory).stop
     shared = seeds(directory).keys() & seeds(whole).keys()
     assert len(shared) >= 6 and {n: seeds(directory)[n] for n in shared} == {
         n: seeds(whole)[n] for n in shared
     }
-    assert read_run(directory, whole=True)["plan"] == read_run(whole, whole=True)["plan"]
+    assert read_run(directory, whole=True).plan == read_run(whole, whole=True).plan
     assert not list(directory.rglob("*.partial"))
     first, second = analyse(directory), analyse(directory)
-    assert first == second and first["complete"]
+    assert first == second and first.complete
 
 
 def test_a_run_that_is_killed_again_and_again_is_the_same_run(fake, spec, tmp_path):
@@ -201,12 +201,12 @@ def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_when_there_is_room
         assert analyse_or_why(directory)
         (disk / "filler").unlink()
         go_on(directory)
-        assert analyse(directory)["complete"]
+        assert analyse(directory).complete
 
 
 def analyse_or_why(directory):
     """The folder stays readable: what cannot be written is said in one line, nothing is half."""
-    assert read_run(directory)["plan"]
+    assert read_run(directory).plan
     with pytest.raises(LabError, match="cannot be written: No space left on device"):
         analyse(directory)
     return not (directory / "analysis.json").exists()
@@ -246,18 +246,16 @@ def test_a_clock_that_jumps_spoils_the_trial(fake, spec, tmp_path, monkeypatch):
         campaign.run(two)
     steps = sorted(json.loads(content)["clock_step_s"] for content in finished(campaign.directory).values())
     assert steps[0] == pytest.approx(-3600, abs=1) and abs(steps[1]) < 0.4
-    judged = {trial["id"]: trial for trial in analyse(campaign.directory)["trials"] if trial["run"]}
-    reasons = [
-        reason for trial in judged.values() for reason in trial["reasons"] if reason.startswith("clock")
-    ]
+    judged = {trial.id: trial for trial in analyse(campaign.directory).trials if trial.run}
+    reasons = [reason for trial in judged.values() for reason in trial.reasons if reason.startswith("clock")]
     assert len(reasons) == 1 and "against the monotonic one" in reasons[0]
 
 
 def test_a_run_without_the_check_of_the_clock_can_still_be_read(fake, spec, tmp_path):
     directory = create_run(spec, tmp_path / "results").directory
-    for planned in read_run(directory)["plan"]:
+    for planned in read_run(directory).plan:
         write_trial(directory, planned, Truth())
-    gates = {gate["name"]: gate["passed"] for gate in analyse(directory)["trials"][0]["gates"]}
+    gates = {gate.name: gate.passed for gate in analyse(directory).trials[0].gates}
     assert gates["clock"] is None
 
 

@@ -40,9 +40,9 @@ def judged(tmp_path, again_factor=1.0, slow_ns=50_000.0):
     path = tmp_path / "roles.toml"
     path.write_text(SPEC + NULL + ADDED + RATIO)
     directory = create_run(path, tmp_path / "results").directory
-    for planned in read_run(directory)["plan"]:
-        arm = planned["levels"]["arm"]
-        response_ns = 200_000.0 * (1 + 0.01 * random.Random(f"{planned['id']}/1").uniform(-1, 1))
+    for planned in read_run(directory).plan:
+        arm = planned.levels["arm"]
+        response_ns = 200_000.0 * (1 + 0.01 * random.Random(f"{planned.id}/1").uniform(-1, 1))
         response_ns *= again_factor if arm == "one-again" else 1.0
         response_ns += slow_ns if arm == "slow" else 0.0
         write_trial(directory, planned, Truth(throughput_per_s=4e9 / response_ns))
@@ -51,14 +51,14 @@ def judged(tmp_path, again_factor=1.0, slow_ns=50_000.0):
 
 def test_what_is_the_same_does_not_differ_and_what_was_added_is_found(fake, tmp_path):
     analysis = judged(tmp_path)
-    null, added, ratio = analysis["comparisons"]
-    assert null["candidate"] == "one-again" and null["null"]["flagged"] is False
-    assert null["overall"]["equivalent"] is True
-    assert added["control"]["found"] and added["control"]["exact"]
-    assert added["control"]["mean"] == pytest.approx(50_000, rel=0.05) and added["control"]["added"] == 50_000
+    null, added, ratio = analysis.comparisons
+    assert null.candidate == "one-again" and null.null.flagged is False
+    assert null.overall.equivalent is True
+    assert added.control.found and added.control.exact
+    assert added.control.mean == pytest.approx(50_000, rel=0.05) and added.control.added == 50_000
     # 200 of 250 us.
-    assert ratio["control"]["found"] and ratio["control"]["mean"] == pytest.approx(0.8, rel=0.01)
-    said = "\n".join(analysis["facts"])
+    assert ratio.control.found and ratio.control.mean == pytest.approx(0.8, rel=0.01)
+    said = "\n".join(analysis.facts)
     assert (
         "Null arm, response_mean_ns of one-again against one: the same thing under two names does not" in said
     )
@@ -66,10 +66,10 @@ def test_what_is_the_same_does_not_differ_and_what_was_added_is_found(fake, tmp_
 
 
 def test_what_differs_is_flagged_and_what_is_not_there_is_not_found(fake, tmp_path):
-    null, added, ratio = judged(tmp_path, again_factor=1.1, slow_ns=0.0)["comparisons"]
-    assert null["null"]["flagged"] is True and "do not trust" in null["null"]["text"]
-    assert added["control"]["found"] is False and ratio["control"]["found"] is False
-    assert "was NOT found" in ratio["control"]["text"]
+    null, added, ratio = judged(tmp_path, again_factor=1.1, slow_ns=0.0).comparisons
+    assert null.null.flagged is True and "do not trust" in null.null.text
+    assert added.control.found is False and ratio.control.found is False
+    assert "was NOT found" in ratio.control.text
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Runs: what is kept, and that a run that was stopped or killed goes on where it stopped."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,10 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from waylab.analysis import read_analysis
 from waylab.cli.commands import EXIT_NOTHING_USABLE
 from waylab.errors import LabError
 from waylab.run import create_run, resume_run, unfinished_runs
-from waylab.runfolder.files import read_run
+from waylab.runfolder.environment import Environment
+from waylab.runfolder.files import read, read_run
+from waylab.runfolder.trial import TrialOutcome
 
 QUICK_SPEC = """
 name = "quick"
@@ -70,21 +72,17 @@ def test_everything_is_kept(quick_spec, tmp_path):
     directory = campaign.directory
     assert directory.name.endswith("Z-quick") and (directory / "spec.toml").read_text() == QUICK_SPEC
     run = read_run(directory)
-    assert run["format"] == "waylab-run/1" and len(run["plan"]) == 4
-    assert run["reproduce"][0] == f"waylab run {quick_spec}"
-    environment = json.loads((directory / "environment.json").read_text())
-    assert (
-        len(environment["programs"]["waystage"]["sha256"]) == 64
-        and environment["kernel"]
-        and environment["cores"]
-    )
-    assert set(trial_files(directory)) == {planned["id"] for planned in run["plan"]}
+    assert run.format == "waylab-run/1" and len(run.plan) == 4
+    assert run.reproduce[0] == f"waylab run {quick_spec}"
+    environment = read(directory / "environment.json", Environment)
+    assert len(environment.programs["waystage"].sha256) == 64 and environment.kernel and environment.cores
+    assert set(trial_files(directory)) == {planned.id for planned in run.plan}
     for path in trial_files(directory).values():
-        result = json.loads(path.read_text())
-        assert result["status"] == "measured" and result["before"]["load_average"]
-        names = [process["name"] for process in result["processes"]]
+        result = read(path, TrialOutcome)
+        assert result.status == "measured" and result.before.load_average
+        names = [process.name for process in result.processes]
         assert names == ["backend-0", "proxy", "load"]
-        assert all(process["command"] and process["exit_code"] == 0 for process in result["processes"])
+        assert all(process.command and process.exit_code == 0 for process in result.processes)
         assert {log.name for log in (path.parent / "logs").iterdir()} == {
             f"{name}.{stream}" for name in names for stream in ("stdout", "stderr")
         }
@@ -155,7 +153,7 @@ def test_whatever_ends_the_lab_no_process_stays_and_the_run_goes_on(quick_spec, 
     assert process.returncode in (0, EXIT_NOTHING_USABLE), errors
     assert all(trial_files(directory)[name].stat().st_mtime_ns == at for name, at in kept.items())
     assert len(trial_files(directory)) == 4 and (directory / "report.html").is_file()
-    assert json.loads((directory / "analysis.json").read_text())["trials_total"] == 4
+    assert read_analysis(directory).trials_total == 4
 
 
 def test_a_failing_program_fails_the_trial_and_three_in_a_row_end_the_run(quick_spec, tmp_path, monkeypatch):
@@ -163,12 +161,12 @@ def test_a_failing_program_fails_the_trial_and_three_in_a_row_end_the_run(quick_
     monkeypatch.setenv("FAKE_FAIL", "load")
     with pytest.raises(LabError, match=r"3 trials failed in a row.*wrote no summary: .*told to fail"):
         campaign.run(ignore)
-    results = [json.loads(path.read_text()) for path in trial_files(campaign.directory).values()]
-    assert [result["status"] for result in results] == ["failed"] * 3
+    results = [read(path, TrialOutcome) for path in trial_files(campaign.directory).values()]
+    assert [result.status for result in results] == ["failed"] * 3
     monkeypatch.delenv("FAKE_FAIL")
     resume_run(campaign.directory).run(ignore)
-    results = [json.loads(path.read_text()) for path in trial_files(campaign.directory).values()]
-    assert [result["status"] for result in results] == ["measured"] * 4
+    results = [read(path, TrialOutcome) for path in trial_files(campaign.directory).values()]
+    assert [result.status for result in results] == ["measured"] * 4
 
 
 def test_only_one_lab_at_a_time(quick_spec, tmp_path):

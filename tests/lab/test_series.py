@@ -11,7 +11,7 @@ from scipy import stats
 from statsmodels.tsa.stattools import acf
 
 from waylab.analysis.statistics.correlation import batch_means, lag_1_of, ratio_residuals, spreads
-from waylab.analysis.statistics.percentiles import bootstrap_percentiles, percentile_intervals, values_needed
+from waylab.analysis.statistics.percentiles import percentile_intervals, values_needed
 from waylab.analysis.statistics.warm_up import later_of, mser, standard_errors
 from waylab.errors import LabError
 
@@ -73,7 +73,6 @@ def test_the_later_of_two_warm_ups():
         (lambda: percentile_intervals([[0, 0]], [1, 2], [50]), "not all zero"),
         (lambda: percentile_intervals([[1, 2]], [1, 2, 3], [50]), "one value for each bucket"),
         (lambda: percentile_intervals([[1, 2]], [1, 2], [100]), "100 does not lie between"),
-        (lambda: bootstrap_percentiles([[1, 2]], [1, 2], [50], samples=10), "10 samples cannot carry"),
         (lambda: values_needed(0), "must lie between 0 and 100"),
     ],
 )
@@ -158,9 +157,6 @@ def test_a_wandering_level_leaves_fewer_effective_values():
     samples = 20 * level[:, None] * random.exponential(1, (400, 50)) + 1
     median = percentile_intervals(counts_of(samples, VALUES), VALUES, [50])[0]
     assert median.effective < 0.1 * samples.size
-    drawn = bootstrap_percentiles(counts_of(samples, VALUES), VALUES, [50], seed=3)[0]
-    assert math.log(drawn.high / drawn.low) == pytest.approx(math.log(median.high / median.low), rel=0.3)
-    assert drawn == bootstrap_percentiles(counts_of(samples, VALUES), VALUES, [50], seed=3)[0]
 
 
 def test_a_rare_percentile_is_not_shown_without_ten_effective_values_above_it():

@@ -11,6 +11,7 @@ from synthetic import histogram_text
 
 from waylab.analysis.histograms import curve, decode, merge, percentiles
 from waylab.analysis.statistics import mean_interval, paired_ratio
+from waylab.analysis.statistics.repetitions import MeanInterval
 from waylab.errors import LabError
 
 
@@ -19,13 +20,13 @@ from waylab.errors import LabError
 def test_the_interval_is_the_t_interval(values):
     found = mean_interval(values)
     low, high = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values))
-    assert found["mean"] == pytest.approx(np.mean(values), abs=1e-6)
-    assert (found["low"], found["high"]) == pytest.approx((low, high), abs=1e-6, rel=1e-9)
+    assert found.mean == pytest.approx(np.mean(values), abs=1e-6)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-6, rel=1e-9)
 
 
 def test_few_values_have_no_interval():
-    assert mean_interval([]) == {"count": 0, "mean": None, "low": None, "high": None}
-    assert mean_interval([3.0]) == {"count": 1, "mean": 3.0, "low": None, "high": None}
+    assert mean_interval([]) == MeanInterval(0, None, None, None)
+    assert mean_interval([3.0]) == MeanInterval(1, 3.0, None, None)
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say():
@@ -33,22 +34,22 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     covered = 0
     for _ in range(4000):
         found = mean_interval(list(generator.normal(10, 2, 4)))
-        covered += found["low"] <= 10 <= found["high"]
+        covered += found.low <= 10 <= found.high
     assert 0.93 <= covered / 4000 <= 0.97
 
 
 def test_the_null_comparison_is_flagged_at_most_one_time_in_twenty():
     generator = np.random.default_rng(21)
-    flagged = sum(paired_ratio(list(generator.normal(0, 0.1, 6)))["excludes_1"] for _ in range(4000))
+    flagged = sum(paired_ratio(list(generator.normal(0, 0.1, 6))).excludes_1 for _ in range(4000))
     assert flagged / 4000 <= 0.06
 
 
 def test_a_ratio_and_its_interval():
     found = paired_ratio([math.log(1.1), math.log(1.2), math.log(1.15)], margin=0.5)
-    assert found["ratio"] == pytest.approx((1.1 * 1.2 * 1.15) ** (1 / 3))
-    assert found["low"] < found["ratio"] < found["high"] and found["excludes_1"] and found["equivalent"]
-    assert paired_ratio([0.5, 0.6], margin=0.05)["equivalent"] is False
-    assert paired_ratio([0.1])["low"] is None and paired_ratio([])["ratio"] is None
+    assert found.ratio == pytest.approx((1.1 * 1.2 * 1.15) ** (1 / 3))
+    assert found.low < found.ratio < found.high and found.excludes_1 and found.equivalent
+    assert paired_ratio([0.5, 0.6], margin=0.05).equivalent is False
+    assert paired_ratio([0.1]).low is None and paired_ratio([]).ratio is None
 
 
 def test_histograms_are_merged_not_averaged():
@@ -62,7 +63,7 @@ def test_histograms_are_merged_not_averaged():
 def test_a_rare_percentile_needs_ten_values_above_it():
     assert "99.9" not in percentiles(decode(histogram_text(np.arange(1, 9999)), "a"))
     assert "99.9" in percentiles(decode(histogram_text(np.arange(1, 10002)), "a"))
-    assert max(point["share"] for point in curve(decode(histogram_text(np.arange(1, 101)), "a"))) <= 0.9
+    assert max(point.share for point in curve(decode(histogram_text(np.arange(1, 101)), "a"))) <= 0.9
     assert percentiles(decode("", "a")) == {}
 
 

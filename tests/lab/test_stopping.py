@@ -4,6 +4,8 @@ import json
 import random
 
 import pytest
+from made import made_trial
+from msgspec import convert
 from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse
@@ -14,7 +16,8 @@ from waylab.errors import LabError
 from waylab.plan import trial_as_dict
 from waylab.run import campaign as campaign_module
 from waylab.run import create_run, resume_run, unfinished_runs
-from waylab.runfolder.files import read_json, read_run, read_stopping
+from waylab.runfolder.files import read_run, read_stopping, read_trial
+from waylab.runfolder.run import PlannedTrial
 
 SPEC = """
 name = "stopping"
@@ -48,8 +51,9 @@ def synthetic_trials(monkeypatch):
         ran.append(trial.id)
         rate = 500.0 * trial.load.clients * (1 + state["spread"] * random.Random(trial.id).uniform(-1, 1))
         wrong = 1 if trial.configuration in state["broken"] else 0
-        write_trial(directory.parents[1], trial_as_dict(trial), Truth(throughput_per_s=rate, wrong=wrong))
-        return read_json(directory / "trial.json", "waylab-trial/1", "")
+        planned = convert(trial_as_dict(trial), PlannedTrial)
+        write_trial(directory.parents[1], planned, Truth(throughput_per_s=rate, wrong=wrong))
+        return read_trial(directory.parents[1], trial.id)
 
     monkeypatch.setattr(campaign_module, "run_trial", run_trial)
     return ran, state
@@ -70,19 +74,19 @@ def test_it_stops_when_every_metric_is_precise_and_says_so(fake, tmp_path, synth
     campaign = new_run(tmp_path)
     stopping = run(campaign)
     # Three blocks are the least, and two confirm them.
-    assert (stopping["kind"], stopping["block"], len(synthetic_trials[0])) == ("precision", 5, 10)
-    assert "every metric was precise enough 3 times in a row" in stopping["reason"]
-    assert [d["block"] for d in stopping["decisions"]] == [1, 2, 3, 4, 5]
-    assert stopping["decisions"][-1]["widths"].keys() == {
+    assert (stopping.kind, stopping.block, len(synthetic_trials[0])) == ("precision", 5, 10)
+    assert "every metric was precise enough 3 times in a row" in stopping.reason
+    assert [d.block for d in stopping.decisions] == [1, 2, 3, 4, 5]
+    assert stopping.decisions[-1].widths.keys() == {
         f"{metric} of clients={clients}"
         for metric in ("throughput_per_s", "response_mean_ns")
         for clients in (4, 16)
     }
-    assert len(read_run(campaign.directory)["plan"]) == 10
-    assert len(read_run(campaign.directory, whole=True)["plan"]) == 16
+    assert len(read_run(campaign.directory).plan) == 10
+    assert len(read_run(campaign.directory, whole=True).plan) == 16
     analysis = analyse(campaign.directory)
-    assert analysis["complete"] and analysis["trials_total"] == 10
-    assert analysis["stopping"]["reason"] == stopping["reason"]
+    assert analysis.complete and analysis.trials_total == 10
+    assert analysis.stopping.reason == stopping.reason
     assert unfinished_runs(tmp_path / "results", tmp_path / "stopping.toml") == []
     # There is nothing left to do.
     run(resume_run(campaign.directory))
@@ -92,23 +96,23 @@ def test_it_stops_when_every_metric_is_precise_and_says_so(fake, tmp_path, synth
 def test_it_goes_on_to_the_maximum_when_the_spread_is_wide(fake, tmp_path, synthetic_trials):
     synthetic_trials[1]["spread"] = 0.6
     stopping = run(new_run(tmp_path, precision=0.01))
-    assert (stopping["kind"], stopping["block"]) == ("maximum", 8)
+    assert (stopping.kind, stopping.block) == ("maximum", 8)
 
 
 def test_no_block_is_begun_that_does_not_fit_into_the_budget(fake, tmp_path, synthetic_trials):
     synthetic_trials[1]["spread"] = 0.6
     # A synthetic trial says that it took 3.25 s, a block 6.5 s.
     stopping = run(new_run(tmp_path, precision=0.01, budget_s=30))
-    assert (stopping["kind"], stopping["block"]) == ("budget", 4)
+    assert (stopping.kind, stopping.block) == ("budget", 4)
 
 
 def test_a_configuration_that_never_passes_does_not_keep_the_others_waiting(fake, tmp_path, synthetic_trials):
     synthetic_trials[1]["broken"] = ("clients=16",)
     stopping = run(new_run(tmp_path))
-    assert (stopping["kind"], stopping["block"]) == ("precision", 5)
-    assert stopping["decisions"][-1]["left_out"] == ["clients=16 was used in no block"]
+    assert (stopping.kind, stopping.block) == ("precision", 5)
+    assert stopping.decisions[-1].left_out == ["clients=16 was used in no block"]
     synthetic_trials[1]["broken"] = ("clients=4", "clients=16")
-    assert run(new_run(tmp_path))["kind"] == "maximum"
+    assert run(new_run(tmp_path)).kind == "maximum"
 
 
 @pytest.mark.parametrize("killed_at", [1, 4, 5, 9, 10])
@@ -129,7 +133,7 @@ def test_a_run_that_is_resumed_decides_the_same(fake, tmp_path, synthetic_trials
     stopping = run(resume_run(campaign.directory))
     assert stopping == wanted
     numbers = [
-        [(t["id"], t["seed"], t["throughput_per_s"]) for t in analyse(directory)["trials"]]
+        [(t.id, t.seed, t.measured().throughput_per_s) for t in analyse(directory).trials]
         for directory in (whole.directory, campaign.directory)
     ]
     assert numbers[0] == numbers[1]
@@ -137,7 +141,7 @@ def test_a_run_that_is_resumed_decides_the_same(fake, tmp_path, synthetic_trials
 
 def test_values_are_those_of_whole_blocks():
     def content(block, name, rate, used=True):
-        return {"block": block, "configuration": name, "used": used, "throughput_per_s": rate}
+        return made_trial({"arm": name}, block, used=used, throughput_per_s=rate).content
 
     contents = [
         content(1, "a", 10.0),
@@ -147,7 +151,10 @@ def test_values_are_those_of_whole_blocks():
     ]
     contents += [content(3, "a", 12.0), content(3, "b", 22.0), content(4, "a", 13.0)]
     values, left_out = gating_values(contents, ["throughput_per_s"])
-    assert values == {"throughput_per_s of a": [10.0, 12.0], "throughput_per_s of b": [20.0, 22.0]}
+    assert values == {
+        "throughput_per_s of arm=a": [10.0, 12.0],
+        "throughput_per_s of arm=b": [20.0, 22.0],
+    }
     assert left_out == []
 
 

@@ -7,7 +7,8 @@ import shutil
 import stat
 
 import pytest
-from msgspec import to_builtins
+from made import made_configuration, made_stages, made_system
+from msgspec import convert
 from synthetic import Truth, joined_records, record_bytes, write_trial
 
 from waylab.analysis import analyse
@@ -17,6 +18,7 @@ from waylab.fit.slots import fit_slots
 from waylab.plan import make_plan, trial_as_dict
 from waylab.run import create_run
 from waylab.runfolder.files import read_run
+from waylab.runfolder.run import PlannedTrial
 from waylab.spec import Assignment, Backends, Load, Proxy, Spec, System, read_spec
 from waylab.testbed import Testbed, find_programs, programs_of, running_system
 from waylab.testbed.programs import SYSTEM_PROGRAMS
@@ -152,7 +154,7 @@ def test_only_hosts_that_have_something_to_do_are_in_use():
     ]:
         assert assignment.hosts(system.programs(1)) == used
         trial = dataclasses.replace(a_trial(), system=system, assignment=assignment)
-        assert hosts_in_use(trial_as_dict(trial)) == used
+        assert hosts_in_use(convert(trial_as_dict(trial), PlannedTrial)) == used
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ def two_proxies(fake, tmp_path):
     path.write_text(text + "test_time_s = 2.0\n[design]\nblocks = 1\n")
     directory = create_run(path, tmp_path / "results").directory
     truth = Truth(cpu_s={"proxy-0": 0.8, "proxy-1": 0.4, "backend-0": 0.2})
-    (planned,) = read_run(directory)["plan"]
+    (planned,) = read_run(directory).plan
     trial = write_trial(directory, planned, truth)
     client, proxy = joined_records(truth)
     proxy["port"][::2], client["port"][::-2] = 41000, 41000
@@ -174,36 +176,29 @@ def two_proxies(fake, tmp_path):
 
 
 def test_the_records_of_all_proxies_are_read_together(two_proxies):
-    content = analyse(two_proxies[0])["trials"][0]
-    assert content["used"], content["reasons"]
-    assert content["stages"]["all"]["count"] == 400 and content["proxy_view"]["joined"] == 400
+    content = analyse(two_proxies[0]).trials[0]
+    assert content.used, content.reasons
+    assert content.numbers.stages["all"].count == 400 and content.numbers.proxy_view.joined == 400
 
 
 def test_processor_time_of_proxies_is_that_of_one_role(two_proxies):
-    trial = analyse(two_proxies[0])["trials"][0]
-    assert trial["processor"]["cpu_s"]["proxy"] == pytest.approx(1.2, rel=1e-3)
+    trial = analyse(two_proxies[0]).trials[0]
+    assert trial.numbers.cpu.cpu_s["proxy"] == pytest.approx(1.2, rel=1e-3)
 
 
 def test_a_missing_record_file_and_one_too_many_fail_the_trial(two_proxies):
     directory, trial = two_proxies
     records = trial / "records" / "proxy-2.way"
     shutil.copyfile(records, records.with_name("proxy-3.way"))
-    assert "one record file of proxy too many" in analyse(directory)["trials"][0]["reasons"][0]
+    assert "one record file of proxy too many" in analyse(directory).trials[0].reasons[0]
     records.unlink()
     records.with_name("proxy-3.way").unlink()
-    assert "proxy: 1 of 2 left records" in analyse(directory)["trials"][0]["reasons"][0]
+    assert "proxy: 1 of 2 left records" in analyse(directory).trials[0].reasons[0]
 
 
-def test_slots_are_those_of_all_proxies():
-    proxy = {"dispatch": "shared", "workers": 8, "readers": 4, "loops": 1, "count": 2}
-    stages = {name: {"mean_ns": {"mean": 1e6}} for name in ("send", "backend", "total")}
-    described = to_builtins(System().under_test.describe(System(), generators=1))
-    configuration = {
-        "system": {"proxy": proxy, "backends": {"count": 3}, "description": described},
-        "used": 1,
-        "stages": {"all": {"stages": stages}},
-        "throughput_per_s": {"mean": 100.0},
-    }
-    assert fit_slots(configuration).parameters["servers"] == 16
-    proxy["dispatch"] = "per-backend"
-    assert fit_slots(configuration).parameters["servers"] == 24
+@pytest.mark.parametrize(("dispatch", "slots"), [("shared", 16), ("per-backend", 24)])
+def test_slots_are_those_of_all_proxies(dispatch, slots):
+    system = System(proxy=Proxy(dispatch=dispatch, workers=8, readers=4, loops=1, count=2))
+    stages = {"all": made_stages(send=1e6, backend=1e6, total=1e6)}
+    configuration = made_configuration(system=made_system(system), stages=stages)
+    assert fit_slots(configuration).parameters.servers == slots

@@ -81,9 +81,7 @@ def test_everything_comes_up_and_goes_away(fake, trial, tmp_path):
         ),
     ],
 )
-def test_the_proxy_receives_its_discipline_and_only_its_own_slots(
-    fake, trial, tmp_path, settings, flags
-):
+def test_the_proxy_receives_its_discipline_and_only_its_own_slots(fake, trial, tmp_path, settings, flags):
     proxy = dataclasses.replace(trial.system.proxy, **settings)
     trial = dataclasses.replace(trial, system=dataclasses.replace(trial.system, proxy=proxy))
     with running_system(trial, find_programs(set()), tmp_path, Testbed()) as testbed:

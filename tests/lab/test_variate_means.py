@@ -10,7 +10,7 @@ from synthetic import Truth, write_trial
 from waylab.analysis import analyse
 from waylab.plan import make_plan, trial_as_dict
 from waylab.run import create_run
-from waylab.runfolder.files import read_json, read_run
+from waylab.runfolder.files import read_run
 from waylab.spec import mean_size_bytes, mean_time_s, read_spec
 from waylab.testbed.generators import generators, key_and_pace_options, value_options
 from waylab.testbed.programs import find_waystage
@@ -93,17 +93,17 @@ def test_the_load_generator_is_told_all_of_it(tmp_path):
 def test_an_open_loop_is_judged_by_what_it_offered_and_not_by_the_interactive_law(fake, tmp_path):
     directory = create_run(spec_at(tmp_path), tmp_path / "results").directory
     shares = {}
-    for planned, share in zip(read_run(directory)["plan"], (0.995, 0.98), strict=True):
+    for planned, share in zip(read_run(directory).plan, (0.995, 0.98), strict=True):
         # A closed loop would fail the law by half.
         trial = write_trial(directory, planned, Truth(throughput_per_s=1000.0, law_error=0.5))
-        load = read_json(trial / "load.json", "waystage-load/1", "")
+        load = json.loads((trial / "load.json").read_text())
         load["totals"] |= {"intended": 2000, "unsent": 3, "achieved_share": share}
         (trial / "load.json").write_text(json.dumps(load))
-        shares[planned["id"]] = share
-    for trial in analyse(directory)["trials"]:
-        gates = {gate["name"]: gate for gate in trial["gates"]}
-        assert gates["interactive_law"]["passed"] is None
-        assert gates["achieved_offered"]["passed"] is (shares[trial["id"]] == 0.995)
-        assert gates["achieved_offered"]["value"] == shares[trial["id"]]
-        assert not any(law["name"] == "interactive" for law in trial["laws"])
-    assert "98.00 % of the requests that were due" in gates["achieved_offered"]["text"] or trial["used"]
+        shares[planned.id] = share
+    for trial in analyse(directory).trials:
+        gates = {gate.name: gate for gate in trial.gates}
+        assert gates["interactive_law"].passed is None
+        assert gates["achieved_offered"].passed is (shares[trial.id] == 0.995)
+        assert gates["achieved_offered"].value == shares[trial.id]
+        assert not any(law.name == "interactive" for law in trial.numbers.laws)
+    assert "98.00 % of the requests that were due" in gates["achieved_offered"].text or trial.used

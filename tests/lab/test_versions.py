@@ -1,6 +1,5 @@
 """`waylab compare`: two runs of one specification whose ratio is known."""
 
-import json
 from html.parser import HTMLParser
 
 import pytest
@@ -11,7 +10,8 @@ from synthetic import Truth, write_trial
 from waylab.analysis import analyse
 from waylab.cli import main
 from waylab.run import create_run
-from waylab.runfolder.files import read_run
+from waylab.runfolder.comparison import RunComparison
+from waylab.runfolder.files import read, read_run
 
 SPEC = WHOLE.replace("clients = [4, 16]", "clients = [16]")
 # The noise of each block, as factors: small, and without a trend.
@@ -26,8 +26,8 @@ def make(fake, tmp_path):
         path = tmp_path / "synthetic.toml"
         path.write_text(spec)
         directory = create_run(path, tmp_path / name).directory
-        for planned in read_run(directory)["plan"]:
-            factor = ratio * noise[planned["block"]]
+        for planned in read_run(directory).plan:
+            factor = ratio * noise[planned.block]
             truth = Truth(throughput_per_s=true_throughput(planned) * factor)
             write_trial(directory, planned, truth)
         analyse(directory)
@@ -43,12 +43,12 @@ def compare(*arguments):
 def test_the_same_is_no_worse(make, capsys):
     old, new = make("old", noise=dict.fromkeys(NOISE, 1.0)), make("new")
     assert compare(old, new) == 0
-    content = json.loads((new / "compare.json").read_text())
-    assert content["verdict"] == "no worse" and content["pairs"] == 6
-    throughput = content["metrics"][0]
-    assert throughput["metric"] == "throughput_per_s" and throughput["verdict"] == "equivalent"
-    assert throughput["overall"]["blocks"] == 3 and len(throughput["configurations"]) == 2
-    assert throughput["overall"]["ratio"] == pytest.approx((1.004 * 0.997 * 1.001) ** (1 / 3))
+    content = read(new / "compare.json", RunComparison)
+    assert content.verdict == "no worse" and content.pairs == 6
+    throughput = content.metrics[0]
+    assert throughput.metric == "throughput_per_s" and throughput.verdict == "equivalent"
+    assert throughput.overall.blocks == 3 and len(throughput.configurations) == 2
+    assert throughput.overall.ratio == pytest.approx((1.004 * 0.997 * 1.001) ** (1 / 3))
     printed = capsys.readouterr().out
     assert "no worse" in printed and "clients=16, replicas=2" in printed
     assert all(len(line) <= 80 for line in printed.splitlines() if "compare.html" not in line)
@@ -57,15 +57,15 @@ def test_the_same_is_no_worse(make, capsys):
 def test_a_loss_is_found_and_a_gain_is_none(make):
     old, slower, faster = make("old", noise=dict.fromkeys(NOISE, 1.0)), make("slow", 0.85), make("fast", 1.2)
     assert compare(old, slower) == 1
-    content = json.loads((slower / "compare.json").read_text())
-    assert {one["metric"]: one["verdict"] for one in content["metrics"]} == {
+    content = read(slower / "compare.json", RunComparison)
+    assert {one.metric: one.verdict for one in content.metrics} == {
         "throughput_per_s": "worse",
         "response_mean_ns": "worse",
         "cpu_per_request_ns.total": "worse",
     }
-    assert content["metrics"][0]["overall"]["ratio"] == pytest.approx(0.85, rel=0.01)
+    assert content.metrics[0].overall.ratio == pytest.approx(0.85, rel=0.01)
     assert compare(old, faster) == 0
-    assert json.loads((faster / "compare.json").read_text())["metrics"][0]["verdict"] == "better"
+    assert read(faster / "compare.json", RunComparison).metrics[0].verdict == "better"
 
 
 def test_too_much_noise_decides_nothing(make):
@@ -93,7 +93,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(make, capsys):
 def test_the_page_shows_only_numbers_of_its_json(make):
     old, new = make("old"), make("new", 1.02)
     compare(old, new)
-    known = str(json.loads((new / "compare.json").read_text()))
+    known = str(read(new / "compare.json", RunComparison))
     found = []
 
     class Numbers(HTMLParser):

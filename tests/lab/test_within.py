@@ -3,24 +3,31 @@
 import numpy as np
 import pytest
 from honesty import autoregressive
+from made import made_load, made_numbers, made_trial
+from msgspec.structs import replace
 from synthetic import START_NS, WINDOW_S, histogram_text, record_bytes, rows
 
 from waylab.analysis.histograms import decode, matrix, percentiles
 from waylab.analysis.law_checks import interactive_law, record_laws, worst_laws
-from waylab.analysis.within import effective_counts, steady_state, within_run
+from waylab.analysis.within import effective_counts, steady_state, within_trial
 from waylab.errors import LabError
 from waylab.records import read_records
+from waylab.runfolder.load import LoadSecond
+from waylab.runfolder.trial_numbers import WarmUpFound, WithinTrial
 
 
 def second(number, values_ns, measured=True, split=False, exact=True):
     """One second of a load's summary."""
-    content = {"second": number, "measured": measured, "requests": len(values_ns)}
-    content |= {"sum_ns": int(values_ns.sum())} if exact else {"mean_ns": float(values_ns.mean())}
-    if split:
-        half = len(values_ns) // 2
-        gets, sets = histogram_text(values_ns[:half]), histogram_text(values_ns[half:])
-        return content | {"histograms": {"get": gets, "set": sets}}
-    return content | {"histogram": histogram_text(values_ns)}
+    half = len(values_ns) // 2
+    parts = {"get": values_ns[:half], "set": values_ns[half:]} if split else {"all": values_ns}
+    return LoadSecond(
+        second=number,
+        measured=measured,
+        requests=len(values_ns),
+        sum_ns=int(values_ns.sum()) if exact else None,
+        mean_ns=float(values_ns.mean()),
+        histograms={name: histogram_text(values) for name, values in parts.items()},
+    )
 
 
 def load_of(count, slow=0, split=False, exact=True, seed=1):
@@ -29,69 +36,67 @@ def load_of(count, slow=0, split=False, exact=True, seed=1):
     values = [
         random.exponential(1e7 if number < slow else 1e6, 100).astype(np.int64) + 1 for number in range(count)
     ]
-    return values, {"seconds": [second(n, one, split=split, exact=exact) for n, one in enumerate(values)]}
+    return values, [second(n, one, split=split, exact=exact) for n, one in enumerate(values)]
 
 
 def test_a_steady_run_is_known_with_intervals():
     values, load = load_of(120)
-    found = within_run(load, "here")
+    found = within_trial(load, "here")
     everything = np.concatenate(values)
-    assert found["seconds"] == 120 and found["warm_up"]["steady"] is True
-    cut = found["warm_up"]["cut_s"]
+    assert found.seconds == 120 and found.warm_up.steady is True
+    cut = found.warm_up.cut_s
     kept = np.concatenate(values[cut:])
-    assert found["response_mean_ns"]["mean"] == pytest.approx(kept.mean())
-    assert found["response_mean_ns"]["low"] < 1e6 < found["response_mean_ns"]["high"]
-    assert found["throughput_per_s"]["mean"] == 100
-    median = found["percentiles_ns"]["50"]
-    assert median["low"] < 1e6 * np.log(2) < median["high"] and median["effective"] > 0.4 * everything.size
-    assert within_run(load_of(90)[1], "here")["percentiles_ns"]["99.9"]["value"] is None
+    assert found.response_mean_ns.mean == pytest.approx(kept.mean())
+    assert found.response_mean_ns.low < 1e6 < found.response_mean_ns.high
+    assert found.throughput_per_s.mean == 100
+    median = found.percentiles_ns["50"]
+    assert median.low < 1e6 * np.log(2) < median.high and median.effective > 0.4 * everything.size
+    assert within_trial(load_of(90)[1], "here").percentiles_ns["99.9"].value is None
 
 
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_warm_up_is_found_and_left_out(split, exact):
     _, load = load_of(120, slow=10, split=split, exact=exact)
-    found = within_run(load, "here")
-    assert found["warm_up"]["cut_s"] in (10, 15, 20) and found["warm_up"]["by"] == "mean response"
-    assert "settles" in found["warm_up"]["text"]
-    assert found["percentiles_ns"]["95"]["high"] < 4e6 and found["response_mean_ns"]["high"] < 1.2e6
+    found = within_trial(load, "here")
+    assert found.warm_up.cut_s in (10, 15, 20) and found.warm_up.by == "mean response"
+    assert "settles" in found.warm_up.text
+    assert found.percentiles_ns["95"].high < 4e6 and found.response_mean_ns.high < 1.2e6
 
 
 def test_only_whole_seconds_of_the_window_count():
     _, load = load_of(120)
     for number in (0, 1, 119):
-        load["seconds"][number]["measured"] = False
-    assert within_run(load, "here")["seconds"] == 117
+        load[number] = replace(load[number], measured=False)
+    assert within_trial(load, "here").seconds == 117
 
 
 def test_a_short_run_says_why_nothing_is_known():
-    found = within_run(load_of(5)[1], "here")
-    assert found["warm_up"]["steady"] is None and found["warm_up"]["text"].startswith("too short: 5 seconds")
-    assert found["throughput_per_s"]["low"] is None and "5 seconds" in found["throughput_per_s"]["text"]
-    assert found["percentiles_ns"]["50"]["value"] and found["percentiles_ns"]["50"]["low"] is None
+    found = within_trial(load_of(5)[1], "here")
+    assert found.warm_up.steady is None and found.warm_up.text.startswith("too short: 5 seconds")
+    assert found.throughput_per_s.low is None and "5 seconds" in found.throughput_per_s.text
+    assert found.percentiles_ns["50"].value and found.percentiles_ns["50"].low is None
     assert effective_counts(found) == {}
-    assert within_run({"seconds": []}, "here")["warm_up"] is None
+    assert within_trial([], "here").warm_up is None
 
 
 def test_summaries_without_histograms_have_no_percentiles():
     _, load = load_of(120)
-    for one in load["seconds"]:
-        del one["histogram"]
-    found = within_run(load, "here")
-    assert found["percentiles_ns"] == {} and found["response_mean_ns"]["low"] is not None
+    found = within_trial([replace(one, histograms={}) for one in load], "here")
+    assert found.percentiles_ns == {} and found.response_mean_ns.low is not None
 
 
 def test_a_stall_is_no_division_by_zero():
     _, load = load_of(120)
-    load["seconds"][30] |= {"requests": 0, "sum_ns": 0, "mean_ns": None, "histogram": ""}
-    assert within_run(load, "here")["response_mean_ns"]["low"] is not None
+    load[30] = replace(load[30], requests=0, sum_ns=0, mean_ns=None, histograms={"all": ""})
+    assert within_trial(load, "here").response_mean_ns.low is not None
 
 
 def test_a_damaged_histogram_is_one_line():
     _, load = load_of(120)
-    load["seconds"][30]["histogram"] = "AAAA"
+    load[30] = replace(load[30], histograms={"all": "AAAA"})
     with pytest.raises(LabError, match="here, a second: the histogram cannot be decoded"):
-        within_run(load, "here")
+        within_trial(load, "here")
 
 
 def test_percentiles_need_ten_effective_values():
@@ -101,7 +106,7 @@ def test_percentiles_need_ten_effective_values():
         second(n, (1e6 * one * random.exponential(1, 100)).astype(np.int64) + 1)
         for n, one in enumerate(level)
     ]
-    found = within_run({"seconds": seconds}, "here")
+    found = within_trial(seconds, "here")
     effective = effective_counts(found)
     assert effective["50"] < 2000 < 100 * 100
     merged = decode(histogram_text(np.arange(1, 10_001)), "all")
@@ -118,11 +123,14 @@ def test_the_matrix_has_the_values_of_the_library():
 
 def test_steady_states_are_summed_up():
     found = [(True, 0), (True, 5), (False, 0)]
-    trials = [{"within": {"warm_up": {"steady": steady, "cut_s": cut_s}}} for steady, cut_s in found]
-    trials += [{"within": {"warm_up": None}}, {}]
-    found = steady_state(trials)
-    assert (found["judged"], found["late"], found["unsteady"]) == (3, 1, 1) and "Of 3 trials" in found["text"]
-    assert "no trial was long enough" in steady_state([])["text"]
+    withins = [
+        WithinTrial(seconds=9, warm_up=WarmUpFound(cut_s=cut_s, steady=steady, by="throughput", text=""))
+        for steady, cut_s in found
+    ]
+    trials = [made_trial({}, within=within).content for within in [*withins, WithinTrial(seconds=0)]]
+    found = steady_state([*trials, replace(trials[0], numbers=None)])
+    assert (found.judged, found.late, found.unsteady) == (3, 1, 1) and "Of 3 trials" in found.text
+    assert "no trial was long enough" in steady_state([]).text
 
 
 def records_of(tmp_path, program, table, sample=1):
@@ -142,18 +150,26 @@ def test_the_laws_of_records(tmp_path):
     for name in proxy.dtype.names[-8:]:
         proxy[name] = start + np.uint64(1000)
     proxy["request_bytes"], proxy["reply_bytes"] = 20, 130
-    summary = {
-        "operations": {"all": {"response": {"mean_ns": 999_000.0}}},
-        "totals": {"sent_bytes": 20 * count, "received_bytes": 100 * count},
-    }
+    response = {"mean_ns": 999_000.0, "std_ns": 0.0, "histogram": ""}
+    summary = made_load(
+        operations={"all": {"count": count, "response": response}},
+        totals={
+            "requests": count,
+            "hits": 0,
+            "misses": 0,
+            "errors": 0,
+            "sent_bytes": 20 * count,
+            "received_bytes": 100 * count,
+        },
+    )
     records = {"load": records_of(tmp_path, "load", load), "proxy": records_of(tmp_path, "proxy", proxy)}
     found = {law.name: law for law in record_laws(summary, records, window_ns, 1000.0)}
     assert set(found) == {"little", "forced flow, proxy", "bytes to the proxy", "bytes from the proxy"}
     assert found["little"].holds and found["forced flow, proxy"].holds and found["bytes to the proxy"].holds
     assert found["bytes from the proxy"].holds is False
     assert found["bytes from the proxy"].residual == pytest.approx(0.3)
-    worst = worst_laws([{"laws": [law.as_dict() for law in found.values()]}] * 2)
-    assert [(law["trials"], law["broken"]) for law in worst] == [(2, 0), (2, 0), (2, 0), (2, 2)]
+    worst = worst_laws([made_numbers(laws=list(found.values()))] * 2)
+    assert [(law.trials, law.broken) for law in worst] == [(2, 0), (2, 0), (2, 0), (2, 2)]
     # One record in twenty is uncertain by 3 / sqrt(100 records), and says so.
     few = {"load": records_of(tmp_path, "load", load[::20], sample=20)}
     law = record_laws(summary, few, window_ns, 1000.0)[0]

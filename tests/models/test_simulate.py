@@ -125,7 +125,7 @@ def test_records_are_read_by_the_lab(tmp_path):
         "proxy-0.way",
     ]
     load = read_records(tmp_path / "load-0.way")
-    assert load.header["clock"] == "simulated" and load.dropped == load.lost == 0
+    assert load.header.clock == "simulated" and load.dropped == load.lost == 0
     gets = load.rows[load.rows["operation"] == 1]
     assert load.total_ns(gets).mean() / 1e9 == pytest.approx(result.response_s[0], rel=0.05)
     keys = load.rows["port"].astype(np.int64) << 32 | load.rows["sequence"]

@@ -74,7 +74,7 @@ def main() -> None:
         ratio = paired_ratio(log_ratios(theirs, ours))
         print(
             f"  {kind.name}: {sum(ours) / BLOCKS:.2f} us to {sum(theirs) / BLOCKS:.2f} us, "
-            f"ratio {ratio['ratio']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}], wanted {kind.wanted} at most"
+            f"ratio {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}], wanted {kind.wanted} at most"
         )
     machine()
     with server(memcached) as (_, address):

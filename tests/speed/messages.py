@@ -349,8 +349,8 @@ def rates(trials: dict[Key, list[Trial]], name: str, operation: str, clients: in
 def ratio(label: str, baseline: list[float], candidate: list[float]) -> None:
     """Print one ratio."""
     found = paired_ratio(log_ratios(baseline, candidate))
-    interval = f"[{found['low']:.3f}, {found['high']:.3f}]" if found["low"] is not None else "[one round]"
-    print(f"  {label}: {found['ratio']:.3f} {interval}")
+    interval = f"[{found.low:.3f}, {found.high:.3f}]" if found.low is not None else "[one round]"
+    print(f"  {label}: {found.ratio:.3f} {interval}")
 
 
 def note(text: str) -> None:

@@ -2,55 +2,55 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from waylab.errors import LabError
 from waylab.records import Records, RecordsError, joined_records, read_records
 from waylab.runfolder import paths
-from waylab.runfolder.files import read_json
+from waylab.runfolder.files import read, read_trial
+from waylab.runfolder.load import LoadSummary
+from waylab.runfolder.run import PlannedTrial
+from waylab.runfolder.trial import MEASURED, TestbedFacts, TrialOutcome
 
 
 @dataclass
 class Artifacts:
-    """What a trial left behind. `problems` says what is missing or damaged, a line each."""
+    """The files of a trial. `problems` names the ones that are missing or damaged, a line each."""
 
-    id: str
-    plan: dict[str, Any]
+    plan: PlannedTrial
     directory: Path
-    result: dict[str, Any] | None = None
-    load: dict[str, Any] | None = None
+    outcome: TrialOutcome | None = None
+    load: LoadSummary | None = None
     records: dict[str, Records] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     @property
-    def testbed(self) -> dict[str, Any]:
-        """Where it ran; runs of earlier versions knew this machine only."""
-        return (self.result or {}).get("testbed", {"kind": "local"})
-
-    @property
-    def window_ns(self) -> tuple[int, int]:
-        """The measured window on the monotonic clock."""
-        assert self.load is not None
-        return self.load["measure_from_clock_ns"], self.load["measure_to_clock_ns"]
+    def testbed(self) -> TestbedFacts:
+        """Where the trial ran."""
+        return self.outcome.testbed if self.outcome else TestbedFacts()
 
 
-def read_artifacts(directory: Path, plan: dict[str, Any]) -> Artifacts:
-    """Read what there is of a trial."""
-    found = Artifacts(plan["id"], plan, paths.trial_directory(directory, plan["id"]))
-    path = found.directory / paths.TRIAL
-    if not path.is_file():
+def read_artifacts(directory: Path, plan: PlannedTrial) -> Artifacts:
+    """Read the files that a trial left; what is missing or damaged becomes a problem of the trial."""
+    found = Artifacts(plan, paths.trial_directory(directory, plan.id))
+    outcome = read_trial(directory, plan.id)
+    if outcome is None:
         found.problems.append("has not been run")
         return found
-    found.result = read_json(path, paths.TRIAL_FORMAT, "")
-    if found.result["status"] != "measured":
-        found.problems.append(str(found.result["reason"]))
+    found.outcome = outcome
+    if outcome.status != MEASURED:
+        found.problems.append(str(outcome.reason))
         return found
     try:
-        found.load = read_json(found.directory / paths.LOAD, paths.LOAD_FORMAT, "the load wrote no summary")
+        found.load = read(found.directory / paths.LOAD, LoadSummary)
     except LabError as error:
         found.problems.append(str(error))
         return found
-    expected = _expected(found)
+    _read_records(found, _expected(plan, outcome))
+    return found
+
+
+def _read_records(found: Artifacts, expected: dict[str, int]) -> None:
+    """Read the record files, join those of one program, and note which are missing."""
     seen: dict[str, int] = {}
     for path in sorted((found.directory / paths.RECORDS).glob("*.way")):
         try:
@@ -72,17 +72,15 @@ def read_artifacts(directory: Path, plan: dict[str, Any]) -> Artifacts:
             for name, count in sorted(expected.items())
             if seen.get(name, 0) < count
         ]
-    return found
 
 
 def _missing(program: str, seen: int, expected: int) -> str:
     return f"{program}: {seen} of {expected} left records" if seen else f"{program}: left no records"
 
 
-def _expected(found: Artifacts) -> dict[str, int]:
-    """Say how many record files each program must have left; memcached leaves none."""
-    assert found.result is not None
-    expected = dict(found.plan["system"]["description"]["record_files"])
-    if found.result["server"] != "embedded":
+def _expected(plan: PlannedTrial, outcome: TrialOutcome) -> dict[str, int]:
+    """Return the number of record files that each program must have left; memcached leaves none."""
+    expected = dict(plan.description.record_files)
+    if outcome.server != "embedded":
         expected.pop("cache", None)
     return expected

@@ -1,248 +1,264 @@
 """Which factor matters: effects and shares of the variation when all factors are crossed, and the residual checks."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
-from waylab.analysis.metrics import METRICS, told_apart, value_of
-from waylab.analysis.statistics.anova import anova
+from waylab.analysis.intervals import struct_of
+from waylab.analysis.metrics import METRICS, shared_metrics, value_of
+from waylab.analysis.statistics import anova as tables
 from waylab.analysis.statistics.designs import two_level_plan
 from waylab.analysis.statistics.diagnostics import diagnose
 from waylab.analysis.statistics.factorial import choose_scale, two_level_effects
 from waylab.analysis.trial import TrialResult
 from waylab.errors import LabError
+from waylab.runfolder.effects import (
+    Effect,
+    Factorial,
+    FactorialMetric,
+    ModelScale,
+    Residual,
+    ResidualCheck,
+    Share,
+)
+from waylab.runfolder.run import ExperimentSpec
 
-# More than this in one interaction cannot be read, and nobody has so many trials.
+# Interactions of more factors cannot be read, and nobody has so many trials.
 _FACTORS_MAX = 6
 _SIGNIFICANT = 0.05
 
-Contents = list[dict[str, Any]]
+Levels = dict[str, list[str]]
 
 
-def factorial(spec: dict[str, Any], trials: list[TrialResult]) -> dict[str, Any]:
-    """Effects of the factors on every metric, from the blocks in which every configuration was used.
-
-    Returns `kind`: `2k` when every factor has two levels, `general` otherwise, None with the reason in `text`;
-    `levels` by factor; `blocks`; and `metrics`, each with its scale, effects, shares of variation and checks.
-    """
-    aside = _arms_aside(spec)
-    factors = {
-        factor["name"]: [
-            level["label"] for level in factor["levels"] if (factor["name"], level["label"]) not in aside
-        ]
-        for factor in spec["factors"]
+def factorial(spec: ExperimentSpec, trials: list[TrialResult]) -> Factorial:
+    """Effects of the factors on every metric, from the blocks in which every configuration was used."""
+    arms = _instrument_arms(spec)
+    levels = {
+        factor.name: [level.label for level in factor.levels if (factor.name, level.label) not in arms]
+        for factor in spec.factors
     }
-    result: dict[str, Any] = {"kind": None, "text": "", "levels": factors, "blocks": 0, "metrics": []}
-    several = {name: levels for name, levels in factors.items() if len(levels) > 1}
+    several = {name: labels for name, labels in levels.items() if len(labels) > 1}
     if not 2 <= len(several) <= _FACTORS_MAX:
-        return result | {"text": f"it takes two to {_FACTORS_MAX} factors to tell their effects apart"}
-    generators = spec["design"].get("generators") or []
-    trials = [trial for trial in trials if not aside & set(trial.content["levels"].items())]
-    cells = {trial.content["configuration"] for trial in trials}
-    if len(cells) * 2 ** len(generators) != math.prod(len(levels) for levels in factors.values()):
-        return result | {"text": "not all combinations of the levels were run"}
-    contents, blocks = _complete_blocks(trials)
-    if not contents:
-        return result | {"text": "there is no block in which every configuration was used"}
-    two_levels = all(len(levels) == 2 for levels in several.values())
+        return Factorial(
+            levels=levels, text=f"it takes two to {_FACTORS_MAX} factors to tell their effects apart"
+        )
+    generators = spec.design.generators
+    trials = [trial for trial in trials if not arms & set(trial.content.levels.items())]
+    cells = {trial.content.configuration for trial in trials}
+    if len(cells) * 2 ** len(generators) != math.prod(len(labels) for labels in levels.values()):
+        return Factorial(levels=levels, text="not all combinations of the levels were run")
+    complete, blocks = _complete_blocks(trials)
+    if not complete:
+        return Factorial(levels=levels, text="there is no block in which every configuration was used")
+    two_levels = all(len(labels) == 2 for labels in several.values())
     if not two_levels and blocks < 2:
-        return result | {"text": "it takes two complete blocks to tell effects from errors"}
+        return Factorial(levels=levels, text="it takes two complete blocks to tell effects from errors")
     judge = _two_levels if two_levels else _general
     metrics = []
-    for metric in told_apart(contents):
-        values = [value_of(content, metric) or 0.0 for content in contents]
+    for metric in shared_metrics([trial.numbers for trial in complete]):
+        values = [value_of(trial.numbers, metric) or 0.0 for trial in complete]
         try:
-            found = judge(several, contents, values, blocks, generators)
+            metrics.append(judge(metric, several, complete, values, blocks, generators))
         except LabError as error:
-            return result | {"text": str(error)}
-        metrics.append({"metric": metric, "title": METRICS[metric], **found})
-    return result | {"kind": "2k" if two_levels else "general", "blocks": blocks, "metrics": metrics}
+            return Factorial(levels=levels, text=str(error))
+    return Factorial(kind="2k" if two_levels else "general", levels=levels, blocks=blocks, metrics=metrics)
 
 
-def factorial_facts(found: dict[str, Any]) -> list[str]:
+def factorial_facts(found: Factorial) -> list[str]:
     """Say for every metric which effects explain most, and what is against the model."""
     sentences = []
-    for metric in found["metrics"]:
-        ranked = sorted(metric["shares"], key=lambda part: part["share"], reverse=True)
-        most = [part for part in ranked if part["name"] not in ("error", "blocks")][:3]
-        listed = ", ".join(f"{part['name']} {100 * part['share']:.1f} %" for part in most)
-        error = next((part["share"] for part in ranked if part["name"] == "error"), 0.0)
+    for metric in found.metrics:
+        ranked = sorted(metric.shares, key=lambda part: part.share, reverse=True)
+        most = [part for part in ranked if part.name not in ("error", "blocks")][:3]
+        listed = ", ".join(f"{part.name} {100 * part.share:.1f} %" for part in most)
+        error = next((part.share for part in ranked if part.name == "error"), 0.0)
         sentences.append(
-            f"Of the variation of {metric['title']}, {listed}; the error {100 * error:.1f} % "
-            f"({metric['scale']['scale']} model, {found['blocks']} complete blocks)."
+            f"Of the variation of {metric.title}, {listed}; the error {100 * error:.1f} % "
+            f"({metric.scale.scale} model, {found.blocks} complete blocks)."
         )
-        against = [check["text"] for check in metric["checks"] if check["kept"] is False]
+        against = [check.text for check in metric.checks if check.kept is False]
         if against:
-            sentences.append(f"Against that model of {metric['title']}: {'; '.join(against)}.")
+            sentences.append(f"Against that model of {metric.title}: {'; '.join(against)}.")
     return sentences
 
 
-def _arms_aside(spec: dict[str, Any]) -> set[tuple[str, str]]:
+def _instrument_arms(spec: ExperimentSpec) -> set[tuple[str, str]]:
     """Name the levels that only check the instrument: the second of a null arm, a positive control."""
     return {
-        (compare["factor"], compare["candidate"])
-        for compare in spec["compare"]
-        if compare.get("role", "effect") in ("null", "control")
+        (compare.factor, compare.candidate) for compare in spec.compare if compare.role in ("null", "control")
     }
 
 
-def _complete_blocks(trials: list[TrialResult]) -> tuple[Contents, int]:
+def _complete_blocks(trials: list[TrialResult]) -> tuple[list[TrialResult], int]:
     """Return the trials of the blocks in which every configuration was used, in the order in which they ran."""
-    everything = {trial.content["configuration"] for trial in trials}
+    everything = {trial.content.configuration for trial in trials}
     blocks: dict[int, set[str]] = {}
     for trial in trials:
         if trial.used:
-            blocks.setdefault(trial.content["block"], set()).add(trial.content["configuration"])
+            blocks.setdefault(trial.content.block, set()).add(trial.content.configuration)
     whole = {block for block, names in blocks.items() if names == everything}
-    kept = [trial.content for trial in trials if trial.used and trial.content["block"] in whole]
-    return sorted(kept, key=lambda content: content["order"]), len(whole)
+    kept = [trial for trial in trials if trial.used and trial.content.block in whole]
+    return sorted(kept, key=lambda trial: trial.content.order), len(whole)
 
 
-def _scale(contents: Contents, values: list[float]) -> dict[str, Any]:
+def _scale(trials: list[TrialResult], values: list[float]) -> ModelScale:
     cells: dict[str, list[float]] = {}
-    for content, value in zip(contents, values, strict=True):
-        cells.setdefault(content["configuration"], []).append(value)
-    chosen = choose_scale(list(cells.values()))
-    return {
-        "scale": chosen.scale,
-        "reason": chosen.reason,
-        "range_ratio": chosen.range_ratio,
-        "spread_slope": chosen.spread_slope,
-    }
+    for trial, value in zip(trials, values, strict=True):
+        cells.setdefault(trial.content.configuration, []).append(value)
+    return struct_of(choose_scale(list(cells.values())), ModelScale)
 
 
 def _two_levels(
-    factors: dict[str, list[str]], contents: Contents, values: list[float], blocks: int, generators: list[str]
-) -> dict[str, Any]:
-    scale = _scale(contents, values)
+    metric: str,
+    factors: Levels,
+    trials: list[TrialResult],
+    values: list[float],
+    blocks: int,
+    generators: list[str],
+) -> FactorialMetric:
+    scale = _scale(trials, values)
     aliases = two_level_plan(list(factors), generators).aliases if generators else ()
     words = [tuple(group[0].split(" x ")) for group in aliases] or None
     signs = [
-        [1 if content["levels"][name] == levels[1] else -1 for name, levels in factors.items()]
-        for content in contents
+        [1 if trial.content.levels[name] == labels[1] else -1 for name, labels in factors.items()]
+        for trial in trials
     ]
-    names = [content["block"] for content in contents] if blocks > 1 else None
-    found = two_level_effects(signs, values, list(factors), names, scale["scale"], words)
+    names = [trial.content.block for trial in trials] if blocks > 1 else None
+    found = two_level_effects(signs, values, list(factors), names, scale.scale, words)
     mean = found.effect("mean").value
+    without_mean = [effect for effect in found.effects if effect.name != "mean"]
     effects = [
-        {
-            "name": effect.name,
-            "value": effect.value,
-            "low": effect.low,
-            "high": effect.high,
-            "significant": effect.significant,
-            "aliases": next((list(group[1:]) for group in aliases if group[0] == effect.name), []),
-            **_relative((effect.value, effect.low, effect.high), mean, scale["scale"]),
-        }
-        for effect in found.effects
-        if effect.name != "mean"
+        _effect(
+            effect.name,
+            (effect.value, effect.low, effect.high),
+            effect.significant,
+            (mean, scale.scale),
+            next((list(group[1:]) for group in aliases if group[0] == effect.name), []),
+        )
+        for effect in without_mean
     ]
     shares = [
-        {"name": effect.name, "share": effect.share, "significant": effect.significant}
-        for effect in found.effects
-        if effect.name != "mean"
+        Share(name=effect.name, share=effect.share, significant=effect.significant) for effect in without_mean
     ]
-    shares += [{"name": "blocks", "share": found.share_blocks, "significant": None}] if blocks > 1 else []
-    shares.append({"name": "error", "share": found.share_error, "significant": None})
-    return {
-        "scale": scale,
-        "mean": mean,
-        "effects": effects,
-        "shares": shares,
-        "error_deviation": found.error_deviation,
-        "degrees": found.degrees,
-        **_checks(contents, found.residuals, found.fitted, found.degrees),
-    }
+    shares += [Share(name="blocks", share=found.share_blocks, significant=None)] if blocks > 1 else []
+    shares.append(Share(name="error", share=found.share_error, significant=None))
+    checks, residuals, text = _checks(trials, found.residuals.tolist(), found.fitted.tolist(), found.degrees)
+    return FactorialMetric(
+        metric=metric,
+        title=METRICS[metric],
+        scale=scale,
+        mean=mean,
+        effects=effects,
+        shares=shares,
+        error_deviation=found.error_deviation,
+        degrees=found.degrees,
+        checks=checks,
+        residuals=residuals,
+        text=text,
+    )
 
 
 def _general(
-    factors: dict[str, list[str]], contents: Contents, values: list[float], blocks: int, generators: list[str]
-) -> dict[str, Any]:
+    metric: str,
+    factors: Levels,
+    trials: list[TrialResult],
+    values: list[float],
+    blocks: int,
+    generators: list[str],
+) -> FactorialMetric:
     assert blocks > 1 and not generators, (
         "fractions have two levels, and without repetitions there is no error"
     )
-    scale = _scale(contents, values)
-    given = {name: [content["levels"][name] for content in contents] for name in factors}
-    found = anova(given, values, [content["block"] for content in contents], 2, scale["scale"])
+    scale = _scale(trials, values)
+    given = {name: [trial.content.levels[name] for trial in trials] for name in factors}
+    found = tables.anova(given, values, [trial.content.block for trial in trials], 2, scale.scale)
+    in_order = sorted(
+        found.effects,
+        key=lambda one: (list(factors).index(one.factor), factors[one.factor].index(one.level)),
+    )
     effects = [
-        {
-            "name": f"{effect.factor} {effect.level}",
-            "value": effect.value,
-            "low": effect.low,
-            "high": effect.high,
-            "significant": not effect.low <= 0 <= effect.high,
-            **_relative((effect.value, effect.low, effect.high), found.mean, scale["scale"]),
-        }
-        for effect in sorted(
-            found.effects,
-            key=lambda one: (list(factors).index(one.factor), factors[one.factor].index(one.level)),
+        _effect(
+            f"{effect.factor} {effect.level}",
+            (effect.value, effect.low, effect.high),
+            not effect.low <= 0 <= effect.high,
+            (found.mean, scale.scale),
         )
+        for effect in in_order
     ]
-    shares = [
-        {
-            "name": source.name,
-            "share": source.share,
-            "significant": None
-            if source.p is None or source.name == "blocks"
-            else bool(source.p < _SIGNIFICANT),
-            "f": source.f,
-            "p": source.p,
-        }
-        for source in found.sources
-    ]
-    return {
-        "scale": scale,
-        "mean": found.mean,
-        "effects": effects,
-        "shares": shares,
-        "error_deviation": found.error_deviation,
-        "degrees": next(source.degrees for source in found.sources if source.name == "error"),
-        **_checks(contents, found.residuals, found.fitted, 1),
-    }
+    checks, residuals, text = _checks(trials, found.residuals.tolist(), found.fitted.tolist(), 1)
+    return FactorialMetric(
+        metric=metric,
+        title=METRICS[metric],
+        scale=scale,
+        mean=found.mean,
+        effects=effects,
+        shares=[_share(source) for source in found.sources],
+        error_deviation=found.error_deviation,
+        degrees=next(source.degrees for source in found.sources if source.name == "error"),
+        checks=checks,
+        residuals=residuals,
+        text=text,
+    )
 
 
-def _relative(
-    numbers: tuple[float, float | None, float | None], mean: float, scale: str
-) -> dict[str, float | None]:
-    """Return an effect as a share of the mean: q / mean, or 10^q - 1 where effects multiply."""
+def _share(source: tables.Source) -> Share:
+    judged = source.p is not None and source.name != "blocks"
+    significant = bool(source.p < _SIGNIFICANT) if judged and source.p is not None else None
+    return Share(name=source.name, share=source.share, significant=significant, f=source.f, p=source.p)
+
+
+def _effect(
+    name: str,
+    numbers: tuple[float, float | None, float | None],
+    significant: bool | None,
+    model: tuple[float, str],
+    aliases: Sequence[str] = (),
+) -> Effect:
+    """Add to an effect its share of the mean: q / mean, or 10^q - 1 where effects multiply."""
+    mean, scale = model
 
     def share(value: float | None) -> float | None:
         if value is None:
             return None
         return 10**value - 1 if scale == "multiplicative" else value / mean
 
-    return {
-        key: share(value)
-        for key, value in zip(("relative", "relative_low", "relative_high"), numbers, strict=True)
-    }
+    value, low, high = numbers
+    return Effect(
+        name=name,
+        value=value,
+        low=low,
+        high=high,
+        significant=significant,
+        relative=share(value),
+        relative_low=share(low),
+        relative_high=share(high),
+        aliases=list(aliases),
+    )
 
 
-def _checks(contents: Contents, residuals: Any, fitted: Any, degrees: int) -> dict[str, Any]:
-    """Return the checks of the residuals with the numbers of their plots; nothing where nothing is left over."""
+def _checks(
+    trials: list[TrialResult], residuals: list[float], fitted: list[float], degrees: int
+) -> tuple[list[ResidualCheck], list[Residual], str]:
+    """Return the checks of the residuals, the numbers of their plots, and why there are none."""
     if degrees < 1:
-        return {"checks": [], "residuals": [], "text": "without repetitions there are no residuals to check"}
-    cells = [content["configuration"] for content in contents]
+        return [], [], "without repetitions there are no residuals to check"
+    contents = [trial.content for trial in trials]
+    cells = [content.configuration for content in contents]
     try:
-        found = diagnose(residuals, fitted, [content["order"] for content in contents], cells)
+        found = diagnose(residuals, fitted, [content.order for content in contents], cells)
     except LabError as error:
-        return {"checks": [], "residuals": [], "text": str(error)}
-    ranked = sorted(range(len(contents)), key=lambda place: found.residuals[place])
+        return [], [], str(error)
+    ranked = sorted(range(len(contents)), key=lambda place: float(found.residuals[place]))
     normal = {place: float(found.normal[rank]) for rank, place in enumerate(ranked)}
-    return {
-        "checks": [
-            {key: getattr(check, key) for key in ("name", "statistic", "p", "kept", "text")}
-            for check in found.checks
-        ],
-        "residuals": [
-            {
-                "trial": content["id"],
-                "configuration": content["configuration"],
-                "order": content["order"],
-                "residual": float(found.residuals[place]),
-                "previous": float(found.residuals[place - 1]) if place else None,
-                "fitted": float(found.fitted[place]),
-                "normal": normal[place],
-            }
-            for place, content in enumerate(contents)
-        ],
-        "text": "",
-    }
+    points = [
+        Residual(
+            trial=content.id,
+            configuration=content.configuration,
+            order=content.order,
+            residual=float(found.residuals[place]),
+            previous=float(found.residuals[place - 1]) if place else None,
+            fitted=float(found.fitted[place]),
+            normal=normal[place],
+        )
+        for place, content in enumerate(contents)
+    ]
+    return [struct_of(check, ResidualCheck) for check in found.checks], points, ""

@@ -1,67 +1,65 @@
 """What the measurement says, in sentences made of numbers only: facts beside the hypothesis, no verdict."""
 
-from typing import Any
-
 from waylab.analysis.curves import curve_facts
 from waylab.analysis.effects import factorial_facts
 from waylab.analysis.links import link_facts
+from waylab.analysis.published import published_facts
+from waylab.runfolder.analysis import Analysis, Comparison, Configuration
+from waylab.runfolder.numbers import Interval
 
 
-def facts(content: dict[str, Any]) -> list[str]:
+def facts(content: Analysis) -> list[str]:
     """Return the sentences for the section `answer`."""
-    trials = content["trials"]
-    used = sum(trial["used"] for trial in trials)
+    trials = content.trials
+    used = sum(trial.used for trial in trials)
     sentences = [
         f"{used} of {len(trials)} trials passed every gate and are used; the others are shown and left out."
     ]
     sentences += _peaks(content)
-    sentences += link_facts(content["configurations"])
+    sentences += link_facts(content.configurations)
     sentences += _last_steps(content)
-    sentences += curve_facts(content["curves"])
-    sentences += factorial_facts(content["factorial"])
-    for comparison in content["comparisons"]:
+    sentences += curve_facts(content.curves)
+    sentences += factorial_facts(content.factorial)
+    for comparison in content.comparisons:
         sentences += _judged(comparison)
         sentences.append(_comparison(comparison))
         sentences += _strata(comparison)
-    return sentences
+    return sentences + published_facts(content.published)
 
 
-def _peaks(content: dict[str, Any]) -> list[str]:
-    x = content["axes"]["x"]
-    series: dict[str, list[dict[str, Any]]] = {}
-    for configuration in content["configurations"]:
-        if configuration["used"]:
-            series.setdefault(configuration["series"], []).append(configuration)
+def _peaks(content: Analysis) -> list[str]:
+    x = content.axes.x
+    series: dict[str, list[Configuration]] = {}
+    for configuration in content.configurations:
+        if configuration.used:
+            series.setdefault(configuration.series, []).append(configuration)
     sentences = []
     for name, members in series.items():
-        best = max(members, key=lambda member: member["throughput_per_s"]["mean"])
-        response_ns = (
-            best["operations"]["all"]["response_mean_ns"]["mean"] if "all" in best["operations"] else None
-        )
-        where = f" at {x} = {best['levels'][x]}" if x else ""
+        best = max(members, key=lambda member: member.throughput_per_s.known_mean())
+        response_ns = best.operations["all"].response_mean_ns.mean if "all" in best.operations else None
+        where = f" at {x} = {best.levels[x]}" if x else ""
         response = (
             f", with a mean response time of {response_ns / 1e6:.3f} ms" if response_ns is not None else ""
         )
         sentences.append(
-            f"{name}: the highest mean throughput is {best['throughput_per_s']['mean']:.0f} requests/s"
-            f"{_plus_minus(best['throughput_per_s'])}{where}{response}."
+            f"{name}: the highest mean throughput is {best.throughput_per_s.mean:.0f} requests/s"
+            f"{_plus_minus(best.throughput_per_s)}{where}{response}."
         )
     return sentences
 
 
-def _last_steps(content: dict[str, Any]) -> list[str]:
+def _last_steps(content: Analysis) -> list[str]:
     """Say how throughput and response time change over the last step of the factor along the figures."""
-    x, levels = content["axes"]["x"], content["axes"]["levels"]
-    if not content["axes"]["numeric"] or len(levels) < 2:
+    x, levels = content.axes.x, content.axes.levels
+    if not content.axes.numeric or len(levels) < 2:
         return []
-    places = {(c["series"], c["x"]): c for c in content["configurations"] if "all" in c["operations"]}
+    places = {(c.series, c.x): c for c in content.configurations if "all" in c.operations}
     sentences = []
     for series in dict.fromkeys(series for series, _ in places):
         before, after = (places.get((series, level)) for level in levels[-2:])
         if before and after:
-            rate = after["throughput_per_s"]["mean"] / before["throughput_per_s"]["mean"] - 1
-            response = after["operations"]["all"]["response_mean_ns"]["mean"]
-            response = response / before["operations"]["all"]["response_mean_ns"]["mean"] - 1
+            rate = after.throughput_per_s.known_mean() / before.throughput_per_s.known_mean() - 1
+            response = _response_ns(after) / _response_ns(before) - 1
             sentences.append(
                 f"{series}: from {x} = {levels[-2]:g} to {levels[-1]:g} the mean throughput changes by "
                 f"{100 * rate:+.1f} % and the mean response time by {100 * response:+.1f} %."
@@ -69,54 +67,56 @@ def _last_steps(content: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def _plus_minus(interval: dict[str, Any]) -> str:
-    if interval["low"] is None:
+def _response_ns(configuration: Configuration) -> float:
+    return configuration.operations["all"].response_mean_ns.known_mean()
+
+
+def _plus_minus(interval: Interval) -> str:
+    if interval.low is None:
         return " (one trial, no interval)"
-    return f" (95 % interval {interval['low']:.0f} to {interval['high']:.0f}, {interval['count']} trials)"
+    return f" (95 % interval {interval.low:.0f} to {interval.high:.0f}, {interval.count} trials)"
 
 
-def _comparison(comparison: dict[str, Any]) -> str:
-    overall = comparison["overall"]
-    head = f"{comparison['metric']}, {comparison['factor']} {comparison['candidate']} against {comparison['baseline']}"
-    if overall["ratio"] is None:
+def _comparison(comparison: Comparison) -> str:
+    overall = comparison.overall
+    head = f"{comparison.metric}, {comparison.factor} {comparison.candidate} against {comparison.baseline}"
+    if overall.ratio is None:
         return f"{head}: no pair of trials passed the gates."
-    if overall["low"] is None:
-        return f"{head}: ratio {overall['ratio']:.4f} from a single block, so there is no interval."
+    if overall.low is None:
+        return f"{head}: ratio {overall.ratio:.4f} from a single block, so there is no interval."
     sentence = (
-        f"{head}: ratio {overall['ratio']:.4f}, 95 % interval {overall['low']:.4f} to {overall['high']:.4f} "
-        f"({overall['blocks']} blocks, {comparison['pairs']} pairs{_left_out(comparison)}); "
-        f"the interval {'excludes' if overall['excludes_1'] else 'includes'} 1."
+        f"{head}: ratio {overall.ratio:.4f}, 95 % interval {overall.low:.4f} to {overall.high:.4f} "
+        f"({overall.blocks} blocks, {comparison.pairs} pairs{_left_out(comparison)}); "
+        f"the interval {'excludes' if overall.excludes_1 else 'includes'} 1."
     )
-    if overall["equivalent"] is not None:
-        verdict = "holds" if overall["equivalent"] else "is not shown"
+    if overall.equivalent is not None:
+        verdict = "holds" if overall.equivalent else "is not shown"
         sentence += (
-            f" Equivalence within {100 * comparison['margin']:g} % {verdict} (two one-sided tests at 5 %)."
+            f" Equivalence within {100 * comparison.margin:g} % {verdict} (two one-sided tests at 5 %)."
         )
     return sentence
 
 
-def _left_out(comparison: dict[str, Any]) -> str:
-    count = comparison["pairs_left_out"]
+def _left_out(comparison: Comparison) -> str:
+    count = comparison.pairs_left_out
     return f", {count} more left out because their levels are not in every block" if count else ""
 
 
-def _judged(comparison: dict[str, Any]) -> list[str]:
+def _judged(comparison: Comparison) -> list[str]:
     """Say of a null arm or a positive control whether the campaign passed it."""
-    arms = (("null", "Null arm"), ("control", "Positive control"))
+    arms = (("Null arm", comparison.null), ("Positive control", comparison.control))
     return [
-        f"{title}, {comparison['metric']} of {comparison['candidate']} against {comparison['baseline']}: "
-        f"{comparison[name]['text']}."
-        for name, title in arms
-        if name in comparison
+        f"{title}, {comparison.metric} of {comparison.candidate} against {comparison.baseline}: {arm.text}."
+        for title, arm in arms
+        if arm is not None
     ]
 
 
-def _strata(comparison: dict[str, Any]) -> list[str]:
-    strata = [stratum for stratum in comparison["strata"] if stratum["ratio"] is not None]
+def _strata(comparison: Comparison) -> list[str]:
+    strata = [(part.ratio, part.levels) for part in comparison.strata if part.ratio is not None]
     if len(strata) < 2:
         return []
-    low, high = min(strata, key=lambda s: s["ratio"]), max(strata, key=lambda s: s["ratio"])
+    low, high = min(strata), max(strata)
     return [
-        f"Over the other factors that ratio goes from {low['ratio']:.4f} ({low['levels']}) "
-        f"to {high['ratio']:.4f} ({high['levels']})."
+        f"Over the other factors that ratio goes from {low[0]:.4f} ({low[1]}) to {high[0]:.4f} ({high[1]})."
     ]

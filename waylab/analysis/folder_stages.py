@@ -1,35 +1,56 @@
 """Where the time went, from a folder of record files alone: no run, no load generator, no summary."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from waylab.analysis.stages import outcomes, queue_summary, stage_samples, stage_summary
 from waylab.errors import LabError
 from waylab.records import Records, joined_records, read_records
+from waylab.runfolder.trial_numbers import OperationStages, QueueLength
+
+
+class BatchSizes(Struct, frozen=True, kw_only=True):
+    """Recorded requests that went to the database together."""
+
+    mean: float  # mean number of requests of a batch
+    met_mean: float  # mean size of the batch that a request is part of
+    largest: float  # largest batch
+
+
+class ProgramStages(Struct, frozen=True, kw_only=True):
+    """The stages of one program."""
+
+    window_ns: tuple[int, int]  # the window on CLOCK_MONOTONIC, in nanoseconds
+    sample: int  # one record is kept for this many requests
+    dropped: int | None  # records that were dropped; null for a file without its end
+    operations: dict[str, OperationStages[float]]  # by operation, `all` first
+    outcomes: dict[str, int]  # requests by outcome
+    queue_length: QueueLength[float] | None  # requests that arriving ones found ahead of them
+    batch: BatchSizes | None  # batches of a message service
 
 
 def folder_stages(
     directory: Path, skip_s: float = 0.0, cut_s: float = 0.0, partial: bool = False
-) -> dict[str, Any]:
+) -> dict[str, ProgramStages]:
     """Stage times by program and operation, in nanoseconds; several files of one program are taken together.
 
-    `skip_s` and `cut_s` leave out so many seconds after the first stamp and before the last one.
+    `skip_s` and `cut_s` leave out as many seconds after the first stamp and before the last one.
     Raises LabError when there is no record file, one cannot be trusted, or nothing is left.
     """
-    paths = sorted(directory.glob("*.way")) if directory.is_dir() else [directory]
-    if not paths:
+    places = sorted(directory.glob("*.way")) if directory.is_dir() else [directory]
+    if not places:
         raise LabError(f"{directory}: holds no record files (*.way)")
     programs: dict[str, Records] = {}
-    for path in paths:
+    for path in places:
         records = read_records(path, partial)
         known = programs.get(records.program)
         programs[records.program] = joined_records(known, records) if known else records
     return {name: _summary(directory, records, skip_s, cut_s) for name, records in programs.items()}
 
 
-def _summary(directory: Path, records: Records, skip_s: float, cut_s: float) -> dict[str, Any]:
+def _summary(directory: Path, records: Records, skip_s: float, cut_s: float) -> ProgramStages:
     rows = records.parents
     if not len(rows):
         raise LabError(f"{directory}: {records.program}: no request was recorded")
@@ -41,19 +62,19 @@ def _summary(directory: Path, records: Records, skip_s: float, cut_s: float) -> 
             f"{directory}: {records.program}: no answered request is left of "
             f"{(last_ns - first_ns) / 1e9:.3g} s; leave out less"
         )
-    return {
-        "window_ns": list(window_ns),
-        "sample": records.header["sample"],
-        "dropped": records.dropped,
-        "operations": operations,
-        "outcomes": outcomes(records, window_ns),
-        "queue_length": queue_summary(records, window_ns),
-        "batch": _batches(records) if records.program == "messages" else None,
-    }
+    return ProgramStages(
+        window_ns=window_ns,
+        sample=records.sample,
+        dropped=records.dropped,
+        operations=operations,
+        outcomes=outcomes(records, window_ns),
+        queue_length=queue_summary(records, window_ns),
+        batch=_batches(records) if records.program == "messages" else None,
+    )
 
 
-def _batches(records: Records) -> dict[str, float] | None:
-    """Recorded requests that went to the database together; all of them only if every request was recorded."""
+def _batches(records: Records) -> BatchSizes | None:
+    """Sizes of the batches; right only if every request was recorded."""
     rows = records.parents
     rows = rows[rows["backend"] != 65535]
     if not len(rows):
@@ -62,4 +83,4 @@ def _batches(records: Records) -> dict[str, float] | None:
     _, sizes = np.unique(batches, return_counts=True)
     # A request meets the batch that it is part of: large ones are met more often.
     met = float((sizes.astype(float) ** 2).sum() / sizes.sum())
-    return {"mean": float(sizes.mean()), "met_mean": met, "largest": float(sizes.max())}
+    return BatchSizes(mean=float(sizes.mean()), met_mean=met, largest=float(sizes.max()))

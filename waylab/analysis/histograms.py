@@ -1,12 +1,12 @@
 """Histograms of the load generator: decoded, merged over trials, never averaged."""
 
-from typing import Any
-
 import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
 from waylab.errors import LabError
+from waylab.runfolder.analysis import DistributionPoint
+from waylab.runfolder.numbers import Percentiles
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 RARE_PERCENTILE = 99.9
@@ -42,7 +42,7 @@ def merge(histograms: list[HdrHistogram]) -> HdrHistogram:
     return merged
 
 
-def percentiles(histogram: HdrHistogram, effective: dict[str, float] | None = None) -> dict[str, int]:
+def percentiles(histogram: HdrHistogram, effective: dict[str, float] | None = None) -> Percentiles:
     """Percentiles in nanoseconds; each needs ten values beyond it, ten effective ones where `effective` knows them."""
     count = histogram.get_total_count()
     known = effective or {}
@@ -92,11 +92,12 @@ def matrix(rows: list[list[HdrHistogram]], where: str) -> tuple[NDArray[np.int64
     return counts[:, filled], ((inside + 1) << (bucket + unit)) - 1
 
 
-def curve(histogram: HdrHistogram) -> list[dict[str, Any]]:
+def curve(histogram: HdrHistogram) -> list[DistributionPoint]:
     """Return the cumulative distribution at some sixty shares, as far as ten values lie above."""
     count = histogram.get_total_count()
     shares = [share for share in _CURVE_SHARES if count * (1 - share) >= ABOVE_MIN]
     values_ns = values_at(histogram, [100 * share for share in shares])
     return [
-        {"share": share, "response_ns": value_ns} for share, value_ns in zip(shares, values_ns, strict=True)
+        DistributionPoint(share=share, response_ns=value_ns)
+        for share, value_ns in zip(shares, values_ns, strict=True)
     ]

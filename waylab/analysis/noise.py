@@ -1,27 +1,40 @@
-"""What a null experiment says of a machine: which ratio it can tell from none."""
+"""What a null experiment says of a machine: the smallest difference that it can show."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
+
+from waylab.runfolder.analysis import Comparison
 
 _BLOCKS_MIN = 2
 
 
-def noise_floor(comparison: dict[str, Any]) -> dict[str, Any]:
-    """Judge one comparison of a thing with itself, as `analysis.json` has it.
+@dataclass(frozen=True)
+class NoiseFloor:
+    """The half-width of the 95 % interval of the ratio of two identical arms, as a share.
 
-    `floor` is the half-width of the 95 % interval of the ratio, as a share: differences below it cannot be told from
-    none in so many `blocks`. None with fewer than two blocks. `text` says it in a sentence.
+    Smaller differences cannot be shown in so many blocks. `floor` and `flagged` are None with fewer than two blocks;
+    `flagged` is whether the interval excludes 1.
     """
-    overall = comparison["overall"]
-    result = {"metric": comparison["metric"], "blocks": overall["blocks"], "floor": None, "flagged": None}
-    if overall["low"] is None:
-        return result | {"text": f"{overall['blocks']} blocks passed the gates, and it takes {_BLOCKS_MIN}"}
-    floor = math.sqrt(overall["high"] / overall["low"]) - 1
-    said = (
-        f"two identical arms: ratio {overall['ratio']:.4f}, 95 % interval {overall['low']:.4f} to "
-        f"{overall['high']:.4f}; differences below {100 * floor:.1f} % cannot be seen in {overall['blocks']} blocks, "
-        f"below {50 * floor:.1f} % not in {4 * overall['blocks']}"
+
+    metric: str
+    blocks: int
+    floor: float | None
+    flagged: bool | None
+    text: str
+
+
+def noise_floor(comparison: Comparison) -> NoiseFloor:
+    """Judge one comparison of a thing with itself, as `analysis.json` has it."""
+    overall = comparison.overall
+    if overall.low is None or overall.high is None:
+        text = f"{overall.blocks} blocks passed the gates, and it takes {_BLOCKS_MIN}"
+        return NoiseFloor(comparison.metric, overall.blocks, None, None, text)
+    floor = math.sqrt(overall.high / overall.low) - 1
+    text = (
+        f"two identical arms: ratio {overall.ratio:.4f}, 95 % interval {overall.low:.4f} to "
+        f"{overall.high:.4f}; differences below {100 * floor:.1f} % cannot be seen in {overall.blocks} blocks, "
+        f"below {50 * floor:.1f} % not in {4 * overall.blocks}"
     )
-    if overall["excludes_1"]:
-        said += "; the interval excludes 1, which happens once in twenty times, or the machine drifted"
-    return result | {"floor": floor, "flagged": bool(overall["excludes_1"]), "text": said}
+    if overall.excludes_1:
+        text += "; the interval excludes 1, which happens once in twenty times, or the machine drifted"
+    return NoiseFloor(comparison.metric, overall.blocks, floor, bool(overall.excludes_1), text)

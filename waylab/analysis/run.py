@@ -1,7 +1,8 @@
 """Station 8 of docs/life-of-an-experiment.md: reads and judges the trials of a run, and writes `analysis.json`."""
 
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from waylab import __version__
 from waylab.analysis.artifacts import read_artifacts
@@ -13,58 +14,55 @@ from waylab.analysis.curves import curve_results
 from waylab.analysis.effects import factorial
 from waylab.analysis.facts import facts
 from waylab.analysis.links import testbed_summary
-from waylab.analysis.published import published_facts, published_results
+from waylab.analysis.published import published_results
 from waylab.analysis.trial import TrialResult, trial_result
 from waylab.analysis.within import steady_state
 from waylab.runfolder import paths
-from waylab.runfolder.files import read_json, read_run, read_stopping, write_json
+from waylab.runfolder.analysis import Analysis
+from waylab.runfolder.files import read, read_run, read_stopping, write
 
 
-def analyse(directory: Path) -> dict[str, Any]:
+def analyse(directory: Path) -> Analysis:
     """Analyse a run folder and write the result into it."""
     run = read_run(directory)
-    spec = run["spec"]
-    trials, places = [], []
-    for planned in run["plan"]:
-        found = read_artifacts(directory, planned)
-        trials.append(trial_result(found, spec["gates"]))
-        if found.result:
-            places.append((found.plan, found.testbed))
+    spec = run.spec
+    found = [read_artifacts(directory, planned) for planned in run.plan]
+    trials = [trial_result(artifacts, spec.gates) for artifacts in found]
+    contents = [trial.content for trial in trials]
     chosen = axes(spec)
-    content: dict[str, Any] = {
-        "format": paths.ANALYSIS_FORMAT,
-        "waylab": __version__,
-        "name": run["name"],
-        "complete": all(trial.content["run"] for trial in trials),
-        "axes": chosen,
-        "stopping": read_stopping(directory),
-        "testbed": testbed_summary(places),
-        "trials": [trial.content for trial in trials],
-        "trials_used": sum(trial.used for trial in trials),
-        "trials_total": len(trials),
-        "configurations": configuration_results(run["plan"], trials, chosen),
-        "comparisons": comparison_results(spec, trials),
-    }
-    content["steady_state"] = steady_state(content["trials"])
-    content["curves"] = curve_results(spec, content["configurations"], trials, chosen)
-    content["changes"] = changes(spec, content["configurations"], trials)
-    content["factorial"] = factorial(spec, trials)
-    content["published"] = published_results(spec, trials)
-    content["facts"] = facts(content) + published_facts(content["published"])
-    write_json(directory / paths.ANALYSIS, content)
-    return read_json(directory / paths.ANALYSIS, paths.ANALYSIS_FORMAT, "")
+    configurations = configuration_results(run.plan, trials, chosen)
+    content = Analysis(
+        format=paths.ANALYSIS_FORMAT,
+        waylab=__version__,
+        name=run.name,
+        complete=all(trial.run for trial in contents),
+        axes=chosen,
+        stopping=read_stopping(directory),
+        testbed=testbed_summary([one for one in found if one.outcome]),
+        trials=contents,
+        trials_used=sum(trial.used for trial in contents),
+        trials_total=len(contents),
+        configurations=configurations,
+        comparisons=comparison_results(spec.compare, trials),
+        steady_state=steady_state(contents),
+        curves=curve_results(spec, configurations, trials, chosen),
+        changes=changes(spec, configurations, trials),
+        factorial=factorial(spec, trials),
+        published=published_results(spec, trials),
+    )
+    path = directory / paths.ANALYSIS
+    write(path, replace(content, facts=facts(content)))
+    return read(path, Analysis)
 
 
 def analyse_trial(directory: Path, trial_id: str) -> TrialResult:
-    """Analyse a single trial, for those who watch a run."""
+    """Analyse a single trial while the run goes on."""
     run = read_run(directory)
-    planned = next(planned for planned in run["plan"] if planned["id"] == trial_id)
-    return trial_result(read_artifacts(directory, planned), run["spec"]["gates"])
+    planned = next(planned for planned in run.plan if planned.id == trial_id)
+    return trial_result(read_artifacts(directory, planned), run.spec.gates)
 
 
-def read_analysis(directory: Path) -> dict[str, Any]:
+def read_analysis(directory: Path) -> Analysis:
     """Read the analysis of a run."""
     read_run(directory)
-    return read_json(
-        directory / paths.ANALYSIS, paths.ANALYSIS_FORMAT, f"make it with: waylab analyse {directory}"
-    )
+    return read(directory / paths.ANALYSIS, Analysis)

@@ -1,13 +1,13 @@
 """The shape of response times, from merged histograms: bars of equal width and a gamma distribution beside them."""
 
-from typing import Any
-
 import numpy as np
 from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
 
 from waylab.analysis import histograms
 from waylab.analysis.statistics.gamma import Gamma, fit_gamma
 from waylab.errors import LabError
+from waylab.runfolder.analysis import GammaFit, Shape, ShapeBar
 
 _BARS = 40
 # The slowest requests would squeeze all others into the first bar.
@@ -15,12 +15,8 @@ _SHOWN_PERCENT = 99.0
 _COUNT_MIN = 200
 
 
-def shape(histogram: HdrHistogram, where: str) -> dict[str, Any] | None:
-    """Density of the response times up to their 99th percentile, and the gamma fit; None for few requests.
-
-    Each bar has `from_ns`, `to_ns`, `density_per_ms` (share of all requests by width), and `gamma_per_ms`, that of
-    the fit over the same bar. `gamma` has `shape`, `scale_ns` and `distance`, or in `text` why there is none.
-    """
+def shape(histogram: HdrHistogram, where: str) -> Shape | None:
+    """Density of the response times up to their 99th percentile, and the gamma fit; None for few requests."""
     count = histogram.get_total_count()
     if count < _COUNT_MIN:
         return None
@@ -33,24 +29,24 @@ def shape(histogram: HdrHistogram, where: str) -> dict[str, Any] | None:
     widths_ms = np.diff(edges) * 1e-6
     gamma, text = _gamma(upper_ns, counts[0])
     fitted = None if gamma is None else np.diff(gamma.share_below(edges)) / widths_ms
-    return {
-        "bars": [
-            {
-                "from_ns": float(edges[bar]),
-                "to_ns": float(edges[bar + 1]),
-                "density_per_ms": float(seen[bar] / count / widths_ms[bar]),
-                "gamma_per_ms": None if fitted is None else float(fitted[bar]),
-            }
+    return Shape(
+        bars=[
+            ShapeBar(
+                from_ns=float(edges[bar]),
+                to_ns=float(edges[bar + 1]),
+                density_per_ms=float(seen[bar] / count / widths_ms[bar]),
+                gamma_per_ms=None if fitted is None else float(fitted[bar]),
+            )
             for bar in range(_BARS)
         ],
-        "gamma": None
+        gamma=None
         if gamma is None
-        else {"shape": gamma.shape, "scale_ns": gamma.scale, "distance": gamma.distance},
-        "text": text,
-    }
+        else GammaFit(shape=gamma.shape, scale_ns=gamma.scale, distance=gamma.distance),
+        text=text,
+    )
 
 
-def _gamma(values_ns: Any, counts: Any) -> tuple[Gamma | None, str]:
+def _gamma(values_ns: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[Gamma | None, str]:
     try:
         found = fit_gamma(values_ns, counts)
     except LabError as error:

@@ -1,13 +1,13 @@
 """Time per stage, from the records of the proxy (or of the embedded cache) within the measured window."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from waylab.records import OPERATIONS, OUTCOMES, Records
+from waylab.runfolder.trial_numbers import OperationStages, QueueLength, StageTimes
 
-STAGE_PERCENTILES = (5, 25, 50, 75, 95, 99)
+# Interval lengths in nanoseconds by operation and stage.
+Samples = dict[str, dict[str, NDArray[np.int64]]]
 
 
 def window_rows(records: Records, window_ns: tuple[int, int]) -> NDArray[np.void]:
@@ -17,7 +17,7 @@ def window_rows(records: Records, window_ns: tuple[int, int]) -> NDArray[np.void
     return rows[(rows[first] >= window_ns[0]) & (rows[last] <= window_ns[1])]
 
 
-def stage_samples(records: Records, window_ns: tuple[int, int]) -> dict[str, dict[str, NDArray[np.int64]]]:
+def stage_samples(records: Records, window_ns: tuple[int, int]) -> Samples:
     """Return the interval lengths by operation (and `all`), then by stage, `total` included; answered requests only."""
     rows = window_rows(records, window_ns)
     rows = rows[rows["outcome"] == OUTCOMES.index("answered")]
@@ -35,27 +35,24 @@ def stage_samples(records: Records, window_ns: tuple[int, int]) -> dict[str, dic
     }
 
 
-def stage_summary(samples: dict[str, dict[str, NDArray[np.int64]]]) -> dict[str, Any]:
+def stage_summary(samples: Samples) -> dict[str, OperationStages[float]]:
     """Count, mean and percentiles of each stage by operation; the means add up to the mean total."""
     return {
-        operation: {
-            "count": len(stages["total"]),
-            "stages": {
-                stage: {
-                    "mean_ns": float(values.mean()),
-                    **{
-                        f"p{percent}_ns": float(np.percentile(values, percent))
-                        for percent in STAGE_PERCENTILES
-                    },
-                }
-                for stage, values in stages.items()
-            },
-        }
+        operation: OperationStages(
+            count=len(stages["total"]), stages={stage: _times(values) for stage, values in stages.items()}
+        )
         for operation, stages in samples.items()
     }
 
 
-def pool(many: list[dict[str, dict[str, NDArray[np.int64]]]]) -> dict[str, dict[str, NDArray[np.int64]]]:
+def _times(values: NDArray[np.int64]) -> StageTimes[float]:
+    percentiles = (float(value) for value in np.percentile(values, (5, 25, 50, 75, 95, 99)))
+    p5, p25, p50, p75, p95, p99 = percentiles
+    mean = float(values.mean())
+    return StageTimes(mean_ns=mean, p5_ns=p5, p25_ns=p25, p50_ns=p50, p75_ns=p75, p95_ns=p95, p99_ns=p99)
+
+
+def pool(many: list[Samples]) -> Samples:
     """Put the samples of several trials together, so that percentiles are those of all requests."""
     pooled: dict[str, dict[str, list[NDArray[np.int64]]]] = {}
     for samples in many:
@@ -68,19 +65,19 @@ def pool(many: list[dict[str, dict[str, NDArray[np.int64]]]]) -> dict[str, dict[
     }
 
 
-def queue_summary(records: Records, window_ns: tuple[int, int]) -> dict[str, float] | None:
+def queue_summary(records: Records, window_ns: tuple[int, int]) -> QueueLength[float] | None:
     """Requests that arriving ones found ahead of them: mean and percentiles; None where nothing is known."""
     rows = window_rows(records, window_ns)
     # A record file says itself which fields it has.
-    lengths = rows["queue_length"] if "queue_length" in (rows.dtype.names or ()) else []
-    if not len(lengths):
+    if "queue_length" not in (rows.dtype.names or ()) or not len(rows):
         return None
-    return {
-        "mean": float(lengths.mean()),
-        "p50": float(np.percentile(lengths, 50)),
-        "p95": float(np.percentile(lengths, 95)),
-        "largest": float(lengths.max()),
-    }
+    lengths = rows["queue_length"]
+    return QueueLength(
+        mean=float(lengths.mean()),
+        p50=float(np.percentile(lengths, 50)),
+        p95=float(np.percentile(lengths, 95)),
+        largest=float(lengths.max()),
+    )
 
 
 def outcomes(records: Records, window_ns: tuple[int, int]) -> dict[str, int]:

@@ -1,155 +1,196 @@
 """Station 9 of docs/life-of-an-experiment.md: the numbers and gates of one trial."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
 from hdrh.histogram import HdrHistogram
-from numpy.typing import NDArray
+from msgspec.structs import replace
 
 from waylab.analysis import histograms, stages, views
 from waylab.analysis.artifacts import Artifacts
+from waylab.analysis.cpu import cpu_use
 from waylab.analysis.database import database_use
 from waylab.analysis.gates import failed_reasons, judge
 from waylab.analysis.law_checks import interactive_law, record_laws
 from waylab.analysis.links import link_use
-from waylab.analysis.processor import processor_use
+from waylab.analysis.stages import Samples
+from waylab.analysis.statistics.laws import LawCheck
 from waylab.analysis.traces import trace
-from waylab.analysis.within import effective_counts, within_run
+from waylab.analysis.within import effective_counts, within_trial
 from waylab.errors import LabError
 from waylab.runfolder import paths
+from waylab.runfolder.load import LoadSecond, LoadSummary
+from waylab.runfolder.numbers import Law
+from waylab.runfolder.run import GateLimits, PlannedTrial
+from waylab.runfolder.trial import TrialOutcome
+from waylab.runfolder.trial_numbers import (
+    AnalysedTrial,
+    CpuUse,
+    Gate,
+    LinkUse,
+    TrialNumbers,
+    TrialOperation,
+)
 
 
 @dataclass
 class TrialResult:
-    """What goes into `analysis.json`, and beside it the samples that only merging over trials needs."""
+    """A trial of `analysis.json`, and beside it the samples that only merging over trials needs."""
 
-    content: dict[str, Any]
+    content: AnalysedTrial
     histograms: dict[str, HdrHistogram] = field(default_factory=dict)
-    stages: dict[str, dict[str, NDArray[np.int64]]] = field(default_factory=dict)
+    stages: Samples = field(default_factory=dict)
 
     @property
     def used(self) -> bool:
-        """Whether the trial counts."""
-        return bool(self.content["used"])
+        """Whether the trial passed every gate."""
+        return self.content.used
+
+    @property
+    def numbers(self) -> TrialNumbers:
+        """The numbers of a trial that was measured."""
+        return self.content.measured()
 
 
-def trial_result(artifacts: Artifacts, gates: dict[str, Any]) -> TrialResult:
+def trial_result(artifacts: Artifacts, limits: GateLimits) -> TrialResult:
     """Compute everything about one trial; a trial without a readable summary has only its reasons."""
-    plan = artifacts.plan
-    head = {key: plan[key] for key in ("id", "order", "block", "configuration", "levels", "seed")}
-    head["run"] = artifacts.result is not None
-    if artifacts.load is not None:
+    if artifacts.load is not None and artifacts.outcome is not None:
         try:
-            return _measured(artifacts, gates, head)
+            return _measured(artifacts, artifacts.outcome, artifacts.load, limits)
         except LabError as error:
             artifacts.problems.append(str(error))
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            artifacts.problems.append(f"{paths.LOAD}: is not what docs/load-summary.md describes: {error!r}")
     text = "; ".join(artifacts.problems)
-    gate = {"name": "complete", "passed": False, "value": None, "limit": None, "text": text}
-    return TrialResult({**head, "used": False, "reasons": [f"complete: {text}"], "gates": [gate]})
+    gate = Gate(name="complete", passed=False, value=None, limit=None, text=text)
+    return TrialResult(_analysed(artifacts, [gate], None))
 
 
-def _measured(artifacts: Artifacts, gates: dict[str, Any], head: dict[str, Any]) -> TrialResult:
-    load, window_ns, plan = artifacts.load, artifacts.window_ns, artifacts.plan
-    assert load is not None
-    operations = _operations(load)
+def _analysed(artifacts: Artifacts, gates: list[Gate], numbers: TrialNumbers | None) -> AnalysedTrial:
+    plan, reasons = artifacts.plan, failed_reasons(gates)
+    return AnalysedTrial(
+        id=plan.id,
+        order=plan.order,
+        block=plan.block,
+        configuration=plan.configuration,
+        levels=plan.levels,
+        seed=plan.seed,
+        run=artifacts.outcome is not None,
+        used=not reasons,
+        reasons=reasons,
+        gates=gates,
+        numbers=numbers,
+    )
+
+
+def _measured(
+    artifacts: Artifacts, outcome: TrialOutcome, load: LoadSummary, limits: GateLimits
+) -> TrialResult:
+    operations = load.operations.by_name()
     decoded = {
-        name: histograms.decode(operation["response"]["histogram"], f"{artifacts.directory}, {name}")
+        name: histograms.decode(operation.response.histogram, f"{artifacts.directory}, {name}")
         for name, operation in operations.items()
-        if operation.get("count")
+        if operation.count
     }
-    numbers = _numbers(artifacts, decoded, gates)
-    samples: dict[str, dict[str, NDArray[np.int64]]] = {}
-    recorded = artifacts.records
-    described = plan["system"]["description"]
-    middle = recorded.get(described["stage_program"])
-    if middle is not None:
-        samples = stages.stage_samples(middle, window_ns)
-        numbers["outcomes"] = stages.outcomes(middle, window_ns)
-        numbers["stages"] = stages.stage_summary(samples)
-        numbers["queue_length"] = stages.queue_summary(middle, window_ns)
-        if "load" in recorded:
-            numbers["proxy_view"] = views.proxy_view(recorded["load"], middle, window_ns)
-    if "cache" in recorded and "load" in recorded and "cache" in described["record_files"]:
-        numbers["server_view"] = views.server_view(recorded["load"], recorded["cache"], window_ns)
-    laws = record_laws(load, recorded, window_ns, numbers["throughput_per_s"])
-    numbers["laws"] += [law.as_dict() for law in laws]
-    judged = judge(artifacts, numbers, gates)
-    reasons = failed_reasons(judged)
-    content = {**head, "used": not reasons, "reasons": reasons, "gates": judged, **numbers}
-    return TrialResult(content, decoded, samples)
+    numbers = _numbers(artifacts, outcome, load, decoded, limits)
+    numbers, samples = _with_records(artifacts, load, numbers)
+    gates = judge(artifacts, outcome, load, numbers, limits)
+    return TrialResult(_analysed(artifacts, gates, numbers), decoded, samples)
 
 
-def _numbers(artifacts: Artifacts, decoded: dict[str, HdrHistogram], gates: dict[str, Any]) -> dict[str, Any]:
-    load, settings = artifacts.load, artifacts.plan["load"]
-    assert load is not None and artifacts.result is not None
-    operations = _operations(load)
-    totals = load["totals"]
-    read = totals["hits"] + totals["misses"]
-    response_ns = load["operations"]["all"]["response"]["mean_ns"] if totals["requests"] else None
-    think_s = settings["think_mean_s"]
-    in_flight = settings["clients"] * settings["pipeline"]
-    throughput = load["throughput_per_s"]
-    law = None
-    if not settings.get("rate"):
-        law = interactive_law(in_flight, throughput, response_ns, think_s, gates["interactive_law_max"])
-    within = within_run(load, str(artifacts.directory))
+def _numbers(
+    artifacts: Artifacts,
+    outcome: TrialOutcome,
+    load: LoadSummary,
+    decoded: dict[str, HdrHistogram],
+    limits: GateLimits,
+) -> TrialNumbers:
+    """Return the numbers that need no records."""
+    plan, operations = artifacts.plan, load.operations.by_name()
+    read = load.totals.hits + load.totals.misses
+    law = _interactive_law(plan, load, limits)
+    within = within_trial(load.seconds, str(artifacts.directory))
     effective = {"all": effective_counts(within)}
-    numbers: dict[str, Any] = {
-        "server": artifacts.result["server"],
-        "took_s": artifacts.result["took_s"],
-        "measured_s": load["measured_s"],
-        "requests": totals["requests"],
-        "throughput_per_s": throughput,
-        "largest_second_per_s": _largest_second(load),
-        "think_mean_s": think_s,
-        "interactive_law_error": law.residual if law else None,
-        "laws": [law.as_dict()] if law else [],
-        "within": within,
-        "trace": trace(load, within),
-        "hit_ratio": totals["hits"] / read if read else None,
-        "generator_cpu_share": load["cpu"]["share"],
-        "operations": {
-            name: {
-                "count": operations[name]["count"],
-                "response_mean_ns": operations[name]["response"]["mean_ns"],
-                "response_std_ns": operations[name]["response"]["std_ns"],
-                "percentiles_ns": histograms.percentiles(histogram, effective.get(name)),
-            }
+    return TrialNumbers(
+        server=outcome.server,
+        took_s=outcome.took_s,
+        measured_s=load.measured_s,
+        requests=load.totals.requests,
+        throughput_per_s=load.throughput_per_s,
+        largest_second_per_s=_largest_second(load.seconds),
+        think_mean_s=plan.load.think_mean_s,
+        interactive_law_error=law.residual if law else None,
+        laws=[_as_law(law)] if law else [],
+        within=within,
+        trace=trace(load.seconds, within),
+        hit_ratio=load.totals.hits / read if read else None,
+        generator_cpu_share=load.cpu.share,
+        operations={
+            name: TrialOperation(
+                count=operations[name].count,
+                response_mean_ns=operations[name].response.mean_ns or 0.0,
+                response_std_ns=operations[name].response.std_ns or 0.0,
+                percentiles_ns=histograms.percentiles(histogram, effective.get(name)),
+            )
             for name, histogram in decoded.items()
         },
-    }
-    try:
-        numbers["processor"] = processor_use(
-            artifacts.directory, load, artifacts.window_ns, totals["requests"]
+        cpu=_cpu(artifacts, load),
+        links=_links(artifacts, load),
+        database=database_use(outcome, load),
+    )
+
+
+def _with_records(
+    artifacts: Artifacts, load: LoadSummary, numbers: TrialNumbers
+) -> tuple[TrialNumbers, Samples]:
+    """Add the numbers that come from records: stages, views from both ends, and further laws."""
+    recorded, window_ns, described = artifacts.records, load.window_ns, artifacts.plan.description
+    samples: Samples = {}
+    middle = recorded.get(described.stage_program or "")
+    if middle is not None:
+        samples = stages.stage_samples(middle, window_ns)
+        numbers = replace(
+            numbers,
+            outcomes=stages.outcomes(middle, window_ns),
+            stages=stages.stage_summary(samples),
+            queue_length=stages.queue_summary(middle, window_ns),
+            proxy_view=views.proxy_view(recorded["load"], middle, window_ns) if "load" in recorded else None,
         )
+    if "cache" in recorded and "load" in recorded and "cache" in described.record_files:
+        server = views.server_view(recorded["load"], recorded["cache"], window_ns)
+        numbers = replace(numbers, server_view=server)
+    laws = record_laws(load, recorded, window_ns, numbers.throughput_per_s)
+    return replace(numbers, laws=[*numbers.laws, *map(_as_law, laws)]), samples
+
+
+def _interactive_law(plan: PlannedTrial, load: LoadSummary, limits: GateLimits) -> LawCheck | None:
+    """Check the interactive law of a closed loop; None for an open one."""
+    if plan.load.rate:
+        return None
+    response_ns = load.operations.all.response.mean_ns if load.totals.requests else None
+    in_flight = plan.load.clients * plan.load.pipeline
+    return interactive_law(
+        in_flight, load.throughput_per_s, response_ns, plan.load.think_mean_s, limits.interactive_law_max
+    )
+
+
+def _as_law(law: LawCheck) -> Law:
+    return Law(**vars(law))
+
+
+def _cpu(artifacts: Artifacts, load: LoadSummary) -> CpuUse:
+    try:
+        return cpu_use(artifacts.directory, load.cpu, load.window_ns, load.totals.requests)
     except (LabError, KeyError, ValueError) as error:
         artifacts.problems.append(f"telemetry: {error}")
-        numbers["processor"] = {"cpu_s": {}, "cpu_per_request_ns": {}}
-        numbers["processor"] |= {"foreign_share": None, "steal_share": None}
+        return CpuUse()
+
+
+def _links(artifacts: Artifacts, load: LoadSummary) -> LinkUse:
     try:
-        numbers["links"] = link_use(
-            artifacts.directory, artifacts.testbed, artifacts.plan, artifacts.window_ns
-        )
+        return link_use(artifacts.directory, artifacts.testbed, artifacts.plan, load.window_ns)
     except (LabError, KeyError, ValueError) as error:
         artifacts.problems.append(f"{paths.HOSTS}: {error}")
-        numbers["links"] = {"utilisation": {}, "throttled_share": {}, "dropped_packets": None}
-    numbers["database"] = database_use(artifacts.result, load)
-    return numbers
+        return LinkUse()
 
 
-def _operations(load: dict[str, Any]) -> dict[str, Any]:
-    """Return the operations of a load by name, `all` first: those of a message service, or get and set."""
-    operations = load["operations"]
-    known = operations.get("messages") or {
-        name: operations[name] for name in operations if name != "messages"
-    }
-    return {"all": operations["all"], **known}
-
-
-def _largest_second(load: dict[str, Any]) -> float | None:
+def _largest_second(seconds: list[LoadSecond]) -> float | None:
     """Return the most requests in one whole second of the window; the last one may be cut short."""
-    counts = [second["requests"] for second in load["seconds"] if second["measured"]]
-    return float(max(counts)) if counts else None
+    return max((float(second.requests) for second in seconds if second.measured), default=None)

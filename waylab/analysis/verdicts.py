@@ -1,6 +1,6 @@
 """What a ratio with its interval and its equivalence test allow to be said, in one word and in one sentence."""
 
-from typing import Any
+from waylab.runfolder.numbers import Ratio
 
 # What a larger number means; of times, less is better.
 _MORE_IS_BETTER = ("throughput_per_s",)
@@ -8,27 +8,28 @@ _MORE_IS_BETTER = ("throughput_per_s",)
 WORSE, BETTER, EQUIVALENT, UNDECIDED = "worse", "better", "equivalent", "undecided"
 
 
-def verdict(ratio: dict[str, Any], metric: str) -> str:
+def verdict(ratio: Ratio, metric: str) -> str:
     """Return `equivalent` (shown to lie within the margin), else `better` or `worse` (the interval excludes 1).
 
     `undecided` is everything else: a difference that is not significant is not an equality.
     """
-    if ratio["equivalent"]:
+    if ratio.equivalent:
         return EQUIVALENT
-    if not ratio["excludes_1"]:
+    if not ratio.excludes_1:
         return UNDECIDED
-    return BETTER if (ratio["ratio"] > 1) == (metric in _MORE_IS_BETTER) else WORSE
+    assert ratio.ratio is not None
+    return BETTER if (ratio.ratio > 1) == (metric in _MORE_IS_BETTER) else WORSE
 
 
-def verdict_sentence(ratio: dict[str, Any], metric: str, margin: float, what: str = "") -> str:
+def verdict_sentence(ratio: Ratio, metric: str, margin: float, what: str = "") -> str:
     """Say the verdict with its evidence; `what` names what was compared, where the metric alone does not."""
     what = what or metric
-    if ratio["ratio"] is None:
+    if ratio.ratio is None:
         return f"{what}: there is no pair to compare."
-    head = f"{what}: ratio {ratio['ratio']:.4f}"
-    if ratio["low"] is None:
+    head = f"{what}: ratio {ratio.ratio:.4f}"
+    if ratio.low is None:
         return f"{head} from a single block, which decides nothing."
-    head += f", interval {ratio['low']:.4f} to {ratio['high']:.4f} over {ratio['blocks']} blocks"
+    head += f", interval {ratio.low:.4f} to {ratio.high:.4f} over {ratio.blocks} blocks"
     found = verdict(ratio, metric)
     within = f"within {100 * margin:g} %"
     if found == EQUIVALENT:

@@ -5,17 +5,25 @@ Reads the analyses of both; knows nothing of their trials' files.
 
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from waylab import __version__
-from waylab.analysis.comparisons import metric_of
+from waylab.analysis.intervals import ratio
+from waylab.analysis.metrics import metric_of
 from waylab.analysis.run import read_analysis
-from waylab.analysis.statistics import paired_ratio
 from waylab.analysis.verdicts import BETTER, EQUIVALENT, WORSE, verdict, verdict_sentence
 from waylab.errors import LabError
 from waylab.runfolder import paths
-from waylab.runfolder.files import read_json, read_run
+from waylab.runfolder.analysis import Analysis
+from waylab.runfolder.comparison import ComparedRun, ConfigurationRatio, MetricComparison, RunComparison
+from waylab.runfolder.environment import Environment
+from waylab.runfolder.files import read, read_run
+from waylab.runfolder.run import Run
+from waylab.runfolder.trial_numbers import TrialNumbers
 
 METRICS = ("throughput_per_s", "response_mean_ns", "cpu_per_request_ns.total")
 MARGIN = 0.05
@@ -34,9 +42,28 @@ _KNOWN_WORDS = (
 _SAME = ("processor", "kernel", "cores_usable", "governor")
 
 
+@dataclass(frozen=True)
+class _Side:
+    """The files of one of the two runs."""
+
+    directory: Path
+    run: Run
+    analysis: Analysis
+    environment: Environment
+
+    @property
+    def sha256(self) -> str | None:
+        program = self.environment.programs.get("waystage")
+        return program.sha256 if program else None
+
+
+# The trials of both runs, by configuration and block.
+_Pairs = dict[tuple[str, int], tuple[TrialNumbers, TrialNumbers]]
+
+
 def compare_runs(
     baseline: Path, candidate: Path, margin: float = MARGIN, metrics: tuple[str, ...] = METRICS
-) -> dict[str, Any]:
+) -> RunComparison:
     """Compare the candidate with the baseline; ratios are candidate / baseline.
 
     Intervals are at 1 - 5 % / metrics (Bonferroni), so that a false alarm over all metrics comes at most once in
@@ -51,48 +78,48 @@ def compare_runs(
     for metric in metrics:
         if not _KNOWN.fullmatch(metric):
             raise LabError(f"compare: metric {metric!r} is unknown; known: {_KNOWN_WORDS}")
-    runs = [read_run(directory) for directory in (baseline, candidate)]
-    _check_same(baseline, candidate, runs)
-    analyses = [read_analysis(directory) for directory in (baseline, candidate)]
-    pairs = _pairs(analyses)
+    runs = read_run(baseline), read_run(candidate)
+    _check_same(baseline, candidate, *runs)
+    old, new = _side(baseline, runs[0]), _side(candidate, runs[1])
+    pairs = _pairs(old.analysis, new.analysis)
     if not pairs:
         raise LabError(f"{candidate}: has no used trial that {baseline} has, too; look at both reports")
     found = [_metric(metric, pairs, margin, 1 - _LEVEL / len(metrics)) for metric in metrics]
-    verdicts = [one["verdict"] for one in found]
-    if WORSE in verdicts:
-        said = WORSE
-    else:
-        said = "no worse" if all(one in (EQUIVALENT, BETTER) for one in verdicts) else "undecided"
-    return {
-        "format": paths.COMPARE_FORMAT,
-        "waylab": __version__,
-        "name": runs[0]["name"],
-        "question": runs[0]["spec"]["question"],
-        "baseline": _side(baseline, runs[0], analyses[0]),
-        "candidate": _side(candidate, runs[1], analyses[1]),
-        "margin": margin,
-        "confidence": 1 - _LEVEL / len(metrics),
-        "pairs": len(pairs),
-        "metrics": found,
-        "verdict": said,
-        "notes": _notes(baseline, candidate),
-    }
+    verdicts = [one.verdict for one in found]
+    overall = "no worse" if all(one in (EQUIVALENT, BETTER) for one in verdicts) else "undecided"
+    return RunComparison(
+        format=paths.COMPARE_FORMAT,
+        waylab=__version__,
+        name=old.run.name,
+        question=old.run.spec.question,
+        baseline=_compared(old),
+        candidate=_compared(new),
+        margin=margin,
+        confidence=1 - _LEVEL / len(metrics),
+        pairs=len(pairs),
+        metrics=found,
+        verdict=WORSE if WORSE in verdicts else overall,
+        notes=_notes(old, new),
+    )
 
 
-def _check_same(baseline: Path, candidate: Path, runs: list[dict[str, Any]]) -> None:
+def _side(directory: Path, run: Run) -> _Side:
+    environment = read(directory / paths.ENVIRONMENT, Environment)
+    return _Side(directory, run, read_analysis(directory), environment)
+
+
+def _check_same(baseline: Path, candidate: Path, old: Run, new: Run) -> None:
     if baseline.resolve() == candidate.resolve():
         raise LabError(f"compare: {baseline} cannot be compared with itself")
-    for key in ("quick", "scale"):
-        if runs[0].get(key) != runs[1].get(key):
-            raise LabError(
-                f"compare: {key} is {runs[0].get(key)} in {baseline}, {runs[1].get(key)} in {candidate}"
-            )
-    different = _first_difference(runs[0]["spec"], runs[1]["spec"])
+    for key, before, after in (("quick", old.quick, new.quick), ("scale", old.scale, new.scale)):
+        if before != after:
+            raise LabError(f"compare: {key} is {before} in {baseline}, {after} in {candidate}")
+    different = _first_difference(to_builtins(old.spec), to_builtins(new.spec))
     if different:
         raise LabError(f"compare: {baseline} and {candidate} have different specifications, in {different}")
 
 
-def _first_difference(one: Any, other: Any, where: str = "") -> str:
+def _first_difference(one: object, other: object, where: str = "") -> str:
     """Name the first key whose values differ; empty when there is none."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in dict.fromkeys([*one, *other]):
@@ -103,23 +130,21 @@ def _first_difference(one: Any, other: Any, where: str = "") -> str:
     return "" if one == other else where
 
 
-def _pairs(analyses: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+def _pairs(old: Analysis, new: Analysis) -> _Pairs:
     """Return the trials that were used in both, by configuration and block."""
     sides = [
-        {(trial["configuration"], trial["block"]): trial for trial in analysis["trials"] if trial["used"]}
-        for analysis in analyses
+        {(trial.configuration, trial.block): trial.measured() for trial in analysis.trials if trial.used}
+        for analysis in (old, new)
     ]
-    order = [configuration["name"] for configuration in analyses[0]["configurations"]]
+    order = [configuration.name for configuration in old.configurations]
     both = sorted((key for key in sides[0] if key in sides[1]), key=lambda key: (order.index(key[0]), key[1]))
-    return {key: [sides[0][key], sides[1][key]] for key in both}
+    return {key: (sides[0][key], sides[1][key]) for key in both}
 
 
-def _metric(
-    metric: str, pairs: dict[tuple[str, int], list[dict[str, Any]]], margin: float, confidence: float
-) -> dict[str, Any]:
+def _metric(metric: str, pairs: _Pairs, margin: float, confidence: float) -> MetricComparison:
     ratios: dict[str, dict[int, float]] = {}
-    for (configuration, block), pair in pairs.items():
-        before, after = (metric_of(content, metric) for content in pair)
+    for (configuration, block), (old, new) in pairs.items():
+        before, after = metric_of(old, metric), metric_of(new, metric)
         if before and after:
             ratios.setdefault(configuration, {})[block] = math.log(after / before)
     # Only blocks that every configuration has mean the same; if there is none, all that there are.
@@ -129,51 +154,52 @@ def _metric(
     for block in everywhere:
         members = [found[block] for found in ratios.values() if block in found]
         means.append(math.fsum(members) / len(members))
-    overall = paired_ratio(means, margin, confidence)
-    return {
-        "metric": metric,
-        "overall": overall,
-        "verdict": verdict(overall, metric),
-        "text": verdict_sentence(overall, metric, margin),
-        "configurations": [
-            {"name": name, **paired_ratio(list(found.values()), margin, confidence)}
+    overall = ratio(means, margin, confidence)
+    return MetricComparison(
+        metric=metric,
+        overall=overall,
+        verdict=verdict(overall, metric),
+        text=verdict_sentence(overall, metric, margin),
+        configurations=[
+            ConfigurationRatio(name=name, **asdict(ratio(list(found.values()), margin, confidence)))
             for name, found in ratios.items()
         ],
-    }
+    )
 
 
-def _side(directory: Path, run: dict[str, Any], analysis: dict[str, Any]) -> dict[str, Any]:
-    environment = _environment(directory)
-    program = environment["programs"].get("waystage") or {}
-    return {
-        "directory": str(directory),
-        "created_utc": run["created_utc"],
-        "version": program.get("version"),
-        "sha256": program.get("sha256"),
-        "commit": (environment.get("source") or {}).get("commit"),
-        "trials_used": analysis["trials_used"],
-        "trials_total": analysis["trials_total"],
-    }
+def _compared(side: _Side) -> ComparedRun:
+    program, source = side.environment.programs.get("waystage"), side.environment.source
+    return ComparedRun(
+        directory=str(side.directory),
+        created_utc=side.run.created_utc,
+        version=program.version if program else None,
+        sha256=side.sha256,
+        commit=source.commit if source else None,
+        trials_used=side.analysis.trials_used,
+        trials_total=side.analysis.trials_total,
+    )
 
 
-def _notes(baseline: Path, candidate: Path) -> list[str]:
+def _notes(old: _Side, new: _Side) -> list[str]:
     """Say what weakens the comparison."""
-    first, second = _environment(baseline), _environment(candidate)
+    first, second = (
+        (
+            side.environment.processor,
+            side.environment.kernel,
+            side.environment.cores_usable,
+            side.environment.governor,
+        )
+        for side in (old, new)
+    )
     notes = [
         "The runs were made one after the other: what changed on the machine between them is in the ratios, too. "
         "Versions that run interleaved, as levels of one factor, are compared more sharply."
     ]
     notes += [
-        f"Not the same machine or state: {key} is {first.get(key)} in the baseline, {second.get(key)} in the candidate."
-        for key in _SAME
-        if first.get(key) != second.get(key)
+        f"Not the same machine or state: {key} is {before} in the baseline, {after} in the candidate."
+        for key, before, after in zip(_SAME, first, second, strict=True)
+        if before != after
     ]
-    hashes = [(side["programs"].get("waystage") or {}).get("sha256") for side in (first, second)]
-    if hashes[0] == hashes[1]:
-        notes.append("Both runs have the very same program: this is a null comparison, and tells the noise.")
+    if old.sha256 == new.sha256:
+        notes.append("Both runs have the very same program: this is a null comparison, and shows the noise.")
     return notes
-
-
-def _environment(directory: Path) -> dict[str, Any]:
-    path = directory / paths.ENVIRONMENT
-    return read_json(path, paths.ENVIRONMENT_FORMAT, "the run folder is incomplete")

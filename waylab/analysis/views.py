@@ -1,11 +1,10 @@
 """The same requests seen from both ends of a connection: client and server records joined on (port, sequence)."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from waylab.records import Records
+from waylab.runfolder.trial_numbers import ProxyView, ServerView
 
 # How many requests with the same port and sequence are looked at: of the prefill, and of so many proxies.
 _SAME_KEY_MAX = 4
@@ -42,7 +41,7 @@ def join(
     return mine[same], theirs[chosen][same], int(len(mine) - same.sum())
 
 
-def proxy_view(client: Records, proxy: Records, window_ns: tuple[int, int]) -> dict[str, Any] | None:
+def proxy_view(client: Records, proxy: Records, window_ns: tuple[int, int]) -> ProxyView[float] | None:
     """Compare the client's response time with the time within the proxy, for the same requests.
 
     The difference is what the proxy cannot see: the network, and waiting for a processor on either side.
@@ -52,20 +51,20 @@ def proxy_view(client: Records, proxy: Records, window_ns: tuple[int, int]) -> d
         return None
     response_ns = _ns(mine["completed"], mine["intended"])
     inside_ns = _ns(theirs["replied"], theirs["received"])
-    return {
-        "joined": len(mine),
-        "unmatched": alone,
-        "client_mean_ns": float(response_ns.mean()),
-        "client_p95_ns": float(np.percentile(response_ns, 95)),
-        "proxy_mean_ns": float(inside_ns.mean()),
-        "proxy_p95_ns": float(np.percentile(inside_ns, 95)),
-        "difference_mean_ns": float((response_ns - inside_ns).mean()),
-        "before_mean_ns": float(_ns(theirs["received"], mine["intended"]).mean()),
-        "after_mean_ns": float(_ns(mine["completed"], theirs["replied"]).mean()),
-    }
+    return ProxyView(
+        joined=len(mine),
+        unmatched=alone,
+        client_mean_ns=float(response_ns.mean()),
+        client_p95_ns=float(np.percentile(response_ns, 95)),
+        proxy_mean_ns=float(inside_ns.mean()),
+        proxy_p95_ns=float(np.percentile(inside_ns, 95)),
+        difference_mean_ns=float((response_ns - inside_ns).mean()),
+        before_mean_ns=float(_ns(theirs["received"], mine["intended"]).mean()),
+        after_mean_ns=float(_ns(mine["completed"], theirs["replied"]).mean()),
+    )
 
 
-def server_view(client: Records, cache: Records, window_ns: tuple[int, int]) -> dict[str, Any] | None:
+def server_view(client: Records, cache: Records, window_ns: tuple[int, int]) -> ServerView[float] | None:
     """Compare the client's response time with the time in the embedded server, for the same requests.
 
     The sojourn ends when the service ends (`served`): a reply that leaves late did not keep a worker busy,
@@ -76,16 +75,16 @@ def server_view(client: Records, cache: Records, window_ns: tuple[int, int]) -> 
         return None
     response_ns = _ns(mine["completed"], mine["intended"])
     sojourn_ns = _ns(theirs["served"], theirs["received"])
-    return {
-        "joined": len(mine),
-        "unmatched": alone,
-        "client_mean_ns": float(response_ns.mean()),
-        "sojourn_mean_ns": float(sojourn_ns.mean()),
-        "wait_mean_ns": float(_ns(theirs["started"], theirs["received"]).mean()),
-        "service_mean_ns": float(_ns(theirs["served"], theirs["started"]).mean()),
-        "late_mean_ns": float(_ns(theirs["replied"], theirs["served"]).mean()),
-        "delay_mean_ns": float((response_ns - sojourn_ns).mean()),
-    }
+    return ServerView(
+        joined=len(mine),
+        unmatched=alone,
+        client_mean_ns=float(response_ns.mean()),
+        sojourn_mean_ns=float(sojourn_ns.mean()),
+        wait_mean_ns=float(_ns(theirs["started"], theirs["received"]).mean()),
+        service_mean_ns=float(_ns(theirs["served"], theirs["started"]).mean()),
+        late_mean_ns=float(_ns(theirs["replied"], theirs["served"]).mean()),
+        delay_mean_ns=float((response_ns - sojourn_ns).mean()),
+    )
 
 
 def _keys(rows: NDArray[np.void]) -> NDArray[np.uint64]:

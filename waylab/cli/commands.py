@@ -2,7 +2,6 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -18,6 +17,7 @@ from waylab.plan import Plan, make_plan
 from waylab.predict import predict
 from waylab.report import show_run, write_report
 from waylab.run import Step, create_run, resume_run, unfinished_runs
+from waylab.runfolder.stopping import BlockDecision
 from waylab.spec import Spec, read_spec
 from waylab.testbed import Machine, check_requirements
 
@@ -47,13 +47,13 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(f"[dim]if it is stopped: waylab run --resume {campaign.directory}[/dim]", soft_wrap=True)
 
     def judged(trial_id: str) -> tuple[bool, str, str]:
-        content = repetition.content(trial_id, anew=True)
-        headline = f"{content['throughput_per_s']:,.0f} requests/s" if "throughput_per_s" in content else ""
-        return content["used"], headline, "; ".join(content["reasons"])
+        trial = repetition.trial(trial_id, anew=True)
+        headline = f"{trial.numbers.throughput_per_s:,.0f} requests/s" if trial.numbers else ""
+        return trial.used, headline, "; ".join(trial.reasons)
 
     with Progress(console, len(campaign.plan.trials), judged) as progress:
 
-        def decide(block: int, elapsed_s: float) -> dict[str, Any]:
+        def decide(block: int, elapsed_s: float) -> BlockDecision:
             decision = repetition.decide(block, elapsed_s)
             progress.decided(decision)
             return decision
@@ -129,11 +129,11 @@ def analyse(arguments: argparse.Namespace) -> int:
     content = analyse_run(arguments.run)
     predict(arguments.run)
     Console(highlight=False).print(
-        f"{content['trials_used']} of {content['trials_total']} trials used: "
+        f"{content.trials_used} of {content.trials_total} trials used: "
         f"{arguments.run}/analysis.json, predictions.json",
         soft_wrap=True,
     )
-    return 0 if content["trials_used"] else EXIT_NOTHING_USABLE
+    return 0 if content.trials_used else EXIT_NOTHING_USABLE
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -149,12 +149,12 @@ def _conclude(directory: Path, console: Console) -> int:
     console.print("[dim]drawing[/dim]")
     write_report(directory)
     show_run(directory, Console(highlight=False))
-    if content["stopping"]:
+    if content.stopping:
         console.print(
-            f"stopped after {content['stopping']['block']} blocks: {content['stopping']['reason']}",
+            f"stopped after {content.stopping.block} blocks: {content.stopping.reason}",
             soft_wrap=True,
         )
-    if not content["trials_used"]:
+    if not content.trials_used:
         console.print(
             "[bold red]no trial passed its gates: the report shows why, and no aggregate[/bold red]"
         )

@@ -11,6 +11,7 @@ from waylab.analysis.noise import noise_floor
 from waylab.cli.interrupt import Interrupt
 from waylab.errors import LabError
 from waylab.run import Step, create_run
+from waylab.runfolder.trial import FAILED
 
 METRICS = ("throughput_per_s", "response_mean_ns", "cpu_per_request_ns.total")
 _SPEC = """
@@ -67,13 +68,13 @@ def measure_noise(interrupt: Interrupt, blocks: int = 7, test_time_s: float = 3.
 
         def tell(step: Step) -> None:
             interrupt.check()
-            if step.result and step.result["status"] == "failed":
-                raise LabError(f"doctor: a trial failed: {step.result['reason']}")
+            if step.result and step.result.status == FAILED:
+                raise LabError(f"doctor: a trial failed: {step.result.reason}")
 
         campaign.run(tell)
         content = analyse(campaign.directory)
-    console.print(f"noise floor ({content['trials_used']} of {content['trials_total']} trials used):")
-    for comparison in content["comparisons"]:
+    console.print(f"noise floor ({content.trials_used} of {content.trials_total} trials used):")
+    for comparison in content.comparisons:
         found = noise_floor(comparison)
-        console.print(f"  {escape(found['metric'])}: {escape(found['text'])}", soft_wrap=True)
-    return 0 if content["trials_used"] else 1
+        console.print(f"  {escape(found.metric)}: {escape(found.text)}", soft_wrap=True)
+    return 0 if content.trials_used else 1

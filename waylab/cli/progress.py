@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
+
+from waylab.run import Step
+from waylab.runfolder.stopping import BlockDecision
 
 Judge = Callable[[str], tuple[bool, str, str]]
 
@@ -41,7 +43,7 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
-    def tell(self, step: Any) -> None:
+    def tell(self, step: Step) -> None:
         """Draw a step of the run."""
         if step.result is not None:
             self._line(step)
@@ -56,15 +58,15 @@ class Progress:
             )
             self._bar.refresh()
 
-    def decided(self, decision: dict[str, Any]) -> None:
+    def decided(self, decision: BlockDecision) -> None:
         """Say what a stopping rule decided after a block."""
-        verb = "stops" if decision["stop"] else "goes on"
-        forecast = decision["blocks_expected"]
-        more = f"; about {forecast} blocks in all" if forecast and not decision["stop"] else ""
-        text = f"block {decision['block']}: {verb}, {decision['reason']}{more}"
+        verb = "stops" if decision.stop else "goes on"
+        forecast = decision.blocks_expected
+        more = f"; about {forecast} blocks in all" if forecast and not decision.stop else ""
+        text = f"block {decision.block}: {verb}, {decision.reason}{more}"
         self._console.print(f"[dim]{_plain(text)}[/dim]", soft_wrap=True)
 
-    def _line(self, step: Any) -> None:
+    def _line(self, step: Step) -> None:
         used, headline, reasons = self._judge(step.trial.id)
         mark = "[green]passed[/green]" if used else "[bold red]FAILED[/bold red]"
         text = f"{mark} {step.done:>3}/{step.total} block {step.trial.block} {step.trial.configuration} {headline}"

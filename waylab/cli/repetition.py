@@ -1,13 +1,16 @@
 """Joins run and analysis where they may not know each other: judges trials as they end, and decides when to stop."""
 
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from waylab.analysis import analyse_trial
 from waylab.analysis.precision import gating_values
-from waylab.analysis.statistics.stopping import StoppingRule, decide
+from waylab.analysis.statistics.stopping import Decision, StoppingRule, decide
 from waylab.errors import LabError
 from waylab.runfolder.files import read_run
+from waylab.runfolder.stopping import BlockDecision
+from waylab.runfolder.trial_numbers import AnalysedTrial
 from waylab.spec import Stopping
 
 
@@ -32,36 +35,32 @@ class Repetition:
     def __init__(self, directory: Path, stopping: Stopping) -> None:
         self._directory = directory
         self._stopping = stopping
-        self._contents: dict[str, dict[str, Any]] = {}
+        self._trials: dict[str, AnalysedTrial] = {}
 
-    def content(self, trial_id: str, anew: bool = False) -> dict[str, Any]:
-        """Return what the analysis says of a trial."""
-        if anew or trial_id not in self._contents:
-            self._contents[trial_id] = analyse_trial(self._directory, trial_id).content
-        return self._contents[trial_id]
+    def trial(self, trial_id: str, anew: bool = False) -> AnalysedTrial:
+        """Return the analysis of a trial."""
+        if anew or trial_id not in self._trials:
+            self._trials[trial_id] = analyse_trial(self._directory, trial_id).content
+        return self._trials[trial_id]
 
-    def decide(self, block: int, elapsed_s: float) -> dict[str, Any]:
-        """Decide after a block whether another one is run; `elapsed_s` is what the trials so far took."""
-        plan = read_run(self._directory)["plan"]
-        contents = [self.content(planned["id"]) for planned in plan if planned["block"] <= block]
-        values, left_out = gating_values(contents, list(self._stopping.metrics))
+    def decide(self, block: int, elapsed_s: float) -> BlockDecision:
+        """Decide after a block whether another one is run; `elapsed_s` is the duration of the trials so far."""
+        plan = read_run(self._directory).plan
+        trials = [self.trial(planned.id) for planned in plan if planned.block <= block]
+        values, left_out = gating_values(trials, list(self._stopping.metrics))
         rule = rule_of(self._stopping)
         try:
-            decision = decide(values, rule, elapsed_s, elapsed_s / block).as_dict()
+            found = decide(values, rule, elapsed_s, elapsed_s / block)
         except LabError:
-            decision = {"stop": False, "kind": "continue", "reason": "no trial could be used yet"}
-            decision |= {"blocks": 0, "widths": {}, "blocks_expected": None}
-        decision |= {"block": block, "elapsed_s": elapsed_s, "left_out": left_out}
-        if not decision["stop"] and rule.budget_s and elapsed_s * (block + 1) / block > rule.budget_s:
+            found = Decision(False, "continue", "no trial could be used yet", 0, {}, None)
+        decision = BlockDecision(**vars(found), block=block, elapsed_s=elapsed_s, left_out=left_out)
+        if not decision.stop and rule.budget_s and elapsed_s * (block + 1) / block > rule.budget_s:
             # Blocks that are not whole do not count as blocks, but they do take time.
-            decision |= {
-                "stop": True,
-                "kind": "budget",
-                "reason": f"the budget is spent; {decision['reason']}",
-            }
-        if not decision["stop"] and block >= self._stopping.blocks_max:
-            decision |= {"stop": True, "kind": "maximum"}
-            decision["reason"] = (
-                f"{block} blocks are the maximum, of which {decision['blocks']} were whole; {decision['reason']}"
+            reason = f"the budget is spent; {decision.reason}"
+            decision = replace(decision, stop=True, kind="budget", reason=reason)
+        if not decision.stop and block >= self._stopping.blocks_max:
+            reason = (
+                f"{block} blocks are the maximum, of which {decision.blocks} were whole; {decision.reason}"
             )
+            decision = replace(decision, stop=True, kind="maximum", reason=reason)
         return decision

@@ -1,8 +1,8 @@
 """What the commands that tell of runs do: report, stages, compare, campaign."""
 
 import argparse
-import json
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -37,21 +37,21 @@ def stages(arguments: argparse.Namespace) -> int:
     """Tell the stage times of record files."""
     found = folder_stages(arguments.records, arguments.skip, arguments.cut, arguments.partial)
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return 0
     console = Console(highlight=False)
     for program, content in found.items():
         table = Table(title=f"{program}: mean (median, 99th percentile) in us, answered requests", box=None)
-        names = list(content["operations"]["all"]["stages"])
+        names = list(content.operations["all"].stages)
         for column in ("operation", "requests", *names):
             table.add_column(column, justify="left" if column == "operation" else "right")
-        for operation, numbers in content["operations"].items():
-            times = (numbers["stages"][name] for name in names)
+        for operation, numbers in content.operations.items():
+            times = (numbers.stages[name] for name in names)
             cells = (
-                f"{time['mean_ns'] / 1e3:.1f} ({time['p50_ns'] / 1e3:.1f}, {time['p99_ns'] / 1e3:.1f})"
+                f"{time.mean_ns / 1e3:.1f} ({time.p50_ns / 1e3:.1f}, {time.p99_ns / 1e3:.1f})"
                 for time in times
             )
-            table.add_row(operation, str(numbers["count"]), *cells)
+            table.add_row(operation, str(numbers.count), *cells)
         console.print(table, soft_wrap=True)
     return 0
 
@@ -72,4 +72,4 @@ def compare(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False)
     show_comparison(content, console)
     console.print(f"{path}", soft_wrap=True)
-    return _EXITS[content["verdict"]]
+    return _EXITS[content.verdict]

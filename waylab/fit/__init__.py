@@ -3,15 +3,32 @@
 from waylab.fit.black_box import fit_black_box
 from waylab.fit.holding import fit_holding
 from waylab.fit.message_stations import fit_message_stations
-from waylab.fit.parameters import Fit, NotApplicableError
+from waylab.fit.parameters import (
+    BlackBoxParameters,
+    Fit,
+    FittedStation,
+    HoldingParameters,
+    ModelParameters,
+    NotApplicableError,
+    RepairmanParameters,
+    SlotParameters,
+    StationParameters,
+)
 from waylab.fit.repairman import fit_repairman_delay, fit_repairman_raw
 from waylab.fit.scalability import Scalability, fit_scalability
 from waylab.fit.slots import fit_slots
 
 __all__ = [
+    "BlackBoxParameters",
     "Fit",
+    "FittedStation",
+    "HoldingParameters",
+    "ModelParameters",
     "NotApplicableError",
+    "RepairmanParameters",
     "Scalability",
+    "SlotParameters",
+    "StationParameters",
     "fit_black_box",
     "fit_holding",
     "fit_message_stations",

@@ -5,7 +5,6 @@ The law itself and its fit are in `waylab.models.usl`; this file decides what it
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from waylab.models import ModelError, UslFit, fit_usl
 
 CONFIDENCE = 0.95
 _SIZES_MIN = 4
-_CURVE_POINTS = 40
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,8 @@ class Scalability:
         """Number of clients up to which the law is asked."""
         return 2 * self.clients_max
 
-    def throughput_per_s(self, clients: float) -> dict[str, float]:
-        """Predict the mean throughput of so many clients: `mean`, `low` and `high` of the 95 % interval.
+    def throughput_per_s(self, clients: float) -> tuple[float, float, float]:
+        """Predict the mean throughput of a number of clients, with the lower and upper end of the 95 % interval.
 
         Raises:
             NotApplicableError: beyond twice what was measured.
@@ -40,31 +38,13 @@ class Scalability:
                 f"{clients:g} clients are beyond twice the {self.clients_max:g} that were measured"
             )
         low, high = self.fit.throughput_interval_per_s(clients, CONFIDENCE)
-        return {"mean": self.fit.law.throughput_per_s(clients), "low": low, "high": high}
+        return self.fit.law.throughput_per_s(clients), low, high
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return parameters with intervals, the peak as far as it may be said, and the curve with its band."""
-        law = self.fit.law
-        parameters = {}
-        for name in ("gamma", "alpha", "beta"):
-            low, high = self.fit.interval(name, CONFIDENCE)
-            parameters[name] = {"value": getattr(law, name), "low": low, "high": high}
-        peak = law.peak_clients
-        near = peak is not None and peak <= self.reach
-        # The law is one of one client at least, whatever the smallest measured number.
-        points = np.geomspace(1.0, self.reach, _CURVE_POINTS).tolist()
-        return {
-            **parameters,
-            "r_squared": self.fit.r_squared,
-            "clients_max": self.clients_max,
-            "reach": self.reach,
-            "peak_clients": peak if near else None,
-            "peak_throughput_per_s": law.peak_throughput_per_s if near else None,
-            "warnings": list(self.fit.warnings),
-            "curve": [
-                {"clients": point, **self.throughput_per_s(min(point, self.reach))} for point in points
-            ],
-        }
+    @property
+    def peak(self) -> tuple[float, float] | None:
+        """Number of clients with the highest throughput, and that throughput; None if it is out of reach."""
+        clients, highest = self.fit.law.peak_clients, self.fit.law.peak_throughput_per_s
+        return None if clients is None or highest is None or clients > self.reach else (clients, highest)
 
 
 def fit_scalability(

@@ -1,11 +1,11 @@
 """M/M/m with the proxy's slots as servers; in the discipline `pipelined`, and of a message service, its connections."""
 
-from typing import Any
+from waylab.fit.parameters import Fit, NotApplicableError, SlotParameters
+from waylab.runfolder.analysis import Configuration
+from waylab.runfolder.run import Settings
 
-from waylab.fit.parameters import Fit, NotApplicableError
 
-
-def fit_slots(configuration: dict[str, Any]) -> Fit:
+def fit_slots(configuration: Configuration) -> Fit[SlotParameters]:
     """Servers: what serves one request at a time. Services: from dispatched to answered, stages `send` and `backend`.
 
     In the discipline `shared` these are the workers. In `per-backend` they are all readers, as if they served one
@@ -14,35 +14,35 @@ def fit_slots(configuration: dict[str, Any]) -> Fit:
     flight on one at once, and their times overlap. So the utilisation that follows often is above 1, and the
     model does not apply; that is shown, not hidden. Of a message service they are the connections to the database.
     """
-    if not configuration["system"]["description"]["stage_program"]:
-        raise NotApplicableError("there is no proxy that tells the time of its stages")
-    if not configuration["used"]:
+    if not configuration.description.stage_program:
+        raise NotApplicableError("no program of the system records the time of its stages")
+    if not configuration.used:
         raise NotApplicableError("no trial was used")
-    stages = configuration["stages"].get("all", {}).get("stages")
-    if not stages:
+    everything = configuration.stages.get("all")
+    if everything is None:
         raise NotApplicableError("the proxy wrote no stage times")
-    holding_ns = stages["send"]["mean_ns"]["mean"] + stages["backend"]["mean_ns"]["mean"]
-    outside_ns = stages["total"]["mean_ns"]["mean"] - holding_ns
-    servers, which = _servers(configuration["system"])
+    mean_ns = {name: times.mean_ns.known_mean() for name, times in everything.stages.items()}
+    holding_ns = mean_ns["send"] + mean_ns["backend"]
+    servers, which = _servers(configuration)
     return Fit(
-        {
-            "arrivals_per_s": configuration["throughput_per_s"]["mean"],
-            "services_per_s": 1e9 / holding_ns,
-            "servers": servers,
-            "outside_ns": outside_ns,
-        },
+        SlotParameters(
+            arrivals_per_s=configuration.throughput_per_s.known_mean(),
+            services_per_s=1e9 / holding_ns,
+            servers=servers,
+            outside_ns=mean_ns["total"] - holding_ns,
+        ),
         f"servers = {which}, service = dispatched to answered; the other stages are added as they are",
     )
 
 
-def _servers(system: dict[str, Any]) -> tuple[int, str]:
+def _servers(configuration: Configuration) -> tuple[int, str]:
     """Return how many requests can be served at a time, and how that number is made."""
-    if "messages" in system["description"]["programs"]:
-        return _connections(system["messages"])
-    proxy, backends = system["proxy"], system["backends"]["count"]
-    proxies = proxy.get("count", 1)
+    programs, system = configuration.description.programs, configuration.system
+    if "messages" in programs:
+        return _connections(system["messages"], programs["messages"])
+    proxy, backends, proxies = system["proxy"], programs["backends"], programs["proxy"]
     times = " x proxies" if proxies > 1 else ""
-    match proxy.get("dispatch", "pipelined"):
+    match proxy["dispatch"]:
         case "shared":
             return proxy["workers"] * proxies, f"workers{times}"
         case "per-backend":
@@ -51,8 +51,7 @@ def _servers(system: dict[str, Any]) -> tuple[int, str]:
             return proxy["loops"] * backends * proxies, f"loops x backends{times}"
 
 
-def _connections(messages: dict[str, Any]) -> tuple[int, str]:
-    services = messages["services"]
+def _connections(messages: Settings, services: int) -> tuple[int, str]:
     if messages["dispatch"] != "pool":
-        raise NotApplicableError("no request has a connection to itself: a lane sends together what waits")
+        raise NotApplicableError("no request has a connection to itself: a lane fuses the requests that wait")
     return -(-messages["connections"] // services) * services, "connections of all services"

@@ -3,14 +3,13 @@
 Every complaint is one line: file, what is wrong, what to do.
 """
 
-import json
 import struct
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,12 +51,24 @@ def interval_names(program: str) -> list[str]:
     return list(_INTERVALS[program])
 
 
+class RecordHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """The header of a record file: which program wrote it, and what a row is made of."""
+
+    format: str  # waystage-records/1
+    program: str  # proxy, messages, load or cache
+    stamps: list[str]  # names of the stamps in order
+    fields: list[tuple[str, str]]  # name and type of each field before the stamps, as numpy has them
+    row_bytes: int  # bytes of a row
+    sample: int = 1  # one record is kept for this many requests
+    clock: str = "CLOCK_MONOTONIC"  # clock of the stamps, or "simulated"
+
+
 @dataclass(frozen=True)
 class Records:
     """The rows of one process. `written`, `dropped` and `lost` are None when the footer is missing."""
 
     path: Path
-    header: dict[str, Any]
+    header: RecordHeader
     rows: NDArray[np.void]
     written: int | None
     dropped: int | None
@@ -66,17 +77,23 @@ class Records:
     @property
     def program(self) -> str:
         """Which program wrote it."""
-        return str(self.header["program"])
+        return self.header.program
+
+    @property
+    def sample(self) -> int:
+        """One record is kept for this many requests."""
+        return self.header.sample
 
     @property
     def stamps(self) -> list[str]:
         """The names of the stamps, in order."""
-        return list(self.header["stamps"])
+        return self.header.stamps
 
     @property
     def parents(self) -> NDArray[np.void]:
         """The requests themselves, without the rows of their legs."""
-        return self.rows[self.rows["leg"] == PARENT]
+        found: NDArray[np.void] = self.rows[self.rows["leg"] == PARENT]
+        return found
 
     @cached_property
     def intervals(self) -> list[str]:
@@ -135,7 +152,7 @@ def joined_records(first: Records, second: Records) -> Records:
     return Records(first.path, first.header, np.concatenate([first.rows, second.rows]), *counts)
 
 
-def _header(path: Path, content: bytes) -> tuple[dict[str, Any], int]:
+def _header(path: Path, content: bytes) -> tuple[RecordHeader, int]:
     """Return the header and where the rows begin."""
     if len(content) < _PREFIX.size or not content.startswith(_MAGIC_STEM):
         raise RecordsError(f"{path}: is not a record file (it does not begin with {_MAGIC.decode()})")
@@ -146,24 +163,26 @@ def _header(path: Path, content: bytes) -> tuple[dict[str, Any], int]:
     start = _PREFIX.size + length
     if length > _HEADER_MAX_BYTES or start > len(content):
         raise RecordsError(f"{path}: is truncated within the header")
+    text = content[_PREFIX.size : start]
     try:
-        header = json.loads(content[_PREFIX.size : start].decode())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        found = msgspec.json.decode(text)
+        version = found.get("format") if isinstance(found, dict) else found
+        if version != FORMAT:
+            raise RecordsError(f"{path}: format is {version!r}, this waylab reads {FORMAT!r}")
+        return msgspec.convert(found, RecordHeader), start
+    except msgspec.ValidationError as error:
+        raise RecordsError(f"{path}: its header does not describe rows: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordsError(f"{path}: its header is not JSON: {error}") from None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        found = header.get("format") if isinstance(header, dict) else header
-        raise RecordsError(f"{path}: format is {found!r}, this waylab reads {FORMAT!r}")
-    return header, start
 
 
-def _layout(path: Path, header: dict[str, Any]) -> np.dtype:
+def _layout(path: Path, header: RecordHeader) -> np.dtype[np.void]:
     """Build the row from what the header describes."""
+    program, stamps, row_bytes = header.program, header.stamps, header.row_bytes
     try:
-        program, stamps = header["program"], [str(name) for name in header["stamps"]]
-        fields = [(str(name), f"<{kind}") for name, kind in header["fields"]]
+        fields = [(name, f"<{kind}") for name, kind in header.fields]
         layout = np.dtype(fields + [(name, "<u8") for name in stamps])
-        row_bytes = int(header["row_bytes"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise RecordsError(f"{path}: its header does not describe rows: {error!r}") from None
     if program not in _INTERVALS:
         raise RecordsError(f"{path}: was written by {program!r}; known programs: {', '.join(_INTERVALS)}")

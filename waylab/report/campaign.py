@@ -32,7 +32,7 @@ class _Part:
 
     @property
     def name(self) -> str:
-        return self.content.run["name"] if self.content else self.directory.name
+        return self.content.run.name if self.content else self.directory.name
 
 
 def find_runs(places: list[Path]) -> list[Path]:
@@ -84,12 +84,12 @@ def _row(part: _Part, number: int) -> list[str]:
     if part.content is None:
         return [link, "", "", f'<span class="fail">{escape(part.problem)}</span>']
     analysis = part.content.analysis
-    used = f"{shown(analysis['trials_used'])} of {shown(analysis['trials_total'])}"
-    all_used = analysis["trials_used"] == analysis["trials_total"]
-    verdicts = [c["verdict"] for c in analysis["comparisons"] if c.get("verdict")]
+    used = f"{shown(analysis.trials_used)} of {shown(analysis.trials_total)}"
+    all_used = analysis.trials_used == analysis.trials_total
+    verdicts = [comparison.verdict for comparison in analysis.comparisons]
     return [
         link,
-        escape(part.content.spec["question"]),
+        escape(part.content.spec.question),
         f'<span class="{"pass" if all_used else "fail"}">{used}</span>',
         escape(", ".join(verdicts) or "none"),
     ]
@@ -104,16 +104,16 @@ def _section(part: _Part, number: int, base: Path) -> str:
     items = "".join(f"<li>{escape(fact)}</li>" for fact in facts[:_FACTS_MAX])
     if len(facts) > _FACTS_MAX:
         items += "<li>… and more in its report.</li>"
-    failed = [trial for trial in content.analysis["trials"] if not trial["used"]]
-    reasons = list(dict.fromkeys(reason.split(":")[0] for trial in failed for reason in trial["reasons"]))
+    failed = [trial for trial in content.analysis.trials if not trial.used]
+    reasons = list(dict.fromkeys(reason.split(":")[0] for trial in failed for reason in trial.reasons))
     gates = (
         f'<p class="fail">Trials that are not used failed: {escape(", ".join(reasons))}.</p>'
         if failed
         else '<p class="good">Every trial passed every gate.</p>'
     )
     return (
-        f'{head}<p class="lead">{escape(content.spec["question"])}</p>'
-        f"<p>{escape(content.spec['hypothesis'])}</p>{gates}{decided(content)}"
+        f'{head}<p class="lead">{escape(content.spec.question)}</p>'
+        f"<p>{escape(content.spec.hypothesis)}</p>{gates}{decided(content)}"
         f"{_figure(part.directory)}<ul>{items}</ul>{_link(part.directory, base)}</section>"
     )
 

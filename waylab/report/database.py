@@ -16,15 +16,15 @@ _COSTS = (
 
 
 def database_section(content: Content) -> str:
-    """Transactions, syncs and bytes written ahead, and the processor time of service and database."""
+    """Transactions, syncs and bytes written ahead, and the CPU time of service and database."""
     rows = [
         [
-            escape(c["name"]),
-            *(interval(c["database"].get(name), lambda number: f"{number:.3g}") for name in _COSTS),
-            *(interval(c["cpu_per_request_ns"].get(role), time_text) for role in ("messages", "database")),
+            escape(c.name),
+            *(interval(c.database.get(name), lambda number: f"{number:.3g}") for name in _COSTS),
+            *(interval(c.cpu_per_request_ns.get(role), time_text) for role in ("messages", "database")),
         ]
         for c in content.configurations
-        if c.get("database")
+        if c.database
     ]
     if not rows:
         return ""
@@ -35,11 +35,11 @@ def database_section(content: Content) -> str:
         "bytes written ahead",
         "commits for a message sent",
         "bytes for a message sent",
-        "processor, service",
-        "processor, database",
+        "CPU, service",
+        "CPU, database",
     ]
     caption = (
         "What the database did over the whole load, warm-up included, by requests and by messages that were sent; "
-        "processor time of all its processes within the window."
+        "CPU time of all its processes within the window."
     )
     return f"<h3>Database</h3>{table(headings, rows, caption)}"

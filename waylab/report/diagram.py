@@ -6,9 +6,12 @@ Only what the run folder says: the plan, and the testbed as it was measured. Kno
 from collections.abc import Iterable
 from html import escape
 from itertools import pairwise
-from typing import Any
+
+from msgspec import to_builtins
 
 from waylab.report.content import Content
+from waylab.runfolder.run import PlannedTrial, lookup
+from waylab.runfolder.trial import Link
 
 _WIDTH, _GAP, _SPACE = 124, 40, 12
 _TITLE, _LINE, _PAD = 20, 13, 6
@@ -21,12 +24,12 @@ Box = tuple[str, list[str]]
 
 def diagram(content: Content) -> str:
     """Draw every arrangement of the run, as far as there is room for them."""
-    arrangements: dict[str, list[dict[str, Any]]] = {}
-    for trial in content.run["plan"]:
+    arrangements: dict[str, list[PlannedTrial]] = {}
+    for trial in content.run.plan:
         arrangements.setdefault(_key(trial), []).append(trial)
     drawn = []
     for members in list(arrangements.values())[:_DRAWINGS_MAX]:
-        words = _which(members, content.run["plan"]) if len(arrangements) > 1 else "The system under test"
+        words = _which(members, content.run.plan) if len(arrangements) > 1 else "The system under test"
         label = escape(f"{words}: load, proxies and backends")
         svg = _drawing(_columns(content, members), label)
         drawn.append(f'<figure class="set-up"><h3>{escape(words)}</h3>{svg}</figure>')
@@ -37,39 +40,37 @@ def diagram(content: Content) -> str:
     return "".join(drawn)
 
 
-def _key(trial: dict[str, Any]) -> str:
+def _key(trial: PlannedTrial) -> str:
     """Return what trials have in common that are drawn together."""
-    described = trial["system"]["description"]
-    parts = ("name", "programs", "load_reaches", "shown")
-    return repr(([described[part] for part in parts], trial.get("assignment")))
+    described = trial.description
+    parts = (described.name, described.programs, described.load_reaches, described.shown, trial.assignment)
+    return repr(parts)
 
 
-def _which(members: list[dict[str, Any]], plan: list[dict[str, Any]]) -> str:
+def _which(members: list[PlannedTrial], plan: list[PlannedTrial]) -> str:
     """Name the levels that only these trials have."""
     words = []
-    for factor in members[0]["levels"]:
-        mine = list(dict.fromkeys(trial["levels"][factor] for trial in members))
-        if len(mine) < len({trial["levels"][factor] for trial in plan}):
+    for factor in members[0].levels:
+        mine = list(dict.fromkeys(trial.levels[factor] for trial in members))
+        if len(mine) < len({trial.levels[factor] for trial in plan}):
             words.append(f"{factor} {' or '.join(mine)}")
-    return ", ".join(words) or members[0]["configuration"]
+    return ", ".join(words) or members[0].configuration
 
 
 def _columns(
-    content: Content, members: list[dict[str, Any]]
+    content: Content, members: list[PlannedTrial]
 ) -> tuple[list[list[Box]], list[list[tuple[int, int]]]]:
-    """Return the boxes from left to right, and between neighbouring columns which box leads to which."""
-    trial = members[0]
-    described, assignment = trial["system"]["description"], trial.get("assignment") or {}
-    links = (content.analysis.get("testbed") or {}).get("links", {})
-    servers = sorted({t["server"] for t in content.analysis["trials"] if t.get("server")})
-    server = servers[0] if len(servers) == 1 else "backend"
+    """Return the boxes from left to right, and between adjacent columns which box leads to which."""
+    described, assignment = members[0].description, members[0].assignment
+    links = content.analysis.testbed.links
+    server = content.servers[0] if len(content.servers) == 1 else "backend"
     generators = max(1, len(assignment.get("load", [])))
-    counts = {"load": generators, **described["programs"]}
+    counts = {"load": generators, **described.programs}
     columns = []
     for role, count in counts.items():
         hosts = assignment.get(role) or []
-        name = described["titles"].get(role, "load" if role == "load" else server)
-        facts = _facts(members, described["shown"].get(role, ()))
+        name = described.titles.get(role, "load" if role == "load" else server)
+        facts = _facts(members, described.shown.get(role, []))
         if role == "load" and generators > 1:
             facts[0] += " in all"
         boxes = []
@@ -77,12 +78,12 @@ def _columns(
             host = hosts[index % len(hosts)] if hosts else None
             boxes.append((name if count == 1 else f"{name} {index + 1}", [*facts, *_host(host, links)]))
         columns.append(boxes)
-    return columns, _ways(list(counts.values()), described["load_reaches"])
+    return columns, _ways(list(counts.values()), described.load_reaches)
 
 
-def _facts(members: list[dict[str, Any]], shown: Iterable[tuple[str, str]]) -> list[str]:
+def _facts(members: list[PlannedTrial], shown: Iterable[list[str]]) -> list[str]:
     """Return the settings of a role that are shown, each with its label."""
-    return [f"{label} {_values(members, *key.split('.')).lower()}".strip() for label, key in shown]
+    return [f"{label} {_values(members, key).lower()}".strip() for label, key in shown]
 
 
 def _ways(counts: list[int], load_reaches: str) -> list[list[tuple[int, int]]]:
@@ -96,28 +97,23 @@ def _ways(counts: list[int], load_reaches: str) -> list[list[tuple[int, int]]]:
     return ways
 
 
-def _values(members: list[dict[str, Any]], *path: str) -> str:
-    found = []
-    for trial in members:
-        part: Any = trial
-        for key in path:
-            part = part[key]
-        found.append(part)
-    distinct = sorted(set(found))
+def _values(members: list[PlannedTrial], key: str) -> str:
+    """Return the values of a setting over the trials: one, two, or the smallest and the largest."""
+    distinct = sorted({lookup(to_builtins(trial), key) for trial in members})
     return f"{distinct[0]} to {distinct[-1]}" if len(distinct) > 2 else " or ".join(map(str, distinct))
 
 
-def _host(name: str | None, links: dict[str, Any]) -> list[str]:
-    """Say on which host and with which link."""
+def _host(name: str | None, links: dict[str, Link]) -> list[str]:
+    """Return the name of the host, and its link."""
     if name is None:
         return []
-    link = links.get(name) or {}
-    lines = [name + (f", {link['cores']:g} cores" if link.get("cores") else "")]
-    widths = [
-        f"{arrow} {link[key]:g}" for key, arrow in (("up_mbit", "↑"), ("down_mbit", "↓")) if link.get(key)
-    ]
+    link = links.get(name)
+    if link is None:
+        return [name]
+    lines = [name + (f", {link.cores:g} cores" if link.cores else "")]
+    widths = [f"{arrow} {rate:g}" for arrow, rate in (("↑", link.up_mbit), ("↓", link.down_mbit)) if rate]
     lines += [" ".join(widths) + " Mbit/s"] if widths else []
-    lines += [f"delay {link['delay_ms']:g} ms"] if link.get("delay_ms") else []
+    lines += [f"delay {link.delay_ms:g} ms"] if link.delay_ms else []
     return lines
 
 
@@ -126,7 +122,8 @@ def _drawing(arranged: tuple[list[list[Box]], list[list[tuple[int, int]]]], labe
     shown = [_shortened(column) for column in columns]
     heights = [sum(_height(box) for box in column) + _SPACE * (len(column) - 1) for column in shown]
     height, width = max(heights) + 2, len(shown) * _WIDTH + (len(shown) - 1) * _GAP + 2
-    boxes, middles = [], []
+    boxes: list[str] = []
+    middles: list[list[float]] = []
     for number, column in enumerate(shown):
         x, y = 1 + number * (_WIDTH + _GAP), 1 + (max(heights) - heights[number]) / 2
         middles.append([])

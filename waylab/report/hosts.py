@@ -1,27 +1,27 @@
 """Where a run took place, in the words of the page: the hosts with their links as described and as measured."""
 
 from html import escape
-from typing import Any
 
 from waylab.report.content import Content
 from waylab.report.numbers import NONE, shown, signed_percent_text
 from waylab.report.table import table
+from waylab.runfolder.trial import Link
 
 _WIDTHS = {"up_mbit": "up", "down_mbit": "down", "delay_ms": "delay"}
 
 
 def hosts_table(content: Content) -> str:
     """Every emulated host; nothing when the programs ran on this machine as it is."""
-    links = _testbed(content)["links"]
+    links = content.analysis.testbed.links
     if not links:
         return ""
     rows = [
         [
             escape(name),
-            escape(link["profile"]) or NONE,
-            shown(link["cores"]),
+            escape(link.profile) or NONE,
+            shown(link.cores),
             *(_checked(link, key) for key in _WIDTHS),
-            shown(link["round_trip_median_ms"], lambda time_ms: f"{time_ms:.3f}"),
+            shown(link.round_trip_median_ms, lambda time_ms: f"{time_ms:.3f}"),
         ]
         for name, link in links.items()
     ]
@@ -36,11 +36,10 @@ def hosts_table(content: Content) -> str:
 
 def threats(content: Content) -> list[str]:
     """What the place of a run means for its numbers."""
-    testbed = _testbed(content)
-    cores = shown(content.environment["cores_usable"])
-    of_messages = content.spec["system"]["description"]["protocol"] == "messages"
-    programs = "load, services and database" if of_messages else "load, proxy and backends"
-    if testbed["kind"] == "local":
+    testbed = content.analysis.testbed
+    cores = shown(content.environment.cores_usable)
+    programs = "load, services and database" if content.of_messages else "load, proxy and backends"
+    if testbed.kind == "local":
         return [
             f"Everything ran on one host with {cores} cores and over the loopback: "
             f"{programs} compete for the processor, and there is no network to speak of. "
@@ -51,13 +50,13 @@ def threats(content: Content) -> list[str]:
         "but the work of the network itself is done by the processors that run the programs, "
         "and there is one memory and one cache for all of them."
     ]
-    if testbed["oversubscribed"]:
+    if testbed.oversubscribed:
         found.append(
-            f"The hosts of a trial have {shown(testbed['cores_described'], lambda number: f'{number:g}')} cores "
-            f"together, the machine has {shown(testbed['cores_usable'])}: a limit that is not one of a link may be "
+            f"The hosts of a trial have {shown(testbed.cores_described, lambda number: f'{number:g}')} cores "
+            f"together, the machine has {shown(testbed.cores_usable)}: a limit that is not one of a link may be "
             "one of this machine."
         )
-    if testbed["pinning"] == "shared" and any(link["cores"] for link in testbed["links"].values()):
+    if testbed.pinning == "shared" and any(link.cores for link in testbed.links.values()):
         found.append(
             "A host's cores are a share of time of all processors, not processors of its own: "
             "it stands still for some milliseconds whenever it has used its share."
@@ -65,13 +64,9 @@ def threats(content: Content) -> list[str]:
     return found
 
 
-def _testbed(content: Content) -> dict[str, Any]:
-    return content.analysis.get("testbed", {"kind": "local", "links": {}})
-
-
-def _checked(link: dict[str, Any], key: str) -> str:
-    check = next((check for check in link["checks"] if check["name"] == key), None)
+def _checked(link: Link, key: str) -> str:
+    check = next((check for check in link.checks if check.name == key), None)
     if check is None:
         return NONE
-    measured = shown(check["measured"], lambda number: f"{number:.4g}")
-    return f"{shown(check['asked'])} [{measured}, {shown(check['error'], signed_percent_text)}]"
+    measured = shown(check.measured, lambda number: f"{number:.4g}")
+    return f"{shown(check.asked)} [{measured}, {shown(check.error, signed_percent_text)}]"

@@ -1,8 +1,13 @@
 """How numbers are written for people: the unit that fits, and the exact value kept beside it in the page."""
 
+from collections.abc import Callable
 from html import escape
-from typing import Any
+from typing import TypeVar
 
+from waylab.runfolder.numbers import Interval
+from waylab.runfolder.trial_numbers import WithinInterval
+
+T = TypeVar("T")
 NONE = "–"
 
 
@@ -42,23 +47,27 @@ def ratio_text(value: float | None) -> str:
     return NONE if value is None else f"{value:.4f}"
 
 
-def plain_text(value: Any) -> str:
+def plain_text(value: object) -> str:
     """Write anything else."""
     return NONE if value is None else str(value)
 
 
-def shown(value: Any, text: Any = plain_text) -> str:
+def shown(value: T | None, text: Callable[[T], str] = plain_text) -> str:
     """Return HTML for one number: the text for people, the exact value for machines."""
     if value is None:
         return NONE
     return f'<data value="{escape(str(value))}">{escape(text(value))}</data>'
 
 
-def interval(numbers: dict[str, Any] | None, text: Any) -> str:
+def interval(numbers: Interval | WithinInterval | None, text: Callable[[float], str]) -> str:
     """Return HTML for a mean with its interval."""
-    if not numbers or numbers["mean"] is None:
-        return NONE
-    mean = shown(numbers["mean"], text)
-    if numbers["low"] is None:
-        return mean
-    return f'{mean} <span class="interval">[{shown(numbers["low"], text)}, {shown(numbers["high"], text)}]</span>'
+    return NONE if numbers is None else interval_text(numbers.mean, numbers.low, numbers.high, text)
+
+
+def interval_text(
+    value: float | None, low: float | None, high: float | None, text: Callable[[float], str]
+) -> str:
+    """Return HTML for a number with its interval."""
+    if value is None or low is None:
+        return shown(value, text)
+    return f'{shown(value, text)} <span class="interval">[{shown(low, text)}, {shown(high, text)}]</span>'

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from html import escape
-from typing import Any
 
 from waylab.report.content import Content
 from waylab.report.numbers import NONE, percent_text, rate_text, ratio_text, shown
 from waylab.report.table import table
+from waylab.runfolder.analysis import FindingResult
 
 _MARKS = {
     "yes": '<span class="pass">✓ yes</span>',
@@ -14,7 +14,7 @@ _MARKS = {
     "undecided": "undecided",
     "not run": "not run",
 }
-_UNITS = {
+_UNITS: dict[str, Callable[[float], str]] = {
     "stage": percent_text,
     "link": percent_text,
     "effect": percent_text,
@@ -25,18 +25,18 @@ _UNITS = {
 
 def published_parts(content: Content) -> list[tuple[str, str, str]]:
     """Return the part of the page, or none when the specification names no findings of others."""
-    published = content.analysis.get("published")
+    published = content.analysis.published
     if not published:
         return []
-    source = escape(published["source"])
-    counts = published["counts"]
+    source = escape(published.source)
+    counts = published.counts
     words = (
         f"<p>What {source} found, and the same of this run. Machines differ, so that ratios, knees and bottlenecks are "
         "compared and not times; rates only where a link sets them. "
         f"Reproduced: {shown(counts['yes'])}; not: {shown(counts['no'])}; undecided: {shown(counts['undecided'])}; "
         f"not run at this scale: {shown(counts['not run'])}.</p>"
     )
-    rows = [_row(finding) for finding in published["findings"]]
+    rows = [_row(finding) for finding in published.findings]
     headings = ["finding", "where", "theirs", "ours", "reproduced", "if"]
     note = (
         "In brackets the 95 % interval over blocks; of a knee the smallest and largest of all blocks. Undecided: the "
@@ -45,33 +45,31 @@ def published_parts(content: Content) -> list[tuple[str, str, str]]:
     return [("beside", "Beside the report", words + table(headings, rows, note))]
 
 
-def unit_of(finding: dict[str, Any]) -> Callable[[Any], str]:
+def unit_of(finding: FindingResult) -> Callable[[float], str]:
     """Return how the numbers of a finding are written."""
-    return _UNITS.get(finding["kind"], ratio_text)
+    return _UNITS.get(finding.kind, ratio_text)
 
 
-def _row(finding: dict[str, Any]) -> list[str]:
+def _row(finding: FindingResult) -> list[str]:
     text = unit_of(finding)
-    ours = shown(finding["ours"], text)
-    if finding["low"] is not None:
-        ours += (
-            f' <span class="interval">[{shown(finding["low"], text)}, {shown(finding["high"], text)}]</span>'
-        )
-    said = f" ({escape(finding['said'])})" if finding["said"] else ""
+    ours = shown(finding.ours, text)
+    if finding.low is not None:
+        ours += f' <span class="interval">[{shown(finding.low, text)}, {shown(finding.high, text)}]</span>'
+    said = f" ({escape(finding.said)})" if finding.said else ""
     return [
-        escape(finding["text"]),
+        escape(finding.text),
         escape(_where(finding)),
-        shown(finding["theirs"], text) if finding["theirs"] is not None else NONE,
+        shown(finding.theirs, text) if finding.theirs is not None else NONE,
         ours,
-        _MARKS[finding["reproduced"]],
-        escape(finding["rule"]) + said,
+        _MARKS[finding.reproduced],
+        escape(finding.rule) + said,
     ]
 
 
-def _where(finding: dict[str, Any]) -> str:
-    of, to = _levels(finding["of"]), _levels(finding["to"])
-    what = finding["metric"] or finding["kind"]
-    return f"{what}: {of or 'all'}" + (f", against {to or 'all'}" if finding["kind"] == "ratio" else "")
+def _where(finding: FindingResult) -> str:
+    of, to = _levels(finding.of), _levels(finding.to)
+    what = finding.metric or finding.kind
+    return f"{what}: {of or 'all'}" + (f", against {to or 'all'}" if finding.kind == "ratio" else "")
 
 
 def _levels(levels: dict[str, list[str]]) -> str:

@@ -4,7 +4,6 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from waylab.errors import LabError
 from waylab.report.content import Content, read_content
@@ -12,6 +11,7 @@ from waylab.report.numbers import NONE, rate_text, time_text
 from waylab.report.published import unit_of
 from waylab.report.write import write_report
 from waylab.runfolder import paths
+from waylab.runfolder.analysis import FindingResult
 
 FIGURES_MAX = 4
 """At most this many figures of one run: those on which most of its findings are decided."""
@@ -33,9 +33,9 @@ def write_sample(directories: Sequence[Path], page: Path) -> Path:
             write_report(directory)
         content = read_content(directory)
         available = sorted((directory / paths.FIGURES).glob("*.svg"))
-        findings = (content.analysis.get("published") or {"findings": []})["findings"]
+        findings = content.analysis.published.findings if content.analysis.published else []
         chosen = deciding_figures(findings, [path.stem for path in available])
-        name = content.run["name"]
+        name = content.run.name
         try:
             figures_folder.mkdir(parents=True, exist_ok=True)
             for path in available:
@@ -51,7 +51,7 @@ def write_sample(directories: Sequence[Path], page: Path) -> Path:
     return page
 
 
-def deciding_figures(findings: Sequence[Mapping[str, Any]], available: Sequence[str]) -> list[str]:
+def deciding_figures(findings: Sequence[FindingResult], available: Sequence[str]) -> list[str]:
     """Choose the figures that show what the findings are decided on, the one with most findings first."""
     shown = (next((stem for stem in _figures_of(finding) if stem in available), None) for finding in findings)
     counts = Counter(stem for stem in shown if stem)
@@ -61,14 +61,14 @@ def deciding_figures(findings: Sequence[Mapping[str, Any]], available: Sequence[
     return [stem for stem in usual][:1]
 
 
-def _figures_of(finding: Mapping[str, Any]) -> list[str]:
+def _figures_of(finding: FindingResult) -> list[str]:
     """Figures that show the quantity of a finding, the most exact one first."""
     fixed = {"stage": "stage-times", "effect": "factorial-variation"}
-    if finding["kind"] in fixed:
-        return [fixed[finding["kind"]]]
-    operation, _, quantity = (finding["metric"] or "").rpartition(".")
+    if finding.kind in fixed:
+        return [fixed[finding.kind]]
+    operation, _, quantity = finding.metric.rpartition(".")
     is_response = quantity.startswith("response_")
-    of, to = finding["of"] or {}, finding["to"] or {}
+    of, to = finding.of, finding.to
     factor = next((name for name in of if name in to and of[name] != to[name]), None)
     figures = []
     if factor:
@@ -80,52 +80,51 @@ def _figures_of(finding: Mapping[str, Any]) -> list[str]:
 def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
     spec, analysis = content.spec, content.analysis
     lines = [
-        f"## {content.run['name']}",
+        f"## {content.run.name}",
         "",
-        f"{_plain(spec['question'])}",
+        f"{_plain(spec.question)}",
         "",
-        f"Run on {content.run['created_utc']} UTC with {_program(content)}:",
+        f"Run on {content.run.created_utc} UTC with {_program(content)}:",
         "",
         "```",
-        content.run["reproduce"][0],
+        content.run.reproduce[0],
         "```",
         "",
-        f"**Hypothesis.** {_plain(spec['hypothesis'])}",
+        f"**Hypothesis.** {_plain(spec.hypothesis)}",
         "",
-        f"**Would be refuted by.** {_plain(spec['refuted_by'])}",
+        f"**Would be refuted by.** {_plain(spec.refuted_by)}",
         "",
-        f"**Gates.** {analysis['trials_used']} of {analysis['trials_total']} trials passed every gate.",
+        f"**Gates.** {analysis.trials_used} of {analysis.trials_total} trials passed every gate.",
         "",
     ]
-    failed = [trial for trial in analysis["trials"] if not trial["used"]]
+    failed = [trial for trial in analysis.trials if not trial.used]
     if failed:
-        lines += [f"- {trial['id']}: {_plain('; '.join(trial['reasons']))}" for trial in failed[:_FACTS_MAX]]
+        lines += [f"- {trial.id}: {_plain('; '.join(trial.reasons))}" for trial in failed[:_FACTS_MAX]]
         lines.append("")
     for stem, path in figures.items():
         lines += [f"![{stem}]({path})", ""]
-    verdicts = [c for c in analysis["comparisons"] if c.get("verdict_text")]
     lines += _beside(content)
     lines += ["### What was found", ""]
-    lines += [f"- **{c['verdict']}**: {_plain(c['verdict_text'])}" for c in verdicts]
+    lines += [f"- **{c.verdict}**: {_plain(c.verdict_text)}" for c in analysis.comparisons]
     lines += [f"- {_plain(fact)}" for fact in content.facts[:_FACTS_MAX]]
     return [*lines, "", "### All configurations", "", *_table(content), ""]
 
 
 def _beside(content: Content) -> list[str]:
     """What a study found beside ours, when the specification repeats one."""
-    published = content.analysis.get("published")
+    published = content.analysis.published
     if not published:
         return []
-    lines = [f"### Beside {_plain(published['source'])}", ""]
+    lines = [f"### Beside {_plain(published.source)}", ""]
     lines += ["| finding | theirs | ours | 95 % interval | reproduced |", "|---|---|---|---|---|"]
-    for finding in published["findings"]:
+    for finding in published.findings:
         text = unit_of(finding)
         theirs, ours, low, high = (
-            NONE if finding[name] is None else text(finding[name])
-            for name in ("theirs", "ours", "low", "high")
+            NONE if number is None else text(number)
+            for number in (finding.theirs, finding.ours, finding.low, finding.high)
         )
-        interval = NONE if finding["low"] is None else f"{low} to {high}"
-        cells = [_plain(finding["text"]), theirs, ours, interval, finding["reproduced"]]
+        interval = NONE if finding.low is None else f"{low} to {high}"
+        cells = [_plain(finding.text), theirs, ours, interval, finding.reproduced]
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
 
@@ -135,13 +134,13 @@ def _table(content: Content) -> list[str]:
         "| configuration | used | throughput, 1/s | 95 % interval | mean response | p50 | p95 | p99 |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for c in content.analysis["configurations"]:
-        everything: dict[str, Any] = c["operations"].get("all", {})
-        percentiles = everything.get("percentiles_ns", {})
-        rate = c["throughput_per_s"]
-        bounds = f"{rate_text(rate['low'])} to {rate_text(rate['high'])}" if rate["low"] is not None else NONE
-        mean = time_text(everything["response_mean_ns"]["mean"]) if everything else NONE
-        cells = [_plain(c["name"]), f"{c['used']} of {c['trials']}", rate_text(rate["mean"]), bounds, mean]
+    for c in content.analysis.configurations:
+        everything = c.operations.get("all")
+        percentiles = everything.percentiles_ns if everything else {}
+        rate = c.throughput_per_s
+        bounds = f"{rate_text(rate.low)} to {rate_text(rate.high)}" if rate.low is not None else NONE
+        mean = time_text(everything.response_mean_ns.mean) if everything else NONE
+        cells = [_plain(c.name), f"{c.used} of {c.trials}", rate_text(rate.mean), bounds, mean]
         cells += [time_text(percentiles.get(percent)) for percent in ("50", "95", "99")]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
@@ -149,8 +148,9 @@ def _table(content: Content) -> list[str]:
 
 def _program(content: Content) -> str:
     environment = content.environment
-    program = (environment["programs"].get("waystage") or {}).get("version") or "an unknown version"
-    return f"{program} on {environment['cores_usable']} cores ({environment['processor']})"
+    program = environment.programs.get("waystage")
+    version = (program.version if program else None) or "an unknown version"
+    return f"{version} on {environment.cores_usable} cores ({environment.processor})"
 
 
 def _plain(text: str) -> str:

@@ -3,12 +3,15 @@
 import shlex
 from collections.abc import Callable
 from html import escape
-from typing import Any
+
+from msgspec import to_builtins
 
 from waylab.report import hosts
 from waylab.report.content import Content
 from waylab.report.numbers import shown
 from waylab.report.table import definitions, table
+from waylab.runfolder.run import DesignSettings, lookup
+from waylab.runfolder.trial import TrialOutcome
 
 _VERDICTS = {
     "equivalent": "The same within the margin",
@@ -16,37 +19,30 @@ _VERDICTS = {
     "worse": "A difference, the candidate is worse",
     "undecided": "Undecided",
 }
-_NOT_JUDGED = "The warm-up has a fixed length; no test for a steady state was made."
 
 
 def setup(content: Content) -> str:
     """What was measured, under which load, and in which order."""
     spec = content.spec
-    design = spec["design"]
-    varied = {key for factor in spec["factors"] for level in factor["levels"] for key in level["settings"]}
+    design = spec.design
+    varied = {key for factor in spec.factors for level in factor.levels for key in level.settings}
+
+    settings = to_builtins(spec)
 
     def said(key: str) -> str | None:
-        value: Any = spec
-        for part in key.split("."):
-            if part not in value:
-                # A run of an earlier version, which did not have this setting.
-                return None
-            value = value[part]
-        return "<i>varied</i>" if key in varied else shown(value)
+        value = lookup(settings, key)
+        if key in varied:
+            return "<i>varied</i>"
+        return None if value is None else shown(value)
 
     factors = [
-        [escape(factor["name"]), ", ".join(escape(level["label"]) for level in factor["levels"])]
-        for factor in spec["factors"]
+        [escape(factor.name), ", ".join(escape(level.label) for level in factor.levels)]
+        for factor in spec.factors
     ]
-    servers = sorted({trial["server"] for trial in content.analysis["trials"] if trial.get("server")})
     dispatch = "system.proxy.dispatch"
     has_slots = dispatch in varied or said(dispatch) not in (None, shown("pipelined"))
     pairs = [
-        *(
-            _of_messages(said)
-            if spec["system"]["description"]["protocol"] == "messages"
-            else _of_keys(said, servers, has_slots)
-        ),
+        *(_of_messages(said) if content.of_messages else _of_keys(said, content.servers, has_slots)),
         (
             "load; closed loop, unless it has a rate",
             _listed(said, "load", "clients threads ratio think_time rate arrivals pipeline protocol sample"),
@@ -54,16 +50,16 @@ def setup(content: Content) -> str:
         ("trial", _listed(said, "load", "warm_up_s test_time_s") + "; every process started afresh"),
         (
             "design",
-            f"{shown(design['blocks'])} blocks, order within a block {escape(design['order'])}, "
-            f"seed {shown(design['seed'])}, {shown(content.analysis['trials_total'])} trials",
+            f"{shown(design.blocks)} blocks, order within a block {escape(design.order)}, "
+            f"seed {shown(design.seed)}, {shown(content.analysis.trials_total)} trials",
         ),
     ]
-    stopping = content.analysis.get("stopping")
+    stopping = content.analysis.stopping
     if stopping:
-        words = f"after {shown(stopping['block'])} blocks: {escape(stopping['reason'])}"
+        words = f"after {shown(stopping.block)} blocks: {escape(stopping.reason)}"
         pairs.append(("stopping rule", words))
     note = "This is a run at quick scale: fewer blocks, shorter trials or fewer levels than the specification has."
-    quick = f'<p class="note">{note}</p>' if content.run["quick"] else ""
+    quick = f'<p class="note">{note}</p>' if content.run.quick else ""
     return (
         quick
         + definitions(pairs)
@@ -99,16 +95,13 @@ def _of_messages(said: Callable[[str], str | None]) -> list[tuple[str, str]]:
     ]
 
 
-def _combined(design: dict[str, Any]) -> str:
-    """Say which combinations of the levels are run."""
-    kind = design.get("kind", "crossed")
-    if kind == "2k-p":
-        return f"a fraction of all combinations, by {', '.join(design['generators'])}"
-    if kind == "listed":
+def _combined(design: DesignSettings) -> str:
+    """Name the combinations of the levels that are run."""
+    if design.kind == "2k-p":
+        return f"a fraction of all combinations, by {', '.join(design.generators)}"
+    if design.kind == "listed":
         return "of the combinations those that the specification lists"
-    return "all levels are crossed" + (
-        ", but for what the specification excludes" if design.get("exclude") else ""
-    )
+    return "all levels are crossed" + (", but for what the specification excludes" if design.exclude else "")
 
 
 def _listed(said: Callable[[str], str | None], prefix: str, names: str) -> str:
@@ -119,31 +112,31 @@ def _listed(said: Callable[[str], str | None], prefix: str, names: str) -> str:
 
 
 def answer(content: Content) -> str:
-    """The hypothesis beside the facts; the verdict is the reader's."""
+    """The hypothesis beside the facts."""
     spec = content.spec
     items = "".join(f"<li>{escape(sentence)}</li>" for sentence in content.facts)
     return (
         definitions(
-            [("hypothesis", escape(spec["hypothesis"])), ("would be refuted by", escape(spec["refuted_by"]))]
+            [("hypothesis", escape(spec.hypothesis)), ("would be refuted by", escape(spec.refuted_by))]
         )
         + decided(content)
         + f"<p>What was measured:</p><ul>{items}</ul>"
-        + '<p class="soft">These are facts. What the comparisons do not decide is the reader\'s to judge: '
+        + '<p class="soft">These are facts. Where the comparisons decide nothing, '
         "the sentence above says what would refute the hypothesis.</p>"
     )
 
 
 def decided(content: Content) -> str:
     """What the comparisons that the specification announced decide, each with its evidence."""
-    everything = content.analysis["comparisons"]
-    comparisons = [c for c in everything if c.get("verdict") and c.get("role", "effect") == "effect"]
-    checks = [c[kind]["text"] for c in everything for kind in ("null", "control") if kind in c]
+    everything = content.analysis.comparisons
+    comparisons = [c for c in everything if c.role == "effect"]
+    checks = [arm.text for c in everything for arm in (c.null, c.control) if arm is not None]
     words = "".join(f"<p>The instrument: {escape(text)}.</p>" for text in checks)
     if not comparisons:
         none = "The specification announced no comparison, so that no test decides the hypothesis."
         return f'<div class="verdict"><p>{none}</p>{words}</div>'
     items = "".join(
-        f"<li><b>{escape(_VERDICTS[c['verdict']])}.</b> {escape(c['verdict_text'])}</li>" for c in comparisons
+        f"<li><b>{escape(_VERDICTS[c.verdict])}.</b> {escape(c.verdict_text)}</li>" for c in comparisons
     )
     head = "The comparisons that the specification announced:"
     return f'<div class="verdict"><p>{head}</p><ul>{items}</ul>{words}</div>'
@@ -152,27 +145,27 @@ def decided(content: Content) -> str:
 def threats(content: Content) -> str:
     """What may make the numbers wrong, or true only here."""
     spec = content.spec
-    gates = spec["gates"]
+    gates = spec.gates
     known = [
         *hosts.threats(content),
         "The load is a closed loop: when the system is slow, less is asked of it. "
         "Response times are those of this population, not of independent arrivals.",
-        f"The interval of a mean rests on {shown(spec['design']['blocks'])} blocks; "
+        f"The interval of a mean rests on {shown(spec.design.blocks)} blocks; "
         "requests within a trial are correlated and are not counted as evidence.",
         "The kernel's interrupts, most of them for the loopback network, are counted for the whole machine and not as "
-        "processor time of a program.",
-        escape(content.analysis.get("steady_state", {}).get("text") or _NOT_JUDGED),
+        "CPU time of a program.",
+        escape(content.analysis.steady_state.text),
         "Stage times come from a sample of the requests; what happens before the proxy's read returns belongs to no "
         "stage and shows only in the difference of both views.",
     ]
-    if gates["loosened"]:
-        limits = ", ".join(f"{escape(name)} = {shown(gates[name])}" for name in gates["loosened"])
-        known.append(f"Gates looser than the default: {limits}. Reason given: {escape(gates['reason'])}")
-    if not content.analysis["complete"]:
+    if gates.loosened:
+        limits = ", ".join(f"{escape(name)} = {shown(getattr(gates, name))}" for name in gates.loosened)
+        known.append(f"Gates looser than the default: {limits}. Reason given: {escape(gates.reason)}")
+    if not content.analysis.complete:
         known.append("The run is not finished: some trials of the plan have not been run.")
-    if content.environment.get("virtual_machine"):
-        known.append("The machine is virtual: what its neighbours do is seen only as steal time.")
-    known += [escape(threat) for threat in spec["report"]["threats"]]
+    if content.environment.virtual_machine:
+        known.append("The machine is virtual: other virtual machines on the host show only as steal time.")
+    known += [escape(threat) for threat in spec.report.threats]
     return "<ul>" + "".join(f"<li>{text}</li>" for text in known) + "</ul>"
 
 
@@ -182,30 +175,30 @@ def environment(content: Content) -> str:
     pairs = [
         (
             "processor",
-            f"{escape(e['processor'])}, {shown(e['cores'])} cores, {shown(e['cores_usable'])} usable",
+            f"{escape(e.processor)}, {shown(e.cores)} cores, {shown(e.cores_usable)} usable",
         ),
-        ("memory", shown(e["memory_bytes"], lambda size: f"{size / 2**30:.1f} GiB")),
-        ("system", escape(f"{e['system']}, kernel {e['kernel']}")),
-        ("governor, clock", escape(f"{e['governor'] or 'unknown'}, {e['clock_source'] or 'unknown'}")),
+        ("memory", shown(e.memory_bytes, lambda size: f"{size / 2**30:.1f} GiB")),
+        ("system", escape(f"{e.system}, kernel {e.kernel}")),
+        ("governor, clock", escape(f"{e.governor or 'unknown'}, {e.clock_source or 'unknown'}")),
         (
             "load average before",
-            ", ".join(shown(value, lambda number: f"{number:.2f}") for value in e["load_average"]),
+            ", ".join(shown(value, lambda number: f"{number:.2f}") for value in e.load_average),
         ),
     ]
-    for name, program in e["programs"].items():
+    for name, program in e.programs.items():
         if program:
             pairs.append(
-                (name, f"{escape(str(program['version']))}, SHA-256 <code>{escape(program['sha256'])}</code>")
+                (name, f"{escape(str(program.version))}, SHA-256 <code>{escape(program.sha256)}</code>")
             )
-    if e["source"]:
-        changed = ", with changes that are not committed" if e["source"]["changed"] else ""
-        pairs.append(("commit", f"<code>{escape(e['source']['commit'])}</code>{changed}"))
-    packages = ", ".join(f"{name} {version}" for name, version in e["packages"].items())
-    pairs.append(("lab", escape(f"waylab {e['waylab']}, Python {e['python']}; {packages}")))
+    if e.source:
+        changed = ", with changes that are not committed" if e.source.changed else ""
+        pairs.append(("commit", f"<code>{escape(e.source.commit)}</code>{changed}"))
+    packages = ", ".join(f"{name} {version}" for name, version in e.packages.items())
+    pairs.append(("lab", escape(f"waylab {e.waylab}, Python {e.python}; {packages}")))
     pairs.append(
         (
             "run",
-            f"{escape(content.run['name'])}, begun {escape(content.run['created_utc'])} UTC",
+            f"{escape(content.run.name)}, begun {escape(content.run.created_utc)} UTC",
         )
     )
     return definitions(pairs)
@@ -213,21 +206,19 @@ def environment(content: Content) -> str:
 
 def reproduce(content: Content) -> str:
     """The commands, from the whole run down to the processes of one trial."""
-    lines = "\n".join(content.run["reproduce"])
+    lines = "\n".join(content.run.reproduce)
     text = (
         "<p>The specification as it was run is in <code>spec.toml</code> of the run folder, "
         f"seeds are in <code>run.json</code>.</p><pre>{escape(lines)}</pre>"
     )
-    for trial in content.analysis["trials"]:
-        result = content.trial_file(trial["id"])
-        if result:
-            summary = f"<summary>The processes of one trial, {escape(trial['id'])}</summary>"
-            text += f"<details open>{summary}<pre>{escape(_commands(result))}</pre></details>"
+    for trial in content.analysis.trials:
+        outcome = content.trial_outcome(trial.id)
+        if outcome:
+            summary = f"<summary>The processes of one trial, {escape(trial.id)}</summary>"
+            text += f"<details open>{summary}<pre>{escape(_commands(outcome))}</pre></details>"
             break
     return text
 
 
-def _commands(result: dict[str, Any]) -> str:
-    return "\n\n".join(
-        f"# {process['name']}\n{shlex.join(process['command'])}" for process in result["processes"]
-    )
+def _commands(outcome: TrialOutcome) -> str:
+    return "\n\n".join(f"# {process.name}\n{shlex.join(process.command)}" for process in outcome.processes)

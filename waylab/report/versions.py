@@ -2,7 +2,6 @@
 
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -13,34 +12,36 @@ from waylab.report.numbers import NONE, percent_text, ratio_text, shown
 from waylab.report.offline import document
 from waylab.report.table import definitions, table
 from waylab.runfolder import paths
-from waylab.runfolder.files import write_json
+from waylab.runfolder.comparison import RunComparison
+from waylab.runfolder.files import write
+from waylab.runfolder.numbers import Ratio
 
 _COLOURS = {"worse": "bold red", "undecided": "yellow", "better": "green", "equivalent": "green"}
 _CLASSES = {"worse": "fail", "better": "pass", "equivalent": "pass", "undecided": ""}
 
 
-def write_comparison(content: dict[str, Any], directory: Path) -> Path:
+def write_comparison(content: RunComparison, directory: Path) -> Path:
     """Write `compare.json` and `compare.html`; return the path of the page."""
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / paths.COMPARE, content)
+    write(directory / paths.COMPARE, content)
     path = directory / "compare.html"
     path.write_text(_page(content), encoding="utf-8")
     return path
 
 
-def show_comparison(content: dict[str, Any], console: Console) -> None:
+def show_comparison(content: RunComparison, console: Console) -> None:
     """Print what was found, every configuration with its ratios."""
     lines = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     lines.add_column("configuration", min_width=24)
-    for metric in content["metrics"]:
-        lines.add_column(_heading(metric["metric"]), justify="right")
+    for metric in content.metrics:
+        lines.add_column(_heading(metric.metric), justify="right")
     for name, ratios in _rows(content):
         lines.add_row(plain(name), *(_ratio_text(ratio) for ratio in ratios))
     console.print(lines)
-    for metric in content["metrics"]:
-        colour = _COLOURS[metric["verdict"]]
-        console.print(f"[{colour}]{metric['verdict']}[/{colour}]  {plain(metric['text'])}")
-    console.print(f"[bold]{content['verdict']}[/bold] ({content['pairs']} pairs of trials)")
+    for metric in content.metrics:
+        colour = _COLOURS[metric.verdict]
+        console.print(f"[{colour}]{metric.verdict}[/{colour}]  {plain(metric.text)}")
+    console.print(f"[bold]{content.verdict}[/bold] ({content.pairs} pairs of trials)")
 
 
 def _heading(metric: str) -> str:
@@ -48,64 +49,62 @@ def _heading(metric: str) -> str:
     return metric.replace("_ns", "").replace("_per_s", "").replace("cpu_per_request", "cpu")
 
 
-def _rows(content: dict[str, Any]) -> list[tuple[str, list[dict[str, Any] | None]]]:
-    names = dict.fromkeys(part["name"] for metric in content["metrics"] for part in metric["configurations"])
-    rows: list[tuple[str, list[dict[str, Any] | None]]] = [
-        ("all", [metric["overall"] for metric in content["metrics"]])
-    ]
+def _rows(content: RunComparison) -> list[tuple[str, list[Ratio | None]]]:
+    names = dict.fromkeys(part.name for metric in content.metrics for part in metric.configurations)
+    rows: list[tuple[str, list[Ratio | None]]] = [("all", [metric.overall for metric in content.metrics])]
     for name in names:
-        found = [
-            next((part for part in metric["configurations"] if part["name"] == name), None)
-            for metric in content["metrics"]
+        found: list[Ratio | None] = [
+            next((part for part in metric.configurations if part.name == name), None)
+            for metric in content.metrics
         ]
         rows.append((name, found))
     return rows
 
 
-def _ratio_text(ratio: dict[str, Any] | None) -> str:
-    if ratio is None or ratio["ratio"] is None:
+def _ratio_text(ratio: Ratio | None) -> str:
+    if ratio is None or ratio.ratio is None:
         return NONE
-    if ratio["low"] is None:
-        return f"{ratio['ratio']:.3f}"
-    return f"{ratio['ratio']:.3f} ({ratio['low']:.3f}..{ratio['high']:.3f})"
+    if ratio.low is None:
+        return f"{ratio.ratio:.3f}"
+    return f"{ratio.ratio:.3f} ({ratio.low:.3f}..{ratio.high:.3f})"
 
 
-def _cell(ratio: dict[str, Any] | None) -> str:
-    if ratio is None or ratio["ratio"] is None:
+def _cell(ratio: Ratio | None) -> str:
+    if ratio is None or ratio.ratio is None:
         return NONE
-    if ratio["low"] is None:
-        return shown(ratio["ratio"], ratio_text)
-    bounds = f"{shown(ratio['low'], ratio_text)}, {shown(ratio['high'], ratio_text)}"
-    return f'{shown(ratio["ratio"], ratio_text)} <span class="interval">[{bounds}]</span>'
+    if ratio.low is None:
+        return shown(ratio.ratio, ratio_text)
+    bounds = f"{shown(ratio.low, ratio_text)}, {shown(ratio.high, ratio_text)}"
+    return f'{shown(ratio.ratio, ratio_text)} <span class="interval">[{bounds}]</span>'
 
 
-def _page(content: dict[str, Any]) -> str:
-    title = f"{content['name']}: two versions"
+def _page(content: RunComparison) -> str:
+    title = f"{content.name}: two versions"
     sides = [
         (
-            side,
-            f"<code>{escape(str(content[side]['directory']))}</code>, {escape(str(content[side]['version']))}, "
-            f"commit <code>{escape(str(content[side]['commit'] or 'unknown'))}</code>, "
-            f"{shown(content[side]['trials_used'])} of {shown(content[side]['trials_total'])} trials used",
+            name,
+            f"<code>{escape(side.directory)}</code>, {escape(str(side.version))}, "
+            f"commit <code>{escape(side.commit or 'unknown')}</code>, "
+            f"{shown(side.trials_used)} of {shown(side.trials_total)} trials used",
         )
-        for side in ("baseline", "candidate")
+        for name, side in (("baseline", content.baseline), ("candidate", content.candidate))
     ]
-    sides.append(("margin", shown(content["margin"], percent_text)))
+    sides.append(("margin", shown(content.margin, percent_text)))
     verdicts = "".join(
-        f'<li><b class="{_CLASSES[metric["verdict"]]}">{metric["verdict"]}</b>: {escape(metric["text"])}</li>'
-        for metric in content["metrics"]
+        f'<li><b class="{_CLASSES[metric.verdict]}">{metric.verdict}</b>: {escape(metric.text)}</li>'
+        for metric in content.metrics
     )
-    headings = ["configuration", *(metric["metric"] for metric in content["metrics"])]
+    headings = ["configuration", *(metric.metric for metric in content.metrics)]
     rows = [[escape(name), *(_cell(ratio) for ratio in ratios)] for name, ratios in _rows(content)]
     words = (
         f"Ratios candidate / baseline in pairs of blocks on the log scale; intervals at "
-        f"{percent_text(content['confidence'])}, so that all together are wrong at most once in twenty."
+        f"{percent_text(content.confidence)}, so that all together are wrong at most once in twenty."
     )
-    notes = "".join(f"<li>{escape(note)}</li>" for note in content["notes"])
+    notes = "".join(f"<li>{escape(note)}</li>" for note in content.notes)
     sections = (
-        f'\n<section id="verdict"><h2>Verdict: {escape(content["verdict"])}</h2><ul>{verdicts}</ul></section>\n'
+        f'\n<section id="verdict"><h2>Verdict: {escape(content.verdict)}</h2><ul>{verdicts}</ul></section>\n'
         f'<section id="set-up"><h2>What was compared</h2>{definitions(sides)}</section>\n'
         f'<section id="results"><h2>Every configuration</h2>{table(headings, rows, words)}</section>\n'
         f'<section id="threats"><h2>Threats</h2><ul>{notes}</ul></section>\n'
     )
-    return document(title, f'<p class="lead">{escape(content["question"])}</p>', sections)
+    return document(title, f'<p class="lead">{escape(content.question)}</p>', sections)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
-from msgspec import to_builtins
+from msgspec import convert
 
 from waylab import __version__
 from waylab.errors import LabError
@@ -25,8 +25,11 @@ from waylab.run.repetition import Decide, Repetition, blocks_run
 from waylab.run.room import make_sure_of_room
 from waylab.run.trial import run_trial
 from waylab.runfolder import paths
-from waylab.runfolder.files import read_json, read_run, write_json
-from waylab.spec import FULL, QUICK, Spec, read_spec, spec_as_dict
+from waylab.runfolder.environment import Environment
+from waylab.runfolder.files import read, read_run, read_trial, write
+from waylab.runfolder.run import ExperimentSpec, PlannedTrial, Run
+from waylab.runfolder.trial import FAILED, MEASURED, TrialOutcome
+from waylab.spec import FULL, Spec, read_spec, spec_as_dict
 from waylab.testbed import (
     Database,
     Machine,
@@ -54,7 +57,7 @@ class Step:
     total: int
     trial: Trial
     left_s: float
-    result: dict[str, Any] | None = None
+    result: TrialOutcome | None = None
 
 
 class Campaign:
@@ -124,10 +127,8 @@ class Campaign:
 
     def finished(self, trial: Trial) -> bool:
         """Say whether a trial was measured; one that failed is run again."""
-        path = paths.trial_directory(self.directory, trial.id) / paths.TRIAL
-        if not path.is_file():
-            return False
-        return bool(read_json(path, paths.TRIAL_FORMAT, "")["status"] == "measured")
+        outcome = read_trial(self.directory, trial.id)
+        return outcome is not None and outcome.status == MEASURED
 
     def waiting(self) -> list[Trial]:
         """List the trials that are to be run, without blocks that a stopping rule spared."""
@@ -173,12 +174,12 @@ class Campaign:
             make_sure_of_room(self.directory)
             directory = paths.trial_directory(self.directory, trial.id)
             result = run_trial(trial, self._programs, directory, testbed, tick, database)
-            pace.learn(trial.expected_s, result["took_s"])
+            pace.learn(trial.expected_s, result.took_s)
             tell(Step(done + 1, total, trial, max(0.0, (rest_s - trial.expected_s) * pace.factor), result))
-            failures = failures + 1 if result["status"] == "failed" else 0
+            failures = failures + 1 if result.status == FAILED else 0
             if failures == _FAILURES_IN_A_ROW:
                 raise LabError(
-                    f"{failures} trials failed in a row, the last one with: {result['reason']}; "
+                    f"{failures} trials failed in a row, the last one with: {result.reason}; "
                     f"when mended go on with: waylab run --resume {self.directory}"
                 )
             last_of_block = index + 1 == len(waiting) or waiting[index + 1].block != trial.block
@@ -233,28 +234,31 @@ def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
     now = datetime.now(UTC)
     directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
     shutil.copyfile(spec_path, directory / paths.SPEC)
-    write_json(directory / paths.ENVIRONMENT, to_builtins(environment(programs)))
-    write_json(directory / paths.RUN, _run_content(spec, plan, spec_path, directory, now, scale))
+    write(directory / paths.ENVIRONMENT, environment(programs))
+    write(directory / paths.RUN, _run_content(spec, plan, spec_path, directory, now, scale))
     return Campaign(directory, spec, plan, programs)
 
 
 def resume_run(directory: Path) -> Campaign:
     """Take up a run where it stopped, with the specification that it was started with."""
     run = read_run(directory, whole=True)
-    # Runs of earlier versions knew two scales only.
-    spec = read_spec(directory / paths.SPEC, run.get("scale", QUICK if run["quick"] else FULL))
+    spec = read_spec(directory / paths.SPEC, run.scale)
     plan = make_plan(spec)
-    if [trial.id for trial in plan.trials] != [trial["id"] for trial in run["plan"]]:
+    if [trial.id for trial in plan.trials] != [trial.id for trial in run.plan]:
         raise LabError(f"{directory / paths.SPEC}: gives another plan than {paths.RUN}; start a new run")
     check_requirements(spec.testbed, plan.trials, Machine())
     programs = programs_of(plan.trials)
-    started_with = read_json(directory / paths.ENVIRONMENT, paths.ENVIRONMENT_FORMAT, "")
-    now = environment(programs).programs["waystage"]
-    if now is None or now.sha256 != started_with["programs"]["waystage"]["sha256"]:
+    started_with = read(directory / paths.ENVIRONMENT, Environment)
+    if _hash_of(environment(programs)) != _hash_of(started_with):
         raise LabError(
             f"{directory}: {programs.waystage} is not the program it was started with; start a new run"
         )
     return Campaign(directory, spec, plan, programs)
+
+
+def _hash_of(found: Environment) -> str | None:
+    program = found.programs.get("waystage")
+    return program.sha256 if program else None
 
 
 def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:
@@ -268,7 +272,7 @@ def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:
             same = (directory / paths.SPEC).read_bytes() == text
         except (LabError, OSError):
             continue
-        trials = [paths.trial_directory(directory, trial["id"]) / paths.TRIAL for trial in run["plan"]]
+        trials = [paths.trial_directory(directory, trial.id) / paths.TRIAL for trial in run.plan]
         if same and not all(trial.is_file() for trial in trials):
             found.append(directory)
     return found
@@ -287,26 +291,24 @@ def _new_directory(results: Path, stamp: str, name: str) -> Path:
     raise LabError(f"{results}: cannot find a free name for {stamp}-{name}; wait a second")
 
 
-def _run_content(
-    spec: Spec, plan: Plan, spec_path: Path, directory: Path, now: datetime, scale: str
-) -> dict[str, Any]:
+def _run_content(spec: Spec, plan: Plan, spec_path: Path, directory: Path, now: datetime, scale: str) -> Run:
     original = re.sub(r"^\./", "", str(spec_path))
-    return {
-        "format": paths.RUN_FORMAT,
-        "waylab": __version__,
-        "name": spec.name,
-        "created_utc": now.strftime("%Y-%m-%d %H:%M:%S"),
-        "created_unix_s": round(time.time(), 3),
-        "scale": scale,
-        "quick": scale != FULL,
-        "spec_path": original,
-        "spec": spec_as_dict(spec),
-        "expected_s": plan.expected_s,
-        "plan": [trial_as_dict(trial) for trial in plan.trials],
-        "reproduce": [
+    return Run(
+        format=paths.RUN_FORMAT,
+        waylab=__version__,
+        name=spec.name,
+        created_utc=now.strftime("%Y-%m-%d %H:%M:%S"),
+        created_unix_s=round(time.time(), 3),
+        scale=scale,
+        quick=scale != FULL,
+        spec_path=original,
+        spec=convert(spec_as_dict(spec), ExperimentSpec),
+        expected_s=plan.expected_s,
+        plan=[convert(trial_as_dict(trial), PlannedTrial) for trial in plan.trials],
+        reproduce=[
             f"waylab run {original}" + (f" --scale {scale}" if scale != FULL else ""),
             f"waylab run --resume {directory}",
             f"waylab analyse {directory}",
             f"waylab report {directory}",
         ],
-    }
+    )

@@ -5,21 +5,24 @@ Keeps the decisions in `stopping.json`. Who decides, and how, is not known here:
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from msgspec import convert
 
 from waylab.plan import Plan, Trial
 from waylab.runfolder import paths
-from waylab.runfolder.files import read_json, read_stopping, write_json
+from waylab.runfolder.files import read_stopping, read_trial, write
+from waylab.runfolder.stopping import BlockDecision, StoppingRuleSettings
+from waylab.runfolder.stopping import Stopping as StoppingFile
 from waylab.spec import Stopping
 
-# Is given the number of blocks so far and the seconds that their trials took, and says `stop`, `kind` and `reason`.
-Decide = Callable[[int, float], dict[str, Any]]
+# Takes the number of blocks so far and the seconds that their trials took.
+Decide = Callable[[int, float], BlockDecision]
 
 
 def blocks_run(directory: Path) -> int | None:
     """Return after which block a run was ended; None while it goes on, or when there is no rule."""
     stopping = read_stopping(directory)
-    return int(stopping["block"]) if stopping and stopping["stop"] else None
+    return stopping.block if stopping and stopping.stop else None
 
 
 class Repetition:
@@ -31,7 +34,7 @@ class Repetition:
         self._plan = plan
         self._decide = decide if rule.precision else None
         kept = read_stopping(directory)
-        self._decisions: list[dict[str, Any]] = kept["decisions"] if kept else []
+        self._decisions: list[BlockDecision] = kept.decisions if kept else []
 
     @property
     def horizon(self) -> int:
@@ -39,7 +42,7 @@ class Repetition:
         last = max(trial.block for trial in self._plan.trials)
         if not self._decisions:
             return last
-        return min(last, self._decisions[-1]["blocks_expected"] or last)
+        return min(last, self._decisions[-1].blocks_expected or last)
 
     def catch_up(self, waiting: list[Trial]) -> None:
         """Make the decisions that are due; a lab may have been killed between a block and its decision."""
@@ -53,29 +56,28 @@ class Repetition:
         if self._decide is None:
             return False
         for decision in self._decisions:
-            if decision["block"] == block:
-                return bool(decision["stop"])
-        if self._decisions and self._decisions[-1]["stop"]:
+            if decision.block == block:
+                return decision.stop
+        if self._decisions and self._decisions[-1].stop:
             return True
         decision = self._decide(block, self._elapsed_s(block))
-        self._decisions.append(decision | {"block": block})
-        content = {
-            "format": paths.STOPPING_FORMAT,
-            "rule": dict(vars(self._rule)),
-            **{key: decision[key] for key in ("stop", "kind", "reason")},
-            "block": block,
-            "decisions": self._decisions,
-        }
-        write_json(self._directory / paths.STOPPING, content)
-        return bool(decision["stop"])
+        self._decisions.append(decision)
+        write(
+            self._directory / paths.STOPPING,
+            StoppingFile(
+                format=paths.STOPPING_FORMAT,
+                rule=convert(self._rule, StoppingRuleSettings, from_attributes=True),
+                stop=decision.stop,
+                kind=decision.kind,
+                reason=decision.reason,
+                block=block,
+                decisions=self._decisions,
+            ),
+        )
+        return decision.stop
 
     def _elapsed_s(self, block: int) -> float:
         """Return what the trials took, and not the time that has passed: a resumed run must decide the same."""
-        results = [
-            paths.trial_directory(self._directory, trial.id) / paths.TRIAL
-            for trial in self._plan.trials
-            if trial.block <= block
-        ]
-        return sum(
-            float(read_json(path, paths.TRIAL_FORMAT, "")["took_s"]) for path in results if path.is_file()
-        )
+        before = [trial.id for trial in self._plan.trials if trial.block <= block]
+        outcomes = [read_trial(self._directory, trial_id) for trial_id in before]
+        return sum(outcome.took_s for outcome in outcomes if outcome)

@@ -7,16 +7,23 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from msgspec import to_builtins
+from msgspec.structs import replace
 
 from waylab.errors import LabError
 from waylab.plan import Trial
 from waylab.run.environment import machine_now
 from waylab.run.telemetry import INTERVAL_S, Telemetry
 from waylab.runfolder import paths
-from waylab.runfolder.files import read_json, write_json
+from waylab.runfolder.files import read, write
+from waylab.runfolder.load import LoadSummary
+from waylab.runfolder.trial import (
+    FAILED,
+    MEASURED,
+    DatabaseFacts,
+    ProcessOutcome,
+    TrialOutcome,
+)
 from waylab.testbed import Database, Process, Programs, RunningSystem, Testbed, running_system
 
 # Prefill and connecting come on top of warm-up and test time.
@@ -30,7 +37,7 @@ def run_trial(
     testbed: Testbed,
     tick: Callable[[float], None],
     database: Database | None = None,
-) -> dict[str, Any]:
+) -> TrialOutcome:
     """Run one trial into its (emptied) folder; `tick` is called with the seconds spent, several times a second.
 
     A program that fails makes the trial `failed`, with the reason; it is no error of the lab.
@@ -63,35 +70,44 @@ def run_trial(
     except LabError as error:
         failure = str(error)
     failure = failure or _failure_of(system.processes)
-    result = {
-        "format": paths.TRIAL_FORMAT,
-        "id": trial.id,
-        "order": trial.order,
-        "status": "failed" if failure else "measured",
-        "reason": failure,
-        "server": system.server,
-        "testbed": to_builtins(testbed.facts()),
-        "database": {**to_builtins(database.facts()), **counted} if database else None,
-        "generators_overlap": overlap,
-        "started_unix_s": round(started_unix_s, 3),
-        "took_s": round(time.monotonic() - started_s, 3),
-        "before": to_builtins(before),
-        "after": to_builtins(machine_now()),
-        "clock_step_s": round(time.time() - started_unix_s - (time.monotonic() - started_s), 6),
-        "processes": [
-            {
-                "name": process.name,
-                "host": process.host,
-                "command": process.command,
-                "pid": process.pid,
-                "exit_code": process.exit_code,
-                "killed": process.killed,
-            }
+    outcome = TrialOutcome(
+        format=paths.TRIAL_FORMAT,
+        id=trial.id,
+        order=trial.order,
+        status=FAILED if failure else MEASURED,
+        reason=failure,
+        server=system.server,
+        testbed=testbed.facts(),
+        database=_database_facts(database, counted),
+        generators_overlap=overlap,
+        started_unix_s=round(started_unix_s, 3),
+        took_s=round(time.monotonic() - started_s, 3),
+        before=before,
+        after=machine_now(),
+        clock_step_s=round(time.time() - started_unix_s - (time.monotonic() - started_s), 6),
+        processes=[
+            ProcessOutcome(
+                name=process.name,
+                host=process.host,
+                command=process.command,
+                pid=process.pid,
+                exit_code=process.exit_code,
+                killed=process.killed,
+            )
             for process in system.processes
         ],
-    }
-    write_json(directory / paths.TRIAL, result)
-    return result
+    )
+    write(directory / paths.TRIAL, outcome)
+    return outcome
+
+
+def _database_facts(
+    database: Database | None, counted: dict[str, dict[str, int | None] | None]
+) -> DatabaseFacts | None:
+    """Return the facts of the trial's database with its counters before and after the load."""
+    if database is None:
+        return None
+    return replace(database.facts(), before=counted.get("before"), after=counted.get("after"))
 
 
 def _watch(
@@ -126,12 +142,8 @@ def _check_summaries(system: RunningSystem, loads: list[Process], directory: Pat
 
 def _overlap(directory: Path, system: RunningSystem) -> float:
     """Return the share of all windows together in which every load generator measured."""
-    parts = [
-        read_json(directory / generator.summary, paths.LOAD_FORMAT, "the load wrote no summary")
-        for generator in system.generators
-    ]
-    starts_ns = [int(part["measure_from_clock_ns"]) for part in parts]
-    ends_ns = [int(part["measure_to_clock_ns"]) for part in parts]
+    windows = [read(directory / generator.summary, LoadSummary).window_ns for generator in system.generators]
+    starts_ns, ends_ns = [start for start, _ in windows], [end for _, end in windows]
     return max(0, min(ends_ns) - max(starts_ns)) / max(1, max(ends_ns) - min(starts_ns))
 
 

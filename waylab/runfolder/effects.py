@@ -23,9 +23,7 @@ class Effect(Struct, frozen=True, kw_only=True):
     relative: float | None  # effect as a share of the mean
     relative_low: float | None  # lower end of that share
     relative_high: float | None  # upper end of that share
-    aliases: list[str] = field(
-        default_factory=list
-    )  # effects that the design cannot distinguish from this one
+    aliases: list[str] = field(default_factory=list)  # effects confounded with this one
 
 
 class Share(Struct, frozen=True, kw_only=True):

@@ -1,22 +1,90 @@
 """Reads and writes the JSON files of a run folder: all or nothing, and a mistake in one is one line."""
 
-import json
-import math
 import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
+
+import msgspec
 
 from waylab.errors import LabError
 from waylab.runfolder import paths
+from waylab.runfolder.analysis import Analysis
+from waylab.runfolder.comparison import RunComparison
+from waylab.runfolder.environment import Environment
+from waylab.runfolder.load import LoadSummary
+from waylab.runfolder.prediction import Predictions
+from waylab.runfolder.run import Run
+from waylab.runfolder.stopping import Stopping
+from waylab.runfolder.trial import TrialOutcome
+
+Content = TypeVar("Content", bound=msgspec.Struct)
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write all or nothing: a reader never sees half a file, and neither does a run that is resumed."""
+@dataclass(frozen=True)
+class FileType:
+    """A JSON file of a run folder: its name, its format version, and what to do if it is missing or damaged."""
+
+    name: str
+    format: str
+    missing: str
+    damaged: str
+
+
+_START_ANEW = "restore the file, or start a new run"
+_ANALYSE = "make it with: waylab analyse RUN"
+FILES: dict[type[msgspec.Struct], FileType] = {
+    Run: FileType(paths.RUN, paths.RUN_FORMAT, "this is not a run folder of waylab", _START_ANEW),
+    TrialOutcome: FileType(
+        paths.TRIAL,
+        paths.TRIAL_FORMAT,
+        "the trial did not finish",
+        "delete the trial's folder, then: waylab run --resume RUN",
+    ),
+    LoadSummary: FileType(
+        paths.LOAD,
+        paths.LOAD_FORMAT,
+        "the load wrote no summary",
+        "docs/load-summary.md describes it; delete the trial's folder, then: waylab run --resume RUN",
+    ),
+    Environment: FileType(
+        paths.ENVIRONMENT, paths.ENVIRONMENT_FORMAT, "the run folder is incomplete", _START_ANEW
+    ),
+    Stopping: FileType(paths.STOPPING, paths.STOPPING_FORMAT, "there is no stopping rule", _START_ANEW),
+    Analysis: FileType(paths.ANALYSIS, paths.ANALYSIS_FORMAT, _ANALYSE, _ANALYSE),
+    Predictions: FileType(paths.PREDICTIONS, paths.PREDICTIONS_FORMAT, _ANALYSE, _ANALYSE),
+    RunComparison: FileType(
+        paths.COMPARE,
+        paths.COMPARE_FORMAT,
+        "make it with: waylab compare RUN_A RUN_B",
+        "make it with: waylab compare RUN_A RUN_B",
+    ),
+}
+
+
+def _plain(value: object) -> object:
+    """Return a number of numpy as one of Python."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no place in a JSON file")
+
+
+class _Head(msgspec.Struct):
+    format: object = None
+
+
+def write(path: Path, content: msgspec.Struct | Mapping[str, object]) -> None:
+    """Write all or nothing: a reader never sees half a file, and neither does a run that is resumed.
+
+    JSON has no infinite numbers; they become null.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(_finite(content), file, indent=1, allow_nan=False)
-            file.write("\n")
+        with temporary.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(content, enc_hook=_plain), indent=1))
+            file.write(b"\n")
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -25,47 +93,63 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
         raise LabError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def read_json(path: Path, wanted_format: str, what: str) -> dict[str, Any]:
-    """Read a JSON file and refuse any other format or version in one line."""
+def read(path: Path, kind: type[Content]) -> Content:
+    """Read a JSON file and check every value in it.
+
+    Raises:
+        LabError: in one line with the file, the place in it, what is wrong and what to do.
+    """
+    known = FILES[kind]
+    run = str(path.parent if kind in (Analysis, Predictions) else "RUN")
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except FileNotFoundError:
-        raise LabError(f"{path}: not found; {what}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabError(f"{path}: cannot be read: {error}") from None
-    except json.JSONDecodeError as error:
-        raise LabError(f"{path}: not JSON (line {error.lineno}: {error.msg})") from None
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != wanted_format:
-        raise LabError(f"{path}: format is {found!r}, this waylab reads {wanted_format!r}")
-    return content
+        raise LabError(f"{path}: not found; {known.missing.replace('RUN', run)}") from None
+    except OSError as error:
+        raise LabError(f"{path}: cannot be read: {error.strerror}") from None
+    return decode(content, kind, str(path), known.damaged.replace("RUN", run))
 
 
-def read_run(directory: Path, whole: bool = False) -> dict[str, Any]:
+def decode(content: bytes, kind: type[Content], where: str, advice: str) -> Content:
+    """Decode the content of a file; `where` and `advice` are for the words of an error."""
+    wanted = FILES[kind].format
+    try:
+        head = msgspec.json.decode(content, type=_Head)
+        if head.format != wanted:
+            raise LabError(f"{where}: format is {head.format!r}, this waylab reads {wanted!r}")
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError as error:
+        raise LabError(f"{where}: {_placed(str(error))}; {advice}") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise LabError(f"{where}: is not JSON: {error}; {advice}") from None
+
+
+def _placed(message: str) -> str:
+    """Turn a message of msgspec into one that names the place first."""
+    what, _, place = message.partition(" - at ")
+    place = re.sub(r"^\$\.?", "", place.strip("`"))
+    return f"{place}: {what}" if place else what
+
+
+def read_run(directory: Path, whole: bool = False) -> Run:
     """Read `run.json` of a run folder; its plan without the blocks that a stopping rule spared, unless `whole`."""
     if not directory.is_dir():
         raise LabError(f"{directory}: no such run folder")
-    run = read_json(directory / paths.RUN, paths.RUN_FORMAT, "this is not a run folder of waylab")
+    run = read(directory / paths.RUN, Run)
     stopping = None if whole else read_stopping(directory)
-    if stopping and stopping["stop"]:
-        run["plan"] = [trial for trial in run["plan"] if trial["block"] <= stopping["block"]]
+    if stopping and stopping.stop:
+        kept = [trial for trial in run.plan if trial.block <= stopping.block]
+        run = msgspec.structs.replace(run, plan=kept)
     return run
 
 
-def read_stopping(directory: Path) -> dict[str, Any] | None:
-    """Read what a stopping rule decided; None where there is none, or no block is over yet."""
+def read_stopping(directory: Path) -> Stopping | None:
+    """Read the decisions of a stopping rule; None without a rule, or before the first block has ended."""
     path = directory / paths.STOPPING
-    return read_json(path, paths.STOPPING_FORMAT, "") if path.is_file() else None
+    return read(path, Stopping) if path.is_file() else None
 
 
-def _finite(content: Any) -> Any:
-    """Turn what JSON cannot say (infinite, not a number) into null."""
-    if isinstance(content, dict):
-        return {str(key): _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    if hasattr(content, "item") and not isinstance(content, str | bytes):
-        content = content.item()
-    if isinstance(content, float) and not math.isfinite(content):
-        return None
-    return content
+def read_trial(directory: Path, trial_id: str) -> TrialOutcome | None:
+    """Read the outcome of a trial; None if the trial has not finished."""
+    path = paths.trial_directory(directory, trial_id) / paths.TRIAL
+    return read(path, TrialOutcome) if path.is_file() else None

@@ -7,7 +7,7 @@ class LoadTotals(Struct, frozen=True, kw_only=True):
     """Counts of the measured window."""
 
     requests: int  # requests that count for the window
-    keys: int  # keys of these requests
+    keys: int = 0  # keys of these requests
     hits: int  # keys that were read and found
     misses: int  # keys that were read and not found
     errors: int  # error replies
@@ -15,16 +15,14 @@ class LoadTotals(Struct, frozen=True, kw_only=True):
     received_bytes: int | None = None  # bytes of replies
     requests_answered: int | None = None  # answered requests of the whole run, warm-up included
     unsent: int | None = None  # requests of an open loop that were due and never sent
-    achieved_share: float | None = (
-        None  # share of the due requests of an open loop that were answered in time
-    )
+    achieved_share: float | None = None  # share of the due requests of an open loop that were answered
 
 
 class LoadTimes(Struct, frozen=True, kw_only=True):
     """A distribution of times."""
 
-    mean_ns: float  # mean in nanoseconds
-    std_ns: float  # standard deviation in nanoseconds
+    mean_ns: float | None  # mean in nanoseconds; null without a request
+    std_ns: float | None  # standard deviation in nanoseconds; null without a request
     histogram: str  # HdrHistogram in nanoseconds: V2, deflated, base64; "" if empty
 
 
@@ -39,13 +37,15 @@ class LoadOperations(Struct, frozen=True, kw_only=True):
     """All operations: get and set, and those of a message service by name."""
 
     all: LoadOperation  # all requests
-    get: LoadOperation  # requests that read
-    set: LoadOperation  # requests that write
+    get: LoadOperation | None = None  # requests that read
+    set: LoadOperation | None = None  # requests that write
     messages: dict[str, LoadOperation] = field(default_factory=dict)  # operations of a message service
 
     def by_name(self) -> dict[str, LoadOperation]:
         """Return the operations by name, `all` first: those of a message service, or get and set."""
-        return {"all": self.all, **(self.messages or {"get": self.get, "set": self.set})}
+        read_and_written = {"get": self.get, "set": self.set}
+        found = self.messages or {name: one for name, one in read_and_written.items() if one is not None}
+        return {"all": self.all, **found}
 
 
 class LoadSecond(Struct, frozen=True, kw_only=True):

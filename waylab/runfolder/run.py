@@ -102,6 +102,26 @@ class ReportSettings(Struct, frozen=True, kw_only=True):
     threats: list[str]  # threats to validity that the author adds
 
 
+class SystemDescription(Struct, frozen=True, kw_only=True):
+    """What analysis, models and report need to know of a system, whatever system it is."""
+
+    name: str  # name of the system, for example proxy
+    protocol: str  # what the load speaks: memcached or messages
+    programs: dict[str, int]  # number of programs by role, in the order of a request's path; without the load
+    load_reaches: str  # one or all: the programs of the first role that each load generator connects to
+    middle: str  # word for what stands between the load and the servers: proxy or service
+    stage_program: str | None  # program whose records have the stages; null if none has
+    stages: list[str]  # names of the stages, in order
+    operations: list[str]  # operations that are shown apart
+    record_files: dict[
+        str, int
+    ]  # record files that each program must leave; cache only if the server is embedded
+    hit_ratio: bool  # whether a read that finds nothing is a fault
+    keeps_order: bool  # whether the system promises to keep the order of messages
+    titles: dict[str, str]  # word for a program in drawings, by role
+    shown: dict[str, list[list[str]]]  # label and dotted key of the settings that describe a program, by role
+
+
 class ExperimentSpec(Struct, frozen=True, kw_only=True):
     """The specification of an experiment, with all defaults filled in."""
 
@@ -121,6 +141,11 @@ class ExperimentSpec(Struct, frozen=True, kw_only=True):
     compare: list[AnnouncedComparison]  # comparisons that were announced before there was data
     published: PublishedStudy  # findings of a published study
     report: ReportSettings  # options of the report
+
+    @property
+    def description(self) -> SystemDescription:
+        """The system in words that do not depend on which system it is."""
+        return described(self.system)
 
 
 class LoadSettings(Struct, frozen=True, kw_only=True):
@@ -150,31 +175,6 @@ class LoadSettings(Struct, frozen=True, kw_only=True):
     def same_but_for_clients(self, other: "LoadSettings") -> bool:
         """Return whether two loads differ in nothing but their number of clients."""
         return self == replace(other, clients=self.clients)
-
-
-class SystemDescription(Struct, frozen=True, kw_only=True):
-    """What analysis, models and report need to know of a system, whatever system it is."""
-
-    name: str  # name of the system, for example proxy
-    protocol: str  # what the load speaks: memcached or messages
-    programs: dict[str, int]  # number of programs by role, in the order of a request's path; without the load
-    load_reaches: str  # one or all: the programs of the first role that each load generator connects to
-    middle: str  # word for what stands between the load and the servers: proxy or service
-    stage_program: str | None  # program whose records have the stages; null if none has
-    stages: list[str]  # names of the stages, in order
-    operations: list[str]  # operations that are shown apart
-    record_files: dict[
-        str, int
-    ]  # record files that each program must leave; cache only if the server is embedded
-    hit_ratio: bool  # whether a read that finds nothing is a fault
-    keeps_order: bool  # whether the system promises to keep the order of messages
-    titles: dict[str, str]  # word for a program in drawings, by role
-    shown: dict[str, list[list[str]]]  # label and dotted key of the settings that describe a program, by role
-
-    @property
-    def entry(self) -> str:
-        """The role that clients connect to."""
-        return next(iter(self.programs))
 
 
 class PlannedTrial(Struct, frozen=True, kw_only=True):
@@ -218,3 +218,13 @@ class Run(Struct, frozen=True, kw_only=True):
 def described(system: Settings) -> SystemDescription:
     """Return the description that stands among the settings of a system."""
     return convert(system["description"], SystemDescription)
+
+
+def lookup(content: Settings, key: str) -> Any:
+    """Return the setting with a dotted key; None if there is none of that name."""
+    value: Any = content
+    for part in key.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return None
+        value = value[part]
+    return value

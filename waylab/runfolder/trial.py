@@ -70,9 +70,7 @@ class DatabaseFacts(Struct, frozen=True, kw_only=True):
     version: str | None = None  # version of PostgreSQL
     file_system: str | None = None  # kind of the file system of its data
     command: list[str] = field(default_factory=list)  # the command line
-    before: dict[str, int | None] | None = (
-        None  # counters before the load; null for a counter it does not have
-    )
+    before: dict[str, int | None] | None = None  # counters before the load; null for an unknown one
     after: dict[str, int | None] | None = None  # counters after all programs have ended
 
 

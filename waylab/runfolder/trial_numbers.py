@@ -158,9 +158,7 @@ class CpuUse(Struct, frozen=True, kw_only=True):
     """CPU time of the programs in the measured window."""
 
     cpu_s: dict[str, float] = field(default_factory=dict)  # seconds by role
-    cpu_per_request_ns: dict[str, float] = field(
-        default_factory=dict
-    )  # nanoseconds by role, `total`, `interrupts`
+    cpu_per_request_ns: dict[str, float] = field(default_factory=dict)  # nanoseconds by role
     machine: MachineUse | None = None  # null if the telemetry could not be read
     foreign_share: float | None = None  # CPU time of other programs, as a share of the machine
     busy_share: float | None = None  # time that was not idle, as a share of the machine
@@ -170,9 +168,7 @@ class CpuUse(Struct, frozen=True, kw_only=True):
 class LinkUse(Struct, frozen=True, kw_only=True):
     """How full the emulated links were in the measured window."""
 
-    utilisation: dict[str, float] = field(
-        default_factory=dict
-    )  # share by host and direction, for limited links
+    utilisation: dict[str, float] = field(default_factory=dict)  # share by host and direction
     throttled_share: dict[str, float] = field(default_factory=dict)  # share of time that a host was throttled
     dropped_packets: int | None = None  # packets dropped in the whole trial; null if unknown
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from waylab.plan import Trial
 from waylab.runfolder import paths
-from waylab.runfolder.files import write_json
+from waylab.runfolder.files import write
 from waylab.testbed.pgbench import LOG_PREFIX, SCRIPTS
 from waylab.testbed.processes import TestbedError
 
@@ -79,7 +79,7 @@ def summarise(trial: Trial, directory: Path, scripts: Path, process: str) -> Non
         "valid": True,
         "reasons": [],
     }
-    write_json(directory / paths.LOAD, content)
+    write(directory / paths.LOAD, content)
 
 
 def _read(scripts: Path) -> tuple[Rows, int]:

@@ -124,7 +124,8 @@ def _check(
         raise LabError("anova: responses must be finite, and above zero for a multiplicative model")
     if not factors:
         raise LabError("anova: there is no factor")
-    for name, levels in (factors | {"blocks": blocks} if blocks is not None else factors).items():
+    named = dict(factors) if blocks is None else {**factors, "blocks": blocks}
+    for name, levels in named.items():
         if len(levels) != values.size:
             raise LabError(f"anova: {name} has {len(levels)} levels given for {values.size} responses")
         if len({str(level) for level in levels}) < 2:

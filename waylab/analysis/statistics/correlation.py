@@ -90,10 +90,8 @@ def batch_means(values: ArrayLike, confidence: float = CONFIDENCE) -> BatchMeans
         )
     mean = float(series.mean())
     if series.size < VALUES_MIN:
-        refused = too_few(series.size)
-        return BatchMeans(
-            series.size, mean, None, None, 1, series.size, math.nan, math.nan, math.nan, refused
-        )
+        short = too_few(series.size)
+        return BatchMeans(series.size, mean, None, None, 1, series.size, math.nan, math.nan, math.nan, short)
     found = spreads(series[None])
     below, above = (float(distance[0]) for distance in found.distances(confidence))
     refused = None if found.enough[0] else too_correlated(found, series.size)

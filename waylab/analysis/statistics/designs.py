@@ -95,33 +95,6 @@ def two_level_plan(
     )
 
 
-def generators_for(factors: int, resolution: int) -> list[str]:
-    """Generators of the smallest design of so many factors with this resolution at least, as pyDOE finds them.
-
-    Raises:
-        LabError: when there is none.
-    """
-    from pydoe import fracfact_by_res  # noqa: PLC0415
-
-    try:
-        signs = np.asarray(fracfact_by_res(factors, resolution), dtype=float)
-    except (ValueError, IndexError) as error:
-        raise LabError(
-            f"design: no fraction of {factors} factors with resolution {resolution}: {error}"
-        ) from None
-    base_count = int(np.log2(len(signs)))
-    base, found = list(range(base_count)), []
-    for number in range(base_count, factors):
-        for size in range(1, base_count + 1):
-            for word in combinations(base, size):
-                product = signs[:, word].prod(axis=1)
-                if (np.abs(product - signs[:, number]) < 0.5).all():
-                    found.append(
-                        f"{string.ascii_uppercase[number]}={''.join(string.ascii_uppercase[i] for i in word)}"
-                    )
-    return found
-
-
 def _generator(text: str, count: int) -> tuple[int, tuple[tuple[int, ...], int]]:
     made, _, product = text.replace(" ", "").upper().partition("=")
     sign = -1 if product.startswith("-") else 1

@@ -42,11 +42,6 @@ class Diagnostics:
     normal: Array
     sorted_: Array
 
-    @property
-    def concerns(self) -> list[str]:
-        """What is against the model, in words."""
-        return [check.text for check in self.checks if check.kept is False]
-
 
 def diagnose(
     residuals: ArrayLike, fitted: ArrayLike, order: ArrayLike, cells: Sequence[object] | None = None
@@ -145,7 +140,11 @@ def _cells(values: Array, labels: NDArray[np.str_] | None) -> Check:
     statistic, p = stats.levene(*groups, center="median")
     against = f"the spread differs between cells, Brown-Forsythe F {statistic:.2f}"
     return _check(
-        "spread", statistic, p, against, f"nothing against one spread, Brown-Forsythe F {statistic:.2f}"
+        "spread",
+        float(statistic),
+        float(p),
+        against,
+        f"nothing against one spread, Brown-Forsythe F {statistic:.2f}",
     )
 
 
@@ -157,4 +156,4 @@ def _growth(values: Array, means: Array) -> Check:
     found = stats.spearmanr(means, np.abs(values))
     against = f"the residuals grow with the fitted value, Spearman's rho {found.statistic:+.2f}"
     text = f"no growth of the residuals with the fitted value, Spearman's rho {found.statistic:+.2f}"
-    return _check("growth", found.statistic, found.pvalue, against, text)
+    return _check("growth", float(found.statistic), float(found.pvalue), against, text)

@@ -67,18 +67,6 @@ class TwoLevelDesign:
                 return effect
         raise LabError(f"effect {name!r}: is none of {', '.join(effect.name for effect in self.effects)}")
 
-    def predict(self, signs: dict[str, int]) -> float:
-        """Mean response predicted for levels -1 and +1 by factor, on the scale of the responses.
-
-        Effects that are not significant are left out, as far as that is known.
-        """
-        total = 0.0
-        for effect in self.effects:
-            if effect.significant is not False:
-                names = [] if effect.name == "mean" else effect.name.split(" x ")
-                total += effect.value * math.prod(signs[name] for name in names)
-        return 10**total if self.scale == "multiplicative" else total
-
 
 @dataclass(frozen=True)
 class Scale:
@@ -114,7 +102,9 @@ def choose_scale(cells: Sequence[Sequence[float]]) -> Scale:
     ]
     slope, p = None, 1.0
     if len(usable) >= 3 and len({mean for mean, _ in usable}) > 1:
-        line = stats.linregress(*zip(*usable, strict=True), alternative="greater")
+        line = stats.linregress(
+            [mean for mean, _ in usable], [deviation for _, deviation in usable], alternative="greater"
+        )
         slope, p = float(line.slope), float(line.pvalue)
     if ratio > RANGE_LIMIT:
         return Scale(

@@ -3,7 +3,8 @@
 Knows loads and what was measured at each; whether they are clients, threads or rates is the caller's business.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,30 +96,20 @@ def first_slow_load(
 
 
 def kneedle(loads: Array, curves: Array, sensitivity: float = SENSITIVITY) -> Array:
-    """Kneedle for concave rising curves, curves of shape (curves, loads); knees of shape (curves,), nan for none.
+    """Kneedle for concave rising curves, curves of shape (curves, loads); knees of shape (curves,), nan for none."""
+    # It takes a moment to load, and only runs with a curve need it.
+    from kneed import KneeLocator  # noqa: PLC0415
 
-    The same as the package kneed, but for many curves at once.
-    """
-    x = (loads - loads[0]) / (loads[-1] - loads[0])
-    lowest = curves.min(axis=1, keepdims=True)
-    width = curves.max(axis=1, keepdims=True) - lowest
-    flat = width[:, 0] <= 0
-    difference = (curves - lowest) / np.where(width <= 0, 1.0, width) - x
-    drop = sensitivity * float(np.diff(x).mean())
-    count = loads.size
-    found, candidate = np.full(len(curves), np.nan), np.full(len(curves), -1)
-    threshold = np.full(len(curves), -np.inf)
-    for place in range(count - 1):
-        here, after = difference[:, place], difference[:, place + 1]
-        before = difference[:, place - 1] if place else np.full(len(curves), -np.inf)
-        top = (here >= before) & (here >= after)
-        bottom = (here <= before) & (here <= after) if place else here <= after
-        candidate = np.where(top, place, candidate)
-        threshold = np.where(top, here - drop, threshold)
-        # Behind a minimum the search waits for the next maximum.
-        candidate = np.where(bottom, -1, candidate)
-        falls = (candidate >= 0) & (after < threshold) & np.isnan(found) & ~flat
-        found = np.where(falls, loads[candidate], found)
+    found = np.full(len(curves), np.nan)
+    with warnings.catch_warnings():
+        # A curve without a knee is an answer, not a reason to warn.
+        warnings.simplefilter("ignore")
+        for place, curve in enumerate(curves):
+            if curve.max() > curve.min():
+                located = KneeLocator(
+                    loads, curve, S=sensitivity, curve="concave", direction="increasing"
+                ).knee
+                found[place] = np.nan if located is None else located
     return found
 
 
@@ -142,12 +133,12 @@ def resampled_means(runs: Sequence[Array], samples: int, seed: int) -> Array:
 
 
 def _with_interval(
-    load: float, runs: list[Array], find: object, seed: int, confidence: float, name: str
+    load: float, runs: list[Array], find: Callable[[Array], Array], seed: int, confidence: float, name: str
 ) -> Knee:
     if sum(values.size for values in runs) == len(runs):
         text = f"{name} at {load:g}; a single run of each load gives no interval"
         return Knee(load, None, None, None, text)
-    knees = find(resampled_means(runs, _SAMPLES, seed))  # type: ignore[operator]
+    knees = find(resampled_means(runs, _SAMPLES, seed))
     there = knees[~np.isnan(knees)]
     share = there.size / knees.size
     if not there.size:

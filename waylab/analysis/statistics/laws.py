@@ -5,7 +5,6 @@ Each takes numbers that were measured independently of each other, and returns h
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from waylab.errors import LabError
 
@@ -14,7 +13,7 @@ LIMIT = 0.03
 
 
 @dataclass(frozen=True)
-class Law:
+class LawCheck:
     """One law: `expected` by the law, `found` by measurement, `residual` = found / expected - 1.
 
     `holds` is None where the law cannot be checked, and `text` says why.
@@ -28,35 +27,18 @@ class Law:
     holds: bool | None
     text: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the law as it goes into `analysis.json`."""
-        return {
-            "name": self.name,
-            "expected": self.expected,
-            "found": self.found,
-            "residual": self.residual,
-            "limit": self.limit,
-            "holds": self.holds,
-            "text": self.text,
-        }
-
 
 def interactive(
     clients: float, throughput_per_s: float, response_s: float, think_s: float, limit: float = LIMIT
-) -> Law:
+) -> LawCheck:
     """Interactive response time law of a closed loop: N = X (R + Z), N clients who think for Z (Jain 33.5)."""
     found = throughput_per_s * (response_s + think_s)
     return _law("interactive", clients, found, limit, "X(R+Z)", "N")
 
 
-def little(throughput_per_s: float, time_s: float, jobs: float, limit: float = LIMIT) -> Law:
+def little(throughput_per_s: float, time_s: float, jobs: float, limit: float = LIMIT) -> LawCheck:
     """Little's law: L = X R (Little 1961); `jobs` is the mean number inside, counted without the times of requests."""
     return _law("little", throughput_per_s * time_s, jobs, limit, "jobs counted", "X R")
-
-
-def utilisation(throughput_per_s: float, service_s: float, busy_servers: float, limit: float = LIMIT) -> Law:
-    """Utilisation law: U = X S (Jain 33.1); `busy_servers` is the mean number of servers at work."""
-    return _law("utilisation", throughput_per_s * service_s, busy_servers, limit, "servers busy", "X S")
 
 
 def forced_flow(
@@ -65,22 +47,19 @@ def forced_flow(
     station_per_s: float,
     limit: float = LIMIT,
     name: str = "forced flow",
-) -> Law:
+) -> LawCheck:
     """Forced flow law: X_k = V_k X; every request makes `visits` to the station (Jain 33.2)."""
     return _law(name, throughput_per_s * visits, station_per_s, limit, "seen there", "V X")
 
 
-def bytes_balance(sent_bytes: float, received_bytes: float, limit: float = LIMIT, name: str = "bytes") -> Law:
+def bytes_balance(
+    sent_bytes: float, received_bytes: float, limit: float = LIMIT, name: str = "bytes"
+) -> LawCheck:
     """What one side says it sent, the other must have received: flow balance of bytes."""
     return _law(name, sent_bytes, received_bytes, limit, "bytes received", "bytes sent")
 
 
-def broken(laws: list[Law]) -> list[Law]:
-    """Return the laws that do not hold."""
-    return [law for law in laws if law.holds is False]
-
-
-def _law(name: str, expected: float, found: float, limit: float, left: str, right: str) -> Law:
+def _law(name: str, expected: float, found: float, limit: float, left: str, right: str) -> LawCheck:
     if not limit > 0:
         raise LabError(f"law {name}: the limit must be above 0, not {limit}")
     if not (math.isfinite(expected) and math.isfinite(found)) or expected < 0 or found < 0:
@@ -90,8 +69,8 @@ def _law(name: str, expected: float, found: float, limit: float, left: str, righ
     if expected == 0:
         holds = None if found == 0 else False
         text = "nothing happened" if found == 0 else f"{left} is {found:.4g}, but {right} is 0"
-        return Law(name, expected, found, None, limit, holds, text)
+        return LawCheck(name, expected, found, None, limit, holds, text)
     residual = found / expected - 1
     holds = abs(residual) <= limit
     text = f"{left} differs from {right} by {100 * residual:+.2f} %, limit {100 * limit:g} %"
-    return Law(name, expected, found, residual, limit, holds, text)
+    return LawCheck(name, expected, found, residual, limit, holds, text)

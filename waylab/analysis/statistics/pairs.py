@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from waylab.analysis.statistics.repetitions import CONFIDENCE, mean_interval
 from waylab.errors import LabError
@@ -12,28 +12,66 @@ EQUIVALENCE_LEVEL = 0.05
 BLOCKS_MIN = 2
 
 
+@dataclass(frozen=True)
+class PairedRatio:
+    """The ratio of candidate to baseline with its interval; `equivalent` is None without a margin."""
+
+    blocks: int
+    ratio: float | None
+    low: float | None
+    high: float | None
+    excludes_1: bool | None
+    equivalent: bool | None
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """Result of the equivalence test; `p` is the larger one of both tests."""
+
+    equivalent: bool
+    p: float
+
+
+@dataclass(frozen=True)
+class NullArmTest(PairedRatio):
+    """A ratio of a thing to itself; `flagged` is None with fewer than two blocks."""
+
+    flagged: bool | None
+    text: str
+
+
+@dataclass(frozen=True)
+class ControlTest:
+    """Paired differences after a known amount was added, in its unit; `found` is None with fewer than two blocks."""
+
+    blocks: int
+    added: float
+    mean: float | None
+    low: float | None
+    high: float | None
+    found: bool | None
+    exact: bool | None
+    text: str
+
+
 def paired_ratio(
     log_ratios: Sequence[float], margin: float = 0.0, confidence: float = CONFIDENCE
-) -> dict[str, Any]:
+) -> PairedRatio:
     """Ratio of candidate to baseline from one log ratio for each block, of shape (blocks,), with its t interval.
 
     Within a block both ran under the same conditions, so what a block adds cancels. With a margin also the
     equivalence test of `equivalence`.
     """
     interval = mean_interval(log_ratios, confidence)
-    result = {
-        "blocks": interval["count"],
-        "ratio": _exp(interval["mean"]),
-        "low": _exp(interval["low"]),
-        "high": _exp(interval["high"]),
-        "excludes_1": None,
-        "equivalent": None,
-    }
-    if interval["low"] is not None:
-        result["excludes_1"] = not bool(interval["low"] <= 0 <= interval["high"])
-        if margin > 0:
-            result["equivalent"] = equivalence(log_ratios, margin)["equivalent"]
-    return result
+    bounds = interval.bounds()
+    return PairedRatio(
+        interval.count,
+        _exp(interval.mean),
+        _exp(interval.low),
+        _exp(interval.high),
+        None if bounds is None else not bool(bounds[0] <= 0 <= bounds[1]),
+        equivalence(log_ratios, margin).equivalent if bounds is not None and margin > 0 else None,
+    )
 
 
 def log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[float]:
@@ -49,11 +87,10 @@ def log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[fl
     return [math.log(new / old) for old, new in zip(baseline, candidate, strict=True)]
 
 
-def equivalence(log_ratios: Sequence[float], margin: float) -> dict[str, Any]:
+def equivalence(log_ratios: Sequence[float], margin: float) -> Equivalence:
     """Test whether the ratio lies between 1 / (1 + margin) and 1 + margin: two one-sided t tests (Schuirmann 1987).
 
-    Returns `equivalent`, `p` (the larger of both tests) and `margin`. That a difference is not significant is
-    never taken for equality.
+    A difference that is not significant is never taken for equality.
 
     Raises:
         LabError: for fewer than two blocks or a margin that is not above zero.
@@ -70,39 +107,36 @@ def equivalence(log_ratios: Sequence[float], margin: float) -> dict[str, Any]:
         from statsmodels.stats.weightstats import DescrStatsW  # noqa: PLC0415
 
         p = float(DescrStatsW(list(log_ratios)).ttost_mean(-limit, limit)[0])
-    return {"equivalent": p < EQUIVALENCE_LEVEL, "p": p, "margin": margin}
+    return Equivalence(p < EQUIVALENCE_LEVEL, p)
 
 
-def null_arm(log_ratios: Sequence[float], margin: float = 0.0) -> dict[str, Any]:
+def null_arm(log_ratios: Sequence[float], margin: float = 0.0) -> NullArmTest:
     """Judge a comparison of a thing with itself under two names.
 
     `flagged` when the 95 % interval of the ratio excludes 1, which happens to an honest instrument once in twenty
-    times, or when the ratio itself lies beyond the margin. `text` says it in words. None without two blocks.
+    times, or when the ratio itself lies beyond the margin. `text` is the result in words.
     """
     found = paired_ratio(log_ratios)
-    if found["excludes_1"] is None:
-        text = f"the null arm has {found['blocks']} blocks, and it takes {BLOCKS_MIN} to judge it"
-        return {**found, "flagged": None, "text": text}
-    beyond = margin > 0 and abs(math.log(found["ratio"])) > math.log1p(margin)
-    flagged = bool(found["excludes_1"] or beyond)
-    said = f"ratio {found['ratio']:.4f}, 95 % interval {found['low']:.4f} to {found['high']:.4f}"
-    if not flagged:
-        return {**found, "flagged": False, "text": f"the same thing under two names does not differ: {said}"}
-    why = "which excludes 1" if found["excludes_1"] else f"beyond the margin of {100 * margin:g} %"
-    return {
-        **found,
-        "flagged": True,
-        "text": f"the same thing under two names differs: {said}, {why}; do not trust this campaign's comparisons",
-    }
+    if found.excludes_1 is None or found.ratio is None:
+        text = f"the null arm has {found.blocks} blocks, and it takes {BLOCKS_MIN} to judge it"
+        return NullArmTest(**vars(found), flagged=None, text=text)
+    beyond = margin > 0 and abs(math.log(found.ratio)) > math.log1p(margin)
+    said = f"ratio {found.ratio:.4f}, 95 % interval {found.low:.4f} to {found.high:.4f}"
+    if not found.excludes_1 and not beyond:
+        text = f"the same thing under two names does not differ: {said}"
+        return NullArmTest(**vars(found), flagged=False, text=text)
+    why = "which excludes 1" if found.excludes_1 else f"beyond the margin of {100 * margin:g} %"
+    text = f"the same thing under two names differs: {said}, {why}; do not trust this campaign's comparisons"
+    return NullArmTest(**vars(found), flagged=True, text=text)
 
 
 def positive_control(
     baseline: Sequence[float], control: Sequence[float], added: float, confidence: float = CONFIDENCE
-) -> dict[str, Any]:
+) -> ControlTest:
     """Judge an arm to which a known amount was added, say a delay; all in one unit, both of shape (blocks,).
 
     `found` when the interval of the paired differences excludes 0 on the right side, `exact` when it also holds
-    what was added. None without two blocks.
+    what was added.
 
     Raises:
         LabError: unless there are as many of both and something was added.
@@ -115,19 +149,17 @@ def positive_control(
         raise LabError("positive control: nothing was added, so there is nothing to find")
     differences = [new - old for old, new in zip(baseline, control, strict=True)]
     interval = mean_interval(differences, confidence)
-    result = {
-        "blocks": interval["count"],
-        "added": added,
-        **{key: interval[key] for key in ("mean", "low", "high")},
-    }
-    if interval["low"] is None:
+    bounds = interval.bounds()
+    numbers = (interval.count, added, interval.mean, interval.low, interval.high)
+    if bounds is None:
         text = f"the positive control has {len(differences)} blocks, and it takes {BLOCKS_MIN} to judge it"
-        return {**result, "found": None, "exact": None, "text": text}
-    found = bool(interval["low"] > 0 if added > 0 else interval["high"] < 0)
-    exact = bool(found and interval["low"] <= added <= interval["high"])
-    said = f"{interval['mean']:.4g}, interval {interval['low']:.4g} to {interval['high']:.4g}, of {added:.4g} added"
+        return ControlTest(*numbers, None, None, text)
+    low, high = bounds
+    found = bool(low > 0 if added > 0 else high < 0)
+    exact = bool(found and low <= added <= high)
+    said = f"{interval.mean:.4g}, interval {low:.4g} to {high:.4g}, of {added:.4g} added"
     verdict = "was found" if found else "was NOT found: this campaign cannot see such a difference"
-    return {**result, "found": found, "exact": exact, "text": f"the positive control {verdict}: {said}"}
+    return ControlTest(*numbers, found, exact, f"the positive control {verdict}: {said}")
 
 
 def _exp(value: float | None) -> float | None:

@@ -98,48 +98,6 @@ def percentile_intervals(
     return found
 
 
-def bootstrap_percentiles(
-    counts: ArrayLike,
-    values: ArrayLike,
-    percents: Sequence[float],
-    samples: int = 500,
-    seed: int = 1,
-    confidence: float = CONFIDENCE,
-) -> list[PercentileInterval]:
-    """The same by a block bootstrap: blocks of seconds drawn with replacement, their histograms merged.
-
-    Circular blocks (Politis and Romano 1992) as long as the batches of `spreads`. Percentiles of a bootstrap are
-    too narrow for few blocks (Hesterberg 2015, The American Statistician 69), and blocks still correlate a little.
-    So the distances from the percentile are stretched, as ratios, by (t / z) sqrt(b / (b - 1)) for b blocks and by
-    the correlation that is left between them. Shapes and errors as above; values must be above zero.
-
-    Raises:
-        LabError: as `percentile_intervals`, and for fewer than 100 samples.
-    """
-    seconds, levels = _checked(counts, values, percents)
-    if samples < 100:
-        raise LabError(f"bootstrap: {samples} samples cannot carry an interval, 100 at least")
-    merged = np.cumsum(seconds.sum(axis=0))
-    generator = np.random.default_rng(seed)
-    places = [_place(merged, percent / 100) for percent in percents]
-    found = []
-    drawn: dict[int, Array] = {}
-    for percent, place, share in zip(percents, places, _shares_above(seconds, places), strict=True):
-        low = high = None
-        if share.refused is None:
-            if share.batch not in drawn:
-                drawn[share.batch] = np.cumsum(_resampled(seconds, share.batch, samples, generator), axis=1)
-            cumulative = drawn[share.batch]
-            wanted = np.maximum(np.floor(cumulative[:, -1] * percent / 100 + 0.5), 1)
-            there = (cumulative < wanted[:, None]).sum(axis=1)
-            edges = np.quantile(levels[there], [0.5 - confidence / 2, 0.5 + confidence / 2]) / levels[place]
-            low, high = (
-                levels[place] * edges ** _stretch(share, len(seconds) / share.batch, confidence)
-            ).tolist()
-        found.append(_interval(percent, float(levels[place]), low, high, share))
-    return found
-
-
 def values_needed(percent: float, effective_share: float = 1.0) -> int:
     """Number of values for ten effective ones above a percentile, when each is worth this share of one.
 
@@ -192,8 +150,8 @@ def _shares_above(seconds: Array, places: list[int]) -> list[_Share]:
     ratios = [ratio_residuals(some, everything) for some in beyond]
     total = float(everything.sum())
     if len(seconds) < VALUES_MIN:
-        refused = too_few(len(seconds)).replace("values", "seconds", 1)
-        return [_Share(share, total, math.nan, math.nan, 1, math.nan, refused) for share, _ in ratios]
+        short = too_few(len(seconds)).replace("values", "seconds", 1)
+        return [_Share(share, total, math.nan, math.nan, 1, math.nan, short) for share, _ in ratios]
     found, shares = spreads(np.stack([residuals for _, residuals in ratios])), []
     for index, (share, _) in enumerate(ratios):
         variance = float(found.variance[index])
@@ -207,19 +165,3 @@ def _shares_above(seconds: Array, places: list[int]) -> list[_Share]:
         batch, lag_1 = int(found.batch[index]), float(found.lag_1[index])
         shares.append(_Share(share, total, effective, degrees, batch, lag_1, refused))
     return shares
-
-
-def _resampled(seconds: Array, block: int, samples: int, generator: np.random.Generator) -> Array:
-    """Merged histograms of resampled seconds, of shape (samples, buckets)."""
-    length = len(seconds)
-    starts = generator.integers(0, length, (samples, math.ceil(length / block)))
-    chosen = ((starts[:, :, None] + np.arange(block)) % length).reshape(samples, -1)[:, :length]
-    rows = np.repeat(np.arange(samples), length)
-    weights = np.bincount(rows * length + chosen.ravel(), minlength=samples * length).reshape(samples, length)
-    return np.asarray(weights @ seconds)
-
-
-def _stretch(share: _Share, blocks: float, confidence: float) -> float:
-    left = max(share.lag_1, 0.0)
-    student = special.stdtrit(share.degrees, 0.5 + confidence / 2) / special.ndtri(0.5 + confidence / 2)
-    return float(student) * math.sqrt(blocks / (blocks - 1) * (1 + left) / (1 - left))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
@@ -12,25 +12,34 @@ from waylab.errors import LabError
 CONFIDENCE = 0.95
 
 
-def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> dict[str, Any]:
-    """Mean and two-sided t interval of independent values (Jain, The Art of Computer Systems Performance Analysis, 13).
+@dataclass(frozen=True)
+class MeanInterval:
+    """A mean of `count` values with its interval, in the unit of the values; no interval for fewer than two."""
 
-    Returns `count`, `mean`, `low` and `high` in the unit of the values; no interval for fewer than two.
-    """
+    count: int
+    mean: float | None
+    low: float | None
+    high: float | None
+
+    def bounds(self) -> tuple[float, float] | None:
+        """Return both ends of the interval, or None if there is no interval."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MeanInterval:
+    """Mean and two-sided t interval of independent values (Jain, Computer Systems Performance Analysis, 1991, 13)."""
     count = len(values)
     if not count:
-        return {"count": 0, "mean": None, "low": None, "high": None}
+        return MeanInterval(0, None, None, None)
     mean = math.fsum(values) / count
     if count == 1:
-        return {"count": 1, "mean": mean, "low": None, "high": None}
+        return MeanInterval(1, mean, None, None)
     half = half_width(values, confidence)
-    return {"count": count, "mean": mean, "low": mean - half, "high": mean + half}
+    return MeanInterval(count, mean, mean - half, mean + half)
 
 
-def geometric_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> dict[str, Any]:
+def geometric_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MeanInterval:
     """Geometric mean with the t interval of the logarithms: for times and rates, whose errors are proportions.
-
-    Returns the same as `mean_interval`.
 
     Raises:
         LabError: for a value that is not above zero.
@@ -38,9 +47,10 @@ def geometric_interval(values: Sequence[float], confidence: float = CONFIDENCE) 
     if any(not value > 0 for value in values):
         raise LabError(f"geometric mean: every value must be above zero, not {min(values)}")
     found = mean_interval([math.log(value) for value in values], confidence)
-    return {
-        name: value if name == "count" or value is None else math.exp(value) for name, value in found.items()
-    }
+    mean, low, high = (
+        None if value is None else math.exp(value) for value in (found.mean, found.low, found.high)
+    )
+    return MeanInterval(found.count, mean, low, high)
 
 
 def half_width(values: Sequence[float], confidence: float = CONFIDENCE) -> float:

@@ -1,8 +1,8 @@
 """When to stop repeating: enough precision for every metric, or a limit reached; never because of significance."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from waylab.analysis.statistics.repetitions import (
     CONFIDENCE,
@@ -62,17 +62,6 @@ class Decision:
     widths: dict[str, float | None]
     blocks_expected: int | None
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the decision as it goes into a run's record."""
-        return {
-            "stop": self.stop,
-            "kind": self.kind,
-            "reason": self.reason,
-            "blocks": self.blocks,
-            "widths": self.widths,
-            "blocks_expected": self.blocks_expected,
-        }
-
 
 def decide(
     metrics: Mapping[str, Sequence[float]], rule: StoppingRule, elapsed_s: float = 0.0, block_s: float = 0.0
@@ -101,8 +90,9 @@ def decide(
         return Decision(kind != "continue", kind, reason, blocks, widths, expected)
 
     wanted = corrected_precision(rule.precision)
-    worst = max(widths, key=lambda name: float("inf") if widths[name] is None else widths[name])
-    said = "none yet" if widths[worst] is None else f"{100 * widths[worst]:.2f} %"
+    known = {name: math.inf if width is None else width for name, width in widths.items()}
+    worst = max(known, key=lambda name: known[name])
+    said = "none yet" if math.isinf(known[worst]) else f"{100 * known[worst]:.2f} %"
     met = _blocks_met(metrics, rule, blocks, wanted)
     limit = f"limit {100 * wanted:.2f} % of the mean"
     if met > rule.confirmations:

@@ -28,7 +28,7 @@ DRAWERS = (
     conditions.queue_length,
     conditions.miss_ratio,
     inside.both_views,
-    inside.processor,
+    inside.cpu_time,
     traces.traces,
     inside.models,
     inside.comparisons,

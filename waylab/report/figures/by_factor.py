@@ -1,12 +1,12 @@
 """Every factor once along the figure: response time with its quartiles, GET and SET apart, and throughput."""
 
-from typing import Any
-
 import altair as alt
 
 from waylab.report.content import Content
 from waylab.report.figures import style
-from waylab.report.figures.figure import Figure, milliseconds, slug, values, x_along
+from waylab.report.figures.figure import AnyChart, Figure, milliseconds, slug, values, x_along
+from waylab.report.figures.rows import Row, distinct, interval_columns
+from waylab.runfolder.analysis import Configuration, View
 
 # More lines than this cannot be told apart.
 _SERIES_MAX = 12
@@ -15,14 +15,14 @@ _FIELDS = ("mean_ns", "low_ns", "high_ns", "p25_ns", "p50_ns", "p75_ns")
 
 def by_factor(content: Content) -> list[Figure]:
     """Response time and throughput along each factor, the other factors being the lines."""
-    if not content.axes["x"]:
+    if not content.axes.x:
         return []
     both = all(
-        any(c["operations"].get(name, {}).get("count") for c in content.configurations)
+        any(name in c.operations and c.operations[name].count for c in content.configurations)
         for name in ("get", "set")
     )
     found = []
-    for number, view in enumerate([content.axes, *content.axes.get("views", [])]):
+    for number, view in enumerate([content.axes, *content.axes.views]):
         # The figures before this one show throughput and mean along the first view already.
         operations = ["get", "set"] if both else ["all"] if number else []
         figures = [_response(content, view, name, main=not number) for name in operations]
@@ -31,25 +31,24 @@ def by_factor(content: Content) -> list[Figure]:
     return found
 
 
-def _place(configuration: dict[str, Any], view: dict[str, Any], main: bool) -> dict[str, Any]:
-    found = configuration if main else configuration["places"][view["x"]]
-    return {"x": found["x"], "series": found["series"]}
+def _place(configuration: Configuration, view: View, main: bool) -> Row:
+    found = configuration if main else configuration.places[str(view.x)]
+    return {"x": found.x, "series": found.series}
 
 
-def _response(content: Content, view: dict[str, Any], operation: str, main: bool) -> Figure | None:
+def _response(content: Content, view: View, operation: str, main: bool) -> Figure | None:
     rows = []
     for c in content.configurations:
-        found = c["operations"].get(operation)
-        if found and found["count"]:
-            mean, percentiles = found["response_mean_ns"], found["percentiles_ns"]
+        found = c.operations.get(operation)
+        if found and found.count:
             rows.append(
                 {
                     **_place(c, view, main),
-                    **{f"{name}_ns": mean[name] for name in ("mean", "low", "high")},
-                    **{f"p{percent}_ns": percentiles.get(percent) for percent in ("25", "50", "75")},
+                    **interval_columns(found.response_mean_ns, "_ns"),
+                    **{f"p{percent}_ns": found.percentiles_ns.get(percent) for percent in ("25", "50", "75")},
                 }
             )
-    names = list(dict.fromkeys(row["series"] for row in rows))
+    names = distinct(rows, "series")
     if not rows or len(names) > _SERIES_MAX:
         return None
     what = "" if operation == "all" else f" of {operation.upper()}"
@@ -59,34 +58,32 @@ def _response(content: Content, view: dict[str, Any], operation: str, main: bool
         "Filled marks and their bars: mean and 95 % interval across trials. Bands: from the lower to the upper "
         "quartile of all requests; the dashed line or the open mark within is the median."
     )
-    title = f"Response time{what} against {view['x']}"
+    title = f"Response time{what} against {view.x}"
     kind = "" if operation == "all" else f"{operation}-"
-    return Figure(f"response-{kind}by-{slug(view['x'])}", title, caption, drawn)
+    return Figure(f"response-{kind}by-{slug(str(view.x))}", title, caption, drawn)
 
 
-def _throughput(content: Content, view: dict[str, Any]) -> Figure | None:
+def _throughput(content: Content, view: View) -> Figure | None:
     rows = [
         {
             **_place(c, view, main=False),
-            **{f"{name}_ms": c["throughput_per_s"][name] for name in ("mean", "low", "high")},
+            **interval_columns(c.throughput_per_s, "_ms"),
         }
         for c in content.configurations
     ]
-    names = list(dict.fromkeys(row["series"] for row in rows))
+    names = distinct(rows, "series")
     if len(names) > _SERIES_MAX:
         return None
     chart = _layers(alt.Chart(values(rows)), view, names, "throughput, requests/s", quartiles=False)
     caption = (
         "Mean over trials; bars are 95 % intervals (t) across trials. Click the legend to single out a line."
     )
-    return Figure(f"throughput-by-{slug(view['x'])}", f"Throughput against {view['x']}", caption, chart)
+    return Figure(f"throughput-by-{slug(str(view.x))}", f"Throughput against {view.x}", caption, chart)
 
 
-def _layers(
-    chart: alt.Chart, view: dict[str, Any], names: list[str], title: str, quartiles: bool = True
-) -> alt.LayerChart:
+def _layers(chart: alt.Chart, view: View, names: list[str], title: str, quartiles: bool = True) -> AnyChart:
     """Mean with interval, and the quartiles behind it; side by side where the factor is no quantity."""
-    numeric, several = view["numeric"], len(names) > 1
+    numeric, several = view.numeric, len(names) > 1
     chosen = alt.selection_point(fields=["series"], bind="legend")
     legend = alt.Legend(columns=style.columns(names), symbolOpacity=1) if several else None
     offset = alt.XOffset("series:N", sort=names) if several and not numeric else alt.Undefined
@@ -97,7 +94,7 @@ def _layers(
         color=alt.Color("series:N", title=None, scale=style.colour(names), legend=legend),
         tooltip=[
             "series:N",
-            alt.Tooltip("x:N", title=view["x"]),
+            alt.Tooltip("x:N", title=view.x),
             *(alt.Tooltip(f"{name}:Q", title=name.replace("_ms", ""), format=",.4~g") for name in fields),
         ],
     )

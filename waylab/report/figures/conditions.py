@@ -1,12 +1,13 @@
 """Queue length and misses, and every configuration relative to the base case."""
 
-from typing import Any
-
 import altair as alt
 
 from waylab.report.content import Content
 from waylab.report.figures import style
-from waylab.report.figures.figure import Figure, dashed_lines, legend, values, x_axis
+from waylab.report.figures.figure import AnyChart, Figure, dashed_lines, legend, values, x_axis
+from waylab.report.figures.rows import Row, any_positive, distinct
+from waylab.runfolder.analysis import Configuration
+from waylab.runfolder.numbers import Interval
 
 _RELATIVE = {
     "throughput_per_s": ("relative-throughput", "Throughput relative to the base case"),
@@ -18,13 +19,8 @@ _RELATIVE = {
 
 def queue_length(content: Content) -> Figure | None:
     """What requests find ahead of them at the proxy; nothing where none ever waited."""
-    rows = [
-        {"x": c["x"], "series": c["series"], "ratio": c["queue_length"]["mean"]["mean"]}
-        | {key: c["queue_length"]["mean"][key] for key in ("low", "high")}
-        for c in content.configurations
-        if c.get("queue_length")
-    ]
-    if not any(row["ratio"] for row in rows):
+    rows = [_row(c, c.queue_length.mean) for c in content.configurations if c.queue_length is not None]
+    if not any_positive(rows, "ratio"):
         return None
     caption = (
         "Requests that waited or were in flight ahead of one that arrives, mean over requests and trials: in the "
@@ -36,13 +32,8 @@ def queue_length(content: Content) -> Figure | None:
 
 def miss_ratio(content: Content) -> Figure | None:
     """Share of the keys read that were not found; nothing where all were."""
-    rows = [
-        {"x": c["x"], "series": c["series"], "ratio": c["miss_ratio"]["mean"]}
-        | {key: c["miss_ratio"][key] for key in ("low", "high")}
-        for c in content.configurations
-        if c.get("miss_ratio", {}).get("mean") is not None
-    ]
-    if not any(row["ratio"] for row in rows):
+    rows = [_row(c, c.miss_ratio) for c in content.configurations if c.miss_ratio.mean is not None]
+    if not any_positive(rows, "ratio"):
         return None
     y = alt.Y("ratio:Q", axis=alt.Axis(format=".2~%"))
     caption = "Of the keys read; mean over trials with 95 % intervals."
@@ -53,14 +44,17 @@ def miss_ratio(content: Content) -> Figure | None:
 
 def relative(content: Content) -> list[Figure]:
     """Throughput and response times as multiples of those of the base case."""
-    changes = content.analysis.get("changes") or {"entries": [], "base": None, "metrics": {}}
-    apart = "response_set_mean_ns" in changes["metrics"]
+    changes = content.analysis.changes
+    apart = "response_set_mean_ns" in changes.metrics
     found = []
     for metric, (name, title) in _RELATIVE.items():
         if apart and metric == "response_mean_ns":
             continue
-        keys = ("x", "series", "ratio", "low", "high")
-        rows = [{key: e[key] for key in keys} for e in changes["entries"] if e["metric"] == metric]
+        rows: list[Row] = [
+            {"x": e.x, "series": e.series, "ratio": e.ratio, "low": e.low, "high": e.high}
+            for e in changes.entries
+            if e.metric == metric
+        ]
         if not rows:
             continue
         scale = alt.Scale(type="log", base=2, nice=False, padding=14)
@@ -71,7 +65,7 @@ def relative(content: Content) -> list[Figure]:
             .encode(y="ratio:Q", color=alt.value(style.COLOURS[6]))
         )
         caption = (
-            f"Base case: {changes['base']}. Ratios in pairs within blocks, with 95 % intervals (t) on the log scale; "
+            f"Base case: {changes.base}. Ratios in pairs within blocks, with 95 % intervals (t) on the log scale; "
             "the dashed line is the base case itself."
         )
         found.append(
@@ -80,12 +74,22 @@ def relative(content: Content) -> list[Figure]:
     return found
 
 
+def _row(configuration: Configuration, found: Interval) -> Row:
+    return {
+        "x": configuration.x,
+        "series": configuration.series,
+        "ratio": found.mean,
+        "low": found.low,
+        "high": found.high,
+    }
+
+
 def _lines(
-    content: Content, rows: list[dict[str, Any]], y: alt.Y, words: tuple[str, str], *behind: alt.Chart
-) -> alt.LayerChart:
+    content: Content, rows: list[Row], y: alt.Y, words: tuple[str, str], *behind: alt.Chart
+) -> AnyChart:
     title, form = words
     y = y.title(title)
-    names = list(dict.fromkeys(row["series"] for row in rows))
+    names = distinct(rows, "series")
     chosen = alt.selection_point(fields=["series"], bind="legend")
     base = alt.Chart(values(rows)).encode(
         x=x_axis(content),
@@ -93,14 +97,14 @@ def _lines(
         opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
         tooltip=[
             "series:N",
-            alt.Tooltip("x:N", title=content.axes["x"] or "configuration"),
+            alt.Tooltip("x:N", title=content.axes.x or "configuration"),
             *(alt.Tooltip(f"{key}:Q", format=form) for key in ("ratio", "low", "high")),
         ],
     )
     bars = base.transform_filter("isValid(datum.low)").mark_rule(clip=True)
     bars = bars.encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     shape = alt.Shape("series:N", title=None, scale=style.shape(names), legend=legend(content))
-    layers = dashed_lines(base.encode(y=y), "series", names) if content.axes["numeric"] else []
+    layers = dashed_lines(base.encode(y=y), "series", names) if content.axes.numeric else []
     return alt.layer(*behind, *layers, bars, base.mark_point(opacity=1).encode(y=y, shape=shape)).add_params(
         chosen
     )

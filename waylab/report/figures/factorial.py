@@ -1,14 +1,15 @@
 """Factorial designs: effects with intervals, shares of the variation, and the plots that check the residuals."""
 
-from typing import Any
-
 import altair as alt
 
 from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, pick, values
+from waylab.report.figures.rows import Row, distinct
+from waylab.runfolder.effects import FactorialMetric
 
 _ROW_HEIGHT = 26
+_CLEAR = {True: "interval excludes 0", False: "interval includes 0", None: "no interval"}
 _PLOTS = (
     ("order", "residuals-order", "Residuals in the order of the trials", "order of the trial"),
     (
@@ -30,12 +31,12 @@ _WORDS = {
 
 def factorial(content: Content) -> list[Figure]:
     """All figures of the factorial analysis, if the design allows one."""
-    found = content.analysis.get("factorial") or {"metrics": []}
-    metrics = found["metrics"]
+    found = content.analysis.factorial
+    metrics = found.metrics
     if not metrics:
         return []
-    titles = [metric["title"] for metric in metrics]
-    figures = [_effects(metrics, titles, found["kind"]), _variation(metrics, titles)]
+    titles = [metric.title for metric in metrics]
+    figures = [_effects(metrics, titles, found.kind), _variation(metrics, titles)]
     return figures + [figure for figure in (_residuals(metrics, titles, plot) for plot in _PLOTS) if figure]
 
 
@@ -46,20 +47,22 @@ def _axis() -> alt.Axis:
     )
 
 
-def _effects(metrics: list[dict[str, Any]], titles: list[str], kind: str) -> Figure:
-    rows = [
-        {"title": metric["title"], "name": effect["name"], "rank": rank}
-        | {key: effect[key] for key in ("relative", "relative_low", "relative_high")}
-        | {
-            "clear": {True: "interval excludes 0", False: "interval includes 0"}.get(
-                effect["significant"], "no interval"
-            )
+def _effects(metrics: list[FactorialMetric], titles: list[str], kind: str | None) -> Figure:
+    rows: list[Row] = [
+        {
+            "title": metric.title,
+            "name": effect.name,
+            "rank": rank,
+            "relative": effect.relative,
+            "relative_low": effect.relative_low,
+            "relative_high": effect.relative_high,
+            "clear": _CLEAR[effect.significant],
         }
         for metric in metrics
-        for rank, effect in enumerate(metric["effects"])
+        for rank, effect in enumerate(metric.effects)
     ]
     parameter, condition = pick("title", "metric", titles, titles[0])
-    kinds = list(dict.fromkeys(row["clear"] for row in rows))
+    kinds = distinct(rows, "clear")
     base = (
         alt.Chart(values(rows))
         .transform_filter(condition)
@@ -90,8 +93,8 @@ def _effects(metrics: list[dict[str, Any]], titles: list[str], kind: str) -> Fig
         if kind == "2k"
         else "What each level adds to the mean of all"
     )
-    caption = f"{what}, with 95 % intervals; in a multiplicative model the factor less one."
-    count = max(len(metric["effects"]) for metric in metrics)
+    caption = f"{what}, with 95 % intervals; in a multiplicative model the ratio minus one."
+    count = max(len(metric.effects) for metric in metrics)
     return Figure(
         "factorial-effects",
         "Effects of the factors",
@@ -101,11 +104,11 @@ def _effects(metrics: list[dict[str, Any]], titles: list[str], kind: str) -> Fig
     )
 
 
-def _variation(metrics: list[dict[str, Any]], titles: list[str]) -> Figure:
-    rows = [
-        {"title": metric["title"], "name": part["name"], "share": part["share"]}
+def _variation(metrics: list[FactorialMetric], titles: list[str]) -> Figure:
+    rows: list[Row] = [
+        {"title": metric.title, "name": part.name, "share": part.share}
         for metric in metrics
-        for part in metric["shares"]
+        for part in metric.shares
     ]
     parameter, condition = pick("title", "metric", titles, titles[0])
     bars = (
@@ -121,7 +124,7 @@ def _variation(metrics: list[dict[str, Any]], titles: list[str]) -> Figure:
     caption = (
         "How much of the variation of all trials each factor and interaction explains; the error is the rest."
     )
-    count = max(len(metric["shares"]) for metric in metrics)
+    count = max(len(metric.shares) for metric in metrics)
     return Figure(
         "factorial-variation",
         "Share of the variation",
@@ -132,15 +135,19 @@ def _variation(metrics: list[dict[str, Any]], titles: list[str]) -> Figure:
 
 
 def _residuals(
-    metrics: list[dict[str, Any]], titles: list[str], plot: tuple[str, str, str, str]
+    metrics: list[FactorialMetric], titles: list[str], plot: tuple[str, str, str, str]
 ) -> Figure | None:
     field, name, title, axis = plot
-    rows = [
-        {"title": metric["title"], "configuration": point["configuration"], "residual": point["residual"]}
-        | {"along": point[field]}
+    rows: list[Row] = [
+        {
+            "title": metric.title,
+            "configuration": point.configuration,
+            "residual": point.residual,
+            "along": getattr(point, field),
+        }
         for metric in metrics
-        for point in metric["residuals"]
-        if point[field] is not None
+        for point in metric.residuals
+        if getattr(point, field) is not None
     ]
     if not rows:
         return None

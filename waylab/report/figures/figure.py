@@ -1,13 +1,18 @@
 """One figure: its name, its words and its chart, and what all charts have in common."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import altair as alt
 
 from waylab.report.content import Content
 from waylab.report.figures import style
+from waylab.report.figures.rows import Row
+from waylab.runfolder.analysis import Configuration, View
+
+# `alt.layer` gives a facet chart when one of its parts is one.
+AnyChart = alt.Chart | alt.LayerChart | alt.FacetChart
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,7 @@ class Figure:
     name: str
     title: str
     caption: str
-    chart: alt.Chart | alt.LayerChart
+    chart: AnyChart
     height: int = style.HEIGHT
 
 
@@ -26,20 +31,27 @@ def x_axis(content: Content) -> alt.X:
     return x_along(content.axes)
 
 
-def x_along(axes: dict[str, Any]) -> alt.X:
+def x_along(axes: View) -> alt.X:
     """Return the factor of one view; what is no quantity stands side by side in the order of its levels."""
-    title = axes["x"] or "configuration"
-    if not axes["numeric"]:
+    title = axes.x or "configuration"
+    if not axes.numeric:
         return alt.X(
-            "x:N", title=title, sort=axes["levels"] or None, axis=alt.Axis(labelAngle=0, labelOverlap=True)
+            "x:N", title=title, sort=_levels(axes) or None, axis=alt.Axis(labelAngle=0, labelOverlap=True)
         )
-    axis = alt.Axis(values=axes["levels"], format="~g", grid=False, labelOverlap="greedy")
+    axis = alt.Axis(values=_levels(axes), format="~g", grid=False, labelOverlap="greedy")
     scale = (
         alt.Scale(type="log", base=2, nice=False, padding=16)
-        if axes["logarithmic"]
+        if axes.logarithmic
         else alt.Scale(zero=False, nice=False, padding=16)
     )
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
+
+
+def _levels(axes: View) -> list[float] | list[str]:
+    """Return the levels in order, all as numbers or all as text."""
+    if axes.numeric:
+        return [float(level) for level in axes.levels]
+    return [str(level) for level in axes.levels]
 
 
 def x_category(content: Content, angle: int = 0) -> alt.X:
@@ -47,15 +59,15 @@ def x_category(content: Content, angle: int = 0) -> alt.X:
     axes = content.axes
     return alt.X(
         "x:O",
-        title=axes["x"] or "configuration",
-        sort=axes["levels"] or None,
-        axis=alt.Axis(labelAngle=angle, format="~g" if axes["numeric"] else ""),
+        title=axes.x or "configuration",
+        sort=_levels(axes) or None,
+        axis=alt.Axis(labelAngle=angle, format="~g" if axes.numeric else ""),
     )
 
 
-def values(rows: list[dict[str, Any]]) -> alt.Data:
+def values(rows: Sequence[Row]) -> alt.Data:
     """Put rows into a chart."""
-    return alt.Data(values=rows)
+    return alt.Data(values=rows)  # type: ignore[no-untyped-call]
 
 
 def milliseconds(chart: alt.Chart, *names: str) -> alt.Chart:
@@ -83,9 +95,9 @@ def pick(name: str, label: str, options: list[str], chosen: str) -> tuple[alt.Pa
     return alt.param(name=f"picked_{name}", value=chosen, bind=bound), f"datum.{name} === picked_{name}"
 
 
-def busiest(content: Content) -> dict[str, Any]:
+def busiest(content: Content) -> Configuration:
     """Return the configuration with the highest throughput: the one that is shown first."""
-    return max(content.configurations, key=lambda c: c["throughput_per_s"]["mean"] or 0.0)
+    return max(content.configurations, key=lambda c: c.throughput_per_s.mean or 0.0)
 
 
 def dashed_lines(chart: alt.Chart, field: str, names: list[str]) -> list[alt.Chart]:

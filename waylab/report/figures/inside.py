@@ -1,12 +1,11 @@
-"""Figures of what goes on inside: stages, both views, processor time, models, comparisons."""
-
-from typing import Any
+"""Figures of what goes on inside: stages, both views, CPU time, models, comparisons."""
 
 import altair as alt
 
 from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, legend, milliseconds, values, x_axis
+from waylab.report.figures.rows import Row, ratio_columns
 from waylab.report.figures.stacked import stacked
 
 _STAGES = "parse route admit queue send backend reply".split()
@@ -15,28 +14,29 @@ _ROLES = ["load", "proxy", "backends", "messages", "database"]
 
 def stage_times(content: Content) -> Figure | None:
     """Mean time in each stage of the proxy, stacked to the mean total."""
-    rows = [
+    rows: list[Row] = [
         {
-            "x": c["x"],
-            "series": c["series"],
+            "x": c.x,
+            "series": c.series,
             "part": stage,
             "rank": _STAGES.index(stage),
-            "mean_ns": numbers["mean_ns"]["mean"],
+            "mean_ns": numbers.mean_ns.mean,
         }
         for c in content.configurations
-        for stage, numbers in c["stages"].get("all", {}).get("stages", {}).items()
+        if "all" in c.stages
+        for stage, numbers in c.stages["all"].stages.items()
         if stage in _STAGES
     ]
     if not rows:
         return None
-    totals = [
+    totals: list[Row] = [
         {
-            "x": c["x"],
-            "series": c["series"],
-            "mean_ns": c["stages"]["all"]["stages"]["total"]["mean_ns"]["mean"],
+            "x": c.x,
+            "series": c.series,
+            "mean_ns": c.stages["all"].stages["total"].mean_ns.mean,
         }
         for c in content.configurations
-        if "all" in c["stages"]
+        if "all" in c.stages
     ]
     bars = stacked(content, rows, totals, _STAGES, (f"mean time in the {content.middle}, ms", 1e6))
     caption = f"The stages of a request in the {content.middle}; they add up exactly to the time from its receipt to "
@@ -51,15 +51,15 @@ def stage_times(content: Content) -> Figure | None:
 
 def both_views(content: Content) -> Figure | None:
     """The client's and the proxy's view of the same requests."""
-    rows = [
-        {"x": c["x"], "series": c["series"], "view": view, "mean_ns": c["proxy_view"][key]["mean"]}
+    rows: list[Row] = [
+        {"x": c.x, "series": c.series, "view": view, "mean_ns": found.mean}
         for c in content.configurations
-        for view, key in (
-            ("client", "client_mean_ns"),
-            (content.middle, "proxy_mean_ns"),
-            ("difference", "difference_mean_ns"),
+        if c.proxy_view is not None
+        for view, found in (
+            ("client", c.proxy_view.client_mean_ns),
+            (content.middle, c.proxy_view.proxy_mean_ns),
+            ("difference", c.proxy_view.difference_mean_ns),
         )
-        if key in c["proxy_view"]
     ]
     if not rows:
         return None
@@ -73,7 +73,7 @@ def both_views(content: Content) -> Figure | None:
     )
     dashes = alt.StrokeDash("series:N", title=None, scale=style.dash(content.series), legend=legend(content))
     shapes = alt.Shape("view:N", title=None, scale=style.shape(views), sort=views)
-    layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes["numeric"] else []
+    layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes.numeric else []
     caption = (
         "The same requests seen from both ends (records joined on port and sequence). The difference is what the "
         f"{content.middle} cannot see: the network, and waiting for a processor."
@@ -86,51 +86,55 @@ def both_views(content: Content) -> Figure | None:
     )
 
 
-def processor(content: Content) -> Figure | None:
-    """Processor time for each request, by program."""
-    rows = [
+def cpu_time(content: Content) -> Figure | None:
+    """CPU time per request, by program."""
+    rows: list[Row] = [
         {
-            "x": c["x"],
-            "series": c["series"],
+            "x": c.x,
+            "series": c.series,
             "part": role,
             "rank": _ROLES.index(role),
-            "mean_ns": c["cpu_per_request_ns"][role]["mean"],
+            "mean_ns": c.cpu_per_request_ns[role].mean,
         }
         for c in content.configurations
         for role in _ROLES
-        if role in c["cpu_per_request_ns"]
+        if role in c.cpu_per_request_ns
     ]
     if not rows:
         return None
-    totals = [
-        {"x": c["x"], "series": c["series"], "mean_ns": c["cpu_per_request_ns"]["total"]["mean"]}
+    totals: list[Row] = [
+        {"x": c.x, "series": c.series, "mean_ns": c.cpu_per_request_ns["total"].mean}
         for c in content.configurations
-        if "total" in c["cpu_per_request_ns"]
+        if "total" in c.cpu_per_request_ns
     ]
-    bars = stacked(content, rows, totals, _ROLES, ("processor time for a request, µs", 1e3))
+    bars = stacked(content, rows, totals, _ROLES, ("CPU time per request, µs", 1e3))
     caption = "User and system time of each program in the measured window, by the requests of that window."
-    return Figure("processor-time", "Processor time", caption, bars)
+    return Figure("cpu-time", "CPU time", caption, bars)
 
 
 def models(content: Content) -> Figure | None:
     """Response times of the models beside the measured ones."""
-    rows: list[dict[str, Any]] = [
+    rows: list[Row] = [
         {
-            "x": c["x"],
-            "series": c["series"],
+            "x": c.x,
+            "series": c.series,
             "model": "measured",
-            "mean_ns": c["operations"]["all"]["response_mean_ns"]["mean"],
+            "mean_ns": c.operations["all"].response_mean_ns.mean,
         }
         for c in content.configurations
-        if "all" in c["operations"]
+        if "all" in c.operations
     ]
     names = ["measured"]
-    for entry in content.predictions["entries"]:
-        if entry["applies"]:
-            names += [entry["model"]] if entry["model"] not in names else []
+    for entry in content.predictions.entries:
+        if entry.predicted is not None:
+            names += [entry.model] if entry.model not in names else []
             rows.append(
-                {key: entry[key] for key in ("x", "series", "model")}
-                | {"mean_ns": entry["predicted"]["response_mean_ns"]}
+                {
+                    "x": entry.x,
+                    "series": entry.series,
+                    "model": entry.model,
+                    "mean_ns": entry.predicted.response_mean_ns,
+                }
             )
     if len(names) == 1:
         return None
@@ -156,7 +160,7 @@ def models(content: Content) -> Figure | None:
     )
     shapes = alt.Shape("model:N", title=None, scale=style.shape(names), sort=names)
     dashes = alt.StrokeDash("series:N", title=None, scale=style.dash(content.series), legend=legend(content))
-    layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes["numeric"] else []
+    layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes.numeric else []
     caption = (
         "Logarithmic scale. Where a model is missing its assumptions fail (most often: utilisation not below 1); "
         "the table says which. Click a name of a line to single it out."
@@ -171,13 +175,13 @@ def models(content: Content) -> Figure | None:
 
 def comparisons(content: Content) -> Figure | None:
     """Ratios of the comparisons with their intervals."""
-    rows = [
+    rows: list[Row] = [
         {
-            "name": f"{c['metric']}: {c['candidate']} / {c['baseline']}",
-            **{key: c["overall"][key] for key in ("ratio", "low", "high")},
+            "name": f"{c.metric}: {c.candidate} / {c.baseline}",
+            **ratio_columns(c.overall),
         }
-        for c in content.analysis["comparisons"]
-        if c["overall"]["ratio"] is not None
+        for c in content.analysis.comparisons
+        if c.overall.ratio is not None
     ]
     if not rows:
         return None

@@ -1,12 +1,13 @@
 """Figures of throughput, response time and its distribution."""
 
-from typing import Any
-
 import altair as alt
 
 from waylab.report.content import Content
 from waylab.report.figures import style
-from waylab.report.figures.figure import Figure, dashed_lines, legend, milliseconds, values, x_axis
+from waylab.report.figures.figure import AnyChart, Figure, dashed_lines, legend, milliseconds, values, x_axis
+from waylab.report.figures.rows import Row, distinct, interval_columns
+from waylab.runfolder.analysis import Configuration
+from waylab.runfolder.numbers import Interval
 
 _PERCENTS = ("1", "5", "50", "95", "99")
 # With more lines than this the lower percentiles would only be in the way.
@@ -15,10 +16,10 @@ _SERIES_FEW = 3
 
 def throughput(content: Content) -> Figure | None:
     """Throughput along x, one line for each combination of the other factors."""
-    rows = [_point(c, c["throughput_per_s"]) for c in content.configurations]
+    rows = [_point(c, c.throughput_per_s) for c in content.configurations]
     if not rows:
         return None
-    chart = _lines(content, alt.Chart(values(rows)), "mean", "throughput, requests/s", ",.0f")
+    chart: AnyChart = _lines(content, alt.Chart(values(rows)), "mean", "throughput, requests/s", ",.0f")
     caption = (
         "Mean over trials; bars are 95 % intervals (t) across trials. Click the legend to single out a line."
     )
@@ -26,19 +27,19 @@ def throughput(content: Content) -> Figure | None:
     if marks:
         chart = alt.layer(*marks, chart)
         caption += (
-            " Upright lines, in the colour of their line: dashed the knee, dotted the first load whose 95th "
+            " Vertical lines, in the colour of their line: dashed the knee, dotted the first load whose 95th "
             "percentile exceeds twice that of the smallest load."
         )
     return Figure("throughput", "Throughput", caption, chart)
 
 
 def _bends(content: Content) -> list[alt.Chart]:
-    """Upright lines at the knee and at the first slow load of every line."""
-    rows = [
-        {"series": curve["series"], "kind": kind, "x": curve[kind]["load"], "text": curve[kind]["text"]}
-        for curve in content.analysis.get("curves", [])
-        for kind in ("knee", "first_slow")
-        if curve[kind] is not None and curve[kind]["load"] is not None
+    """Vertical lines at the knee and at the first slow load of every line."""
+    rows: list[Row] = [
+        {"series": curve.series, "kind": kind, "x": bend.load, "text": bend.text}
+        for curve in content.analysis.curves
+        for kind, bend in (("knee", curve.knee), ("first_slow", curve.first_slow))
+        if bend is not None and bend.load is not None
     ]
     scale = style.colour(content.series)
     return [
@@ -56,10 +57,10 @@ def _bends(content: Content) -> list[alt.Chart]:
 
 def response_mean(content: Content) -> Figure | None:
     """Mean response time along x."""
-    rows = [
-        {**_point(c, c["operations"]["all"]["response_mean_ns"], "_ns")}
+    rows: list[Row] = [
+        _point(c, c.operations["all"].response_mean_ns, "_ns")
         for c in content.configurations
-        if "all" in c["operations"]
+        if "all" in c.operations
     ]
     if not rows:
         return None
@@ -74,16 +75,16 @@ def response_mean(content: Content) -> Figure | None:
 
 def response_percentiles(content: Content) -> Figure | None:
     """Percentiles of the response time, from merged histograms."""
-    rows = [
+    rows: list[Row] = [
         {
-            "x": c["x"],
-            "series": c["series"],
+            "x": c.x,
+            "series": c.series,
             "percentile": f"p{percent}",
-            "value_ns": c["operations"]["all"]["percentiles_ns"][percent],
+            "value_ns": c.operations["all"].percentiles_ns[percent],
         }
         for c in content.configurations
         for percent in (_PERCENTS if len(content.series) <= _SERIES_FEW else _PERCENTS[2:])
-        if percent in c["operations"].get("all", {}).get("percentiles_ns", {})
+        if "all" in c.operations and percent in c.operations["all"].percentiles_ns
     ]
     if not rows:
         return None
@@ -107,7 +108,7 @@ def response_percentiles(content: Content) -> Figure | None:
     # The marks of the legend have no series and so no colour: grey can be seen on a light and on a dark page.
     grey = alt.Legend(symbolStrokeColor="#808080", symbolFillColor="#808080")
     shapes = alt.Shape("percentile:N", title=None, scale=style.shape(names), sort=names, legend=grey)
-    lines = dashed_lines(base, "percentile", names) if content.axes["numeric"] else []
+    lines = dashed_lines(base, "percentile", names) if content.axes.numeric else []
     layers = alt.layer(*lines, base.mark_point().encode(shape=shapes)).add_params(chosen)
     caption = "Percentiles of all requests of all trials together (merged histograms). Logarithmic scale."
     return Figure("response-percentiles", "Response time, percentiles", caption, layers)
@@ -115,21 +116,22 @@ def response_percentiles(content: Content) -> Figure | None:
 
 def distribution(content: Content) -> Figure | None:
     """Cumulative distribution of the response time."""
-    rows = [
+    rows: list[Row] = [
         {
-            "x": str(c["levels"].get(content.axes["x"], "base")),
-            "series": c["series"],
-            "name": c["name"],
-            **point,
+            "x": c.levels.get(content.axes.x or "", "base"),
+            "series": c.series,
+            "name": c.name,
+            "share": point.share,
+            "response_ns": point.response_ns,
         }
         for c in content.configurations
-        for point in c["distribution"]
+        for point in c.distribution
     ]
     if not rows:
         return None
-    order = list(dict.fromkeys(row["x"] for row in sorted(rows, key=lambda row: _rank(content, row["x"]))))
+    order = sorted(distinct(rows, "x"), key=lambda label: _rank(content, label))
     chosen = alt.selection_point(fields=["x"], bind="legend")
-    ordered = content.axes["numeric"] and len(order) > 4
+    ordered = content.axes.numeric and len(order) > 4
     scheme = alt.Scale(domain=order, scheme="viridis") if ordered else style.colour(order)
     chart = (
         milliseconds(alt.Chart(values(rows)), "response_ns")
@@ -142,7 +144,7 @@ def distribution(content: Content) -> Figure | None:
                 axis=alt.Axis(format="~g"),
             ),
             y=alt.Y("share:Q", title="share of requests answered within", axis=alt.Axis(format=".0%")),
-            color=alt.Color("x:N", title=content.axes["x"] or "configuration", scale=scheme, sort=order),
+            color=alt.Color("x:N", title=content.axes.x or "configuration", scale=scheme, sort=order),
             detail="name:N",
             opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.1)),
             order="share:Q",
@@ -167,22 +169,20 @@ def distribution(content: Content) -> Figure | None:
 
 
 def _rank(content: Content, label: str) -> float:
-    levels = [
-        str(f"{level:g}") if isinstance(level, float) else str(level) for level in content.axes["levels"]
-    ]
+    levels = [str(f"{level:g}") if isinstance(level, float) else str(level) for level in content.axes.levels]
     return levels.index(label) if label in levels else len(levels)
 
 
-def _point(configuration: dict[str, Any], interval: dict[str, Any], unit: str = "") -> dict[str, Any]:
+def _point(configuration: Configuration, interval: Interval, unit: str = "") -> Row:
     return {
-        "x": configuration["x"],
-        "series": configuration["series"],
-        **{f"{name}{unit}": interval[name] for name in ("mean", "low", "high")},
+        "x": configuration.x,
+        "series": configuration.series,
+        **interval_columns(interval, unit),
     }
 
 
 def _tooltip(content: Content, *fields: tuple[str, str]) -> list[alt.Tooltip]:
-    tips = [alt.Tooltip("series:N"), alt.Tooltip("x:N", title=content.axes["x"] or "configuration")]
+    tips = [alt.Tooltip("series:N"), alt.Tooltip("x:N", title=content.axes.x or "configuration")]
     return tips + [alt.Tooltip(name, format=form) if form else alt.Tooltip(name) for name, form in fields]
 
 
@@ -194,7 +194,7 @@ def _lines(
     form: str,
     low: str = "low",
     high: str = "high",
-) -> alt.LayerChart:
+) -> AnyChart:
     """Lines with marks and interval bars; only marks and bars where x is not a quantity."""
     chosen = alt.selection_point(fields=["series"], bind="legend")
     names = content.series
@@ -205,7 +205,7 @@ def _lines(
         tooltip=_tooltip(content, (f"{field}:Q", form), (f"{low}:Q", form), (f"{high}:Q", form)),
     )
     y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True, domainMin=0))
-    layers = dashed_lines(base.encode(y=y), "series", names) if content.axes["numeric"] else []
+    layers = dashed_lines(base.encode(y=y), "series", names) if content.axes.numeric else []
     bars = (
         base.transform_filter(f"isValid(datum.{low})")
         .mark_rule(clip=True)

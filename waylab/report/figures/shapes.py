@@ -5,26 +5,34 @@ import altair as alt
 from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, busiest, pick, values
+from waylab.report.figures.rows import Row
 
 
 def histogram(content: Content) -> list[Figure]:
     """Histogram and gamma density of the response time; GET and SET apart where there are both."""
-    several = all(
-        any(c["shapes"].get(name) for c in content.configurations if "shapes" in c) for name in ("get", "set")
-    )
+    several = all(any(c.shapes.get(name) for c in content.configurations) for name in ("get", "set"))
     found = (_histogram(content, name) for name in (("get", "set") if several else ("all",)))
     return [figure for figure in found if figure is not None]
 
 
 def _histogram(content: Content, operation: str) -> Figure | None:
-    shown = [c for c in content.configurations if c.get("shapes", {}).get(operation)]
-    if not shown:
+    found = {c.name: shape for c in content.configurations if (shape := c.shapes.get(operation))}
+    if not found:
         return None
-    rows = [{"name": c["name"], **bar} for c in shown for bar in c["shapes"][operation]["bars"]]
-    words = [{"name": c["name"], "text": c["shapes"][operation]["text"]} for c in shown]
-    first = busiest(content) if busiest(content) in shown else shown[0]
-    names = [c["name"] for c in shown]
-    parameter, condition = pick("name", "configuration", names, first["name"])
+    rows: list[Row] = [
+        {
+            "name": name,
+            "from_ns": bar.from_ns,
+            "to_ns": bar.to_ns,
+            "density_per_ms": bar.density_per_ms,
+            "gamma_per_ms": bar.gamma_per_ms,
+        }
+        for name, shape in found.items()
+        for bar in shape.bars
+    ]
+    words: list[Row] = [{"name": name, "text": shape.text} for name, shape in found.items()]
+    names, first = list(found), busiest(content).name
+    parameter, condition = pick("name", "configuration", names, first if first in found else names[0])
     base = (
         alt.Chart(values(rows))
         .transform_filter(condition)

@@ -1,12 +1,11 @@
 """Stacked bars: parts that add up to a total, side by side for the lines of the other figures."""
 
-from typing import Any
-
 import altair as alt
 
 from waylab.report.content import Content
 from waylab.report.figures import style
-from waylab.report.figures.figure import values, x_category
+from waylab.report.figures.figure import AnyChart, values, x_category
+from waylab.report.figures.rows import Row
 
 # Room above the highest bar for the name that stands on it: width of a letter, and never most of the figure.
 _LETTER_PIXELS = 5.8
@@ -15,18 +14,18 @@ _NAME_SHARE_MAX = 0.6
 
 def stacked(
     content: Content,
-    rows: list[dict[str, Any]],
-    totals: list[dict[str, Any]],
+    rows: list[Row],
+    totals: list[Row],
     parts: list[str],
     unit: tuple[str, float],
-) -> alt.LayerChart | alt.Chart:
+) -> AnyChart:
     """Return bars of `mean_ns` by `part`; `totals` says how high each bar is, for the name upon it.
 
     `unit` is the title of the axis and the nanoseconds in one of its units.
     """
     title, size_ns = unit
     several = len(content.series) > 1
-    highest = max((row["mean_ns"] for row in totals if row["mean_ns"] is not None), default=0.0)
+    highest = max((_number(row["mean_ns"]) for row in totals), default=0.0)
     longest = max(len(name) for name in content.series)
     room = 1 - min(_NAME_SHARE_MAX, _LETTER_PIXELS * (longest + 2) / style.HEIGHT)
     scale = alt.Scale(domainMax=highest / room / size_ns, nice=False) if several and highest else alt.Scale()
@@ -35,7 +34,7 @@ def stacked(
         if several
         else alt.Undefined
     )
-    bars = (
+    bars: alt.Chart = (
         alt.Chart(values(rows))
         .transform_calculate(mean=f"datum.mean_ns / {size_ns:g}")
         .mark_bar()
@@ -59,3 +58,8 @@ def stacked(
         .encode(x=x_category(content), xOffset=offset, y="mean:Q", text="series:N")
     )
     return alt.layer(bars, names)
+
+
+def _number(value: object) -> float:
+    """Return a value of a row as a number; 0 for null."""
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -5,6 +5,7 @@ import altair as alt
 from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, busiest, pick, values
+from waylab.report.figures.rows import Row, distinct
 
 _STAGES = "parse route admit queue send backend reply total".split()
 _KEYS = ("p5_ns", "p25_ns", "p50_ns", "p75_ns", "p95_ns")
@@ -14,20 +15,21 @@ _SHORTEST_US = 0.01
 
 def stage_distribution(content: Content) -> Figure | None:
     """Percentiles and mean of every stage; GET and SET apart."""
-    rows = [
-        {"name": c["name"], "operation": operation.upper(), "stage": stage, "rank": _STAGES.index(stage)}
-        | {key: numbers[key] for key in _KEYS}
-        | {"mean_ns": numbers["mean_ns"]["mean"]}
+    rows: list[Row] = [
+        {"name": c.name, "operation": operation.upper(), "stage": stage, "rank": _STAGES.index(stage)}
+        | {key: getattr(times, key) for key in _KEYS}
+        | {"mean_ns": times.mean_ns.mean}
         for c in content.configurations
         for operation in content.operations_with_stages
-        for stage, numbers in c["stages"].get(operation, {}).get("stages", {}).items()
-        if stage in _STAGES and "p5_ns" in numbers
+        if operation in c.stages
+        for stage, times in c.stages[operation].stages.items()
+        if stage in _STAGES
     ]
     if not rows:
         return None
-    names = list(dict.fromkeys(row["name"] for row in rows))
-    operations = sorted({row["operation"] for row in rows})
-    first = busiest(content)["name"]
+    names = distinct(rows, "name")
+    operations = sorted(distinct(rows, "operation"))
+    first = busiest(content).name
     parameter, condition = pick("name", "configuration", names, first if first in names else names[0])
     data = alt.Chart(values(rows)).transform_filter(condition)
     for key in (*_KEYS, "mean_ns"):

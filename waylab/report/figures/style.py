@@ -15,7 +15,7 @@ HEIGHT = 340
 
 def config(text: str) -> dict[str, Any]:
     """Return the configuration of a figure; `currentColor` follows the page, a real colour is for files."""
-    axis = {
+    axis: dict[str, object] = {
         "labelColor": text,
         "titleColor": text,
         "tickColor": text,
@@ -28,7 +28,7 @@ def config(text: str) -> dict[str, Any]:
         "titleFontSize": 12,
         "titleFontWeight": "normal",
     }
-    legend = {
+    legend: dict[str, object] = {
         "labelColor": text,
         "titleColor": text,
         "labelFontSize": 12,

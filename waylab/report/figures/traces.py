@@ -1,31 +1,42 @@
 """A configuration over time, second by second, with the warm-up that was cut off and the one that was found."""
 
-from typing import Any
-
 import altair as alt
 
 from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, busiest, milliseconds, pick, values
-
-_FIELDS = ("throughput_per_s", "response_mean_ns", "response_p99_ns")
+from waylab.report.figures.rows import Row, distinct
 
 
 def traces(content: Content) -> list[Figure]:
     """Throughput and response time over time, one line for each block."""
-    trials = [trial for trial in content.analysis["trials"] if trial["used"] and trial.get("trace")]
-    if not trials:
-        return []
-    rows: list[dict[str, Any]] = [
-        {"name": trial["configuration"], "block": f"block {trial['block']}", "second": second["second"]}
-        | {field: second[field] for field in _FIELDS}
-        for trial in trials
-        for second in trial["trace"]["seconds"]
+    found = [
+        (trial.configuration, f"block {trial.block}", trial.numbers.trace)
+        for trial in content.analysis.trials
+        if trial.used and trial.numbers and trial.numbers.trace
     ]
-    marks = [
-        {"name": trial["configuration"], "block": f"block {trial['block']}"}
-        | {key: trial["trace"][key] for key in ("measured_from", "settled_from")}
-        for trial in trials
+    if not found:
+        return []
+    rows: list[Row] = [
+        {
+            "name": name,
+            "block": block,
+            "second": second.second,
+            "throughput_per_s": second.throughput_per_s,
+            "response_mean_ns": second.response_mean_ns,
+            "response_p99_ns": second.response_p99_ns,
+        }
+        for name, block, trace in found
+        for second in trace.seconds
+    ]
+    marks: list[Row] = [
+        {
+            "name": name,
+            "block": block,
+            "measured_from": trace.measured_from,
+            "settled_from": trace.settled_from,
+        }
+        for name, block, trace in found
     ]
     caption = (
         "Each whole second of the trials, one line for each block. Grey: measuring begins. Dotted: the warm-up that "
@@ -51,15 +62,15 @@ def traces(content: Content) -> list[Figure]:
 
 def _trace(
     content: Content,
-    rows: list[dict[str, Any]],
-    marks: list[dict[str, Any]],
+    rows: list[Row],
+    marks: list[Row],
     field: tuple[str, str, str],
     caption: str,
 ) -> Figure:
     raw, shown, title = field
-    names = list(dict.fromkeys(row["name"] for row in rows))
-    blocks = sorted({row["block"] for row in rows}, key=lambda name: int(name.split()[1]))
-    first = busiest(content)["name"]
+    names = distinct(rows, "name")
+    blocks = sorted(distinct(rows, "block"), key=lambda name: int(name.split()[1]))
+    first = busiest(content).name
     parameter, condition = pick("name", "configuration", names, first if first in names else names[0])
     data = alt.Chart(values(rows))
     data = milliseconds(data, raw) if raw.endswith("_ns") else data

@@ -1,22 +1,23 @@
-"""Processor time per program over the measured window, interpolated from the telemetry."""
+"""CPU time of each program over the measured window, interpolated from the telemetry."""
 
 import csv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from waylab.errors import LabError
 from waylab.runfolder import paths
+from waylab.runfolder.load import LoadCpu
+from waylab.runfolder.trial_numbers import CpuUse, MachineUse
 
-# Whose processor time is that of a request; several of one role are added up.
+# The roles whose CPU time counts for a request; programs of one role are added up.
 ROLES = ("load", "proxy", "backends", "messages", "database")
 # A window that telemetry covers less than this would be mostly extrapolation.
 _COVERED_MIN = 0.9
 
 
 def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]:
-    """Processor seconds within the window of `proxy`, `backends` (summed), `messages`, `database`, `waylab` itself."""
+    """CPU seconds within the window of `proxy`, `backends` (summed), `messages`, `database`, `waylab` itself."""
     series: dict[str, list[tuple[int, float]]] = {}
     for row in _rows(directory / paths.PROCESSES):
         if row["process"].startswith("load"):
@@ -31,41 +32,41 @@ def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]
     return spent
 
 
-def machine(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]:
+def machine(directory: Path, window_ns: tuple[int, int]) -> MachineUse:
     """What the whole machine did within the window: busy and steal seconds, bytes over all interfaces."""
     columns: dict[str, list[tuple[int, float]]] = {}
     for row in _rows(directory / paths.MACHINE):
         clock_ns = int(row["clock_ns"])
-        for name in ("user_s", "system_s", "interrupt_s", "idle_s", "steal_s", "network_sent_bytes"):
+        for name in MachineUse.__struct_fields__:
             columns.setdefault(name, []).append((clock_ns, float(row[name])))
     if not columns:
         raise LabError(f"{directory / paths.MACHINE}: is empty")
-    return {name: increase_within(points, window_ns, directory) for name, points in columns.items()}
+    return MachineUse(
+        **{name: increase_within(points, window_ns, directory) for name, points in columns.items()}
+    )
 
 
-def processor_use(
-    directory: Path, load: dict[str, Any], window_ns: tuple[int, int], requests: int
-) -> dict[str, Any]:
-    """Processor seconds by program, the cost of one request, and what was spent by programs that are not ours."""
+def cpu_use(directory: Path, load: LoadCpu, window_ns: tuple[int, int], requests: int) -> CpuUse:
+    """CPU seconds by program, the cost of one request, and the share of programs that are not ours."""
     spent_s = roles_cpu_s(directory, window_ns)
-    spent_s["load"] = load["cpu"]["user_s"] + load["cpu"]["system_s"]
+    spent_s["load"] = load.user_s + load.system_s
     host = machine(directory, window_ns)
-    capacity_s = host["user_s"] + host["system_s"] + host["interrupt_s"] + host["idle_s"] + host["steal_s"]
+    capacity_s = host.user_s + host.system_s + host.interrupt_s + host.idle_s + host.steal_s
     ours_s = sum(spent_s.values())
     system = {role: spent_s[role] for role in ROLES if role in spent_s}
     per_request = {role: 1e9 * value / requests for role, value in system.items()} if requests else {}
     if per_request:
         per_request["total"] = sum(per_request.values())
         # Of the whole machine, and on some kernels contained in the programs' own time: never part of the total.
-        per_request["interrupts"] = 1e9 * host["interrupt_s"] / requests
-    return {
-        "cpu_s": spent_s,
-        "cpu_per_request_ns": per_request,
-        "machine": host,
-        "foreign_share": (host["user_s"] + host["system_s"] - ours_s) / capacity_s if capacity_s else None,
-        "busy_share": 1 - host["idle_s"] / capacity_s if capacity_s else None,
-        "steal_share": host["steal_s"] / capacity_s if capacity_s else None,
-    }
+        per_request["interrupts"] = 1e9 * host.interrupt_s / requests
+    return CpuUse(
+        cpu_s=spent_s,
+        cpu_per_request_ns=per_request,
+        machine=host,
+        foreign_share=(host.user_s + host.system_s - ours_s) / capacity_s if capacity_s else None,
+        busy_share=1 - host.idle_s / capacity_s if capacity_s else None,
+        steal_share=host.steal_s / capacity_s if capacity_s else None,
+    )
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -85,4 +86,4 @@ def increase_within(points: list[tuple[int, float]], window_ns: tuple[int, int],
         raise LabError(f"{directory}: the telemetry covers too little of the measured window")
     at_end, at_start = np.interp([end, start], clocks, values)
     # What lies outside the samples is taken to have gone on at the same pace.
-    return float(at_end - at_start) * (end - start) / covered
+    return float((at_end - at_start) * (end - start) / covered)

@@ -1,0 +1,139 @@
+"""Tables of differences: announced comparisons, changes against the base case, effects of the factors."""
+
+from html import escape
+
+from waylab.report.content import Content
+from waylab.report.numbers import (
+    NONE,
+    percent_text,
+    rate_text,
+    ratio_text,
+    shown,
+    signed_percent_text,
+    time_text,
+)
+from waylab.report.table import table
+from waylab.runfolder.analysis import Change
+from waylab.runfolder.effects import Effect, Share
+
+# Between these ratios a change is shown in percent.
+_NEAR = (0.4, 2.5)
+
+
+def comparisons_table(content: Content) -> str:
+    """Every comparison, overall and by the levels of the other factors."""
+    rows = []
+    for c in content.analysis.comparisons:
+        time = time_text if c.metric.endswith("_ns") or "cpu" in c.metric else rate_text
+        parts = [("all", c.overall), *((part.levels, part) for part in c.strata if part.levels)]
+        for levels, part in parts:
+            overall = part is c.overall
+            rows.append(
+                [
+                    f"{escape(c.metric)}: {escape(c.candidate)} / {escape(c.baseline)}",
+                    escape(levels),
+                    shown(c.baseline_value.mean, time) if overall else "",
+                    shown(c.candidate_value.mean, time) if overall else "",
+                    shown(part.ratio, ratio_text),
+                    f"{shown(part.low, ratio_text)} to {shown(part.high, ratio_text)}",
+                    shown(part.blocks),
+                    {True: "excludes 1", False: "includes 1", None: NONE}[part.excludes_1],
+                    {True: "shown", False: "not shown", None: NONE}[part.equivalent],
+                ]
+            )
+    headings = [
+        "comparison",
+        "where",
+        "baseline, mean",
+        "candidate, mean",
+        "ratio",
+        "95 % interval",
+        "blocks",
+        "interval",
+        "equivalence",
+    ]
+    return table(headings, rows, "Paired within blocks on the log scale; the block is the unit.")
+
+
+def percent_change(ratio: float) -> str:
+    """Write a ratio as a change in percent."""
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def multiple(ratio: float) -> str:
+    """Write a ratio as a multiple, which is easier to read where it is far from 1."""
+    return f"× {ratio:.3g}"
+
+
+def change_table(content: Content) -> str:
+    """Every configuration against the base case; nothing for a single configuration."""
+    changes = content.analysis.changes
+    if not changes.entries:
+        return ""
+    found: dict[str, dict[str, Change]] = {}
+    for entry in changes.entries:
+        found.setdefault(entry.name, {})[entry.metric] = entry
+    rows = [
+        [escape(name), *(_change(entries.get(metric)) for metric in changes.metrics)]
+        for name, entries in found.items()
+        if name != changes.base
+    ]
+    words = (
+        f"Against the base case {changes.base}: geometric means of the ratios within blocks, with 95 % intervals. "
+        "Bold where the interval excludes no change."
+    )
+    headings = ["configuration", *changes.metrics.values()]
+    return f"<h3>Change against the base case</h3>{table(headings, rows, words)}"
+
+
+def factorial_tables(content: Content) -> str:
+    """Shares of the variation of every metric side by side, and the effects of each."""
+    metrics = content.analysis.factorial.metrics
+    if not metrics:
+        return ""
+    names = list(dict.fromkeys(part.name for metric in metrics for part in metric.shares))
+    by_metric = [{part.name: part for part in metric.shares} for metric in metrics]
+    rows = [[escape(name), *(_share(parts.get(name)) for parts in by_metric)] for name in names]
+    titles = [metric.title for metric in metrics]
+    text = "<h3>Which factor matters</h3>"
+    text += table(
+        ["factor or interaction", *titles], rows, "Share of the variation; bold where the effect is clear."
+    )
+    effects = list(dict.fromkeys(effect.name for metric in metrics for effect in metric.effects))
+    known = [{effect.name: effect for effect in metric.effects} for metric in metrics]
+    rows = [[escape(name), *(_effect(parts.get(name)) for parts in known)] for name in effects]
+    models = "; ".join(f"{m.title}: {m.scale.scale}, {m.scale.reason}" for m in metrics)
+    text += table(["effect", *titles], rows, "As a share of the mean, with 95 % intervals.")
+    aliases = {effect.name: effect.aliases for effect in metrics[0].effects if effect.aliases}
+    if aliases:
+        said = "; ".join(f"{name} with {', '.join(others)}" for name, others in aliases.items())
+        text += f'<p class="note">The design is a fraction and cannot tell apart: {escape(said)}.</p>'
+    return text + f'<p class="soft small">Model: {escape(models)}.</p>'
+
+
+def _change(entry: Change | None) -> str:
+    if entry is None:
+        return NONE
+    numbers = [number for number in (entry.ratio, entry.low, entry.high) if number is not None]
+    near = all(_NEAR[0] < number < _NEAR[1] for number in numbers)
+    text, *bounds = (shown(number, percent_change if near else multiple) for number in numbers)
+    text = f"<b>{text}</b>" if entry.excludes_1 else text
+    return f'{text} <span class="interval">[{", ".join(bounds)}]</span>' if bounds else text
+
+
+def _share(part: Share | None) -> str:
+    if part is None:
+        return NONE
+    text = shown(part.share, percent_text)
+    return f"<b>{text}</b>" if part.significant else text
+
+
+def _effect(effect: Effect | None) -> str:
+    if effect is None:
+        return NONE
+    text = shown(effect.relative, signed_percent_text)
+    text = f"<b>{text}</b>" if effect.significant else text
+    if effect.relative_low is None:
+        return text
+    low, high = (shown(bound, signed_percent_text) for bound in (effect.relative_low, effect.relative_high))
+    return f'{text} <span class="interval">[{low}, {high}]</span>'

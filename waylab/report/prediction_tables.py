@@ -1,0 +1,94 @@
+"""Tables of the models beside the measurement."""
+
+from collections.abc import Callable
+from html import escape
+
+from waylab.report.content import Content
+from waylab.report.numbers import (
+    NONE,
+    percent_text,
+    rate_text,
+    ratio_text,
+    shown,
+    signed_percent_text,
+    time_text,
+)
+from waylab.report.table import table
+from waylab.runfolder.prediction import Forecast
+
+
+def models_table(content: Content) -> str:
+    """Measured and predicted, configuration by configuration."""
+    rows = []
+    for entry in content.predictions.entries:
+        measured, predicted, error = entry.measured, entry.predicted or Forecast(), entry.error
+        parameters = ", ".join(_parameter(name, value) for name, value in (entry.parameters or {}).items())
+        rows.append(
+            [
+                escape(entry.model),
+                escape(entry.configuration),
+                parameters or NONE,
+                shown(predicted.utilisation, ratio_text),
+                _both(measured.throughput_per_s, predicted.throughput_per_s, rate_text),
+                shown(error.throughput_per_s, signed_percent_text),
+                _both(measured.response_mean_ns, predicted.response_mean_ns, time_text),
+                shown(error.response_mean_ns, signed_percent_text),
+                escape(entry.reason or ""),
+            ]
+        )
+    headings = [
+        "model",
+        "configuration",
+        "parameters",
+        "utilisation",
+        "throughput, measured → predicted",
+        "error",
+        "mean response, measured → predicted",
+        "error",
+        "why not",
+    ]
+    return table(headings, rows, "Error is predicted / measured - 1.")
+
+
+def models_summary_table(content: Content) -> str:
+    """How far each model is off altogether."""
+    rows = [
+        [
+            escape(s.model),
+            f"{shown(s.applies)} of {shown(s.configurations)}",
+            *(
+                shown(error, percent_text)
+                for found in (s.throughput_per_s, s.response_mean_ns)
+                for error in (found.median_error, found.largest_error)
+            ),
+            escape(s.source or ""),
+        ]
+        for s in content.predictions.summary
+    ]
+    headings = [
+        "model",
+        "applies to",
+        "throughput, median error",
+        "largest",
+        "response, median error",
+        "largest",
+        "where its parameters come from",
+    ]
+    return table(headings, rows, "Absolute relative errors over the configurations.")
+
+
+def _both(measured: float | None, predicted: float | None, text: Callable[[float], str]) -> str:
+    return f"{shown(measured, text)} → {shown(predicted, text)}"
+
+
+def _parameter(name: str, value: float | list[float]) -> str:
+    if isinstance(value, list):
+        return f"{_parameter(name, value[0])} to {_parameter(name, value[-1]).rpartition(' ')[2]}"
+    stem, _, unit = name.rpartition("_")
+    if unit == "ns":
+        return f"{escape(stem)} {shown(value, time_text)}"
+    if unit == "s" and stem.endswith("_per"):
+        return f"{escape(stem[:-4])} {shown(value, rate_text)}/s"
+    if unit == "s":
+        return f"{escape(stem)} {shown(value, lambda time_s: time_text(1e9 * time_s))}"
+    return f"{escape(name)} {shown(value)}"

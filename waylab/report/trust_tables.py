@@ -1,0 +1,193 @@
+"""Tables of the section `checks`: gates, laws, steady state and residuals. They say which trials can be trusted."""
+
+from html import escape
+
+from waylab.report.content import Content
+from waylab.report.numbers import (
+    NONE,
+    interval,
+    interval_text,
+    percent_text,
+    rate_text,
+    shown,
+    signed_percent_text,
+    time_text,
+)
+from waylab.report.table import table
+from waylab.runfolder.numbers import WorstLaw
+from waylab.runfolder.trial_numbers import Gate, WithinPercentile, WithinTrial
+
+_PERCENTS = ("50", "95", "99", "99.9")
+
+
+def gates_table(content: Content) -> str:
+    """Every gate of every trial."""
+    names = list(dict.fromkeys(gate.name for trial in content.analysis.trials for gate in trial.gates))
+    rows = []
+    for trial in content.analysis.trials:
+        gates = {gate.name: gate for gate in trial.gates}
+        mark = '<span class="pass">used</span>' if trial.used else '<span class="fail">NOT USED</span>'
+        rows.append([f"{escape(trial.id)}", mark, *(_gate(gates.get(name)) for name in names)])
+    return table(
+        ["trial", "verdict", *names],
+        rows,
+        "Every gate of every trial; – does not apply. Hold the pointer over a cell for its words.",
+        "gates",
+    )
+
+
+def failed_trials(content: Content) -> str:
+    """The trials that are not used, with the reasons."""
+    failed = [trial for trial in content.analysis.trials if not trial.used]
+    if not failed:
+        return '<p class="good">Every trial passed every gate.</p>'
+    items = "".join(f"<li><b>{escape(t.id)}</b>: {escape('; '.join(t.reasons))}</li>" for t in failed)
+    return f'<div class="bad"><p><b>These trials are not used in any aggregate:</b></p><ul>{items}</ul></div>'
+
+
+def conditions_table(content: Content) -> str:
+    """The interactive law, and whether the keys were found."""
+    rows = [
+        [
+            escape(c.name),
+            shown(c.load.clients),
+            shown(c.load.pipeline),
+            escape(c.load.think_time),
+            interval(c.interactive_law_error, signed_percent_text),
+            interval(c.hit_ratio, percent_text),
+            interval(c.generator_cpu_share, percent_text),
+            interval(c.busy_share, percent_text),
+        ]
+        for c in content.configurations
+    ]
+    headings = [
+        "configuration",
+        "clients",
+        "pipeline",
+        "think time",
+        "X(R+Z)/N - 1",
+        "hit ratio",
+        "load's share of a core",
+        "machine busy",
+    ]
+    return table(
+        headings,
+        rows,
+        "Laws and conditions, means over trials with 95 % intervals. N is clients times pipeline.",
+    )
+
+
+def laws_table(content: Content) -> str:
+    """The laws of every configuration, in the trial that is furthest off."""
+    rows = [
+        [
+            escape(c.name),
+            escape(law.name),
+            shown(law.expected, _plain),
+            shown(law.found, _plain),
+            shown(law.residual, signed_percent_text),
+            shown(law.limit, percent_text),
+            _holds(law),
+        ]
+        for c in content.configurations
+        for law in c.laws
+    ]
+    headings = ["configuration", "law", "expected", "found", "off by", "limit", "holds"]
+    return table(
+        headings,
+        rows,
+        "Operational laws between numbers that were measured independently, in the trial that is furthest off.",
+    )
+
+
+def within_table(content: Content) -> str:
+    """Warm-up, effective sample sizes and intervals of every trial that was used."""
+    rows = []
+    for trial in content.analysis.trials:
+        within = trial.numbers.within if trial.used and trial.numbers else None
+        if within is None or within.warm_up is None or within.throughput_per_s is None:
+            continue
+        throughput, percentiles = within.throughput_per_s, within.percentiles_ns
+        rows.append(
+            [
+                escape(trial.id),
+                shown(within.seconds),
+                escape(within.warm_up.text),
+                shown(throughput.effective, rate_text),
+                interval(throughput, rate_text),
+                interval(within.response_mean_ns, time_text),
+                *(_percentile(percentiles.get(percent)) for percent in _PERCENTS),
+                escape(_why_not(within)),
+            ]
+        )
+    headings = [
+        "trial",
+        "seconds",
+        "warm-up",
+        "effective seconds",
+        "throughput, 1/s",
+        "mean response",
+        *(f"p{percent}" for percent in _PERCENTS),
+        "why no interval",
+    ]
+    note = (
+        "Of what follows the warm-up, with 95 % intervals that allow for the correlation of its seconds. They say how "
+        "well one run is known; what differs from run to run is in the intervals across trials."
+    )
+    return table(headings, rows, note)
+
+
+def residual_checks(content: Content) -> str:
+    """What the tests of the residuals say of every metric."""
+    metrics = content.analysis.factorial.metrics
+    rows = [
+        [escape(metric.title), escape(check.name), _mark(check.kept), escape(check.text)]
+        for metric in metrics
+        for check in metric.checks
+    ]
+    if not rows:
+        return ""
+    words = (
+        "Assumptions behind the intervals of the effects. A test that fails says that the model is wrong; "
+        "one that does not, with few trials, says little."
+    )
+    return f"<h3>Residuals</h3>{table(['metric', 'check', 'holds', 'what was found'], rows, words)}"
+
+
+def _gate(gate: Gate | None) -> str:
+    if gate is None or gate.passed is None:
+        return f'<span title="{escape(gate.text) if gate else ""}">{NONE}</span>'
+    kind, mark = ("pass", "✓") if gate.passed else ("fail", "✗")
+    value = f" {shown(gate.value, lambda number: f'{number:.4g}')}" if gate.value is not None else ""
+    return f'<span class="{kind}" title="{escape(gate.text)}">{mark}{value}</span>'
+
+
+def _percentile(found: WithinPercentile | None) -> str:
+    return NONE if found is None else interval_text(found.value, found.low, found.high, time_text)
+
+
+def _why_not(within: WithinTrial) -> str:
+    """Why the throughput or else the first percentile without an interval has none."""
+    if within.throughput_per_s and within.throughput_per_s.text:
+        return within.throughput_per_s.text
+    for percent, found in within.percentiles_ns.items():
+        if found.text:
+            return f"p{percent}: {found.text}"
+    return ""
+
+
+def _holds(law: WorstLaw) -> str:
+    title = escape(law.text)
+    if law.holds is None:
+        return f'<span title="{title}">{NONE}</span>'
+    if not law.broken:
+        return f'<span class="pass" title="{title}">✓</span>'
+    return f'<span class="fail" title="{title}">✗ in {shown(law.broken)} of {shown(law.trials)}</span>'
+
+
+def _plain(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.4g}"
+
+
+def _mark(kept: bool | None) -> str:
+    return NONE if kept is None else '<span class="pass">✓</span>' if kept else '<span class="fail">✗</span>'
