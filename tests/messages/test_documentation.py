@@ -1,4 +1,4 @@
-"""The example of the documentation runs, and every problem of the service is in its table."""
+"""Tests that the example of docs/messages.md runs, and that its table has every problem type."""
 
 import re
 

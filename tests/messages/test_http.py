@@ -1,4 +1,4 @@
-"""HTTP as it may come: other methods, bytes that nobody should send, much of everything. The service lives on."""
+"""Tests the service with other methods, malformed bytes and large requests. It must survive all of them."""
 
 import json
 import socket
@@ -6,7 +6,7 @@ import socket
 import httpx
 import pytest
 
-# One for all: to make one loads every certificate authority.
+# Shared, because creating one loads every certificate authority.
 HTTP = httpx.Client(verify=False)
 PROBLEM = "application/problem+json"
 METHODS = {
@@ -21,12 +21,12 @@ METHODS = {
 
 
 def ask(url, request):
-    """Send these bytes and read until the service closes or has replied; gives status and the rest."""
+    """Send these bytes and read until the service closes or has replied. Return the status and the rest."""
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         connection.sendall(request)
         if b"content-length: 10\r\n" in request:
-            # There is less than was announced. Otherwise, who hangs up is not answered.
+            # Fewer bytes than announced. Other clients that hang up get no reply.
             connection.shutdown(socket.SHUT_WR)
         reply = b""
         while piece := connection.recv(65536):
@@ -40,7 +40,7 @@ def request(line, *headers):
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_other_methods_are_refused_with_those_that_there_are(url, path):
+def test_other_methods_get_405_with_the_allowed_ones(url, path):
     for method in {"GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY", "X"} - METHODS[path]:
         reply = HTTP.request(method, url + path)
         assert reply.status_code == 405, (method, path)
@@ -99,11 +99,11 @@ def test_head_is_get_without_the_body(url, client, queue):
         (b"stats", [], {400, None}),
     ],
 )
-def test_what_makes_no_sense_is_refused(url, line, headers, statuses):
+def test_malformed_requests_are_refused(url, line, headers, statuses):
     try:
         status, body = ask(url, request(line, *headers))
     except ConnectionResetError:
-        # What the service does not read any more, the kernel throws away with a reset.
+        # The kernel resets the connection if the service leaves bytes unread.
         status, body = None, b""
     assert status in statuses
     if status in {404, 413, 422} or (status == 400 and body):
@@ -124,7 +124,7 @@ def test_what_makes_no_sense_is_refused(url, line, headers, statuses):
         ("", 415),
     ],
 )
-def test_a_document_is_json_or_says_nothing(url, queue, media_type, status):
+def test_a_document_needs_a_json_media_type_or_none(url, queue, media_type, status):
     headers = {"waystage-sender": "a"} | ({} if media_type is None else {"content-type": media_type})
     document = b'{"messages": [{"body": "x"}]}'
     reply = HTTP.post(f"{url}/v1/queues/{queue}/messages:batch", headers=headers, content=document)
@@ -160,7 +160,7 @@ def test_a_document_is_json_or_says_nothing(url, queue, media_type, status):
         (b'{"messages": [{"to": null, "body": ""}]}', 201),
     ],
 )
-def test_documents_that_make_no_sense_store_nothing(url, client, queue, document, status):
+def test_invalid_documents_store_nothing(url, client, queue, document, status):
     headers = {"waystage-sender": "a", "content-type": "application/json"}
     reply = HTTP.post(f"{url}/v1/queues/{queue}/messages:batch", headers=headers, content=document)
     assert reply.status_code == status, reply.text

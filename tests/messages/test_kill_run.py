@@ -1,4 +1,4 @@
-"""The short form of kill_run.py: a quarter of a minute of kills, and every message is accounted for."""
+"""The short form of kill_run.py: twelve seconds of kills, with every message accounted for."""
 
 import tempfile
 from pathlib import Path
@@ -13,20 +13,20 @@ SECONDS = 12
 @pytest.fixture
 def folder():
     postgres_or_skip()
-    # A short path that every user may enter: PostgreSQL's socket has a limit, and its user is not root.
+    # A short path that every user can enter: the path of PostgreSQL's socket has a limit, and its user is not root.
     with tempfile.TemporaryDirectory(prefix="waystage-kill-", dir="/tmp") as name:
         yield Path(name)
 
 
 def test_nothing_is_lost_or_doubled_when_services_and_postgres_are_killed(folder):
     report = run(SECONDS, folder)
-    told = "\n".join(report.lines())
-    assert not report.broken, told
-    assert report.kills["service"] > 0 and report.kills["postgres"] > 0, told
-    assert report.messages["received"] > 0, told
+    result = "\n".join(report.lines())
+    assert not report.broken, result
+    assert report.kills["service"] > 0 and report.kills["postgres"] > 0, result
+    assert report.messages["received"] > 0, result
 
 
-def test_what_must_not_happen_is_told():
+def test_forbidden_fates_are_reported():
     names = (
         "lost",
         "doubled",

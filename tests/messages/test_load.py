@@ -1,4 +1,4 @@
-"""The load generator with messages as several agents, and searching for a rate, against the real service."""
+"""Tests the load generator with a live service: several agents, and the search for a rate."""
 
 import json
 import re
@@ -21,14 +21,14 @@ COUNTS = (
 
 
 def load(*arguments):
-    """Run a load to its end."""
+    """Run a load and return its result."""
     command = [str(WAYSTAGE), "load", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @contextmanager
 def agent():
-    """Run an agent; yields its address."""
+    """Run an agent, and yield its address."""
     command = [str(WAYSTAGE), "load", "agent", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
@@ -61,15 +61,15 @@ def test_what_every_agent_would_have_for_itself_is_refused(argument):
 
 def test_a_search_ends_at_what_two_clients_can_ask(url, tmp_path):
     out = tmp_path / "search.json"
-    # Two connections with one request each are the limit: the climb ends where more is due than comes back.
+    # Two connections with one request each are the limit: the search stops when more requests are due than answered.
     objective = ["--objective", "p50=200ms", "--precision", "10%", "--extensions", 0]
     words = ["--messages", url, "--clients", 2, "--rate", 200, "--warm-up", "200ms", "--test-time", "3s"]
     result = load("saturate", *words, *objective, "--json-out-file", out)
-    # So short a run decides nothing surely, and the answer is not confirmed.
+    # A run this short decides nothing with certainty, and its answer is not confirmed.
     assert out.exists() and result.returncode in (0, 1), result
     found = json.loads(out.read_text())
     climb = [probe for probe in found["probes"] if probe["step"] == "climb"]
-    # It climbs as long as nothing speaks against it; what a later run contradicts is forgotten.
+    # The search climbs until a run contradicts it; a result that a later run contradicts is dropped.
     outcomes = [probe["outcome"] in ("met", "undecided") for probe in climb]
     assert outcomes == [True] * (len(climb) - 1) + [False], result
     assert 0 < found["finding"]["rate_per_s"] < climb[-1]["rate_per_s"], result

@@ -1,6 +1,6 @@
-"""The service does what its description says, whatever it is asked: schemathesis finds nothing.
+"""Tests with schemathesis that the service behaves as its description says, for any request.
 
-`WAYSTAGE_SCHEMATHESIS_S=600` makes it search for ten minutes, `WAYSTAGE_SCHEMATHESIS_SEED=7` elsewhere.
+`WAYSTAGE_SCHEMATHESIS_S=600` searches for ten minutes, `WAYSTAGE_SCHEMATHESIS_SEED=7` with another seed.
 """
 
 import json
@@ -16,17 +16,17 @@ from programs import ROOT
 HERE = Path(__file__).parent
 SEARCH_S = int(os.environ.get("WAYSTAGE_SCHEMATHESIS_S", "20"))
 SEED = os.environ.get("WAYSTAGE_SCHEMATHESIS_SEED", "2041")
-# A slow machine may take longer for the last round, but not for ever.
+# A slow machine may take longer for the last round, but not indefinitely.
 PATIENCE_S = 300
 
 
-def test_the_kept_description_is_the_one_that_is_served(url):
+def test_the_stored_description_is_the_one_that_is_served(url):
     served = httpx.get(f"{url}/openapi.json")
     assert served.headers["content-type"] == "application/json"
     assert served.text == (ROOT / "docs/messages-openapi.json").read_text()
 
 
-def test_the_page_has_every_operation_and_loads_nothing(url):
+def test_the_page_has_every_operation_and_no_external_resource(url):
     page = httpx.get(f"{url}/docs")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
@@ -47,5 +47,5 @@ def test_schemathesis_finds_nothing(url, tmp_path):
     told = result.stdout + result.stderr
     assert result.returncode == 0, told
     tested = re.search(r"Tested: (\d+)", told)
-    # It has read the description already, and does not ask for it again.
+    # It has read the description before, and does not request it again.
     assert tested and int(tested.group(1)) == number - 1, told

@@ -209,8 +209,8 @@ impl Embedded {
 
     /// Whether the server accepts connections, according to its status in `postmaster.pid`.
     fn is_ready(&self) -> bool {
-        let words = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
-        let lines: Vec<&str> = words.lines().map(str::trim).collect();
+        let text = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
         let is_alive = || std::os::unix::net::UnixStream::connect(self.directory.join(SOCKET)).is_ok();
         let is_ours = match &self.child {
             Some(child) => lines.first().is_some_and(|text| *text == child.id().to_string()),
@@ -259,11 +259,11 @@ fn other_user() -> Option<(u32, u32)> {
         return None;
     }
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    ["postgres", "nobody"].iter().find_map(|count| {
+    ["postgres", "nobody"].iter().find_map(|name| {
         users.lines().find_map(|line| {
             let fields: Vec<&str> = line.split(':').collect();
-            let is_wanted = fields.first() == Some(count);
-            is_wanted.then(|| Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))).flatten()
+            let is_this_user = fields.first() == Some(name);
+            is_this_user.then(|| Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))).flatten()
         })
     })
 }

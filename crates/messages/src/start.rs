@@ -88,7 +88,6 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
     let guard = runtime.enter();
     let (rows, record_file) = RecordSink::begin(config.records.as_ref(), &clock).map_err(MessagesError::Records)?;
     let journal = Arc::new(Journal::new(rows));
-    let cleanup = Cleanup::default();
     let memory = Arc::new(Memory::new(config.limits.memory));
     let (dispatcher, lanes) = match (&database, config.dispatch) {
         (Some(database), _) => Dispatcher::start(config, database, &memory, &clock, &journal),
@@ -97,24 +96,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
     tokio::spawn(flush_records(journal.clone()));
     let dispatcher = Arc::new(dispatcher);
     let (shutdown, shutdown_requested) = watch::channel(false);
-    let (redelivery, long_polls) = (Redelivery::default(), LongPolls::new(config.limits.long_polls));
-    let peers = Peers::new(long_polls.clone(), clock.clone());
-    if let Some(database) = database {
-        tokio::spawn(peers.clone().run(database.clone(), journal.clone()));
-        tokio::spawn(cleanup.clone().run(database.clone(), journal.clone(), config.limits.key_retention));
-        tokio::spawn(redelivery.clone().run(database, journal.clone(), peers.clone()));
-    }
-    let admission = Admission {
-        memory: memory.clone(),
-        dispatcher: dispatcher.clone(),
-        long_polls,
-        peers,
-        cleanup,
-        redelivery,
-        clock: clock.clone(),
-        poll_interval: config.poll_interval,
-        shutdown: shutdown_requested.clone(),
-    };
+    let admission = admission(config, database, &dispatcher, &memory, &clock, &journal, &shutdown_requested);
     let connections = Arc::new(ClientConnections::new(config.clients.connections_max));
     let service = Service {
         admission,
@@ -151,6 +133,37 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         shutdown_timeout,
         runtime,
     })
+}
+
+/// The way of requests to the dispatcher. Starts the tasks that work beside it, if there is a database.
+fn admission(
+    config: &Config,
+    database: Option<Database>,
+    dispatcher: &Arc<Dispatcher>,
+    memory: &Arc<Memory>,
+    clock: &Clock,
+    journal: &Arc<Journal>,
+    shutdown: &watch::Receiver<bool>,
+) -> Admission {
+    let (redelivery, cleanup) = (Redelivery::default(), Cleanup::default());
+    let long_polls = LongPolls::new(config.limits.long_polls);
+    let peers = Peers::new(long_polls.clone(), clock.clone());
+    if let Some(database) = database {
+        tokio::spawn(peers.clone().run(database.clone(), journal.clone()));
+        tokio::spawn(cleanup.clone().run(database.clone(), journal.clone(), config.limits.key_retention));
+        tokio::spawn(redelivery.clone().run(database, journal.clone(), peers.clone()));
+    }
+    Admission {
+        memory: memory.clone(),
+        dispatcher: dispatcher.clone(),
+        long_polls,
+        peers,
+        cleanup,
+        redelivery,
+        clock: clock.clone(),
+        poll_interval: config.poll_interval,
+        shutdown: shutdown.clone(),
+    }
 }
 
 impl RunningService {

@@ -1,4 +1,4 @@
-//! ClientLimits that are too many, too slow or deaf: each costs at most its own connection, and is counted.
+//! Too many clients, slow clients and clients that read nothing: each costs at most its own connection, and is counted.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -40,7 +40,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Everything until the other side closes.
+/// Reads until the service closes the connection.
 fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
@@ -50,7 +50,7 @@ fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The number after this name on the page.
+/// The value of a metric.
 fn metric(address: SocketAddr, name: &str) -> f64 {
     let page = Client::connect(address, "me").short("GET", "/metrics").1;
     let line =
@@ -63,12 +63,12 @@ fn late(address: SocketAddr, what: &str) -> f64 {
 }
 
 #[test]
-fn half_a_head_is_not_waited_for() {
+fn an_incomplete_head_times_out() {
     let running = start(ClientLimits { head_timeout: SHORT, ..PATIENT }, None);
     let mut stream = connect(running.address());
     stream.write_all(b"GET /v1/queues HTTP/1.1\r\nho").unwrap();
     assert_eq!(rest(&mut stream), "");
-    // The same after a request that was whole.
+    // The same after a complete request.
     let mut stream = connect(running.address());
     stream.write_all(b"GET /v1/queues HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut head = [0; 12];
@@ -81,7 +81,7 @@ fn half_a_head_is_not_waited_for() {
 }
 
 #[test]
-fn a_body_that_does_not_come_is_not_waited_for() {
+fn an_incomplete_body_times_out() {
     let running = start(ClientLimits { body_timeout: SHORT, ..PATIENT }, None);
     let mut stream = connect(running.address());
     stream
@@ -97,10 +97,10 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[test]
-fn who_takes_nothing_of_his_reply_is_left() {
+fn a_client_that_does_not_read_times_out() {
     let running = start(ClientLimits { unread_timeout: SHORT, ..PATIENT }, Some(1 << 20));
     let mut stream = connect(running.address());
-    // Asks for much more than socket buffers hold, and reads nothing.
+    // The replies are much larger than the socket buffers, and the client reads none of them.
     let ask = b"POST /v1/queues/q/messages:pop HTTP/1.1\r\nhost: x\r\n\r\n";
     for _ in 0..40 {
         stream.write_all(ask).unwrap();
@@ -116,7 +116,7 @@ fn who_takes_nothing_of_his_reply_is_left() {
 }
 
 #[test]
-fn who_asks_nothing_is_let_go_and_who_polls_is_not() {
+fn idle_connections_time_out_and_long_polls_do_not() {
     let running = start(ClientLimits { idle_timeout: Duration::from_millis(800), ..PATIENT }, None);
     let mut silent = connect(running.address());
     let mut polling = connect(running.address());
@@ -129,7 +129,7 @@ fn who_asks_nothing_is_let_go_and_who_polls_is_not() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so() {
+fn a_connection_over_the_limit_gets_503() {
     let running = start(ClientLimits { connections_max: 3, ..PATIENT }, None);
     let address = running.address();
     let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address, "me")).collect();
@@ -147,7 +147,7 @@ fn one_connection_too_many_is_told_so() {
         assert!(page.contains(&format!("waystage_messages_{line}\n")), "{line}: {page}");
     }
     clients.pop();
-    // The place is free as soon as the service has seen the end.
+    // The service frees the place when it notices the end of the connection.
     loop {
         let mut stream = connect(address);
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
@@ -177,7 +177,7 @@ fn a_head_that_is_too_large_is_refused_and_requests_in_a_row_are_answered_in_ord
     running.stop().unwrap();
 }
 
-/// Waits until so many bytes are held.
+/// Waits until the buffered bytes satisfy a condition.
 fn holds(address: SocketAddr, is_right: impl Fn(f64) -> bool) {
     for _ in 0..2000 {
         if is_right(metric(address, "waystage_messages_buffered_bytes")) {
@@ -189,7 +189,7 @@ fn holds(address: SocketAddr, is_right: impl Fn(f64) -> bool) {
 }
 
 #[test]
-fn half_bodies_hold_memory_and_announced_ones_do_not() {
+fn only_bytes_that_arrived_count_as_memory() {
     const LIMIT: usize = 1 << 20;
     let limits = Limits { body_bytes: LIMIT, memory: LIMIT, ..Limits::default() };
     let running = serve(&Config { limits, ..config(PATIENT, None) });
@@ -215,8 +215,8 @@ fn half_bodies_hold_memory_and_announced_ones_do_not() {
 }
 
 #[test]
-fn replies_that_nobody_reads_hold_memory_and_then_nothing_more_is_asked_for() {
-    // More than the kernel takes for a client that does not read.
+fn unread_replies_occupy_memory_until_nothing_more_is_fetched() {
+    // More than the kernel buffers for a client that does not read.
     const BODY_BYTES: usize = 32 << 20;
     let limits = Limits { memory: 1 << 20, ..Limits::default() };
     let running = serve(&Config { limits, ..config(PATIENT, Some(BODY_BYTES)) });

@@ -1,4 +1,4 @@
-//! The commented example of the configuration is the defaults and leaves no key out; what is wrong is one clear line.
+//! The example configuration has every key with its default, and every mistake is reported in one clear line.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use toml::Table;
 const REFERENCE: &str = include_str!("../../../examples/messages/reference.toml");
 const TOKENS: &str = include_str!("../../../examples/messages/tokens.toml");
 
-/// ServiceFile that say something about every key. A key that is added does not compile until it stands here.
+/// A file with every key. A new key does not compile until it is added here.
 fn everything() -> ServiceFile {
     let second = Some(Duration::from_secs(1));
     ServiceFile {
@@ -69,7 +69,7 @@ fn keys(table: &Table) -> BTreeSet<String> {
     found
 }
 
-/// The file with every key that stands in a comment.
+/// The file with its commented keys enabled.
 fn uncommented() -> String {
     let is_key = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
     REFERENCE
@@ -88,18 +88,18 @@ fn the_reference_is_the_defaults() {
 fn the_reference_has_every_key_and_no_other() {
     let shown = uncommented();
     assert_eq!(keys(&shown.parse().unwrap()), keys(&Table::try_from(everything()).unwrap()));
-    // Their values are of the right kind, too.
+    // Their values have the right types.
     Document::new("reference.toml", &shown).settings::<ServiceFile>().unwrap();
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn a_written_file_is_read_again() {
     let text = toml::to_string(&everything()).unwrap();
     assert_eq!(Document::new("everything", &text).settings::<ServiceFile>().unwrap(), everything(), "{text}");
 }
 
 #[test]
-fn the_example_with_tokens_can_work() {
+fn the_example_with_tokens_is_valid() {
     let config = Document::new("tokens.toml", TOKENS).settings::<ServiceFile>().unwrap().config().unwrap();
     assert_eq!(config.tokens.len(), 5);
     let text = format!("{config:?}");

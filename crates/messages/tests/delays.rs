@@ -1,4 +1,4 @@
-//! Messages that are to be had later, and those that are not to be had any more, over a real PostgreSQL.
+//! Delayed and expiring messages over a real PostgreSQL.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 #[test]
-fn messages_come_late_or_never() {
+fn delayed_and_expiring_messages() {
     let Some(database) = Database::start() else { return };
     let running = serve(&database.config());
     let address = running.address();
@@ -57,13 +57,13 @@ fn delayed_in_a_batch(address: SocketAddr) {
     assert_eq!((reply.status, reply.text().matches(',').count()), (201, 2), "{}", reply.text());
     let mut bodies: Vec<String> =
         (0..3).map(|_| client.short("POST", "/v1/queues/later/messages:pop?wait=50s").1).collect();
-    // On a slow machine the late one may be there before the first is asked for, and it has the lowest id.
+    // On a slow machine, the delayed message may be visible before the first fetch, and it has the lowest id.
     bodies.sort();
     assert_eq!(bodies, ["late", "now", "soon"]);
     client.short("DELETE", "/v1/queues/later");
 }
 
-/// Waits for the next second of nothing: until the database's clock has passed this time.
+/// Waits until the database's clock has passed this time.
 fn let_pass(database: &Database, ms: i64) {
     let now = || database.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint");
     let begin = now();
@@ -79,7 +79,7 @@ fn expired(database: &Database, address: SocketAddr) {
     client.send("/v1/queues/brief/messages?to=carol&expiry=30ms", "brief");
     client.send("/v1/queues/brief/messages?expiry=30ms", "brief");
     let_pass(database, 30);
-    // Whether they are swept yet is not known; nobody gets them in any case.
+    // The rows may or may not be deleted yet; either way no operation returns them.
     for (method, path) in [
         ("POST", "/v1/queues/brief/messages:pop?for=carol"),
         ("POST", "/v1/queues/brief/messages:receive?for=carol"),
@@ -97,7 +97,7 @@ fn expired(database: &Database, address: SocketAddr) {
     client.short("DELETE", "/v1/queues/brief");
 }
 
-/// What expires under a lease may still be acknowledged, and does not come back when it is not.
+/// A message that expires in flight can still be acknowledged, and is not redelivered.
 fn expired_while_invisible(database: &Database, address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     client.short("PUT", "/v1/queues/brief");
@@ -119,7 +119,7 @@ fn expired_while_invisible(database: &Database, address: SocketAddr) {
     client.short("DELETE", "/v1/queues/brief");
 }
 
-/// What a queue says counts for messages that say nothing; a dead letter lives as long as its new queue says.
+/// The queue's expiry applies to messages without one; in a dead-letter queue, that queue's expiry applies.
 fn the_queues_expiry(database: &Database, address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     let make = |client: &mut Client, name: &str, settings: &str| {

@@ -1,4 +1,4 @@
-//! Statements that are cut off, and a database that does not get on: the service says what is known, and ends when it is told to.
+//! Interrupted statements, and a database that makes no progress: the service reports what it knows, and stops when it is told to.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,11 +13,11 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
-/// Statements of requests that wait for a lock; the redelivery and the cleanup have others.
+/// Statements of requests that wait for a lock, recognised by their comments. Redelivery and cleanup have other statements.
 const STUCK: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waystage'
     AND wait_event_type = 'Lock' AND query ~ '^-- (Ids|Stores one message|Each fetch|Pops the oldest|Reads the oldest)'";
 
-/// Keeps everybody else away from the messages.
+/// Locks the table of messages.
 struct Locked {
     runtime: Runtime,
     client: tokio_postgres::Client,
@@ -38,7 +38,7 @@ impl Locked {
     }
 }
 
-/// A request that will not be answered soon.
+/// Starts a request that is not answered soon.
 fn asked(address: SocketAddr, method: &'static str, path: &'static str) -> JoinHandle<(u16, String)> {
     spawn(move || Client::connect(address, "alice").short(method, path))
 }
@@ -54,7 +54,7 @@ fn becomes_stuck(database: &Database) {
 }
 
 #[test]
-fn what_was_under_way_when_its_connection_was_ended_is_in_doubt_unless_it_only_reads() {
+fn killed_statements_are_in_doubt_unless_they_only_read() {
     let Some(database) = Database::start() else { return };
     for dispatch in [DispatchConfig::Fused { lanes: 1 }, DispatchConfig::Pool { connections: 1 }] {
         for (method, path, problem) in [
@@ -65,17 +65,17 @@ fn what_was_under_way_when_its_connection_was_ended_is_in_doubt_unless_it_only_r
         ] {
             let service = serve(&Config { dispatch, ..database.config() });
             let mut client = Client::connect(service.address(), "alice");
-            // Afterwards it is connected, and every statement is prepared.
+            // After this request, the lane is connected and every statement prepared.
             assert!(matches!(client.short("PUT", "/v1/queues/q").0, 201 | 204));
             let locked = Locked::take(&database);
             let asked = asked(service.address(), method, path);
             becomes_stuck(&database);
-            // The server says FATAL, which is not the error of a statement that was rolled back and no more.
+            // The server reports FATAL, which is not the error of a statement that was only rolled back.
             database.run(&STUCK.replace("count(*)", "pg_terminate_backend(pid)"));
             let (status, text) = asked.join().unwrap();
             assert!(status == 503 && text.contains(&format!("urn:waystage:problem:{problem}\"")), "{path}: {text}");
             locked.run("ROLLBACK");
-            // It works again, and has not done what it did not say.
+            // The service works again, and has not applied a request that it reported as not applied.
             client.send("/v1/queues/q/messages", "x");
             assert_eq!(client.short("POST", "/v1/queues/q/messages:pop"), (200, "x".into()));
             assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204);
@@ -85,7 +85,7 @@ fn what_was_under_way_when_its_connection_was_ended_is_in_doubt_unless_it_only_r
 }
 
 #[test]
-fn a_service_ends_although_its_database_does_not_get_on() {
+fn a_service_stops_although_its_database_makes_no_progress() {
     let Some(database) = Database::start() else { return };
     let service = serve(&Config { shutdown_timeout: Duration::from_millis(300), ..database.config() });
     let mut client = Client::connect(service.address(), "alice");
@@ -93,7 +93,7 @@ fn a_service_ends_although_its_database_does_not_get_on() {
     let locked = Locked::take(&database);
     let address = service.address();
     let asked = spawn(move || {
-        // Whether there is a last word is not promised; that the connection ends, is.
+        // A reply is not guaranteed here, but the end of the connection is.
         testkit::Http::connect(address).unwrap().request("POST", "/v1/queues/q/messages:pop", &[], b"").is_ok()
     });
     becomes_stuck(&database);
@@ -106,10 +106,10 @@ fn a_service_ends_although_its_database_does_not_get_on() {
 }
 
 #[test]
-fn polls_that_find_no_room_later_wait_on() {
+fn polls_that_are_refused_after_their_first_attempt_keep_waiting() {
     const POLLS: usize = 4;
     let Some(database) = Database::start() else { return };
-    // One at the database, one that waits, and no room for the others.
+    // One request runs, one waits, and there is no room for more.
     let limits = Limits { waiting_requests: 1, ..Limits::default() };
     let dispatch = DispatchConfig::Fused { lanes: 1 };
     let poll_interval = Duration::from_secs(1);
@@ -119,7 +119,7 @@ fn polls_that_find_no_room_later_wait_on() {
     let polls: Vec<_> = (0..POLLS)
         .map(|_| {
             let poll = asked(service.address(), "POST", "/v1/queues/q/messages:pop?wait=60s");
-            // The first attempt of each must find room.
+            // The first attempt of each poll must find room.
             sleep(Duration::from_millis(100));
             poll
         })
@@ -130,7 +130,7 @@ fn polls_that_find_no_room_later_wait_on() {
     assert_eq!(client.short("GET", "/v1/queues/q/messages/head").0, 503, "there is no room");
     locked.run("ROLLBACK");
     for _ in 0..POLLS {
-        // The polls may take the room for themselves.
+        // The polls may take the room.
         while client.short("POST", "/v1/queues/q/messages").0 != 201 {
             sleep(Duration::from_millis(5));
         }

@@ -1,4 +1,4 @@
-//! Sends with a key over a real PostgreSQL: stored once, however often and through whichever service they come.
+//! Sends with an idempotency key over a real PostgreSQL: stored once, however often they are sent and through whichever service.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,14 +18,14 @@ fn send(client: &mut Client, path: &str, key: &str, body: &str) -> HttpReply {
     client.ask_with("POST", path, &format!("Idempotency-Key: {key}"), body)
 }
 
-/// Body and whether it was a repetition.
-fn told(reply: &HttpReply) -> (String, bool) {
+/// The body of a reply, and whether the send was replayed.
+fn reply_of(reply: &HttpReply) -> (String, bool) {
     assert_eq!(reply.status, 201, "{}", reply.text());
     (reply.text(), reply.header("idempotency-replayed") == Some("true"))
 }
 
 #[test]
-fn a_repetition_changes_nothing_and_says_the_same() {
+fn a_repeated_send_stores_nothing_and_returns_the_same_ids() {
     let Some(database) = Database::start() else { return };
     for dispatch in [DispatchConfig::Fused { lanes: 2 }, DispatchConfig::Pool { connections: 3 }] {
         let running = serve(&Config { dispatch, ..database.config() });
@@ -34,30 +34,30 @@ fn a_repetition_changes_nothing_and_says_the_same() {
         for queue in ["q", "p"] {
             assert_eq!(alice.short("PUT", &format!("/v1/queues/{queue}")).0, 201);
         }
-        let (first, is_replayed) = told(&send(&mut alice, SEND, "k", "x"));
+        let (first, is_replayed) = reply_of(&send(&mut alice, SEND, "k", "x"));
         assert!(!is_replayed);
-        assert_eq!(told(&send(&mut alice, SEND, "k", "x")), (first.clone(), true));
+        assert_eq!(reply_of(&send(&mut alice, SEND, "k", "x")), (first.clone(), true));
         for (path, body) in [(SEND, "y"), ("/v1/queues/q/messages?to=bob", "x")] {
             let reply = send(&mut alice, path, "k", body);
             assert_eq!(reply.status, 422);
             assert!(reply.text().contains("urn:waystage:problem:idempotency-key-reused"), "{}", reply.text());
         }
-        // The key is this sender's in this queue.
-        assert!(!told(&send(&mut bob, SEND, "k", "y")).1);
-        assert!(!told(&send(&mut alice, "/v1/queues/p/messages", "k", "z")).1);
+        // The key belongs to the sender and the queue.
+        assert!(!reply_of(&send(&mut bob, SEND, "k", "y")).1);
+        assert!(!reply_of(&send(&mut alice, "/v1/queues/p/messages", "k", "z")).1);
         assert_eq!(send(&mut alice, "/v1/queues/none/messages", "k", "x").status, 404);
-        // A batch, of which one message is not to be had at once.
+        // A batch with one delayed message.
         let batch = r#"{"messages":[{"body":"1"},{"body":"2","to":"bob","delay":"1h"}]}"#;
         let path = "/v1/queues/q/messages:batch";
-        let (ids, is_replayed) = told(&send(&mut alice, path, "b", batch));
+        let (ids, is_replayed) = reply_of(&send(&mut alice, path, "b", batch));
         assert!(!is_replayed && ids.contains("\"ids\":["), "{ids}");
-        assert_eq!(told(&send(&mut alice, path, "b", batch)), (ids, true));
+        assert_eq!(reply_of(&send(&mut alice, path, "b", batch)), (ids, true));
         let other = r#"{"messages":[{"body":"2","to":"bob"},{"body":"1"}]}"#;
         assert_eq!(send(&mut alice, path, "b", other).status, 422);
         assert_eq!((database.number(STORED), database.number("SELECT count(*) FROM invisible_message")), (4, 1));
-        // What was taken out stays sent.
+        // The key remains valid after the message was removed.
         assert_eq!(alice.short("POST", "/v1/queues/q/messages:pop").0, 200);
-        assert_eq!(told(&send(&mut alice, SEND, "k", "x")), (first, true));
+        assert_eq!(reply_of(&send(&mut alice, SEND, "k", "x")), (first, true));
         for key in ["", "a b", &"k".repeat(81)] {
             assert_eq!(send(&mut alice, SEND, key, "x").status, 400, "{key:?}");
         }
@@ -69,9 +69,9 @@ fn a_repetition_changes_nothing_and_says_the_same() {
     }
 }
 
-/// Many at once, with the same keys, in one statement and in two services: each key is stored once, and all hear the same.
+/// Concurrent sends with the same keys, in one statement and in two services: each key is stored once, and all replies are equal.
 #[test]
-fn repetitions_at_the_same_time_are_one() {
+fn concurrent_sends_with_a_key_are_stored_once() {
     const KEYS: usize = 40;
     let Some(database) = Database::start() else { return };
     let services = [serve(&database.config()), serve(&database.config())];
@@ -83,10 +83,10 @@ fn repetitions_at_the_same_time_are_one() {
             std::thread::spawn(move || {
                 let mut client = Client::connect(address, "alice");
                 let one = |key: usize| {
-                    // Some go one way, some the other, so that statements meet with the same keys in different orders.
+                    // Half of the clients use the keys in reverse order, so that statements meet with the same keys in different orders.
                     let key = if number < 4 { key } else { KEYS - 1 - key };
                     let reply = send(&mut client, SEND, &format!("k{key}"), &format!("body {key}"));
-                    (key, told(&reply))
+                    (key, reply_of(&reply))
                 };
                 (0..KEYS).map(one).collect::<Vec<_>>()
             })
@@ -105,14 +105,14 @@ fn repetitions_at_the_same_time_are_one() {
 }
 
 #[test]
-fn a_key_is_forgotten_after_its_time() {
+fn a_key_is_deleted_after_its_retention() {
     let Some(database) = Database::start() else { return };
     let limits = Limits { key_retention: Duration::from_millis(1), ..Limits::default() };
     let running = serve(&Config { limits, ..database.config() });
     let mut client = Client::connect(running.address(), "alice");
     client.short("PUT", "/v1/queues/q");
-    let (first, _) = told(&send(&mut client, SEND, "k", "x"));
-    // The sweep comes every half minute, and when a queue is deleted.
+    let (first, _) = reply_of(&send(&mut client, SEND, "k", "x"));
+    // The cleanup runs every half minute, and when a queue is deleted.
     let mut tries = 0;
     while database.number("SELECT count(*) FROM idempotency_key") > 0 {
         client.short("PUT", "/v1/queues/wake");
@@ -120,7 +120,7 @@ fn a_key_is_forgotten_after_its_time() {
         tries += 1;
         assert!(tries < 1000, "it is still there");
     }
-    let (second, is_replayed) = told(&send(&mut client, SEND, "k", "x"));
+    let (second, is_replayed) = reply_of(&send(&mut client, SEND, "k", "x"));
     assert!(!is_replayed && second != first);
     running.stop().unwrap();
 }

@@ -1,17 +1,17 @@
-//! Leases beside what else happens in a database: another service that moves what is due, and queues that are deleted.
+//! Leases with concurrent activity: a second service that also redelivers, and queues that are deleted.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
-use common::leases::{INVISIBLE, counts, make, receive, settle};
+use common::leases::{INVISIBLE, counts, lease_action, make, receive};
 use common::{Client, Database, serve};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Two services move the same rows: each comes back once.
+/// Two services redeliver the same rows: each message comes back once.
 #[test]
-fn two_services_bring_back_what_is_due_once() {
+fn two_services_redeliver_each_message_once() {
     const MESSAGES: usize = 1200;
     let Some(database) = Database::start() else { return };
     let services = [serve(&database.config()), serve(&database.config())];
@@ -51,7 +51,7 @@ fn two_services_bring_back_what_is_due_once() {
     }
 }
 
-/// With a queue go its messages, leases and keys, from the tables as well; a new queue of its name is empty.
+/// Deleting a queue deletes its messages, leases and keys from the tables; a new queue of the same name is empty.
 #[test]
 fn a_deleted_queue_leaves_nothing_behind() {
     let Some(database) = Database::start() else { return };
@@ -77,7 +77,7 @@ fn a_deleted_queue_leaves_nothing_behind() {
     assert_eq!(client.short("DELETE", "/v1/queues/jobs").0, 204);
     assert_eq!(poll.join().unwrap(), 404);
     for how in ["acknowledge", "extend", "nack"] {
-        assert_eq!(settle(&mut client, &job, how), 410, "{how}");
+        assert_eq!(lease_action(&mut client, &job, how), 410, "{how}");
     }
     make(&mut client, "jobs", "");
     assert_eq!(counts(&mut client, "jobs"), (0, 0));

@@ -1,10 +1,10 @@
-//! Messages under leases over a real PostgreSQL: who has one, when it ends, what comes back and where it goes in the end.
+//! Leases over a real PostgreSQL: who holds a message, when its lease ends, what is redelivered, and where it goes in the end.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
-use common::leases::{INVISIBLE, Received, counts, make, receive, received, settle};
+use common::leases::{INVISIBLE, Received, counts, lease_action, make, receive, received};
 use common::{Client, Database, serve};
 use messages::{Config, DispatchConfig};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 #[test]
-fn leases_hold_and_end_with_both_dispatches() {
+fn leases_with_both_disciplines() {
     let Some(database) = Database::start() else { return };
     for dispatch in [DispatchConfig::Fused { lanes: 2 }, DispatchConfig::Pool { connections: 4 }] {
         let running = serve(&Config { dispatch, ..database.config() });
@@ -38,7 +38,7 @@ fn leases_hold_and_end_with_both_dispatches() {
     }
 }
 
-/// What is leased is nobody else's, and gone when it is acknowledged, once.
+/// A leased message is invisible to others. An acknowledgement deletes it, once.
 fn acknowledged(address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     make(&mut client, "jobs", "");
@@ -56,8 +56,8 @@ fn acknowledged(address: SocketAddr) {
     }
     assert_eq!(client.short("GET", "/v1/receivers/bob/queues").1, "{\"queues\":[]}");
     let guess = Received { lease_token: job.lease_token.replace(['0', '1', '2'], "3"), ..receive_none() };
-    assert_eq!(settle(&mut client, &guess, "acknowledge"), 410);
-    assert_eq!(settle(&mut client, &job, "acknowledge"), 204);
+    assert_eq!(lease_action(&mut client, &guess, "acknowledge"), 410);
+    assert_eq!(lease_action(&mut client, &job, "acknowledge"), 204);
     let again = client.ask("POST", &format!("/v1/leases/{}/acknowledge", job.lease_token), "");
     assert_eq!(again.status, 410);
     assert!(again.text().contains("urn:waystage:problem:lease-expired"), "{}", again.text());
@@ -69,7 +69,7 @@ fn receive_none() -> Received {
     Received { id: 0, lease_token: String::new(), attempt: 0, body: String::new() }
 }
 
-/// When a lease ends, the message is the first again, with the next number, and the old lease is worth nothing.
+/// After its visibility timeout, a message is the oldest again, with the next attempt, and the old lease token is invalid.
 fn expired(address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     make(&mut client, "jobs", "");
@@ -86,16 +86,16 @@ fn expired(address: SocketAddr) {
     assert_eq!((again.id, again.attempt, again.body.as_str()), (first.id, 2, "first"));
     assert_ne!(again.lease_token, first.lease_token);
     for how in ["acknowledge", "extend", "nack"] {
-        assert_eq!(settle(&mut client, &first, how), 410, "another has it now: {how}");
+        assert_eq!(lease_action(&mut client, &first, how), 410, "another has it now: {how}");
     }
     for message in [&again, &second] {
-        assert_eq!(settle(&mut client, message, "acknowledge"), 204);
+        assert_eq!(lease_action(&mut client, message, "acknowledge"), 204);
     }
     assert_eq!(client.short("POST", "/v1/queues/jobs/messages:pop"), (200, "third".into()));
     client.short("DELETE", "/v1/queues/jobs");
 }
 
-/// A lease that is over is worth nothing, whether its message has been moved already or not.
+/// The token of an expired lease is invalid, whether or not its message has been redelivered already.
 fn over_at_once(address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     make(&mut client, "jobs", "");
@@ -104,7 +104,7 @@ fn over_at_once(address: SocketAddr) {
         let job = receive(&mut client, "jobs", "lease=1ms&wait=50s");
         assert_eq!(job.attempt, attempt);
         std::thread::sleep(Duration::from_millis(1));
-        assert_eq!(settle(&mut client, &job, "acknowledge"), 410);
+        assert_eq!(lease_action(&mut client, &job, "acknowledge"), 410);
     }
     client.short("DELETE", "/v1/queues/jobs");
 }
@@ -117,15 +117,15 @@ fn nacked(address: SocketAddr) {
     let poll = std::thread::spawn(move || {
         received(&Client::connect(address, "bob").ask("POST", "/v1/queues/jobs/messages:receive?wait=50s&lease=1h", ""))
     });
-    assert_eq!(settle(&mut client, &job, "nack"), 204);
+    assert_eq!(lease_action(&mut client, &job, "nack"), 204);
     let again = poll.join().unwrap();
     assert_eq!((again.id, again.attempt), (job.id, 2));
-    assert_eq!(settle(&mut client, &job, "acknowledge"), 410);
-    assert_eq!(settle(&mut client, &again, "nack?delay=100ms"), 204);
-    assert_eq!(settle(&mut client, &again, "acknowledge"), 410, "it was nacked");
+    assert_eq!(lease_action(&mut client, &job, "acknowledge"), 410);
+    assert_eq!(lease_action(&mut client, &again, "nack?delay=100ms"), 204);
+    assert_eq!(lease_action(&mut client, &again, "acknowledge"), 410, "it was nacked");
     let third = receive(&mut client, "jobs", "wait=50s&lease=1h");
     assert_eq!(third.attempt, 3);
-    assert_eq!(settle(&mut client, &third, "nack?delay=1h"), 204);
+    assert_eq!(lease_action(&mut client, &third, "nack?delay=1h"), 204);
     assert_eq!(counts(&mut client, "jobs"), (0, 1));
     client.short("DELETE", "/v1/queues/jobs");
 }
@@ -134,24 +134,24 @@ fn extended(address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     make(&mut client, "jobs", "");
     client.send("/v1/queues/jobs/messages", "work");
-    // On a slow machine it may have ended before it is extended.
+    // On a slow machine the lease may expire before it is extended.
     let job = loop {
         let job = receive(&mut client, "jobs", "lease=300ms&wait=50s");
-        if settle(&mut client, &job, "extend?lease=1h") == 204 {
+        if lease_action(&mut client, &job, "extend?lease=1h") == 204 {
             break job;
         }
     };
     std::thread::sleep(Duration::from_millis(400));
     assert_eq!(client.short("POST", "/v1/queues/jobs/messages:pop").0, 204);
-    assert_eq!(settle(&mut client, &job, "extend?lease=20ms"), 204, "from now on");
+    assert_eq!(lease_action(&mut client, &job, "extend?lease=20ms"), 204, "from now on");
     let again = receive(&mut client, "jobs", "wait=50s&lease=1h");
     assert_eq!((again.id, again.attempt), (job.id, job.attempt + 1));
-    assert_eq!(settle(&mut client, &again, "extend"), 204);
-    assert_eq!(settle(&mut client, &again, "acknowledge"), 204);
+    assert_eq!(lease_action(&mut client, &again, "extend"), 204);
+    assert_eq!(lease_action(&mut client, &again, "acknowledge"), 204);
     client.short("DELETE", "/v1/queues/jobs");
 }
 
-/// A receive shares messages for anyone as a pop does, and takes those of one sender.
+/// A receive shares messages to anyone as a pop does, and can select one sender.
 fn addressed(address: SocketAddr) {
     let (mut alice, mut bob) = (Client::connect(address, "alice"), Client::connect(address, "bob"));
     make(&mut alice, "jobs", "");
@@ -187,7 +187,7 @@ fn batches(address: SocketAddr) {
     client.short("DELETE", "/v1/queues/jobs");
 }
 
-/// Receives that are fused keep their own times, and nobody gets what another has.
+/// Fused receives keep their own visibility timeouts, and no message is returned twice.
 fn at_the_same_time(address: SocketAddr) {
     const CLIENTS: usize = 12;
     let mut client = Client::connect(address, "alice");
@@ -214,13 +214,13 @@ fn at_the_same_time(address: SocketAddr) {
         .iter()
         .map(|_| {
             let message = receive(&mut client, "jobs", "wait=50s&lease=1h");
-            assert_eq!((message.attempt, settle(&mut client, &message, "acknowledge")), (2, 204));
+            assert_eq!((message.attempt, lease_action(&mut client, &message, "acknowledge")), (2, 204));
             message.id
         })
         .collect();
     assert_eq!(again, short);
     for (_, message) in got.iter().filter(|(is_short, _)| !*is_short) {
-        assert_eq!(settle(&mut client, message, "acknowledge"), 204);
+        assert_eq!(lease_action(&mut client, message, "acknowledge"), 204);
     }
     assert_eq!(counts(&mut client, "jobs"), (0, 0));
     client.short("DELETE", "/v1/queues/jobs");
@@ -238,18 +238,18 @@ fn dead_letter_queue(address: SocketAddr) {
         let path = "/v1/queues/dead/messages:receive?for=bob&wait=50s&lease=1h";
         received(&Client::connect(address, "bob").ask("POST", path, ""))
     });
-    assert_eq!(settle(&mut client, &second, "nack?delay=1ms"), 204);
+    assert_eq!(lease_action(&mut client, &second, "nack?delay=1ms"), 204);
     let dead = poll.join().unwrap();
     assert_eq!((dead.id, dead.attempt, dead.body.as_str()), (first.id, 1, "work"));
     assert_eq!(counts(&mut client, "jobs"), (0, 0));
-    assert_eq!(settle(&mut client, &dead, "acknowledge"), 204);
-    // Without a place for dead letters there is no limit.
+    assert_eq!(lease_action(&mut client, &dead, "acknowledge"), 204);
+    // Without a dead-letter queue the number of attempts is unlimited.
     client.short("DELETE", "/v1/queues/dead");
     client.send("/v1/queues/jobs/messages", "work");
     for attempt in 1..=4 {
         let message = receive(&mut client, "jobs", "lease=1h&wait=50s");
         assert_eq!(message.attempt, attempt);
-        assert_eq!(settle(&mut client, &message, "nack"), 204);
+        assert_eq!(lease_action(&mut client, &message, "nack"), 204);
     }
     client.short("DELETE", "/v1/queues/jobs");
 }
@@ -275,9 +275,9 @@ fn settings(address: SocketAddr) {
     let job = receive(&mut client, "jobs", "");
     let again = receive(&mut client, "jobs", "wait=50s&lease=1h");
     assert_eq!((again.id, again.attempt), (job.id, 2), "the queue's own time was short");
-    assert_eq!(settle(&mut client, &again, "extend"), 204);
+    assert_eq!(lease_action(&mut client, &again, "extend"), 204);
     let third = receive(&mut client, "jobs", "wait=50s&lease=1h");
-    assert_eq!((third.attempt, settle(&mut client, &third, "acknowledge")), (3, 204));
+    assert_eq!((third.attempt, lease_action(&mut client, &third, "acknowledge")), (3, 204));
     assert_eq!(client.ask("PUT", "/v1/queues/jobs", "{}").status, 204);
     let text = shown(&mut client);
     assert!(text.contains(r#""attempts":null"#) && text.contains(r#""lease":null"#), "{text}");

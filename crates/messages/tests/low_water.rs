@@ -1,5 +1,5 @@
-//! Pops that begin at a low-water: they pass over dead rows, and over nothing else, whoever commits late, puts something back, is cut
-//! off or works beside them.
+//! Pops that start at a low-water mark skip dead rows and nothing else, despite late commits, redeliveries, killed connections and
+//! concurrent services.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,13 +15,13 @@ use testkit::Http;
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
-/// Longer than it takes to look a few times, and than an era lasts at least.
+/// Longer than several rounds of the reader, and than the shortest era.
 const A_WHILE: Duration = Duration::from_millis(1200);
 const BUFFERS: &str = "SELECT (heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
     FROM pg_statio_user_tables WHERE relname = 'message'";
 const LEFT: &str = "SELECT (SELECT count(*) FROM message) + (SELECT count(*) FROM invisible_message)";
 
-/// A service that looks after every message.
+/// A service that reads the mark after every message.
 fn eager(database: &Database) -> Config {
     Config { low_water_refresh_after: 1, ..database.config() }
 }
@@ -30,14 +30,14 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// A connection past the service.
+/// A connection that bypasses the service.
 fn beside(runtime: &Runtime, database: &Database) -> tokio_postgres::Client {
     let (client, connection) = runtime.block_on(tokio_postgres::connect(&database.server.url(), NoTls)).unwrap();
     runtime.spawn(connection);
     client
 }
 
-/// Sends and pops so many messages, one after the other, in more time than it takes to look.
+/// Sends and pops this many messages one by one, for longer than the reader needs.
 fn busy(client: &mut Client, queue: &str, number: usize) {
     for index in 0..number {
         client.send(&format!("/v1/queues/{queue}/messages"), &index.to_string());
@@ -59,7 +59,7 @@ fn a_message_that_is_committed_late_is_found() {
     let runtime = runtime();
     let late = beside(&runtime, &database);
     runtime.block_on(async {
-        // As the service does it: first the transaction's number, then the id.
+        // As the service does it: first the transaction id, then the message id.
         late.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
         let text = "INSERT INTO message (id, queue_id, receiver, sender, body)
             SELECT nextval('message_id'), id, '', 'late', 'late' FROM queue";
@@ -72,7 +72,7 @@ fn a_message_that_is_committed_late_is_found() {
 }
 
 #[test]
-fn a_message_that_is_put_back_is_found_with_its_old_place() {
+fn a_redelivered_message_is_found_in_its_old_place() {
     let Some(database) = Database::start() else { return };
     let service = serve(&eager(&database));
     let mut client = Client::connect(service.address(), "s");
@@ -99,7 +99,7 @@ fn a_message_that_is_put_back_is_found_with_its_old_place() {
 }
 
 #[test]
-fn a_queue_that_is_made_again_begins_anew() {
+fn a_queue_that_is_created_again_starts_empty() {
     let Some(database) = Database::start() else { return };
     let service = serve(&eager(&database));
     let mut client = Client::connect(service.address(), "s");
@@ -107,7 +107,7 @@ fn a_queue_that_is_made_again_begins_anew() {
     busy(&mut client, "q", 32);
     assert_eq!(client.short("DELETE", "/v1/queues/q").0, 204);
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
-    // As a copy of a queue from elsewhere would have it.
+    // As a restored copy of a queue would have it.
     let runtime = runtime();
     let text = "INSERT INTO message (id, queue_id, receiver, sender, body)
         SELECT 0, id, '', 's', 'first' FROM queue WHERE deleted_at IS NULL";
@@ -116,7 +116,7 @@ fn a_queue_that_is_made_again_begins_anew() {
     service.stop().unwrap();
 }
 
-/// Buffers of the table and its indexes that a pop touches when many messages have gone before while an old snapshot was open.
+/// Pages of the table and its indexes that a pop reads after many messages were removed while an old snapshot was open.
 fn buffers_of_a_pop(low_water_refresh_after: usize) -> i64 {
     const MEASURED: usize = 40;
     let Some(database) = Database::start() else { return 0 };
@@ -132,13 +132,13 @@ fn buffers_of_a_pop(low_water_refresh_after: usize) -> i64 {
         (0..number).for_each(|_| assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 200));
         std::thread::sleep(Duration::from_millis(100));
     };
-    // What it learns now is of no use later.
+    // What the service learns now is useless later.
     (0..5).for_each(|_| pops(4));
     let hold = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue";
     runtime.block_on(old.batch_execute(hold)).unwrap();
     runtime.block_on(other.batch_execute("DELETE FROM message WHERE id <= 19000")).unwrap();
     (0..5).for_each(|_| pops(4));
-    // A connection tells what it did when a second has gone by.
+    // PostgreSQL reports the statistics of a connection after a second.
     let mut told = |number: usize| {
         pops(number);
         std::thread::sleep(A_WHILE);
@@ -153,7 +153,7 @@ fn buffers_of_a_pop(low_water_refresh_after: usize) -> i64 {
 }
 
 #[test]
-fn an_old_snapshot_makes_pops_no_dearer() {
+fn an_old_snapshot_makes_pops_no_more_expensive() {
     let without = std::thread::spawn(|| buffers_of_a_pop(usize::MAX));
     let (with, without) = (buffers_of_a_pop(250), without.join().unwrap());
     println!("buffers of a pop: {with}, without a low-water {without}");
@@ -161,7 +161,7 @@ fn an_old_snapshot_makes_pops_no_dearer() {
     assert!(without == 0 || without > 4 * with, "without a low-water a pop touches {without} buffers, with one {with}");
 }
 
-/// Asks until there is an answer: connections to the database break meanwhile.
+/// Repeats a request until it is answered, because connections to the database break meanwhile.
 fn patiently(http: &mut Http, path: &str, body: &str) -> (u16, Option<String>) {
     let header = "waystage-sender: s";
     let reply = http.request("POST", path, &[header], body.as_bytes()).unwrap();
@@ -172,7 +172,7 @@ fn take_part(address: SocketAddr, number: usize, is_over: &AtomicBool, sent: &At
     let mut http = Http::connect(address).unwrap();
     let mut round = number;
     let mut empty = 0;
-    // Those who take out stop when there has been nothing for a while: the last of them see to it that nothing is left.
+    // The consumers stop when they have found nothing for a while, so that nothing is left.
     while !is_over.load(Ordering::Relaxed) || empty < 60 {
         round += 1;
         let queue = format!("/v1/queues/q{}", round % 2);
@@ -206,7 +206,7 @@ fn take_part(address: SocketAddr, number: usize, is_over: &AtomicBool, sent: &At
 }
 
 #[test]
-fn several_services_that_are_cut_off_leave_nothing_behind() {
+fn several_services_with_killed_connections_leave_nothing_behind() {
     let seconds: f64 = std::env::var("WAYSTAGE_LOW_WATER_S").map_or(3.0, |text| text.parse().unwrap());
     let Some(database) = Database::start() else { return };
     let services = [serve(&eager(&database)), serve(&eager(&database))];

@@ -1,4 +1,4 @@
-//! Every metric of the page has its line in docs/messages-operation.md, with the right kind, and no other is described there.
+//! Every metric of `/metrics` is described in docs/messages-operation.md with the right type, and no other one is.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

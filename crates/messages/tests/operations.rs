@@ -1,4 +1,4 @@
-//! Every operation over a real PostgreSQL, with both dispatches, which must give the same answers.
+//! Every operation over a real PostgreSQL, with both disciplines, which must give the same answers.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What was asked and what came back, without what differs from run to run.
+/// Requests and replies, without what differs from run to run.
 type Transcript = Vec<String>;
 
 #[test]
-fn both_dispatches_give_the_right_answers() {
+fn both_disciplines_give_the_right_answers() {
     let Some(database) = Database::start() else { return };
     let dispatches = [DispatchConfig::Fused { lanes: 3 }, DispatchConfig::Pool { connections: 4 }];
     let transcripts = dispatches.map(|dispatch| {
@@ -65,7 +65,7 @@ fn queues(address: SocketAddr, transcript: &mut Transcript) {
     assert!(transcript.iter().any(|line| line.ends_with("{\"queues\":[\"one\",\"two\"]}")), "{transcript:?}");
 }
 
-/// Messages for one receiver and for anyone: each gets the oldest that it may have.
+/// Messages to one receiver and to anyone: each receiver gets the oldest that it may have.
 fn addressed(address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     client.short("PUT", "/v1/queues/orders");
@@ -154,7 +154,7 @@ fn long_polls(address: SocketAddr) {
     assert_eq!(poll.join().unwrap().0, 404, "whoever polls a queue hears that it is deleted");
 }
 
-/// Many at once: nothing is given twice or lost, and with lanes each receiver sees what each sender sent in its order.
+/// Concurrent clients: no message is lost or returned twice, and with lanes each receiver sees each sender's messages in order.
 fn concurrent(address: SocketAddr, is_ordered: bool) {
     const EACH: usize = 40;
     Client::connect(address, "x").short("PUT", "/v1/queues/busy");
@@ -206,7 +206,7 @@ fn concurrent(address: SocketAddr, is_ordered: bool) {
     Client::connect(address, "x").short("DELETE", "/v1/queues/busy");
 }
 
-/// The times on a reply add up, and the metrics know the request.
+/// The times of a reply add up, and the metrics count the request.
 fn stages(address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     let reply = client.ask("GET", "/v1/queues", "");

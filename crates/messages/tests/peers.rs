@@ -1,4 +1,4 @@
-//! Several services at one database: a poll at one hears of what is sent through another, and of what comes back there.
+//! Several services at one database: a poll at one service is woken by a send or a redelivery through another.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-/// Longer than any test: polls that look by themselves would come too late.
+/// Longer than any test, so that a poll's own attempts would come too late.
 const NEVER: Duration = Duration::from_secs(3000);
 const LISTENING: &str = "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'pg_notify|LISTEN waystage'";
 const SAID: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'pg_notify|LISTEN waystage' \
@@ -21,7 +21,7 @@ fn poll(address: SocketAddr) -> JoinHandle<(u16, String)> {
     spawn(move || Client::connect(address, "bob").short("POST", "/v1/queues/q/messages:pop?wait=50s"))
 }
 
-/// What a poll got, which must come soon.
+/// The reply to a poll, which must come soon.
 fn soon(poll: JoinHandle<(u16, String)>, send: impl FnOnce() -> i64) -> (u16, String) {
     let clock = Clock::monotonic();
     let began = clock.now();
@@ -32,7 +32,7 @@ fn soon(poll: JoinHandle<(u16, String)>, send: impl FnOnce() -> i64) -> (u16, St
 }
 
 #[test]
-fn a_poll_at_one_service_hears_of_what_comes_in_through_another() {
+fn a_poll_is_woken_by_a_send_through_another_service() {
     let Some(database) = Database::start() else { return };
     let config = Config { poll_interval: NEVER, ..database.config() };
     let pool = Config { dispatch: DispatchConfig::Pool { connections: 2 }, ..config.clone() };
@@ -40,12 +40,12 @@ fn a_poll_at_one_service_hears_of_what_comes_in_through_another() {
     let mut client = Client::connect(there.address(), "alice");
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
     while database.number(LISTENING) < 3 {
-        // The third is the one that asks.
+        // The third connection is the one that runs this query.
         sleep(Duration::from_millis(20));
     }
     let waits = || {
         let waiting = poll(here.address());
-        // Long enough to find nothing and to say so.
+        // Long enough for the poll to find nothing and be announced.
         sleep(Duration::from_millis(700));
         waiting
     };
@@ -56,7 +56,7 @@ fn a_poll_at_one_service_hears_of_what_comes_in_through_another() {
     let delayed = || client.send("/v1/queues/q/messages?delay=1s", "due");
     assert_eq!(soon(waiting, delayed), (200, "due".into()));
 
-    // What is said is said again after the connections were cut off.
+    // Announcements are repeated after the connections were killed.
     database.run(SAID);
     let waiting = poll(here.address());
     sleep(Duration::from_secs(4));

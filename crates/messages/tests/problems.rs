@@ -1,4 +1,4 @@
-//! What cannot be done is said as a problem document with the right status, and harms nobody else.
+//! Errors are problem documents with the right status, and do not affect other requests.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -63,7 +63,7 @@ fn bad_requests_are_problems() {
 }
 
 #[test]
-fn what_is_too_much_or_too_late_is_refused_and_the_database_may_come_back() {
+fn limits_are_enforced_and_the_database_can_come_back() {
     let Some(mut database) = Database::start() else { return };
     let limits = Limits { long_polls: 1, ..Limits::default() };
     let running = serve(&Config { limits, ..database.config() });
@@ -78,13 +78,13 @@ fn what_is_too_much_or_too_late_is_refused_and_the_database_may_come_back() {
     }
     assert_problem(&client.ask("POST", "/v1/queues/q/messages:pop?wait=50s", ""), 503, "overloaded");
     database.server.kill();
-    // The poll looks by itself and finds the database gone.
+    // The poll tries again and finds the database gone.
     assert_eq!(poll.join().unwrap().status, 503);
     assert_problem(&client.ask("POST", "/v1/queues/q/messages", "x"), 503, "database-down");
     assert_problem(&client.ask("GET", "/readyz", ""), 503, "database-down");
     assert_eq!(client.short("GET", "/healthz").0, 200, "the service itself is well");
     database.server.restart().unwrap();
-    // In its own time; the service is the same.
+    // The service recovers by itself.
     while client.short("GET", "/readyz").0 != 204 {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -96,7 +96,7 @@ fn what_is_too_much_or_too_late_is_refused_and_the_database_may_come_back() {
 }
 
 #[test]
-fn what_cannot_start_says_why() {
+fn a_service_that_cannot_start_reports_why() {
     let start = |config: &Config| messages::start(config, clock::Clock::monotonic()).unwrap_err().to_string();
     let nonsense = Config { database: "nonsense".into(), ..Config::default() };
     assert!(start(&nonsense).starts_with("--database: "), "{}", start(&nonsense));

@@ -1,4 +1,4 @@
-//! Every request leaves one record, with all its stamps, however it ended; and what the service does without a database.
+//! Every request leaves one record with all its stamps, however it ended; also, how the service behaves without a database.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -67,7 +67,7 @@ fn every_request_leaves_its_record() {
         assert!(row.reply_bytes > 100, "a reply has a head: {row:?}");
         let is_done = row.operation != 0;
         assert_eq!(row.backend == NO_BACKEND, !is_done);
-        // Sent before answered, answered before the kernel has the reply.
+        // Sent before answered, and answered before the kernel has the reply.
         assert!(!is_done || (stamps[5] < stamps[6] && stamps[6] < stamps[7]), "{stamps:?}");
     }
     assert!(rows[1].0.request_bytes > 500 && rows[1].0.request_bytes < 1000, "{:?}", rows[1].0);
@@ -77,7 +77,7 @@ fn every_request_leaves_its_record() {
 }
 
 #[test]
-fn who_gives_up_leaves_a_record_too() {
+fn a_client_that_disconnects_leaves_a_record() {
     let Some(database) = Database::start() else { return };
     let directory = tempfile::tempdir().unwrap();
     let running = serve(&with_records(database.config(), directory.path(), 1));
@@ -104,7 +104,7 @@ fn who_gives_up_leaves_a_record_too() {
 }
 
 #[test]
-fn without_a_database_everything_is_answered_at_once() {
+fn without_a_database_requests_are_answered_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(&with_records(null(None), directory.path(), 4));
     let mut client = Client::connect(running.address(), "alice");
@@ -122,7 +122,7 @@ fn without_a_database_everything_is_answered_at_once() {
 }
 
 #[test]
-fn without_a_database_there_can_be_a_message_for_everyone() {
+fn without_a_database_every_pop_can_return_a_message() {
     let running = serve(&null(Some(300)));
     let mut client = Client::connect(running.address(), "alice");
     let reply = client.ask("POST", "/v1/queues/q/messages:pop?for=bob&from=carol", "");

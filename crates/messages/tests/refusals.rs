@@ -1,4 +1,4 @@
-//! A database that cannot do what it is asked, since it is read-only or full: the service says so, and loses nothing.
+//! A database that is read-only or full: the service reports it, and loses nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const REFUSED: &str = "\"type\":\"urn:waystage:problem:database-error\"";
-/// A row is not so long that it is stored apart, so that its body needs not be hard to compress.
+/// Small enough to be stored in the row itself, so that compression does not matter.
 const BODY_BYTES: usize = 1500;
 
 #[test]
@@ -24,7 +24,7 @@ fn a_read_only_database_still_reads() {
     client.send("/v1/queues/q/messages", "x");
     database.run("ALTER SYSTEM SET default_transaction_read_only = on");
     database.run("SELECT pg_reload_conf()");
-    // ClientConnections hear of it one after the other.
+    // The connections notice it one after the other.
     while client.short("PUT", "/v1/queues/q").0 != 503 || client.short("POST", "/v1/queues/q/messages").0 != 503 {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -54,7 +54,7 @@ fn a_read_only_database_still_reads() {
     running.stop().unwrap();
 }
 
-/// A small file system in memory; only root can make one.
+/// A small file system in memory, which only root can create.
 struct Small {
     directory: TempDir,
 }
@@ -79,13 +79,13 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        // The directory stays behind otherwise, which is no reason to fail.
+        // If it fails, the directory stays behind, which is no reason to fail.
         let _ = Command::new("umount").arg(self.path()).status();
     }
 }
 
 #[test]
-fn a_full_database_refuses_and_what_it_has_stored_comes_out() {
+fn a_full_database_refuses_sends_and_its_messages_can_be_popped() {
     let Some(small) = Small::mount() else { return };
     let Some(database) = Database::start() else { return };
     let running = serve(&database.config());

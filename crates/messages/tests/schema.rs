@@ -1,4 +1,4 @@
-//! A database of another version of the program: an older one is brought up to date with what is in it, a newer one is refused.
+//! Databases of other versions of the program: an older one is migrated with its content, a newer one is refused.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ const LEFT: &str = "CREATE TABLE waystage_schema (step integer NOT NULL);
         SELECT nextval('message_id'), id, 'bob', 'alice', 'two apples' FROM queue;";
 
 #[test]
-fn an_older_database_is_brought_up_to_date_and_a_newer_one_is_refused() {
+fn an_older_database_is_migrated_and_a_newer_one_is_refused() {
     let Some(database) = Database::start() else { return };
     database.run(FIRST_STEP);
     database.run(LEFT);

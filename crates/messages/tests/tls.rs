@@ -1,4 +1,4 @@
-//! TLS towards clients and towards PostgreSQL, with certificates that live as long as a test.
+//! TLS to clients and to PostgreSQL, with certificates that are made for the test.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,11 +12,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use testkit::Authority;
 
-/// An address of this machine that nobody else uses, so that PostgreSQL can have its usual port there.
+/// An address of this machine for this test alone, so that PostgreSQL can use its usual port.
 const POSTGRES: &str = "127.83.11.7";
 
 #[test]
-fn clients_speak_tls_and_nothing_else() {
+fn with_tls_plain_connections_are_refused() {
     let authority = Authority::new();
     let tls = Some(authority.sign("127.0.0.1"));
     let dispatch = DispatchConfig::None { body_bytes: None };
@@ -35,7 +35,7 @@ fn clients_speak_tls_and_nothing_else() {
     let mut plain = TcpStream::connect(running.address()).unwrap();
     plain.write_all(b"GET /v1/queues HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut reply = Vec::new();
-    // It may be told by a closed or by a reset connection.
+    // The service may close or reset the connection.
     let _ = plain.read_to_end(&mut reply);
     assert!(!reply.starts_with(b"HTTP"), "{reply:?}");
     client.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
@@ -46,7 +46,7 @@ fn clients_speak_tls_and_nothing_else() {
 }
 
 #[test]
-fn files_that_do_not_fit_are_one_line() {
+fn invalid_files_are_reported_in_one_line() {
     let authority = Authority::new();
     let good = authority.sign("127.0.0.1");
     let start = |certificate: &Path, key: &Path| {
@@ -97,7 +97,7 @@ fn the_database_is_verified() {
     client.send("/v1/queues/q/messages", "secret");
     assert_eq!(client.short("POST", "/v1/queues/q/messages:pop"), (200, "secret".into()));
     running.stop().unwrap();
-    // Whoever answers is not who he should be: nothing is sent there, and the service waits for the right one.
+    // If the server's certificate is wrong, nothing is sent to it, and the service waits for the right one.
     for wrong in [config("localhost", &stranger), config("other.example", &authority)] {
         let running = serve(&wrong);
         assert!(!running.is_database_reachable());
@@ -106,7 +106,7 @@ fn the_database_is_verified() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused() {
+fn unsupported_settings_are_refused() {
     let authority = Authority::new();
     let start = |database: &str, authority: Option<PathBuf>| {
         let config = Config { database: database.into(), database_authority: authority, ..Config::default() };

@@ -1,4 +1,4 @@
-//! With tokens, everybody is who his token says, and may what it says.
+//! With tokens, the token determines the sender and the permissions of a request.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -39,7 +39,7 @@ fn kind(reply: &HttpReply) -> String {
 }
 
 #[test]
-fn a_token_says_who_somebody_is_and_what_he_may() {
+fn a_token_determines_sender_and_permissions() {
     let running = serve(&config());
     let mut http = Http::connect(running.address()).unwrap();
     let cases: &[(&str, &str, &[&str], u16)] = &[

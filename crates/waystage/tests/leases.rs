@@ -1,6 +1,6 @@
-//! Two `waystage messages` over one PostgreSQL, all killed again and again while messages are sent with keys, received under leases and
-//! acknowledged: each acknowledged send is one message, each is acknowledged by somebody in the end, none comes back after that, and
-//! nothing stays behind in the tables. `WAYSTAGE_MESSAGE_KILLS=100` kills everything so often; the default is 2.
+//! Kills two `waystage messages` over one PostgreSQL, and PostgreSQL itself, while messages are sent with keys, received with leases and
+//! acknowledged: each acknowledged send is one message, each is acknowledged in the end, none is redelivered after that, and the tables are
+//! empty at the end. `WAYSTAGE_MESSAGE_KILLS=100` sets the number of kills; the default is 2.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ use testkit::Http;
 
 const SENDERS: usize = 3;
 const RECEIVERS: usize = 3;
-/// So many receives of a consumer end with a consumer that forgets what it has; every other one of them gives it back.
+/// One in this many receives is not acknowledged; every other one of these is nacked.
 const FORGETS_EVERY: usize = 9;
 const PAUSE: Duration = Duration::from_millis(400);
 
@@ -26,13 +26,13 @@ static EVENT: AtomicU64 = AtomicU64::new(0);
 /// What a client knows.
 #[derive(Debug, Default)]
 struct Account {
-    /// Body and id of what was sent.
+    /// Body and id of sent messages.
     sent: Vec<(String, i64)>,
-    /// Id, body, and the event at which it was asked for.
+    /// Id, body, and the event before which it was requested.
     received: Vec<(i64, String, u64)>,
-    /// Id, and the event at which somebody heard that it is done.
+    /// Id, and the event at which the acknowledgement was confirmed.
     acknowledged: Vec<(i64, u64)>,
-    /// Ids of which nobody heard how the acknowledgement ended.
+    /// Ids whose acknowledgement has an unknown outcome.
     doubtful: Vec<i64>,
     forgotten: usize,
 }
@@ -41,7 +41,7 @@ fn event() -> u64 {
     EVENT.fetch_add(1, Ordering::SeqCst)
 }
 
-/// Sends each message until somebody says that it is there; the key makes it one.
+/// Sends each message until the send is confirmed; the key makes it one message.
 fn send(address: SocketAddr, sender: usize, is_over: &AtomicBool) -> Account {
     let mut client = Patient { address, http: None };
     let name = format!("waystage-sender: s{sender}");
@@ -90,7 +90,7 @@ fn receive(address: SocketAddr, _: usize, is_over: &AtomicBool) -> Account {
     account
 }
 
-/// Until somebody says how it ended.
+/// Repeats until the outcome is known.
 fn acknowledge(client: &mut Patient, lease: &str, id: i64, account: &mut Account) {
     let path = format!("/v1/leases/{lease}/acknowledge");
     let mut is_doubtful = false;
@@ -98,7 +98,7 @@ fn acknowledge(client: &mut Patient, lease: &str, id: i64, account: &mut Account
         match client.ask(&path, &[], "") {
             Heard::Reply(reply) if reply.status == 204 => return account.acknowledged.push((id, event())),
             Heard::Reply(reply) if reply.status == 410 => {
-                // It has expired, or the attempt in doubt was the one.
+                // The lease has expired, or an earlier attempt in doubt was successful.
                 return account.doubtful.extend(is_doubtful.then_some(id));
             }
             Heard::Reply(reply) => assert_eq!(reply.status, 503, "{}", reply.text()),
@@ -154,7 +154,7 @@ fn what_is_leased_is_done_once_and_nothing_stays_when_everything_is_killed() {
     println!("{}", judge(&sent, &got));
 }
 
-/// Compares what the clients know; what was done, in one line.
+/// Compares what the clients know, and returns a summary in one line.
 fn judge(sent: &[Account], got: &[Account]) -> String {
     let sent: BTreeMap<i64, &str> =
         sent.iter().flat_map(|account| account.sent.iter().map(|(body, id)| (*id, body.as_str()))).collect();

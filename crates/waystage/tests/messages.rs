@@ -1,5 +1,5 @@
-//! `waystage messages` under load while it and PostgreSQL are killed: what was acknowledged is there, nothing is handed out twice, and
-//! the order of each sender in each queue is kept. The database itself writes down what was taken out of it.
+//! Kills `waystage messages` and PostgreSQL under load: acknowledged messages are not lost, no message is returned twice, and the order of
+//! each sender in each queue is kept. The database itself records what is removed from it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -28,7 +28,7 @@ struct Account {
     acknowledged: Vec<i64>,
     /// Id, queue and sender, number.
     received: Vec<(i64, String, usize)>,
-    /// Pops of which nobody told the client how they ended.
+    /// Pops whose outcome is unknown.
     doubtful_pops: usize,
 }
 
@@ -40,7 +40,7 @@ fn send(address: SocketAddr, sender: usize, is_over: &AtomicBool) -> Account {
     while !is_over.load(Ordering::Relaxed) {
         let queue = number % QUEUES;
         let body = format!("q{queue}s{sender} {number}");
-        // What is in doubt is not sent again: it may be there, and need not.
+        // A send in doubt is not repeated: its message may or may not be stored.
         let reply = client.ask(&format!("/v1/queues/q{queue}/messages"), &[&header], &body);
         if let Heard::Reply(reply) = reply
             && reply.status == 201

@@ -1,10 +1,10 @@
-//! `waystage messages --check`: what it accepts can be started, and what it refuses is one line.
+//! `waystage messages --check`: a configuration that it accepts can be started, and what it refuses is reported in one line.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::process::Command;
 
-/// Exit code, and what was printed to either side.
+/// Exit code, stdout and stderr.
 fn check(arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
     let output = command.args(["messages", "--check"]).args(arguments).output().unwrap();

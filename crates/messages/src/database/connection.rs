@@ -212,7 +212,7 @@ mod tests {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
         let database = parse(&format!("host=127.0.0.1 port={port} user=me")).unwrap();
-        let Err(error) = database.connect(&Clock::monotonic()).await else { panic!("it said something") };
+        let Err(error) = database.connect(&Clock::monotonic()).await else { panic!("it answered") };
         assert!(!error.is_lasting(), "{error}");
     }
 

@@ -16,7 +16,7 @@ const OLD: Duration = Duration::from_millis(200);
 /// Marks are never read.
 const NEVER: usize = usize::MAX;
 /// The mark that skips nothing.
-pub(crate) const UNKNOWN: LowWaterMark = LowWaterMark { queue_id: 0, era: 0, low: 0, made: Nanos::UNSET };
+pub(crate) const UNKNOWN: LowWaterMark = LowWaterMark { queue_id: 0, era: 0, low: 0, read_at: Nanos::UNSET };
 
 /// The lowest id to scan from, besides the mark of `low_queue_id` and `low_era`: messages redelivered in that era or the next are not below
 /// it. For other eras nothing is known. Steps 4 to 6 of "Dead rows" in docs/messages-design.md.
@@ -31,7 +31,7 @@ pub(crate) struct LowWaterMark {
     pub(crate) era: i32,
     /// No message has a smaller id, except redelivered ones.
     pub(crate) low: i64,
-    pub(crate) made: Nanos,
+    pub(crate) read_at: Nanos,
 }
 
 /// Where a statement starts to scan.
@@ -76,7 +76,7 @@ impl StartIds {
     /// Combines two marks of one era; of different eras, the younger mark counts.
     fn of(own: LowWaterMark, shared: LowWaterMark) -> StartIds {
         let is_alike = own.queue_id == shared.queue_id && own.era == shared.era;
-        let younger = if own.made > shared.made { own } else { shared };
+        let younger = if own.read_at > shared.read_at { own } else { shared };
         StartIds {
             queue_id: younger.queue_id,
             era: younger.era,
@@ -93,12 +93,12 @@ impl LowWaterMarks {
 
     /// Where a statement for this scope starts, over a connection made at this time. A mark from before the connection is not used:
     /// meanwhile the database may have been restored to an earlier state, which draws the same ids again.
-    pub(crate) fn start(&self, scope: &Scope, connected: Nanos) -> StartIds {
+    pub(crate) fn start_ids(&self, scope: &Scope, connected: Nanos) -> StartIds {
         let mut state = self.lock();
         let Some(receivers) = state.known.get_mut(&scope.queue) else { return StartIds::default() };
         let mut mark = |receiver: &str| {
             let Some(known) = receivers.get_mut(receiver) else { return UNKNOWN };
-            if known.mark.made <= connected {
+            if known.mark.read_at <= connected {
                 known.mark = UNKNOWN;
             }
             known.mark
@@ -172,7 +172,7 @@ impl State {
         let known = self.known.get_mut(queue).and_then(|receivers| receivers.get_mut(receiver));
         let Some(known) = known else { return };
         known.taken += 1;
-        let is_old = now > known.mark.made + OLD;
+        let is_old = now > known.mark.read_at + OLD;
         let enough =
             if is_old && refresh_after != NEVER { refresh_after.min(REFRESH_AFTER_WHEN_OLD) } else { refresh_after };
         if known.taken >= enough && !known.is_listed {
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(all.stale(), []);
         all.count(&[message(""), message("")], now);
         assert_eq!(all.stale(), [("q".to_string(), String::new(), UNKNOWN)]);
-        let mark = LowWaterMark { queue_id: 1, era: 0, low: 9, made: Nanos(5) };
+        let mark = LowWaterMark { queue_id: 1, era: 0, low: 9, read_at: Nanos(5) };
         all.store(&all.stale(), [Some(mark)]);
         (1..10).for_each(|_| all.count(&[message("")], now));
         assert_eq!(all.stale(), []);
@@ -223,15 +223,15 @@ mod tests {
         all.count(&[message("")], now + Duration::from_nanos(1));
         assert_eq!(all.stale(), [("q".to_string(), String::new(), mark)]);
         let start = StartIds { queue_id: 1, era: 0, own: 0, shared: 9 };
-        assert_eq!(all.start(&scope("me"), Nanos(4)), start);
-        assert_eq!(all.start(&scope(""), Nanos(4)), StartIds { own: 9, ..start });
-        assert_eq!(all.start(&scope(""), Nanos(5)), StartIds::default(), "the connection is younger");
+        assert_eq!(all.start_ids(&scope("me"), Nanos(4)), start);
+        assert_eq!(all.start_ids(&scope(""), Nanos(4)), StartIds { own: 9, ..start });
+        assert_eq!(all.start_ids(&scope(""), Nanos(5)), StartIds::default(), "the connection is younger");
     }
 
     #[test]
     fn marks_of_different_eras_are_not_mixed() {
-        let old = LowWaterMark { queue_id: 1, era: 3, low: 9, made: Nanos(5) };
-        let young = LowWaterMark { queue_id: 1, era: 4, low: 7, made: Nanos(6) };
+        let old = LowWaterMark { queue_id: 1, era: 3, low: 9, read_at: Nanos(5) };
+        let young = LowWaterMark { queue_id: 1, era: 4, low: 7, read_at: Nanos(6) };
         assert_eq!(StartIds::of(old, young), StartIds { queue_id: 1, era: 4, own: 0, shared: 7 });
         assert_eq!(StartIds::of(young, old), StartIds { queue_id: 1, era: 4, own: 7, shared: 0 });
         assert_eq!(StartIds::of(old, old), StartIds { queue_id: 1, era: 3, own: 9, shared: 9 });

@@ -11,27 +11,27 @@ use std::time::Duration;
 use tokio_postgres::{Client, Error, Statement};
 
 /// Pause between two rounds while messages are taken out.
-const EVERY: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(50);
 /// Pairs in one round.
-const PIECE: usize = 1000;
+const PAIRS_PER_ROUND: usize = 1000;
 
 /// The last drawn id. A transaction that draws an id has a transaction id by then.
 const LAST_ID: &str = "SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM message_id";
 /// A transaction id above all of those, if it is assigned afterwards.
-const NUMBER: &str = "SELECT pg_current_xact_id()::text::bigint";
+const TRANSACTION_ID: &str = "SELECT pg_current_xact_id()::text::bigint";
 
 /// The last drawn id, and a transaction id above those of all transactions that drew ids up to it.
 #[derive(Clone, Copy, Debug)]
-struct Note {
+struct DrawnIds {
     last_id: i64,
-    number: i64,
+    transaction_id: i64,
 }
 
 struct Reader {
     client: Client,
     end_era: Statement,
-    look: Statement,
-    note: Note,
+    read_marks: Statement,
+    drawn: DrawnIds,
     /// When the connection was made.
     connected: Nanos,
 }
@@ -47,7 +47,7 @@ pub(crate) async fn run(all: Arc<LowWaterMarks>, database: Database, clock: Cloc
             journal.note_connect_failure(&chain(&error));
             reader = None;
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -62,23 +62,23 @@ async fn round(
         return Ok(());
     };
     let mut pairs = all.stale();
-    pairs.truncate(PIECE);
+    pairs.truncate(PAIRS_PER_ROUND);
     // As in `LowWaterMarks::start_ids`: a mark from before the connection can refer to ids that are drawn again.
-    for (_, _, mark) in pairs.iter_mut().filter(|(_, _, mark)| mark.made <= reader.connected) {
+    for (_, _, mark) in pairs.iter_mut().filter(|(_, _, mark)| mark.read_at <= reader.connected) {
         *mark = UNKNOWN;
     }
-    let made = clock.now();
-    let rows = reader.look(&pairs).await?;
+    let read_at = clock.now();
+    let rows = reader.read_marks(&pairs).await?;
     // A transaction that can have drawn an id is still running: try again in the next round.
     let Some(heads) = rows else { return Ok(()) };
     let mark = |found: Option<(i32, i32, Option<i64>)>| {
         found.map(|(queue_id, era, head)| {
-            let low = head.unwrap_or(i64::MAX).min(reader.note.last_id + 1);
-            LowWaterMark { queue_id, era, low, made }
+            let low = head.unwrap_or(i64::MAX).min(reader.drawn.last_id + 1);
+            LowWaterMark { queue_id, era, low, read_at }
         })
     };
     all.store(&pairs, heads.into_iter().map(mark));
-    reader.note = note(&reader.client).await?;
+    reader.drawn = read_drawn_ids(&reader.client).await?;
     Ok(())
 }
 
@@ -87,15 +87,15 @@ impl Reader {
         let client = database.connect_bare().await?;
         let connected = clock.now();
         let end_era = client.prepare(include_str!("end_era.sql")).await?;
-        let look = client.prepare(&include_str!("low_water.sql").replace("{scan_from}", SCAN_FROM)).await?;
-        let note = note(&client).await?;
-        Ok(Reader { client, end_era, look, note, connected })
+        let read_marks = client.prepare(&include_str!("low_water.sql").replace("{scan_from}", SCAN_FROM)).await?;
+        let drawn = read_drawn_ids(&client).await?;
+        Ok(Reader { client, end_era, read_marks, drawn, connected })
     }
 
     /// For each pair the queue's id, its era and its oldest message; none if the queue does not exist. None at all if a transaction up to
     /// the recorded id is still running.
     #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
-    async fn look(
+    async fn read_marks(
         &self,
         pairs: &[(String, String, LowWaterMark)],
     ) -> Result<Option<Vec<Option<(i32, i32, Option<i64>)>>>, Error> {
@@ -106,8 +106,8 @@ impl Reader {
         let eras: Vec<i32> = pairs.iter().map(|(_, _, mark)| mark.era).collect();
         let lows: Vec<i64> = pairs.iter().map(|(_, _, mark)| mark.low).collect();
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
-            [&self.note.number, &queues, &receivers, &ids, &eras, &lows];
-        let rows = self.client.query(&self.look, &parameters).await?;
+            [&self.drawn.transaction_id, &queues, &receivers, &ids, &eras, &lows];
+        let rows = self.client.query(&self.read_marks, &parameters).await?;
         if rows.iter().any(|row| !row.get::<_, bool>(0)) {
             return Ok(None);
         }
@@ -119,8 +119,8 @@ impl Reader {
 }
 
 /// The order matters: the second query must start after the first has its result.
-async fn note(client: &Client) -> Result<Note, Error> {
+async fn read_drawn_ids(client: &Client) -> Result<DrawnIds, Error> {
     let last_id = client.query_one(LAST_ID, &[]).await?.get(0);
-    let number = client.query_one(NUMBER, &[]).await?.get(0);
-    Ok(Note { last_id, number })
+    let transaction_id = client.query_one(TRANSACTION_ID, &[]).await?.get(0);
+    Ok(DrawnIds { last_id, transaction_id })
 }

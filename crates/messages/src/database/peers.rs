@@ -114,17 +114,17 @@ impl Peers {
 
     /// Handles a notification. Other programs at the database can send any payload; at worst it wakes polls for nothing.
     fn receive(&self, payload: &str) {
-        let mut words = payload.split(' ');
-        if words.next() == Some(self.name.as_str()) {
+        let mut fields = payload.split(' ');
+        if fields.next() == Some(self.name.as_str()) {
             return;
         }
-        match words.next() {
-            Some("changed") => words.for_each(|queue| self.long_polls.wake(queue)),
+        match fields.next() {
+            Some("changed") => fields.for_each(|queue| self.long_polls.wake(queue)),
             Some("polled") => {
                 let now = self.clock.now();
                 let mut state = self.lock();
                 state.polled_elsewhere.retain(|_, until| *until > now);
-                for queue in words.take(QUEUES_MAX.saturating_sub(state.polled_elsewhere.len())) {
+                for queue in fields.take(QUEUES_MAX.saturating_sub(state.polled_elsewhere.len())) {
                     state.polled_elsewhere.insert(queue.into(), now + VALID_FOR);
                 }
             }
@@ -187,39 +187,39 @@ mod tests {
     }
 
     /// Delivers all notifications to all services. Returns how many payloads there were.
-    fn talk(services: &[Arc<Peers>]) -> usize {
-        let said: Vec<String> = services.iter().flat_map(|service| service.outgoing()).collect();
-        said.iter().for_each(|text| services.iter().for_each(|service| service.receive(text)));
-        said.len()
+    fn deliver(services: &[Arc<Peers>]) -> usize {
+        let sent: Vec<String> = services.iter().flat_map(|service| service.outgoing()).collect();
+        sent.iter().for_each(|text| services.iter().for_each(|service| service.receive(text)));
+        sent.len()
     }
 
     #[test]
-    fn nothing_is_said_of_queues_that_nobody_polls_elsewhere() {
+    fn queues_without_polls_elsewhere_cause_no_notification() {
         let services = services();
         services[0].notify("q");
-        assert_eq!(talk(&services), 0);
+        assert_eq!(deliver(&services), 0);
         services[1].announce_poll("q");
         services[1].announce_poll("q");
-        assert_eq!(talk(&services), 1, "once for a while");
+        assert_eq!(deliver(&services), 1, "once for a while");
         services[0].notify("p");
         services[1].notify("q");
-        assert_eq!(talk(&services), 0, "nobody polls the one, and only here somebody polls the other");
+        assert_eq!(deliver(&services), 0, "no service polls the one, and only the sender itself polls the other");
         services[0].notify("q");
         services[0].notify("q");
         assert_eq!(services[0].outgoing(), ["a changed q"]);
     }
 
     #[tokio::test]
-    async fn polls_are_woken_by_what_another_service_says() {
+    async fn a_notification_from_a_peer_wakes_polls() {
         let services = services();
         let place = services[1].long_polls.enter("q").unwrap();
         services[1].announce_poll("q");
-        talk(&services);
+        deliver(&services);
         let notify = place.notify.clone();
         let mut woken = std::pin::pin!(notify.notified());
         woken.as_mut().enable();
         services[0].notify("q");
-        talk(&services);
+        deliver(&services);
         woken.await;
         services[1].announce_polls();
         assert_eq!(services[1].outgoing(), ["b polled q"], "as long as it waits");
@@ -233,11 +233,11 @@ mod tests {
         let services = services();
         let names: Vec<String> = (0..1000).map(|number| format!("queue-{number:020}")).collect();
         names.iter().for_each(|name| services[1].announce_poll(name));
-        let said = services[1].outgoing();
-        assert!(said.len() > 1 && said.iter().all(|text| text.len() < 8000));
-        said.iter().for_each(|text| services[0].receive(text));
+        let sent = services[1].outgoing();
+        assert!(sent.len() > 1 && sent.iter().all(|text| text.len() < 8000));
+        sent.iter().for_each(|text| services[0].receive(text));
         assert_eq!(services[0].lock().polled_elsewhere.len(), 1000);
-        for nonsense in ["", " ", "x", "x polled", "x says q", "b  polled q", "é changed q"] {
+        for nonsense in ["", " ", "x", "x polled", "x other q", "b  polled q", "é changed q"] {
             services[0].receive(nonsense);
         }
     }

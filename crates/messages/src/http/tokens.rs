@@ -34,8 +34,8 @@ impl Tokens {
             return Ok(Grant(None));
         }
         let token = self.find(headers)?;
-        for said in headers.get_all(crate::path::parse::request::SENDER) {
-            if said.as_bytes() != token.sender.as_bytes() {
+        for sender in headers.get_all(crate::path::parse::request::SENDER) {
+            if sender.as_bytes() != token.sender.as_bytes() {
                 return Err(Problem::forbidden("the header Waystage-Sender differs from the token's sender"));
             }
         }

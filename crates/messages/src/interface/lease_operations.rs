@@ -12,7 +12,7 @@ const LEASE_TOKEN: Parameter = Parameter {
     value: Value::Text,
     is_required: true,
     description: "The lease token that came with the message.",
-    example: "00000001-0000000000000007-0123456789abcdef0123456789abcdef",
+    example: "0000000100000000000000070123456789abcdef0123456789abcdef",
 };
 const LEASE_TIME: Parameter = query(
     "lease",
@@ -95,7 +95,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         parameters: &[],
         body: Body::Json(
             "LeaseTokens",
-            r#"{"lease_tokens": ["00000001-0000000000000007-0123456789abcdef0123456789abcdef"]}"#,
+            r#"{"lease_tokens": ["0000000100000000000000070123456789abcdef0123456789abcdef"]}"#,
         ),
         replies: &[reply(200, Content::Json("NotAcknowledged"), "The lease tokens whose leases had expired.")],
         problems: &["in-doubt"],

@@ -116,8 +116,8 @@ fn described(operation: &Operation, subject: &str, limits: &Limits, is_guarded: 
         let mut response = ResponseBuilder::new().description(reply.description);
         if operation.parameters.iter().any(|taken| matches!(taken.value, Value::Key)) {
             let truth = schemas::text().enum_values(Some(["true"]));
-            let says = "An earlier send with this key stored the messages; this one stored nothing.";
-            let header = HeaderBuilder::new().schema(Some(truth)).description(Some(says));
+            let text = "An earlier send with this key stored the messages; this one stored nothing.";
+            let header = HeaderBuilder::new().schema(Some(truth)).description(Some(text));
             response = response.header("Idempotency-Replayed", header.build());
         }
         if has_timing {
@@ -199,8 +199,8 @@ fn carrying(response: ResponseBuilder, content: Content) -> ResponseBuilder {
             ];
             let is_leased = matches!(content, Content::LeasedMessageOrJson(_));
             let of_lease = of_lease.into_iter().filter(|_| is_leased);
-            headers.into_iter().chain(of_lease).fold(response, |response, (name, schema, says)| {
-                response.header(name, HeaderBuilder::new().schema(Some(schema)).description(Some(says)).build())
+            headers.into_iter().chain(of_lease).fold(response, |response, (name, schema, text)| {
+                response.header(name, HeaderBuilder::new().schema(Some(schema)).description(Some(text)).build())
             })
         }
     }
@@ -226,10 +226,10 @@ fn problem(status: u16, types: &[&ProblemType]) -> (String, Response) {
         .property("status", ObjectBuilder::new().schema_type(Type::Integer).enum_values(Some([status])))
         .property("detail", text());
     let schema = ["type", "title", "status", "detail"].into_iter().fold(schema, ObjectBuilder::required);
-    let says: Vec<String> =
+    let descriptions: Vec<String> =
         types.iter().map(|problem_type| format!("`{}`: {}", problem_type.name, problem_type.description)).collect();
     let mut response = ResponseBuilder::new()
-        .description(format!("{}.", says.join("; ")))
+        .description(format!("{}.", descriptions.join("; ")))
         .header_ref("Server-Timing", Ref::new("#/components/headers/ServerTiming"))
         .content("application/problem+json", ContentBuilder::new().schema(Some(schema)).build());
     if status == 503 {

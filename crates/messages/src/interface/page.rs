@@ -147,12 +147,12 @@ impl Operation<'_> {
 fn parameter(parameter: &Json) -> String {
     let schema = &parameter["schema"];
     let mut rules = Vec::new();
-    for (key, says) in [("minimum", "from"), ("maximum", "to"), ("maxLength", "characters up to"), ("pattern", "")] {
+    for (key, label) in [("minimum", "from"), ("maximum", "to"), ("maxLength", "characters up to"), ("pattern", "")] {
         match &schema[key] {
             Json::Null => {}
             // A description in words replaces the regular expression.
             _ if key == "pattern" && schema["description"].is_string() => {}
-            rule => rules.push(format!("{says} <code>{}</code>", escape(&plain(rule)))),
+            rule => rules.push(format!("{label} <code>{}</code>", escape(&plain(rule)))),
         }
     }
     let is_required = if parameter["required"] == true { ", required" } else { "" };

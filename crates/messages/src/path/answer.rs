@@ -3,7 +3,7 @@
 
 use crate::database::connection::DatabaseSession;
 use crate::database::low_water::{LowWaterMarks, StartIds};
-use crate::path::batch::{Batch, FetchJobs, hand_out};
+use crate::path::batch::{Batch, FetchJobs, distribute};
 use crate::path::failure::Failure;
 use crate::path::lease::{LeaseAction, LeaseRequest};
 use crate::path::memory::Memory;
@@ -150,7 +150,7 @@ impl Worker<'_> {
             }
             let merged = fetches.merged(false);
             let leases_ms = (taking == Taking::Lease).then(|| fetches.leases_ms());
-            let start = |(scope, _): &(&Scope, usize)| self.low_water_marks.start(scope, self.session.connected);
+            let start = |(scope, _): &(&Scope, usize)| self.low_water_marks.start_ids(scope, self.session.connected);
             let starts: Vec<StartIds> = merged.iter().map(start).collect();
             let sent = self.clock.now();
             let (client, leases_ms) = (&self.session.client, leases_ms.as_deref());
@@ -292,8 +292,8 @@ fn lease_answer(request: &LeaseRequest, expired: &[usize]) -> Result<Answer, Fai
 
 /// Distributes the messages among the jobs in their order of arrival.
 fn answer_jobs(jobs: Vec<Job>, found: Fetched, memory: &Arc<Memory>) {
-    let handed = hand_out(found.messages, jobs.iter().map(|job| job.work.messages()));
-    for (job, messages) in jobs.into_iter().zip(handed) {
+    let distributed = distribute(found.messages, jobs.iter().map(|job| job.work.messages()));
+    for (job, messages) in jobs.into_iter().zip(distributed) {
         match found.is_unknown {
             true => job.end(Err(Failure::UnknownQueue)),
             false => job.end_with(messages, memory),

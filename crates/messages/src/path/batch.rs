@@ -100,7 +100,7 @@ impl FetchJobs {
 }
 
 /// Distributes messages: the first job gets as many as it wants, then the next.
-pub(crate) fn hand_out(messages: Vec<Message>, count: impl Iterator<Item = usize>) -> Vec<Vec<Message>> {
+pub(crate) fn distribute(messages: Vec<Message>, count: impl Iterator<Item = usize>) -> Vec<Vec<Message>> {
     let mut messages = messages.into_iter();
     count.map(|number| messages.by_ref().take(number).collect()).collect()
 }
@@ -132,18 +132,18 @@ mod tests {
     }
 
     #[test]
-    fn equal_wishes_become_one_and_wishes_that_overlap_go_apart() {
+    fn equal_fetches_are_merged_and_overlapping_ones_are_separate() {
         let jobs = vec![pop("q", "me", "", 1), pop("p", "", "", 1), pop("q", "me", "", 2), pop("q", "me", "s", 1)];
         let batch = Batch::of(jobs.into_iter().chain([pop("", "me", "s", 1)]).collect());
         let merged: Vec<(&str, usize)> =
             batch.pops[0].merged(false).into_iter().map(|(scope, count)| (scope.queue.as_str(), count)).collect();
         assert_eq!(merged, [("q", 3), ("p", 1)]);
-        assert_eq!(batch.pops[0].merged(true)[0].1, 2, "those who only read can share");
+        assert_eq!(batch.pops[0].merged(true)[0].1, 2, "peeks can share messages");
         assert_eq!((batch.pops[1].merged(false).len(), batch.pops[2].merged(false).len()), (1, 1));
     }
 
     #[test]
-    fn receives_keep_their_times_and_leases_are_settled_by_what_is_to_be_done() {
+    fn receives_keep_their_visibility_timeouts_and_lease_actions_are_grouped() {
         let job = |work: Work| Job { work, ..pop("q", "me", "", 1) };
         let receive = |receiver: &str, count: usize, lease_ms: i64| {
             let scope = Scope { queue: "q".into(), receiver: receiver.into(), sender: String::new() };
@@ -187,8 +187,8 @@ mod tests {
             body: Vec::new(),
             lease: None,
         };
-        let handed = hand_out((1..=4).map(message).collect(), [1, 2, 2, 1].into_iter());
-        let ids: Vec<Vec<i64>> = handed.iter().map(|all| all.iter().map(|message| message.id).collect()).collect();
+        let distributed = distribute((1..=4).map(message).collect(), [1, 2, 2, 1].into_iter());
+        let ids: Vec<Vec<i64>> = distributed.iter().map(|all| all.iter().map(|message| message.id).collect()).collect();
         assert_eq!(ids, [vec![1], vec![2, 3], vec![4], vec![]]);
     }
 }

@@ -137,7 +137,7 @@ mod tests {
         });
         assert!(has_room, "there was room again");
         assert_eq!(memory.reserved_bytes(), 7);
-        assert!(!second.grow(4).await, "nobody gave anything back");
+        assert!(!second.grow(4).await, "nothing was released");
         drop(reply);
         assert!(second.grow(11).await, "alone, what is too large is let in");
         drop(second);

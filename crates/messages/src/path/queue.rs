@@ -157,14 +157,14 @@ mod tests {
         }
         assert_eq!(sizes(queue.take().await.unwrap()), [20, 20]);
         drop(receivers.remove(2));
-        assert_eq!(sizes(queue.take().await.unwrap()), [40], "nobody waits for the third");
+        assert_eq!(sizes(queue.take().await.unwrap()), [40], "the third client is gone");
         queue.close();
         assert!(queue.take().await.is_none());
         assert!(queue.take().await.is_none());
     }
 
     #[tokio::test]
-    async fn what_is_too_much_is_given_back() {
+    async fn jobs_over_the_limits_are_refused() {
         let queue = JobQueue::new(BOUNDS);
         let (large, _first) = job(1000);
         queue.push(large).unwrap();
@@ -180,6 +180,6 @@ mod tests {
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::Overloaded);
         queue.close();
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::ShuttingDown);
-        assert_eq!(queue.take().await.unwrap().len(), 3, "what was let in before is still done");
+        assert_eq!(queue.take().await.unwrap().len(), 3, "jobs in the queue are still done");
     }
 }

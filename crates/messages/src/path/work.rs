@@ -195,7 +195,7 @@ impl Work {
             Work::Pop(fetch) | Work::Peek(fetch) if fetch.scope.queue.is_empty() => &fetch.scope.sender,
             Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) => &fetch.scope.queue,
             // A lease token starts with the number of the queue.
-            Work::Lease(request) => request.written.first().and_then(|word| word.get(..8)).unwrap_or_default(),
+            Work::Lease(request) => request.written.first().and_then(|token| token.get(..8)).unwrap_or_default(),
             Work::WaitingQueues(name)
             | Work::CreateQueue(name, _)
             | Work::DeleteQueue(name)
@@ -249,11 +249,11 @@ impl Work {
 
 impl Answer {
     /// How many messages were returned or stored; for leases, how many had not expired.
-    pub(crate) fn hits(&self, asked: u16) -> u16 {
+    pub(crate) fn hits(&self, requested: u16) -> u16 {
         let number = match self {
             Answer::Stored(ids) | Answer::Replayed(ids) => ids.len(),
             Answer::Messages(messages) => messages.len(),
-            Answer::ExpiredLeases(lost) => usize::from(asked).saturating_sub(lost.len()),
+            Answer::ExpiredLeases(expired) => usize::from(requested).saturating_sub(expired.len()),
             _ => 0,
         };
         u16::try_from(number).unwrap_or(u16::MAX)

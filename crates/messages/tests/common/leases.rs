@@ -1,12 +1,12 @@
-//! Messages under leases, as a client sees them.
+//! Leases, as a client sees them.
 
 use super::Client;
 use testkit::HttpReply;
 
-/// How many messages are held.
+/// Counts messages in flight or delayed.
 pub const INVISIBLE: &str = "SELECT count(*) FROM invisible_message";
 
-/// What came with a message.
+/// A received message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Received {
     pub id: i64,
@@ -15,7 +15,7 @@ pub struct Received {
     pub body: String,
 }
 
-/// What a reply has that must hold a message under a lease.
+/// The message in a reply, which must have one with a lease.
 pub fn received(reply: &HttpReply) -> Received {
     assert_eq!(reply.status, 200, "{}", reply.text());
     let header = |name| reply.header(name).unwrap_or_else(|| panic!("no {name}")).to_string();
@@ -27,23 +27,23 @@ pub fn received(reply: &HttpReply) -> Received {
     }
 }
 
-/// Receives a message that must be there.
+/// Receives a message, which must exist.
 pub fn receive(client: &mut Client, queue: &str, parameters: &str) -> Received {
     received(&client.ask("POST", &format!("/v1/queues/{queue}/messages:receive?{parameters}"), ""))
 }
 
-/// The status of a request about its lease.
-pub fn settle(client: &mut Client, message: &Received, how: &str) -> u16 {
-    client.short("POST", &format!("/v1/leases/{}/{how}", message.lease_token)).0
+/// Runs an action on the message's lease, and returns the status.
+pub fn lease_action(client: &mut Client, message: &Received, action: &str) -> u16 {
+    client.short("POST", &format!("/v1/leases/{}/{action}", message.lease_token)).0
 }
 
-/// Creates a queue; settings as JSON, or nothing.
+/// Creates a queue, with settings as JSON or without.
 pub fn make(client: &mut Client, queue: &str, settings: &str) {
     let reply = client.ask("PUT", &format!("/v1/queues/{queue}"), settings);
     assert_eq!(reply.status, 201, "{}", reply.text());
 }
 
-/// How many messages wait in a queue, and how many are held.
+/// The counts of visible and invisible messages in a queue.
 pub fn counts(client: &mut Client, queue: &str) -> (i64, i64) {
     let (status, text) = client.short("GET", &format!("/v1/queues/{queue}"));
     assert_eq!(status, 200, "{text}");

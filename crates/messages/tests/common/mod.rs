@@ -12,14 +12,14 @@ use std::time::Duration;
 use tempfile::TempDir;
 use testkit::{Http, HttpReply};
 
-/// A server that ends with the test, and its directory after it.
+/// A PostgreSQL server that stops with the test, and its directory.
 pub struct Database {
     pub server: Embedded,
     _directory: TempDir,
 }
 
 impl Database {
-    /// A new server, or none where PostgreSQL is not installed. Where `WAYSTAGE_REQUIRE_PEERS` is set, it must be.
+    /// Starts a server. None if PostgreSQL is not installed, unless `WAYSTAGE_REQUIRE_PEERS` is set.
     pub fn start() -> Option<Database> {
         let directory = tempfile::tempdir().unwrap();
         match Embedded::start_with(directory.path(), &["shared_buffers=16MB", "max_connections=60"]) {
@@ -36,7 +36,7 @@ impl Database {
         }
     }
 
-    /// Runs statements past the service.
+    /// Runs statements without the service.
     pub fn run(&self, statements: &str) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -47,7 +47,7 @@ impl Database {
         });
     }
 
-    /// The one number that a statement gives, asked past the service.
+    /// The number that a statement returns, without the service.
     pub fn number(&self, statement: &str) -> i64 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -58,7 +58,7 @@ impl Database {
         })
     }
 
-    /// Waits until this statement gives 0.
+    /// Waits until this statement returns 0.
     pub fn becomes_zero(&self, statement: &str) {
         for _ in 0..3000 {
             if self.number(statement) == 0 {
@@ -69,7 +69,7 @@ impl Database {
         panic!("{statement} is still {}", self.number(statement));
     }
 
-    /// What a service is told that uses this server.
+    /// The configuration of a service that uses this server.
     pub fn config(&self) -> Config {
         Config { database: self.server.url(), listen: "127.0.0.1:0".into(), ..Config::default() }
     }
@@ -80,24 +80,24 @@ pub fn serve(config: &Config) -> RunningService {
     messages::start(config, Clock::monotonic()).unwrap()
 }
 
-/// One connection to a service, as a sender.
+/// One connection to a service, as one sender.
 pub struct Client {
     http: Http,
     sender: String,
 }
 
 impl Client {
-    /// Connects; what it sends is from this sender.
+    /// Connects. Its messages have this sender.
     pub fn connect(address: SocketAddr, sender: &str) -> Client {
         Client { http: Http::connect(address).unwrap(), sender: format!("waystage-sender: {sender}") }
     }
 
-    /// One request that must get some reply.
+    /// Sends a request, which must get some reply.
     pub fn ask(&mut self, method: &str, path: &str, body: &str) -> HttpReply {
         self.http.request(method, path, &[&self.sender], body.as_bytes()).unwrap()
     }
 
-    /// The same with a further header.
+    /// The same with an additional header.
     pub fn ask_with(&mut self, method: &str, path: &str, header: &str, body: &str) -> HttpReply {
         self.http.request(method, path, &[&self.sender, header], body.as_bytes()).unwrap()
     }
@@ -108,7 +108,7 @@ impl Client {
         (reply.status, reply.text())
     }
 
-    /// Sends, and gives the id back.
+    /// Sends a message, and returns its id.
     pub fn send(&mut self, path: &str, body: &str) -> i64 {
         let reply = self.ask("POST", path, body);
         assert_eq!(reply.status, 201, "{}", reply.text());

@@ -33,9 +33,9 @@ fn every_route_is_a_row_of_the_table() {
     for file in rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
         let text = std::fs::read_to_string(&file).unwrap();
         // Concatenated, so that this file does not match its own search.
-        for word in ["route", "route_service", "nest", "nest_service"] {
-            let calls = text.matches(&format!(".{word}{}", '(')).count();
-            routers.extend((0..calls).map(|_| format!("{} {word}", file.file_name().unwrap().display())));
+        for method in ["route", "route_service", "nest", "nest_service"] {
+            let calls = text.matches(&format!(".{method}{}", '(')).count();
+            routers.extend((0..calls).map(|_| format!("{} {method}", file.file_name().unwrap().display())));
         }
     }
     assert_eq!(routers, ["router.rs route"], "routes are made from the table in interface/table.rs alone");

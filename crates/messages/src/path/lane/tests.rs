@@ -14,7 +14,7 @@ const BOUNDS: Bounds =
 const BACKEND: &str =
     "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
 
-fn ask(queue: &JobQueue) -> oneshot::Receiver<JobResult> {
+fn push_probe(queue: &JobQueue) -> oneshot::Receiver<JobResult> {
     let (back, receiver) = oneshot::channel();
     queue.push(Job { work: Work::Probe, measurements: Measurements::default(), _reservation: None, back }).unwrap();
     receiver
@@ -26,7 +26,7 @@ async fn pid(database: &Database) -> Pid {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_answering_is_left_and_another_connection_made() {
+async fn a_lane_reconnects_when_its_server_stops_answering() {
     let directory = tempfile::tempdir().unwrap();
     let server = match Embedded::start(directory.path()) {
         Ok(server) => server,
@@ -48,15 +48,15 @@ async fn a_server_that_stops_answering_is_left_and_another_connection_made() {
         journal: Arc::new(Journal::new(RecordSink::default())),
     };
     let lane = tokio::spawn(lane.run());
-    assert_eq!(ask(&queue).await.unwrap().result, Ok(Answer::Present));
+    assert_eq!(push_probe(&queue).await.unwrap().result, Ok(Answer::Present));
     let backend = pid(&database).await;
     kill_process(backend, Signal::STOP).unwrap();
-    let asked = ask(&queue);
+    let stuck = push_probe(&queue);
     // From here on, time advances whenever all tasks wait.
     tokio::time::pause();
-    assert!(asked.await.is_err(), "its channel is dropped, so admit reports it as in doubt");
+    assert!(stuck.await.is_err(), "its channel is dropped, so admit reports it as in doubt");
     tokio::time::resume();
-    assert_eq!(ask(&queue).await.unwrap().result, Ok(Answer::Present));
+    assert_eq!(push_probe(&queue).await.unwrap().result, Ok(Answer::Present));
     kill_process(backend, Signal::CONT).unwrap();
     queue.close();
     lane.await.unwrap();

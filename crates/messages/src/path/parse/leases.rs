@@ -35,28 +35,22 @@ pub(crate) fn nack(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> 
 pub(crate) fn acknowledge_batch(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
     request.parameters(&[])?;
     request.require_json()?;
-    let LeaseTokens { lease_tokens: words } =
+    let LeaseTokens { lease_tokens: written } =
         serde_json::from_slice(&request.body).map_err(|error| Problem::invalid_request(format!("body: {error}")))?;
     let most = request.limits.batch_messages;
-    if words.is_empty() || words.len() > most {
-        let detail = format!("lease_tokens: there are {}; a batch has 1 to {most}", words.len());
+    if written.is_empty() || written.len() > most {
+        let detail = format!("lease_tokens: there are {}; a batch has 1 to {most}", written.len());
         return Err(Problem::invalid_request(detail));
     }
-    let tokens = words.iter().map(|word| LeaseToken::read(word)).collect();
-    let request =
-        LeaseRequest { action: LeaseAction::Acknowledge, tokens, written: words, time_ms: 0, is_single: false };
+    let tokens = written.iter().map(|text| LeaseToken::read(text)).collect();
+    let request = LeaseRequest { action: LeaseAction::Acknowledge, tokens, written, time_ms: 0, is_single: false };
     Ok(ParsedRequest { format: ReplyFormat::Json, ..ParsedRequest::plain(Work::Lease(request)) })
 }
 
-fn single(request: &HttpRequest<'_>, how: LeaseAction, time_ms: i64) -> ParsedRequest {
-    let word = request.path.get("lease_token").cloned().unwrap_or_default();
-    let request = LeaseRequest {
-        action: how,
-        tokens: vec![LeaseToken::read(&word)],
-        written: vec![word],
-        time_ms,
-        is_single: true,
-    };
+fn single(request: &HttpRequest<'_>, action: LeaseAction, time_ms: i64) -> ParsedRequest {
+    let text = request.path.get("lease_token").cloned().unwrap_or_default();
+    let request =
+        LeaseRequest { action, tokens: vec![LeaseToken::read(&text)], written: vec![text], time_ms, is_single: true };
     ParsedRequest::plain(Work::Lease(request))
 }
 
