@@ -277,12 +277,12 @@ def _fit_many(near: Array, sizes: Array, rates: Array, scale: Array) -> Array:
     for _ in range(_STEPS_MAX):
         slopes = weight[:, None] * _slopes((found * units)[..., None], sizes) * units
         uphill = np.einsum("cri,cr->ci", slopes, errors)
-        held = ((found <= lower) & (uphill < 0)) | ((found >= upper) & (uphill > 0))
-        slopes = np.where(held[:, None, :], 0.0, slopes)
+        at_bound = ((found <= lower) & (uphill < 0)) | ((found >= upper) & (uphill > 0))
+        slopes = np.where(at_bound[:, None, :], 0.0, slopes)
         curvature = np.einsum("cri,crj->cij", slopes, slopes)
         own = np.einsum("cii->ci", curvature)
         curvature[:, range(3), range(3)] = np.where(own > 0, own * (1 + damping[:, None]), 1.0)
-        step = np.linalg.solve(curvature, np.where(held, 0.0, uphill)[..., None])[..., 0]
+        step = np.linalg.solve(curvature, np.where(at_bound, 0.0, uphill)[..., None])[..., 0]
         tried = np.clip(found + step, lower, upper)
         new = errors_of(tried)
         better = (new**2).sum(axis=1) <= (errors**2).sum(axis=1)

@@ -113,8 +113,8 @@ class Line:
     def waiting_survival(self, time_s: float) -> float:
         """Probability of a longer waiting time."""
         first, weights = poisson_window(self._departures_per_s * time_s)
-        held = self._in_line[first : first + weights.size]
-        return float(weights[: held.size] @ held)
+        remaining = self._in_line[first : first + weights.size]
+        return float(weights[: remaining.size] @ remaining)
 
     def response_survival(self, time_s: float) -> float:
         """Probability of a longer response time."""
@@ -122,11 +122,11 @@ class Line:
         counts = np.arange(first, first + weights.size)
         last = self._ahead.size - 1
         seen = np.minimum(counts, last)
-        held = self._in_service[seen] * self._stay ** (counts - seen) + self._in_line[seen]
-        return float(weights @ held)
+        remaining = self._in_service[seen] * self._stay ** (counts - seen) + self._in_line[seen]
+        return float(weights @ remaining)
 
-    def _next_in_service(self, held: float, new: float) -> float:
-        return held * self._stay + new
+    def _next_in_service(self, remaining: float, new: float) -> float:
+        return remaining * self._stay + new
 
     @property
     def _ahead_mean(self) -> float:

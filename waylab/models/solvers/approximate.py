@@ -293,8 +293,8 @@ def _settled(model: _Model, populations: Array, guess: _Guess, start: _Point | N
     """The fixed point of queue lengths, lengths found by arrivals, and throughput."""
     present = populations > 0
     if not present.any():
-        nobody = np.zeros_like(model.wait)
-        return _Point(np.zeros(len(populations)), nobody, nobody)
+        empty = np.zeros_like(model.wait)
+        return _Point(np.zeros(len(populations)), empty, empty)
     length = start.length if start else _spread(model, populations)
     steps: list[tuple[Array, Array]] = []
     before = np.ones(len(populations))

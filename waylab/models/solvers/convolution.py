@@ -63,7 +63,7 @@ def solve_convolution(network: Network) -> Result:
 def closed_steady(found: Demands, loads: Array) -> Steady:
     """Steady state of the closed chains of a network, beside open classes of `loads` (K,) seconds of work per second.
 
-    `present` and `somebody` count closed customers only.
+    `present` and `occupied` count closed customers only.
     """
     demands_s, delays = found.demands_s, found.delays
     queues, places = [], []
@@ -86,7 +86,7 @@ def closed_steady(found: Demands, loads: Array) -> Steady:
     for index, present in zip(places, solved.present, strict=True):
         name = found.network.station_names[index]
         steady.present[name] = present
-        steady.somebody[name] = float(present[1:].sum())
+        steady.occupied[name] = float(present[1:].sum())
     return steady
 
 

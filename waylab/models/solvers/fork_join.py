@@ -106,8 +106,8 @@ _Cycle = tuple[Array, list[Array], float]
 
 def closed_points(model: Model) -> Iterator[Point]:
     """Mean-value analysis: an endless series of steady states with 1, 2, ... customers."""
-    nobody = np.zeros(len(model.rates))
-    point = Point(0.0, nobody, nobody, np.zeros(len(model.forks)), nobody, [])
+    empty = np.zeros(len(model.rates))
+    point = Point(0.0, empty, empty, np.zeros(len(model.forks)), empty, [])
     for customers in itertools.count(1):
         point = _with_one_more(model, customers, point)
         yield point
@@ -116,7 +116,7 @@ def closed_points(model: Model) -> Iterator[Point]:
 def _closed(model: Model) -> Result:
     population = model.found.populations[0]
     point = next(itertools.islice(closed_points(model), population - 1, None))
-    somebody = {}
+    occupied = {}
     for index, station in enumerate(model.network.stations):
         rates = model.rates[index]
         if rates is None:
@@ -126,8 +126,8 @@ def _closed(model: Model) -> Result:
             raise UnstableError(f"station {station.name!r}", busy)
         if station.rates:
             shares = present_given(rates, model.others(index, population + 1), point.queue_length[index])
-            somebody[station.name] = float(shares[1:].sum())
-    return _result(model, point, point.throughput_per_s * model.starts, somebody)
+            occupied[station.name] = float(shares[1:].sum())
+    return _result(model, point, point.throughput_per_s * model.starts, occupied)
 
 
 def _with_one_more(model: Model, customers: int, before: Point) -> Point:
@@ -172,23 +172,23 @@ def _within_capacity(model: Model, customers: int, rhos: Array, cycle: _Cycle) -
 def _open(model: Model) -> Result:
     """Each station as if alone, with the arrivals of all its visits and legs."""
     stretches = np.ones(len(model.rates))
-    somebody = {}
+    occupied = {}
     for index, (station, load) in enumerate(zip(model.network.stations, model.work_s, strict=True)):
         if model.rates[index] is None or load == 0:
             continue
         check_stable(station, float(load))
         length, _, present = station_alone(station, float(load))
         stretches[index] = length / load
-        somebody[station.name] = float(present[1:].sum())
+        occupied[station.name] = float(present[1:].sum())
     rhos = np.array([model.common(fork, stretches) for fork in model.forks])
     forks_s = [
         model.fork_response_s(fork, stretches, rho) for fork, rho in zip(model.forks, rhos, strict=True)
     ]
     point = Point(1.0, model.work_s * stretches, np.zeros(0), rhos, stretches, forks_s)
-    return _result(model, point, model.starts, somebody)
+    return _result(model, point, model.starts, occupied)
 
 
-def _result(model: Model, point: Point, starts_per_s: Array, somebody: dict[str, float]) -> Result:
+def _result(model: Model, point: Point, starts_per_s: Array, occupied: dict[str, float]) -> Result:
     """Turn numbers per visit into a result; the response time includes the join of a fork, not its legs."""
     found, network = model.found, model.network
     stations = len(network.stations)
@@ -199,7 +199,7 @@ def _result(model: Model, point: Point, starts_per_s: Array, somebody: dict[str,
         found.service_s / np.array([1.0 if rates is None else rates[0] for rates in model.rates])[:, None]
     )
     waiting = flow * np.maximum(times_s - alone_s, 0.0)
-    steady = Steady(starts_per_s, flow, flow * times_s, waiting, {}, somebody)
+    steady = Steady(starts_per_s, flow, flow * times_s, waiting, {}, occupied)
     forks_s = np.array(point.forks_s).reshape(len(model.forks), len(network.classes))
     response_s = np.einsum("ckd,kd->c", described.visits[:, :stations], times_s)
     response_s = response_s + np.einsum("cfd,fd->c", described.visits[:, stations:], forks_s)

@@ -60,10 +60,10 @@ def solve_layered(network: Network) -> Result:
         raise AssumptionError(SOLVER, ASSUMPTIONS["several chains"], f"there are {chains}")
     found = demands(network)
     population = found.populations[0]
-    held, rest = parts(network, SOLVER)
+    insides, rest = parts(network, SOLVER)
     layers = [
         _Layer(pool.name, pool.slots, part, inside(found, part, min(pool.slots, population)))
-        for pool, part in zip(network.pools, held, strict=True)
+        for pool, part in zip(network.pools, insides, strict=True)
     ]
     further = tuple(layer.station for layer in layers if layer.states)
     whole = outside(found, rest, further)
@@ -87,7 +87,7 @@ class _Layer:
         rates = tuple(state.throughput_per_s for state in self.states)
         return Station(self.name, {ONE_CLASS: Service(1.0)}, rates=rates)
 
-    def held(self, present: Array) -> Array:
+    def busy_slots(self, present: Array) -> Array:
         """P(n slots are busy), n = 0..slots, from P(n present), waiting or inside."""
         if len(present) <= self.slots:
             return present
@@ -100,20 +100,20 @@ class _Layer:
 
 def _result(found: Demands, rest: Part, whole: State, layers: list[_Layer], present: list[Array]) -> Result:
     network = found.network
-    queue_length, waiting, somebody = (np.zeros(len(network.stations)) for _ in range(3))
+    queue_length, waiting, occupied = (np.zeros(len(network.stations)) for _ in range(3))
     joining = np.zeros(len(network.forks))
     shares = [(rest, 1.0, whole)]
     for layer, seen in zip(layers, present, strict=True):
-        busy = layer.held(seen)[1:].tolist()
+        busy = layer.busy_slots(seen)[1:].tolist()
         shares += [(layer.part, share, state) for share, state in zip(busy, layer.states, strict=False)]
     for part, share, state in shares:
         places, forks = list(part.stations), list(part.forks)
         queue_length[places] += share * state.queue_length
         waiting[places] += share * state.waiting
-        somebody[places] += share * state.somebody
+        occupied[places] += share * state.occupied
         joining[forks] += share * state.joining
     steady = closed_part(found, np.array([whole.throughput_per_s]), queue_length[None], waiting[None])
-    steady.somebody.update(zip(network.station_names, somebody.tolist(), strict=True))
+    steady.occupied.update(zip(network.station_names, occupied.tolist(), strict=True))
     steps = result(found, SOLVER, steady)
 
     described = traffic(network)
@@ -131,14 +131,14 @@ def _result(found: Demands, rest: Part, whole: State, layers: list[_Layer], pres
         + np.einsum("cfd,fd->c", described.visits[:, stations:], np.nan_to_num(forks_s))
         + np.einsum("cpd,pd->c", taken, np.nan_to_num(slots_s))
     )
-    held = [layer.held(seen) for layer, seen in zip(layers, present, strict=True)]
+    busy_slots = [layer.busy_slots(seen) for layer, seen in zip(layers, present, strict=True)]
     return replace(
         steps,
         kind="approximation",
         response_s=np.where(starts > 0, response_s, np.nan),
         fork_response_s=forks_s if network.forks else None,
         pool_waiting_s=slots_s,
-        pool_busy=np.array([shares @ np.arange(len(shares)) for shares in held]),
+        pool_busy=np.array([shares @ np.arange(len(shares)) for shares in busy_slots]),
         notes=(
             "inside each pool: "
             + ("mean-value analysis of forks" if any(layer.part.forks for layer in layers) else "exact"),

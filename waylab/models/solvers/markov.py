@@ -115,15 +115,15 @@ class _Measures:
         self.inside = np.zeros(shape[1])
         self.joining = np.zeros((len(network.forks), shape[1]))
         self.waiting = np.zeros((len(network.pools), shape[1]))
-        self.held = np.zeros(len(network.pools))
+        self.busy_slots = np.zeros(len(network.pools))
         self.distribution: list[dict[int, float]] = [{} for _ in network.stations]
         # The state of one station recurs in many states of the network; each is evaluated once, with its total weight.
         looks: dict[tuple[int, tuple[Group, ...], Group, tuple[Blocked, ...]], float] = {}
         for state, probability in zip(states, probabilities.tolist(), strict=True):
             if probability > 0:
                 for node, (serving, line) in enumerate(zip(state.serving, state.line, strict=True)):
-                    held = tuple(one for one in state.blocked if one.node == node) if state.blocked else ()
-                    look = (node, serving, line, held)
+                    blocked = tuple(one for one in state.blocked if one.node == node) if state.blocked else ()
+                    look = (node, serving, line, blocked)
                     looks[look] = looks.get(look, 0.0) + probability
                 self._add_elsewhere(state, probability)
         for look, weight in looks.items():
@@ -139,18 +139,18 @@ class _Measures:
             self.rates[kind][place, job_class] += probabilities[origin] * per_s
 
     def _add_station(
-        self, node: int, serving: tuple[Group, ...], line: Group, held: tuple[Blocked, ...], weight: float
+        self, node: int, serving: tuple[Group, ...], line: Group, blocked: tuple[Blocked, ...], weight: float
     ) -> None:
         place = self.plan.places[node]
         queued = [token for group in serving for token in group] + list(line)
-        for job_class in [token.job_class for token in queued] + [one.job_class for one in held]:
+        for job_class in [token.job_class for token in queued] + [one.job_class for one in blocked]:
             self.present[node, job_class] += weight
         for token in line:
             self.in_line[node, token.job_class] += weight
-        for token in queued + [one.token for one in held]:
+        for token in queued + [one.token for one in blocked]:
             if token.forked == WHOLE:
                 self.inside[token.begin] += weight
-        present = len(queued) + len(held)
+        present = len(queued) + len(blocked)
         self.distribution[node][present] = self.distribution[node].get(present, 0.0) + weight
         finishing = in_service(self.plan, node, serving, len(line))
         speeds = sum(per_s / place.services_per_s[group[0].job_class] for group, per_s in finishing.items())
@@ -169,8 +169,8 @@ class _Measures:
         for token, _ in state.forked:
             self.inside[token.begin] += weight
             self.joining[token.node - self.plan.stations, token.job_class] += weight
-        for pool, (held, line) in enumerate(state.slots):
-            self.held[pool] += weight * held
+        for pool, (busy, line) in enumerate(state.slots):
+            self.busy_slots[pool] += weight * busy
             for token in line:
                 if token.forked == WHOLE:
                     self.inside[token.begin] += weight
@@ -201,7 +201,7 @@ class _Measures:
             },
             fork_response_s=_per(self.joining, self.rates["joined"]) if network.forks else None,
             pool_waiting_s=_per(self.waiting, self.rates["granted"]) if network.pools else None,
-            pool_busy=self.held if network.pools else None,
+            pool_busy=self.busy_slots if network.pools else None,
             lost_per_s=lost if lost.any() else None,
         )
 

@@ -72,8 +72,8 @@ def _lasting(matrix: csr_array) -> NDArray[np.int64]:
     """The recurrent states."""
     parts, part_of = connected_components(matrix, directed=True, connection="strong")
     flows = matrix.tocoo()
-    leaving = part_of[flows.coords[0]] != part_of[flows.coords[1]]
-    closed = np.setdiff1d(np.arange(parts), part_of[flows.coords[0][leaving]])
+    between_parts = part_of[flows.coords[0]] != part_of[flows.coords[1]]
+    closed = np.setdiff1d(np.arange(parts), part_of[flows.coords[0][between_parts]])
     if len(closed) > 1:
         raise ModelError(
             "network", "its long-run state depends on chance: there are states that never communicate"

@@ -62,9 +62,9 @@ def in_service(plan: Plan, node: int, serving: tuple[Group, ...], waiting: int) 
 def beginning(plan: Plan) -> State:
     """A possible first state: all customers think, or start a request if there is no think time."""
     classes = plan.network.classes
-    nobody: tuple[tuple[()], ...] = ((),) * plan.stations
+    no_groups: tuple[tuple[()], ...] = ((),) * plan.stations
     thinking = tuple(part.population if part.think.mean_s > 0 else 0 for part in classes)
-    scene = Scene(plan, State(thinking, nobody, nobody, ((0, ()),) * len(plan.slots), (), ()))
+    scene = Scene(plan, State(thinking, no_groups, no_groups, ((0, ()),) * len(plan.slots), (), ()))
     for index, job_class in enumerate(classes):
         if not thinking[index]:
             scene.agenda += [Action("begin", OUTSIDE, Token(index, index, OUTSIDE))] * job_class.population

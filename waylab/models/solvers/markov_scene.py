@@ -73,7 +73,7 @@ class Scene:
         self.thinking = list(state.thinking)
         self.serving = list(state.serving)
         self.line = list(state.line)
-        self.held = [held for held, _ in state.slots]
+        self.busy_slots = [busy for busy, _ in state.slots]
         self.waiting = [line for _, line in state.slots]
         self.blocked = list(state.blocked)
         self.forked = dict(enumerate(state.forked))
@@ -82,7 +82,7 @@ class Scene:
         """An independent copy."""
         other = object.__new__(Scene)
         other.plan = self.plan
-        for name in ("agenda", "events", "thinking", "serving", "line", "held", "waiting", "blocked"):
+        for name in ("agenda", "events", "thinking", "serving", "line", "busy_slots", "waiting", "blocked"):
             setattr(other, name, list(getattr(self, name)))
         other.forked = dict(self.forked)
         return other
@@ -186,7 +186,7 @@ class Scene:
                 for place, groups in zip(self.plan.places, serving, strict=True)
             ),
             tuple(line),
-            tuple(zip(self.held, waiting, strict=True)),
+            tuple(zip(self.busy_slots, waiting, strict=True)),
             tuple(self.blocked),
             forked,
         )
@@ -287,10 +287,10 @@ class Scene:
 
     def _take(self, pool: int, token: Token) -> bool:
         """Acquire a slot, or wait for one."""
-        if self.held[pool] >= self.plan.slots[pool]:
+        if self.busy_slots[pool] >= self.plan.slots[pool]:
             self.waiting[pool] += (token,)
             return False
-        self.held[pool] += 1
+        self.busy_slots[pool] += 1
         self.events.append(("granted", pool, token.job_class))
         return True
 
@@ -321,7 +321,7 @@ class Scene:
             self.events.append(("granted", pool, token.job_class))
             self.agenda.append(Action("admit", OUTSIDE, token))
         else:
-            self.held[pool] -= 1
+            self.busy_slots[pool] -= 1
 
     def _end(self, event: str, token: Token) -> None:
         self.events.append((event, token.begin, token.job_class))

@@ -51,10 +51,10 @@ def solve_mixed(network: Network) -> Result:
             continue
         # With open classes, the number of closed customers is not the total number present.
         closed = steady.present.pop(station.name, np.ones(1))
-        length, waiting, somebody = _beside_closed(station, load, closed)
+        length, waiting, occupied = _beside_closed(station, load, closed)
         steady.queue_length[index] += length * open_work[index] / load
         steady.waiting[index] += waiting * open_work[index] / load
-        steady.somebody[station.name] = somebody
+        steady.occupied[station.name] = occupied
     return result(found, "mixed", steady)
 
 

@@ -55,7 +55,7 @@ def solve_open(network: Network) -> Result:
         steady.queue_length[index] = length * share
         steady.waiting[index] = waiting * share
         steady.present[station.name] = present
-        steady.somebody[station.name] = float(present[1:].sum())
+        steady.occupied[station.name] = float(present[1:].sum())
     waits = dict(zip(network.station_names, steady.waiting.sum(axis=1).tolist(), strict=True))
     return result(found, "open", steady, open_quantiles(network, waits))
 

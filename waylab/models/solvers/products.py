@@ -115,7 +115,7 @@ class Steady:
     waiting: Array
     """Mean number of customers in excess of a system without contention."""
     present: dict[str, Array] = field(default_factory=dict)
-    somebody: dict[str, float] = field(default_factory=dict)
+    occupied: dict[str, float] = field(default_factory=dict)
     """Share of time with any request at a station; needed for stations with rates."""
 
 
@@ -166,7 +166,7 @@ def _utilisation(found: Demands, steady: Steady) -> Array:
     for index, station in enumerate(found.network.stations):
         if station.rates:
             total = work[index].sum()
-            busy[index] = work[index] / total * steady.somebody[station.name] if total > 0 else 0.0
+            busy[index] = work[index] / total * steady.occupied[station.name] if total > 0 else 0.0
         elif station.servers is not None:
             busy[index] = work[index] / station.servers
     return busy

@@ -68,12 +68,12 @@ def _split(lattice: Lattice, queue: Queue, rest: Array) -> Numbers:
     shares = lattice.split(weights, rest)
     present = np.bincount(total.ravel(), weights=shares.ravel(), minlength=most + 1).astype(float)
     # A waiting request is a random one of those present: chain r has the share n_r / |n|.
-    held = (waiting_of(queue, most) / np.maximum(np.arange(most + 1), 1))[total] * shares
+    waiting = (waiting_of(queue, most) / np.maximum(np.arange(most + 1), 1))[total] * shares
     lengths = np.zeros(len(lattice.populations))
     waits = np.zeros_like(lengths)
     for axis, size in enumerate(shares.shape):
         others = tuple(other for other in range(shares.ndim) if other != axis)
         count = np.arange(size)
         lengths[axis] = shares.sum(axis=others) @ count
-        waits[axis] = held.sum(axis=others) @ count
+        waits[axis] = waiting.sum(axis=others) @ count
     return lengths, waits, present

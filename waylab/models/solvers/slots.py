@@ -32,7 +32,7 @@ class State:
     throughput_per_s: float
     queue_length: Array
     waiting: Array
-    somebody: Array
+    occupied: Array
     """Share of time with any request at each station."""
     joining: Array
     """Mean number of requests between fork and join."""
@@ -68,14 +68,14 @@ def parts(network: Network, solver: str) -> tuple[list[Part], Part]:
             if shared:
                 raise _shared(solver, names[station], pool)
             owner[station] = index
-    held = [_pool_of(network, name) for name in names]
+    pool_of = [_pool_of(network, name) for name in names]
     for fork_index, fork in enumerate(network.forks):
         for name in fork.branches:
             pool_index = owner[names.index(name)]
-            if pool_index != held[stations + fork_index]:
-                pool = network.pools[max(pool_index, held[stations + fork_index])]
+            if pool_index != pool_of[stations + fork_index]:
+                pool = network.pools[max(pool_index, pool_of[stations + fork_index])]
                 raise _shared(solver, name, pool)
-    found = [_part(owner, held[stations:], index) for index in range(-1, len(network.pools))]
+    found = [_part(owner, pool_of[stations:], index) for index in range(-1, len(network.pools))]
     return found[1:], found[0]
 
 
@@ -181,7 +181,7 @@ def _with_forks(model: Model, customers: int, point: Point, further: int) -> Sta
         throughput_per_s=point.throughput_per_s,
         queue_length=point.queue_length,
         waiting=np.maximum(point.queue_length - point.throughput_per_s * model.work_s / alone, 0.0),
-        somebody=np.array([shares[1:].sum() for shares in present]),
+        occupied=np.array([shares[1:].sum() for shares in present]),
         joining=point.throughput_per_s * counts * np.array([times_s[0] for times_s in point.forks_s]),
         further=tuple(present[len(present) - further :]),
     )
@@ -194,7 +194,7 @@ def _without_forks(network: Network, further: int) -> State:
         throughput_per_s=float(steady.starts_per_s[0]),
         queue_length=steady.queue_length[:, 0],
         waiting=steady.waiting[:, 0],
-        somebody=np.array([steady.somebody.get(name, 0.0) for name in names]),
+        occupied=np.array([steady.occupied.get(name, 0.0) for name in names]),
         joining=np.zeros(0),
         further=tuple(steady.present[name] for name in names[len(names) - further :]),
     )
@@ -209,7 +209,7 @@ def _spread(whole: Network, network: Network, part: Part, state: State) -> State
         state,
         queue_length=_placed(state.queue_length, network.station_names, stations),
         waiting=_placed(state.waiting, network.station_names, stations),
-        somebody=_placed(state.somebody, network.station_names, stations),
+        occupied=_placed(state.occupied, network.station_names, stations),
         joining=_placed(state.joining, known, forks),
     )
 
@@ -218,9 +218,9 @@ def _placed(values: Array, names: tuple[str, ...], wanted: list[str]) -> Array:
     return np.array([values[names.index(name)] if name in names else 0.0 for name in wanted])
 
 
-def _part(owner: list[int], held: list[int], wanted: int) -> Part:
+def _part(owner: list[int], pool_of: list[int], wanted: int) -> Part:
     stations = tuple(index for index, pool in enumerate(owner) if pool == wanted)
-    return Part(stations, tuple(index for index, pool in enumerate(held) if pool == wanted))
+    return Part(stations, tuple(index for index, pool in enumerate(pool_of) if pool == wanted))
 
 
 def _pool_of(network: Network, name: str) -> int:
@@ -234,12 +234,12 @@ def _shared(solver: str, name: str, pool: Pool) -> AssumptionError:
 
 def _runs(network: Network, counts: Mapping[str, float], pool: Pool) -> float:
     """How often a request that visits the nodes in order enters a pool from outside."""
-    times, holds = 0.0, 0.0
+    times, inside_share = 0.0, 0.0
     for name in network.node_names:
         comes = min(1.0, counts.get(name, 0.0))
         if name in pool.inside:
-            times += comes * (1 - holds)
-            holds = comes + (1 - comes) * holds
+            times += comes * (1 - inside_share)
+            inside_share = comes + (1 - comes) * inside_share
         else:
-            holds *= 1 - comes
+            inside_share *= 1 - comes
     return times

@@ -43,8 +43,8 @@ def _bottleneck(result: Result, findings: Findings) -> str:
     if limit.kind == "none":
         return "There is no bottleneck: no request ever waits for a server."
     if limit.kind == "pool":
-        held = percent_text(limit.load)
-        text = f"The bottleneck is the pool {limit.names[0]!r}: {held} of its slots are busy on average."
+        share = percent_text(limit.load)
+        text = f"The bottleneck is the pool {limit.names[0]!r}: {share} of its slots are busy on average."
         if findings.slot_waiting_s is not None:
             text += f" A request waits {time_text(findings.slot_waiting_s)} for a slot."
         if findings.inside:
@@ -146,12 +146,12 @@ def _change(change: Change, findings: Findings, network: Network) -> str:
     text = f"{what}: {', '.join(parts)}"
     if change.limit.kind != "none":
         busy = percent_text(change.limit.load)
-        held = "of its slots busy" if change.limit.kind == "pool" else "busy"
+        unit = "of its slots busy" if change.limit.kind == "pool" else "busy"
         stays = set(change.limit.names) & set(findings.limit.names)
         text += "; " + (
-            f"it stays the bottleneck, {busy} {held}"
+            f"it stays the bottleneck, {busy} {unit}"
             if stays
-            else f"then the bottleneck is {_names(change.limit)}, {busy} {held}"
+            else f"then the bottleneck is {_names(change.limit)}, {busy} {unit}"
         )
     return text + (f" ({change.note})." if change.note else ".")
 

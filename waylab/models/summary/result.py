@@ -281,13 +281,13 @@ def _pools(result: Result) -> list[PoolRow]:
                 name: _number(result.pool_waiting_s[index, number])
                 for number, name in enumerate(result.network.class_names)
             }
-        held = result.pool_busy is not None
+        is_known = result.pool_busy is not None
         rows.append(
             {
                 "name": pool.name,
                 "slots": pool.slots,
                 "busy": _number(result.pool_busy[index]) if result.pool_busy is not None else None,
-                "busy_share": _number(loads[index]) if held else None,
+                "busy_share": _number(loads[index]) if is_known else None,
                 "waiting_s": waiting,
             }
         )

@@ -51,13 +51,13 @@ def graph_of(network: Network) -> Graph:
 
 def _from_routes(network: Network, joins: dict[str, str]) -> list[Arrow]:
     ways: dict[tuple[str, str], list[tuple[str, str, float]]] = {}
-    leaving: dict[str, set[str]] = {}
+    classes_from: dict[str, set[str]] = {}
     for route in network.routes:
         key = (joins.get(route.origin, route.origin), END if route.target == CLIENT else route.target)
         ways.setdefault(key, []).append((route.job_class, route.class_after, route.probability))
-        leaving.setdefault(key[0], set()).add(route.job_class)
+        classes_from.setdefault(key[0], set()).add(route.job_class)
     return [
-        Arrow(origin, target, *_words(_by_class(taken), leaving[origin], _percent))
+        Arrow(origin, target, *_words(_by_class(taken), classes_from[origin], _percent))
         for (origin, target), taken in ways.items()
     ]
 
@@ -76,11 +76,11 @@ def _from_visits(network: Network, joins: dict[str, str]) -> list[Arrow]:
         origins = [CLIENT, *(joins.get(place, place) for place in taken)]
         for origin, target in zip(origins, [*taken, END], strict=True):
             ways.setdefault((origin, target), {})[name] = visits.get(target, 1.0)
-    leaving: dict[str, set[str]] = {}
+    classes_from: dict[str, set[str]] = {}
     for (origin, _), counts in ways.items():
-        leaving.setdefault(origin, set()).update(counts)
+        classes_from.setdefault(origin, set()).update(counts)
     return [
-        Arrow(origin, target, *_words(counts, leaving[origin], _times))
+        Arrow(origin, target, *_words(counts, classes_from[origin], _times))
         for (origin, target), counts in ways.items()
     ]
 
@@ -97,11 +97,13 @@ def _in_order(network: Network) -> list[str]:
     return order
 
 
-def _words(counts: dict[str, float], leaving: set[str], write: Callable[[float], str]) -> tuple[str, str]:
+def _words(
+    counts: dict[str, float], classes_from: set[str], write: Callable[[float], str]
+) -> tuple[str, str]:
     """The label of an arrow: empty if all classes take it, and the names of classes if they separate."""
     details = ", ".join(f"{name} {write(count) or 'all'}" for name, count in counts.items())
-    everybody = set(counts) == leaving
-    if everybody and len(set(counts.values())) == 1:
+    all_take_it = set(counts) == classes_from
+    if all_take_it and len(set(counts.values())) == 1:
         return write(next(iter(counts.values()))), details
     if len(counts) > _WRITTEN_CLASSES:
         return f"{len(counts)} classes", details

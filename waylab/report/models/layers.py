@@ -58,16 +58,16 @@ def is_place(name: str) -> bool:
 
 def _back_arrows(graph: Graph) -> list[int]:
     """Arrows that close a cycle, found from the client in the order of the description."""
-    leaving: dict[str, list[int]] = {}
+    outgoing: dict[str, list[int]] = {}
     for number, arrow in enumerate(graph.arrows):
-        leaving.setdefault(arrow.origin, []).append(number)
+        outgoing.setdefault(arrow.origin, []).append(number)
     back: list[int] = []
     done: set[str] = set()
     on_way: set[str] = set()
 
     def follow(name: str) -> None:
         on_way.add(name)
-        for number in leaving.get(name, []):
+        for number in outgoing.get(name, []):
             target = graph.arrows[number].target
             if target in on_way:
                 back.append(number)
