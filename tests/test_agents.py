@@ -209,8 +209,8 @@ def test_an_agent_refuses_who_does_not_speak_its_protocol(agents):
     assert (
         answer.count("\n") == 1 and "protocol 99" in answer and "7.7.7" in answer and "protocol 1" in answer
     )
-    assert "no message" in said(agent, b"GET / HTTP/1.1")
-    assert "not what comes next" in said(agent, b'{"start":{"at_clock_ns":1}}')
+    assert "not a message" in said(agent, b"GET / HTTP/1.1")
+    assert "unexpected message" in said(agent, b'{"start":{"at_clock_ns":1}}')
     version = run("--version").stdout.split()[1].encode()
     hello = b'{"hello":{"protocol":1,"version":"%s"}}' % version
     refused = [
@@ -232,4 +232,4 @@ def test_an_agent_takes_no_line_without_end(agents):
         pytest.raises((BrokenPipeError, ConnectionResetError)),
     ):
         connection.sendall(b"x" * (64 << 20))
-    assert "no message" in said(agents[0], b"?")
+    assert "not a message" in said(agents[0], b"?")

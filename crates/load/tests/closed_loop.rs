@@ -34,7 +34,7 @@ fn the_interactive_law_holds() {
         assert!(summary.valid, "{:?}", summary.reasons);
         let response_s = summary.operations.all.response.mean_ns / 1e9;
         let in_loop = summary.throughput_per_s * (response_s + think_s);
-        // What is in flight at an edge of the window is counted in one of X and R only: on a slow machine that is much.
+        // A request in flight at an edge of the window counts in only one of X and R. On a slow machine these are many.
         let at_the_edges = 8.0 * summary.operations.all.response.max_ns as f64 / 1e9 / summary.measured_s;
         assert!(
             (in_loop - 8.0).abs() < 0.8 + at_the_edges,

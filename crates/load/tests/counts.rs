@@ -18,7 +18,7 @@ fn open(server: &TinyServer, per_s: f64) -> Config {
     Config { arrivals, threads: 2, warm_up, test_time, expect_hit_ratio: None, ..config(server) }
 }
 
-/// Everything that was intended ended, failed, or was never sent.
+/// Every intended request was answered, failed or was never sent.
 fn assert_adds_up(summary: &Summary) {
     let totals = &summary.totals;
     let (intended, unsent) = (totals.intended.unwrap(), totals.unsent.unwrap());
@@ -45,7 +45,7 @@ fn every_intended_request_is_accounted_for() {
 
 #[test]
 fn a_rate_out_of_reach_is_invalid() {
-    // One connection that answers one request in more than a millisecond cannot take ten thousand in a second.
+    // One connection with replies after more than a millisecond cannot serve ten thousand requests per second.
     let server = TinyServer::start(|seen| {
         if seen.is_load() {
             std::thread::sleep(Duration::from_millis(1));

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use support::{Fault, TinyServer, config, run, try_run};
 
-/// Outcomes of all requests recorded.
+/// The outcomes of all recorded requests.
 fn recorded(directory: &Path) -> Vec<u8> {
     support::records(directory).rows().map(|(row, _)| row.outcome).collect()
 }
@@ -30,7 +30,8 @@ fn refusals_are_counted_and_make_keys_uncertain_but_not_the_run() {
     let summary = run(&config);
     assert!(summary.valid, "{:?}", summary.reasons);
     assert!(summary.errors["SERVER_ERROR out of memory storing object"] > 0 && summary.errors["ERROR"] > 0);
-    // The kinds are counted over the whole run, the total within the window: what was in flight at its end may differ.
+    // Error lines count over the whole run, and the total over the window only. Requests in flight at its end may make
+    // them differ.
     let outside = summary.errors.values().sum::<u64>() - summary.totals.errors;
     assert!(outside <= (config.clients * config.pipeline) as u64, "{outside}");
     assert!(summary.verification.keys_uncertain > 0);
@@ -115,7 +116,7 @@ fn a_server_that_dies_is_reported_at_the_end() {
         run(&config)
     });
     assert!(!summary.valid && summary.reasons[0].contains("every connection was lost"), "{:?}", summary.reasons);
-    // A reply and the end may arrive together; then no request was lost.
+    // If a reply and the end of the connection arrive together, no request is lost.
     let lost = summary.errors.get("connection lost").copied().unwrap_or(0);
     assert!(lost <= 4 && summary.errors.len() <= 1 && summary.totals.requests > 0, "{:?}", summary.errors);
 }

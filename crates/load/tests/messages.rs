@@ -11,7 +11,7 @@ use service::{Fault, Seen, TinyService};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Requests of a short run.
+/// The requests of a short run.
 const REQUESTS: u64 = 400;
 
 fn config(service: &TinyService, operations: &str) -> Config {
@@ -32,7 +32,7 @@ fn try_run(config: &Config) -> Result<Summary, LoadError> {
     load::run(config, &Clock::monotonic(), &AtomicBool::new(false), &mut |_| ())
 }
 
-/// A run against a service with this script, and what became of its messages.
+/// Runs against a service with this script. Returns the summary and its part about messages.
 fn run(operations: &str, script: impl Fn(&Seen) -> Fault + Send + Sync + 'static) -> (Summary, MessagesSummary) {
     let service = TinyService::start(script);
     let summary = try_run(&config(&service, operations)).unwrap();
@@ -40,7 +40,7 @@ fn run(operations: &str, script: impl Fn(&Seen) -> Fault + Send + Sync + 'static
     (summary, messages)
 }
 
-/// A fault for one request alone.
+/// A fault for one request only.
 fn once(fault: Fault, is_it: fn(&Seen) -> bool) -> impl Fn(&Seen) -> Fault + Send + Sync {
     move |seen| if is_it(seen) { fault } else { Fault::None }
 }
@@ -49,7 +49,7 @@ fn tenth_send(seen: &Seen) -> bool {
     seen.is_send() && seen.sends == 10
 }
 
-/// Some pop in the middle that finds something.
+/// A pop in the middle of the run that finds a message.
 fn some_pop(seen: &Seen) -> bool {
     seen.is_pop() && !seen.is_drain() && seen.pops % 8 == 7
 }
@@ -201,7 +201,7 @@ fn doubt_does_not_mask_a_loss() {
         _ => Fault::None,
     };
     let (_, messages) = run("send,pop", script);
-    // The pop that was cut may have taken one itself, and explains one missing message, whichever.
+    // The truncated pop may have removed a message, and explains one missing message.
     assert_eq!((messages.pops_in_doubt, messages.taken_in_doubt), (1, 1));
     assert!((29..=30).contains(&messages.lost), "{messages:?}");
 }
@@ -211,7 +211,7 @@ fn doubt_reported_by_the_service_is_trusted() {
     let (summary, messages) = run("send,pop", once(Fault::DoneAndProblem(503, "in-doubt"), tenth_send));
     assert_eq!((messages.sends_in_doubt, messages.sends_in_doubt_arrived, messages.refused), (1, 1, 0));
     assert!(summary.valid && summary.errors["503 in-doubt"] == 1, "{:?}", summary.errors);
-    // Nothing was done, it says, and yet it was.
+    // The service reports that nothing was done, although it stored the message.
     let (summary, messages) = run("send,pop", once(Fault::DoneAndProblem(503, "database-down"), tenth_send));
     assert!(!summary.valid && messages.unknown + messages.doubled + messages.refused_and_done > 0, "{messages:?}");
 }

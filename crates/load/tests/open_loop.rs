@@ -14,7 +14,7 @@ use testkit::Server;
 const STALL: Duration = Duration::from_millis(200);
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Loads a cache that does nothing for 200 ms in every second.
+/// Loads a cache that stalls for 200 ms in every second.
 fn stalling(change: impl FnOnce(&mut Config)) -> Summary {
     let stall = Some(Stall { length: STALL, period: PERIOD });
     let cache = cache::start(&cache::Config { stall, ..cache::Config::default() }, Clock::monotonic()).unwrap();
@@ -38,20 +38,21 @@ fn an_open_loop_shows_a_stall_that_a_closed_one_hides() {
     let arrivals = Arrivals::Poisson { per_s: 1000.0 };
     let open = stalling(|config| (config.arrivals, config.clients) = (arrivals, 10));
     let response = &open.operations.all.response;
-    // Whoever is due at a time u before the end of a stall waits u: one request in five, evenly between 0 and 200 ms.
-    // So the 95th percentile is 150 ms and the 99th is 190 ms, on a machine that adds nothing.
+    // A request due at a time u before the end of a stall waits for u. That is one request in five, with waits evenly
+    // between 0 and 200 ms. So the 95th percentile is 150 ms and the 99th 190 ms, on a machine that adds nothing.
     let milliseconds = |percentile: &str| response.percentiles[percentile] as f64 / 1e6;
     assert!(milliseconds("99") > 180.0 && milliseconds("95") > 140.0, "{:?}", response.percentiles);
     assert!(response.mean_ns > 19e6, "the mean is 0.2 x 100 ms at least, and is {}", response.mean_ns);
-    // Ten clients with one request in flight each take the first ten; the rest waits in the generator, and is not hidden.
+    // Ten clients with one request in flight each take the first ten requests. The others wait in the generator, which
+    // is not hidden.
     assert!(open.operations.all.slip.max_ns > 150_000_000);
-    // All of it is there: what was intended in the window was followed to its end.
+    // All requests intended in the window were followed to their end.
     assert_eq!(open.totals.requests_sent, open.totals.requests_answered);
 
     let closed = stalling(|config| config.clients = 1);
     let response = &closed.operations.all.response;
-    // One request is in each stall, of thousands: no percentile that is shown sees it, the maximum does. The 95th is held
-    // against it, and not the 99th, because on a machine that is slow enough one request in a hundred waits for the machine.
+    // Each stall delays one request out of thousands, so it changes the maximum and no printed percentile. The test
+    // checks the 95th, not the 99th, because on a slow machine one request in a hundred waits for the machine.
     assert!(response.percentiles["95"] < 50_000_000, "{:?}", response.percentiles);
     assert!(response.max_ns > 150_000_000, "{}", response.max_ns);
 }
@@ -71,11 +72,15 @@ fn due_requests_are_sent_once_at_the_rate() {
         };
         let summary = support::run(&config);
         let totals = &summary.totals;
-        // A thousand are due, however slow the machine is; Poisson's deviation is 32.
+        // A thousand requests are due on any machine; the standard deviation of the Poisson process is 32.
         let intended = totals.intended.unwrap();
         let tolerance = if matches!(arrivals, Arrivals::Constant { .. }) { 1 } else { 160 };
         assert!(intended.abs_diff(1000) <= tolerance, "{arrivals:?}: {intended}");
-        assert_eq!(totals.requests + totals.unsent.unwrap(), intended, "every one is answered, or told as never sent");
+        assert_eq!(
+            totals.requests + totals.unsent.unwrap(),
+            intended,
+            "every request is answered or counted as never sent"
+        );
         assert_eq!(totals.requests_sent, totals.requests_answered);
         assert!(summary.errors.is_empty(), "{:?}", summary.errors);
     }
@@ -118,7 +123,7 @@ fn a_number_of_requests_is_issued_at_the_rate() {
     assert!(summary.measured_s >= 0.299, "{}", summary.measured_s);
 }
 
-/// Every dialect and every way of asking, over several servers of which each owns some keys.
+/// Both protocols and all kinds of gets, over several servers that each own some keys.
 #[test]
 fn keys_are_found_on_their_server() {
     let servers = [Server::start(), Server::start(), Server::start()];
@@ -153,7 +158,7 @@ fn keys_are_found_on_their_server() {
     }
 }
 
-/// Values and keys of drawn sizes are verified to the byte, in both dialects.
+/// Values and keys of drawn sizes are verified to the byte, in both protocols.
 #[test]
 fn sizes_and_patterns_are_drawn_and_verified() {
     let server = Server::start();
@@ -179,7 +184,7 @@ fn sizes_and_patterns_are_drawn_and_verified() {
     }
 }
 
-/// The keys of a server that is gone fail at once, and the others go on.
+/// Requests for the keys of a lost server fail at once, and the others continue.
 #[test]
 fn one_server_of_several_may_disconnect() {
     if !testkit::memcached_is_here() {

@@ -24,7 +24,7 @@ fn config(server: &Server, path: &Path, timing: Timing) -> Config {
     }
 }
 
-/// Every operation, over some keys, each of which is set, read, changed and removed again and again.
+/// Every operation on some keys, each of which is set, read, changed and removed repeatedly.
 fn all_operations(rows: usize) -> String {
     let operations =
         ["set", "get", "gets", "replace", "append", "get", "prepend", "delete", "add", "cas", "get", "delete", "get"];
@@ -54,7 +54,8 @@ fn every_row_is_sent_once_in_the_order_of_its_key() {
         let summary = replayed(&all_operations(4810), Timing::Max, |config| config.protocol = protocol).unwrap();
         assert!(summary.valid && summary.errors.is_empty(), "{:?} {:?}", summary.reasons, summary.errors);
         assert_eq!(summary.totals.requests, 4810);
-        // Of thirteen operations five are reads, the last of a key that is gone: out of order there would be more misses.
+        // Five of thirteen operations are reads, the last of them of a removed key. In another order there would be
+        // more misses.
         assert_eq!((summary.operations.get.count, summary.operations.get.misses), (1850, 370), "{protocol:?}");
     }
 }
@@ -72,7 +73,7 @@ fn rows_are_due_at_the_times_of_the_trace() {
         assert!(summary.settings.is_open());
         let mut intended: Vec<u64> = support::records(&records).rows().map(|(_, stamps)| stamps[0]).collect();
         intended.sort_unstable();
-        // Intended times are the trace's own to the nanosecond; when they are really sent is the slip.
+        // Intended times are those of the trace to the nanosecond; the slip is the difference to the time of sending.
         let gap_ns = (expected_s / 499.0 * 1e9) as u64;
         for (row, at) in intended.iter().enumerate() {
             assert!((at - intended[0]).abs_diff(row as u64 * gap_ns) < 2 * row as u64 + 2, "{row}");

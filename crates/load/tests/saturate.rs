@@ -11,10 +11,10 @@ use load::{Arrivals, Config};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Far above what a server that keeps up takes, so that a slow machine changes nothing.
+/// Far above the response times of a server that keeps up, so that a slow machine changes nothing.
 const GENEROUS: Objective = Objective { quantity: Quantity::Percentile(75.0), time_ns: 400_000_000 };
 
-/// Searches on a cache with exponential service and so many workers.
+/// Searches on a cache with exponential service times and this many workers.
 fn searched(
     (mean, workers): (Duration, usize),
     clients: (usize, usize),
@@ -44,7 +44,7 @@ fn searched(
     found
 }
 
-/// The first run of a search that begins at this rate.
+/// The first run of a search that starts at this rate.
 fn first_run(mean: Duration, workers: usize, clients: (usize, usize), rate_per_s: f64) -> ProbeReport {
     let config = SearchConfig {
         objectives: vec![GENEROUS],
@@ -60,7 +60,8 @@ fn first_run(mean: Duration, workers: usize, clients: (usize, usize), rate_per_s
 
 #[test]
 fn a_rate_well_below_the_capacity_is_met() {
-    // One worker, 4 ms each: 250 per second. At 100 per second three of four responses take less than 10 ms.
+    // One worker with 4 ms per request serves 250 per second. At 100 per second, three of four responses take less than
+    // 10 ms.
     let run = first_run(Duration::from_millis(4), 1, (50, 4), 100.0);
     assert_eq!(run.outcome, ObjectiveOutcome::Met, "{run:#?}");
     assert!((60.0..140.0).contains(&run.achieved_per_s), "{run:#?}");
@@ -75,7 +76,7 @@ fn a_rate_above_the_capacity_is_missed() {
 
 #[test]
 fn a_generator_with_too_few_connections_is_the_limit_and_not_the_server() {
-    // Eight workers could serve 400 per second, but one connection with one request in flight asks for 50 at most.
+    // Eight workers could serve 400 per second, but one connection with one request in flight sends at most 50.
     let run = first_run(Duration::from_millis(20), 8, (1, 1), 200.0);
     assert_eq!(run.outcome, ObjectiveOutcome::GeneratorLimited, "{run:#?}");
     assert!(run.note.unwrap().contains("--clients"));

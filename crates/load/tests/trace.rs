@@ -14,7 +14,7 @@ use testkit::{SyntheticRow, SyntheticTrace};
 /// Longer than any test waits for a row.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A row that has been taken.
+/// A row taken from a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Taken {
     at_ns: u64,
@@ -44,7 +44,7 @@ fn without_timestamp(row: &SyntheticRow) -> String {
     row.line().split_once(',').unwrap().1.to_owned()
 }
 
-/// Replays a trace on so many threads.
+/// Replays a trace on this many threads.
 fn replay(config: &TraceConfig, threads: usize) -> (Vec<Vec<Taken>>, TraceCounts, Option<String>) {
     let (reader, rows) = TraceReader::start(config, threads).unwrap();
     let taken = thread::scope(|scope| {
@@ -79,7 +79,7 @@ fn every_row_comes_once_at_its_time_and_keys_keep_their_order() {
             assert!(taken.is_sorted_by_key(|row| row.at_ns));
             merged.extend(taken);
         }
-        // Rows of different threads are never due at the same time here, so that their times give the order of the file.
+        // Rows of different threads are never due at the same time here, so their times give the order of the file.
         merged.sort_by_key(|row| row.at_ns);
         assert_eq!(merged.len(), rows.len());
         for (taken, row) in merged.iter().zip(&rows) {
@@ -198,7 +198,7 @@ fn the_reader_reads_ahead_only_so_far() {
     while let Next::Row(_) = rows[0].wait(WAIT) {
         rows[0].advance();
         taken += 1;
-        // What is replayed, what waits, and what has just been counted and waits for room.
+        // The piece in replay, the piece in the queue, and the piece that was just counted and waits for room.
         let read = reader.counts().rows;
         assert!(read <= (taken - 1) / 10 * 10 + 30, "{read} rows are read when {taken} are replayed");
     }
@@ -241,8 +241,8 @@ proptest! {
         prop_assert!(merged.iter().zip(&rows).all(|(taken, row)| taken.line == without_timestamp(row)));
         if rows_max.is_none() {
             prop_assert_eq!(counts.broken, broken.len() as u64);
-            for (told, line) in counts.first_broken.iter().zip(&broken) {
-                prop_assert!(told.starts_with(&format!("{}:{line}: ", path.display())), "{} is not line {}", told, line);
+            for (text, line) in counts.first_broken.iter().zip(&broken) {
+                prop_assert!(text.starts_with(&format!("{}:{line}: ", path.display())), "{} is not line {}", text, line);
             }
         }
     }

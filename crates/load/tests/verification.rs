@@ -5,7 +5,7 @@ mod support;
 use load::{Config, Summary};
 use support::{Fault, TinyServer, config, run};
 
-/// Runs against a server that does `fault` to every seventh get.
+/// Runs against a server with `fault` in every seventh get.
 fn with_fault(fault: Fault) -> Summary {
     let server = TinyServer::start(move |seen| if !seen.is_set && seen.number % 7 == 0 { fault } else { Fault::None });
     run(&config(&server))

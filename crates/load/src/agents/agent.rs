@@ -20,7 +20,7 @@ pub struct Agent<'a> {
     /// Accepts controllers.
     listener: TcpListener,
     /// The state that its sessions share.
-    host: AgentContext<'a>,
+    context: AgentContext<'a>,
 }
 
 impl<'a> Agent<'a> {
@@ -40,7 +40,7 @@ impl<'a> Agent<'a> {
         let listener = TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Agent { listener, host: AgentContext::new(clock, stop, parse, log) })
+        Ok(Agent { listener, context: AgentContext::new(clock, stop, parse, log) })
     }
 
     /// The address on which it listens.
@@ -55,7 +55,7 @@ impl<'a> Agent<'a> {
     pub fn serve(&self) {
         let connected = &AtomicUsize::new(0);
         thread::scope(|scope| {
-            while !self.host.stop.load(Ordering::Relaxed) {
+            while !self.context.stop.load(Ordering::Relaxed) {
                 match self.listener.accept() {
                     Ok((stream, peer)) if connected.load(Ordering::Relaxed) < CONNECTIONS_MAX => {
                         connected.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl<'a> Agent<'a> {
     fn serve_controller(&self, stream: TcpStream, peer: SocketAddr) {
         // On some systems an accepted socket inherits this from the listener.
         if stream.set_nonblocking(false).is_ok() {
-            session::serve_controller(&self.host, stream, peer);
+            session::serve_controller(&self.context, stream, peer);
         }
     }
 }

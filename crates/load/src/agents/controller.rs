@@ -43,7 +43,7 @@ struct AgentState {
 }
 
 struct Controller<'a> {
-    tasks: &'a DistributedRun,
+    run: &'a DistributedRun,
     clock: &'a Clock,
     stop: &'a AtomicBool,
     members: Vec<AgentState>,
@@ -61,7 +61,7 @@ struct Controller<'a> {
 /// # Errors
 /// Before the start, an agent cannot be reached or cannot do its share. Later, no agent has a result.
 pub fn coordinate(
-    tasks: &DistributedRun,
+    run: &DistributedRun,
     clock: &Clock,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(Progress<'_>),
@@ -70,11 +70,11 @@ pub fn coordinate(
     thread::scope(|scope| {
         let (sender, events) = mpsc::channel();
         let mut members = Vec::new();
-        for (number, task) in tasks.agents.iter().enumerate() {
+        for (number, task) in run.agents.iter().enumerate() {
             members.push(AgentState::new(AgentConnection::connect(number, &task.agent, clock, sender.clone(), scope)?));
         }
         let mut controller = Controller {
-            tasks,
+            run,
             clock,
             stop,
             live: LiveSeconds::new(members.len()),
@@ -82,7 +82,7 @@ pub fn coordinate(
             events,
             last_heartbeat: clock.now(),
             time_requests: 0,
-            measuring_prepared: tasks.measuring.is_none(),
+            measuring_prepared: run.measuring.is_none(),
             measuring: None,
         };
         let outcome = controller.run(scope, &sender, measuring_stop, watch);
@@ -118,14 +118,14 @@ impl<'a> Controller<'a> {
         self.send_to_all(&hello);
         self.until(Some(ANSWER_TIMEOUT), watch, |controller| controller.first(|member| member.hello.is_none()))?;
         let (start_measuring, started) = mpsc::channel();
-        if let Some(config) = &self.tasks.measuring {
+        if let Some(config) = &self.run.measuring {
             let (clock, events) = (self.clock, events.clone());
             thread::Builder::new()
                 .name("measuring".into())
                 .spawn_scoped(scope, move || measure(config, clock, measuring_stop, &started, &events))
                 .map_err(LoadError::Thread)?;
         }
-        for (member, task) in self.members.iter().zip(&self.tasks.agents) {
+        for (member, task) in self.members.iter().zip(&self.run.agents) {
             let _ = member.link.send_message(&ToAgent::Prepare { arguments: task.arguments.clone() });
         }
         self.until(None, watch, |controller| {
@@ -141,7 +141,7 @@ impl<'a> Controller<'a> {
         }
         let _ = start_measuring.send(start.clock);
         self.until_done(measuring_stop, watch);
-        gather(self.tasks, start, self.outcomes(&offsets), self.measuring.take())
+        gather(self.run, start, self.outcomes(&offsets), self.measuring.take())
     }
 
     /// The first agent that satisfies a condition.
@@ -150,7 +150,7 @@ impl<'a> Controller<'a> {
     }
 
     fn agent_error(&self, agent: usize, line: String) -> LoadError {
-        LoadError::Agent { agent: self.tasks.agents[agent].agent.clone(), line }
+        LoadError::Agent { agent: self.run.agents[agent].agent.clone(), line }
     }
 
     fn send_to_all(&self, message: &ToAgent) {
@@ -221,7 +221,7 @@ impl<'a> Controller<'a> {
     /// Waits until every agent has a result or is lost. If an agent or the measuring client fails, all are stopped.
     fn until_done(&mut self, measuring_stop: &AtomicBool, watch: &mut dyn FnMut(Progress<'_>)) {
         let mut stopping = false;
-        let measures = self.tasks.measuring.is_some();
+        let measures = self.run.measuring.is_some();
         while self.first(|member| !member.is_done()).is_some() || (measures && self.measuring.is_none()) {
             self.take_next(watch);
             let failed =

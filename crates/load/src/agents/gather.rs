@@ -69,7 +69,7 @@ impl LiveSeconds {
 
 /// Merges all results into one summary. A lost agent makes the run invalid; the results of the others are kept.
 pub(crate) fn gather(
-    tasks: &DistributedRun,
+    run: &DistributedRun,
     start: Start,
     outcomes: Vec<AgentOutcome>,
     measuring: Option<Result<Box<Summary>, String>>,
@@ -77,10 +77,10 @@ pub(crate) fn gather(
     let mut results: Vec<(&str, Summary)> = Vec::new();
     let (mut reports, mut reasons, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     let mut lost = false;
-    for (task, mut outcome) in tasks.agents.iter().zip(outcomes) {
+    for (task, mut outcome) in run.agents.iter().zip(outcomes) {
         let result = outcome.result.take().map(|(late_ns, summary)| {
             lateness(&task.agent, late_ns, &summary, &mut reasons, &mut notes);
-            (late_ns, on_our_clock(summary, outcome.offset, start, &tasks.percentiles))
+            (late_ns, on_our_clock(summary, outcome.offset, start, &run.percentiles))
         });
         if let Some(why) = &outcome.lost {
             lost = true;
@@ -109,7 +109,7 @@ pub(crate) fn gather(
     let mut merged = merge_named(&named).map_err(|error| nothing_left(&reports).unwrap_or(LoadError::Merge(error)))?;
     let measuring = match measuring.transpose() {
         Ok(measuring) => {
-            measuring.map(|summary| Box::new(on_our_clock(*summary, Offset::NONE, start, &tasks.percentiles)))
+            measuring.map(|summary| Box::new(on_our_clock(*summary, Offset::NONE, start, &run.percentiles)))
         }
         Err(line) => {
             reasons.push(format!("measuring client: {line}; the others were stopped"));
@@ -121,7 +121,7 @@ pub(crate) fn gather(
         notes.extend(summary.notes.iter().map(|line| format!("measuring client: {line}")));
     }
     merged.partial |= lost;
-    merged.arguments = tasks.arguments.clone();
+    merged.arguments = run.arguments.clone();
     merged.reasons.extend(reasons);
     merged.notes.extend(notes);
     merged.valid = merged.valid && merged.reasons.is_empty();

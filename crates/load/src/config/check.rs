@@ -30,9 +30,39 @@ impl Config {
     /// # Errors
     /// The first contradiction found.
     pub fn check(&self) -> Result<(), String> {
+        if let Some(trace) = &self.trace {
+            trace.check().map_err(|error| format!("--trace: {error}"))?;
+            if self.arrivals != Arrivals::Closed || self.requests.is_some() || self.multi_key_get > 1 {
+                return Err(
+                    "--trace determines the requests and their times; omit --rate, --requests (see --trace-rows) \
+                    and --multi-key-get"
+                        .to_owned(),
+                );
+            }
+        }
+        let limits = self.size_limits().into_iter().chain(self.loop_limits());
+        if let Some((_, line)) = limits.into_iter().find(|(is_violated, _)| *is_violated) {
+            return Err(line);
+        }
+        if let Arrivals::Gaps { shape, .. } = &self.arrivals
+            && shape.finite_mean().is_ok_and(|mean| mean <= 0.0)
+        {
+            return Err(format!("--arrivals gaps:{shape}: their mean must be above 0"));
+        }
+        if self.keys() > KEYS_MAX {
+            return Err(format!("{} keys are too many to verify; give at most {KEYS_MAX}", self.keys()));
+        }
+        if let Some(messages) = &self.messages {
+            messages.check(self)?;
+        }
+        self.key_pattern.check(self.keys()).map_err(|error| format!("--key-pattern: {error}"))?;
+        Ok(())
+    }
+
+    /// Limits on clients, keys, values and pipelines: whether each is violated, and the message.
+    fn size_limits(&self) -> Vec<(bool, String)> {
         let prefix_is_text = self.key_prefix.bytes().all(|byte| byte.is_ascii_graphic());
-        let window_is_empty = self.requests.is_none() && self.test_time.is_zero();
-        let checks = [
+        vec![
             (self.servers.is_empty(), "no server to load; give --server HOST:PORT".to_owned()),
             (self.threads == 0 || self.threads > THREADS_MAX, format!("--threads must be 1 to {THREADS_MAX}")),
             (
@@ -65,6 +95,13 @@ impl Config {
                 self.pipeline == 0 || self.pipeline > PIPELINE_MAX,
                 format!("--pipeline must be 1 to {PIPELINE_MAX}; 1 is one request at a time"),
             ),
+        ]
+    }
+
+    /// Limits on the window, the loop and all connections: whether each is violated, and the message.
+    fn loop_limits(&self) -> Vec<(bool, String)> {
+        let window_is_empty = self.requests.is_none() && self.test_time.is_zero();
+        vec![
             (window_is_empty, "--test-time 0 leaves nothing to measure".to_owned()),
             (self.requests == Some(0), "--requests 0 leaves nothing to measure".to_owned()),
             (self.reply_timeout.is_zero(), "--reply-timeout must be more than 0".to_owned()),
@@ -88,33 +125,7 @@ impl Config {
                     self.servers.len()
                 ),
             ),
-        ];
-        if let Some(trace) = &self.trace {
-            trace.check().map_err(|error| format!("--trace: {error}"))?;
-            if self.arrivals != Arrivals::Closed || self.requests.is_some() || self.multi_key_get > 1 {
-                return Err(
-                    "--trace determines the requests and their times; omit --rate, --requests (see --trace-rows) \
-                    and --multi-key-get"
-                        .to_owned(),
-                );
-            }
-        }
-        if let Some((_, line)) = checks.into_iter().find(|(refused, _)| *refused) {
-            return Err(line);
-        }
-        if let Arrivals::Gaps { shape, .. } = &self.arrivals
-            && shape.finite_mean().is_ok_and(|mean| mean <= 0.0)
-        {
-            return Err(format!("--arrivals gaps:{shape}: their mean must be above 0"));
-        }
-        if self.keys() > KEYS_MAX {
-            return Err(format!("{} keys are too many to verify; give at most {KEYS_MAX}", self.keys()));
-        }
-        if let Some(messages) = &self.messages {
-            messages.check(self)?;
-        }
-        self.key_pattern.check(self.keys()).map_err(|error| format!("--key-pattern: {error}"))?;
-        Ok(())
+        ]
     }
 
     /// Settings that can be run but may surprise, one line each.

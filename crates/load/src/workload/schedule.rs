@@ -118,7 +118,7 @@ mod tests {
         assert!((0..1000).all(|_| gets.choose(&versions) == Choice::Get));
         let mut sets = schedule(|config| (config.ratio_set, config.ratio_get) = (1, 0));
         for _ in 0..1000 {
-            let Choice::Set { key, .. } = sets.choose(&versions) else { panic!("only sets were asked for") };
+            let Choice::Set { key, .. } = sets.choose(&versions) else { panic!("the ratio has only sets") };
             versions.acknowledge(key);
         }
     }

@@ -15,31 +15,31 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Connections that the prefill makes before those of the clients.
+/// Connections of the prefill, which come before those of the clients.
 pub const PREFILL_CONNECTIONS: u64 = 4;
 
-/// What to do with one request.
+/// The fault in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Answer as memcached does.
+    /// Replies as memcached does.
     None,
-    /// Answer a get with the value before the last.
+    /// Replies to a get with the value before the last.
     Stale,
-    /// Answer a get with the value of another key.
+    /// Replies to a get with the value of another key.
     Wrong,
-    /// Answer a get with the halves of two versions.
+    /// Replies to a get with halves of two versions.
     Torn,
-    /// Answer a get with a value that lacks its last byte.
+    /// Replies to a get with a value without its last byte.
     Short,
-    /// Answer the keys of a get in reverse.
+    /// Replies to a get with its keys in reverse order.
     Reversed,
-    /// Answer with this line and do nothing.
+    /// Replies with this line and does nothing.
     Line(&'static str),
-    /// Store, but answer with this line.
+    /// Stores the value, but replies with this line.
     StoreAndLine(&'static str),
-    /// Answer half and close.
+    /// Sends half of the reply and closes the connection.
     CloseInReply,
-    /// Take the request and never answer anything on this connection again.
+    /// Accepts the request and never replies on this connection again.
     Silence,
 }
 
@@ -47,24 +47,24 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub is_set: bool,
-    /// Number of the connection, in the order of acceptance.
+    /// The number of the connection, in the order of acceptance.
     pub connection: u64,
-    /// Number of the request in the server, from 0.
+    /// The number of the request in the server, from 0.
     pub number: u64,
 }
 
 impl Seen {
-    /// Whether it is of a client and not of the prefill.
+    /// Whether a client sent it, not the prefill.
     pub fn is_load(self) -> bool {
         self.connection >= PREFILL_CONNECTIONS
     }
 }
 
 type Script = dyn Fn(Seen) -> Fault + Send + Sync;
-/// Every value that a key ever had.
+/// Every value that each key has had.
 type Store = Arc<Mutex<HashMap<String, Vec<Vec<u8>>>>>;
 
-/// A running server; it stops when dropped.
+/// A running server, which stops on drop.
 pub struct TinyServer {
     pub address: SocketAddr,
     store: Store,
@@ -106,7 +106,7 @@ impl TinyServer {
         TinyServer::start(|_| Fault::None)
     }
 
-    /// Closes everything, as a process that is killed.
+    /// Closes everything, like a killed process.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         // Wakes the accepting thread, which then drops the listener.
@@ -116,7 +116,7 @@ impl TinyServer {
         }
     }
 
-    /// How many keys it holds.
+    /// The number of stored keys.
     pub fn keys(&self) -> usize {
         self.store.lock().unwrap().len()
     }
@@ -200,7 +200,7 @@ impl Session {
     }
 }
 
-/// The value to answer with, of all that a key had.
+/// The value for the reply, out of all values of the key.
 fn faulty(versions: &[Vec<u8>], fault: Fault, other: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
     let last = versions.last().unwrap();
     match fault {
@@ -237,7 +237,7 @@ pub fn run(config: &Config) -> Summary {
     try_run(config).unwrap()
 }
 
-/// The one record file of a directory, whole.
+/// The only record file of a directory.
 pub fn records(directory: &Path) -> Reader {
     let file = fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
     let reader = Reader::open(&file, false).unwrap();

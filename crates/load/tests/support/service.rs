@@ -11,35 +11,35 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What to do with one request.
+/// The fault in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// Do it, and answer with this status and nothing else.
+    /// Does it, and replies with this status only.
     DoneAndStatus(u16),
-    /// Do nothing, and answer with this problem; 503 with Retry-After: 1.
+    /// Does nothing, and replies with this problem; 503 has Retry-After: 1.
     Problem(u16, &'static str),
-    /// Do it, and answer with this problem.
+    /// Does it, and replies with this problem.
     DoneAndProblem(u16, &'static str),
-    /// Do it, answer half, and close.
+    /// Does it, sends half of the reply, and closes the connection.
     Cut,
-    /// Do it, answer, and say that the connection ends.
+    /// Does it, replies, and announces the end of the connection.
     Close,
-    /// Do it, answer in chunks.
+    /// Does it, and replies in chunks.
     Chunked,
-    /// Do it, and never answer.
+    /// Does it, and never replies.
     Silence,
-    /// A send: acknowledge it and forget it.
+    /// Send: acknowledges the message and drops it.
     Lose,
-    /// A send: store it twice.
+    /// Send: stores the message twice.
     Double,
-    /// A pop: damage the body.
+    /// Pop: damages the body.
     Tear,
-    /// A pop: give the second oldest of this receiver.
+    /// Pop: returns the second oldest message of this receiver.
     Overtake,
-    /// A pop: give the oldest message, whoever it is for.
+    /// Pop: returns the oldest message, for any receiver.
     Misdeliver,
-    /// A pop: give a message that nobody has sent.
+    /// Pop: returns a message that was never sent.
     Invent,
 }
 
@@ -49,7 +49,7 @@ pub struct Seen {
     pub method: String,
     pub path: String,
     pub headers: String,
-    /// Number of requests of this kind before it, among all connections.
+    /// The number of earlier requests of this kind, over all connections.
     pub sends: u64,
     pub pops: u64,
 }
@@ -59,7 +59,7 @@ impl Seen {
         self.method == "POST" && self.path.contains("/messages") && !self.is_pop()
     }
 
-    /// One message, and not what is read after the run.
+    /// A pop of a single message, which the drain does not use.
     pub fn is_pop(&self) -> bool {
         self.path.contains("messages:pop")
     }
@@ -95,7 +95,7 @@ struct Message {
 type Queues = BTreeMap<String, VecDeque<Message>>;
 type Script = dyn Fn(&Seen) -> Fault + Send + Sync;
 
-/// A running service; it stops when dropped.
+/// A running service, which stops on drop.
 pub struct TinyService {
     pub address: SocketAddr,
     shared: Arc<Shared>,
@@ -104,8 +104,8 @@ pub struct TinyService {
 struct Shared {
     script: Box<Script>,
     queues: Mutex<Queues>,
-    /// Every path with its method that was asked for.
-    asked: Mutex<Vec<String>>,
+    /// The method and path of every request.
+    requests_seen: Mutex<Vec<String>>,
     streams: Mutex<Vec<TcpStream>>,
     sends: AtomicU64,
     pops: AtomicU64,
@@ -120,7 +120,7 @@ impl TinyService {
         let shared = Arc::new(Shared {
             script: Box::new(script),
             queues: Mutex::default(),
-            asked: Mutex::default(),
+            requests_seen: Mutex::default(),
             streams: Mutex::default(),
             sends: AtomicU64::new(0),
             pops: AtomicU64::new(0),
@@ -155,8 +155,8 @@ impl TinyService {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    pub fn asked(&self) -> Vec<String> {
-        self.shared.asked.lock().unwrap().clone()
+    pub fn requests_seen(&self) -> Vec<String> {
+        self.shared.requests_seen.lock().unwrap().clone()
     }
 }
 
@@ -225,7 +225,7 @@ impl Shared {
             }
             headers += &header;
         }
-        self.asked.lock().unwrap().push(format!("{method} {path}"));
+        self.requests_seen.lock().unwrap().push(format!("{method} {path}"));
         let mut seen = Seen { method, path, headers, sends: 0, pops: 0 };
         let bytes = seen.header("content-length").unwrap_or("0").parse().unwrap();
         let mut body = vec![0; bytes];

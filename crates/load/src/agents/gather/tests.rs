@@ -53,7 +53,7 @@ fn summary(seed: u64, ahead_ns: i64) -> Summary {
     summarise(&config, &measured, &tally, &window, seconds)
 }
 
-fn tasks() -> DistributedRun {
+fn distributed() -> DistributedRun {
     let share =
         Share { clients: 1, rate_per_s: None, requests: None, seed: 1, key_minimum: 0, key_maximum: 9, prefill: true };
     let task = |agent: &str| AgentTask { agent: agent.into(), share: share.clone(), arguments: Vec::new() };
@@ -73,7 +73,7 @@ fn outcome(seed: u64, error_ns: u64, late_ns: u64) -> AgentOutcome {
 
 #[test]
 fn agents_with_different_clocks_are_one_run() {
-    let merged = gather(&tasks(), START, vec![outcome(0, 300, 0), outcome(1, 20, 0)], None).unwrap();
+    let merged = gather(&distributed(), START, vec![outcome(0, 300, 0), outcome(1, 20, 0)], None).unwrap();
     assert_eq!((merged.valid, merged.totals.requests, merged.measured_s), (true, 2, 2.0));
     assert_eq!((merged.started_unix_ns, merged.started_clock_ns), (START.unix_ns, START.clock.0));
     assert_eq!(merged.measure_from_clock_ns, START.clock.0 + SECOND);
@@ -90,16 +90,17 @@ fn agents_with_different_clocks_are_one_run() {
 #[test]
 fn a_lost_agent_invalidates_the_run_and_the_other_results_are_kept() {
     let lost = |outcome| AgentOutcome { result: None, lost: Some("it closed the connection".into()), ..outcome };
-    let merged = gather(&tasks(), START, vec![lost(outcome(0, 1, 0)), outcome(1, 1, 0)], None).unwrap();
+    let merged = gather(&distributed(), START, vec![lost(outcome(0, 1, 0)), outcome(1, 1, 0)], None).unwrap();
     assert_eq!((merged.valid, merged.partial, merged.totals.requests), (false, true, 1));
     assert!(merged.reasons.iter().any(|line| line.contains("one:1 was lost: it closed")), "{:?}", merged.reasons);
-    let none = gather(&tasks(), START, vec![lost(outcome(0, 1, 0)), lost(outcome(1, 1, 0))], None).unwrap_err();
+    let none = gather(&distributed(), START, vec![lost(outcome(0, 1, 0)), lost(outcome(1, 1, 0))], None).unwrap_err();
     assert_eq!(none.to_string(), "agent one:1: it closed the connection");
 }
 
 #[test]
 fn a_late_start_is_reported_and_invalidates_the_run_if_longer_than_the_warm_up() {
-    let gathered = |late_ns| gather(&tasks(), START, vec![outcome(0, 1, late_ns), outcome(1, 1, 0)], None).unwrap();
+    let gathered =
+        |late_ns| gather(&distributed(), START, vec![outcome(0, 1, late_ns), outcome(1, 1, 0)], None).unwrap();
     let within = gathered(SECOND / 2);
     assert!(within.valid && within.notes.iter().any(|line| line.contains("one:1 started 0.500 s late")));
     let beyond = gathered(SECOND * 3 / 2);
@@ -109,21 +110,21 @@ fn a_late_start_is_reported_and_invalidates_the_run_if_longer_than_the_warm_up()
 #[test]
 fn the_measuring_client_is_reported_apart_and_counts_for_the_verdict() {
     let both = || vec![outcome(0, 1, 0), outcome(1, 1, 0)];
-    let merged = gather(&tasks(), START, both(), Some(Ok(Box::new(summary(5, 0))))).unwrap();
+    let merged = gather(&distributed(), START, both(), Some(Ok(Box::new(summary(5, 0))))).unwrap();
     let measuring = merged.coordination.as_ref().unwrap().measuring.as_ref().unwrap();
     assert_eq!((merged.totals.requests, measuring.totals.requests, merged.valid), (2, 1, true));
     assert_eq!(measuring.started_unix_ns, START.unix_ns);
     assert!(crate::report::print::render(&merged).contains("\nmeasuring "));
     let spoilt = Summary { reasons: vec!["torn".into()], valid: false, ..summary(5, 0) };
     for measuring in [Ok(Box::new(spoilt)), Err("no such server".into())] {
-        let merged = gather(&tasks(), START, both(), Some(measuring)).unwrap();
+        let merged = gather(&distributed(), START, both(), Some(measuring)).unwrap();
         assert!(!merged.valid && merged.reasons[0].starts_with("measuring client: "), "{:?}", merged.reasons);
     }
 }
 
 #[test]
 fn a_coordinated_summary_can_be_parsed_again() {
-    let merged = gather(&tasks(), START, vec![outcome(0, 1, 0), outcome(1, 1, 0)], None).unwrap();
+    let merged = gather(&distributed(), START, vec![outcome(0, 1, 0), outcome(1, 1, 0)], None).unwrap();
     assert_eq!(Summary::from_json(&merged.to_json().unwrap()).unwrap(), merged);
 }
 
