@@ -3,7 +3,7 @@
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from waylab.analysis.trial import TrialResult
+from waylab.analysis.trial.numbers import TrialResult
 from waylab.runfolder.analysis import Configuration
 from waylab.runfolder.load import LoadSummary
 from waylab.runfolder.numbers import Interval

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from scipy import stats
 
 from waylab.analysis import read_analysis
-from waylab.analysis.effects import factorial, factorial_facts
-from waylab.analysis.histograms import values_at
-from waylab.analysis.shapes import shape
+from waylab.analysis.across.effects import factorial, factorial_facts
+from waylab.analysis.across.shapes import shape
+from waylab.analysis.across.verdicts import verdict, verdict_sentence
 from waylab.analysis.statistics.gamma import fit_gamma
-from waylab.analysis.traces import trace
-from waylab.analysis.verdicts import verdict, verdict_sentence
+from waylab.analysis.trial.histograms import values_at
+from waylab.analysis.trial.traces import trace
 from waylab.errors import LabError
-from waylab.report.content import read_content
+from waylab.report.page.content import read_content
 from waylab.report.write import draw
 from waylab.runfolder.load import LoadSecond
 from waylab.runfolder.numbers import Ratio

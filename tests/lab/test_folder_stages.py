@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from synthetic import STAMPS, record_bytes, rows
 
-from waylab.analysis.folder_stages import folder_stages
+from waylab.analysis.trial.folder_stages import folder_stages
 from waylab.cli import main
 from waylab.errors import LabError
 from waylab.records import OPERATIONS

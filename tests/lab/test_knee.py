@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made import made_configuration, made_spec, made_trial
 
-from waylab.analysis.curves import curve_facts, curve_results
+from waylab.analysis.across.curves import curve_facts, curve_results
 from waylab.analysis.statistics.knee import first_slow_load, knee, kneedle, resampled_means
 from waylab.errors import LabError
 from waylab.fit import NotApplicableError, fit_scalability

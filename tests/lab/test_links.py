@@ -10,8 +10,8 @@ from synthetic import START_NS, WINDOW_S, Truth, write_trial
 from waylab.analysis import analyse
 from waylab.cli import main
 from waylab.predict import predict
-from waylab.report.content import read_content
-from waylab.report.page import page
+from waylab.report.page.content import read_content
+from waylab.report.page.html import page
 from waylab.runfolder.analysis import TestbedSummary
 from waylab.runfolder.files import read_run
 

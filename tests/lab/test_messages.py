@@ -10,11 +10,11 @@ from waylab.analysis import analyse
 from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.predict import predict
-from waylab.report.content import read_content
-from waylab.report.database import database_section
-from waylab.report.diagram import diagram
-from waylab.report.prediction_tables import models_table
-from waylab.report.sections import setup, threats
+from waylab.report.page.content import read_content
+from waylab.report.page.database import database_section
+from waylab.report.page.diagram import diagram
+from waylab.report.page.sections import setup, threats
+from waylab.report.tables.prediction import models_table
 from waylab.run import create_run
 from waylab.runfolder.files import read, read_run, read_trial
 from waylab.runfolder.load import LoadSummary

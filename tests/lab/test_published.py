@@ -10,11 +10,11 @@ from made import made_trial, with_numbers, without_use
 from msgspec import convert
 
 from waylab.analysis import analyse
-from waylab.analysis.published import published_facts, published_results
+from waylab.analysis.across.published import published_facts, published_results
 from waylab.errors import LabError
 from waylab.predict import predict
-from waylab.report.content import read_content
-from waylab.report.page import page
+from waylab.report.page.content import read_content
+from waylab.report.page.html import page
 from waylab.runfolder.run import ExperimentSpec
 from waylab.spec import read_spec, spec_as_dict
 from waylab.spec.findings import Finding, Published

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from synthetic import histogram_text
 
-from waylab.analysis.histograms import curve, decode, merge, percentiles
 from waylab.analysis.statistics import mean_interval, paired_ratio
 from waylab.analysis.statistics.repetitions import MeanInterval
+from waylab.analysis.trial.histograms import curve, decode, merge, percentiles
 from waylab.errors import LabError
 
 

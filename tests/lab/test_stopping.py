@@ -9,7 +9,7 @@ from msgspec import convert
 from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse
-from waylab.analysis.precision import gating_values
+from waylab.analysis.across.precision import gating_values
 from waylab.cli import main
 from waylab.cli.repetition import Repetition
 from waylab.errors import LabError

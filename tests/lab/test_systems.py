@@ -12,7 +12,7 @@ from msgspec import convert
 from synthetic import Truth, joined_records, record_bytes, write_trial
 
 from waylab.analysis import analyse
-from waylab.analysis.links import hosts_in_use
+from waylab.analysis.trial.links import hosts_in_use
 from waylab.errors import LabError
 from waylab.fit.slots import fit_slots
 from waylab.plan import make_plan, trial_as_dict

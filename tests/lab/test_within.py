@@ -7,9 +7,9 @@ from made import made_load, made_numbers, made_trial
 from msgspec.structs import replace
 from synthetic import START_NS, WINDOW_S, histogram_text, record_bytes, rows
 
-from waylab.analysis.histograms import decode, matrix, percentiles
-from waylab.analysis.law_checks import interactive_law, record_laws, worst_laws
-from waylab.analysis.within import effective_counts, steady_state, within_trial
+from waylab.analysis.trial.histograms import decode, matrix, percentiles
+from waylab.analysis.trial.law_checks import interactive_law, record_laws, worst_laws
+from waylab.analysis.trial.within import effective_counts, steady_state, within_trial
 from waylab.errors import LabError
 from waylab.records import read_records
 from waylab.runfolder.load import LoadSecond

@@ -5,18 +5,18 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from waylab import __version__
-from waylab.analysis.artifacts import read_artifacts
-from waylab.analysis.axes import axes
-from waylab.analysis.changes import changes
-from waylab.analysis.comparisons import comparison_results
-from waylab.analysis.configurations import configuration_results
-from waylab.analysis.curves import curve_results
-from waylab.analysis.effects import factorial
-from waylab.analysis.facts import facts
-from waylab.analysis.links import testbed_summary
-from waylab.analysis.published import published_results
-from waylab.analysis.trial import TrialResult, trial_result
-from waylab.analysis.within import steady_state
+from waylab.analysis.across.axes import axes
+from waylab.analysis.across.changes import changes
+from waylab.analysis.across.comparisons import comparison_results
+from waylab.analysis.across.configurations import configuration_results
+from waylab.analysis.across.curves import curve_results
+from waylab.analysis.across.effects import factorial
+from waylab.analysis.across.facts import facts
+from waylab.analysis.across.published import published_results
+from waylab.analysis.trial.artifacts import read_artifacts
+from waylab.analysis.trial.links import testbed_summary
+from waylab.analysis.trial.numbers import TrialResult, trial_result
+from waylab.analysis.trial.within import steady_state
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Analysis
 from waylab.runfolder.files import read, read_run, read_stopping, write

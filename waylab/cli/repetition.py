@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from waylab.analysis import analyse_trial
-from waylab.analysis.precision import gating_values
+from waylab.analysis.across.precision import gating_values
 from waylab.analysis.statistics.stopping import Decision, StoppingRule, decide
 from waylab.errors import LabError
 from waylab.runfolder.files import read_run

@@ -6,8 +6,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from waylab.analysis.folder_stages import folder_stages
-from waylab.analysis.versions import MARGIN, METRICS, compare_runs
+from waylab.analysis.across.versions import MARGIN, METRICS, compare_runs
+from waylab.analysis.trial.folder_stages import folder_stages
 from waylab.report import (
     find_runs,
     show_comparison,

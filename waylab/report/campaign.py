@@ -10,11 +10,11 @@ from html import escape
 from pathlib import Path
 
 from waylab.errors import LabError
-from waylab.report.content import Content, read_content
-from waylab.report.numbers import shown
-from waylab.report.offline import document
-from waylab.report.sections import decided
-from waylab.report.table import table
+from waylab.report.page.content import Content, read_content
+from waylab.report.page.numbers import shown
+from waylab.report.page.offline import document
+from waylab.report.page.sections import decided
+from waylab.report.tables.table import table
 from waylab.runfolder import paths
 
 # Which figure tells most: the first of these that a run has.

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from waylab.errors import LabError
-from waylab.report.content import Content, read_content
-from waylab.report.numbers import NONE, rate_text, time_text
-from waylab.report.published import unit_of
+from waylab.report.page.content import Content, read_content
+from waylab.report.page.numbers import NONE, rate_text, time_text
+from waylab.report.page.published import unit_of
 from waylab.report.write import write_report
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import FindingResult

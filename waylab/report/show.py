@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from waylab.report.content import Content, read_content
-from waylab.report.numbers import NONE, rate_text, time_text
+from waylab.report.page.content import Content, read_content
+from waylab.report.page.numbers import NONE, rate_text, time_text
 from waylab.runfolder import paths
 
 

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape as plain
 from rich.table import Table
 
-from waylab.report.numbers import NONE, percent_text, ratio_text, shown
-from waylab.report.offline import document
-from waylab.report.table import definitions, table
+from waylab.report.page.numbers import NONE, percent_text, ratio_text, shown
+from waylab.report.page.offline import document
+from waylab.report.tables.table import definitions, table
 from waylab.runfolder import paths
 from waylab.runfolder.comparison import RunComparison
 from waylab.runfolder.files import write

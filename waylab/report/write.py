@@ -5,9 +5,9 @@ from pathlib import Path
 
 import vl_convert
 
-from waylab.report.content import Content, read_content
 from waylab.report.figures import DRAWERS, Figure, style
-from waylab.report.page import page
+from waylab.report.page.content import Content, read_content
+from waylab.report.page.html import page
 from waylab.runfolder import paths
 
 _PNG_SCALE = 2.0

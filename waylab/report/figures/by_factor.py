@@ -2,10 +2,10 @@
 
 import altair as alt
 
-from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import AnyChart, Figure, milliseconds, slug, values, x_along
 from waylab.report.figures.rows import Row, distinct, interval_columns
+from waylab.report.page.content import Content
 from waylab.runfolder.analysis import Configuration, View
 
 # More lines than this cannot be told apart.

@@ -2,10 +2,10 @@
 
 import altair as alt
 
-from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import AnyChart, Figure, dashed_lines, legend, values, x_axis
 from waylab.report.figures.rows import Row, any_positive, distinct
+from waylab.report.page.content import Content
 from waylab.runfolder.analysis import Configuration
 from waylab.runfolder.numbers import Interval
 

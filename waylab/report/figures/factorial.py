@@ -2,10 +2,10 @@
 
 import altair as alt
 
-from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, pick, values
 from waylab.report.figures.rows import Row, distinct
+from waylab.report.page.content import Content
 from waylab.runfolder.effects import FactorialMetric
 
 _ROW_HEIGHT = 26

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import altair as alt
 
-from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.rows import Row
+from waylab.report.page.content import Content
 from waylab.runfolder.analysis import Configuration, View
 
 # `alt.layer` gives a facet chart when one of its parts is one.

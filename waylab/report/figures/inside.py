@@ -2,11 +2,11 @@
 
 import altair as alt
 
-from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, legend, milliseconds, values, x_axis
 from waylab.report.figures.rows import Row, ratio_columns
 from waylab.report.figures.stacked import stacked
+from waylab.report.page.content import Content
 
 _STAGES = "parse route admit queue send backend reply".split()
 _ROLES = ["load", "proxy", "backends", "messages", "database"]

@@ -2,10 +2,10 @@
 
 import altair as alt
 
-from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, busiest, pick, values
 from waylab.report.figures.rows import Row
+from waylab.report.page.content import Content
 
 
 def histogram(content: Content) -> list[Figure]:

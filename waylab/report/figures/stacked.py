@@ -2,10 +2,10 @@
 
 import altair as alt
 
-from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import AnyChart, values, x_category
 from waylab.report.figures.rows import Row
+from waylab.report.page.content import Content
 
 # Room above the highest bar for the name that stands on it: width of a letter, and never most of the figure.
 _LETTER_PIXELS = 5.8

@@ -2,10 +2,10 @@
 
 import altair as alt
 
-from waylab.report.content import Content
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, busiest, pick, values
 from waylab.report.figures.rows import Row, distinct
+from waylab.report.page.content import Content
 
 _STAGES = "parse route admit queue send backend reply total".split()
 _KEYS = ("p5_ns", "p25_ns", "p50_ns", "p75_ns", "p95_ns")

@@ -13,7 +13,7 @@ from waylab.models.summary.usl import UslRow
 from waylab.report.figures import style
 from waylab.report.figures.figure import values
 from waylab.report.models.figure import ModelFigure, Row
-from waylab.report.numbers import time_text
+from waylab.report.page.numbers import time_text
 
 _BAR_HEIGHT = 22
 _PANEL_HEIGHT = 240

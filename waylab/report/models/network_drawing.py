@@ -13,7 +13,7 @@ from waylab.report.models.figure import BUSY, IDLE, ModelFigure, Row
 from waylab.report.models.graph import END, graph_of
 from waylab.report.models.layout import LETTER_PIXELS, Layout, layout_of
 from waylab.report.models.symbols import sign_width, station_marks
-from waylab.report.numbers import time_text
+from waylab.report.page.numbers import time_text
 
 _LINE_HEIGHT = 15.0
 _BOX_WIDTH_MIN = 104.0

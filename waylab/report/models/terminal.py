@@ -13,7 +13,7 @@ from waylab.models.summary.findings_rows import SweepRow
 from waylab.models.summary.queue import ValueRow
 from waylab.models.summary.result import ClassRow, ResultRow, StationClassRow, StationRow
 from waylab.models.summary.usl import UslRow
-from waylab.report.numbers import NONE, time_text
+from waylab.report.page.numbers import NONE, time_text
 
 _CLASSES_WRITTEN = 3
 _NAME_WIDTH = 32

@@ -9,7 +9,7 @@ import vl_convert
 
 from waylab.errors import LabError
 from waylab.report.models.figure import DARK, LIGHT, PAGE, ModelFigure, config
-from waylab.report.offline import charts_as_json, document
+from waylab.report.page.offline import charts_as_json, document
 
 _PNG_SCALE = 2.0
 # Drawings keep their size, so that their labels keep their places; wide drawings scroll.

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct
 
-from waylab.analysis.stages import outcomes, queue_summary, stage_samples, stage_summary
+from waylab.analysis.trial.stages import outcomes, queue_summary, stage_samples, stage_summary
 from waylab.errors import LabError
 from waylab.records import Records, joined_records, read_records
 from waylab.runfolder.trial_numbers import OperationStages, QueueLength

@@ -1,9 +1,9 @@
 """What the measurement says, in sentences made of numbers only: facts beside the hypothesis, no verdict."""
 
-from waylab.analysis.curves import curve_facts
-from waylab.analysis.effects import factorial_facts
-from waylab.analysis.links import link_facts
-from waylab.analysis.published import published_facts
+from waylab.analysis.across.curves import curve_facts
+from waylab.analysis.across.effects import factorial_facts
+from waylab.analysis.across.published import published_facts
+from waylab.analysis.trial.links import link_facts
 from waylab.runfolder.analysis import Analysis, Comparison, Configuration
 from waylab.runfolder.numbers import Interval
 

@@ -18,7 +18,7 @@ def script(text: str) -> str:
 
 def resource(name: str) -> str:
     """Return a style or a script that is installed with the package."""
-    return resources.files("waylab.report").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("waylab.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def charts_as_json(charts: dict[str, Chart]) -> str:

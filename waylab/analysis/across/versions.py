@@ -12,10 +12,10 @@ from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from waylab import __version__
-from waylab.analysis.intervals import ratio
-from waylab.analysis.metrics import metric_of
+from waylab.analysis.across.intervals import ratio
+from waylab.analysis.across.metrics import metric_of
+from waylab.analysis.across.verdicts import BETTER, EQUIVALENT, WORSE, verdict, verdict_sentence
 from waylab.analysis.run import read_analysis
-from waylab.analysis.verdicts import BETTER, EQUIVALENT, WORSE, verdict, verdict_sentence
 from waylab.errors import LabError
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Analysis

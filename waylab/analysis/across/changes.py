@@ -2,9 +2,9 @@
 
 import math
 
-from waylab.analysis.intervals import ratio
-from waylab.analysis.metrics import METRICS, shared_metrics, value_of
-from waylab.analysis.trial import TrialResult
+from waylab.analysis.across.intervals import ratio
+from waylab.analysis.across.metrics import METRICS, shared_metrics, value_of
+from waylab.analysis.trial.numbers import TrialResult
 from waylab.runfolder.analysis import Change, Changes, Configuration
 from waylab.runfolder.run import ExperimentSpec
 from waylab.runfolder.trial_numbers import TrialNumbers

@@ -6,8 +6,8 @@ A link without a limit has no utilisation. Trials on this machine as it is have 
 import csv
 from pathlib import Path
 
-from waylab.analysis.artifacts import Artifacts
-from waylab.analysis.cpu import increase_within
+from waylab.analysis.trial.artifacts import Artifacts
+from waylab.analysis.trial.cpu import increase_within
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Configuration, TestbedSummary
 from waylab.runfolder.run import PlannedTrial

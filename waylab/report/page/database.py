@@ -2,9 +2,9 @@
 
 from html import escape
 
-from waylab.report.content import Content
-from waylab.report.numbers import interval, time_text
-from waylab.report.table import table
+from waylab.report.page.content import Content
+from waylab.report.page.numbers import interval, time_text
+from waylab.report.tables.table import table
 
 _COSTS = (
     "commits_per_request",

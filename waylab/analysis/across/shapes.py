@@ -4,8 +4,8 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-from waylab.analysis import histograms
 from waylab.analysis.statistics.gamma import Gamma, fit_gamma
+from waylab.analysis.trial import histograms
 from waylab.errors import LabError
 from waylab.runfolder.analysis import GammaFit, Shape, ShapeBar
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from html import escape
 
-from waylab.report.content import Content
-from waylab.report.numbers import (
+from waylab.report.page.content import Content
+from waylab.report.page.numbers import (
     NONE,
     percent_text,
     rate_text,
@@ -13,7 +13,7 @@ from waylab.report.numbers import (
     signed_percent_text,
     time_text,
 )
-from waylab.report.table import table
+from waylab.report.tables.table import table
 from waylab.runfolder.prediction import Forecast
 
 

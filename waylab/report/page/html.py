@@ -2,19 +2,13 @@
 
 from html import escape
 
-from waylab.report import (
-    diagram,
-    difference_tables,
-    prediction_tables,
-    result_tables,
-    sections,
-    trust_tables,
-)
-from waylab.report.content import Content
-from waylab.report.database import database_section
 from waylab.report.figures import Figure, style
-from waylab.report.offline import Chart, charts_as_json, document
-from waylab.report.published import published_parts
+from waylab.report.page import diagram, sections
+from waylab.report.page.content import Content
+from waylab.report.page.database import database_section
+from waylab.report.page.offline import Chart, charts_as_json, document
+from waylab.report.page.published import published_parts
+from waylab.report.tables import difference, prediction, result, trust
 
 
 def page(content: Content, figures: list[Figure]) -> str:
@@ -54,33 +48,31 @@ def _results(content: Content, figures: list[Figure]) -> str:
         f"<figcaption>{escape(f.caption)}</figcaption></figure>"
         for f in figures
     )
-    text = (
-        f'<div class="figures">{drawn}</div><h3>All configurations</h3>{result_tables.results_table(content)}'
-    )
+    text = f'<div class="figures">{drawn}</div><h3>All configurations</h3>{result.results_table(content)}'
     if content.analysis.comparisons:
-        text += f"<h3>Comparisons</h3>{difference_tables.comparisons_table(content)}"
-    text += difference_tables.change_table(content)
-    text += difference_tables.factorial_tables(content)
-    text += f"<h3>Operations</h3>{result_tables.operations_table(content)}"
+        text += f"<h3>Comparisons</h3>{difference.comparisons_table(content)}"
+    text += difference.change_table(content)
+    text += difference.factorial_tables(content)
+    text += f"<h3>Operations</h3>{result.operations_table(content)}"
     if any(c.stages for c in content.configurations):
-        text += f"<h3>Stages</h3>{result_tables.stages_table(content)}"
+        text += f"<h3>Stages</h3>{result.stages_table(content)}"
     if any(c.proxy_view for c in content.configurations):
-        text += f"<h3>Both views</h3>{result_tables.views_table(content)}"
+        text += f"<h3>Both views</h3>{result.views_table(content)}"
     text += database_section(content)
     if content.predictions.entries:
-        text += f"<h3>Models</h3>{prediction_tables.models_summary_table(content)}"
-        text += prediction_tables.models_table(content)
+        text += f"<h3>Models</h3>{prediction.models_summary_table(content)}"
+        text += prediction.models_table(content)
     return text
 
 
 def _checks(content: Content) -> str:
-    text = trust_tables.failed_trials(content)
+    text = trust.failed_trials(content)
     if content.configurations:
-        text += f"<h3>Laws and conditions</h3>{trust_tables.conditions_table(content)}"
-        text += trust_tables.laws_table(content)
-        text += f"<h3>Inside the runs</h3>{trust_tables.within_table(content)}"
-    text += trust_tables.residual_checks(content)
-    return text + f"<h3>Gates</h3>{trust_tables.gates_table(content)}"
+        text += f"<h3>Laws and conditions</h3>{trust.conditions_table(content)}"
+        text += trust.laws_table(content)
+        text += f"<h3>Inside the runs</h3>{trust.within_table(content)}"
+    text += trust.residual_checks(content)
+    return text + f"<h3>Gates</h3>{trust.gates_table(content)}"
 
 
 def _specifications(figures: list[Figure]) -> str:

@@ -1,8 +1,8 @@
 """Where throughput bends and responses become slow along the factor of the figures, line by line."""
 
-from waylab.analysis.intervals import struct_of
+from waylab.analysis.across.intervals import struct_of
 from waylab.analysis.statistics.knee import first_slow_load, knee
-from waylab.analysis.trial import TrialResult
+from waylab.analysis.trial.numbers import TrialResult
 from waylab.errors import LabError
 from waylab.runfolder.analysis import Axes, Bend, Configuration, Curve
 from waylab.runfolder.run import ExperimentSpec

@@ -2,9 +2,9 @@
 
 from html import escape
 
-from waylab.report.content import Content
-from waylab.report.numbers import interval, rate_text, shown, time_text
-from waylab.report.table import table
+from waylab.report.page.content import Content
+from waylab.report.page.numbers import interval, rate_text, shown, time_text
+from waylab.report.tables.table import table
 
 _STAGES = "parse route admit queue send backend reply total".split()
 

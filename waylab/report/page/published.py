@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from html import escape
 
-from waylab.report.content import Content
-from waylab.report.numbers import NONE, percent_text, rate_text, ratio_text, shown
-from waylab.report.table import table
+from waylab.report.page.content import Content
+from waylab.report.page.numbers import NONE, percent_text, rate_text, ratio_text, shown
+from waylab.report.tables.table import table
 from waylab.runfolder.analysis import FindingResult
 
 _MARKS = {

@@ -3,8 +3,8 @@
 The report shows every gate, passed or not, with its value and its limit.
 """
 
-from waylab.analysis.artifacts import Artifacts
-from waylab.analysis.links import worst_check
+from waylab.analysis.trial.artifacts import Artifacts
+from waylab.analysis.trial.links import worst_check
 from waylab.runfolder.load import LoadSummary, LoadTotals
 from waylab.runfolder.run import GateLimits
 from waylab.runfolder.trial import TrialOutcome

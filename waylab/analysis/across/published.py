@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from waylab.analysis.intervals import interval, ratio
-from waylab.analysis.metrics import metric_of
+from waylab.analysis.across.intervals import interval, ratio
+from waylab.analysis.across.metrics import metric_of
 from waylab.analysis.statistics.factorial import choose_scale, two_level_effects
-from waylab.analysis.trial import TrialResult
+from waylab.analysis.trial.numbers import TrialResult
 from waylab.errors import LabError
 from waylab.runfolder.analysis import FindingResult, PublishedResults
 from waylab.runfolder.run import ExperimentSpec, PublishedFinding

@@ -1,6 +1,6 @@
 """The input of a stopping rule: one value for each whole block, of every metric of every configuration."""
 
-from waylab.analysis.metrics import metric_of
+from waylab.analysis.across.metrics import metric_of
 from waylab.runfolder.trial_numbers import AnalysedTrial
 
 

@@ -2,9 +2,9 @@
 
 from html import escape
 
-from waylab.report.content import Content
-from waylab.report.numbers import NONE, shown, signed_percent_text
-from waylab.report.table import table
+from waylab.report.page.content import Content
+from waylab.report.page.numbers import NONE, shown, signed_percent_text
+from waylab.report.tables.table import table
 from waylab.runfolder.trial import Link
 
 _WIDTHS = {"up_mbit": "up", "down_mbit": "down", "delay_ms": "delay"}

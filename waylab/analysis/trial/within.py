@@ -6,10 +6,10 @@ Computed from the seconds of the load's summary. Conclusions rest on several tri
 import numpy as np
 from numpy.typing import NDArray
 
-from waylab.analysis import histograms
 from waylab.analysis.statistics.correlation import BatchMeans, batch_means, ratio_interval
 from waylab.analysis.statistics.percentiles import PercentileInterval, percentile_intervals
 from waylab.analysis.statistics.warm_up import WarmUp, later_of
+from waylab.analysis.trial import histograms
 from waylab.runfolder.analysis import SteadyState
 from waylab.runfolder.load import LoadSecond
 from waylab.runfolder.trial_numbers import (

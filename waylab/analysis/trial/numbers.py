@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from hdrh.histogram import HdrHistogram
 from msgspec.structs import replace
 
-from waylab.analysis import histograms, stages, views
-from waylab.analysis.artifacts import Artifacts
-from waylab.analysis.cpu import cpu_use
-from waylab.analysis.database import database_use
-from waylab.analysis.gates import failed_reasons, judge
-from waylab.analysis.law_checks import interactive_law, record_laws
-from waylab.analysis.links import link_use
-from waylab.analysis.stages import Samples
 from waylab.analysis.statistics.laws import LawCheck
-from waylab.analysis.traces import trace
-from waylab.analysis.within import effective_counts, within_trial
+from waylab.analysis.trial import histograms, stages, views
+from waylab.analysis.trial.artifacts import Artifacts
+from waylab.analysis.trial.cpu import cpu_use
+from waylab.analysis.trial.database import database_use
+from waylab.analysis.trial.gates import failed_reasons, judge
+from waylab.analysis.trial.law_checks import interactive_law, record_laws
+from waylab.analysis.trial.links import link_use
+from waylab.analysis.trial.stages import Samples
+from waylab.analysis.trial.traces import trace
+from waylab.analysis.trial.within import effective_counts, within_trial
 from waylab.errors import LabError
 from waylab.runfolder import paths
 from waylab.runfolder.load import LoadSecond, LoadSummary

@@ -4,11 +4,11 @@ import math
 
 from msgspec.structs import asdict
 
-from waylab.analysis.intervals import interval, ratio, struct_of
-from waylab.analysis.metrics import metric_of
+from waylab.analysis.across.intervals import interval, ratio, struct_of
+from waylab.analysis.across.metrics import metric_of
+from waylab.analysis.across.verdicts import verdict, verdict_sentence
 from waylab.analysis.statistics.pairs import null_arm, positive_control
-from waylab.analysis.trial import TrialResult
-from waylab.analysis.verdicts import verdict, verdict_sentence
+from waylab.analysis.trial.numbers import TrialResult
 from waylab.runfolder.analysis import Comparison, Stratum
 from waylab.runfolder.numbers import NullArm, PositiveControl
 from waylab.runfolder.run import AnnouncedComparison

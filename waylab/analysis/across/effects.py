@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 
-from waylab.analysis.intervals import struct_of
-from waylab.analysis.metrics import METRICS, shared_metrics, value_of
+from waylab.analysis.across.intervals import struct_of
+from waylab.analysis.across.metrics import METRICS, shared_metrics, value_of
 from waylab.analysis.statistics import anova as tables
 from waylab.analysis.statistics.designs import two_level_plan
 from waylab.analysis.statistics.diagnostics import diagnose
 from waylab.analysis.statistics.factorial import choose_scale, two_level_effects
-from waylab.analysis.trial import TrialResult
+from waylab.analysis.trial.numbers import TrialResult
 from waylab.errors import LabError
 from waylab.runfolder.effects import (
     Effect,

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from hdrh.histogram import HdrHistogram
 from msgspec import Struct
 
-from waylab.analysis import histograms, stages
-from waylab.analysis.axes import place
-from waylab.analysis.intervals import geometric, interval
-from waylab.analysis.law_checks import worst_laws
-from waylab.analysis.shapes import shape
-from waylab.analysis.trial import TrialResult
-from waylab.analysis.within import effective_counts
+from waylab.analysis.across.axes import place
+from waylab.analysis.across.intervals import geometric, interval
+from waylab.analysis.across.shapes import shape
+from waylab.analysis.trial import histograms, stages
+from waylab.analysis.trial.law_checks import worst_laws
+from waylab.analysis.trial.numbers import TrialResult
+from waylab.analysis.trial.within import effective_counts
 from waylab.runfolder.analysis import Axes, Configuration, Operation
 from waylab.runfolder.numbers import Interval
 from waylab.runfolder.run import PlannedTrial

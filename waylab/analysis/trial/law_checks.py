@@ -11,9 +11,9 @@ import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from waylab.analysis.stages import window_rows
 from waylab.analysis.statistics import laws
 from waylab.analysis.statistics.laws import LawCheck
+from waylab.analysis.trial.stages import window_rows
 from waylab.records import OUTCOMES, Records
 from waylab.runfolder.load import LoadSummary
 from waylab.runfolder.numbers import Law, WorstLaw

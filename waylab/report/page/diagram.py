@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from msgspec import to_builtins
 
-from waylab.report.content import Content
+from waylab.report.page.content import Content
 from waylab.runfolder.run import PlannedTrial, lookup
 from waylab.runfolder.trial import Link
 

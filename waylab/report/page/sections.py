@@ -6,10 +6,10 @@ from html import escape
 
 from msgspec import to_builtins
 
-from waylab.report import hosts
-from waylab.report.content import Content
-from waylab.report.numbers import shown
-from waylab.report.table import definitions, table
+from waylab.report.page import hosts
+from waylab.report.page.content import Content
+from waylab.report.page.numbers import shown
+from waylab.report.tables.table import definitions, table
 from waylab.runfolder.run import DesignSettings, lookup
 from waylab.runfolder.trial import TrialOutcome
 

@@ -1,0 +1,1 @@
+"""The numbers of a run across its trials: configurations, comparisons, effects, findings."""

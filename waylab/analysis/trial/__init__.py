@@ -1,0 +1,1 @@
+"""The numbers and gates of one trial, from the files in its folder."""
