@@ -265,10 +265,10 @@ mod tests {
                 prop_assert!(busy < workers);
                 slots.push(slot);
             }
-            let mut told: Vec<usize> = std::iter::from_fn(|| service.take_served(Nanos::NEVER)).collect();
-            prop_assert!(told.windows(2).all(|pair| slots[pair[0]].served <= slots[pair[1]].served));
-            told.sort_unstable();
-            prop_assert_eq!(told, (0..slots.len()).collect::<Vec<_>>());
+            let mut reported: Vec<usize> = std::iter::from_fn(|| service.take_served(Nanos::NEVER)).collect();
+            prop_assert!(reported.windows(2).all(|pair| slots[pair[0]].served <= slots[pair[1]].served));
+            reported.sort_unstable();
+            prop_assert_eq!(reported, (0..slots.len()).collect::<Vec<_>>());
         }
     }
 }

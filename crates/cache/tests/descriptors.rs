@@ -1,4 +1,4 @@
-//! A process without a free descriptor keeps serving. A file of its own: the limit holds for the whole process.
+//! A process without a free descriptor continues to serve. A file of its own, because the limit applies to the whole process.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! What the records say about the dictated service time, with a clock that is moved by hand and with the real one.
+//! Records of the configured service time, with a manual clock and with the real one.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -50,7 +50,7 @@ fn stamps_are_those_of_the_virtual_workers() {
     nothing_yet();
     hand.advance(US);
     client.expect("STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n", "two are served");
-    // A reply is stamped when the kernel has taken it, which is after it can be read: one more answer shows that this is done.
+    // A reply is stamped after the kernel has accepted it, when it can already be read. One more reply shows that this has happened.
     watcher.statistic("pid");
     hand.advance(200 * US);
     client.expect(
@@ -97,10 +97,10 @@ fn with_the_real_clock_no_reply_leaves_early_and_no_capacity_is_lost() {
     for (index, (row, [received, started, served, replied])) in rows.iter().enumerate() {
         assert!(received <= started && served <= replied);
         assert_eq!(served - started, 200_000);
-        // Everything had arrived, or nearly so, when the first was served: the workers were never idle.
+        // Nearly everything had arrived before the first request was served, so the workers were never idle.
         assert!(started - first <= index as u64 / 2 * 200_000 + 20_000_000, "{index}: {row:?}");
     }
-    // Whatever the timers did, two workers served 2000 requests in 1000 service times, but for the begin and stalls of sending.
+    // Two workers served 2000 requests in 1000 service times, whatever the timers did, apart from the start and delays in sending.
     let span = rows.iter().map(|(_, stamps)| stamps[2]).max().unwrap() - first;
     assert!((200_000_000..260_000_000).contains(&span), "{span}");
 }

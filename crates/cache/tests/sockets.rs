@@ -1,4 +1,4 @@
-//! What goes on around requests: bytes cut anywhere, clients that leave early, never read, or promise too much.
+//! Connections: requests split at any byte, clients that disconnect early, never read, or announce too much.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +12,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 use support::{Client, cache, finish};
 
-/// Bytes of memory that this process holds.
+/// Resident memory of this process, in bytes.
 fn resident_bytes() -> u64 {
     let pages: u64 = std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').nth(1).unwrap().parse().unwrap();
     pages * 4096
@@ -76,7 +76,7 @@ fn who_never_reads_is_not_read_from() {
         other.send("get k\r\n");
         other.expect(&expected, "the others are served");
         assert!(other.statistic("cmd_get") < 1000, "requests wait until their replies can leave");
-        // It changes its mind: everything comes, in order.
+        // The client starts to read: everything arrives, in order.
         for number in 0..200 {
             deaf.expect(&expected, &format!("late reply {number}"));
         }
@@ -100,7 +100,7 @@ fn a_promised_gigabyte_costs_no_memory() {
     }
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes for a value that is refused");
-    // The largest that is taken costs what has come of it, not what was promised.
+    // The largest accepted value uses as much memory as has arrived, not as much as was announced.
     let mut many: Vec<Client> = (0..100).map(|_| Client::new(running.address())).collect();
     for client in &mut many {
         client.send("set k 0 0 1000000\r\nx");
@@ -172,7 +172,7 @@ fn connections_beyond_the_limit_wait_for_their_turn() {
     assert!(finish(running).counters.accepts_deferred > 0);
 }
 
-/// What one client does; the number makes every reply another.
+/// The requests of one client; its number makes every reply different.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Get(u8),
@@ -194,7 +194,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a client sends for these steps, and what it must be answered.
+/// The requests of these steps, and the expected replies.
 fn conversation(client: usize, steps: &[Step]) -> (String, String) {
     let (mut sent, mut expected) = (format!("set n{client} 0 0 1\r\n0\r\n"), "STORED\r\n".to_owned());
     let (mut values, mut number) = (HashMap::new(), 0);

@@ -1,5 +1,5 @@
-//! What clients send and what they are answered: one table, run against the cache in several configurations and several
-//! ways of cutting the bytes, and against memcached itself when it is installed.
+//! Requests and their exact replies: one table, run against the cache in several configurations and with several ways of
+//! splitting the bytes, and against memcached itself if it is installed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,13 +11,13 @@ use std::time::Duration;
 use support::table::TRANSCRIPTS;
 use support::{Client, cache, finish, say};
 
-/// Answered at once and alone: shows that nothing unexpected came before.
+/// A request with an immediate reply of its own, which shows that nothing unexpected arrived before.
 const MARK: (&str, &str) = ("verbosity 1\r\n", "OK\r\n");
 
-/// How a transcript's bytes are cut.
+/// How the bytes of a transcript are split.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
-    /// Every request waits for the answer to the one before.
+    /// Every request waits for the reply to the one before.
     Polite,
     /// All at once.
     Pipelined,
@@ -62,7 +62,7 @@ fn run(client: &mut Client, steps: &[(&str, &str)], cut: Cut, context: &str) {
     }
 }
 
-/// What needs a number that only the server knows.
+/// Steps with a number that only the server knows.
 fn unique_numbers(address: SocketAddr, server: &str) {
     let mut client = Client::new(address);
     let mut unique = || {
@@ -109,7 +109,7 @@ fn long_keys(address: SocketAddr, server: &str) {
     run(&mut client, &steps, Cut::Polite, &format!("{server}, long keys"));
 }
 
-/// The largest value, to the byte, and what becomes of the value that one too large was to replace.
+/// The largest value, to the byte, and the fate of the old value if a new one is too large.
 fn large_values(address: SocketAddr, server: &str) {
     let largest = 1024 * 1024 - 59 - 1;
     let too_large = "SERVER_ERROR object too large for cache\r\n";

@@ -88,7 +88,7 @@ impl Document {
     }
 
     /// Adds the path and the line of this document to an error.
-    pub fn told(&self, error: &ConfigError) -> FileError {
+    pub fn locate(&self, error: &ConfigError) -> FileError {
         // If the key itself has no line, the line of its table is the best place to show.
         let entries = self.entries();
         let mut key = error.key.as_str();

@@ -1,4 +1,4 @@
-//! Placements are twemproxy's, so that a cache keeps its content when the proxy in front of it is exchanged.
+//! Every key has the server that twemproxy chose, so that replacing twemproxy does not empty the caches.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ fn key_distribution(distribution: Distribution, hash: Hash, servers: &[(String, 
     KeyDistribution::new(distribution, hash, &named)
 }
 
-/// Placements that twemproxy 0.5.0 (`hash: md5`, `distribution: ketama`) chose, read back from the servers it had written to.
+/// The servers that twemproxy 0.5.0 (`hash: md5`, `distribution: ketama`) chose, found by reading the keys from each server.
 #[test]
 fn placements_are_twemproxys() {
     let of = |ports: &[u16], weights: &[u32]| {
@@ -37,7 +37,7 @@ fn placements_are_twemproxys() {
     assert_eq!(checked, 1227);
 }
 
-/// One of the pools that were recorded, by its name in the file.
+/// One of the recorded pools, by its name in the file.
 fn recorded(distribution: &str, hash: &str, servers: &str) -> KeyDistribution {
     let ports = match servers {
         "three" => 31311..31314,

@@ -151,7 +151,7 @@ fn every_mistake_is_one_clear_line() {
         let document = Document::new("x.toml", &text);
         let line = match document.settings().map(ServiceFile::config) {
             Err(error) => error.to_string(),
-            Ok(Err(error)) => document.told(&error).to_string(),
+            Ok(Err(error)) => document.locate(&error).to_string(),
             Ok(Ok(_)) => panic!("{text}: is not refused"),
         };
         assert!(line.starts_with(expected) && !line.contains('\n'), "{text}\n{line}\n{expected}");
@@ -161,7 +161,7 @@ fn every_mistake_is_one_clear_line() {
     );
     let document = Document::new("x.toml", &twice);
     let error = document.settings::<ServiceFile>().unwrap().config().unwrap_err();
-    assert_eq!(document.told(&error).to_string(), "x.toml:7: token: is the same as that of number 1");
+    assert_eq!(document.locate(&error).to_string(), "x.toml:7: token: is the same as that of number 1");
 }
 
 #[test]

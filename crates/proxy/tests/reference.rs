@@ -146,8 +146,8 @@ proptest! {
         let document = Document::new("damaged.toml", &damaged);
         let line = match document.settings().map(ProxyFile::config) {
             Err(error) => error.to_string(),
-            Ok(Err(error)) => document.told(&error).to_string(),
-            Ok(Ok(config)) => config.check().map_or_else(|error| document.told(&error).to_string(), |()| "fine".into()),
+            Ok(Err(error)) => document.locate(&error).to_string(),
+            Ok(Ok(config)) => config.check().map_or_else(|error| document.locate(&error).to_string(), |()| "fine".into()),
         };
         prop_assert!(line == "fine" || line.starts_with("damaged.toml:"), "{}", line);
         prop_assert!(!line.contains('\n') && line.len() < 1000, "{}", line);

@@ -1,4 +1,4 @@
-//! Record files: what is written is read, the golden file is what it was, and damaged files are refused in one line.
+//! Record files: rows survive writing and reading, the golden file is unchanged, and damaged files are refused in one line.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -32,7 +32,7 @@ fn rows_come_back_in_order() {
     }
 }
 
-/// The golden file holds one plain get, one replicated set with its two legs, and one timeout.
+/// The golden file contains one plain get, one replicated set with its two legs, and one timeout.
 /// The Python tests read the same file and expect the same values.
 #[test]
 fn the_golden_file_is_what_it_was() {

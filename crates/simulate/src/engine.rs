@@ -118,7 +118,7 @@ impl<'m, O: Observer> Engine<'m, O> {
     /// Runs until this many requests have returned since counting started.
     ///
     /// # Errors
-    /// If it is told to stop, or cannot continue.
+    /// If it is stopped, or cannot continue.
     pub(crate) fn run(&mut self, requests: u64, stop: &AtomicBool) -> Result<(), Stop> {
         self.work_off();
         while self.completed < requests {

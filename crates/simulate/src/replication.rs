@@ -114,7 +114,7 @@ pub(crate) fn random_of(seed: u64, replication: usize) -> Xoshiro256PlusPlus {
 /// Runs a replication to its end.
 ///
 /// # Errors
-/// If it is told to stop, or cannot continue.
+/// If it is stopped, or cannot continue.
 pub(crate) fn replicate<O: Observer>(
     model: &Model,
     random: Xoshiro256PlusPlus,

@@ -1,4 +1,4 @@
-//! Closed models whose answers are known: product form, repairmen, class switching, and what the field reports published.
+//! Closed models with known solutions: product form, repairmen, class switching, and values that the field reports published.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -72,7 +72,7 @@ fn servers_of_any_number() {
     assert_eq!(result.stations[3].classes[0].utilisation.mean, Some(0.0));
 }
 
-/// Visits of 3.3 and .4 are as good as demands of 3.3 and .4 times the service, for the mean values.
+/// Visits of 3.3 and 0.4 have the same mean values as demands of 3.3 and 0.4 times the service time.
 #[test]
 fn visits_are_counted() {
     let content = json!({
@@ -124,7 +124,7 @@ fn customers_switch() {
     within(cycles, 20.0, 0.002);
 }
 
-/// A request may change its class on the way; its customer goes on from the class in which it ended.
+/// A request may change its class on the way; its customer continues from the class in which it ended.
 #[test]
 fn requests_change_class_on_the_way() {
     let content = json!({

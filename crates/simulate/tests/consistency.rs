@@ -1,4 +1,4 @@
-//! What must hold in every result, whatever the model: Little's law, conservation of flow, bounds, and reproducibility.
+//! Properties of every result, whatever the model: Little's law, conservation of flow, bounds, and reproducibility.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use simulate::{Estimate, Model, Settings, Simulation};
 use std::time::Duration;
 
-/// A model with everything in it.
+/// A model with every feature.
 fn everything(discipline: &str, capacity: Value, when_full: &str, join: &str) -> Value {
     json!({
         "format": "waystage-model/1",
@@ -46,7 +46,7 @@ fn everything(discipline: &str, capacity: Value, when_full: &str, join: &str) ->
     })
 }
 
-/// Everything that can be said about a result without knowing the model's answer.
+/// The checks that need no knowledge of the model's solution.
 fn check(result: &Simulation, population: f64, think_s: &[Option<f64>]) {
     for station in &result.stations {
         let busy: f64 = station.classes.iter().map(|class| mean(class.utilisation)).sum();
@@ -72,7 +72,7 @@ fn check(result: &Simulation, population: f64, think_s: &[Option<f64>]) {
             sane(class.utilisation);
         }
     }
-    // Customers are with the client or on their way; the lost ones take time, too, which is not in the response.
+    // Customers are at the client or on their way; lost requests take time as well, which is not in the response time.
     let lost: f64 = result.classes.iter().map(|class| mean(class.lost_per_s)).sum();
     let cycles: f64 = result
         .classes
@@ -118,7 +118,7 @@ proptest! {
     }
 }
 
-/// The result without what depends on the machine.
+/// The result without the parts that depend on the machine.
 fn essence(result: &Simulation) -> Value {
     let mut json: Value = serde_json::from_str(&result.to_json().unwrap()).unwrap();
     for name in ["elapsed_s", "cpu_s", "events_per_s", "events_per_cpu_s", "threads"] {
@@ -141,7 +141,7 @@ fn the_same_seed_gives_the_same_result_bit_for_bit() {
 
 #[test]
 fn what_grows_without_bound_is_said() {
-    // One slot makes a server of a delay that could serve everybody.
+    // One slot turns a delay, which could serve all requests, into a single server.
     let content = json!({
         "classes": [{"name": "a", "arrivals_per_s": 2.0}],
         "stations": [{"name": "s", "service": {"a": 1.0}, "servers": "infinite"}],
@@ -164,7 +164,7 @@ fn what_grows_without_bound_is_said() {
     );
 }
 
-/// The first of two legs is enough, but the other one is served all the same, by a server that cannot keep up.
+/// The first of two legs is enough, but the other one is served all the same, by an overloaded server.
 #[test]
 fn legs_that_pile_up_are_said() {
     let content = json!({

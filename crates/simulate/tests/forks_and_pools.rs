@@ -1,4 +1,4 @@
-//! Forks that wait for all, most or the first of their legs, and slots that are held.
+//! Forks that wait for all, most or the first of their legs, and pools of slots.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -56,7 +56,7 @@ fn forks_of_open_networks() {
     }
 }
 
-/// Where nobody waits, the response is an order statistic of exponential times.
+/// Without queueing, the response time is an order statistic of exponential times.
 #[test]
 fn most_or_the_first() {
     for (join, response_s) in [("all", 1.0 + 0.5 + 1.0 / 3.0), ("majority", 0.5 + 1.0 / 3.0), ("first", 1.0 / 3.0)] {
@@ -64,14 +64,14 @@ fn most_or_the_first() {
         let station = json!({"service": {"a": 1.0}, "servers": "infinite"});
         let result = run(&fork(class, 3, station, json!({"join": join})));
         near(result.classes[0].response_s, response_s);
-        // Legs that nobody waits for are served to the end.
+        // Legs that no request waits for are served to the end.
         let legs: f64 = result.stations.iter().map(|station| mean(station.classes[0].throughput_per_s)).sum();
         within(legs, 3.0 * mean(result.classes[0].throughput_per_s), 0.01);
         near(result.stations[2].classes[0].response_s, 1.0);
     }
 }
 
-/// The first of two legs: a request may be back, and forked again, while its old legs are served.
+/// The first of two legs: a request may have returned, and forked again, while its old legs are served.
 #[test]
 fn legs_that_are_left_behind() {
     // (thinking, of those in the system: queues at both stations). With one customer: (thinking, old and new legs).
@@ -135,7 +135,7 @@ fn slots_are_servers() {
     near(result.stations[0].classes[0].response_s, 0.5);
 }
 
-/// A slot is held over several places, and over a fork within them: one slot makes everything inside one server.
+/// A slot covers several places, and a fork within them: with one slot everything inside acts as one server.
 #[test]
 fn a_slot_is_held_until_outside() {
     let content = json!({

@@ -1,4 +1,4 @@
-//! Stations without room: who waits keeps what it has, who is lost comes again; and servers that take several at once.
+//! Stations with finite capacity: blocked requests keep their server, lost requests are retried; and servers with batches.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -44,7 +44,7 @@ fn a_server_is_blocked_until_there_is_room() {
 #[test]
 fn several_servers_are_blocked_one_by_one() {
     let exact = chain((0u32, 1u32), |&(blocked, there)| {
-        // Five customers: the first station always has more than it can serve.
+        // Five customers: the first station always has more requests than it can serve.
         let mut moves = Vec::new();
         if blocked < 2 {
             let next = if there == 1 { (blocked + 1, 1) } else { (blocked, 1) };
@@ -88,7 +88,7 @@ fn a_delay_or_a_shared_station_just_waits() {
     }
 }
 
-/// From the second station half of the requests go back to the first, so that both can be full of those who wait.
+/// From the second station half of the requests return to the first, so that both can be full of requests that wait.
 #[test]
 fn stations_that_wait_for_each_other_are_named() {
     let content = |population: u64| {
@@ -104,13 +104,13 @@ fn stations_that_wait_for_each_other_are_named() {
             ],
         })
     };
-    // Three customers in a ring of four places always find room in the end; four do not.
+    // Three customers in a ring of four places always find room; four do not.
     run(&model(content(3)));
     let line = refused(&model(content(4)), &settings());
     assert_eq!(line, "stations \"one\", \"two\" are full and wait for room at each other: a deadlock");
 }
 
-/// Who is turned away thinks again: the rate of thinking customers while there is room is the throughput.
+/// A customer whose request is dropped thinks again: the throughput is the rate at which customers think while there is room.
 #[test]
 fn closed_customers_are_lost_and_come_again() {
     let result = run(&closed(6, json!(2.0), json!({"service": {"request": 1.0}, "servers": 2, "capacity": 3})));
@@ -137,7 +137,7 @@ fn who_is_lost_without_thinking_would_stop_the_time() {
     assert!(refused(&closed(3, json!(0.0), station), &settings()).contains("time stands still"));
 }
 
-/// A leg that is turned away fails the request only when too few are left.
+/// A dropped leg fails its request only if too few legs are left.
 #[test]
 fn legs_are_lost() {
     let content = |join: &str| {
@@ -161,7 +161,7 @@ fn legs_are_lost() {
     near(result.classes[0].response_s, 0.5 * 0.5 + 0.5 * 1.0);
 }
 
-/// Who is lost inside a pool gives its slot back.
+/// A request that is lost inside a pool releases its slot.
 #[test]
 fn slots_come_back_from_the_lost() {
     let content = json!({
@@ -175,12 +175,12 @@ fn slots_come_back_from_the_lost() {
     });
     let result = run(&model(content));
     assert!(mean(result.classes[0].lost_per_s) > 0.1);
-    // Held from the beginning to the end of the visits, whether they end well or not.
+    // Slots are in use from the start to the end of the visits, whether they succeed or not.
     let held = mean(result.stations[0].classes[0].queue_length) + mean(result.stations[1].classes[0].queue_length);
     within(mean(result.pools[0].busy), held, 1e-9);
 }
 
-/// A server that takes up to two. State: in service, waiting; the others think.
+/// A server that serves up to two at once. State: in service, waiting; the others think.
 #[test]
 fn batches() {
     for (population, batch) in [(4u32, 2u32), (6, 4)] {
@@ -212,7 +212,7 @@ fn batches() {
 fn a_batch_is_blocked() {
     let exact = chain((2u32, 0u32, 1u32, 0u32), |&(serving, blocked, waiting, there)| {
         let mut moves = Vec::new();
-        // A server that is empty takes up to two of those who wait.
+        // An idle server takes up to two waiting requests.
         let filled = |serving: u32, blocked: u32, waiting: u32, there: u32| {
             let taken = if serving + blocked == 0 { waiting.min(2) } else { 0 };
             (serving + taken, blocked, waiting - taken, there)
@@ -223,7 +223,7 @@ fn a_batch_is_blocked() {
             moves.push((filled(0, serving - goes, waiting, there + goes), 1.0));
         }
         if there == 1 && blocked > 0 {
-            // Another takes its place, which may free the server for those who wait; then the one that was there comes back.
+            // Another request takes its place, which may free the server for waiting requests; then the blocked one enters.
             let taken = if blocked == 1 { waiting.min(2) } else { 0 };
             let is_idle = blocked == 1 && taken == 0;
             let back = u32::from(is_idle);

@@ -1,4 +1,4 @@
-//! The intervals hold what they promise: of many small simulations, about 95 % contain the truth.
+//! Coverage of the intervals: of many small simulations, about 95 % contain the true value.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use common::{closed, open, run, run_with, settings};
 use serde_json::json;
 use simulate::{Model, Settings};
 
-/// How many of 400 intervals contain the truth.
+/// The number of 400 intervals that contain the true value.
 fn covered(model: &Model, truth_s: f64, settings: &Settings) -> usize {
     let contains = |seed| {
         let result = run_with(model, &Settings { seed, ..settings.clone() });
@@ -75,7 +75,7 @@ fn a_warm_up_is_found() {
     assert_eq!(result.warm_up.method, "mser-5");
     assert!(result.warm_up.requests >= 20_000);
     common::near(result.classes[0].response_s, 20.0);
-    // Every customer must have come round: ten thousand who think for long.
+    // Every customer must have returned once: ten thousand with long think times.
     let result = run_with(
         &common::closed(10_000, json!(100.0), json!({"service": {"request": 0.001}})),
         &Settings { requests: 20_000, replications: 4, ..settings },

@@ -1,4 +1,4 @@
-//! What makes no sense is refused in one line that names the field and the rule; what makes sense is read.
+//! An invalid model is refused in one line that names the field and the rule; a valid one is read.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -28,7 +28,7 @@ fn usual() -> Value {
     })
 }
 
-/// The usual model with one value changed, by its pointer; null takes it away.
+/// The default model with one value changed, by its JSON pointer; null removes it.
 fn changed(pointer: &str, value: Value) -> Value {
     let mut content = usual();
     let (parent, name) = pointer.rsplit_once('/').unwrap();

@@ -1,4 +1,4 @@
-//! Open models of one station whose answers are known from the textbooks.
+//! Open models of one station with solutions in textbooks.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -96,12 +96,12 @@ fn finite_room() {
     near(result.stations[0].classes[0].queue_length, 2.0059545);
     near(result.stations[0].classes[0].waiting_s, 0.2308576);
     near(result.classes[0].lost_per_s, 3.0 * 0.0851138);
-    // Overloaded without end, and yet it loses what is too much: M/M/1/3 with twice the load.
+    // Overloaded, but the capacity limits it: M/M/1/3 with twice the load.
     let result = run(&open(2.0, json!({"service": {"request": 1.0}, "capacity": 3})));
     near(result.classes[0].throughput_per_s, 2.0 * 7.0 / 15.0);
 }
 
-/// Everybody waits for room outside: blocking at the door changes nothing but where one waits.
+/// All requests wait for room outside: blocking before a station changes only where they wait.
 #[test]
 fn room_that_is_waited_for() {
     let station = json!({"service": {"request": 1.0}, "capacity": 2, "when_full": "block"});
@@ -125,7 +125,7 @@ fn sharing_forgets_the_distribution() {
         near(result.stations[0].classes[0].utilisation, 0.7);
         near(result.stations[0].classes[0].queue_length, 0.7 / 0.3);
     }
-    // Several servers that share: as M/M/4, whatever the distribution.
+    // Several servers with processor sharing: as M/M/4, whatever the distribution.
     let time = json!({"mean_s": 0.2, "distribution": "deterministic"});
     let result = run(&open(9.0, json!({"service": {"request": time}, "servers": 4, "discipline": "ps"})));
     near(result.classes[0].response_s, 0.2116849);

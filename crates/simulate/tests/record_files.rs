@@ -1,4 +1,4 @@
-//! Records of a simulation: every row keeps the format's promises, and rows of one request can be joined.
+//! Records of a simulation: every row conforms to the format, and the rows of one request can be joined.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Patterns of keys as their users see them: the language, and that keys come as often as the pattern says.
+//! Patterns of keys: the language, and the frequency of each key.
 
 use proptest::prelude::*;
 use rand::SeedableRng;

@@ -92,7 +92,7 @@ fn config(arguments: &MessagesArguments) -> Result<Config, String> {
         file.database = None;
     }
     let line = |error: ConfigError| match (&document, flags::is_set(&flags, &error.key)) {
-        (Some(document), false) => document.told(&error).to_string(),
+        (Some(document), false) => document.locate(&error).to_string(),
         _ => format!("--{error}"),
     };
     let config = file.overridden_by(flags.clone()).config().map_err(line)?;

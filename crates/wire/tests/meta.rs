@@ -1,4 +1,4 @@
-//! What meta commands look like: a table of bytes and what they mean, line by line as memcached 1.6.18 was seen to take them.
+//! Meta commands: a table of lines and their meaning, as memcached 1.6.18 was observed to treat them.
 
 use wire::{Limits, Meta, MetaFlags, Mode, Options, ParsedRequest, Request, RequestError, Verb, parse_request};
 
@@ -15,7 +15,7 @@ fn meta<'a>(verb: Verb, key: &'a [u8], flags: &'a [u8], value: &'a [u8]) -> Requ
     Request::Meta(Meta { verb, key, flags, left_out: b"", value })
 }
 
-/// A second message follows, which must not be taken for a part of the first.
+/// A second message follows, which must not be parsed as part of the first.
 fn assert_request(bytes: &[u8], expected: Request<'_>) {
     let stream = [bytes, b"mn\r\n"].concat();
     let expected = ParsedRequest::Request { request: expected, consumed: bytes.len() };
@@ -47,7 +47,7 @@ fn commands_with_a_key() {
         assert_request(format!("{name} k\n").as_bytes(), meta(verb, b"k", b"", b""));
         assert_request(format!("  {name}  k  v   T30 \r\n").as_bytes(), meta(verb, b"k", b"v T30", b""));
         assert_request(format!("{name} k Oq k q\r\n").as_bytes(), meta(verb, b"k", b"Oq k q", b""));
-        // Flags that nobody knows, or that make no sense, are the backend's affair.
+        // The backend decides about unknown or meaningless flags.
         assert_request(format!("{name} k Z v v T T \t Oxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n").as_bytes(), {
             meta(verb, b"k", b"Z v v T T \t Oxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", b"")
         });
@@ -75,7 +75,7 @@ fn storing() {
     assert_invalid(b"ms k 2\r\nhixx\r\n", 12, 0, BAD_CHUNK);
     assert_invalid(b"ms k 2 q\r\nhixx\r\n", 14, 0, BAD_CHUNK);
     assert_invalid(b"ms k 9000000\r\n", 14, 9_000_002, TOO_LARGE);
-    // What memcached says at the line counts more than what is wrong with the value.
+    // memcached's error for the line takes precedence over that for the value.
     assert_invalid(b"ms k 2 Z\r\nhixx\r\n", 14, 0, "CLIENT_ERROR invalid flag\r\n");
     assert_invalid(b"ms k 9000000 k k\r\n", 18, 9_000_002, "CLIENT_ERROR duplicate flag\r\n");
 }
@@ -86,7 +86,7 @@ fn keys_have_a_limit_and_no_nul() {
     assert_request(format!("mg {longest} v\r\n").as_bytes(), meta(Verb::Mg, longest.as_bytes(), b"v", b""));
     for name in ["mg", "md", "ma", "me"] {
         assert_invalid_line(&format!("{name} {longer} v"), BAD_LINE);
-        // Also in base64, although fewer bytes would be stored: memcached looks at the length of what stands there.
+        // In base64 as well, although fewer bytes would be stored: memcached checks the length on the line.
         assert_invalid_line(&format!("{name} {} b", "Zm9v".repeat(63)), BAD_LINE);
         for line in ["a\0b v", "a v\0 q", "a \0"] {
             assert_invalid_line(&format!("{name} {line}"), BAD_LINE);
@@ -117,7 +117,7 @@ fn flags_have_a_limit() {
     assert_invalid(long.as_bytes(), long.len(), 0, "CLIENT_ERROR options flags too long\r\n");
 }
 
-/// A quiet request is passed on without its `q`. Two would become none, or stay quiet with one: they are refused here.
+/// A quiet request is forwarded without its `q`. One of two `q` would remain, or none, so such requests are refused here.
 #[test]
 fn two_quiets_are_one_too_many() {
     assert_invalid_line("mg k q q", "CLIENT_ERROR duplicate flag\r\n");

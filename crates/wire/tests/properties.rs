@@ -1,4 +1,4 @@
-//! What always holds: encoding and parsing undo each other, pieces make no difference, and limits are kept.
+//! Properties: encoding and parsing are inverse, splitting makes no difference, and limits are enforced.
 
 mod generate;
 
@@ -7,12 +7,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::{Limits, ParsedReply, ParsedRequest, parse_reply, parse_request};
 
-/// Small enough for random bytes to meet every one of them.
+/// Small enough for random bytes to reach every limit.
 fn small() -> Limits {
     Limits { key_bytes: 10, line_bytes: 200, command_bytes: 60, value_bytes: 30 }
 }
 
-/// What a server that reads `stream` in `pieces` makes of it, message by message.
+/// The messages that a server parses when it reads `stream` in `pieces`.
 fn serve(stream: &[u8], pieces: &[usize], limits: &Limits) -> Vec<String> {
     let (mut seen, mut at, mut swallow, mut arrived) = (Vec::new(), 0, 0u64, 0);
     for &piece in pieces.iter().chain([&stream.len()]) {
@@ -44,7 +44,7 @@ fn serve(stream: &[u8], pieces: &[usize], limits: &Limits) -> Vec<String> {
     seen
 }
 
-/// What a client that reads `stream` in `pieces` makes of it, unit by unit.
+/// The units that a client parses when it reads `stream` in `pieces`.
 fn listen(stream: &[u8], pieces: &[usize], limits: &Limits) -> Vec<String> {
     let (mut seen, mut at, mut arrived) = (Vec::new(), 0, 0);
     for &piece in pieces.iter().chain([&stream.len()]) {

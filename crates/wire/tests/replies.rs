@@ -1,4 +1,4 @@
-//! What replies look like: a table of bytes and what they mean.
+//! Replies: a table of bytes and their meaning.
 
 use wire::{Limits, MetaCode, ParsedReply, Reply, ReplyError, Value, parse_reply};
 

@@ -1,4 +1,4 @@
-//! What requests look like: a table of bytes and what they mean, line by line as memcached 1.6.18 was seen to take them.
+//! Requests: a table of lines and their meaning, as memcached 1.6.18 was observed to treat them.
 
 use wire::{Keys, Limits, ParsedRequest, Request, RequestError, Verb, parse_request};
 
@@ -14,7 +14,7 @@ fn store<'a>(verb: Verb, key: &'a [u8], value: &'a [u8]) -> Request<'a> {
     Request::Store { verb, key, flags: 0, exptime: 0, value, cas: 0, noreply: false }
 }
 
-/// A line and a length that are not there yet must be waited for, so a second message follows each case.
+/// The parser must wait for an incomplete line or value, so a second message follows each case.
 fn assert_request(bytes: &[u8], expected: Request<'_>) {
     let mut stream = bytes.to_vec();
     stream.extend_from_slice(b"version\r\n");

@@ -1,4 +1,4 @@
-//! A cache for one test, and a client that says what it sends and expects.
+//! A cache for one test, and a client that sends bytes and compares what it receives.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than anything here takes; what takes longer has failed.
+/// The timeout of every step.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A blocking client.
@@ -49,7 +49,7 @@ impl Client {
         assert!(got == expected, "{context}: expected {:?}, got {:?}", shown(expected), shown(&got));
     }
 
-    /// One read; that a machine was paused meanwhile, which interrupts a read with a time limit, is no answer.
+    /// One read. A pause of the machine interrupts a read with a timeout, which is not a reply.
     fn read_some(&mut self, piece: &mut [u8]) -> std::io::Result<usize> {
         loop {
             match self.stream.read(piece) {
@@ -72,7 +72,7 @@ impl Client {
         got
     }
 
-    /// Sends, and reads until what came ends with `last`; nothing may come after that.
+    /// Sends, and reads until the reply ends with `last`; nothing may follow.
     pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>, last: &str) -> String {
         self.send(request);
         let (mut got, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
@@ -84,14 +84,14 @@ impl Client {
         String::from_utf8(got).unwrap()
     }
 
-    /// One number of `stats`.
+    /// One number from `stats`.
     pub(crate) fn statistic(&mut self, name: &str) -> u64 {
         let all = self.ask("stats\r\n", "END\r\n");
         let line = all.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} "))).unwrap();
         line.parse().unwrap()
     }
 
-    /// Expects that nothing more comes.
+    /// Expects that nothing more arrives.
     pub(crate) fn expect_closed(&mut self, context: &str) {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).unwrap();
@@ -99,7 +99,7 @@ impl Client {
     }
 }
 
-/// Says something even when the test passes: the test harness keeps only what is printed with the macros.
+/// Prints even if the test passes; the test harness captures only the print macros.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,9 +1,9 @@
-//! What clients send and what they are answered: requests and the exact bytes of the replies.
+//! The table of transcripts: requests and the exact bytes of the replies.
 
-/// A name, and what is sent and expected, step by step.
+/// A name, and the bytes sent and expected in each step.
 pub(crate) type Transcript = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// Each begins with an empty store. Keys beginning with `n` hold numbers.
+/// Each starts with an empty store. Keys that start with `n` contain numbers.
 pub(crate) const TRANSCRIPTS: [Transcript; 20] = [
     (
         "set and get",

@@ -18,7 +18,7 @@ pub(crate) trait Observer {
     fn ended(&mut self, _number: u32, _request: &Job, _now_s: f64, _is_lost: bool) {}
 }
 
-/// Nobody.
+/// Ignores everything.
 #[derive(Debug)]
 pub(crate) struct NoObserver;
 

@@ -56,7 +56,7 @@ impl Observer for Pilot {
 /// Runs a pilot replication of as many requests as will be measured.
 ///
 /// # Errors
-/// If it is told to stop, or cannot continue.
+/// If it is stopped, or cannot continue.
 pub(crate) fn find_warm_up(model: &Model, seed: u64, requests: u64, stop: &AtomicBool) -> Result<Found, Stop> {
     // Every customer has to return more than once before the start is forgotten.
     let least = LEAST_REQUESTS.max(requests / LEAST_SHARE).max(2 * model.population as u64);

@@ -1,4 +1,4 @@
-//! What the tests share: models from JSON, short runs, chains that are solved exactly, and comparing with what is known.
+//! Helpers of the tests: models from JSON, short runs, Markov chains solved exactly, and comparisons with known values.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it; a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use simulate::{Estimate, Model, Settings, SimulateError, Simulation};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A model of one class from its stations and whatever else.
+/// A model of one class from its stations and any other parts.
 pub(crate) fn model(content: Value) -> Model {
     parse(content).unwrap()
 }
@@ -58,7 +58,7 @@ pub(crate) fn try_run(model: &Model, settings: &Settings) -> Result<Simulation, 
     simulate::run(model, settings, &Clock::monotonic(), &mut |_| ())
 }
 
-/// The truth lies in the interval, widened so that hardly any seed would fail, and the interval is narrow.
+/// Asserts that the true value lies in the interval, widened so that hardly any seed fails, and that the interval is narrow.
 #[track_caller]
 pub(crate) fn near(estimate: Estimate, truth: f64) {
     let (mean, half_width) = (estimate.mean.unwrap(), estimate.half_width.unwrap());

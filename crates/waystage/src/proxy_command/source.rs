@@ -32,7 +32,7 @@ impl Source {
                 Some(value) => format!("--{flag} {}: {}", value.trim_matches('"'), error.problem),
                 None => format!("--{flag}: {}", error.problem),
             },
-            (None, Some(document)) => document.told(error).to_string(),
+            (None, Some(document)) => document.locate(error).to_string(),
             (None, None) => error.to_string(),
         }
     }

@@ -1,5 +1,5 @@
-//! Whatever follows the name of a meta command: the parser keeps its limits, the key can be found, what flags mean is known or
-//! refused, and a command that is passed on without its `q` has none any more. The first byte chooses the command and the limits.
+//! For any bytes after the name of a meta command: the parser enforces its limits, the key can be found, the flags are
+//! interpreted or refused, and a command forwarded without its `q` has none. The first byte chooses the command and limits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Whatever a backend sends, the parser keeps its limits, and what it understands survives being encoded.
-//! The first byte says where the bytes are cut: a part is understood as the whole, or not yet.
+//! For any bytes of a backend, the parser enforces its limits, and encoding a parsed reply restores it.
+//! The first byte chooses where the bytes are split: a part parses like the whole, or is incomplete.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Random messages and random bytes that look like messages, for the tests of what always holds.
+//! Random messages, and random bytes that resemble messages, for the property tests.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -100,7 +100,7 @@ impl RandomRequest {
         }
     }
 
-    /// The same bytes by the other way that there is for retrievals.
+    /// The same retrieval, encoded by the other function.
     pub(crate) fn encode_keys(&self, out: &mut Vec<u8>) {
         encode_get(self.verb, self.exptime, self.keys.iter().map(Vec::as_slice), out);
     }
@@ -145,7 +145,7 @@ impl RandomReply {
     }
 }
 
-/// Bytes that begin to make sense and then do not.
+/// Bytes that start like a message and then differ.
 pub(crate) fn nonsense() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         "get",
