@@ -1,6 +1,8 @@
 //! An ordinary request allocates nothing once buffers are warm: one key, one server, a small value, and no error.
 //! The server and the client of this test allocate nothing either, so every allocation of the process counts.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use clock::Clock;
 use proxy::{Config, start};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
