@@ -17,7 +17,7 @@ from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.spec import Database as DatabaseSettings
 from waylab.spec import Load, Messages, Spec, System
-from waylab.testbed import Database, Testbed, TestbedError, programs_of
+from waylab.testbed import RunDatabase, Testbed, TestbedError, programs_of
 from waylab.testbed.hosts import Host
 from waylab.testbed.postgres import PostgresServer, find_postgres, programs
 
@@ -87,7 +87,7 @@ def test_every_trial_has_a_fresh_database(tmp_path):
     trial = a_trial()
     without = a_trial(database=DatabaseSettings(further_index=False, settings=("synchronous_commit=off",)))
     indexes = "SELECT count(*) FROM pg_indexes WHERE tablename = 'message'"
-    with Database(Testbed(), programs_of((trial,)), (trial, without), tmp_path) as database:
+    with RunDatabase(Testbed(), programs_of((trial,)), (trial, without), tmp_path) as database:
         assert "dbname=waystage_trial" in database.prepare(trial)
         before = database.counters()
         database.query("INSERT INTO queue (name) VALUES ('one')")

@@ -18,12 +18,12 @@ import pytest
 from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse
-from waylab.cli.repetition import Repetition
+from waylab.cli.block_rule import TrialJudge
 from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.run import campaign as campaign_module
 from waylab.run import create_run, resume_run
-from waylab.run import room as room_module
+from waylab.run import campaign as campaign_module
 from waylab.run import trial as trial_module
 from waylab.runfolder.files import read_run, read_stopping
 from waylab.spec import read_spec
@@ -58,10 +58,10 @@ reason = "a test"
 LAB = """
 import sys
 from pathlib import Path
-from waylab.cli.repetition import Repetition
+from waylab.cli.block_rule import TrialJudge
 from waylab.run import resume_run
 campaign = resume_run(Path(sys.argv[1]))
-campaign.run(lambda step: None, Repetition(campaign.directory, campaign.spec.stopping).decide)
+campaign.run(lambda step: None, TrialJudge(campaign.directory, campaign.spec.stopping).decide)
 """
 
 
@@ -74,7 +74,7 @@ def spec(tmp_path):
 
 def go_on(directory):
     campaign = resume_run(directory)
-    campaign.run(lambda step: None, Repetition(directory, campaign.spec.stopping).decide)
+    campaign.run(lambda step: None, TrialJudge(directory, campaign.spec.stopping).decide)
 
 
 def finished(directory):
@@ -187,7 +187,7 @@ def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_when_there_is_room
 ):
     if not mountable(tmp_path):
         pytest.skip("cannot mount a small file system here")
-    monkeypatch.setattr(room_module, "ROOM_BYTES", 0)
+    monkeypatch.setattr(campaign_module, "_DISK_SPACE_BYTES", 0)
     with small_disk(tmp_path / "disk", "2m") as disk:
         directory = create_run(spec, disk).directory
         with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
@@ -214,7 +214,7 @@ def analyse_or_why(directory):
 
 def test_a_disk_that_is_nearly_full_is_noticed_before_a_trial(fake, spec, tmp_path, monkeypatch):
     campaign = create_run(spec, tmp_path / "results")
-    monkeypatch.setattr(room_module, "ROOM_BYTES", 1 << 62)
+    monkeypatch.setattr(campaign_module, "_DISK_SPACE_BYTES", 1 << 62)
     with pytest.raises(LabError, match=r"only \d+ MiB left on its disk.*waylab run --resume"):
         campaign.run(lambda step: None)
     assert not finished(campaign.directory)

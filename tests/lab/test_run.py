@@ -100,7 +100,7 @@ def test_a_stopped_run_goes_on_and_keeps_what_it_has(quick_spec, tmp_path):
         if step.done == 1 and step.result is None and step.trial.order == 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(LabError, match=f"stopped; go on with: waylab run --resume {campaign.directory}"):
+    with pytest.raises(LabError, match=f"stopped; continue with: waylab run --resume {campaign.directory}"):
         campaign.run(stop_in_the_second)
     kept = {name: path.read_bytes() for name, path in trial_files(campaign.directory).items()}
     assert len(kept) == 1 and unfinished_runs(tmp_path / "results", quick_spec) == [campaign.directory]
@@ -142,7 +142,7 @@ def test_whatever_ends_the_lab_no_process_stays_and_the_run_goes_on(quick_spec, 
         assert process.returncode == -signal.SIGKILL
     else:
         assert process.returncode == 130, errors
-        assert f"waylab: stopped; go on with: waylab run --resume {directory}" in errors
+        assert f"waylab: stopped; continue with: waylab run --resume {directory}" in errors
         assert "Traceback" not in errors
     wait_for(lambda: not processes_of(directory))
     kept = {name: path.stat().st_mtime_ns for name, path in trial_files(directory).items()}
@@ -184,7 +184,7 @@ def test_only_one_lab_at_a_time(quick_spec, tmp_path):
 def test_a_run_is_not_resumed_with_another_plan_or_program(quick_spec, tmp_path, fake):
     directory = create_run(quick_spec, tmp_path / "results").directory
     fake.write_text(fake.read_text() + "# rebuilt\n")
-    with pytest.raises(LabError, match="is not the program it was started with"):
+    with pytest.raises(LabError, match="is not the program that the run was started with"):
         resume_run(directory)
     (directory / "spec.toml").write_text(QUICK_SPEC.replace("[1, 2]", "[1, 3]"))
     with pytest.raises(LabError, match="gives another plan"):

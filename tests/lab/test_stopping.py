@@ -11,7 +11,7 @@ from synthetic import Truth, write_trial
 from waylab.analysis import analyse
 from waylab.analysis.across.precision import gating_values
 from waylab.cli import main
-from waylab.cli.repetition import Repetition
+from waylab.cli.block_rule import TrialJudge
 from waylab.errors import LabError
 from waylab.plan import trial_as_dict
 from waylab.run import campaign as campaign_module
@@ -66,7 +66,7 @@ def new_run(tmp_path, precision=0.05, budget_s=0):
 
 
 def run(campaign, tell=lambda step: None):
-    campaign.run(tell, Repetition(campaign.directory, campaign.spec.stopping).decide)
+    campaign.run(tell, TrialJudge(campaign.directory, campaign.spec.stopping).decide)
     return read_stopping(campaign.directory)
 
 
@@ -164,7 +164,7 @@ def test_the_plan_says_the_least_and_the_most(capsys, tmp_path):
     assert main(["plan", str(path)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert (
-        "at least 10 trials, about 36 s; at most 16, about 58 s; no block is begun beyond 5 min 00 s" in said
+        "at least 10 trials, about 36 s; at most 16, about 58 s; no block starts after 5 min 00 s" in said
     )
 
 

@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from waylab.analysis import analyse as analyse_run
+from waylab.cli.block_rule import TrialJudge, least_blocks
 from waylab.cli.noise import measure_noise
 from waylab.cli.progress import Progress
-from waylab.cli.repetition import Repetition, least_blocks
 from waylab.errors import LabError
 from waylab.plan import Plan, make_plan
 from waylab.predict import predict
@@ -32,13 +32,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.resume:
         campaign = resume_run(arguments.resume)
     else:
-        # The specification first: nothing else matters while it is wrong.
+        # Errors of the specification come before all others.
         read_spec(arguments.spec)
         for old in unfinished_runs(arguments.results, arguments.spec):
             console.print(f"[dim]an unfinished run of this specification: waylab run --resume {old}[/dim]")
         campaign = create_run(arguments.spec, arguments.results, arguments.scale)
     waiting = campaign.waiting()
-    repetition = Repetition(campaign.directory, campaign.spec.stopping)
+    judge = TrialJudge(campaign.directory, campaign.spec.stopping)
     left = _minutes(sum(trial.expected_s for trial in waiting))
     about = "at most" if campaign.spec.stopping.precision else "about"
     console.print(f"run folder: {campaign.directory} ({len(waiting)} trials, {about} {left})", soft_wrap=True)
@@ -47,22 +47,22 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(f"[dim]if it is stopped: waylab run --resume {campaign.directory}[/dim]", soft_wrap=True)
 
     def judged(trial_id: str) -> tuple[bool, str, str]:
-        trial = repetition.trial(trial_id, anew=True)
+        trial = judge.trial(trial_id, anew=True)
         headline = f"{trial.numbers.throughput_per_s:,.0f} requests/s" if trial.numbers else ""
         return trial.used, headline, "; ".join(trial.reasons)
 
     with Progress(console, len(campaign.plan.trials), judged) as progress:
 
         def decide(block: int, elapsed_s: float) -> BlockDecision:
-            decision = repetition.decide(block, elapsed_s)
-            progress.decided(decision)
+            decision = judge.decide(block, elapsed_s)
+            progress.show_decision(decision)
             return decision
 
-        def tell(step: Step) -> None:
+        def on_step(step: Step) -> None:
             arguments.interrupt.check()
-            progress.tell(step)
+            progress.show(step)
 
-        campaign.run(tell, decide)
+        campaign.run(on_step, decide)
     return _conclude(campaign.directory, console)
 
 
@@ -91,13 +91,13 @@ def plan(arguments: argparse.Namespace) -> int:
         )
     console.print(table)
     console.print(_how_long(spec, planned))
-    # After the plan, which is of use also to those who will run it elsewhere.
+    # After the plan, because the plan is useful even if it will run on another machine.
     check_requirements(spec.testbed, planned.trials, Machine())
     return 0
 
 
 def _how_long(spec: Spec, planned: Plan) -> str:
-    """Say how many trials there are and how long they take; with a stopping rule the least and the most."""
+    """Return the number and the duration of trials; with a stopping rule the smallest and the largest."""
     if not spec.stopping.precision:
         return f"{len(planned.trials)} trials, about {_minutes(planned.expected_s)}"
     least = [trial for trial in planned.trials if trial.block <= least_blocks(spec.stopping)]
@@ -107,16 +107,16 @@ def _how_long(spec: Spec, planned: Plan) -> str:
         f"at most {len(planned.trials)}, about {_minutes(planned.expected_s)}"
     )
     if spec.stopping.budget_s:
-        text += f"; no block is begun beyond {_minutes(spec.stopping.budget_s)}"
+        text += f"; no block starts after {_minutes(spec.stopping.budget_s)}"
     return text
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Say what this machine can and cannot do."""
+    """Print which features this machine supports."""
     console = Console(highlight=False)
     marks = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "[dim]–[/dim]"}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("what", "able", "says"):
+    for heading in ("feature", "supported", "details"):
         table.add_column(heading)
     for finding in Machine().findings():
         table.add_row(finding.name, marks[finding.able], escape(finding.text))
@@ -156,7 +156,7 @@ def _conclude(directory: Path, console: Console) -> int:
         )
     if not content.trials_used:
         console.print(
-            "[bold red]no trial passed its gates: the report shows why, and no aggregate[/bold red]"
+            "[bold red]no trial passed its gates; the report shows the reasons and no aggregates[/bold red]"
         )
         return EXIT_NOTHING_USABLE
     return 0

@@ -1,4 +1,4 @@
-"""`waylab doctor --measure`: a null experiment of about a minute, and what this machine can tell apart."""
+"""`waylab doctor --measure`: a null experiment of about a minute, and the smallest ratio that it can detect."""
 
 import tempfile
 from pathlib import Path
@@ -16,7 +16,7 @@ from waylab.runfolder.trial import FAILED
 METRICS = ("throughput_per_s", "response_mean_ns", "cpu_per_request_ns.total")
 _SPEC = """
 name = "noise"
-question = "Which ratio can this machine tell from none?"
+question = "What is the smallest ratio that this machine can detect?"
 hypothesis = "The same thing under two names does not differ."
 refuted_by = "An interval of the ratio that excludes 1."
 [system.backends]
@@ -42,16 +42,16 @@ generator_cpu_max = 1.5
 foreign_cpu_max = 1.0
 steal_max = 1.0
 interactive_law_max = 0.1
-reason = "What other programs and neighbours do is what is to be measured."
+reason = "The experiment measures the effect of other programs and of steal time."
 """
 _COMPARE = '[[compare]]\nfactor = "arm"\nbaseline = "one"\ncandidate = "same"\nmetric = "{metric}"\n'
 
 
 def measure_noise(interrupt: Interrupt, blocks: int = 7, test_time_s: float = 3.0) -> int:
-    """Run the null experiment in a folder that is removed afterwards, and print what it says; return the exit code.
+    """Run the null experiment in a temporary folder and print the result; return the exit code.
 
     Raises:
-        LabError: when the program cannot be found or its trials fail.
+        LabError: if the program is not found or a trial fails.
     """
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     with tempfile.TemporaryDirectory(prefix="waylab-noise-") as name:
@@ -66,12 +66,12 @@ def measure_noise(interrupt: Interrupt, blocks: int = 7, test_time_s: float = 3.
             f"measuring the noise of this machine: {len(campaign.plan.trials)} trials, {left_s:.0f} s"
         )
 
-        def tell(step: Step) -> None:
+        def on_step(step: Step) -> None:
             interrupt.check()
             if step.result and step.result.status == FAILED:
                 raise LabError(f"doctor: a trial failed: {step.result.reason}")
 
-        campaign.run(tell)
+        campaign.run(on_step)
         content = analyse(campaign.directory)
     console.print(f"noise floor ({content.trials_used} of {content.trials_total} trials used):")
     for comparison in content.comparisons:

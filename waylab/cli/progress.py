@@ -1,4 +1,4 @@
-"""The bar while a run goes on, and one line for each finished trial. Has no thread: it is told when to draw."""
+"""The progress bar of a run, and one line for each finished trial. It has no thread; the caller updates it."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -14,7 +14,7 @@ Judge = Callable[[str], tuple[bool, str, str]]
 
 
 class Progress:
-    """A bar on a terminal; on anything else only the lines."""
+    """A bar on terminals; elsewhere only the lines."""
 
     def __init__(self, console: Console, total: int, judge: Judge) -> None:
         self._console = console
@@ -43,8 +43,8 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
-    def tell(self, step: Step) -> None:
-        """Draw a step of the run."""
+    def show(self, step: Step) -> None:
+        """Update the bar, and print a line for a finished trial."""
         if step.result is not None:
             self._line(step)
         if self._bar:
@@ -58,9 +58,9 @@ class Progress:
             )
             self._bar.refresh()
 
-    def decided(self, decision: BlockDecision) -> None:
-        """Say what a stopping rule decided after a block."""
-        verb = "stops" if decision.stop else "goes on"
+    def show_decision(self, decision: BlockDecision) -> None:
+        """Print the decision of the stopping rule after a block."""
+        verb = "stops" if decision.stop else "continues"
         forecast = decision.blocks_expected
         more = f"; about {forecast} blocks in all" if forecast and not decision.stop else ""
         text = f"block {decision.block}: {verb}, {decision.reason}{more}"
@@ -74,5 +74,5 @@ class Progress:
 
 
 def _plain(text: str) -> str:
-    """Keep square brackets from being read as markup."""
+    """Escape square brackets, which are markup."""
     return text.replace("[", "\\[")

@@ -1,4 +1,4 @@
-"""What the commands that tell of runs do: report, stages, compare, campaign."""
+"""The commands on finished runs: report, stages, compare, campaign."""
 
 import argparse
 
@@ -34,7 +34,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def stages(arguments: argparse.Namespace) -> int:
-    """Tell the stage times of record files."""
+    """Print the times of stages from record files."""
     found = folder_stages(arguments.records, arguments.skip, arguments.cut, arguments.partial)
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
@@ -64,7 +64,7 @@ def campaign(arguments: argparse.Namespace) -> int:
 
 
 def compare(arguments: argparse.Namespace) -> int:
-    """Compare two runs and judge."""
+    """Compare two runs and return the verdict as exit code."""
     metrics = tuple(arguments.metric) if arguments.metric else METRICS
     margin = MARGIN if arguments.margin is None else arguments.margin
     content = compare_runs(arguments.baseline, arguments.candidate, margin, metrics)

@@ -1,6 +1,6 @@
-"""Runs the trials of a plan and keeps everything that a stranger needs to judge and repeat them.
+"""Runs the trials of a plan, and writes a run folder with everything needed to judge and repeat them.
 
-Knows nothing of analysis: what it leaves behind is the run folder.
+Knows nothing of analysis; the two share only the run folder.
 """
 
 from waylab.run.campaign import Campaign, InterruptedRunError, Step, create_run, resume_run, unfinished_runs

@@ -21,8 +21,7 @@ from waylab import __version__
 from waylab.errors import LabError
 from waylab.plan import Plan, Trial, make_plan, trial_as_dict
 from waylab.run.environment import environment
-from waylab.run.repetition import Decide, Repetition, blocks_run
-from waylab.run.room import make_sure_of_room
+from waylab.run.stopping import BlockDecisions, Decide, blocks_run
 from waylab.run.trial import run_trial
 from waylab.runfolder import paths
 from waylab.runfolder.environment import Environment
@@ -31,9 +30,9 @@ from waylab.runfolder.run import ExperimentSpec, PlannedTrial, Run
 from waylab.runfolder.trial import FAILED, MEASURED, TrialOutcome
 from waylab.spec import FULL, Spec, read_spec, spec_as_dict
 from waylab.testbed import (
-    Database,
     Machine,
     Programs,
+    RunDatabase,
     Testbed,
     check_requirements,
     open_testbed,
@@ -41,17 +40,19 @@ from waylab.testbed import (
     used_hosts,
 )
 
-# A system that fails so often in a row is broken; going on would only waste time.
+# After this number of failures in a row the system is broken, and more trials would waste time.
 _FAILURES_IN_A_ROW = 3
+# A trial of some seconds with a record of every request needs this much.
+_DISK_SPACE_BYTES = 32 << 20
 
 
 class InterruptedRunError(LabError):
-    """The run was stopped by the user; the message says how to go on."""
+    """The user stopped the run; the message says how to continue it."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What there is to tell while a run goes on."""
+    """The progress of a run."""
 
     done: int
     total: int
@@ -61,7 +62,7 @@ class Step:
 
 
 class Campaign:
-    """A run folder and the plan it follows."""
+    """A run folder and its plan."""
 
     def __init__(self, directory: Path, spec: Spec, plan: Plan, programs: Programs) -> None:
         self.directory = directory
@@ -70,7 +71,7 @@ class Campaign:
         self._programs = programs
 
     def servers(self) -> list[str]:
-        """Say which servers stand behind the proxy, and why, one line for each way to choose them in the plan."""
+        """Return the servers behind the proxy and the reason, one line for each choice in the plan."""
         used = {
             trial.system.backends.server: trial.system.backends
             for trial in self.plan.trials
@@ -84,27 +85,27 @@ class Campaign:
             if chosen == "memcached":
                 lines.append(f"servers: real memcached, {self._programs.memcached}")
             elif wanted == "auto" and not self._programs.memcached:
-                lines.append("servers: embedded (waystage cache), since there is no memcached on the PATH")
+                lines.append("servers: embedded (waystage cache), because memcached is not on PATH")
             else:
-                lines.append("servers: embedded (waystage cache), as the specification asks")
+                lines.append("servers: embedded (waystage cache), as specified")
         return lines
 
     def hosts(self) -> list[str]:
-        """Say where the programs run, in one line; nothing when it is this machine as it is."""
+        """Return the hosts of the programs in one line; nothing for this machine without emulation."""
         if self.spec.testbed.kind == "local":
             return []
         names = ", ".join(used_hosts(self.plan.trials))
         return [f"testbed {self.spec.testbed.kind}: {names}; their links are measured before the first trial"]
 
-    def run(self, tell: Callable[[Step], None], decide: Decide | None = None) -> None:
-        """Run the trials that are not yet finished; `tell` hears of every tick and every finished trial.
+    def run(self, on_step: Callable[[Step], None], decide: Decide | None = None) -> None:
+        """Run the missing trials; `on_step` is called several times a second and after every trial.
 
-        `decide` is asked after every block, if the specification has a stopping rule.
+        `decide` is called after every block, if the specification has a stopping rule.
         """
         with _Lock(self.directory):
             try:
-                repetition = Repetition(self.directory, self.spec.stopping, self.plan, decide)
-                repetition.catch_up(self.waiting())
+                decisions = BlockDecisions(self.directory, self.spec.stopping, self.plan, decide)
+                decisions.catch_up(self.waiting())
                 if not self.waiting():
                     return
                 limit = self.spec.gates.link_error_max
@@ -113,25 +114,25 @@ class Campaign:
                     open_testbed(self.spec.testbed, self.plan.trials, logs, limit) as testbed,
                     self._database(testbed) as database,
                 ):
-                    self._run(testbed, database, tell, repetition)
+                    self._run(testbed, database, on_step, decisions)
             except KeyboardInterrupt:
                 raise InterruptedRunError(
-                    f"stopped; go on with: waylab run --resume {self.directory}"
+                    f"stopped; continue with: waylab run --resume {self.directory}"
                 ) from None
             except OSError as error:
-                # Above all a disk that is full; whatever was written before stays as it is.
+                # For example a full disk; complete files stay as they are.
                 where = error.filename or self.directory
                 raise LabError(
-                    f"{where}: {error.strerror}; when mended go on with: waylab run --resume {self.directory}"
+                    f"{where}: {error.strerror}; repair it and continue with: waylab run --resume {self.directory}"
                 ) from None
 
     def finished(self, trial: Trial) -> bool:
-        """Say whether a trial was measured; one that failed is run again."""
+        """Return whether a trial was measured; a failed trial runs again."""
         outcome = read_trial(self.directory, trial.id)
         return outcome is not None and outcome.status == MEASURED
 
     def waiting(self) -> list[Trial]:
-        """List the trials that are to be run, without blocks that a stopping rule spared."""
+        """Return the missing trials, without the blocks after the stopping rule was met."""
         last = blocks_run(self.directory)
         return [
             trial
@@ -139,25 +140,25 @@ class Campaign:
             if (last is None or trial.block <= last) and not self.finished(trial)
         ]
 
-    def _database(self, testbed: Testbed) -> AbstractContextManager[Database | None]:
-        """Return the database of the run, to be entered; it comes up with the first trial that wants it."""
+    def _database(self, testbed: Testbed) -> AbstractContextManager[RunDatabase | None]:
+        """Return the database of the run as a context; the first trial that needs it starts it."""
         if not self._programs.postgres:
             return nullcontext()
-        return Database(testbed, self._programs, self.plan.trials, self.directory)
+        return RunDatabase(testbed, self._programs, self.plan.trials, self.directory)
 
     def _run(
         self,
         testbed: Testbed,
-        database: Database | None,
-        tell: Callable[[Step], None],
-        repetition: Repetition,
+        database: RunDatabase | None,
+        on_step: Callable[[Step], None],
+        decisions: BlockDecisions,
     ) -> None:
         waiting = self.waiting()
         already = len(self.plan.trials) - len(waiting)
         failures = 0
         pace = _Pace()
         for index, trial in enumerate(waiting):
-            ahead = [other for other in waiting[index:] if other.block <= repetition.horizon]
+            ahead = [other for other in waiting[index:] if other.block <= decisions.horizon]
             rest_s = sum(other.expected_s for other in ahead)
             done, total = already + index, already + index + len(ahead)
 
@@ -168,27 +169,27 @@ class Campaign:
                 done: int = done,
                 total: int = total,
             ) -> None:
-                tell(Step(done, total, trial, max(0.0, rest_s * pace.factor - spent_s)))
+                on_step(Step(done, total, trial, max(0.0, rest_s * pace.factor - spent_s)))
 
             tick(0.0)
-            make_sure_of_room(self.directory)
+            require_disk_space(self.directory)
             directory = paths.trial_directory(self.directory, trial.id)
             result = run_trial(trial, self._programs, directory, testbed, tick, database)
             pace.learn(trial.expected_s, result.took_s)
-            tell(Step(done + 1, total, trial, max(0.0, (rest_s - trial.expected_s) * pace.factor), result))
+            on_step(Step(done + 1, total, trial, max(0.0, (rest_s - trial.expected_s) * pace.factor), result))
             failures = failures + 1 if result.status == FAILED else 0
             if failures == _FAILURES_IN_A_ROW:
                 raise LabError(
                     f"{failures} trials failed in a row, the last one with: {result.reason}; "
-                    f"when mended go on with: waylab run --resume {self.directory}"
+                    f"repair it and continue with: waylab run --resume {self.directory}"
                 )
             last_of_block = index + 1 == len(waiting) or waiting[index + 1].block != trial.block
-            if last_of_block and repetition.ends_after(trial.block):
+            if last_of_block and decisions.ends_after(trial.block):
                 return
 
 
 class _Pace:
-    """How long trials take compared with what was expected."""
+    """The ratio of actual to expected durations of trials."""
 
     def __init__(self) -> None:
         self._expected_s = 0.0
@@ -204,7 +205,7 @@ class _Pace:
 
 
 class _Lock:
-    """One waylab at a time in a run folder: the second would wipe the first one's trial."""
+    """Allows one waylab at a time in a run folder, because a second one would delete the trial of the first."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / paths.RUN
@@ -226,7 +227,7 @@ class _Lock:
 
 
 def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
-    """Make the run folder of a specification: everything but the trials."""
+    """Create the run folder of a specification, without trials."""
     spec = read_spec(spec_path, scale)
     plan = make_plan(spec)
     check_requirements(spec.testbed, plan.trials, Machine())
@@ -240,18 +241,18 @@ def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
 
 
 def resume_run(directory: Path) -> Campaign:
-    """Take up a run where it stopped, with the specification that it was started with."""
+    """Open a stopped run with the specification that it was started with."""
     run = read_run(directory, whole=True)
     spec = read_spec(directory / paths.SPEC, run.scale)
     plan = make_plan(spec)
     if [trial.id for trial in plan.trials] != [trial.id for trial in run.plan]:
-        raise LabError(f"{directory / paths.SPEC}: gives another plan than {paths.RUN}; start a new run")
+        raise LabError(f"{directory / paths.SPEC}: yields another plan than {paths.RUN}; start a new run")
     check_requirements(spec.testbed, plan.trials, Machine())
     programs = programs_of(plan.trials)
     started_with = read(directory / paths.ENVIRONMENT, Environment)
     if _hash_of(environment(programs)) != _hash_of(started_with):
         raise LabError(
-            f"{directory}: {programs.waystage} is not the program it was started with; start a new run"
+            f"{directory}: {programs.waystage} is not the program that the run was started with; start a new run"
         )
     return Campaign(directory, spec, plan, programs)
 
@@ -262,7 +263,7 @@ def _hash_of(found: Environment) -> str | None:
 
 
 def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:
-    """Find runs of exactly this specification that stopped half-way."""
+    """Return the unfinished runs of exactly this specification."""
     text = spec_path.read_bytes()
     found = []
     for path in sorted(results.glob(f"*/{paths.RUN}")):
@@ -278,6 +279,16 @@ def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:
     return found
 
 
+def require_disk_space(directory: Path) -> None:
+    """Raise LabError before a trial if the disk is nearly full, so that no trial ends with truncated files."""
+    free = shutil.disk_usage(directory).free
+    if free < _DISK_SPACE_BYTES:
+        raise LabError(
+            f"{directory}: only {free >> 20} MiB left on its disk, a trial needs {_DISK_SPACE_BYTES >> 20}; "
+            f"free some space and continue with: waylab run --resume {directory}"
+        )
+
+
 def _new_directory(results: Path, stamp: str, name: str) -> Path:
     for attempt in range(100):
         directory = results / (f"{stamp}-{name}" if not attempt else f"{stamp}-{name}-{attempt + 1}")
@@ -286,7 +297,7 @@ def _new_directory(results: Path, stamp: str, name: str) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise LabError(f"{results}: cannot make a run folder: {error.strerror}") from None
+            raise LabError(f"{results}: cannot create a run folder: {error.strerror}") from None
         return directory
     raise LabError(f"{results}: cannot find a free name for {stamp}-{name}; wait a second")
 

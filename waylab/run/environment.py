@@ -1,4 +1,4 @@
-"""What the run ran on: programs with their hashes, kernel, processor, memory, versions. Enough for a stranger."""
+"""Describes the programs with their hashes, the machine and the versions of a run, so that others can judge it."""
 
 import hashlib
 import importlib.metadata
@@ -52,7 +52,7 @@ def environment(programs: Programs) -> Environment:
 
 
 def machine_now() -> MachineState:
-    """Take what may change between trials: load average and steal time since boot."""
+    """Read what may change between trials: load average and steal time since boot."""
     return MachineState(
         clock_ns=time.monotonic_ns(),
         load_average=list(os.getloadavg()),
@@ -76,7 +76,7 @@ def _program(path: Path | None) -> Program | None:
 
 
 def _source(waystage: Path) -> Source | None:
-    """Say which commit the program was built from, as far as its folder tells."""
+    """Return the commit that the program was built from, if its folder is a repository."""
     commit = _output(["git", "-C", str(waystage.parent), "rev-parse", "HEAD"])
     if not commit or " " in commit:
         return None
@@ -89,7 +89,7 @@ def _output(command: list[str]) -> str | None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    # nutcracker tells its version on standard error.
+    # nutcracker prints its version on standard error.
     lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
     return lines[0].strip() if lines and done.returncode == 0 else None
 

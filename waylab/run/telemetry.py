@@ -14,7 +14,7 @@ from typing import IO
 import psutil
 
 from waylab.runfolder import paths
-from waylab.testbed import COUNTERS, Database, Process, Testbed
+from waylab.testbed import COUNTERS, Process, RunDatabase, Testbed
 
 INTERVAL_S = 0.25
 # Counters of all links or of all processes of a database take milliseconds to read. Once a second this does not
@@ -43,7 +43,7 @@ class Telemetry:
         directory: Path,
         processes: list[Process],
         testbed: Testbed,
-        database: Database | None = None,
+        database: RunDatabase | None = None,
     ) -> None:
         self._testbed = testbed
         self._database = database

@@ -24,9 +24,9 @@ from waylab.runfolder.trial import (
     ProcessOutcome,
     TrialOutcome,
 )
-from waylab.testbed import Database, Process, Programs, RunningSystem, Testbed, running_system
+from waylab.testbed import Process, Programs, RunDatabase, RunningSystem, Testbed, running_system
 
-# Prefill and connecting come on top of warm-up and test time.
+# For prefill and connecting, in addition to warm-up and test time.
 _LOAD_GRACE_S = 60.0
 
 
@@ -36,11 +36,11 @@ def run_trial(
     directory: Path,
     testbed: Testbed,
     tick: Callable[[float], None],
-    database: Database | None = None,
+    database: RunDatabase | None = None,
 ) -> TrialOutcome:
-    """Run one trial into its (emptied) folder; `tick` is called with the seconds spent, several times a second.
+    """Run one trial in its emptied folder; `tick` is called with the elapsed seconds, several times a second.
 
-    A program that fails makes the trial `failed`, with the reason; it is no error of the lab.
+    If a program fails, the trial is `failed` with the reason; this is not an error of the lab.
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -65,7 +65,7 @@ def run_trial(
             if len(loads) > 1:
                 overlap = _overlap(directory, system)
                 system.merge_summaries()
-        # Programs that have ended have told the database's counts.
+        # The counters of the database are complete after all programs have exited.
         counted["after"] = database.counters() if database else None
     except LabError as error:
         failure = str(error)
@@ -102,7 +102,7 @@ def run_trial(
 
 
 def _database_facts(
-    database: Database | None, counted: dict[str, dict[str, int | None] | None]
+    database: RunDatabase | None, counted: dict[str, dict[str, int | None] | None]
 ) -> DatabaseFacts | None:
     """Return the facts of the trial's database with its counters before and after the load."""
     if database is None:
@@ -117,7 +117,7 @@ def _watch(
     telemetry: Telemetry,
     tick: Callable[[], None],
 ) -> None:
-    """Sample until the load generators have ended; fail when another process ends before them."""
+    """Sample until the load generators exit; fail if another process exits before them."""
     deadline = time.monotonic() + trial.load.warm_up_s + trial.load.test_time_s + _LOAD_GRACE_S
     while not all([load.wait(INTERVAL_S / len(loads)) for load in loads]):
         telemetry.sample()
@@ -132,7 +132,7 @@ def _watch(
 
 
 def _check_summaries(system: RunningSystem, loads: list[Process], directory: Path) -> None:
-    """Fail when a load generator failed so that it wrote no summary."""
+    """Fail if a load generator exited with an error and wrote no summary."""
     for load, generator in zip(loads, system.generators, strict=True):
         if load.exit_code != 0 and not (directory / generator.summary).is_file():
             raise LabError(
@@ -141,19 +141,19 @@ def _check_summaries(system: RunningSystem, loads: list[Process], directory: Pat
 
 
 def _overlap(directory: Path, system: RunningSystem) -> float:
-    """Return the share of all windows together in which every load generator measured."""
+    """Return the time in which every load generator measured, as a share of the time in which any did."""
     windows = [read(directory / generator.summary, LoadSummary).window_ns for generator in system.generators]
     starts_ns, ends_ns = [start for start, _ in windows], [end for _, end in windows]
     return max(0, min(ends_ns) - max(starts_ns)) / max(1, max(ends_ns) - min(starts_ns))
 
 
 def _failure_of(processes: list[Process]) -> str | None:
-    """Say which server did not stop in order; the load's exit code speaks of validity, which the gates judge."""
+    """Return the reason why a server did not stop normally; the gates judge the exit code of the load."""
     for process in processes:
         if process.name.startswith("load"):
             continue
         if process.killed:
-            return f"{process.name}: did not stop when asked and was killed"
+            return f"{process.name}: did not stop on SIGTERM and was killed"
         if process.exit_code not in (0, -15):
             return f"{process.name}: ended with {process.exit_code}{process.last_error_line()}"
     return None

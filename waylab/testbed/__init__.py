@@ -3,22 +3,22 @@
 Station 3 of an experiment. Knows nothing of results. The assignment maps roles to hosts; a testbed knows no roles.
 """
 
-from waylab.testbed.database import COUNTERS, Database
 from waylab.testbed.hosts import Host, Testbed
 from waylab.testbed.machine import Finding, Machine
 from waylab.testbed.processes import Process, TestbedError
 from waylab.testbed.programs import Programs, find_programs
 from waylab.testbed.requirements import check_requirements, cores_described, open_testbed, used_hosts
+from waylab.testbed.run_database import COUNTERS, RunDatabase
 from waylab.testbed.systems import RunningSystem, programs_of, register_system, running_system
 
 __all__ = [
     "COUNTERS",
-    "Database",
     "Finding",
     "Host",
     "Machine",
     "Process",
     "Programs",
+    "RunDatabase",
     "RunningSystem",
     "Testbed",
     "TestbedError",

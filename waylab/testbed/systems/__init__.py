@@ -7,9 +7,9 @@ from pathlib import Path
 
 from waylab.plan import Trial
 from waylab.spec import SystemUnderTest, systems
-from waylab.testbed.database import Database
 from waylab.testbed.hosts import Testbed
 from waylab.testbed.programs import Programs, find_programs
+from waylab.testbed.run_database import RunDatabase
 from waylab.testbed.systems.database import RunningDatabaseSystem
 from waylab.testbed.systems.direct import RunningDirectSystem
 from waylab.testbed.systems.messages import RunningMessagesSystem
@@ -33,7 +33,7 @@ def register_system(described: SystemUnderTest, running: type[RunningSystem]) ->
 
 
 def running_system(
-    trial: Trial, programs: Programs, directory: Path, testbed: Testbed, database: Database | None = None
+    trial: Trial, programs: Programs, directory: Path, testbed: Testbed, database: RunDatabase | None = None
 ) -> RunningSystem:
     """Return the system of a trial as a context."""
     return _running[trial.system.kind](trial, programs, directory, testbed, database)

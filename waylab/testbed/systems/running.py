@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import ClassVar
 
 from waylab.plan import Trial
-from waylab.testbed.database import Database
 from waylab.testbed.generators import Generator, generators
 from waylab.testbed.hosts import Host, Testbed
 from waylab.testbed.processes import Process, TestbedError, pause_when_connected
 from waylab.testbed.programs import Programs
+from waylab.testbed.run_database import RunDatabase
 
 _PORT_ATTEMPTS = 5
 _MERGED_WITHIN_S = 60.0
@@ -35,7 +35,7 @@ class RunningSystem(ABC):
         programs: Programs,
         directory: Path,
         testbed: Testbed,
-        database: Database | None = None,
+        database: RunDatabase | None = None,
     ) -> None:
         self.trial = trial
         self.programs = programs

@@ -1,6 +1,6 @@
-"""How many blocks are run: all of the plan, or until a stopping rule says that it is enough.
+"""The number of blocks of a run: all blocks of the plan, or those until the stopping rule is met.
 
-Keeps the decisions in `stopping.json`. Who decides, and how, is not known here: analysis is another half of the lab.
+Writes the decisions to `stopping.json`. The caller provides the rule, because `run` may not import `analysis`.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from waylab.runfolder.stopping import BlockDecision, StoppingRuleSettings
 from waylab.runfolder.stopping import Stopping as StoppingFile
 from waylab.spec import Stopping
 
-# Takes the number of blocks so far and the seconds that their trials took.
+# Called with the number of blocks so far and the duration of their trials in seconds.
 Decide = Callable[[int, float], BlockDecision]
 
 
 def blocks_run(directory: Path) -> int | None:
-    """Return after which block a run was ended; None while it goes on, or when there is no rule."""
+    """Return the last block of a run; None if the rule is not yet met, or there is no rule."""
     stopping = read_stopping(directory)
     return stopping.block if stopping and stopping.stop else None
 
 
-class Repetition:
-    """The decisions of one run. One that was made is never made again, not even when a run is resumed."""
+class BlockDecisions:
+    """The decisions of one run. None is made twice, not even if the run is resumed."""
 
     def __init__(self, directory: Path, rule: Stopping, plan: Plan, decide: Decide | None) -> None:
         self._directory = directory
@@ -38,21 +38,21 @@ class Repetition:
 
     @property
     def horizon(self) -> int:
-        """Up to which block it will probably go."""
+        """The probable last block."""
         last = max(trial.block for trial in self._plan.trials)
         if not self._decisions:
             return last
         return min(last, self._decisions[-1].blocks_expected or last)
 
     def catch_up(self, waiting: list[Trial]) -> None:
-        """Make the decisions that are due; a lab may have been killed between a block and its decision."""
+        """Make missing decisions: the lab may have been killed between a block and its decision."""
         first = min((trial.block for trial in waiting), default=None)
         for block in sorted({trial.block for trial in self._plan.trials}):
             if (first is not None and block >= first) or self.ends_after(block):
                 return
 
     def ends_after(self, block: int) -> bool:
-        """Decide after a block, or say what was decided."""
+        """Decide after a block, or return the earlier decision."""
         if self._decide is None:
             return False
         for decision in self._decisions:
@@ -77,7 +77,7 @@ class Repetition:
         return decision.stop
 
     def _elapsed_s(self, block: int) -> float:
-        """Return what the trials took, and not the time that has passed: a resumed run must decide the same."""
+        """Return the duration of the trials, not the elapsed time, so that a resumed run decides the same."""
         before = [trial.id for trial in self._plan.trials if trial.block <= block]
         outcomes = [read_trial(self._directory, trial_id) for trial_id in before]
         return sum(outcome.took_s for outcome in outcomes if outcome)

@@ -1,4 +1,4 @@
-"""Joins run and analysis where they may not know each other: judges trials as they end, and decides when to stop."""
+"""Connects run and analysis, which may not import each other: judges trials, and applies the stopping rule."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from waylab.spec import Stopping
 
 
 def rule_of(stopping: Stopping) -> StoppingRule:
-    """Return the statistics' rule for what a specification says."""
+    """Return the rule of the statistics with the settings of a specification."""
     return StoppingRule(
         precision=stopping.precision,
         blocks_min=stopping.blocks_min,
@@ -25,12 +25,12 @@ def rule_of(stopping: Stopping) -> StoppingRule:
 
 
 def least_blocks(stopping: Stopping) -> int:
-    """Return the number of blocks after which the rule can be met at the earliest."""
+    """Return the smallest number of blocks that can meet the rule."""
     return min(stopping.blocks_min + rule_of(stopping).confirmations, stopping.blocks_max)
 
 
-class Repetition:
-    """The trials of a run folder as far as they are there, each analysed once."""
+class TrialJudge:
+    """Judges the trials of a run folder, each once, and applies the stopping rule to them."""
 
     def __init__(self, directory: Path, stopping: Stopping) -> None:
         self._directory = directory
@@ -44,7 +44,7 @@ class Repetition:
         return self._trials[trial_id]
 
     def decide(self, block: int, elapsed_s: float) -> BlockDecision:
-        """Decide after a block whether another one is run; `elapsed_s` is the duration of the trials so far."""
+        """Decide after a block whether another one runs; `elapsed_s` is the duration of the trials so far."""
         plan = read_run(self._directory).plan
         trials = [self.trial(planned.id) for planned in plan if planned.block <= block]
         values, left_out = gating_values(trials, list(self._stopping.metrics))
@@ -55,7 +55,7 @@ class Repetition:
             found = Decision(False, "continue", "no trial could be used yet", 0, {}, None)
         decision = BlockDecision(**vars(found), block=block, elapsed_s=elapsed_s, left_out=left_out)
         if not decision.stop and rule.budget_s and elapsed_s * (block + 1) / block > rule.budget_s:
-            # Blocks that are not whole do not count as blocks, but they do take time.
+            # Incomplete blocks do not count as blocks, but they do take time.
             reason = f"the budget is spent; {decision.reason}"
             decision = replace(decision, stop=True, kind="budget", reason=reason)
         if not decision.stop and block >= self._stopping.blocks_max:

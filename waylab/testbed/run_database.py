@@ -42,7 +42,7 @@ WHERE t.relname = 'message' AND NOT x.indisprimary AND pg_get_indexdef(x.indexre
 """
 
 
-class Database:
+class RunDatabase:
     """A context: the first trial that needs the server starts it; leaving the context always stops and removes it."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Database:
         self._started_with: tuple[str | None, tuple[str, ...]] | None = None
         self._connection: Connection | None = None
 
-    def __enter__(self) -> "Database":
+    def __enter__(self) -> "RunDatabase":
         return self
 
     def __exit__(
