@@ -5,7 +5,8 @@
 //!  client -> 1 handle -> 2 parse -> 3 admit -> 4 dispatch -> 5 lane -> 6 answer -> 7 statement -> PostgreSQL
 //!  client <- 8 client_connection <- handle <- reply <--------------------- answer <-------------- PostgreSQL
 //! ```
-//! `http` knows no SQL. `path` is what every request passes. `database` works beside the path, each part over its own connection.
+//! `http` knows no SQL. `interface` is the table of operations. `path` is what every request passes. `database` has connections and schema,
+//! and the tasks beside the path, each over its own connection. `observe` counts, times and records requests.
 
 mod config;
 mod embedded;

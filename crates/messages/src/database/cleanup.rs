@@ -1,7 +1,7 @@
 //! Deletes the rows of deleted queues, and expired idempotency keys, in small batches. Runs beside the path of requests.
 
 use crate::database::connection::Database;
-use crate::database::error::chain;
+use crate::database::error::one_line;
 use crate::observe::journal::Journal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl Cleanup {
         let mut client: Option<Client> = None;
         loop {
             if let Err(error) = sweep(&database, &mut client, key_retention).await {
-                journal.note_connect_failure(&chain(&error));
+                journal.note_connect_failure(&one_line(&error));
                 client = None;
             }
             // A timeout is no error: it is time for the next run.

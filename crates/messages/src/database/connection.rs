@@ -1,6 +1,6 @@
 //! Connections to PostgreSQL: with the session settings that the statements need, the current schema, and every statement prepared.
 
-use crate::database::error::{ConnectError, chain};
+use crate::database::error::{ConnectError, one_line};
 use crate::database::schema;
 use crate::database::tls::DatabaseTls;
 use crate::path::statement::prepare::Statements;
@@ -60,7 +60,7 @@ impl Database {
                 "sslmode=verify-* and sslrootcert are not supported; give --database-authority FILE instead".into()
             );
         }
-        let mut config: Config = text.parse().map_err(|error| chain(&error))?;
+        let mut config: Config = text.parse().map_err(|error| one_line(&error))?;
         if config.get_hosts().is_empty() {
             return Err("it has no host".into());
         }

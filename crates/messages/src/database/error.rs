@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 /// Why there is no connection.
 #[derive(Debug, Error)]
 pub(crate) enum ConnectError {
-    #[error("{}", chain(.0))]
+    #[error("{}", one_line(.0))]
     Postgres(#[from] tokio_postgres::Error),
     #[error("it does not answer")]
     Silent,
@@ -38,7 +38,7 @@ impl ConnectError {
 #[derive(Debug, Error)]
 pub(crate) enum SchemaError {
     /// The database refused a step.
-    #[error("cannot update the schema: {}", chain(.0))]
+    #[error("cannot update the schema: {}", one_line(.0))]
     Postgres(#[from] tokio_postgres::Error),
     /// A newer version of the program has changed the schema.
     #[error("the database is at step {found} of the schema, and this program knows {known}: use a newer program")]
@@ -51,7 +51,7 @@ pub(crate) enum SchemaError {
 }
 
 /// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -2,7 +2,7 @@
 //! transactions that can have drawn one of these ids have ended, and then finds the oldest message.
 
 use crate::database::connection::Database;
-use crate::database::error::chain;
+use crate::database::error::one_line;
 use crate::database::low_water::{LowWaterMark, LowWaterMarks, SCAN_FROM, UNKNOWN};
 use crate::observe::journal::Journal;
 use clock::{Clock, Nanos};
@@ -44,7 +44,7 @@ pub(crate) async fn run(all: Arc<LowWaterMarks>, database: Database, clock: Cloc
             all.stale.notified().await;
         }
         if let Err(error) = round(&all, &database, &clock, &mut reader).await {
-            journal.note_connect_failure(&chain(&error));
+            journal.note_connect_failure(&one_line(&error));
             reader = None;
         }
         tokio::time::sleep(PAUSE).await;

@@ -3,7 +3,7 @@
 //! only while a peer has waiting polls. They can be lost, because each poll also tries again by itself.
 
 use crate::database::connection::Database;
-use crate::database::error::chain;
+use crate::database::error::one_line;
 use crate::observe::journal::Journal;
 use crate::path::long_polls::LongPolls;
 use clock::{Clock, Nanos};
@@ -83,7 +83,7 @@ impl Peers {
     pub(crate) async fn run(self: Arc<Peers>, database: Database, journal: Arc<Journal>) {
         loop {
             if let Err(error) = self.exchange(&database).await {
-                journal.note_connect_failure(&chain(&error));
+                journal.note_connect_failure(&one_line(&error));
             }
             tokio::time::sleep(RETRY_AFTER).await;
         }

@@ -3,7 +3,7 @@
 //! do this at once.
 
 use crate::database::connection::Database;
-use crate::database::error::chain;
+use crate::database::error::one_line;
 use crate::database::peers::Peers;
 use crate::observe::journal::Journal;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Redelivery {
             let pause = match redeliver_all(&database, &mut session, &peers, &journal).await {
                 Ok(pause) => pause,
                 Err(error) => {
-                    journal.note_connect_failure(&chain(&error));
+                    journal.note_connect_failure(&one_line(&error));
                     session = None;
                     LONGEST_PAUSE
                 }

@@ -161,7 +161,7 @@ impl Acceptor {
             tokio::select! {
                 biased;
                 timed_out = served => {
-                    timed_out.into_iter().for_each(|what| self.connections.note_timeout(what));
+                    timed_out.into_iter().for_each(|timeout| self.connections.note_timeout(timeout));
                     return;
                 }
                 _ = shutdown.changed(), if !is_shutting_down => is_shutting_down = *shutdown.borrow_and_update(),
@@ -187,7 +187,7 @@ impl DeadlineTimer {
         clock: &Clock,
     ) -> Poll<usize> {
         loop {
-            let (at, what) = client.deadline(clients).unwrap_or((Nanos::NEVER, 0));
+            let (at, timeout) = client.deadline(clients).unwrap_or((Nanos::NEVER, 0));
             if at < self.armed {
                 self.armed = at;
                 // Timers are imprecise; one that fires early would only have to be set again.
@@ -196,7 +196,7 @@ impl DeadlineTimer {
             }
             ready!(self.sleep.as_mut().poll(context));
             if at <= clock.now() {
-                return Poll::Ready(what);
+                return Poll::Ready(timeout);
             }
             self.armed = Nanos::NEVER;
             self.sleep.set(tokio::time::sleep(FAR));

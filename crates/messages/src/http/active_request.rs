@@ -38,7 +38,7 @@ impl ActiveRequest {
     pub(crate) fn parsed(&mut self, work: &Work) {
         self.operation = work.operation_label();
         self.row.operation = work.record_operation();
-        self.row.keys = u16::try_from(work.messages()).unwrap_or(u16::MAX);
+        self.row.keys = u16::try_from(work.message_count()).unwrap_or(u16::MAX);
     }
 
     /// The result of the request is known.

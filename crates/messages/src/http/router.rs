@@ -89,7 +89,7 @@ async fn metrics_page(State(service): State<Arc<Service>>, mut headers: HeaderMa
     let page = metrics::page(&MetricsSnapshot {
         counts: service.journal.counts(),
         connections: service.connections.counts(),
-        queues: admission.dispatcher.waiting(),
+        queues: admission.dispatcher.queue_lengths(),
         polls: admission.long_polls.len(),
         memory: [service.memory.reserved_bytes(), service.memory.limit()],
         process: Process::now(),

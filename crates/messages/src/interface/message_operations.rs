@@ -75,7 +75,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     Operation {
         method: Method::Get,
         path: "/v1/queues/{queue}/messages/head",
-        handler: Handler::Work(messages::head),
+        handler: Handler::Work(messages::peek),
         id: "peek",
         summary: "Peeks at the oldest message and leaves it in the queue.",
         details: "",
@@ -99,7 +99,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     Operation {
         method: Method::Get,
         path: "/v1/messages/head",
-        handler: Handler::Work(messages::head_everywhere),
+        handler: Handler::Work(messages::peek_everywhere),
         id: "peekEverywhere",
         summary: "Peeks at the oldest message of a sender over all queues.",
         details: "",

@@ -65,8 +65,8 @@ impl ClientConnections {
     }
 
     /// Counts an expired timeout, by its index in [`TIMEOUTS`].
-    pub(crate) fn note_timeout(&self, what: usize) {
-        self.timed_out[what].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn note_timeout(&self, timeout: usize) {
+        self.timed_out[timeout].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn counts(&self) -> ClientConnectionCounts {
@@ -78,7 +78,7 @@ impl ClientConnections {
             refused: get(&self.refused),
             tls_failed: get(&self.tls_failed),
             accept_pauses: get(&self.accept_pauses),
-            timed_out: std::array::from_fn(|what| get(&self.timed_out[what])),
+            timed_out: std::array::from_fn(|timeout| get(&self.timed_out[timeout])),
         }
     }
 }

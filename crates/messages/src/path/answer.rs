@@ -34,7 +34,7 @@ pub(crate) async fn serve(
         pops: [pops, pops_by_sender, pops_everywhere],
         receives: [receives, receives_by_sender],
         peeks: [peeks, peeks_by_sender],
-        waiting,
+        waiting_queues,
         others,
     } = batch;
     // The statements are sent in this order, so a pop sees the messages that were sent in the same batch.
@@ -49,7 +49,7 @@ pub(crate) async fn serve(
         worker.take(receives_by_sender, Taking::Lease),
         worker.peek(peeks),
         worker.peek(peeks_by_sender),
-        worker.waiting(waiting),
+        worker.waiting_queues(waiting_queues),
         worker.others(others),
     );
     worker.is_over.into_inner()
@@ -186,7 +186,7 @@ impl Worker<'_> {
             Ok(all) => {
                 for (jobs, found) in jobs.into_iter().zip(all) {
                     for job in jobs {
-                        let messages = found.messages.iter().take(job.work.messages()).cloned().collect();
+                        let messages = found.messages.iter().take(job.work.message_count()).cloned().collect();
                         match found.is_unknown {
                             true => job.end(Err(Failure::UnknownQueue)),
                             false => job.end_with(messages, self.memory),
@@ -198,13 +198,13 @@ impl Worker<'_> {
         }
     }
 
-    async fn waiting(&self, mut jobs: Vec<Job>) {
+    async fn waiting_queues(&self, mut jobs: Vec<Job>) {
         if jobs.is_empty() {
             return;
         }
         let sent = self.clock.now();
         let receivers: Vec<&str> = jobs.iter().filter_map(receiver).collect();
-        let outcome = self.session.statements.waiting(&self.session.client, &receivers).await;
+        let outcome = self.session.statements.waiting_queues(&self.session.client, &receivers).await;
         self.stamp(jobs.iter_mut(), sent);
         match outcome {
             Ok(all) => jobs.into_iter().zip(all).for_each(|(job, queues)| job.end(Ok(Answer::Queues(queues)))),
@@ -292,7 +292,7 @@ fn lease_answer(request: &LeaseRequest, expired: &[usize]) -> Result<Answer, Fai
 
 /// Distributes the messages among the jobs in their order of arrival.
 fn answer_jobs(jobs: Vec<Job>, found: Fetched, memory: &Arc<Memory>) {
-    let distributed = distribute(found.messages, jobs.iter().map(|job| job.work.messages()));
+    let distributed = distribute(found.messages, jobs.iter().map(|job| job.work.message_count()));
     for (job, messages) in jobs.into_iter().zip(distributed) {
         match found.is_unknown {
             true => job.end(Err(Failure::UnknownQueue)),

@@ -18,7 +18,7 @@ pub(crate) struct Batch {
     pub(crate) receives: [FetchJobs; 2],
     /// Without a sender; by sender.
     pub(crate) peeks: [FetchJobs; 2],
-    pub(crate) waiting: Vec<Job>,
+    pub(crate) waiting_queues: Vec<Job>,
     /// Jobs with a statement of their own.
     pub(crate) others: Vec<Job>,
 }
@@ -48,7 +48,7 @@ impl Batch {
                 }
                 Work::Receive(fetch, _) => batch.receives[usize::from(!fetch.scope.sender.is_empty())].push(job),
                 Work::Peek(fetch) => batch.peeks[usize::from(!fetch.scope.sender.is_empty())].push(job),
-                Work::WaitingQueues(_) => batch.waiting.push(job),
+                Work::WaitingQueues(_) => batch.waiting_queues.push(job),
                 Work::CreateQueue(..) | Work::DeleteQueue(_) | Work::ShowQueue(_) | Work::ListQueues | Work::Probe => {
                     batch.others.push(job);
                 }
@@ -77,7 +77,7 @@ impl FetchJobs {
     /// Each scope once, with the number of messages to fetch: the sum over its jobs, or the maximum if the jobs can share messages.
     pub(crate) fn merged(&self, is_shared: bool) -> Vec<(&Scope, usize)> {
         let fetch = |jobs: &'_ Vec<Job>| {
-            let count = jobs.iter().map(|job| job.work.messages());
+            let count = jobs.iter().map(|job| job.work.message_count());
             if is_shared { count.max().unwrap_or(0) } else { count.sum() }
         };
         self.jobs.iter().filter_map(|jobs| Some((scope_of(jobs.first()?)?, fetch(jobs)))).collect()

@@ -88,7 +88,7 @@ impl Dispatcher {
     }
 
     /// The length of each queue.
-    pub(crate) fn waiting(&self) -> Vec<usize> {
+    pub(crate) fn queue_lengths(&self) -> Vec<usize> {
         self.queues.iter().map(|queue| queue.len()).collect()
     }
 }

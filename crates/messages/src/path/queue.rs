@@ -105,7 +105,7 @@ impl JobQueue {
                 state.jobs.pop_front();
                 continue;
             }
-            messages += job.work.messages();
+            messages += job.work.message_count();
             bytes += job.work.body_bytes();
             let is_enough = taken.len() >= self.bounds.taken_requests
                 || messages > self.bounds.taken_messages

@@ -205,7 +205,7 @@ impl Work {
     }
 
     /// How many messages the work stores or can return; at least one.
-    pub(crate) fn messages(&self) -> usize {
+    pub(crate) fn message_count(&self) -> usize {
         match self {
             Work::Send(send) => send.messages.len(),
             Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) => fetch.count,

@@ -46,7 +46,7 @@ pub(crate) fn pop(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
     Ok(ParsedRequest { work: Work::Pop(FetchRequest { scope, count }), format, wait: parameters.wait()? })
 }
 
-pub(crate) fn head(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+pub(crate) fn peek(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
     let parameters = request.parameters(&["for", "from", "max"])?;
     let (count, format) = parameters.max()?;
     let scope =
@@ -59,7 +59,7 @@ pub(crate) fn pop_everywhere(request: &HttpRequest<'_>) -> Result<ParsedRequest,
     Ok(ParsedRequest { format, ..ParsedRequest::plain(Work::Pop(fetch)) })
 }
 
-pub(crate) fn head_everywhere(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
+pub(crate) fn peek_everywhere(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
     let (fetch, format) = everywhere(request)?;
     Ok(ParsedRequest { format, ..ParsedRequest::plain(Work::Peek(fetch)) })
 }

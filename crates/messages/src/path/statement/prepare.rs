@@ -46,7 +46,7 @@ pub(crate) struct Statements {
     pub(super) receive: [Statement; 2],
     pub(super) lease_actions: [Statement; 3],
     pub(super) peek: [Statement; 2],
-    pub(super) waiting: Statement,
+    pub(super) waiting_queues: Statement,
     pub(super) create: Statement,
     pub(super) configure: Statement,
     pub(super) delete: Statement,
@@ -66,7 +66,7 @@ impl Statements {
         };
         let (pop, receive) = (scoped(&pop), scoped(&receive(take)));
         let (peek, lease_actions) = (scoped(include_str!("peek.sql")), lease_actions());
-        let (send, send_with, waiting, create, configure, delete, show, list) = tokio::try_join!(
+        let (send, send_with, waiting_queues, create, configure, delete, show, list) = tokio::try_join!(
             client.prepare(include_str!("send.sql")),
             client.prepare(include_str!("send_with.sql")),
             client.prepare(include_str!("waiting_queues.sql")),
@@ -97,7 +97,7 @@ impl Statements {
             receive,
             lease_actions,
             peek,
-            waiting,
+            waiting_queues,
             create,
             configure,
             delete,

@@ -46,8 +46,8 @@ impl Statements {
     }
 
     /// For each receiver, the queues that have messages addressed to it.
-    pub(crate) async fn waiting(&self, client: &Client, receivers: &[&str]) -> Result<Vec<Vec<String>>, Error> {
-        let rows = client.query(&self.waiting, &[&receivers]).await?;
+    pub(crate) async fn waiting_queues(&self, client: &Client, receivers: &[&str]) -> Result<Vec<Vec<String>>, Error> {
+        let rows = client.query(&self.waiting_queues, &[&receivers]).await?;
         Ok(rows.iter().map(|row| row.get(1)).collect())
     }
 }
