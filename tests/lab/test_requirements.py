@@ -23,7 +23,7 @@ class AMachine(Machine):
     """A machine that can do everything, but for what is named."""
 
     def __init__(self, cores=2, without=()):
-        self.__dict__.cores = cores
+        self.__dict__["cores"] = cores
         self._without = without
 
     def _finding(self, name):
@@ -138,8 +138,8 @@ def test_frames_wait_for_the_delay_and_then_for_the_rate():
     _shape(route, 7, 100.0, 2.5)
     (command, kind, index, handle, rate), (_, second, _, _, delay) = route.told
     assert (command, kind, index, handle, second) == ("add", "tbf", 7, 0x10000, "netem")
-    assert rate.rate == 12_500_000 and rate["burst"] == burst_bytes(100.0) == 25_000
-    assert delay == {"delay": 2500, "limit": delay.limit, "parent": 0x10001}
+    assert rate["rate"] == 12_500_000 and rate["burst"] == burst_bytes(100.0) == 25_000
+    assert delay == {"delay": 2500, "limit": delay["limit"], "parent": 0x10001}
     route = ARoute()
     _shape(route, 7, None, None)
     assert route.told == []
