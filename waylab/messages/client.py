@@ -92,7 +92,8 @@ class Client:
 
     def queue(self, queue: str) -> dict[str, Any]:
         """Return the settings of a queue and its counts of visible and invisible messages."""
-        return self._request("GET", _queue(queue)).json()
+        described: dict[str, Any] = self._request("GET", _queue(queue)).json()
+        return described
 
     def delete_queue(self, queue: str) -> None:
         """Delete a queue with its messages."""
@@ -110,11 +111,14 @@ class Client:
 
     def queues(self) -> list[str]:
         """Return the names of all queues."""
-        return self._request("GET", "/v1/queues").json()["queues"]
+        names: list[str] = self._request("GET", "/v1/queues").json()["queues"]
+        return names
 
     def waiting_queues(self, receiver: str) -> list[str]:
         """Return the queues that have messages addressed to this receiver."""
-        return self._request("GET", f"/v1/receivers/{_quoted(receiver)}/queues").json()["queues"]
+        path = f"/v1/receivers/{_quoted(receiver)}/queues"
+        names: list[str] = self._request("GET", path).json()["queues"]
+        return names
 
     def send(
         self,
@@ -131,9 +135,9 @@ class Client:
         With an idempotency key, the service stores the message once, so that a send in doubt is retried.
         """
         parameters = {"to": receiver, "delay": duration(delay_s), "expiry": duration(expiry_s)}
-        return self._request(
-            "POST", f"{_queue(queue)}/messages", parameters, content=_bytes(body), key=key
-        ).json()["id"]
+        path = f"{_queue(queue)}/messages"
+        reply = self._request("POST", path, parameters, content=_bytes(body), key=key)
+        return int(reply.json()["id"])
 
     def send_batch(
         self, queue: str, messages: Iterable[Outgoing | bytes | str], *, key: str | None = None
@@ -141,9 +145,9 @@ class Client:
         """Send several messages, all or none, and return their ids in the same order. The key is as in `send`."""
         outgoing = (message if isinstance(message, Outgoing) else Outgoing(message) for message in messages)
         document = {"messages": [message.document() for message in outgoing]}
-        return self._request("POST", f"{_queue(queue)}/messages:batch", document=document, key=key).json()[
-            "ids"
-        ]
+        reply = self._request("POST", f"{_queue(queue)}/messages:batch", document=document, key=key)
+        ids: list[int] = reply.json()["ids"]
+        return ids
 
     def peek(
         self, queue: str | None = None, *, receiver: str | None = None, sender: str | None = None
@@ -208,7 +212,9 @@ class Client:
     def acknowledge_batch(self, lease_tokens: Iterable[str]) -> list[str]:
         """Acknowledge several messages, and return the tokens whose leases had expired."""
         document = {"lease_tokens": list(lease_tokens)}
-        return self._request("POST", "/v1/leases:acknowledge", document=document).json()["not_acknowledged"]
+        reply = self._request("POST", "/v1/leases:acknowledge", document=document)
+        expired: list[str] = reply.json()["not_acknowledged"]
+        return expired
 
     def extend(self, lease_token: str, lease_s: float | None = None) -> None:
         """Extend the visibility timeout to `lease_s` from now on."""
