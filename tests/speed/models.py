@@ -1,6 +1,6 @@
 """How fast the models are beside those that people use: run by `make bench-models`, judged by nobody automatically.
 
-Side by side in one run, in mirrored blocks (ours, theirs, theirs, ours), by processor time. What is not installed is
+Side by side in one run, in mirrored blocks (ours, theirs, theirs, ours), by CPU time. What is not installed is
 left out, and said so: GNU Octave with its package `queueing`, and Ciw.
 """
 
@@ -87,7 +87,7 @@ def octave() -> None:
         output = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
         return float(output[0]), float(output[1])
 
-    compare("A16 network, seconds of processor time", "convolution", ours, "Octave qncmmva", theirs)
+    compare("A16 network, seconds of CPU time", "convolution", ours, "Octave qncmmva", theirs)
 
 
 def what_if() -> None:
@@ -102,7 +102,7 @@ def what_if() -> None:
 
 
 def simulate(network: Network, requests: int) -> tuple[float, float]:
-    """Processor seconds per event on one core, and the mean response time."""
+    """CPU seconds per event on one core, and the mean response time."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
         write_network(network, path)
@@ -193,7 +193,7 @@ def compare(
     print(
         f"{what}: {our_name} {mine:.3g}, {their_name} {other:.3g}, "
         f"{ratio['ratio']:.0f} times faster [{ratio['low']:.0f}, {ratio['high']:.0f}]; "
-        f"they say {block[0][1]:.6g} and {block[1][1]:.6g}"
+        f"they return {block[0][1]:.6g} and {block[1][1]:.6g}"
     )
     sys.stdout.flush()
 
