@@ -23,7 +23,6 @@ from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.run import campaign as campaign_module
 from waylab.run import create_run, resume_run
-from waylab.run import campaign as campaign_module
 from waylab.run import trial as trial_module
 from waylab.runfolder.files import read_run, read_stopping
 from waylab.spec import read_spec

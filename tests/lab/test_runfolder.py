@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -100,6 +102,17 @@ def test_an_infinite_number_becomes_null(tmp_path):
     path = tmp_path / "interval.json"
     write(path, Interval(count=1, mean=float("nan"), low=float("-inf"), high=1.0))
     assert json.loads(path.read_text()) == {"count": 1, "mean": None, "low": None, "high": 1.0}
+
+
+def test_a_writer_removes_what_killed_writers_left(tmp_path):
+    path = tmp_path / "interval.json"
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left, alive = (tmp_path / f".interval.json.{pid}.partial" for pid in (dead.pid, os.getppid()))
+    left.touch()
+    alive.touch()
+    write(path, Interval(count=0, mean=None, low=None, high=None))
+    assert sorted(tmp_path.iterdir()) == sorted([alive, path])
 
 
 def test_a_plan_without_a_folder_is_one_line(tmp_path):

@@ -163,9 +163,7 @@ def test_the_plan_says_the_least_and_the_most(capsys, tmp_path):
     path.write_text(SPEC.format(precision=0.05, budget_s=300))
     assert main(["plan", str(path)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert (
-        "at least 10 trials, about 36 s; at most 16, about 58 s; no block starts after 5 min 00 s" in said
-    )
+    assert "at least 10 trials, about 36 s; at most 16, about 58 s; no block starts after 5 min 00 s" in said
 
 
 def test_a_damaged_decision_is_one_line(fake, tmp_path, synthetic_trials):

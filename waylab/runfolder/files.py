@@ -82,6 +82,7 @@ def write(path: Path, content: msgspec.Struct | Mapping[str, object]) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        _remove_leftovers(path)
         with temporary.open("wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(content, enc_hook=_plain), indent=1))
             file.write(b"\n")
@@ -91,6 +92,17 @@ def write(path: Path, content: msgspec.Struct | Mapping[str, object]) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise LabError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what processes that were killed while they wrote this file have left; another writer may be alive."""
+    for leftover in path.parent.glob(f".{path.name}.*.partial"):
+        try:
+            os.kill(int(leftover.suffixes[-2][1:]), 0)
+        except ProcessLookupError:
+            leftover.unlink(missing_ok=True)
+        except (ValueError, PermissionError):
+            pass
 
 
 def read(path: Path, kind: type[Content]) -> Content:
