@@ -1,5 +1,5 @@
-//! The path of a request, in this order. docs/life-of-a-request.md numbers the stations: 1 accept, 2 session, 3 core, 4 dispatcher
-//! and route, 5 discipline, 6 backend connection, 7 join, 8 journal. `event_loop` calls them.
+//! The path of a request, in this order. docs/life-of-a-request.md numbers the stations: 1 event loop, 2 session, 3 core,
+//! 4 dispatcher and route, 5 discipline, 6 and 7 backend connection, 8 core and join, 9 session, 10 journal.
 
 pub(crate) mod accept;
 pub(crate) mod messages;
