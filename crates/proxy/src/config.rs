@@ -1,4 +1,4 @@
-//! The configuration: what a file says, what is checked, and what the other rooms read. Depends on no other room.
+//! The configuration: the keys of a file, the checks, and the checked types that all other rooms read. Depends on no other room.
 
 mod check;
 mod check_pool;

@@ -1,4 +1,4 @@
-//! Clients that misbehave: none of them disturbs another, and none costs memory without bound.
+//! Misbehaving clients: none of them affects another, and none uses unbounded memory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use testkit::{Scripted, memory_bytes};
 
 #[test]
 fn a_client_that_never_reads_is_not_read_from_and_others_are_served() {
-    // An answer that is late on a busy machine would be counted as a shorter reply.
+    // On a busy machine a timeout would count as a shorter reply.
     let proxy = Proxy::before(servers(1), |config| {
         config.loops = 1;
         config.pools[0].timeouts = proxy::Timeouts::all(Duration::from_secs(60));
@@ -20,21 +20,21 @@ fn a_client_that_never_reads_is_not_read_from_and_others_are_served() {
     other.ask(format!("set big 0 0 100000\r\n{value}\r\n"), "STORED\r\n");
     let mut greedy = proxy.client();
     let before = memory_bytes();
-    // Each request asks for 100 kB: what the proxy took would be gigabytes of replies.
+    // Each reply has 100 kB: without a limit, the proxy would buffer gigabytes.
     let request = format!("get big{}\r\n", " ".repeat(990));
     let taken = greedy.flood(request.repeat(100).as_bytes(), 100 << 20);
     let grown = memory_bytes().saturating_sub(before);
     assert!(taken < 100 << 20, "the proxy took all {taken} bytes");
     assert!(grown < 300 << 20, "{grown} bytes more than before");
     other.ask("get none\r\n", "END\r\n");
-    // When it reads after all, every reply is there.
+    // When the client reads at last, every reply arrives.
     let replies = greedy.drain(Duration::from_secs(5));
     let each = 100_000 + "VALUE big 0 100000\r\n\r\nEND\r\n".len();
     assert_eq!(replies, taken / request.len() * each);
 }
 
 #[test]
-fn a_half_closed_client_gets_everything_it_asked_for() {
+fn a_half_closed_client_gets_every_reply() {
     let proxy = Proxy::before(servers(2), |_| ());
     let mut client = proxy.client();
     client.send("set a 0 0 1\r\nx\r\nget a\r\nget b\r\nversi");
@@ -54,7 +54,7 @@ fn a_half_closed_client_with_more_than_the_window_gets_everything() {
 }
 
 #[test]
-fn a_vanished_client_ends_its_jobs_and_nobody_elses() {
+fn a_vanished_client_ends_only_its_own_jobs() {
     let server = Scripted::start(|peer, _| {
         while peer.line().is_some() {
             std::thread::sleep(Duration::from_millis(5));
@@ -132,7 +132,7 @@ fn clients_beyond_the_limit_are_closed_at_once() {
 }
 
 #[test]
-fn what_was_read_before_the_end_is_answered() {
+fn requests_read_before_the_end_are_answered() {
     let server = Scripted::start(|peer, _| {
         while peer.line().is_some() {
             std::thread::sleep(Duration::from_millis(100));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use testkit::Server;
 
 #[test]
-fn without_descriptors_the_others_are_served_and_who_waits_is_served_later() {
+fn without_descriptors_connected_clients_are_served_and_new_ones_wait() {
     let proxy = Proxy::before(vec![Server::embedded()], |config| {
         (config.loops, config.metrics) = (1, Some("127.0.0.1:0".into()));
     });

@@ -1,6 +1,6 @@
-//! Random commands of both protocols, right and wrong, in random pieces: a server behind the proxy answers, byte for byte, as one
-//! without it. In every discipline. `WAYSTAGE_DIFFERENTIAL_COMMANDS` says how many are sent in all, `WAYSTAGE_DIFFERENTIAL_SEED`
-//! where the random numbers begin. What differs is made as short as can be before it is shown.
+//! Random commands of both protocols, valid and invalid, in random pieces: a server behind the proxy replies, byte for byte, as one
+//! without it, in every discipline. `WAYSTAGE_DIFFERENTIAL_COMMANDS` is the number of commands, `WAYSTAGE_DIFFERENTIAL_SEED`
+//! the seed. A difference is reduced to the shortest conversation that shows it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -33,13 +33,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 const SHRINKING_MAX: Duration = Duration::from_secs(60);
 
-/// A server, and another of the same kind behind a proxy.
+/// A server, and an identical server behind a proxy.
 struct Pair {
     server: Server,
     proxy: Proxy,
 }
 
-/// One way to run the proxy, and its part of the commands.
+/// One configuration of the proxy, and its share of the commands.
 struct Setting {
     discipline: Discipline,
     slots: usize,
@@ -52,7 +52,7 @@ impl Setting {
     fn pair(&self) -> Pair {
         let proxy = Proxy::before(vec![(self.start)()], |config| {
             (config.loops, config.discipline) = (1, self.discipline);
-            // A server that is late is none of this test's business.
+            // Timeouts are not part of this test.
             config.pools[0].timeouts = proxy::Timeouts::all(2 * PATIENCE);
         });
         Pair { server: (self.start)(), proxy }
@@ -69,15 +69,15 @@ impl Setting {
     fn command(&self, random: &mut Random, is_first: bool) -> Command {
         if random.one_in(2) {
             let command = random_text::command(random, is_first);
-            // The embedded cache has none of memcached's faults.
+            // The embedded cache does not have memcached's faults.
             return if self.is_memcached { command } else { Command::new(command.to_proxy) };
         }
         let text = random_meta::command(random);
-        // Which of the reads that are under way together wins the right to renew a stale value is not promised.
+        // Which of several reads in flight wins the right to recache a stale value is not defined.
         Command::new(if self.slots > 1 { text.replace(" I", "") } else { text })
     }
 
-    /// Has as many conversations as there are commands for, each with both.
+    /// Has conversations with both servers until all commands are sent.
     fn run(&self, seed: u64, who: &str) {
         let pair = self.pair();
         let (mut random, mut sent, mut number) = (Random(seed), 0, 0);
@@ -97,12 +97,12 @@ impl Setting {
         eprintln!("{who}, seed {seed}: {sent} random commands were answered alike with and without the proxy");
     }
 
-    /// The fewest commands that can be found which differ before fresh servers, and how they do.
+    /// The shortest conversation that differs with fresh servers, and the difference.
     fn shrunk(&self, mut conversation: Conversation, mut difference: String) -> (Conversation, String) {
         let clock = Clock::monotonic();
         let until = clock.now() + SHRINKING_MAX;
         let fails = |conversation: &Conversation| {
-            // Pieces and pauses may matter: once in one piece, then in others.
+            // Pieces and pauses may matter, so the conversation is tried in one piece and in others.
             (0..3).find_map(|seed| self.pair().differs(conversation, &mut Random(seed), SHORT_PATIENCE))
         };
         let mut size = conversation.commands().div_ceil(2);
@@ -137,7 +137,7 @@ impl Pair {
     }
 }
 
-/// The conversation without so many commands from this one on.
+/// The conversation without `count` commands from this one on.
 fn without(conversation: &Conversation, at: usize, count: usize) -> Conversation {
     let (mut index, mut shorter) = (0, conversation.clone());
     for round in &mut shorter.rounds {
@@ -171,7 +171,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number")))
 }
 
-/// In every discipline, with one slot and with several; half of the commands in the first, which has no slots.
+/// Every discipline, with one slot and with several. Half of the commands go to the first one, which has no slots.
 fn run(start: fn() -> Server, is_memcached: bool, who: &str) {
     let commands = number("WAYSTAGE_DIFFERENTIAL_COMMANDS", COMMANDS as u64) as usize;
     let seed = number("WAYSTAGE_DIFFERENTIAL_SEED", 1);

@@ -1,4 +1,4 @@
-//! Who is in flight and who waits, seen from the servers: slots, queues, their order and their bounds.
+//! The disciplines as servers see them: slots, queues, their order and their limits.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -17,7 +17,7 @@ fn shared(workers: usize) -> Discipline {
     Discipline::Shared { workers, multi_get: MultiGet::ByKey }
 }
 
-/// A proxy of one loop before servers that the test answers for.
+/// A proxy with one loop, in front of servers whose replies the test sends.
 fn proxy(servers: &[&GatedServer], discipline: Discipline, change: impl FnOnce(&mut Config)) -> Proxy {
     let addresses: Vec<_> = servers.iter().map(|server| server.address()).collect();
     Proxy::at(&addresses, |config| {
@@ -27,13 +27,13 @@ fn proxy(servers: &[&GatedServer], discipline: Discipline, change: impl FnOnce(&
     })
 }
 
-/// `get a` and so on for these keys, in one burst.
+/// A `get` for each of these keys, in one burst.
 fn gets(keys: std::ops::Range<usize>) -> String {
     keys.map(|key| format!("get k{key}\r\n")).collect()
 }
 
-fn lines(asked: Vec<(usize, String)>) -> Vec<String> {
-    asked.into_iter().map(|(_, line)| line).collect()
+fn lines(received: Vec<(usize, String)>) -> Vec<String> {
+    received.into_iter().map(|(_, line)| line).collect()
 }
 
 #[test]
@@ -43,12 +43,12 @@ fn so_many_reads_are_in_flight_as_there_are_slots_and_the_others_follow_in_order
         let proxy = proxy(&[&server], discipline, |_| ());
         let mut client = proxy.client();
         client.send(gets(0..6));
-        let asked = server.asked(2);
-        assert_ne!(asked[0].0, asked[1].0, "each slot has its own connection");
-        let mut first = lines(asked);
+        let received = server.asked(2);
+        assert_ne!(received[0].0, received[1].0, "each slot has its own connection");
+        let mut first = lines(received);
         first.sort();
         assert_eq!(first, ["get k0", "get k1"]);
-        // Whichever slot becomes free takes the one that has waited longest.
+        // The slot that becomes free first serves the oldest request.
         for (answered, next) in [(1, 2), (2, 3), (0, 4), (3, 5)] {
             server.answer(&format!("get k{answered}"), "END\r\n");
             assert_eq!(lines(server.asked(next + 1))[next], format!("get k{next}"));
@@ -68,8 +68,8 @@ fn writes_of_per_backend_wait_for_no_slot_and_are_many_in_flight_on_one_connecti
     let mut writer = proxy.client();
     writer.send("set a 0 0 1\r\nx\r\nset b 0 0 1\r\nx\r\n");
     proxy.client().send("set c 0 0 1\r\nx\r\n");
-    let asked = server.asked(4);
-    assert!(asked[1..].iter().all(|(connection, line)| *connection == asked[1].0 && line.starts_with("set")));
+    let received = server.asked(4);
+    assert!(received[1..].iter().all(|(connection, line)| *connection == received[1].0 && line.starts_with("set")));
     ["set a 0 0 1", "set b 0 0 1", "set c 0 0 1"].iter().for_each(|line| server.answer(line, "STORED\r\n"));
     writer.expect("STORED\r\nSTORED\r\n");
     server.answer("get a", "END\r\n");
@@ -77,8 +77,8 @@ fn writes_of_per_backend_wait_for_no_slot_and_are_many_in_flight_on_one_connecti
 }
 
 #[test]
-fn a_copy_that_was_asked_to_delete_after_a_wait_may_answer_only_that() {
-    for (command, told, primary_says, copy_is_asked) in
+fn a_replica_that_receives_a_delete_after_waiting_may_answer_only_that() {
+    for (command, reply, primary_receives, replica_receives) in
         [("ma k v", "VA 1\r\n2\r\n", "ma k v", "md k"), ("incr k 1", "2\r\n", "incr k 1", "delete k")]
     {
         for is_right in [true, false] {
@@ -86,21 +86,21 @@ fn a_copy_that_was_asked_to_delete_after_a_wait_may_answer_only_that() {
             let proxy = proxy(&[&first, &second], shared(1), |config| config.pools[0].replicas = 2);
             let names = [&first, &second].map(|server| server.address().to_string());
             let primary = Router::new(&Config::new("", &names)).primary(b"k");
-            let [primary, copy] = if primary == 0 { [&first, &second] } else { [&second, &first] };
+            let [primary, replica] = if primary == 0 { [&first, &second] } else { [&second, &first] };
             let (mut other, mut client) = (proxy.client(), proxy.client());
             other.send("get k\r\n");
             primary.asked(1);
             client.send(format!("{command}\r\n"));
-            copy.asked(0);
+            replica.asked(0);
             primary.answer("get k", "END\r\n");
-            assert_eq!(primary.asked(2)[1].1, primary_says);
-            copy.asked(0);
-            primary.answer(primary_says, told);
-            assert_eq!(copy.asked(1)[0].1, copy_is_asked);
-            let deleted = if copy_is_asked == "md k" { "HD\r\n" } else { "DELETED\r\n" };
-            copy.answer(copy_is_asked, if is_right { deleted } else { told });
-            let lost = format!("SERVER_ERROR backend {} lost the connection\r\n", copy.address());
-            client.expect(if is_right { told } else { &lost });
+            assert_eq!(primary.asked(2)[1].1, primary_receives);
+            replica.asked(0);
+            primary.answer(primary_receives, reply);
+            assert_eq!(replica.asked(1)[0].1, replica_receives);
+            let deleted = if replica_receives == "md k" { "HD\r\n" } else { "DELETED\r\n" };
+            replica.answer(replica_receives, if is_right { deleted } else { reply });
+            let lost = format!("SERVER_ERROR backend {} lost the connection\r\n", replica.address());
+            client.expect(if is_right { reply } else { &lost });
             other.expect("END\r\n");
         }
     }
@@ -116,7 +116,7 @@ fn beyond_its_bound_a_queue_refuses_at_once_and_counts_it() {
         let mut client = proxy.client();
         client.send(gets(0..4));
         server.asked(1);
-        // Another client, whose reply need not wait for the first one's.
+        // Another client, whose reply does not wait for that of the first.
         let mut late = proxy.client();
         late.send("get late\r\nget later\r\n");
         for _ in 0..2 {
@@ -145,7 +145,7 @@ fn beyond_its_bound_a_queue_refuses_at_once_and_counts_it() {
 }
 
 #[test]
-fn a_shared_slot_is_held_until_the_last_copy_is_written() {
+fn a_shared_slot_is_busy_until_the_last_replica_has_answered() {
     let servers = [GatedServer::start(), GatedServer::start(), GatedServer::start()];
     let proxy = proxy(&servers.each_ref(), shared(1), |config| config.pools[0].replicas = 3);
     let mut writer = proxy.client();
@@ -177,7 +177,7 @@ fn a_sharded_multi_get_is_cut_into_even_neighbouring_parts_and_joined_in_key_ord
         servers.iter().enumerate().map(|(index, server)| (lines(server.asked(1)).remove(0), index)).collect();
     parts.sort();
     assert_eq!(parts.iter().map(|(line, _)| line).collect::<Vec<_>>(), ["get k0 k1 k2", "get k3 k4", "get k5 k6"]);
-    // The last part is answered first; k1 and k4 are misses.
+    // The last part is answered first. k1 and k4 are misses.
     let value = |key: usize| format!("VALUE k{key} 0 1\r\n{key}\r\n");
     let replies = [vec![0, 2], vec![3], vec![5, 6]];
     for ((line, server), keys) in parts.iter().zip(&replies).rev() {
@@ -228,7 +228,7 @@ fn a_stalled_server_holds_shared_slots_and_the_others_go_on_with_those_left() {
     waiting.push(ask(&slow[2]));
     stalled.asked(3);
     let mut blocked = ask(&quick[0]);
-    assert_eq!(blocked.drain(Duration::from_millis(100)), 0, "every slot is held");
+    assert_eq!(blocked.drain(Duration::from_millis(100)), 0, "every slot is busy");
     stalled.answer(&format!("get {}", slow[1]), "END\r\n");
     blocked.expect("END\r\n");
     for key in [&slow[0], &slow[2]] {
@@ -250,7 +250,7 @@ fn a_slot_that_lost_its_connection_takes_nothing_that_another_slot_can_serve() {
         std::thread::sleep(Duration::from_millis(200));
         other.send("get other\r\n");
         next.send("get next\r\n");
-        // The first slot is free again, without a connection; the second one is busy.
+        // The first slot is free again, but its connection is down. The second one is busy.
         assert!(lost.line().ends_with("timed out\r\n"));
         let mut third = proxy.client();
         third.send("get third\r\n");
@@ -262,8 +262,8 @@ fn a_slot_that_lost_its_connection_takes_nothing_that_another_slot_can_serve() {
 }
 
 #[test]
-fn who_waits_for_a_server_that_dies_is_told_at_once() {
-    // Each connection swallows one request and closes a little later, and there is no second one.
+fn requests_queued_for_a_server_that_dies_fail_at_once() {
+    // Each connection reads one request and closes a little later. There is only one connection.
     for discipline in [per_backend(1), shared(1)] {
         let server = Scripted::start(|peer, number| {
             if number == 0 {
@@ -283,7 +283,7 @@ fn who_waits_for_a_server_that_dies_is_told_at_once() {
 }
 
 #[test]
-fn what_waits_in_a_queue_is_answered_although_the_proxy_ends() {
+fn queued_requests_are_answered_while_the_proxy_drains() {
     for discipline in disciplines(1, true) {
         let server = Scripted::start(|peer, _| {
             while let Some(line) = peer.line() {
@@ -296,7 +296,7 @@ fn what_waits_in_a_queue_is_answered_although_the_proxy_ends() {
         });
         let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.discipline) = (1, discipline));
         let mut client = proxy.client();
-        // What came with a request that is answered has been read, too.
+        // A request that arrived together with an answered one was read, too.
         client.send("version\r\n".to_string() + &(gets(0..9) + "set a 0 0 1\r\nx\r\n").repeat(10));
         assert!(client.line().starts_with("VERSION"));
         let ended = std::thread::spawn(move || proxy.stop());
@@ -308,7 +308,7 @@ fn what_waits_in_a_queue_is_answered_although_the_proxy_ends() {
 }
 
 #[test]
-fn what_waits_behind_a_server_that_never_answers_ends_with_the_proxy() {
+fn requests_queued_behind_a_silent_server_end_with_the_proxy() {
     for discipline in disciplines(1, true) {
         let server = Scripted::start(|peer, _| peer.hang());
         let proxy = Proxy::at(&[server.address()], |config| {

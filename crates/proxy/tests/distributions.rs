@@ -1,4 +1,4 @@
-//! What every distribution promises: shares by weight, and few keys moved when the servers change.
+//! Properties of every key distribution: shares by weight, and few keys moved when the servers change.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

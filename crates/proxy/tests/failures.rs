@@ -82,7 +82,7 @@ fn a_server_that_is_not_there_is_refused_at_once() {
 }
 
 #[test]
-fn a_late_reply_is_never_taken_for_anothers() {
+fn a_late_reply_is_never_matched_with_a_later_request() {
     in_each(|discipline| {
         // `late` is answered after the timeout, with a value that belongs to nobody any more.
         let server = Scripted::start(|peer, _| {
@@ -108,7 +108,7 @@ fn a_late_reply_is_never_taken_for_anothers() {
 }
 
 #[test]
-fn bytes_that_nobody_asked_for_end_the_connection() {
+fn unsolicited_bytes_close_the_connection() {
     in_each(|discipline| {
         for unasked in ["STORED\r\n", "x", "END\r\nEND\r\n"] {
             let server = Scripted::start(move |peer, number| {
@@ -126,7 +126,7 @@ fn bytes_that_nobody_asked_for_end_the_connection() {
 }
 
 #[test]
-fn nonsense_in_place_of_a_reply_fails_what_waits_and_nothing_else() {
+fn an_unparsable_reply_fails_only_requests_in_flight_on_its_connection() {
     in_each(|discipline| {
         for nonsense in ["HELLO\r\n", "VALUE a\r\n", "VALUE a 0 99999999999\r\n", "STORED\r\n", "\r\n", "\0\n"] {
             let server = Scripted::start(echo(nonsense));

@@ -36,7 +36,7 @@ fn until_hot(client: &mut Client, names: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_keys_asked_for_most_are_shown_whichever_loop_and_command_asked() {
+fn the_most_requested_keys_are_shown_over_all_loops_and_commands() {
     let proxy = Proxy::before(servers(2), |config| {
         config.loops = 2;
         config.metrics = Some("127.0.0.1:0".into());

@@ -37,7 +37,7 @@ fn a_request_that_is_taken_when_a_turn_ends_is_sent_in_the_next_one() {
 }
 
 #[test]
-fn a_nul_in_a_key_is_refused_and_what_follows_is_not_read_as_commands() {
+fn a_nul_in_a_key_is_refused_and_the_value_is_not_read_as_commands() {
     let proxy = Proxy::before(servers(1), |config| config.loops = 1);
     let mut client = proxy.client();
     client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
@@ -63,7 +63,7 @@ fn replies_that_were_promised_arrive_although_the_client_still_sends() {
 }
 
 #[test]
-fn a_reply_beyond_the_limit_is_an_error_and_disturbs_nobody() {
+fn a_reply_beyond_the_limit_is_an_error_for_its_request_only() {
     let proxy = Proxy::before(servers(1), |config| (config.loops, config.reply_bytes) = (1, 4 << 20));
     let mut client = proxy.client();
     let value = "x".repeat(900_000);
@@ -79,7 +79,7 @@ fn a_reply_beyond_the_limit_is_an_error_and_disturbs_nobody() {
 }
 
 #[test]
-fn large_replies_that_nobody_reads_are_bounded_by_the_client_buffer_and_given_back() {
+fn unread_large_replies_are_bounded_by_the_client_buffer_and_freed() {
     let proxy = Proxy::before(servers(1), |config| config.loops = 1);
     let value = "x".repeat(500_000);
     proxy.client().ask(format!("set big 0 0 500000\r\n{value}\r\n"), "STORED\r\n");
@@ -104,7 +104,7 @@ fn a_server_that_closes_every_connection_is_not_called_again_and_again() {
 }
 
 #[test]
-fn an_answer_to_a_request_that_was_never_sent_reaches_nobody() {
+fn a_reply_to_a_request_that_was_never_sent_reaches_no_client() {
     // The server reads one request and answers two: the second answer belongs to nobody, whoever asks next.
     let server = Scripted::start(|peer, _| {
         while peer.line().is_some() {

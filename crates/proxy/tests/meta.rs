@@ -88,7 +88,7 @@ fn every_split_of_the_bytes_gives_the_same_replies() {
 }
 
 #[test]
-fn me_tells_what_the_primary_knows() {
+fn me_returns_the_primarys_data() {
     let proxy = Proxy::before(servers(3), |config| config.pools[0].replicas = 2);
     let mut client = proxy.client();
     client.ask("ms Zm9v 2 b\r\nhi\r\n", "HD\r\n");
@@ -110,11 +110,11 @@ fn holders(addresses: &[SocketAddr], key: &str) -> Vec<Option<String>> {
 }
 
 #[test]
-fn writes_reach_every_copy_and_what_depends_on_the_content_leaves_one() {
-    disciplines(3, true).into_iter().for_each(copies_in);
+fn writes_reach_every_replica_unless_they_depend_on_the_value() {
+    disciplines(3, true).into_iter().for_each(replicas_in);
 }
 
-fn copies_in(discipline: Discipline) {
+fn replicas_in(discipline: Discipline) {
     let backends = servers(3);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
     let proxy = Proxy::at(&addresses, |config| {
@@ -152,7 +152,7 @@ fn copies_in(discipline: Discipline) {
 }
 
 #[test]
-fn what_is_deleted_anywhere_has_been_deleted() {
+fn a_delete_that_succeeds_on_any_replica_succeeds() {
     let backends = servers(3);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
     let proxy = Proxy::at(&addresses, |config| config.pools[0].replicas = 3);
@@ -208,7 +208,7 @@ fn a_key_cannot_answer_for_others() {
 }
 
 #[test]
-fn a_client_that_leaves_in_the_middle_of_a_value_stores_nothing() {
+fn a_client_that_disconnects_within_a_value_stores_nothing() {
     let proxy = Proxy::before(servers(1), |config| config.loops = 1);
     let mut client = proxy.client();
     client.send("ms whole 2 q\r\nhi\r\nms half 10 q\r\nhi");
@@ -218,7 +218,7 @@ fn a_client_that_leaves_in_the_middle_of_a_value_stores_nothing() {
 }
 
 #[test]
-fn a_server_that_dies_in_a_quiet_run_is_told_of_by_every_request_it_leaves_unanswered() {
+fn every_unanswered_quiet_request_of_a_server_that_dies_gets_an_error() {
     // It answers four requests, then closes on the next; the last of them were to be quiet.
     let server = Scripted::start(|peer, number| {
         for reply in ["EN\r\n", "HD\r\n", "VA 2 O4\r\nhi\r\n", "EN O5\r\n"] {
@@ -263,7 +263,7 @@ fn a_reply_that_answers_another_command_ends_the_connection() {
 }
 
 #[test]
-fn an_error_in_a_flag_costs_nobody_a_connection() {
+fn an_error_in_a_flag_closes_no_connection() {
     let server = Server::start();
     let proxy = Proxy::at(&[server.address()], |config| config.loops = 1);
     let mut client = proxy.client();

@@ -209,7 +209,7 @@ fn requests_hits_misses_and_bytes_are_counted_where_they_belong() {
 }
 
 #[test]
-fn what_fails_at_a_backend_is_counted_by_how() {
+fn backend_failures_are_counted_by_kind() {
     let server = Scripted::start(|peer, _| {
         while let Some(line) = peer.line() {
             match line.as_str() {

@@ -1,4 +1,4 @@
-//! Clients that pipeline see what a store alone would show them: no request overtakes another that it must not.
+//! Pipelining clients get the same replies as from a single store: no request overtakes another that it depends on.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use testkit::GatedServer;
 
 const CLIENTS: u64 = 4;
 const REQUESTS_PER_CLIENT: usize = 2000;
-/// Few, so that neighbouring requests often name the same one.
+/// The number of keys. It is small, so that successive requests often have the same key.
 const KEYS: u64 = 5;
 
 /// Random numbers from a seed (splitmix64).
@@ -27,11 +27,11 @@ impl Random {
     }
 }
 
-/// What one client's keys hold, were there only one server and one connection.
+/// The values of one client's keys on a single server with one connection.
 #[derive(Default)]
 struct Model {
     values: HashMap<String, String>,
-    /// Commands that run on the primary alone and remove the copies, which a multi-get of copies would then miss.
+    /// Whether to use commands that run on the primary and delete the other replicas, which a multi-get of replicas would then miss.
     has_all_commands: bool,
 }
 
@@ -69,7 +69,7 @@ impl Model {
                 let keys = [&key, &others[0], &others[1]];
                 (format!("get {} {} {}\r\n", keys[0], keys[1], keys[2]), self.found(&keys) + "END\r\n")
             }
-            // The same in the meta protocol, the key in base64 or not. (One that is read as meta text is told as it is.)
+            // The same in the meta protocol, with the key in base64 or not.
             8 => {
                 let request = format!("ms {} {} b\r\n{value}\r\n", encoded(), value.len());
                 self.values.insert(key, value);
@@ -85,7 +85,7 @@ impl Model {
                 (request, brought(self.values.get(&key)).unwrap_or("EN\r\n".into()))
             }
             11 => (format!("mg {key} v q\r\n"), brought(self.values.get(&key)).unwrap_or_default()),
-            // It touches, and so is a write that reads.
+            // It touches, so it is both a read and a write.
             12 => {
                 let request = format!("mg {} v b T0\r\nmn\r\n", encoded());
                 (request, brought(self.values.get(&key)).unwrap_or("EN\r\n".into()) + "MN\r\n")
@@ -102,7 +102,7 @@ impl Model {
                 self.values.entry(key).or_insert(value);
                 (request, if is_there { "NS\r\n" } else { "HD\r\n" }.into())
             }
-            // What is missing is created, then filled by whoever has won it.
+            // A missing value is created, then filled by the client that has won it.
             17 => {
                 let request = format!("mg {key} v N0\r\nms {key} {} q\r\n{value}\r\n", value.len());
                 let reply = brought(self.values.get(&key)).unwrap_or("VA 0 W\r\n\r\n".into());
@@ -142,7 +142,7 @@ fn run_client(proxy: &Proxy, seed: u64, has_all_commands: bool) {
         let (sent, expected): (Vec<_>, Vec<_>) =
             (0..burst).map(|_| model.request(&format!("c{seed}"), &mut random)).unzip();
         client.send(sent.concat());
-        // On failure the difference shows the request; the seed is in the keys.
+        // If this fails, the difference shows the request, and the keys contain the seed.
         client.expect(expected.concat());
     }
 }
@@ -168,7 +168,7 @@ fn pipelining_clients_read_what_they_wrote() {
 }
 
 #[test]
-fn a_read_waits_for_its_clients_earlier_write_and_nobody_elses() {
+fn a_read_waits_for_earlier_writes_of_its_own_client_only() {
     for discipline in disciplines(2, true).into_iter().skip(1) {
         let server = GatedServer::start();
         let proxy = Proxy::at(&[server.address()], |config| {
@@ -182,7 +182,7 @@ fn a_read_waits_for_its_clients_earlier_write_and_nobody_elses() {
         other.ask("get c\r\n", "END\r\n");
         server.answer("set a 0 0 1", "STORED\r\n");
         client.expect("STORED\r\n");
-        // Both reads may be under way; the second write waits for both.
+        // Both reads may be in flight. The second write waits for both.
         assert_eq!(server.asked(4).len(), 4);
         server.answer("get b", "END\r\n");
         assert_eq!(server.asked(4).len(), 4);
@@ -206,7 +206,7 @@ fn the_two_protocols_wait_for_each_other_also_where_a_key_is_in_base64() {
         client.send("ms YQ== 1 b\r\nx\r\nget a\r\nmg YQ== v b q\r\nmg a T0\r\nmn\r\nset a 0 0 1\r\ny\r\nmg a\r\n");
         assert_eq!(server.asked(1)[0].1, "ms YQ== 1 b");
         server.answer("ms YQ== 1 b", "HD\r\n");
-        // Both reads may be under way; the one that touches waits for both.
+        // Both reads may be in flight. The one that touches waits for both.
         server.asked(3);
         server.answer("mg YQ== v b", "EN\r\n");
         server.asked(3);
@@ -221,13 +221,13 @@ fn the_two_protocols_wait_for_each_other_also_where_a_key_is_in_base64() {
     }
 }
 
-/// Whether a write of a client is never under way with another one of the same.
+/// Whether two writes of one client are never in flight together.
 fn is_alone(discipline: Discipline) -> bool {
     matches!(discipline, Discipline::Shared { .. })
 }
 
 #[test]
-fn a_client_held_back_that_closes_its_side_gets_everything() {
+fn a_blocked_client_that_closes_its_side_gets_every_reply() {
     for discipline in disciplines(2, true) {
         let proxy = Proxy::before(servers(1), |config| {
             (config.loops, config.discipline, config.client_window) = (2, discipline, 5);

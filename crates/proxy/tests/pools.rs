@@ -56,7 +56,7 @@ fn the_longest_prefix_decides_and_a_multi_get_may_span_pools() {
 }
 
 #[test]
-fn a_pool_that_stands_in_takes_writes_and_reads_and_what_was_before_does_not_come_back() {
+fn a_failover_pool_serves_writes_and_reads_and_old_values_do_not_come_back() {
     if !memcached_is_here() {
         eprintln!("no memcached on the PATH, and the embedded cache cannot be frozen");
         return;
@@ -158,7 +158,7 @@ fn a_value_that_is_copied_takes_the_way_of_its_clients_writes() {
 }
 
 #[test]
-fn a_copied_value_that_may_arrive_late_is_deleted() {
+fn a_fill_that_may_arrive_late_is_deleted() {
     let (main, other) = (GatedServer::start(), GatedServer::start());
     let proxy = proxy(main.address(), other.address(), |config| {
         config.pools[0].warm_up = Some(WarmUp { from: "other".into(), expiry: Duration::from_secs(100) });
@@ -174,7 +174,7 @@ fn a_copied_value_that_may_arrive_late_is_deleted() {
 }
 
 #[test]
-fn a_shadow_sees_its_share_of_what_is_written_and_nobody_waits_for_it() {
+fn a_shadow_receives_its_share_of_writes_and_delays_no_reply() {
     let main = servers(1);
     let other = GatedServer::start();
     let proxy = proxy(main[0].address(), other.address(), |config| {
@@ -211,7 +211,7 @@ fn a_shadow_that_sees_reads_sees_each_key_for_itself() {
 }
 
 #[test]
-fn what_a_shadow_fetches_is_stored_in_the_shadow() {
+fn a_warm_up_of_a_shadow_is_stored_in_the_shadow() {
     let backends = servers(3);
     let [main, other, source] = [backends[0].address(), backends[1].address(), backends[2].address()];
     let proxy = proxy(main, other, |config| {

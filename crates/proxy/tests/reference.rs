@@ -1,4 +1,4 @@
-//! The commented example of the configuration: it is the defaults, and it leaves no key out.
+//! The commented example of the configuration equals the defaults, and has every key.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,7 +13,7 @@ use toml::{Table, Value};
 
 const REFERENCE: &str = include_str!("../../../examples/proxy/reference.toml");
 
-/// ProxyFile that say something about every key. A key that is added does not compile until it stands here.
+/// A file that sets every key. A new key does not compile until it is added here.
 fn everything() -> ProxyFile {
     let (name, second) = (String::from("a"), Duration::from_secs(1));
     let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1 };
@@ -73,7 +73,7 @@ fn everything() -> ProxyFile {
     }
 }
 
-/// The keys of a table, those of lists without places.
+/// The keys of a table; those of lists without indices.
 fn keys(value: &Value, above: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Table(table) => {
@@ -94,7 +94,7 @@ fn keys_of(table: Table) -> BTreeSet<String> {
     found
 }
 
-/// The file with every key that stands in a comment, in place of the line that says the same key.
+/// The file with every key from the comments, in place of the line that sets the same key.
 fn uncommented() -> String {
     let is_key = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
     let added: Vec<&str> = REFERENCE.lines().filter(is_key).map(|line| &line[1..]).collect();
@@ -116,12 +116,12 @@ fn the_reference_is_the_defaults() {
 fn the_reference_has_every_key_and_no_other() {
     let shown = uncommented();
     assert_eq!(keys_of(shown.parse().unwrap()), keys_of(Table::try_from(everything()).unwrap()));
-    // Their values are of the right kind, too.
+    // Their values have the right types, too.
     Document::new("reference.toml", &shown).settings::<ProxyFile>().unwrap();
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn a_written_file_is_read_again() {
     let settings = everything();
     let text = toml::to_string(&settings).unwrap();
     assert_eq!(Document::new("everything", &text).settings::<ProxyFile>().unwrap(), settings, "{text}");
@@ -130,7 +130,7 @@ fn what_is_written_is_read_again() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is typed into a good file, it is read or told in one line of a sensible length.
+    /// A valid file with any change is either read or rejected with one short line.
     #[test]
     fn a_damaged_file_is_read_or_told_in_one_line(
         has_every_key in any::<bool>(),

@@ -37,7 +37,7 @@ impl Drop for Ends<'_> {
 }
 
 #[test]
-fn clients_go_over_with_everything_they_have_asked() {
+fn clients_move_with_all_their_requests() {
     let servers = servers(2);
     let to_other = |config: &mut Config| {
         config.routes = vec![RouteConfig { prefix: "k".into(), pool: "other".into() }];
@@ -98,7 +98,7 @@ fn clients_go_over_with_everything_they_have_asked() {
 }
 
 #[test]
-fn clients_that_send_no_more_get_all_that_they_have_asked_for() {
+fn half_closed_clients_get_every_reply() {
     let servers = servers(2);
     let slow = |config: &mut Config| config.client_window = 1;
     let mut running = start(config(&servers, slow), Clock::monotonic()).unwrap();
@@ -121,7 +121,7 @@ fn clients_that_send_no_more_get_all_that_they_have_asked_for() {
 
 /// Otherwise its next write would reach that copy on another connection, and might be carried out first.
 #[test]
-fn a_client_stays_until_every_copy_has_taken_what_it_wrote() {
+fn a_client_stays_until_every_replica_has_answered_its_writes() {
     let backends = [GatedServer::start(), GatedServer::start()];
     let names = || backends.each_ref().map(|backend| backend.address().to_string());
     let copied = || {
@@ -148,7 +148,7 @@ fn a_client_stays_until_every_copy_has_taken_what_it_wrote() {
 }
 
 #[test]
-fn what_cannot_work_changes_nothing() {
+fn an_invalid_configuration_changes_nothing() {
     let servers = servers(2);
     let mut running = start(config(&servers, |_| ()), Clock::monotonic()).unwrap();
     let mut client = Client::connect(running.address().unwrap());

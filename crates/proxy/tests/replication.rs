@@ -1,5 +1,5 @@
-//! Copies: who must have taken a write, who is asked for a read, and what no reader may ever see. docs/consistency.md says it
-//! in words; the names of these tests are its sentences.
+//! Replicas: how many must apply a write, which one is read, and which values no client may receive. The names of these tests
+//! correspond to the guarantees in docs/consistency.md.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use testkit::{Client, GatedServer, Server, memcached_is_here};
 
-/// Long enough for a busy machine, short enough to be waited for.
+/// A timeout that is long enough for a busy machine, and short enough for a test.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A proxy with one loop before servers that have copies of everything.
+/// A proxy with one loop, in front of servers that all store every value.
 fn proxy(addresses: &[SocketAddr], change: impl FnOnce(&mut PoolConfig)) -> Proxy {
     Proxy::at(addresses, |config| {
         config.loops = 1;
@@ -25,18 +25,18 @@ fn proxy(addresses: &[SocketAddr], change: impl FnOnce(&mut PoolConfig)) -> Prox
     })
 }
 
-/// Servers in the order in which the copies of a key stand on them.
+/// The servers in the order of a key's replicas.
 fn in_order<'s, S>(servers: &'s [S], address: impl Fn(&S) -> SocketAddr, key: &str) -> Vec<&'s S> {
     let names: Vec<String> = servers.iter().map(|server| address(server).to_string()).collect();
     let primary = usize::from(Router::new(&Config::new("", &names)).primary(key.as_bytes()));
     (0..servers.len()).map(|step| &servers[(primary + step) % servers.len()]).collect()
 }
 
-fn held(count: usize) -> Vec<GatedServer> {
+fn gated(count: usize) -> Vec<GatedServer> {
     (0..count).map(|_| GatedServer::start()).collect()
 }
 
-/// What a server holds under a key, asked behind the proxy's back.
+/// The value of a key on one server, read directly.
 fn value_at(address: SocketAddr, key: &str) -> Option<String> {
     let mut direct = Client::connect(address);
     direct.send(format!("mg {key} v\r\n"));
@@ -44,15 +44,15 @@ fn value_at(address: SocketAddr, key: &str) -> Option<String> {
 }
 
 #[test]
-fn a_write_is_acknowledged_when_as_many_copies_have_taken_it_as_are_asked_for() {
+fn a_write_is_acknowledged_when_its_quorum_has_applied_it() {
     for (writes, needed) in [(Writes::First, 1), (Writes::Majority, 2), (Writes::All, 3)] {
-        let backends = held(3);
+        let backends = gated(3);
         let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
         let proxy = proxy(&addresses, |pool| (pool.writes, pool.timeouts) = (writes, Timeouts::default()));
         let mut client = proxy.client();
         client.send("set k 0 0 1\r\nx\r\n");
         backends.iter().for_each(|backend| drop(backend.asked(1)));
-        // Whichever they are: here the last ones of the list.
+        // Any quorum will do: here, the last servers of the list.
         for backend in backends.iter().rev().take(needed - 1) {
             backend.answer("set k 0 0 1", "STORED\r\n");
         }
@@ -61,7 +61,7 @@ fn a_write_is_acknowledged_when_as_many_copies_have_taken_it_as_are_asked_for() 
         client.expect_silence();
         backends[3 - needed].answer("set k 0 0 1", "STORED\r\n");
         client.expect("STORED\r\n");
-        // The others are late, and disturb nobody.
+        // The others answer late, without effect.
         for backend in backends.iter().take(3 - needed) {
             backend.answer("set k 0 0 1", "STORED\r\n");
         }
@@ -72,11 +72,11 @@ fn a_write_is_acknowledged_when_as_many_copies_have_taken_it_as_are_asked_for() 
 }
 
 #[test]
-fn a_write_that_too_few_copies_have_taken_is_an_error() {
+fn a_write_without_a_quorum_is_an_error() {
     for (writes, reply) in
         [(Writes::First, "STORED"), (Writes::Majority, "SERVER_ERROR"), (Writes::All, "SERVER_ERROR")]
     {
-        let backends = held(3);
+        let backends = gated(3);
         let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
         let proxy = proxy(&addresses, |pool| pool.writes = writes);
         let mut client = proxy.client();
@@ -86,16 +86,16 @@ fn a_write_that_too_few_copies_have_taken_is_an_error() {
         order[1].answer("set k 0 0 1", "SERVER_ERROR out of memory storing object\r\n");
         order[2].answer("set k 0 0 1", "SERVER_ERROR out of memory storing object\r\n");
         assert!(client.line().starts_with(reply), "{writes:?}");
-        // The copies that refused it are told to forget what they had.
+        // The replicas that refused the write receive a delete.
         order[1].answer("delete k", "DELETED\r\n");
         order[2].answer("delete k", "NOT_FOUND\r\n");
-        until("both are asked", || order[1..].iter().all(|backend| backend.asked_so_far() == 2));
+        until("both have received it", || order[1..].iter().all(|backend| backend.asked_so_far() == 2));
     }
 }
 
 #[test]
-fn reads_are_spread_over_the_copies_or_go_where_least_is_outstanding() {
-    let backends = held(2);
+fn reads_are_spread_over_the_replicas_or_go_to_the_least_outstanding() {
+    let backends = gated(2);
     let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
     let order = in_order(&backends, GatedServer::address, "k");
     let any = proxy(&addresses, |pool| (pool.reads, pool.timeouts) = (Reads::Any, Timeouts::default()));
@@ -107,23 +107,23 @@ fn reads_are_spread_over_the_copies_or_go_where_least_is_outstanding() {
     clients.iter_mut().for_each(|client| client.expect("END\r\n"));
     drop(any);
 
-    let backends = held(2);
+    let backends = gated(2);
     let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
     let order = in_order(&backends, GatedServer::address, "k");
     let least = proxy(&addresses, |pool| (pool.reads, pool.timeouts) = (Reads::LeastOutstanding, Timeouts::default()));
     warm(&least, &backends);
     let mut clients: Vec<_> = (0..6).map(|_| least.client()).collect();
-    // Three gets of the primary alone: `gets` may ask nobody else.
+    // Three gets from the primary: `gets` may read no other replica.
     clients[..3].iter_mut().for_each(|client| client.send("gets k\r\n"));
     until("the primary is busy", || order[0].asked_so_far() == 4);
     clients[3..].iter_mut().for_each(|client| client.send("get k\r\n"));
-    until("the other is asked", || order[1].asked_so_far() == 4);
+    until("the other has received it", || order[1].asked_so_far() == 4);
     (0..3).for_each(|_| order[0].answer("gets k", "END\r\n"));
     (0..3).for_each(|_| order[1].answer("get k", "END\r\n"));
     clients.iter_mut().for_each(|client| client.expect("END\r\n"));
 }
 
-/// Sees to it that every connection is open: each backend is asked once.
+/// Opens every connection by sending one request to each backend.
 fn warm(proxy: &Proxy, backends: &[GatedServer]) {
     let mut client = proxy.client();
     client.send("delete warm\r\n");
@@ -132,7 +132,7 @@ fn warm(proxy: &Proxy, backends: &[GatedServer]) {
 }
 
 #[test]
-fn a_read_that_fails_or_misses_asks_the_next_copy_if_it_may() {
+fn a_read_that_fails_or_misses_goes_to_the_next_replica_if_configured() {
     let backends = servers(3);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
     let order: Vec<_> = in_order(&backends, Server::address, "k").into_iter().map(Server::address).collect();
@@ -168,7 +168,7 @@ fn while_a_server_is_down_reads_fail_over_and_writes_go_on_with_those_that_are_l
     client.ask("set k 0 0 1\r\n1\r\nset j 0 0 1\r\nj\r\n", "STORED\r\nSTORED\r\n");
     let down = backends.iter_mut().find(|backend| backend.address() == primary).unwrap();
     down.kill();
-    // The first request may be the one that finds out.
+    // The first request may be the one that fails.
     until("the loss is noticed", || {
         client.send("get k\r\n");
         let line = client.line();
@@ -189,7 +189,7 @@ fn while_a_server_is_down_reads_fail_over_and_writes_go_on_with_those_that_are_l
 }
 
 #[test]
-fn a_copy_that_missed_an_acknowledged_write_is_not_read_until_it_has_forgotten_the_value_before() {
+fn a_replica_that_missed_an_acknowledged_write_is_not_read_until_it_is_invalidated() {
     if !memcached_is_here() {
         eprintln!("no memcached on the PATH, and the embedded cache cannot be frozen");
         return;
@@ -208,8 +208,8 @@ fn a_copy_that_missed_an_acknowledged_write_is_not_read_until_it_has_forgotten_t
         frozen.freeze();
         client.ask("set k 0 0 3\r\nnew\r\n", "STORED\r\n");
         client.ask("delete k\r\nset k 0 0 3\r\nnew\r\n", "DELETED\r\nSTORED\r\n");
-        // The frozen one times out; from then on it is owed a deletion.
-        until("something is owed", || proxy.stats().contains("waystage_invalidations_pending 1\r\n"));
+        // The frozen server times out. From then on an invalidation is pending.
+        until("an invalidation is pending", || proxy.stats().contains("waystage_invalidations_pending 1\r\n"));
         frozen.thaw();
         let clock = Clock::monotonic();
         let end = clock.now() + Duration::from_secs(3);
@@ -221,15 +221,15 @@ fn a_copy_that_missed_an_acknowledged_write_is_not_read_until_it_has_forgotten_t
                 line => assert!(line.starts_with("SERVER_ERROR"), "{line}"),
             }
         }
-        until("the debt is paid", || proxy.stats().contains("waystage_invalidations_pending 0\r\n"));
+        until("the invalidation is done", || proxy.stats().contains("waystage_invalidations_pending 0\r\n"));
         assert_ne!(value_at(primary, "k").as_deref(), Some("old"));
         assert_eq!(proxy.stop().lost, 0);
     }
 }
 
 #[test]
-fn a_slow_read_is_asked_a_second_time_and_the_first_answer_counts() {
-    let backends = held(2);
+fn a_slow_read_is_hedged_and_the_first_answer_counts() {
+    let backends = gated(2);
     let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
     let order = in_order(&backends, GatedServer::address, "k");
     let proxy = proxy(&addresses, |pool| {
@@ -238,12 +238,12 @@ fn a_slow_read_is_asked_a_second_time_and_the_first_answer_counts() {
     });
     warm(&proxy, &backends);
     let mut client = proxy.client();
-    for (asked, reply) in [("get k", "VALUE k 0 1\r\nx\r\nEND\r\n"), ("mg k v", "VA 1\r\nx\r\n")] {
-        client.send(format!("{asked}\r\n"));
-        order[1].answer(asked, reply);
+    for (request, reply) in [("get k", "VALUE k 0 1\r\nx\r\nEND\r\n"), ("mg k v", "VA 1\r\nx\r\n")] {
+        client.send(format!("{request}\r\n"));
+        order[1].answer(request, reply);
         client.expect(reply);
-        // The first copy is late, with another value: nobody may get it.
-        order[0].answer(asked, &reply.replace('x', "y"));
+        // The first replica answers late, with another value, which no client may receive.
+        order[0].answer(request, &reply.replace('x', "y"));
     }
     client.send("get k\r\n");
     order[0].answer("get k", "END\r\n");
@@ -251,36 +251,36 @@ fn a_slow_read_is_asked_a_second_time_and_the_first_answer_counts() {
     let stats = proxy.stats();
     assert!(stats.contains("waystage_hedges 2\r\n") || stats.contains("waystage_hedges 3\r\n"), "{stats}");
     assert!(stats.contains("waystage_hedges_won 2\r\n"), "{stats}");
-    // A second request that was not needed is answered, too: the connection is in step.
+    // The reply to a hedge that was not needed is read, too, so the connection stays usable.
     order[1].answer("get k", "END\r\n");
 }
 
 #[test]
-fn what_depends_on_the_value_runs_on_the_primary_and_the_copies_forget_it_only_if_it_changed() {
+fn a_write_that_depends_on_the_value_runs_on_the_primary_and_deletes_the_replicas_if_it_changed() {
     let backends = servers(3);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
     let proxy = proxy(&addresses, |pool| pool.reads = Reads::Any);
     let mut client = proxy.client();
-    let copies = || addresses.iter().filter_map(|&address| value_at(address, "k")).collect::<Vec<_>>();
+    let replicas = || addresses.iter().filter_map(|&address| value_at(address, "k")).collect::<Vec<_>>();
     client.ask("set k 0 0 1\r\n1\r\n", "STORED\r\n");
     client.ask(
         "add k 0 0 1\r\n2\r\nincr none 1\r\nreplace none 0 0 1\r\nx\r\n",
         "NOT_STORED\r\nNOT_FOUND\r\nNOT_STORED\r\n",
     );
-    assert_eq!(copies(), ["1", "1", "1"]);
+    assert_eq!(replicas(), ["1", "1", "1"]);
     client.ask("incr k 4\r\n", "5\r\n");
-    assert_eq!(copies(), ["5"]);
+    assert_eq!(replicas(), ["5"]);
     client.send("gets k\r\n");
     let cas = client.line().trim_end().rsplit(' ').next().unwrap().to_string();
     client.expect("5\r\nEND\r\n");
     client.ask(format!("cas k 0 0 1 {cas}\r\n6\r\ncas k 0 0 1 {cas}\r\n7\r\n"), "STORED\r\nEXISTS\r\n");
-    assert_eq!(copies(), ["6"]);
+    assert_eq!(replicas(), ["6"]);
     client.ask("set k 0 0 1\r\n8\r\nappend k 0 0 1\r\n9\r\n", "STORED\r\nSTORED\r\n");
-    assert_eq!(copies(), ["89"]);
+    assert_eq!(replicas(), ["89"]);
 }
 
 #[test]
-fn a_gat_of_one_key_gives_every_copy_the_new_expiry_time() {
+fn a_gat_of_one_key_sets_the_expiry_time_on_every_replica() {
     let backends = servers(3);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
     let proxy = proxy(&addresses, |_| ());
@@ -296,7 +296,7 @@ fn a_gat_of_one_key_gives_every_copy_the_new_expiry_time() {
 }
 
 #[test]
-fn flush_all_reaches_the_pools_that_may_be_flushed_and_says_so_if_none_may() {
+fn flush_all_reaches_the_pools_that_may_be_flushed_and_fails_if_none_may() {
     let backends = servers(1);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
     let proxy = proxy(&addresses, |pool| pool.flush = false);
@@ -308,7 +308,7 @@ fn flush_all_reaches_the_pools_that_may_be_flushed_and_says_so_if_none_may() {
 }
 
 #[test]
-fn a_set_that_is_too_large_leaves_nothing_behind() {
+fn a_set_that_is_too_large_deletes_the_old_value() {
     let backends = servers(3);
     let addresses: Vec<_> = backends.iter().map(Server::address).collect();
     for replicas in [1, 3] {
@@ -338,8 +338,8 @@ fn a_set_that_is_too_large_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_long_key_of_any_bytes_can_be_owed_and_paid() {
-    let backends = held(2);
+fn a_long_key_of_any_bytes_can_be_invalidated() {
+    let backends = gated(2);
     let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
     let proxy = proxy(&addresses, |pool| pool.writes = Writes::First);
     let key = "\u{e4}".repeat(125);
@@ -351,22 +351,22 @@ fn a_long_key_of_any_bytes_can_be_owed_and_paid() {
     client.expect("STORED\r\n");
     order[1].answer(&format!("set {key} 0 0 1"), "SERVER_ERROR out of memory storing object\r\n");
     order[1].answer(&format!("delete {key}"), "DELETED\r\n");
-    until("the debt is paid", || {
+    until("the invalidation is done", || {
         order[1].asked_so_far() == 2 && proxy.stats().contains("waystage_invalidations_pending 0\r\n")
     });
 }
 
 #[test]
-fn what_could_go_on_elsewhere_ends_with_the_proxy() {
-    let backends = held(3);
+fn requests_that_could_fail_over_end_with_the_proxy() {
+    let backends = gated(3);
     let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
     let proxy = proxy(&addresses, |pool| {
         (pool.failover, pool.timeouts) = (Failover::OnError, Timeouts::all(Duration::from_secs(60)));
     });
     let mut client = proxy.client();
     client.send("version\r\nget k\r\nget j k i\r\n");
-    until("they are asked", || backends.iter().map(GatedServer::asked_so_far).sum::<usize>() >= 2);
-    // A reply that nobody reads makes the end of the client a reset.
+    until("they have received it", || backends.iter().map(GatedServer::asked_so_far).sum::<usize>() >= 2);
+    // Closing a client with an unread reply resets the connection.
     std::thread::sleep(Duration::from_millis(50));
     drop(client);
     until("it is gone", || proxy.stats().contains("curr_connections 1\r\n"));

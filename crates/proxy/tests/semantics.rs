@@ -1,4 +1,4 @@
-//! What a proxy in between could get wrong and a single client would not notice: what reaches the servers, and how often.
+//! Errors of a proxy that a single client would not notice: which commands reach the servers, and how often.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use testkit::{GatedServer, Scripted, Server, memory_bytes};
 
-/// In every discipline, one after the other: what fails names the last one.
+/// Runs a test in every discipline. The last one printed is the one that failed.
 fn in_each(test: impl Fn(Discipline)) {
     for discipline in disciplines(2, true) {
         eprintln!("{discipline:?}");
@@ -21,7 +21,7 @@ fn in_each(test: impl Fn(Discipline)) {
 }
 
 #[test]
-fn what_is_wrong_or_local_reaches_no_server() {
+fn invalid_and_local_commands_reach_no_server() {
     in_each(|discipline| {
         let server = GatedServer::start();
         let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.discipline) = (1, discipline));
@@ -54,7 +54,7 @@ fn what_is_wrong_or_local_reaches_no_server() {
         for (send, expect) in cases {
             client.ask(send, expect);
         }
-        // A client that leaves in the middle of a value has stored nothing.
+        // A client that disconnects within a value stores nothing.
         let mut leaving = proxy.client();
         leaving.ask("mn\r\nset a 0 0 100\r\nhalf a value", "MN\r\n");
         drop(leaving);
@@ -65,19 +65,19 @@ fn what_is_wrong_or_local_reaches_no_server() {
 }
 
 #[test]
-fn nobody_is_asked_without_a_reply() {
+fn noreply_is_never_forwarded() {
     in_each(|discipline| {
         let server = GatedServer::start();
         let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.discipline) = (1, discipline));
         let mut client = proxy.client();
-        let asked = [
+        let requests = [
             ("set a 0 0 1", "STORED"),
             ("incr a 1", "2"),
             ("touch a 0", "TOUCHED"),
             ("delete a", "NOT_FOUND"),
             ("flush_all", "OK"),
         ];
-        for (line, reply) in asked {
+        for (line, reply) in requests {
             server.answer(line, &format!("{reply}\r\n"));
             let value = if line.starts_with("set") { "1\r\n" } else { "" };
             client.send(format!("{line} noreply\r\n{value}"));
@@ -85,19 +85,19 @@ fn nobody_is_asked_without_a_reply() {
         server.answer("get a", "END\r\n");
         client.ask("get a\r\n", "END\r\n");
         let lines: Vec<String> = server.asked(6).into_iter().map(|(_, line)| line).collect();
-        assert_eq!(lines[..5], asked.map(|(line, _)| line.to_string()));
+        assert_eq!(lines[..5], requests.map(|(line, _)| line.to_string()));
     });
 }
 
 #[test]
-fn what_may_not_be_done_twice_is_sent_once() {
+fn commands_that_are_not_idempotent_are_sent_once() {
     in_each(|discipline| {
         for request in
             ["incr n 1\r\n", "append n 0 0 1\r\nx\r\n", "cas n 0 0 1 5\r\nx\r\n", "ma n\r\n", "add n 0 0 1\r\nx\r\n"]
         {
             let times = Arc::new(AtomicUsize::new(0));
             let counter = times.clone();
-            // It takes the request, and is gone.
+            // The server reads the request and closes the connection.
             let server = Scripted::start(move |peer, _| {
                 if peer.line().is_some() {
                     counter.fetch_add(1, Ordering::SeqCst);
@@ -106,7 +106,7 @@ fn what_may_not_be_done_twice_is_sent_once() {
             let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.discipline) = (1, discipline));
             let mut client = proxy.client();
             client.ask(request, format!("SERVER_ERROR backend {} lost the connection\r\n", server.address()));
-            // The proxy connects again, and has nothing to say there.
+            // The proxy reconnects, and sends no request.
             while server.connections() < 2 + usize::from(discipline != Discipline::Pipelined) {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -117,7 +117,7 @@ fn what_may_not_be_done_twice_is_sent_once() {
 }
 
 #[test]
-fn a_reply_that_stops_in_the_middle_is_late_and_not_half_a_reply() {
+fn a_reply_that_stops_in_the_middle_times_out() {
     in_each(|discipline| {
         for half in ["VALUE a 0 10\r\n01234", "VALUE a 0 1\r\nx\r", "VAL", "VALUE a 0 1\r\nx\r\nEND"] {
             let server = Scripted::start(move |peer, _| {
@@ -132,7 +132,7 @@ fn a_reply_that_stops_in_the_middle_is_late_and_not_half_a_reply() {
             let mut client = proxy.client();
             client.send("get a\r\n");
             let mut line = client.line();
-            // What has come whole, and in time, is passed on; the error then stands in place of END.
+            // Values that arrived completely and in time are forwarded, followed by the error in place of END.
             if half.ends_with("END") && line == "VALUE a 0 1\r\n" {
                 client.expect("x\r\n");
                 line = client.line();
@@ -143,7 +143,7 @@ fn a_reply_that_stops_in_the_middle_is_late_and_not_half_a_reply() {
 }
 
 #[test]
-fn a_failed_part_of_a_multi_get_is_what_was_configured() {
+fn a_failed_part_of_a_multi_get_is_reported_as_configured() {
     in_each(|discipline| {
         if matches!(discipline, Discipline::Shared { multi_get, .. } if multi_get != proxy::MultiGet::ByKey) {
             return;
@@ -196,7 +196,7 @@ fn a_server_that_does_not_read_gets_so_many_bytes_and_others_go_on() {
     let before = memory_bytes();
     let mut client = proxy.client();
     let value = "x".repeat(100_000);
-    // What the kernels take beside is a few megabytes, for each server.
+    // The kernel buffers a few more megabytes for each server.
     for key in 0..400 {
         client.send(format!("set key{key} 0 0 100000 noreply\r\n{value}\r\n"));
     }

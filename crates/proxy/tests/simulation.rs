@@ -1,6 +1,6 @@
-//! The whole proxy among clients and backends that follow a seed and behave badly: every request is answered or failed exactly
-//! once, in order, with nothing of anybody else and nothing older than its pool's policy allows, and when all have gone nothing is
-//! left of them. `WAYSTAGE_SIMULATION_SEEDS=from..to` says which scenarios are run; the one that fails is named.
+//! The whole proxy between clients and backends that misbehave as a seed decides. Every request is answered or failed exactly
+//! once, in order, with no other client's reply and no value older than the pool's policy allows. At the end no job and no
+//! buffer is left. `WAYSTAGE_SIMULATION_SEEDS=from..to` selects the scenarios. The seed of a failing one is printed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -38,13 +38,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const SEEDS: Range<u64> = 0..60;
-/// Most of a scenario is waiting.
+/// The number of scenarios that run in parallel: most of a scenario is waiting.
 const AT_ONCE: usize = 16;
-/// What has not come to rest after so many looks never will. They are counted and not timed, as a machine may stand still.
+/// The number of checks until the proxy must be idle. They are counted, not timed, because a machine may be suspended.
 const LOOKS_MAX: usize = 1000;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Plays it; returns what became of all requests.
+/// Runs a scenario; returns the outcomes of all requests.
 fn play(scenario: &Scenario, seed: u64) -> Result<Tally, String> {
     let backends = scenario.start(seed);
     play_before(&backends, scenario, seed).map_err(|what| {
@@ -106,7 +106,7 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
     wait_for_rest(&proxy)?;
     let totals = proxy.stop();
     let requests = before.requests + totals.requests;
-    // Of a client that vanished, not everything need have been read.
+    // The proxy need not have read everything that a vanished client sent.
     let counted = all.sent - all.vanished..=all.sent;
     if before.lost + totals.lost != 0 || !counted.contains(&requests) {
         return Err(format!("{before:?} and {totals:?} of {all:?}"));
@@ -114,7 +114,7 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
     all_backends().find_map(SimulatedBackend::complaint).map_or(Ok(all), Err)
 }
 
-/// Puts another configuration in the place of the one that runs; returns what the one before did.
+/// Reloads the configuration; returns the totals of the old proxy.
 fn go_on_with(proxy: &mut Proxy, config: Config) -> Totals {
     let running = proxy.running.as_mut().expect("it runs");
     let new = running.reload(config).expect("it goes on");
@@ -123,7 +123,7 @@ fn go_on_with(proxy: &mut Proxy, config: Config) -> Totals {
     old.stop().expect("it ends well")
 }
 
-/// Waits until no client, request, place in a queue or debt is left.
+/// Waits until no client, request, queue entry or pending invalidation is left.
 fn wait_for_rest(proxy: &Proxy) -> Result<(), String> {
     const EMPTY: [&str; 5] = [
         "waystage_clients ",
@@ -134,7 +134,7 @@ fn wait_for_rest(proxy: &Proxy) -> Result<(), String> {
     ];
     let mut left = String::new();
     for _ in 0..LOOKS_MAX {
-        // After a reload one request to the metrics server may get no answer.
+        // After a reload one request to the metrics server may fail.
         let metrics = proxy.metrics();
         let mut gauges = metrics.lines().filter(|line| EMPTY.iter().any(|name| line.starts_with(name)));
         match gauges.find(|line| !line.ends_with(" 0")) {
@@ -146,7 +146,7 @@ fn wait_for_rest(proxy: &Proxy) -> Result<(), String> {
     Err(format!("{left} although all clients have gone"))
 }
 
-/// Plays the scenario of a seed; a panic of the proxy is its failure, too.
+/// Runs the scenario of a seed. A panic of the proxy is a failure, too.
 fn play_seed(seed: u64) -> Result<Tally, String> {
     let scenario = Scenario::from(&mut Random(seed));
     catch_unwind(AssertUnwindSafe(|| play(&scenario, seed)))
@@ -189,6 +189,6 @@ fn every_request_is_answered_or_failed_exactly_once_whatever_others_do() {
     let (total, failures) = (total.into_inner().unwrap(), failures.into_inner().unwrap());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     eprintln!("seeds {seeds:?}: {total:?}");
-    // A simulation in which everything goes well, or nothing, would show little.
+    // A simulation in which all requests succeed, or all fail, would prove little.
     assert!(seeds.end - seeds.start < 50 || (total.failed > 0 && total.answered > total.failed), "{total:?}");
 }

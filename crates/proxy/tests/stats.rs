@@ -1,4 +1,4 @@
-//! What exporters and clients ask of `stats`, word for word, and what they make of the answers.
+//! The requests that exporters and clients send to `stats`, and how they parse the replies.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use common::{Proxy, servers};
 use std::collections::HashMap;
 use testkit::Client;
 
-/// The answer to a stats command: every line has three words, as the parsers of many clients demand, and the last is END.
+/// The reply to a stats command. Every line has three words, as the parsers of many clients require, and the last is END.
 fn stats(client: &mut Client, command: &str) -> HashMap<String, String> {
     client.send(format!("{command}\r\n"));
     let mut values = HashMap::new();
@@ -23,7 +23,7 @@ fn stats(client: &mut Client, command: &str) -> HashMap<String, String> {
     }
 }
 
-/// The numbers that the Prometheus exporter for memcached parses; without the first group it calls a server down.
+/// The numbers that the Prometheus exporter for memcached parses. Without the first group it reports a server as down.
 const EXPORTED: [&str; 33] = [
     "cmd_set",
     "cas_misses",
@@ -73,12 +73,12 @@ fn the_exporter_finds_numbers() {
         let value = general.get(name).unwrap_or_else(|| panic!("{name} is missing"));
         assert!(value.parse::<f64>().is_ok_and(|number| number >= 0.0), "{name} {value}");
     }
-    // Seconds and exactly six digits of microseconds, which it reads as two numbers.
+    // Seconds and exactly six digits of microseconds, which the exporter reads as two numbers.
     for name in ["rusage_user", "rusage_system"] {
         let (seconds, micros) = general[name].split_once('.').unwrap();
         assert!(seconds.parse::<u64>().is_ok() && micros.len() == 6 && micros.parse::<u64>().is_ok(), "{name}");
     }
-    // A name with one colon would be taken for a slab, and its beginning for a number.
+    // The exporter would parse a name with one colon as that of a slab, and its beginning as a number.
     assert!(general.keys().chain(slabs.keys()).all(|name| !name.contains(':')));
     assert!(general["version"].starts_with("1.6."));
     assert!(settings["maxconns"].parse::<u64>().is_ok_and(|number| number > 0));
@@ -131,7 +131,7 @@ fn every_sub_command_is_answered_and_the_next_reply_is_in_its_place() {
 }
 
 #[test]
-fn the_numbers_are_what_the_client_did() {
+fn the_numbers_match_the_clients_requests() {
     let proxy = Proxy::before(servers(2), |config| config.loops = 2);
     let mut client = proxy.client();
     client.ask(
@@ -169,7 +169,7 @@ fn the_numbers_are_what_the_client_did() {
     }
 }
 
-/// What we say that memcached says, too, is said in its form.
+/// Values that memcached also has are in memcached's format.
 #[test]
 fn memcached_answers_in_the_same_forms() {
     if !testkit::memcached_is_here() {

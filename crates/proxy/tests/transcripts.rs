@@ -1,4 +1,4 @@
-//! What is sent and what is answered: one table, for every discipline and number of loops, backends and copies.
+//! Requests and their exact replies: one table, for every discipline and number of loops, backends and replicas.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -7,7 +7,7 @@ mod common;
 use common::{Proxy, disciplines, servers};
 use proxy::{Discipline, Stamps};
 
-/// What to send, and the exact bytes that answer it. The lines run in order on one connection.
+/// Requests with the exact bytes of their replies, in order on one connection.
 fn table() -> Vec<(Vec<u8>, Vec<u8>)> {
     let text: &[(&str, &str)] = &[
         ("get nothing\r\n", "END\r\n"),
@@ -48,22 +48,22 @@ fn table() -> Vec<(Vec<u8>, Vec<u8>)> {
         ("delete n\r\n", "NOT_FOUND\r\n"),
         ("delete n 0\r\n", "NOT_FOUND\r\n"),
         ("set gone 0 -1 1\r\nx\r\nget gone\r\n", "STORED\r\nEND\r\n"),
-        // No reply is sent, and what follows is answered in its place.
+        // No reply is sent. The next request is answered.
         ("set q 0 0 1 noreply\r\nq\r\nget q\r\n", "VALUE q 0 1\r\nq\r\nEND\r\n"),
         ("incr zz 1 noreply\r\ndelete q noreply\r\ntouch zz 1 noreply\r\nget q\r\n", "END\r\n"),
         ("verbosity 1\r\nverbosity 1 noreply\r\nget q\r\n", "OK\r\nEND\r\n"),
-        // Both protocols on one key, which may be in base64.
+        // Both protocols with one key, in base64 or not.
         (
             "ms m 1 q\r\n1\r\nget m\r\nmg bQ== v b\r\nma m v\r\nget m\r\nmd m q\r\nmg bQ== b q\r\nget m\r\nmn\r\n",
             "VALUE m 0 1\r\n1\r\nEND\r\nVA 1\r\n1\r\nVA 1\r\n2\r\nVALUE m 0 1\r\n2\r\nEND\r\nEND\r\nMN\r\n",
         ),
-        // What is not a command is answered, and the connection stays.
+        // An unknown command gets an error, and the connection stays open.
         ("bogus\r\nget q\r\n", "ERROR\r\nEND\r\n"),
         ("GET a\r\n", "ERROR\r\n"),
         ("get\r\n", "ERROR\r\n"),
         ("watch\r\nslabs reassign 1 2\r\nshutdown\r\n", "ERROR\r\nERROR\r\nERROR\r\n"),
         ("set a 0 0 -1\r\nget q\r\n", "CLIENT_ERROR bad command line format\r\nEND\r\n"),
-        // Exactly two bytes and their line end are swallowed; the empty line left over is no command.
+        // Exactly two bytes and their line end are dropped. The empty line that is left is no command.
         ("set a 0 0 2\r\nxxxx\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"),
         ("get q\r\n", "END\r\n"),
         ("stats reset\r\n", "RESET\r\n"),
@@ -90,7 +90,7 @@ fn table() -> Vec<(Vec<u8>, Vec<u8>)> {
     table
 }
 
-/// Runs the table in every discipline, with as few slots as there can be, and with some more.
+/// Runs the table in every discipline, with the fewest possible slots and with more.
 fn run(loops: usize, backends: usize, replicas: usize, stamps: Stamps) {
     for slots in [loops, 2 * loops + 1] {
         for discipline in disciplines(slots, backends == replicas) {
@@ -136,13 +136,13 @@ fn three_backends() {
 }
 
 #[test]
-fn three_copies() {
+fn three_replicas() {
     run(1, 3, 3, Stamps::Off);
     run(2, 3, 3, Stamps::All);
 }
 
 #[test]
-fn two_of_three_copies() {
+fn two_of_three_replicas() {
     run(2, 3, 2, Stamps::All);
 }
 
@@ -170,7 +170,7 @@ fn every_split_of_the_bytes_gives_the_same_replies() {
 }
 
 #[test]
-fn a_counter_or_token_on_one_server_leaves_no_different_copy_on_another() {
+fn a_counter_or_cas_token_leaves_no_different_value_on_another_replica() {
     let backends = servers(2);
     let addresses: Vec<_> = backends.iter().map(testkit::Server::address).collect();
     let proxy = Proxy::at(&addresses, |config| config.pools[0].replicas = 2);
@@ -184,17 +184,17 @@ fn a_counter_or_token_on_one_server_leaves_no_different_copy_on_another() {
     client.ask("incr n 1\r\n", "2\r\n");
     client.ask("get n c\r\n", "VALUE n 0 1\r\n2\r\nVALUE c 0 1\r\n2\r\nEND\r\n");
     for key in ["n", "c"] {
-        let copies = addresses.iter().map(|&address| {
+        let replicas = addresses.iter().map(|&address| {
             let mut direct = testkit::Client::connect(address);
             direct.send(format!("get {key}\r\n"));
             direct.line().starts_with("VALUE").then(|| direct.line())
         });
-        assert_eq!(copies.flatten().collect::<Vec<_>>(), ["2\r\n"], "one copy, and the new one");
+        assert_eq!(replicas.flatten().collect::<Vec<_>>(), ["2\r\n"], "one replica, with the new value");
     }
 }
 
 #[test]
-fn writes_reach_exactly_the_configured_copies() {
+fn writes_reach_exactly_the_configured_replicas() {
     for replicas in 1..=3 {
         let backends = servers(3);
         let addresses: Vec<_> = backends.iter().map(testkit::Server::address).collect();

@@ -2,10 +2,10 @@
 //! when it serves. Only then does its predecessor stop accepting.
 //!
 //! ```text
-//!   successor: take-over ------> predecessor        (both hold the sockets, the predecessor accepts)
+//!   successor: take-over ------> predecessor        (both have the sockets, the predecessor accepts)
 //!              <------ sockets, a line each
 //!              serving ------>                      (both accept)
-//!              <------ leaving                      (the successor accepts, the predecessor serves its clients)
+//!              <------ stopped                      (the successor accepts, the predecessor serves its clients)
 //! ```
 
 use crate::path::messages::AcceptMessage;
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// The first message. The number is the version of these messages.
 const TAKE_OVER: &str = "take-over 1";
 const SERVING: &str = "serving";
-const LEAVING: &str = "leaving";
+const STOPPED: &str = "stopped";
 /// Precedes the address of a unix socket whose file changes owner.
 const WITH_FILE: &str = "with file ";
 /// The name of the metrics' socket.
@@ -83,8 +83,8 @@ impl TakeOver {
     pub(crate) fn finish(self) -> io::Result<()> {
         self.channel.send(SERVING, &[])?;
         match self.channel.receive(MESSAGE_WAIT)? {
-            (text, _) if text == LEAVING => Ok(()),
-            (text, _) => Err(io::Error::other(format!("{text:?} instead of {LEAVING:?}"))),
+            (text, _) if text == STOPPED => Ok(()),
+            (text, _) => Err(io::Error::other(format!("{text:?} instead of {STOPPED:?}"))),
         }
     }
 }
@@ -177,7 +177,7 @@ impl Control {
                     self.acceptor.send(AcceptMessage::Retire(sender)).map_err(|_| gone())?;
                     // The acceptor stops between two turns. From here on the hand-over is final.
                     let _ = receiver.recv_timeout(MESSAGE_WAIT);
-                    let _ = channel.send(LEAVING, &[]);
+                    let _ = channel.send(STOPPED, &[]);
                     return Ok(());
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.is_ending.load(Ordering::Acquire) => {}

@@ -50,7 +50,7 @@ impl Page<'_, '_> {
         let mut family = self.family(definition, kind)?;
         for (labels, number) in samples {
             let names = labels.iter().map(|(name, _)| name);
-            assert!(names.eq(definition.labels), "{} has other labels than the catalogue says", definition.name);
+            assert!(names.eq(definition.labels), "{} does not have the labels of its definition", definition.name);
             if labels.is_empty() {
                 write(&mut family, kind, number)?;
             } else {

@@ -52,7 +52,7 @@ impl Acceptor {
                         self.hand_over(*connection, number);
                         number = number.wrapping_add(1);
                     }
-                    // If somebody has removed a file, there is nothing to own.
+                    // If a file was removed, there is nothing to own.
                     AcceptMessage::OwnFiles => {
                         self.listeners.iter_mut().for_each(|listening| drop(listening.own_file()))
                     }

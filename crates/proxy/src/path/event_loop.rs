@@ -39,7 +39,7 @@ pub(crate) struct EventLoop {
     buffers: Buffers,
     core: Core,
     sessions: Slab<Session>,
-    /// Sessions that may have a reply to write or may go on reading.
+    /// Sessions that may have a reply to write, or may read again.
     touched: Vec<usize>,
     /// Sessions that may have more to read.
     again: Vec<usize>,
@@ -369,7 +369,7 @@ impl EventLoop {
         loop {
             let (dispatcher, mut answered, time) = self.core.parts();
             dispatcher.close(&mut answered, time);
-            // A job may go on with legs to other backends, which fail in the next round.
+            // A job may get legs to other backends, which fail in the next round.
             if self.core.answered.is_empty() {
                 break;
             }

@@ -190,7 +190,7 @@ pub(crate) struct Job {
     pub(crate) is_timed: bool,
     /// Whether its record is kept.
     pub(crate) is_sampled: bool,
-    /// Whether the client has asked for no reply (`noreply`).
+    /// Whether the client wants no reply (`noreply`).
     pub(crate) is_quiet: bool,
     /// Whether the client wants only unexpected replies: a meta command with `q`.
     pub(crate) is_quiet_meta: bool,
@@ -304,7 +304,7 @@ impl Job {
         *reply = Vec::new();
     }
 
-    /// Completes the reply of a leg with its last line. Returns whether the job can go on.
+    /// Completes the reply of a leg with its last line. Returns whether `Core::complete` must look at the job.
     pub(crate) fn leg_answered(&mut self, leg: u8, last_line: &[u8], outcome: Outcome, now: Nanos) -> bool {
         if outcome != Outcome::Answered && self.first_error.is_none() && !self.leg(leg).is_secondary {
             self.first_error = Some(leg);

@@ -110,16 +110,16 @@ impl Jobs {
     }
 }
 
-/// Where backends' replies are recorded: the jobs, and the list of those that can go on.
+/// Where backends' replies are recorded: the jobs, and the list of those that `Core::complete` must look at.
 #[derive(Debug)]
 pub(crate) struct AnsweredJobs<'l> {
     pub(crate) jobs: &'l mut Jobs,
-    /// Jobs with answered legs, which `Core::complete` has not seen yet.
+    /// Jobs with answered legs, which `Core::complete` has not looked at yet.
     pub(crate) list: &'l mut Vec<JobId>,
 }
 
 impl AnsweredJobs<'_> {
-    /// Completes the reply of a leg with its last line, and lists its job if it can go on.
+    /// Completes the reply of a leg with its last line, and lists its job if `Core::complete` must look at it.
     pub(crate) fn leg_answered(&mut self, leg: LegRef, last_line: &[u8], outcome: Outcome, now: Nanos) {
         let job = self.jobs.get(leg.job);
         let backend = job.leg(leg.leg).backend;

@@ -186,9 +186,9 @@ mod tests {
             ("q T30 b s v k", "VA 1 s1\r\n \r\n", "VA 1 s1 kYQpi b\r\n \r\n"),
         ] {
             let meta = Meta { key: b"YQpi", ..meta(Verb::Mg, flags.as_bytes()) };
-            let mut asked = Vec::new();
-            leg_request(&meta, LegCommand::AsReceived).encode(&mut asked);
-            assert!(!asked.windows(2).any(|word| word == b" k" || word == b" q"), "{flags}");
+            let mut encoded = Vec::new();
+            leg_request(&meta, LegCommand::AsReceived).encode(&mut encoded);
+            assert!(!encoded.windows(2).any(|word| word == b" k" || word == b" q"), "{flags}");
             let mut job = Job::default();
             (job.verb, job.reply) = (Verb::Mg, reply.into());
             prepare(&mut job, &meta);
@@ -197,8 +197,8 @@ mod tests {
         }
         assert_eq!(sent(Verb::Mg, b"b k", LegCommand::AsReceived), "mg Zm9v b k\r\n", "this key has no line end");
         let twice = Meta { key: b"YQpi", ..meta(Verb::Mg, b"b k q k") };
-        let mut asked = Vec::new();
-        leg_request(&twice, LegCommand::AsReceived).encode(&mut asked);
-        assert_eq!(asked, b"mg YQpi b k k\r\n");
+        let mut encoded = Vec::new();
+        leg_request(&twice, LegCommand::AsReceived).encode(&mut encoded);
+        assert_eq!(encoded, b"mg YQpi b k k\r\n");
     }
 }

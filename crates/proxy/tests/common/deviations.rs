@@ -1,5 +1,5 @@
-//! Where a server behind the proxy is meant to answer differently from one without it, and why. Whatever is not listed here must be
-//! the same, byte for byte. memcached is 1.6.18; docs/decisions argue what is not a fault of it.
+//! The intended differences between a server behind the proxy and one without it. All other replies must be the
+//! same, byte for byte. memcached is 1.6.18. docs/decisions gives the reasons where memcached is not at fault.
 //!
 //! | what | memcached | the proxy | why |
 //! |---|---|---|---|
@@ -9,7 +9,7 @@
 //! | storing with a key that is too long, or a wrong word before the length | reads the value as commands | drops the value | a fault; later versions drop it, too |
 //! | a line of more than 1024 bytes | closes | says so, and closes | the client learns why; nothing else differs |
 //! | `watch`, `slabs`, `lru`, `shutdown` ... | obeys | `ERROR` | they concern one server: not sent |
-//! | flags, or a verbosity, of more than 32 bits | cuts them | refuses them | nobody gets back what he stored: not sent |
+//! | flags, or a verbosity, of more than 32 bits | cuts them | refuses them | clients would not read what they stored: not sent |
 //! | a length of more than 32 bits | cuts it | refuses it | decision 0012: not sent |
 //! | `flush_all` with a time before now | takes it for now | refuses it | it is none that the protocol knows: not sent |
 //! | `gat` with a time and no key | finds nothing | `ERROR` | as `get` without a key: not sent |

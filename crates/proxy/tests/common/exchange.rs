@@ -1,4 +1,4 @@
-//! One client's conversation with a server or a proxy: rounds of commands, cut into random pieces, each read to its end.
+//! One client's conversation with a server or a proxy: rounds of commands, sent in random pieces, each read to its end.
 
 use super::deviations::{LINE_TOO_LONG, normalised};
 use super::random::Random;
@@ -7,33 +7,33 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// What one client does on one connection. It begins with an empty store.
+/// The commands of one client on one connection, to an empty store.
 #[derive(Clone, Debug)]
 pub(crate) struct Conversation {
     pub(crate) rounds: Vec<Vec<Command>>,
     pub(crate) ending: Ending,
 }
 
-/// Who is spoken to.
+/// The other side of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Server,
     Proxy,
 }
 
-/// Whatever a round has begun ends here, a value of up to 60 bytes that was announced and not sent, too.
+/// Ends a round, including a value of up to 60 bytes that was announced and not sent.
 const FILLER: &[u8] = b"mn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\nmn\r\n";
 
 impl Conversation {
-    /// How many commands it has.
+    /// The number of commands.
     pub(crate) fn commands(&self) -> usize {
         self.rounds.iter().map(Vec::len).sum()
     }
 
-    /// Has it; returns the replies to each round, normalised, and to the ending.
+    /// Sends all commands; returns the normalised replies to each round and to the ending.
     ///
     /// # Errors
-    /// What did not come, and what came instead.
+    /// The missing reply, and what arrived instead.
     pub(crate) fn hold(
         &self,
         address: SocketAddr,
@@ -67,7 +67,7 @@ impl Conversation {
     }
 }
 
-/// Puts the tokens in.
+/// Inserts the cas tokens.
 fn fill_in(command: &[u8], tokens: &[Vec<u8>], out: &mut Vec<u8>) {
     let Some(at) = command.windows(6).position(|window| window.starts_with(b"{cas") && window[5] == b'}') else {
         return out.extend_from_slice(command);
@@ -79,7 +79,7 @@ fn fill_in(command: &[u8], tokens: &[Vec<u8>], out: &mut Vec<u8>) {
     fill_in(&command[at + 6..], tokens, out);
 }
 
-/// Finds the tokens in the replies to `gets`.
+/// Finds the cas tokens in the replies to `gets`.
 fn learn(replies: &[u8], tokens: &mut Vec<Vec<u8>>) {
     for line in replies.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"VALUE ")) {
         let words: Vec<&[u8]> = line.trim_ascii_end().split(|&byte| byte == b' ').collect();
@@ -92,7 +92,7 @@ fn learn(replies: &[u8], tokens: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// A connection that reads whenever it cannot write, so that large replies cannot block both.
+/// A connection that reads whenever it cannot write, so that large replies do not block both sides.
 struct Line {
     stream: TcpStream,
     got: Vec<u8>,
@@ -107,7 +107,7 @@ impl Line {
         Line { stream, got: Vec::new() }
     }
 
-    /// Sends in pieces, most often a single one: small ones take long.
+    /// Sends in pieces, mostly in a single one, because small pieces take long.
     fn send(&mut self, bytes: &[u8], pieces: &mut Random) -> Result<(), String> {
         let largest = match pieces.below(40) {
             0 => 3,
@@ -115,7 +115,7 @@ impl Line {
             3..=9 => pieces.choose(&[500, 5000, 30_000]),
             _ => usize::MAX,
         };
-        // A long stream in tiny pieces takes longer than it is worth.
+        // Sending a long stream in tiny pieces would take too long.
         let largest = largest.max(bytes.len() / 2000);
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -146,7 +146,7 @@ impl Line {
         Ok(())
     }
 
-    /// Everything up to and with this line.
+    /// Reads everything up to and including this line.
     fn read_until(&mut self, mark: &[u8]) -> Result<Vec<u8>, String> {
         let mut buffer = [0; 1 << 16];
         while !self.got.ends_with(mark) {
@@ -159,7 +159,7 @@ impl Line {
         Ok(std::mem::take(&mut self.got))
     }
 
-    /// Leaves; everything that still comes.
+    /// Closes the connection; returns everything that still arrives.
     fn end(mut self, ending: Ending) -> Result<Vec<u8>, String> {
         let (bytes, is_closing) = ending.bytes();
         self.stream.write_all(&bytes).map_err(|error| format!("{error} when leaving"))?;
@@ -168,7 +168,7 @@ impl Line {
         }
         match self.stream.read_to_end(&mut self.got) {
             Err(error) if is_not_yet(&error) => Err(format!("not closed after {ending:?}")),
-            // Whoever closes although something has not been read breaks the connection off.
+            // Closing with unread input resets the connection.
             _ => Ok(self.got),
         }
     }

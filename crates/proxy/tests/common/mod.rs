@@ -1,4 +1,4 @@
-//! A proxy in front of servers, for the tests of this folder.
+//! A proxy in front of servers, for the tests in this folder.
 
 #[allow(dead_code, reason = "not every file of this folder speaks the meta protocol")]
 pub(crate) mod meta_table;
@@ -10,17 +10,17 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use testkit::{Client, Server};
 
-/// A proxy that ends, and is checked for lost jobs, when the test does.
+/// A proxy that is stopped, and checked for lost jobs, at the end of the test.
 pub(crate) struct Proxy {
     pub(crate) running: Option<Running>,
     pub(crate) address: SocketAddr,
     /// Kept so that they end after the proxy.
-    #[allow(dead_code, reason = "they are held, not used")]
+    #[allow(dead_code, reason = "they are kept, not used")]
     servers: Vec<Server>,
 }
 
 impl Proxy {
-    /// Before servers of its own.
+    /// A proxy in front of its own servers.
     #[allow(dead_code, reason = "not every file of this folder has servers of this kind")]
     pub(crate) fn before(servers: Vec<Server>, change: impl FnOnce(&mut Config)) -> Proxy {
         let addresses: Vec<SocketAddr> = servers.iter().map(Server::address).collect();
@@ -29,7 +29,7 @@ impl Proxy {
         proxy
     }
 
-    /// Before servers that the test keeps.
+    /// A proxy in front of the test's servers.
     pub(crate) fn at(addresses: &[SocketAddr], change: impl FnOnce(&mut Config)) -> Proxy {
         let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let mut config = Config::new("127.0.0.1:0", &names);
@@ -37,7 +37,7 @@ impl Proxy {
         Proxy::of(start(config, Clock::monotonic()).expect("the proxy starts"))
     }
 
-    /// One that the test has started.
+    /// Wraps a proxy that the test has started.
     pub(crate) fn of(running: Running) -> Proxy {
         let address = running.address().unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
         Proxy { address, running: Some(running), servers: Vec::new() }
@@ -49,13 +49,13 @@ impl Proxy {
         Client::connect(self.address)
     }
 
-    /// What the proxy says to Prometheus.
+    /// The proxy's metrics.
     #[allow(dead_code, reason = "not every file of this folder looks at metrics")]
     pub(crate) fn metrics(&self) -> String {
         self.get("/metrics")
     }
 
-    /// What it answers to `stats`.
+    /// The reply to `stats`.
     #[allow(dead_code, reason = "not every file of this folder looks at stats")]
     pub(crate) fn stats(&self) -> String {
         let mut client = self.client();
@@ -67,12 +67,12 @@ impl Proxy {
         text
     }
 
-    /// What its metrics server answers to this path.
+    /// The reply of its metrics server for this path.
     pub(crate) fn get(&self, path: &str) -> String {
         self.get_as(path, "*/*")
     }
 
-    /// The same to a reader that accepts this.
+    /// The same for a client with this Accept header.
     pub(crate) fn get_as(&self, path: &str, accept: &str) -> String {
         let address = self.running.as_ref().and_then(|running| running.metrics_address).expect("it serves metrics");
         let mut stream = TcpStream::connect(address).expect("its metrics server listens");
@@ -82,7 +82,7 @@ impl Proxy {
         text
     }
 
-    /// Ends the proxy.
+    /// Stops the proxy.
     #[allow(dead_code, reason = "not every file of this folder ends its proxies itself")]
     pub(crate) fn stop(mut self) -> proxy::Totals {
         self.running.take().expect("it runs").stop().expect("it ends well")
@@ -100,26 +100,26 @@ impl Drop for Proxy {
     }
 }
 
-/// Every discipline with so many slots of each kind; those whose multi-gets need a copy of each value on every server only
-/// `if_copied`.
+/// Every discipline with this number of slots of each kind. Those whose multi-gets need every value on every server only
+/// `if_replicated`.
 #[allow(dead_code, reason = "not every file of this folder has several disciplines")]
-pub(crate) fn disciplines(slots: usize, if_copied: bool) -> Vec<Discipline> {
+pub(crate) fn disciplines(slots: usize, if_replicated: bool) -> Vec<Discipline> {
     let shared = |multi_get| Discipline::Shared { workers: slots, multi_get };
     let mut all =
         vec![Discipline::Pipelined, Discipline::PerBackend { readers: slots, writers: slots }, shared(MultiGet::ByKey)];
-    if if_copied {
+    if if_replicated {
         all.extend([shared(MultiGet::Sharded), shared(MultiGet::Whole)]);
     }
     all
 }
 
-/// So many servers: memcached, or the embedded cache where there is none.
+/// Starts servers: memcached, or the embedded cache if memcached is not installed.
 #[allow(dead_code, reason = "not every file of this folder has servers of this kind")]
 pub(crate) fn servers(count: usize) -> Vec<Server> {
     (0..count).map(|_| Server::start()).collect()
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 #[allow(dead_code, reason = "not every file of this folder waits")]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let clock = Clock::monotonic();

@@ -1,8 +1,8 @@
-//! A server for the simulation: it keeps what it is told in memory, delivers its replies as badly as its seed says, and is cut off
-//! now and then. Nothing that it says out of turn can be taken for the reply to anything that the simulated clients ask.
+//! A server for the simulation. It stores values in memory, delivers its replies as badly as its seed decides, and is cut off
+//! from time to time. No unsolicited bytes that it sends are a valid reply to a request of the simulated clients.
 
 use super::random::Random;
-use super::simulated_promise::GatedServer;
+use super::simulated_promise::StoredValues;
 use super::simulated_store::Store;
 use clock::{Clock, Nanos};
 use std::io::{Read, Write};
@@ -13,37 +13,37 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use wire::{Limits, ParsedRequest, Request, parse_request};
 
-/// How badly a server behaves.
+/// The faults of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faults {
-    /// One reply in so many is not simply sent; none if it is zero.
+    /// One reply in this many is faulty; none if it is zero.
     pub(crate) one_in: usize,
-    /// One connection in so many is of no use from the beginning; none if it is zero.
+    /// One connection in this many never works; none if it is zero.
     pub(crate) connection_one_in: usize,
-    /// One request in so many is the last before nobody reaches the server for a while; none if it is zero.
+    /// After one request in this many, the server is unreachable for a while; never if it is zero.
     pub(crate) outage_one_in: usize,
-    /// How long at most.
+    /// How long it is unreachable at most.
     pub(crate) outage: Duration,
-    /// Whether it has forgotten everything then.
+    /// Whether it has lost all values then.
     pub(crate) forgets: bool,
-    /// About as long as the proxy waits.
+    /// About the proxy's timeout.
     pub(crate) stall: Duration,
 }
 
-/// A listening socket and what stands behind it; it ends with the scenario.
+/// A listening socket and its threads, which end with the scenario.
 pub(crate) struct SimulatedBackend {
     pub(crate) address: SocketAddr,
     server: Arc<Server>,
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What its connections share.
+/// The state that its connections share.
 struct Server {
     clock: Clock,
     faults: Faults,
     store: Mutex<Store>,
     is_over: AtomicBool,
-    /// From now on it behaves.
+    /// Set when it has no more faults.
     is_calm: AtomicBool,
     /// Until when it is cut off.
     down_until: AtomicU64,
@@ -56,7 +56,7 @@ struct Peer {
     number: usize,
     random: Random,
     server: Arc<Server>,
-    /// The server's at the beginning; one that has been restarted knows nothing of its connections.
+    /// The number of restarts when the connection was opened: a restarted server closes older connections.
     life: usize,
     /// Replies that are sent together.
     ready: Vec<u8>,
@@ -66,10 +66,10 @@ struct Peer {
 /// The connection is at its end.
 struct Over;
 
-/// What no request of the simulation can be answered with.
+/// A line that is no valid reply to any request of the simulation.
 const NONSENSE: &[&str] = &["HELLO\r\n", "VALUE a\r\n", "VALUE a 0 99999999999\r\n", "\0\n", "RESET\r\n", "\r\n", "x"];
-/// On one connection. What lies in the buffers of one that was given up is carried out within a second, or never: the proxy
-/// relies on it, as docs/consistency.md says.
+/// Serves one connection. A request in the buffer of a closed connection is applied within a second, or never: the proxy
+/// relies on that (docs/consistency.md).
 const STALLS_MAX: usize = 3;
 
 impl SimulatedBackend {
@@ -109,17 +109,17 @@ impl SimulatedBackend {
         self.server.is_calm.store(true, Ordering::SeqCst);
     }
 
-    /// What it ever held.
-    pub(crate) fn held(&self) -> GatedServer {
-        self.server.store.lock().unwrap().held()
+    /// The values that it ever stored.
+    pub(crate) fn stored_values(&self) -> StoredValues {
+        self.server.store.lock().unwrap().stored_values()
     }
 
-    /// What it was asked about a key.
+    /// Its requests for a key.
     pub(crate) fn log(&self, key: &str) -> Vec<String> {
         self.server.store.lock().unwrap().log(key).to_vec()
     }
 
-    /// The first thing that it should not have been asked.
+    /// The first request that it should not have received.
     pub(crate) fn complaint(&self) -> Option<String> {
         self.server.store.lock().unwrap().complaint.clone()
     }
@@ -128,7 +128,7 @@ impl SimulatedBackend {
 impl Drop for SimulatedBackend {
     fn drop(&mut self) {
         self.server.is_over.store(true, Ordering::SeqCst);
-        // It waits for somebody to come; a thread of it that is left ends when the proxy has closed its connection.
+        // Wakes up the accepting thread. Other threads end when the proxy has closed their connections.
         let _ = TcpStream::connect(self.address);
         let _ = self.accepting.take().map(JoinHandle::join);
     }
@@ -143,7 +143,7 @@ impl Server {
         !self.is_calm() && self.clock.now() < Nanos(self.down_until.load(Ordering::SeqCst))
     }
 
-    /// Nobody reaches it for so long, and those who did are cut off. What they have sent may be carried out all the same.
+    /// Makes it unreachable for a while and closes its connections. It may still apply requests that it has received.
     fn cut_off(&self, length: Duration) {
         self.down_until.store((self.clock.now() + length).0, Ordering::SeqCst);
         for connection in self.connections.lock().unwrap().drain(..) {
@@ -188,7 +188,7 @@ impl Peer {
         }
     }
 
-    /// Carries the next request out late or never, for some of the faults.
+    /// For some of the faults, applies the next request late or never.
     fn hesitate(&mut self) -> Result<(), Over> {
         if !self.happens(4 * self.server.faults.one_in) {
             return Ok(());
@@ -210,12 +210,12 @@ impl Peer {
         Some(reply)
     }
 
-    /// Whether what happens once in so many times happens now.
+    /// Whether an event with this frequency happens now.
     fn happens(&mut self, one_in: usize) -> bool {
         one_in > 0 && self.random.one_in(one_in) && !self.server.is_calm()
     }
 
-    /// Refuses, keeps silent, or says nonsense.
+    /// Refuses, does not reply, or sends an invalid reply.
     fn be_of_no_use(mut self) {
         match self.random.below(3) {
             0 => {}
@@ -229,7 +229,7 @@ impl Peer {
         sent.map_err(|_| Over)
     }
 
-    /// Sends a reply, now or with others, whole or not.
+    /// Sends a reply, now or together with others, completely or in part.
     fn deliver(&mut self, reply: &[u8], is_last: bool) -> Result<(), Over> {
         if !self.happens(self.server.faults.one_in) {
             self.ready.extend_from_slice(reply);

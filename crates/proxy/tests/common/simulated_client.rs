@@ -1,4 +1,4 @@
-//! A client of the simulation: it pipelines, dribbles, forgets to read, leaves in the middle; and checks every byte that it gets.
+//! A client of the simulation. It pipelines, sends tiny pieces, stops reading or disconnects, and checks every byte that it receives.
 
 use super::random::Random;
 use super::simulated_judge::{Asked, Judge};
@@ -8,20 +8,20 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How a client leaves.
+/// How a client disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// With `quit`, and waits for the end.
+    /// It sends `quit`, and waits for the end.
     Quit,
-    /// It closes its side before it has read what it asked for last.
+    /// It closes its side before it has read the last reply.
     HalfClosed,
-    /// When all is answered.
+    /// It disconnects when all requests are answered.
     Closed,
-    /// With requests under way.
+    /// It disconnects with requests in flight.
     Vanished,
 }
 
-/// What a client does.
+/// The plan of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) number: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) leaving: Leaving,
 }
 
-/// What became of its requests.
+/// The outcomes of its requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) sent: u64,
@@ -55,16 +55,16 @@ pub(crate) struct SimulatedClient {
     judge: Judge,
     under_way: VecDeque<Asked>,
     got: Vec<u8>,
-    /// What was asked last, and what was told.
+    /// The last requests and replies.
     trail: VecDeque<String>,
     tally: Tally,
 }
 
 const TRAIL: usize = 60;
-/// A reply that has not come after so many waits never will. They are counted and not timed, as a machine may stand still.
+/// The number of waits after which a reply is missing. They are counted, not timed, because a machine may be suspended.
 const WAITS_MAX: usize = 300;
 const WAIT: Duration = Duration::from_millis(100);
-/// How often something is asked until it does not fail any more.
+/// The number of attempts until a request must succeed.
 const TRIES_MAX: usize = 1000;
 
 impl SimulatedClient {
@@ -85,10 +85,10 @@ impl SimulatedClient {
         }
     }
 
-    /// Does everything that is planned. Returns what became of it, and what the client knows.
+    /// Executes the plan. Returns the outcomes, and what the client knows.
     ///
     /// # Errors
-    /// The first thing that no client should see.
+    /// The first violation of a guarantee.
     pub(crate) fn run(mut self) -> Result<(Tally, Judge), String> {
         let mut left = self.plan.requests;
         while left > 0 {
@@ -105,7 +105,7 @@ impl SimulatedClient {
             let keep = self.random.below(burst);
             self.read_until(keep)?;
             if self.tally.failed > failed {
-                // Otherwise everything would be asked while a backend is away.
+                // Otherwise all requests would be sent while a backend is unreachable.
                 std::thread::sleep(Duration::from_micros(self.random.next() % 30_000));
             }
         }
@@ -113,11 +113,11 @@ impl SimulatedClient {
         Ok((self.tally, self.judge))
     }
 
-    /// When all is at rest and every backend behaves: looks at all keys, and writes its own once more. By now everything must
-    /// work, and what reads tell is not late any more.
+    /// After all faults have ended: reads all keys, and writes its own once more. All requests must succeed now, and
+    /// reads must return current values.
     ///
     /// # Errors
-    /// The first thing that no client should see.
+    /// The first violation of a guarantee.
     pub(crate) fn look_back(mut self) -> Result<Tally, String> {
         let client = self.plan.number;
         let late = self.judge.promise.late;
@@ -133,7 +133,7 @@ impl SimulatedClient {
         Ok(self.tally)
     }
 
-    /// Asks until it is answered.
+    /// Repeats a request until it succeeds.
     fn insist(&mut self, ask: impl Fn(u64) -> Ask) -> Result<(), String> {
         for _ in 0..TRIES_MAX {
             let failed = self.tally.failed;
@@ -168,7 +168,7 @@ impl SimulatedClient {
         if self.plan.leaving != Leaving::Closed {
             let mut rest = self.got.clone();
             let mut buffer = vec![0; 1 << 12];
-            // Whoever closes may have left something unread.
+            // The other side may have closed with unread input.
             while let Ok(count @ 1..) = read_some(&mut self.stream, &mut buffer) {
                 rest.extend_from_slice(&buffer[..count]);
             }
@@ -179,7 +179,7 @@ impl SimulatedClient {
         Ok(())
     }
 
-    /// Puts a request behind the others.
+    /// Appends a request.
     fn ask(&mut self, ask: Ask, bytes: &mut Vec<u8>) {
         ask.encode(self.plan.number, bytes);
         self.under_way.push_back(self.judge.asks(ask));
@@ -204,7 +204,7 @@ impl SimulatedClient {
         Ok(())
     }
 
-    /// Reads and checks replies until no more than so many are missing.
+    /// Reads and checks replies until at most this many are missing.
     fn read_until(&mut self, missing: usize) -> Result<(), String> {
         let mut buffer = vec![0; 1 << 16];
         loop {
@@ -246,7 +246,7 @@ impl SimulatedClient {
     }
 }
 
-/// Reads what has come, and waits for it if need be.
+/// Reads, and waits if nothing has arrived.
 fn read_some(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut waits = 0;
     loop {
@@ -257,7 +257,7 @@ fn read_some(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Whether nothing has come yet, or a machine that stood still has interrupted the wait.
+/// Whether nothing has arrived yet, or a suspended machine has interrupted the wait.
 fn is_worth_waiting(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }

@@ -1,5 +1,5 @@
-//! Reads the replies to one client of the simulation: each must be one to its request, whole, and tell nothing that the client may
-//! not be told (`simulated_promise`).
+//! Checks the replies to one client of the simulation: each must be a complete reply to its request, with a value that the
+//! client may receive (`simulated_promise`).
 
 use super::simulated_promise::{History, Posted, Promise, UNTOUCHED, Write};
 use super::simulated_requests::{Ask, value};
@@ -20,9 +20,9 @@ pub(crate) struct Judge {
     clock: Clock,
     pub(crate) promise: Promise,
     keys: HashMap<String, History>,
-    /// Requests so far: the number of each is the version of what it stores.
+    /// The number of requests so far. The number of a request is the version of the value it stores.
     number: u64,
-    /// Increments asked for, the last number that was told, and whether the counter must be there.
+    /// The increments sent, the last number received, and whether the counter must exist.
     counts: u64,
     told: u64,
     is_counter_sure: bool,
@@ -40,7 +40,7 @@ impl Judge {
         self.number
     }
 
-    /// Notes that something is asked.
+    /// Records a request.
     pub(crate) fn asks(&mut self, ask: Ask) -> Asked {
         self.counts += u64::from(matches!(ask, Ask::Count));
         Asked { ask, sent: self.clock.now() }

@@ -1,8 +1,8 @@
-//! What the clients of the simulation ask, and the values that they store. What they may be answered is `simulated_judge`'s.
+//! The requests of the simulated clients, and the values that they store. `simulated_judge` checks the replies.
 
 use super::random::Random;
 
-/// One request. Its key's name says who writes it: `c3k1` only client 3, `all1` everybody.
+/// One request. The key's name contains its writer: only client 3 writes `c3k1`, and all clients write `all1`.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     Get {
@@ -28,7 +28,7 @@ pub(crate) enum Ask {
     Delete {
         key: String,
     },
-    /// Puts 0 where the counter is.
+    /// Sets the counter to 0.
     CountFrom,
     Count,
     MetaGet {
@@ -56,7 +56,7 @@ pub(crate) enum Ask {
 const OWN_KEYS: usize = 3;
 const SHARED_KEYS: usize = 3;
 
-/// A value says whose it is; how long it is, and what is in it, follows from that.
+/// The value of a version. It contains its key, writer and version, from which its length and bytes follow.
 pub(crate) fn value(key: &str, client: usize, version: u64) -> Vec<u8> {
     let mut bytes = format!("{key} {client} {version} ").into_bytes();
     let mut random = Random(version.wrapping_mul(31).wrapping_add(client as u64));
@@ -75,12 +75,12 @@ pub(crate) fn own_keys(client: usize) -> impl Iterator<Item = String> {
     (0..OWN_KEYS).map(move |number| format!("c{client}k{number}"))
 }
 
-/// The keys that everybody writes.
+/// The keys that all clients write.
 pub(crate) fn shared_keys() -> impl Iterator<Item = String> {
     (0..SHARED_KEYS).map(|number| format!("all{number}"))
 }
 
-/// Any key that a client may ask for.
+/// Any key that a client may read.
 fn key(client: usize, random: &mut Random) -> String {
     match random.below(8) {
         0 => format!("all{}", random.below(SHARED_KEYS)),
@@ -88,7 +88,7 @@ fn key(client: usize, random: &mut Random) -> String {
     }
 }
 
-/// A client's request with this number, or two of them. The first one is to its counter.
+/// A client's request with this number, or two of them. The first request sets its counter.
 pub(crate) fn next(client: usize, number: u64, random: &mut Random) -> Vec<Ask> {
     let (version, opaque) = (number, number);
     let key = key(client, random);
@@ -116,7 +116,7 @@ pub(crate) fn next(client: usize, number: u64, random: &mut Random) -> Vec<Ask> 
             }
         }
     };
-    // Whether a quiet request was answered shows in what comes next.
+    // Whether a quiet request was answered is visible in the next reply.
     let noop = ask.is_quiet().then_some(Ask::Noop);
     [ask].into_iter().chain(noop).collect()
 }
@@ -131,7 +131,7 @@ impl Ask {
         )
     }
 
-    /// Writes it as `client` says it.
+    /// Encodes the request of `client`.
     pub(crate) fn encode(&self, client: usize, out: &mut Vec<u8>) {
         let quiet = if self.is_quiet() { " q" } else { "" };
         let mut store = |command: &str, key: &str, version: u64, end: &str| {

@@ -1,5 +1,5 @@
-//! What a seed decides for one scenario of the simulation: pools and their policies, faults, clients, and whether the proxy goes on
-//! with another configuration in the middle; and what all this promises to clients.
+//! The scenario of a seed: pools and their policies, faults, clients, whether the proxy reloads its configuration,
+//! and which guarantees follow for clients.
 
 use super::common::disciplines;
 use super::random::Random;
@@ -15,7 +15,7 @@ use proxy::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long what another pool keeps may live; no scenario takes longer.
+/// The longest time to live in another pool. No scenario takes longer.
 const EXPIRY_S: u64 = 100;
 
 /// Everything that a seed decides.
@@ -24,18 +24,18 @@ pub(crate) struct Scenario {
     pub(crate) pools: Vec<PoolPlan>,
     pub(crate) clients: Vec<Plan>,
     pub(crate) setting: Setting,
-    /// What it goes on with, and when.
+    /// The configuration that is loaded in the middle, and when.
     pub(crate) reload: Option<(Duration, Setting)>,
     shadow: Option<Shadow>,
     timeout: Duration,
     part_failure: PartFailure,
 }
 
-/// What a pool is to the first one.
+/// The role of a pool for the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Main,
-    StandIn,
+    Failover,
     Source,
     Shadow,
 }
@@ -48,7 +48,7 @@ pub(crate) struct PoolPlan {
     backends: Vec<Faults>,
 }
 
-/// What may be another after a reload.
+/// The settings that a reload may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     discipline: Discipline,
@@ -70,10 +70,10 @@ impl Scenario {
         let timeout = Duration::from_millis(30 + random.next() % 40);
         let has_all = replicas == servers;
         let mut pools = vec![PoolPlan::new(Part::Main, servers, replicas, timeout, random)];
-        for (part, one_in) in [(Part::StandIn, 4), (Part::Source, 4), (Part::Shadow, 5)] {
+        for (part, one_in) in [(Part::Failover, 4), (Part::Source, 4), (Part::Shadow, 5)] {
             if random.one_in(one_in) {
                 let servers = 1 + random.below(2);
-                // A multi-get that asks any server needs every value on each.
+                // A multi-get that reads any server needs every value on each.
                 let replicas = if has_all { servers } else { 1 + random.below(servers) };
                 pools.push(PoolPlan::new(part, servers, replicas, timeout, random));
             }
@@ -117,7 +117,7 @@ impl Scenario {
     fn store(&self, part: Part) -> Store {
         match part {
             Part::Main => Store::default(),
-            Part::StandIn => Store::standing_in(EXPIRY_S as i64),
+            Part::Failover => Store::standing_in(EXPIRY_S as i64),
             Part::Source => {
                 let own =
                     self.clients.iter().flat_map(|plan| own_keys(plan.number).zip(std::iter::repeat(plan.number)));
@@ -129,7 +129,7 @@ impl Scenario {
         }
     }
 
-    /// The proxy's configuration before these backends.
+    /// The configuration of a proxy in front of these backends.
     pub(crate) fn config(&self, setting: &Setting, backends: &[Vec<SimulatedBackend>]) -> Config {
         let mut config = Config::new("127.0.0.1:0", &[]);
         let pool = |(plan, backends): (&PoolPlan, &Vec<SimulatedBackend>)| {
@@ -144,7 +144,7 @@ impl Scenario {
         let main = &mut config.pools[0];
         (main.writes, main.reads, main.failover) = (setting.writes, setting.reads, setting.failover);
         (main.hedge, main.shadow) = (setting.hedge, self.shadow.clone());
-        main.failover_pool = has(Part::StandIn).then(|| FailoverPool { pool: Part::StandIn.name(), expiry });
+        main.failover_pool = has(Part::Failover).then(|| FailoverPool { pool: Part::Failover.name(), expiry });
         main.warm_up = has(Part::Source).then(|| WarmUp { from: Part::Source.name(), expiry });
         (config.discipline, config.loops) = (setting.discipline, setting.loops);
         (config.client_window, config.client_buffer_bytes) = (setting.client_window, setting.client_buffer_bytes);
@@ -153,25 +153,28 @@ impl Scenario {
         config
     }
 
-    /// What it promises to clients.
+    /// The guarantees for clients.
     pub(crate) fn promise(&self, backends: &[Vec<SimulatedBackend>]) -> Promise {
         let settings = || [Some(&self.setting), self.reload.as_ref().map(|(_, then)| then)].into_iter().flatten();
         let has = |part| self.pools.iter().any(|pool| pool.part == part);
         let has_copies = self.pools[0].replicas > 1;
         let is_late = has_copies && settings().any(|setting| setting.writes != Writes::All);
         let loses = self.pools.iter().flat_map(|pool| &pool.backends).any(|faults| faults.forgets);
-        let stand_ins = self.pools.iter().zip(backends).filter(|(pool, _)| pool.part == Part::StandIn);
+        let failover_pools = self.pools.iter().zip(backends).filter(|(pool, _)| pool.part == Part::Failover);
         Promise {
-            mends: has_copies || has(Part::StandIn) || has(Part::Source),
-            // A read that was sent in the turn of a loop in which the time was over is given a little more.
+            mends: has_copies || has(Part::Failover) || has(Part::Source),
+            // A read that was sent in the turn in which the time ended gets a little more.
             late: is_late.then_some(self.timeout * 2),
-            // What may have been stored late, and where it may linger, is deleted.
-            forgets: is_late || loses || has(Part::StandIn) || has(Part::Source),
+            // A value that may have been stored late is deleted.
+            forgets: is_late || loses || has(Part::Failover) || has(Part::Source),
             fills_late: settings().any(|setting| matches!(setting.discipline, Discipline::Shared { .. })),
             reads_copies: has_copies && settings().any(Setting::reads_copies),
             has_source: has(Part::Source),
             parts_may_miss: self.part_failure == PartFailure::Miss,
-            stood_in: stand_ins.flat_map(|(_, backends)| backends).map(SimulatedBackend::held).collect(),
+            failover_values: failover_pools
+                .flat_map(|(_, backends)| backends)
+                .map(SimulatedBackend::stored_values)
+                .collect(),
             board: Arc::new(Board::default()),
         }
     }
@@ -223,7 +226,7 @@ impl Setting {
             backend_window: random.choose(&[65536, 65536, 65536, 6]),
             queue: random.choose(&[65536, 65536, 65536, 3]),
         };
-        // What the configuration refuses.
+        // Combinations that the configuration refuses.
         if replicas == 1 {
             (setting.reads, setting.failover, setting.hedge) = (Reads::Primary, Failover::Never, None);
         }
@@ -233,7 +236,7 @@ impl Setting {
         setting
     }
 
-    /// Whether another copy than the primary may answer a read.
+    /// Whether another replica than the primary may answer a read.
     fn reads_copies(&self) -> bool {
         let asks_any = matches!(self.discipline, Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey);
         asks_any || self.reads != Reads::Primary || self.failover != Failover::Never || self.hedge.is_some()

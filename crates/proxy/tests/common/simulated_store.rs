@@ -1,6 +1,6 @@
-//! What a server of the simulation holds, and what it answers; and what it remembers for the judge.
+//! The memory of a simulated server: its values, its replies, and a history for the judge.
 
-use super::simulated_promise::GatedServer;
+use super::simulated_promise::StoredValues;
 use std::collections::HashMap;
 use wire::{Meta, MetaCode, Reply, Request, Value, Verb};
 
@@ -9,16 +9,16 @@ use wire::{Meta, MetaCode, Reply, Request, Value, Verb};
 pub(crate) struct Store {
     items: HashMap<Vec<u8>, Item>,
     tokens: u64,
-    held: GatedServer,
+    stored: StoredValues,
     /// Restarts.
     pub(crate) life: usize,
-    /// What is stored here must live no longer than so many seconds.
+    /// The longest allowed time to live of a value, for a failover pool.
     expiry_max_s: Option<i64>,
-    /// Reads are none of its business.
+    /// Whether it must not receive reads.
     is_never_read: bool,
-    /// The first thing that it should not have been asked.
+    /// The first request that it should not have received.
     pub(crate) complaint: Option<String>,
-    /// What it was asked about each key, and what it answered, for whoever looks for the reason of a failure.
+    /// The requests and replies for each key, to explain a failure.
     log: HashMap<String, Vec<String>>,
 }
 
@@ -29,39 +29,39 @@ struct Item {
 }
 
 impl Store {
-    /// One that holds these values from the beginning.
+    /// A store with initial values.
     pub(crate) fn holding(values: impl Iterator<Item = (String, Vec<u8>)>) -> Store {
         let mut store = Store::default();
         values.for_each(|(key, value)| store.put(key.as_bytes(), 0, value));
         store
     }
 
-    /// One of a pool that stands in: what is stored must live no longer than so many seconds.
+    /// A store of a failover pool, with a longest time to live.
     pub(crate) fn standing_in(expiry_max_s: i64) -> Store {
         Store { expiry_max_s: Some(expiry_max_s), ..Store::default() }
     }
 
-    /// One of a pool that shadows writes only.
+    /// A store of a shadow pool that receives writes only.
     pub(crate) fn never_read() -> Store {
         Store { is_never_read: true, ..Store::default() }
     }
 
-    pub(crate) fn held(&self) -> GatedServer {
-        self.held.clone()
+    pub(crate) fn stored_values(&self) -> StoredValues {
+        self.stored.clone()
     }
 
-    /// What a restart does.
+    /// Loses all values, as in a restart.
     pub(crate) fn forget(&mut self) {
         self.items.clear();
         self.life += 1;
     }
 
-    /// What it was asked about a key.
+    /// Its requests for a key.
     pub(crate) fn log(&self, key: &str) -> &[String] {
         self.log.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Does what it is asked; `origin` says when and on which connection.
+    /// Applies a request; `origin` is its time and connection.
     pub(crate) fn execute(&mut self, request: &Request<'_>, origin: &str, out: &mut Vec<u8>) {
         self.look_at(request);
         self.answer(request, out);
@@ -146,12 +146,12 @@ impl Store {
         let mut words = text.split(' ').skip(1).map(str::parse::<u64>);
         if let (Some(Ok(writer)), Some(Ok(version))) = (words.next(), words.next()) {
             let key = String::from_utf8_lossy(key).into_owned();
-            self.held.lock().unwrap().insert((key, writer as usize, version));
+            self.stored.lock().unwrap().insert((key, writer as usize, version));
         }
         self.items.insert(key.to_vec(), Item { flags, value, token: self.tokens });
     }
 
-    /// Notes what it should not have been asked.
+    /// Records a request that it should not have received.
     fn look_at(&mut self, request: &Request<'_>) {
         let is_read = matches!(request.verb(), Verb::Get | Verb::Gets | Verb::Mg);
         let expiry_s = match request {

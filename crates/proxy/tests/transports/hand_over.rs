@@ -1,5 +1,5 @@
-//! A process replaces another while clients connect and ask all the time. The processes are proxies of this process, which
-//! share nothing but the control socket.
+//! One proxy replaces another while clients connect and send requests all the time. Both run in this process, but
+//! share only the control socket.
 
 use crate::speak::{PATIENCE, ask, proxy, stop, unix_client};
 use net::Inherited;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use testkit::{Client, Server};
 
-/// Where a proxy of this test listens, and who answers.
+/// The addresses of the proxies, and their server.
 struct Place {
     server: Server,
     folder: tempfile::TempDir,
@@ -31,7 +31,7 @@ impl Place {
         self.folder.path().join("clients")
     }
 
-    /// Any port, which only the first takes, and a unix socket.
+    /// Any free port, which only the first proxy binds, and a unix socket.
     fn start(&self, is_successor: bool, change: impl FnOnce(&mut Config)) -> Running {
         let listen = ["127.0.0.1:0".to_string(), format!("unix:{}", self.unix().display())];
         proxy(&listen, &[self.server.address().to_string()], |config| {
@@ -43,21 +43,21 @@ impl Place {
     }
 }
 
-/// Connects, asks some times and leaves, again and again. Nothing may ever fail.
-fn come_and_go<S: Read + Write>(connect: impl Fn() -> S, seed: usize, is_over: &AtomicBool, asked: &AtomicUsize) {
+/// Connects, sends some requests and disconnects, repeatedly. No request may fail.
+fn come_and_go<S: Read + Write>(connect: impl Fn() -> S, seed: usize, is_over: &AtomicBool, requests: &AtomicUsize) {
     let mut round = seed;
     while !is_over.load(Ordering::Relaxed) {
         let mut stream = connect();
-        // From a single request to some hundred.
+        // From one request to some hundred.
         for _ in 0..1 + round * round % 157 {
             ask(&mut stream, "get k\r\nget none\r\n", "VALUE k 0 3\r\nabc\r\nEND\r\nEND\r\n");
-            asked.fetch_add(2, Ordering::Relaxed);
+            requests.fetch_add(2, Ordering::Relaxed);
         }
         round += 1;
     }
 }
 
-/// Tells the clients to end when it is dropped.
+/// Ends the clients when it is dropped.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -83,26 +83,27 @@ fn three_hand_overs_under_load_lose_nothing() {
     let mut current = place.start(false, |_| ());
     let address = current.address().unwrap();
     Client::connect(address).ask("set k 0 0 3\r\nabc\r\n", "STORED\r\n");
-    let (is_over, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (is_over, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut served = Vec::new();
     std::thread::scope(|scope| {
-        let (is_over, asked, path) = (&is_over, &asked, place.unix());
+        let (is_over, requests, path) = (&is_over, &requests, place.unix());
         let clients: Vec<_> = (0..4)
             .map(|seed| {
                 let path = path.clone();
                 scope.spawn(move || match seed {
-                    0 => come_and_go(|| unix(&path), seed, is_over, asked),
-                    _ => come_and_go(|| tcp(address), seed, is_over, asked),
+                    0 => come_and_go(|| unix(&path), seed, is_over, requests),
+                    _ => come_and_go(|| tcp(address), seed, is_over, requests),
                 })
             })
             .collect();
         let wait_for_more = || {
-            let before = asked.load(Ordering::Relaxed);
-            while asked.load(Ordering::Relaxed) < before + 2000 && !clients.iter().any(|client| client.is_finished()) {
+            let before = requests.load(Ordering::Relaxed);
+            while requests.load(Ordering::Relaxed) < before + 2000 && !clients.iter().any(|client| client.is_finished())
+            {
                 std::thread::sleep(Duration::from_millis(5));
             }
         };
-        // Whatever fails below, the clients end, and the test with them.
+        // If something fails below, the clients end, and so does the test.
         let _ends = Ends(is_over);
         for _ in 0..3 {
             wait_for_more();
@@ -128,7 +129,7 @@ fn three_hand_overs_under_load_lose_nothing() {
     served.push(last.requests);
     assert!(served.iter().all(|&requests| requests > 1000), "each served some: {served:?}");
     // Every request of every client, and the one that set the value.
-    assert_eq!(served.iter().sum::<u64>(), asked.load(Ordering::Relaxed) as u64 + 1);
+    assert_eq!(served.iter().sum::<u64>(), requests.load(Ordering::Relaxed) as u64 + 1);
     assert!(!place.unix().exists() && !place.control().exists(), "the last one takes the files away");
 }
 
@@ -140,7 +141,7 @@ fn a_client_that_stays_is_served_until_its_time_is_over() {
     let mut client = Client::connect(old.address().unwrap());
     client.ask("get k\r\n", "END\r\n");
     let new = place.start(true, |_| ());
-    // Nobody accepts for the old one any more, and it still serves whom it has.
+    // The old proxy accepts no more clients, but still serves those it has.
     client.ask("get k\r\n", "END\r\n");
     old.wait_for_clients(|| true);
     client.ask("get k\r\n", "END\r\n");
@@ -163,12 +164,12 @@ fn a_successor_that_fails_to_start_changes_nothing() {
         Err(error) => error.to_string(),
     };
     assert!(failed(config.clone()).contains("is not an address"));
-    // It has got the sockets, and finds that it cannot use an address.
+    // It has received the sockets, but cannot use an address.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     config.listen = vec![other.local_addr().unwrap().to_string()];
     assert!(failed(config.clone()).starts_with("cannot listen on"));
     Client::connect(address).ask("get k\r\n", "END\r\n");
-    // And then one that does start is heard.
+    // A successor that does start can still take over.
     let new = place.start(true, |_| ());
     old.wait_for_clients(|| false);
     stop(old);
@@ -201,14 +202,14 @@ fn sockets_of_the_service_manager_are_listened_on() {
     let activated = vec![inherited("cache", listener.into()), inherited("second", other.into())];
     let mut config = Config::new(&address.to_string(), &[server.address().to_string()]);
     config.loops = 1;
-    // One stands in the configuration and one does not.
+    // One socket is in the configuration and one is not.
     let running = proxy::start_with(config.clone(), activated, clock::Clock::monotonic()).unwrap();
     assert_eq!(running.listening.len(), 2);
     for address in [address, other_address] {
         Client::connect(address).ask("get k\r\n", "END\r\n");
     }
     stop(running);
-    // What is no listening socket is one clear line.
+    // A socket that does not listen is reported in one line.
     let stray = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let failed = proxy::start_with(config, vec![inherited("stray", stray.into())], clock::Clock::monotonic());
     let line = failed.err().expect("it is refused").to_string();

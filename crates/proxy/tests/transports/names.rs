@@ -1,4 +1,4 @@
-//! Backends by name: what the name means is decided by the test, and changes.
+//! Backends with host names. The test decides to which addresses a name resolves, and changes them.
 
 use crate::common::Proxy;
 use crate::speak::proxy;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testkit::{Client, Scripted};
 
-/// What the one name means, for the proxy and the test.
+/// The addresses of the name, shared by the proxy and the test.
 #[derive(Clone, Default)]
 struct Meaning(Arc<Mutex<Vec<SocketAddr>>>);
 
@@ -19,7 +19,7 @@ impl Meaning {
         *self.0.lock().unwrap() = addresses.to_vec();
     }
 
-    /// Says what is set; that nothing is set is an error, as of a name that does not exist.
+    /// Resolves to the current addresses. Without any, it fails like a name that does not exist.
     fn lookup(&self) -> Lookup {
         let meaning = self.clone();
         Lookup::new(move |host_port| {
@@ -30,7 +30,7 @@ impl Meaning {
     }
 }
 
-/// A proxy before the one name.
+/// A proxy in front of the name.
 fn before(meaning: &Meaning, every: Duration, change: impl FnOnce(&mut Config)) -> Proxy {
     let running = proxy(&["127.0.0.1:0".into()], &["cache.test:11211".into()], |config| {
         config.metrics = Some("127.0.0.1:0".into());
@@ -41,7 +41,7 @@ fn before(meaning: &Meaning, every: Duration, change: impl FnOnce(&mut Config)) 
     Proxy::of(running)
 }
 
-/// A server whose every value is its own name.
+/// A server that replies with its own name to every read.
 fn named(name: &'static str) -> Scripted {
     Scripted::start(move |peer, _| {
         while let Some(line) = peer.line() {
@@ -51,7 +51,7 @@ fn named(name: &'static str) -> Scripted {
     })
 }
 
-/// Asks until the answer is this one.
+/// Repeats a request until its reply is this one.
 fn ask_until(client: &mut Client, expected: &str) {
     for _ in 0..1000 {
         client.send("get k\r\n");
@@ -71,7 +71,7 @@ fn ask_until(client: &mut Client, expected: &str) {
     panic!("never {expected:?}");
 }
 
-/// Looks again and again, but not for ever.
+/// Repeats a check for a limited time.
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..2000 {
         if is_so() {
@@ -86,14 +86,14 @@ fn value(name: &str) -> String {
     format!("VALUE k 0 {}\r\n{name}\r\nEND\r\n", name.len())
 }
 
-/// A server that answers nothing until it is told to.
+/// A server that replies only when the test lets it.
 fn holding(go_on: Receiver<()>) -> (Scripted, Receiver<()>) {
     let (has_asked, asked): (Sender<()>, _) = channel();
     let ends = Mutex::new(Some((go_on, has_asked)));
     let server = Scripted::start(move |peer, _| {
         let Some(line) = peer.line() else { return };
         assert_eq!(line, "get k\r\n");
-        let (go_on, has_asked) = ends.lock().unwrap().take().expect("it is asked once");
+        let (go_on, has_asked) = ends.lock().unwrap().take().expect("it is looked up once");
         has_asked.send(()).unwrap();
         go_on.recv_timeout(Duration::from_secs(20)).unwrap();
         peer.send(value("old"));
@@ -103,7 +103,7 @@ fn holding(go_on: Receiver<()>) -> (Scripted, Receiver<()>) {
 }
 
 #[test]
-fn requests_go_to_the_new_address_and_the_old_one_still_answers_what_it_was_asked() {
+fn requests_go_to_the_new_address_and_the_old_connection_drains() {
     for discipline in crate::common::disciplines(2, false) {
         let (release, go_on) = channel();
         let (old, asked) = holding(go_on);
@@ -116,13 +116,13 @@ fn requests_go_to_the_new_address_and_the_old_one_still_answers_what_it_was_aske
         });
         let mut first = proxy.client();
         first.send("get k\r\n");
-        asked.recv_timeout(Duration::from_secs(20)).expect("the old server is asked");
+        asked.recv_timeout(Duration::from_secs(20)).expect("the old server has received it");
         meaning.set(&[new.address()]);
-        // It is counted when the loops have been told. Before, requests would go to the old server, which answers nobody else.
+        // The move is counted after the loops were informed. Before that, requests would go to the old server, which does not reply.
         wait_until(|| {
             proxy.metrics().contains("waystage_backend_moves_total{pool=\"default\",backend=\"cache.test:11211\"} 1")
         });
-        // Other clients come to the new address while the old one still owes an answer.
+        // Other clients use the new address while a request is in flight to the old one.
         for _ in 0..4 {
             proxy.client().ask("get k\r\n", value("new"));
         }
@@ -145,7 +145,7 @@ fn a_failure_makes_the_name_be_looked_up_though_no_time_is_set() {
     let (die, death) = channel();
     let death = Mutex::new(death);
     let dying = Scripted::start(move |peer, number| {
-        // The first connection answers once, and breaks off when it is told to; later ones break off at once.
+        // The first connection answers once, and closes when the test lets it. Later ones close at once.
         if number == 0 && peer.line().is_some() {
             peer.send(value("first"));
             let _ = death.lock().unwrap().recv_timeout(Duration::from_secs(20));
@@ -178,7 +178,7 @@ fn a_name_without_meaning_is_a_backend_that_is_down_until_it_has_one() {
 }
 
 #[test]
-fn what_a_name_meant_holds_while_lookups_fail_or_hang() {
+fn an_address_stays_in_use_while_lookups_fail_or_hang() {
     let server = named("same");
     let meaning = Meaning::default();
     meaning.set(&[server.address()]);
@@ -192,7 +192,7 @@ fn what_a_name_meant_holds_while_lookups_fail_or_hang() {
             .metrics()
             .contains("waystage_backend_lookups_failed_total{pool=\"default\",backend=\"cache.test:11211\"} 0")
     });
-    // A lookup that hangs, as long as this lock is held, holds up nobody else.
+    // A lookup that hangs, while this lock is locked, delays no other lookup.
     let hanging = meaning.0.lock().unwrap();
     std::thread::sleep(Duration::from_millis(50));
     for _ in 0..50 {
@@ -204,7 +204,7 @@ fn what_a_name_meant_holds_while_lookups_fail_or_hang() {
 
 #[test]
 fn of_several_addresses_one_that_can_be_reached_is_used_and_kept() {
-    // Nobody listens on the first: it was free a moment ago.
+    // No server listens on the first address, whose port was free a moment ago.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (one, other) = (named("one"), named("other"));
     let meaning = Meaning::default();
@@ -212,7 +212,7 @@ fn of_several_addresses_one_that_can_be_reached_is_used_and_kept() {
     let proxy = before(&meaning, Duration::from_millis(20), |config| config.loops = 1);
     let mut client = proxy.client();
     ask_until(&mut client, "one");
-    // Their order changes with every answer of many name servers.
+    // Many name servers change the order with every reply.
     meaning.set(&[other.address(), one.address(), nobody]);
     std::thread::sleep(Duration::from_millis(100));
     client.ask("get k\r\n", value("one"));

@@ -1,4 +1,4 @@
-//! Asks and expects over a blocking stream of any kind.
+//! Sends requests and checks replies over any blocking stream.
 
 use clock::Clock;
 use proxy::{Config, Running, start};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Nothing on one machine takes longer.
+/// A timeout that nothing on one machine exceeds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sends a request and reads exactly as many bytes as are expected.
@@ -38,7 +38,7 @@ pub(crate) fn expect(stream: &mut impl Read, expected: impl AsRef<[u8]>) {
     );
 }
 
-/// A proxy at these addresses, before these servers.
+/// A proxy at these addresses, in front of these servers.
 pub(crate) fn proxy(listen: &[String], servers: &[String], change: impl FnOnce(&mut Config)) -> Running {
     let mut config = Config::new("", servers);
     config.listen = listen.to_vec();
@@ -47,7 +47,7 @@ pub(crate) fn proxy(listen: &[String], servers: &[String], change: impl FnOnce(&
     start(config, Clock::monotonic()).expect("the proxy starts")
 }
 
-/// Ends a proxy, and finds that no job was lost.
+/// Stops a proxy, and checks that no job was lost.
 pub(crate) fn stop(running: Running) {
     assert_eq!(running.stop().expect("it ends well").lost, 0, "no job is lost");
 }

@@ -11,7 +11,7 @@ use testkit::{Authority, Client, Server, TlsClient, tcp};
 
 const LISTEN: &str = "tls:127.0.0.1:0";
 
-/// A proxy that speaks TLS with clients, before one plain server.
+/// A proxy with TLS for clients, in front of one server without TLS.
 fn terminating(authority: &Authority, server: SocketAddr, change: impl FnOnce(&mut Config)) -> Running {
     proxy(&[LISTEN.into()], &[server.to_string()], |config| {
         config.transport.tls.identity = Some(authority.sign("127.0.0.1"));
@@ -20,7 +20,7 @@ fn terminating(authority: &Authority, server: SocketAddr, change: impl FnOnce(&m
     })
 }
 
-/// A proxy that speaks TLS with its one backend, and plain bytes with clients.
+/// A proxy without TLS for clients, in front of one server with TLS.
 fn originating(authority: &Authority, backend: &str, change: impl FnOnce(&mut Config)) -> Proxy {
     Proxy::of(proxy(&["127.0.0.1:0".into()], &[backend.into()], |config| {
         config.transport.tls.backend_authority = Some(authority.file());
@@ -121,7 +121,7 @@ fn records_may_come_in_any_pieces() {
 }
 
 #[test]
-fn a_client_that_says_goodbye_gets_every_reply_and_a_goodbye() {
+fn a_client_that_sends_close_notify_gets_every_reply_and_close_notify() {
     let authority = Authority::new();
     let server = Server::start();
     let running = terminating(&authority, server.address(), |_| ());
@@ -140,7 +140,7 @@ fn a_client_that_says_goodbye_gets_every_reply_and_a_goodbye() {
         end(&mut client);
         let _ = client.flush();
         let mut replies = Vec::new();
-        // An end without a goodbye would be an error.
+        // An end without close_notify would be an error.
         client.read_to_end(&mut replies).expect("it says goodbye");
         assert_eq!(replies, b"END\r\n".repeat(500));
     }
@@ -160,7 +160,7 @@ fn only_clients_of_the_authority_come_in() {
     let bad = stranger.sign("client.test");
     for identity in [None, Some(&bad)] {
         let mut client = authority.client(running.address, identity);
-        // The handshake is over for the client before it hears that it is refused.
+        // The handshake has ended for the client before it learns that it is refused.
         let refused = client.write_all(b"get none\r\n").and_then(|()| client.flush());
         assert!(refused.and_then(|()| client.read(&mut [0])).is_err(), "it gets no reply");
     }
@@ -188,7 +188,7 @@ fn only_backends_of_the_authority_and_of_that_name_are_used() {
         drop(before);
         stop(backend);
     }
-    // A backend that asks for a certificate gets it.
+    // A backend that requests a certificate receives it.
     let backend = terminating(&authority, server.address(), |config| {
         config.transport.tls.client_authority = Some(authority.file());
     });
@@ -205,7 +205,7 @@ fn only_backends_of_the_authority_and_of_that_name_are_used() {
 }
 
 #[test]
-fn who_speaks_no_tls_or_nothing_at_all_is_closed_and_disturbs_nobody() {
+fn connections_that_do_not_start_a_tls_handshake_are_closed() {
     let authority = Authority::new();
     let server = Server::start();
     let running = Proxy::of(proxy(&[LISTEN.into(), "127.0.0.1:0".into()], &[server.address().to_string()], |config| {
@@ -227,11 +227,11 @@ fn who_speaks_no_tls_or_nothing_at_all_is_closed_and_disturbs_nobody() {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
     }
-    // At most the alert of TLS: seven bytes.
+    // At most a TLS alert of seven bytes.
     assert!(answer.len() <= 7 && !answer.starts_with(b"END"), "{answer:?}");
     wait_for(&running, "waystage_clients_tls_failed_total");
 
-    // One says nothing, one stops after half of its first message; the others go on meanwhile.
+    // One client sends nothing, one stops after half of its first message. The others continue meanwhile.
     let mut silent = tcp(running.address);
     let mut halting = tcp(running.address);
     let mut hello = Vec::new();
@@ -243,7 +243,7 @@ fn who_speaks_no_tls_or_nothing_at_all_is_closed_and_disturbs_nobody() {
     assert_eq!(silent.read(&mut [0]).unwrap(), 0);
     assert_eq!(halting.read(&mut [0]).unwrap(), 0);
     assert!(running.metrics().contains("waystage_clients_tls_failed_total 3"));
-    // Those who have agreed may say nothing as long as they like, as plain clients may.
+    // After the handshake a client may be idle for any time, as without TLS.
     ask(&mut served, "get none\r\n", "END\r\n");
     idle.ask("get none\r\n", "END\r\n");
 }

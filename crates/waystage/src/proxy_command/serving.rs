@@ -1,4 +1,4 @@
-//! The life of a proxy process: serves, goes on with another configuration when it is told to, and ends.
+//! The life of a proxy process: serves, reloads the configuration on a signal or a change of the file, and stops.
 
 use crate::proxy_command::source::Source;
 use crate::proxy_command::{discipline_text, fit_into_descriptors};
@@ -57,7 +57,7 @@ impl FileWatch {
     }
 }
 
-/// What has happened.
+/// An event for the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     End,
@@ -65,15 +65,15 @@ enum Event {
     TakenOver,
 }
 
-/// What the process works with.
+/// The state of the process.
 struct Process {
     source: Source,
     running: Running,
     events: Receiver<Event>,
     sender: SyncSender<Event>,
-    /// Proxies with an earlier configuration, each until its last client has gone over.
+    /// Proxies with an earlier configuration, each until its last client has moved.
     retiring: Vec<JoinHandle<Result<Totals, String>>>,
-    /// Nobody is waited for any more.
+    /// Set when the process no longer waits for clients.
     is_ending: Arc<AtomicBool>,
 }
 
@@ -111,7 +111,7 @@ impl Process {
                 _ => break,
             }
         }
-        // A signal cuts it short.
+        // A signal ends the wait.
         let Process { mut running, events, retiring, is_ending, .. } = self;
         running.wait_for_clients(|| events.try_recv() == Ok(Event::End));
         is_ending.store(true, Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl Process {
         Ok(if totals.lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Goes on with what the configuration says now. What cannot work is told, and changes nothing.
+    /// Reloads the configuration. If it is invalid, prints the error and changes nothing.
     fn reload(&mut self) {
         let outcome = self.source.config().and_then(|mut config| {
             fit_into_descriptors(&mut config)?;

@@ -1,11 +1,11 @@
-//! Where a configuration comes from: a file, arguments that override it, or arguments alone. An error is told by the flag,
-//! or by the file, line and key, that it came from.
+//! The source of a configuration: a file, arguments that override it, or arguments alone. An error names the flag, or the file,
+//! line and key, that caused it.
 
 use proxy::{Config, ConfigError, Document, ProxyFile};
 use std::path::PathBuf;
 use toml::{Table, Value};
 
-/// A file, if there is one, and what the arguments say.
+/// The file, if there is one, and the arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) file: Option<PathBuf>,
@@ -13,7 +13,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The configuration, checked.
+    /// The checked configuration.
     pub(crate) fn config(&self) -> Result<Config, String> {
         let document = self.file.as_deref().map(Document::read).transpose().map_err(|error| error.to_string())?;
         let written = document.as_ref().map_or(Ok(ProxyFile::default()), Document::settings);
@@ -37,7 +37,7 @@ impl Source {
         }
     }
 
-    /// Whether an argument says this.
+    /// Whether an argument sets this key.
     fn is_flag(&self, key: &str) -> bool {
         let Ok(table) = Table::try_from(&self.flags) else { return false };
         let mut value = &Value::Table(table);
@@ -45,7 +45,7 @@ impl Source {
             let inner = match value {
                 Value::Table(table) => table.get(part),
                 Value::Array(array) => part.parse::<usize>().ok().and_then(|index| array.get(index)),
-                // What an argument says as a whole, the file cannot say in part.
+                // An argument replaces the whole key, with all its parts.
                 _ => return true,
             };
             match inner {
