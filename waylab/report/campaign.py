@@ -17,7 +17,7 @@ from waylab.report.page.sections import decided
 from waylab.report.tables.table import table
 from waylab.runfolder import paths
 
-# Which figure tells most: the first of these that a run has.
+# The main figure of a run: the first of these that it has.
 _MAIN = ("throughput", "response-mean", "factorial-effects", "trace-throughput", "comparisons")
 _FACTS_MAX = 12
 

@@ -22,7 +22,7 @@ from waylab.runfolder.effects import (
 )
 from waylab.runfolder.run import ExperimentSpec
 
-# Interactions of more factors cannot be read, and nobody has so many trials.
+# Interactions of more factors cannot be read, and need more trials than a run has.
 _FACTORS_MAX = 6
 _SIGNIFICANT = 0.05
 

@@ -20,9 +20,9 @@ class StoppingRule:
     """How precise every metric must be, and the limits.
 
     `precision` is the wanted half-width as a share of the mean. It is first looked at after `blocks_min` blocks, and
-    must still hold after each of `confirmations` further ones: whoever stops at the first time stops where the spread
-    happens to look small, and the intervals then cover too little. `blocks_max` and `budget_s` end a campaign that is
-    not precise enough.
+    must still hold after each of `confirmations` further ones: a rule that stops at the first time stops where the
+    spread happens to look small, and the intervals then cover too little. `blocks_max` and `budget_s` end a
+    campaign that is not precise enough.
 
     Raises:
         LabError: for fewer than three blocks, a maximum below the minimum, or limits that are not above zero.

@@ -14,7 +14,7 @@ _PLOTS = (
     ("order", "residuals-order", "Residuals in the order of the trials", "order of the trial"),
     (
         "previous",
-        "residuals-neighbours",
+        "residuals-previous",
         "Residuals against those of the trial before",
         "residual of the trial before",
     ),
@@ -41,7 +41,7 @@ def factorial(content: Content) -> list[Figure]:
 
 
 def _axis() -> alt.Axis:
-    """Small numbers as they are, large ones with a prefix: nobody says five hundred milli."""
+    """Write numbers below 10 as they are, and larger ones with a prefix: 0.5 rather than 500m."""
     return alt.Axis(
         labelExpr="abs(datum.value) < 10 ? format(datum.value, '.3~g') : format(datum.value, '.3~s')"
     )
