@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections import defaultdict
 from itertools import chain
 from pathlib import Path
 
@@ -234,6 +235,30 @@ def test_no_rust_files_import_each_other(crate):
 def test_no_python_files_import_each_other():
     found = circles(python_imports(ROOT / "waylab"))
     assert sum(map(len, found)) <= IN_CIRCLES.get("waylab", 0), [sorted(map(str, group)) for group in found]
+
+
+def repeated(names: dict[str, set[Path]]) -> dict[str, list[str]]:
+    """The names that more than one file defines, with the files."""
+    return {name: sorted(map(str, files)) for name, files in names.items() if len(files) > 1}
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_no_two_types_of_a_crate_have_one_name(crate):
+    names = defaultdict(set)
+    for path in (ROOT / "crates" / crate / "src").rglob("*.rs"):
+        for name in re.findall(
+            r"^pub(?:\([^)]*\))? (?:struct|enum|trait|type) (\w+)", path.read_text(), re.M
+        ):
+            names[name].add(path)
+    assert repeated(names) == {}
+
+
+def test_no_two_classes_of_the_lab_have_one_name():
+    names = defaultdict(set)
+    for path in (ROOT / "waylab").rglob("*.py"):
+        for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.M):
+            names[name].add(path)
+    assert repeated(names) == {}
 
 
 def test_every_python_package_is_listed():

@@ -8,7 +8,7 @@ from waylab.plan import make_plan
 from waylab.spec import QUICK, read_spec
 from waylab.spec.factors import setting_keys
 from waylab.spec.hosts import Assignment, HostSettings, TestbedSettings
-from waylab.spec.schema import Compare, Design, Gates, Load, Prediction, Scale, Stopping, System
+from waylab.spec.schema import Compare, Design, Gates, Load, PredictionSplit, Scale, StoppingSettings, System
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 LONGEST_S = {
@@ -63,7 +63,12 @@ def test_the_full_scale_of_a_study_has_the_levels_of_the_study():
 def test_the_demonstration_shows_every_key():
     text = (EXPERIMENTS / "demo.toml").read_text()
     parts = {"system": System, "load": Load, "design": Design, "gates": Gates, "testbed": TestbedSettings}
-    parts |= {"hosts": HostSettings, "assignment": Assignment, "stopping": Stopping, "predict": Prediction}
+    parts |= {
+        "hosts": HostSettings,
+        "assignment": Assignment,
+        "stopping": StoppingSettings,
+        "predict": PredictionSplit,
+    }
     parts |= {"scale": Scale, "compare": Compare}
     keys = [key for name, settings in parts.items() for key in setting_keys(settings, f"{name}.")]
     keys = [key for key in keys if key not in ("testbed.hosts", "scale.levels")]

@@ -9,7 +9,7 @@ from waylab.cli import main
 from waylab.errors import LabError
 from waylab.runfolder.trial import TestbedFacts
 from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
-from waylab.testbed import Finding, Testbed, check_requirements, open_testbed
+from waylab.testbed import Feature, Testbed, check_requirements, open_testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import cgroups
 from waylab.testbed.netns.links import Measurement, checks
@@ -27,7 +27,7 @@ class AMachine(Machine):
         self._without = without
 
     def _finding(self, name):
-        return Finding(name, name not in self._without, f"no {name}" if name in self._without else "yes")
+        return Feature(name, name not in self._without, f"no {name}" if name in self._without else "yes")
 
     @cached_property
     def privileged(self):

@@ -11,10 +11,10 @@ from waylab.errors import LabError
 from waylab.runfolder.files import read_run
 from waylab.runfolder.stopping import BlockDecision
 from waylab.runfolder.trial_numbers import AnalysedTrial
-from waylab.spec import Stopping
+from waylab.spec import StoppingSettings
 
 
-def rule_of(stopping: Stopping) -> StoppingRule:
+def rule_of(stopping: StoppingSettings) -> StoppingRule:
     """Return the rule of the statistics with the settings of a specification."""
     return StoppingRule(
         precision=stopping.precision,
@@ -24,7 +24,7 @@ def rule_of(stopping: Stopping) -> StoppingRule:
     )
 
 
-def least_blocks(stopping: Stopping) -> int:
+def least_blocks(stopping: StoppingSettings) -> int:
     """Return the smallest number of blocks that can meet the rule."""
     return min(stopping.blocks_min + rule_of(stopping).confirmations, stopping.blocks_max)
 
@@ -32,7 +32,7 @@ def least_blocks(stopping: Stopping) -> int:
 class TrialJudge:
     """Judges the trials of a run folder, each once, and applies the stopping rule to them."""
 
-    def __init__(self, directory: Path, stopping: Stopping) -> None:
+    def __init__(self, directory: Path, stopping: StoppingSettings) -> None:
         self._directory = directory
         self._stopping = stopping
         self._trials: dict[str, AnalysedTrial] = {}

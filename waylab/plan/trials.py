@@ -16,7 +16,7 @@ from waylab.spec import (
     Assignment,
     Labels,
     Load,
-    Prediction,
+    PredictionSplit,
     Spec,
     System,
     configurations,
@@ -115,7 +115,7 @@ def trial_as_dict(trial: Trial) -> dict[str, Any]:
     return content
 
 
-def _role(predict: Prediction, levels: Labels) -> str:
+def _role(predict: PredictionSplit, levels: Labels) -> str:
     """Return the use of a configuration for models; if a specification names one part only, the rest is the other."""
     if matches(predict.calibrate, levels):
         return CALIBRATION

@@ -28,7 +28,7 @@ P = TypeVar("P", bound=ModelParameters)
 Combine = Callable[[list[float]], float]
 
 
-class Model(Protocol):
+class ForecastModel(Protocol):
     """A model as it stands in the tables."""
 
     @property
@@ -154,7 +154,7 @@ def _repairman(parameters: RepairmanParameters) -> Forecast:
     )
 
 
-MODELS: tuple[Model, ...] = (
+MODELS: tuple[ForecastModel, ...] = (
     FittedApart("M/M/1 black box", fit_black_box, _black_box, {"services_per_s": max}),
     FittedApart("M/M/m slots", fit_slots, _slots, {"services_per_s": fmean, "outside_ns": fmean}),
     FittedTogether("M/M/m fitted", fit_message_stations, open_stations),

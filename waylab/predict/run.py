@@ -10,7 +10,7 @@ from waylab import __version__
 from waylab.analysis import read_analysis
 from waylab.fit import NotApplicableError
 from waylab.models import UnstableError
-from waylab.predict.forecasts import MODELS, Model
+from waylab.predict.forecasts import MODELS, ForecastModel
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Configuration
 from waylab.runfolder.files import read, read_run, write
@@ -54,7 +54,7 @@ def read_predictions(directory: Path) -> Predictions:
 
 
 def _entry(
-    model: Model,
+    model: ForecastModel,
     configuration: Configuration,
     role: str,
     known: Sequence[Configuration] | None,

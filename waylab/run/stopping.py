@@ -13,7 +13,7 @@ from waylab.runfolder import paths
 from waylab.runfolder.files import read_stopping, read_trial, write
 from waylab.runfolder.stopping import BlockDecision, StoppingRuleSettings
 from waylab.runfolder.stopping import Stopping as StoppingFile
-from waylab.spec import Stopping
+from waylab.spec import StoppingSettings
 
 # Called with the number of blocks so far and the duration of their trials in seconds.
 Decide = Callable[[int, float], BlockDecision]
@@ -28,7 +28,7 @@ def blocks_run(directory: Path) -> int | None:
 class BlockDecisions:
     """The decisions of one run. None is made twice, not even if the run is resumed."""
 
-    def __init__(self, directory: Path, rule: Stopping, plan: Plan, decide: Decide | None) -> None:
+    def __init__(self, directory: Path, rule: StoppingSettings, plan: Plan, decide: Decide | None) -> None:
         self._directory = directory
         self._rule = rule
         self._plan = plan

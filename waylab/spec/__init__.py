@@ -13,10 +13,10 @@ from waylab.spec.schema import (
     Compare,
     Design,
     Gates,
-    Prediction,
+    PredictionSplit,
     ReportOptions,
     Spec,
-    Stopping,
+    StoppingSettings,
 )
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
 from waylab.spec.systems import System, SystemUnderTest
@@ -39,11 +39,11 @@ __all__ = [
     "Level",
     "Load",
     "Messages",
-    "Prediction",
+    "PredictionSplit",
     "Proxy",
     "ReportOptions",
     "Spec",
-    "Stopping",
+    "StoppingSettings",
     "System",
     "SystemUnderTest",
     "TestbedSettings",

@@ -16,7 +16,7 @@ from waylab.spec.naming import checked, label_of, resolved, short
 from waylab.spec.published import read_published
 from waylab.spec.quantities import mean_of_variate_s
 from waylab.spec.scales import FULL, at_scale, read_scales
-from waylab.spec.schema import Pattern, Prediction, Spec, Stopping, TrialSettings
+from waylab.spec.schema import Pattern, PredictionSplit, Spec, StoppingSettings, TrialSettings
 from waylab.spec.settings import Load
 from waylab.spec.systems import System
 from waylab.spec.tables import Table, section
@@ -90,7 +90,7 @@ def _spec(content: Table, path: Path) -> Spec:
         published=published,
         scales=scales,
         design=dataclasses.replace(spec.design, exclude=patterns["exclude"], trials=patterns["trials"]),
-        predict=Prediction(**learning),
+        predict=PredictionSplit(**learning),
         testbed=dataclasses.replace(spec.testbed, hosts=hosts),
     )
     if not spec.name:
@@ -207,13 +207,13 @@ def _check_stopping(spec: Spec) -> None:
         raise ValueError(
             f"stopping.blocks_max = {rule.blocks_max}: below stopping.blocks_min = {rule.blocks_min}"
         )
-    if not rule.precision and rule != Stopping():
+    if not rule.precision and rule != StoppingSettings():
         raise ValueError(
             "stopping.precision: is missing; it is the largest relative half-width of the intervals, for example 0.05"
         )
 
 
-def _check_prediction(predict: Prediction, combinations: list[Labels]) -> None:
+def _check_prediction(predict: PredictionSplit, combinations: list[Labels]) -> None:
     """Every pattern must select a configuration, and no configuration may be in both parts."""
     for name in ("calibrate", "held_out"):
         for index, pattern in enumerate(getattr(predict, name)):

@@ -8,7 +8,7 @@ import dataclasses
 from waylab.spec.design import read_patterns
 from waylab.spec.factors import Factor
 from waylab.spec.naming import checked, nearest_here
-from waylab.spec.schema import Pattern, Prediction, Scale, Spec
+from waylab.spec.schema import Pattern, PredictionSplit, Scale, Spec
 from waylab.spec.tables import Table
 
 FULL, QUICK = "full", "quick"
@@ -87,7 +87,7 @@ def at_scale(spec: Spec, name: str) -> Spec:
         design=dataclasses.replace(spec.design, trials=trials, **_given(scale, "blocks")),
         load=dataclasses.replace(spec.load, **_given(scale, "test_time_s", "warm_up_s")),
         stopping=stopping,
-        predict=Prediction(
+        predict=PredictionSplit(
             _still_meant(spec.predict.calibrate, kept, f"scale.{name}: leaves none of predict.calibrate"),
             _still_meant(spec.predict.held_out, kept, f"scale.{name}: leaves none of predict.held_out"),
         ),

@@ -31,7 +31,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Stopping:
+class StoppingSettings:
     """The precision of the metrics after which no further block is run; a precision of 0 is no rule."""
 
     precision: float = setting(checks.number(0, 1), 0.0)
@@ -42,7 +42,7 @@ class Stopping:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PredictionSplit:
     """The configurations that models are fitted to, and those that they are evaluated on."""
 
     calibrate: tuple[Pattern, ...] = ()
@@ -144,8 +144,8 @@ class Spec:
     assignment: Assignment = field(default_factory=Assignment)
     factors: tuple[Factor, ...] = ()
     design: Design = field(default_factory=Design)
-    stopping: Stopping = field(default_factory=Stopping)
-    predict: Prediction = field(default_factory=Prediction)
+    stopping: StoppingSettings = field(default_factory=StoppingSettings)
+    predict: PredictionSplit = field(default_factory=PredictionSplit)
     scales: tuple[tuple[str, Scale], ...] = ()
     gates: Gates = field(default_factory=Gates)
     compare: tuple[Compare, ...] = ()

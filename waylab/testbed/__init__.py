@@ -4,7 +4,7 @@ Station 3 of an experiment. Knows nothing of results. The assignment maps roles 
 """
 
 from waylab.testbed.hosts import Host, Testbed
-from waylab.testbed.machine import Finding, Machine
+from waylab.testbed.machine import Feature, Machine
 from waylab.testbed.processes import Process, TestbedError
 from waylab.testbed.programs import Programs, find_programs
 from waylab.testbed.requirements import check_requirements, cores_described, open_testbed, used_hosts
@@ -13,7 +13,7 @@ from waylab.testbed.systems import RunningSystem, programs_of, register_system, 
 
 __all__ = [
     "COUNTERS",
-    "Finding",
+    "Feature",
     "Host",
     "Machine",
     "Process",

@@ -23,7 +23,7 @@ _TC_H_ROOT = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Finding:
+class Feature:
     """One feature of the machine, and whether it is supported; `able` is None for plain information."""
 
     name: str
@@ -49,67 +49,67 @@ class Machine:
         return list(_CAPABILITIES)
 
     @cached_property
-    def privileged(self) -> Finding:
+    def privileged(self) -> Feature:
         """Whether this process may create hosts."""
         missing = self.missing_capabilities
         if missing:
-            return Finding(
+            return Feature(
                 "root", False, f"needs root; this is user {os.geteuid()} without {', '.join(missing)}"
             )
-        return Finding("root", True, "has the privileges to create hosts")
+        return Feature("root", True, "has the privileges to create hosts")
 
     @cached_property
-    def network(self) -> dict[str, Finding]:
+    def network(self) -> dict[str, Feature]:
         """Try every part of a link in a temporary namespace."""
         names = ("namespaces", "veth", "bridge", "tbf", "netem")
         if not self.privileged.able:
-            return {name: Finding(name, False, self.privileged.text) for name in names}
+            return {name: Feature(name, False, self.privileged.text) for name in names}
         name = this_process().name("probe")
         try:
             namespaces.create(name)
             return {
-                "namespaces": Finding("namespaces", True, "network namespaces can be created"),
+                "namespaces": Feature("namespaces", True, "network namespaces can be created"),
                 **_try_links(name),
             }
         except LabError as error:
-            return {name: Finding(name, False, str(error)) for name in names}
+            return {name: Feature(name, False, str(error)) for name in names}
         except OSError as error:
             why = f"network namespaces cannot be created here: {error.strerror or error}"
-            return {name: Finding(name, False, why) for name in names}
+            return {name: Feature(name, False, why) for name in names}
         finally:
             _quietly(lambda: namespaces.remove(name))
 
     @cached_property
-    def quotas(self) -> Finding:
+    def quotas(self) -> Feature:
         """Whether CPU time can be limited."""
         hierarchy = cgroups.find_hierarchy()
         if hierarchy is None:
-            return Finding("quotas", False, "no control groups with the controller `cpu` are mounted")
+            return Feature("quotas", False, "no control groups with the controller `cpu` are mounted")
         where = f"control groups version {hierarchy.version} at {hierarchy.root}"
         if not self.privileged.able:
-            return Finding("quotas", False, f"{where}; {self.privileged.text}")
+            return Feature("quotas", False, f"{where}; {self.privileged.text}")
         group = cgroups.CpuGroups(hierarchy, this_process())
         try:
             group.create("probe", 1.0)
         except LabError as error:
-            return Finding("quotas", False, str(error))
+            return Feature("quotas", False, str(error))
         finally:
             _quietly(group.remove)
-        return Finding("quotas", True, where)
+        return Feature("quotas", True, where)
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[Feature]:
         """Return all findings in the order in which `waylab doctor` prints them."""
         return [
             self.privileged,
             *self.network.values(),
             self.quotas,
-            Finding("cores", None, f"{self.cores} usable of {psutil.cpu_count(logical=True)}"),
+            Feature("cores", None, f"{self.cores} usable of {psutil.cpu_count(logical=True)}"),
             _governor(),
             _steal(),
         ]
 
 
-def _try_links(namespace: str) -> dict[str, Finding]:
+def _try_links(namespace: str) -> dict[str, Feature]:
     descriptor = namespaces.open_namespace(namespace)
     try:
         return namespaces.with_netlink(descriptor, _try_all)
@@ -117,7 +117,7 @@ def _try_links(namespace: str) -> dict[str, Finding]:
         os.close(descriptor)
 
 
-def _try_all(route: Any) -> dict[str, Finding]:
+def _try_all(route: Any) -> dict[str, Feature]:
     def pair() -> None:
         route.link("add", ifname="try0", kind="veth", peer="try1")
 
@@ -134,12 +134,12 @@ def _try_all(route: Any) -> dict[str, Finding]:
     }
 
 
-def _tried(name: str, attempt: Callable[[], None], what: str) -> Finding:
+def _tried(name: str, attempt: Callable[[], None], what: str) -> Feature:
     try:
         attempt()
     except Exception as error:  # the library has a class for every netlink error
-        return Finding(name, False, f"this kernel has no {name} for {what} ({error})")
-    return Finding(name, True, f"{what} can be emulated with {name}")
+        return Feature(name, False, f"this kernel has no {name} for {what} ({error})")
+    return Feature(name, True, f"{what} can be emulated with {name}")
 
 
 def _quietly(undo: Callable[[], None]) -> None:
@@ -150,24 +150,24 @@ def _quietly(undo: Callable[[], None]) -> None:
         return
 
 
-def _governor() -> Finding:
+def _governor() -> Feature:
     try:
         governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").read_text().strip()
     except OSError:
-        return Finding("governor", None, "unknown; the clock rate cannot be seen from here")
+        return Feature("governor", None, "unknown; the clock rate cannot be seen from here")
     steady = governor == "performance"
     advice = "" if steady else "; the clock rate follows the load; use `performance` for measurements"
-    return Finding("governor", steady, f"{governor}{advice}")
+    return Feature("governor", steady, f"{governor}{advice}")
 
 
-def _steal() -> Finding:
+def _steal() -> Feature:
     """Measure the steal time of one second."""
     before = psutil.cpu_times()
     time.sleep(_STEAL_WATCHED_S)
     after = psutil.cpu_times()
     spent_s = sum(after) - sum(before)
     if not hasattr(after, "steal") or spent_s <= 0:
-        return Finding("steal", None, "this kernel does not report steal time")
+        return Feature("steal", None, "this kernel does not report steal time")
     now, ever = (after.steal - before.steal) / spent_s, after.steal / sum(after)
     text = f"{100 * now:.1f} % of CPU time stolen in the last second, {100 * ever:.1f} % since boot"
-    return Finding("steal", now < 0.02, text)
+    return Feature("steal", now < 0.02, text)

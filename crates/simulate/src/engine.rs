@@ -16,8 +16,8 @@ use crate::description::checks::PRESENT_MAX;
 use crate::engine::histogram::Histogram;
 use crate::engine::jobs::Phase;
 use crate::engine::observer::Observer;
-use crate::engine::pool::Pool;
-use crate::engine::station::Station;
+use crate::engine::pool::PoolState;
+use crate::engine::station::StationState;
 use crate::engine::world::World;
 use crate::error::Stop;
 use crate::model::{Model, NONE};
@@ -37,8 +37,8 @@ const LOOK_EVERY: u64 = 1 << 16;
 pub(crate) struct Engine<'m, O> {
     pub(crate) model: &'m Model,
     pub(crate) world: World,
-    pub(crate) stations: Vec<Station<'m>>,
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) stations: Vec<StationState<'m>>,
+    pub(crate) pools: Vec<PoolState>,
     /// Actions that have become possible and happen before time advances.
     pub(crate) agenda: VecDeque<Task>,
     /// Counts by the class in which requests begin.
@@ -83,8 +83,8 @@ impl<'m, O: Observer> Engine<'m, O> {
         let mut engine = Engine {
             model,
             world: World::new(random, (stations + classes) as u32),
-            stations: model.stations.iter().zip(0..).map(|(plan, slot)| Station::new(plan, slot)).collect(),
-            pools: model.pools.iter().map(|pool| Pool::new(pool.slots, classes)).collect(),
+            stations: model.stations.iter().zip(0..).map(|(plan, slot)| StationState::new(plan, slot)).collect(),
+            pools: model.pools.iter().map(|pool| PoolState::new(pool.slots, classes)).collect(),
             agenda: VecDeque::new(),
             requests: vec![RequestTally::default(); classes],
             forks: vec![vec![(0, 0.0); classes]; model.forks.len()],

@@ -200,7 +200,7 @@ def _general(
     )
 
 
-def _share(source: tables.Source) -> Share:
+def _share(source: tables.VarianceSource) -> Share:
     judged = source.p is not None and source.name != "blocks"
     significant = bool(source.p < _SIGNIFICANT) if judged and source.p is not None else None
     return Share(name=source.name, share=source.share, significant=significant, f=source.f, p=source.p)

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Source:
+class VarianceSource:
     """One line of the table: a factor, an interaction, the blocks or the error, with its share of the variation."""
 
     name: str
@@ -46,7 +46,7 @@ class Anova:
 
     scale: str
     mean: float
-    sources: tuple[Source, ...]
+    sources: tuple[VarianceSource, ...]
     effects: tuple[LevelEffect, ...]
     error_deviation: float
     residuals: Array
@@ -95,7 +95,7 @@ def anova(
     total = float(((logged - logged.mean()) ** 2).sum())
     table = _squares(fit, anova_lm)
     sources = [
-        Source(names[row], squares, freedom, squares / total if total else 0.0, f, p)
+        VarianceSource(names[row], squares, freedom, squares / total if total else 0.0, f, p)
         for row, squares, freedom, f, p in sorted(table, key=lambda row: list(names).index(row[0]))
     ]
     deviation = float(np.sqrt(fit.ssr / degrees))

@@ -18,7 +18,7 @@ _CELL_MIN = 3
 
 
 @dataclass(frozen=True)
-class Check:
+class DiagnosticCheck:
     """One assumption: `p` of the test, None where it cannot be made; `kept` is False when p is below 5 %."""
 
     name: str
@@ -35,7 +35,7 @@ class Diagnostics:
     `order`, `fitted` and `residuals` have the shape (residuals,) and belong together; so do `normal` and `sorted_`.
     """
 
-    checks: tuple[Check, ...]
+    checks: tuple[DiagnosticCheck, ...]
     order: Array
     fitted: Array
     residuals: Array
@@ -71,8 +71,10 @@ def diagnose(
     values, means, times = values[sequence], means[sequence], times[sequence]
     labels = None if cells is None else np.array([str(cell) for cell in cells])[sequence]
     if float(np.ptp(values)) <= 1e-12 * max(1.0, float(np.abs(means).max())):
-        checks: tuple[Check, ...] = (
-            Check("residuals", None, None, None, "the model fits exactly, nothing is left to check"),
+        checks: tuple[DiagnosticCheck, ...] = (
+            DiagnosticCheck(
+                "residuals", None, None, None, "the model fits exactly, nothing is left to check"
+            ),
         )
     else:
         checks = (
@@ -86,12 +88,14 @@ def diagnose(
     return Diagnostics(checks, times, means, values, np.asarray(special.ndtri(ranks)), np.sort(values))
 
 
-def _check(name: str, statistic: float, p: float, against: str, otherwise: str) -> Check:
+def _check(name: str, statistic: float, p: float, against: str, otherwise: str) -> DiagnosticCheck:
     kept = bool(p >= LEVEL)
-    return Check(name, float(statistic), float(p), kept, f"{otherwise if kept else against} (p = {p:.3g})")
+    return DiagnosticCheck(
+        name, float(statistic), float(p), kept, f"{otherwise if kept else against} (p = {p:.3g})"
+    )
 
 
-def _neighbours(values: Array) -> Check:
+def _neighbours(values: Array) -> DiagnosticCheck:
     count = values.size
     centred = values - values.mean()
     ratio = float((np.diff(centred) ** 2).sum() / (centred**2).sum())
@@ -108,13 +112,13 @@ def _neighbours(values: Array) -> Check:
     )
 
 
-def _trend(values: Array, times: Array) -> Check:
+def _trend(values: Array, times: Array) -> DiagnosticCheck:
     tau, p = stats.kendalltau(times, values)
     against = f"the residuals drift with the order of the runs, Kendall's tau {tau:+.2f}"
     return _check("order", tau, p, against, f"no drift with the order of the runs, Kendall's tau {tau:+.2f}")
 
 
-def _normality(values: Array) -> Check:
+def _normality(values: Array) -> DiagnosticCheck:
     found = stats.shapiro(values)
     against = f"the residuals are not normal, Shapiro-Wilk W {found.statistic:.3f}"
     return _check(
@@ -126,11 +130,11 @@ def _normality(values: Array) -> Check:
     )
 
 
-def _cells(values: Array, labels: NDArray[np.str_] | None) -> Check:
+def _cells(values: Array, labels: NDArray[np.str_] | None) -> DiagnosticCheck:
     groups = [] if labels is None else [values[labels == label] for label in np.unique(labels)]
     groups = [group for group in groups if group.size >= _CELL_MIN and np.ptp(group) > 0]
     if len(groups) < 2:
-        return Check(
+        return DiagnosticCheck(
             "spread",
             None,
             None,
@@ -148,9 +152,9 @@ def _cells(values: Array, labels: NDArray[np.str_] | None) -> Check:
     )
 
 
-def _growth(values: Array, means: Array) -> Check:
+def _growth(values: Array, means: Array) -> DiagnosticCheck:
     if np.ptp(means) <= 1e-12 * max(1.0, float(np.abs(means).max())):
-        return Check(
+        return DiagnosticCheck(
             "growth", None, None, None, "there is a single fitted value, so the spread cannot grow with it"
         )
     found = stats.spearmanr(means, np.abs(values))

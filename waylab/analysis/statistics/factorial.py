@@ -24,7 +24,7 @@ SPREAD_SLOPE = 0.5
 
 
 @dataclass(frozen=True)
-class Effect:
+class FactorialEffect:
     """One effect q: half of what the response changes between the levels, with its interval and share of variation.
 
     In a multiplicative design it is of log10 of the response: 10^q is the factor. Without repetitions there is no
@@ -48,7 +48,7 @@ class TwoLevelDesign:
     """
 
     scale: str
-    effects: tuple[Effect, ...]
+    effects: tuple[FactorialEffect, ...]
     share_error: float
     share_blocks: float
     error_deviation: float | None
@@ -56,7 +56,7 @@ class TwoLevelDesign:
     residuals: Array
     fitted: Array
 
-    def effect(self, name: str) -> Effect:
+    def effect(self, name: str) -> FactorialEffect:
         """Return one effect by its name, say `servers x clients`.
 
         Raises:
@@ -69,7 +69,7 @@ class TwoLevelDesign:
 
 
 @dataclass(frozen=True)
-class Scale:
+class EffectScale:
     """Whether effects add up or multiply, and why."""
 
     scale: str
@@ -78,7 +78,7 @@ class Scale:
     reason: str
 
 
-def choose_scale(cells: Sequence[Sequence[float]]) -> Scale:
+def choose_scale(cells: Sequence[Sequence[float]]) -> EffectScale:
     """Choose `additive` or `multiplicative` for the responses of each cell.
 
     Multiplicative when the range exceeds ten to one, or when the spread within cells grows with their mean: the slope
@@ -92,7 +92,7 @@ def choose_scale(cells: Sequence[Sequence[float]]) -> Scale:
         raise LabError("scale of the model: needs two cells at least, none of them empty")
     smallest, largest = min(map(min, cells)), max(map(max, cells))
     if not smallest > 0:
-        return Scale("additive", math.inf, None, f"a response of {smallest:g} has no logarithm")
+        return EffectScale("additive", math.inf, None, f"a response of {smallest:g} has no logarithm")
     ratio = largest / smallest
     deviations = [float(np.std(cell, ddof=1)) if len(cell) > 1 else 0.0 for cell in cells]
     usable = [
@@ -107,16 +107,16 @@ def choose_scale(cells: Sequence[Sequence[float]]) -> Scale:
         )
         slope, p = float(line.slope), float(line.pvalue)
     if ratio > RANGE_LIMIT:
-        return Scale(
+        return EffectScale(
             "multiplicative", ratio, slope, f"the largest response is {ratio:.3g} times the smallest"
         )
     if slope is not None and slope >= SPREAD_SLOPE and p < 0.05:
         reason = f"the spread grows with the mean to the power {slope:.2f} (p = {p:.3g})"
-        return Scale("multiplicative", ratio, slope, reason)
+        return EffectScale("multiplicative", ratio, slope, reason)
     reason = (
         f"the largest response is {ratio:.3g} times the smallest, and the spread does not grow with the mean"
     )
-    return Scale("additive", ratio, slope, reason)
+    return EffectScale("additive", ratio, slope, reason)
 
 
 def two_level_effects(
@@ -174,7 +174,9 @@ def two_level_effects(
     for name, value in zip(["mean", *(" x ".join(word) for word in wanted)], effects.tolist(), strict=True):
         share = 0.0 if name == "mean" or total == 0 else count * value**2 / total
         low, high = (None, None) if half is None else (value - half, value + half)
-        found.append(Effect(name, value, low, high, share, None if half is None else abs(value) > half))
+        found.append(
+            FactorialEffect(name, value, low, high, share, None if half is None else abs(value) > half)
+        )
     return TwoLevelDesign(
         scale,
         tuple(found),

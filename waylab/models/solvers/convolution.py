@@ -21,7 +21,7 @@ from waylab.models.solvers.passage import closed_quantiles
 from waylab.models.solvers.products import PRODUCT_FORM, Demands, Steady, closed_part, demands, result
 from waylab.models.solvers.series import solve_series
 from waylab.models.solvers.shared import solve_shared
-from waylab.models.solvers.weights import Queue, rates_beside_open, station_rates
+from waylab.models.solvers.weights import QueueingStation, rates_beside_open, station_rates
 
 Array = NDArray[np.float64]
 # Product of the chains' populations; single servers on a lattice of this size take two gigabytes and a minute.
@@ -73,7 +73,9 @@ def closed_steady(found: Demands, loads: Array) -> Steady:
         # The number of open requests has no bound; that of closed ones is at most the population.
         rates = station_rates(station, None if loads[index] else sum(found.populations))
         queues.append(
-            Queue(demands_s[:, index], rates_beside_open(rates, float(loads[index])), station.rate(1))
+            QueueingStation(
+                demands_s[:, index], rates_beside_open(rates, float(loads[index])), station.rate(1)
+            )
         )
         places.append(index)
     delay_s = found.think_s + demands_s[:, delays].sum(axis=1)
@@ -106,7 +108,9 @@ def check_lattice(solver: str, found: Demands) -> None:
             )
 
 
-def solve_chains(populations: tuple[int, ...], delay_s: Array, queues: Sequence[Queue]) -> ClosedSolution:
+def solve_chains(
+    populations: tuple[int, ...], delay_s: Array, queues: Sequence[QueueingStation]
+) -> ClosedSolution:
     """Solve R closed chains exactly. `delay_s` (R,): think time and delay stations.
 
     Queues of one chain alone are series of that chain; only shared queues need the lattice.
@@ -115,7 +119,7 @@ def solve_chains(populations: tuple[int, ...], delay_s: Array, queues: Sequence[
     # Times in units of each chain's shortest cycle per customer keep the logarithms, and so the rounding, small.
     unit_s = _units_s(populations, delay_s, queues)
     delays = [delay_weights(delay_s[chain] / unit_s[chain], populations[chain]) for chain in chains]
-    scaled = [Queue(queue.demands_s / unit_s, queue.rates, queue.alone) for queue in queues]
+    scaled = [QueueingStation(queue.demands_s / unit_s, queue.rates, queue.alone) for queue in queues]
     visiting = np.zeros((len(queues), len(populations)), dtype=bool)
     for index, queue in enumerate(queues):
         visiting[index] = queue.demands_s > 0
@@ -158,11 +162,11 @@ def _groups(visiting: NDArray[np.bool_]) -> list[list[int]]:
     return groups
 
 
-def _of_chains(queue: Queue, chains: list[int]) -> Queue:
-    return Queue(queue.demands_s[chains], queue.rates, queue.alone)
+def _of_chains(queue: QueueingStation, chains: list[int]) -> QueueingStation:
+    return QueueingStation(queue.demands_s[chains], queue.rates, queue.alone)
 
 
-def _units_s(populations: Sequence[int], delay_s: Array, queues: Sequence[Queue]) -> Array:
+def _units_s(populations: Sequence[int], delay_s: Array, queues: Sequence[QueueingStation]) -> Array:
     """Shortest time between two completions of each chain: its cycle without waiting, or its bottleneck."""
     cycle_s = delay_s + sum(
         (queue.demands_s / queue.rates[0] for queue in queues), start=np.zeros_like(delay_s)

@@ -14,7 +14,7 @@ from waylab.models.errors import AssumptionError, UnstableError
 from waylab.models.features import ASSUMPTIONS, require
 from waylab.models.network import Network
 from waylab.models.result import Result
-from waylab.models.solvers.fork_model import Model
+from waylab.models.solvers.fork_model import ForkModel
 from waylab.models.solvers.open import check_stable, station_alone
 from waylab.models.solvers.products import Steady, result
 from waylab.models.solvers.stretch import present_given
@@ -66,7 +66,7 @@ def solve_fork_join(network: Network) -> Result:
     """
     require(network, SOLVER, _HANDLES)
     _check_chains(network)
-    model = Model.of(network)
+    model = ForkModel.of(network)
     if network.has_closed:
         return _closed(model)
     return _open(model)
@@ -104,7 +104,7 @@ class Point:
 _Cycle = tuple[Array, list[Array], float]
 
 
-def closed_points(model: Model) -> Iterator[Point]:
+def closed_points(model: ForkModel) -> Iterator[Point]:
     """Mean-value analysis: an endless series of steady states with 1, 2, ... customers."""
     empty = np.zeros(len(model.rates))
     point = Point(0.0, empty, empty, np.zeros(len(model.forks)), empty, [])
@@ -113,7 +113,7 @@ def closed_points(model: Model) -> Iterator[Point]:
         yield point
 
 
-def _closed(model: Model) -> Result:
+def _closed(model: ForkModel) -> Result:
     population = model.found.populations[0]
     point = next(itertools.islice(closed_points(model), population - 1, None))
     occupied = {}
@@ -130,7 +130,7 @@ def _closed(model: Model) -> Result:
     return _result(model, point, point.throughput_per_s * model.starts, occupied)
 
 
-def _with_one_more(model: Model, customers: int, before: Point) -> Point:
+def _with_one_more(model: ForkModel, customers: int, before: Point) -> Point:
     own = before.own
     for _ in range(_ROUNDS_MAX):
         stretches = model.stretches(customers, before.queue_length + own)
@@ -154,7 +154,7 @@ def _with_one_more(model: Model, customers: int, before: Point) -> Point:
     return Point(throughput, throughput * model.work_s * stretches, own, rhos, stretches, forks_s)
 
 
-def _within_capacity(model: Model, customers: int, rhos: Array, cycle: _Cycle) -> _Cycle:
+def _within_capacity(model: ForkModel, customers: int, rhos: Array, cycle: _Cycle) -> _Cycle:
     """Keep utilisations at most 1: the missing part of the cycle is waiting at the busiest station."""
     stretches, forks_s, cycle_s = cycle
     shortest_s = customers * model.work_s / model.capacities
@@ -169,7 +169,7 @@ def _within_capacity(model: Model, customers: int, rhos: Array, cycle: _Cycle) -
     return stretches, forks_s, cycle_s
 
 
-def _open(model: Model) -> Result:
+def _open(model: ForkModel) -> Result:
     """Each station as if alone, with the arrivals of all its visits and legs."""
     stretches = np.ones(len(model.rates))
     occupied = {}
@@ -188,7 +188,7 @@ def _open(model: Model) -> Result:
     return _result(model, point, model.starts, occupied)
 
 
-def _result(model: Model, point: Point, starts_per_s: Array, occupied: dict[str, float]) -> Result:
+def _result(model: ForkModel, point: Point, starts_per_s: Array, occupied: dict[str, float]) -> Result:
     """Turn numbers per visit into a result; the response time includes the join of a fork, not its legs."""
     found, network = model.found, model.network
     stations = len(network.stations)

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Fork:
+class ForkView:
     """A fork as the chain sees it. `legs` are stations; (C,) arrays are by the class there."""
 
     legs: tuple[int, ...]
@@ -38,7 +38,7 @@ class Fork:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class ForkModel:
     """A network in numbers, for requests of all classes in their shares."""
 
     network: Network
@@ -55,10 +55,10 @@ class Model:
     """(K,) the highest speed of a station, in units of one server."""
     alone: Array
     """(K,) the speed of a station with one request."""
-    forks: tuple[Fork, ...]
+    forks: tuple[ForkView, ...]
 
     @staticmethod
-    def of(network: Network) -> "Model":
+    def of(network: Network) -> "ForkModel":
         """Add up the work of the classes: by their shares of the closed chain, or by their arrivals."""
         found = demands(network)
         described = traffic(network)
@@ -78,8 +78,8 @@ class Model:
                 share[place] = own.sum() / total[station].sum() if own.any() else 0.0
             kin = tuple(other for other, others in enumerate(all_legs) if set(others) & set(legs))
             delays_s = tuple(fork.send_s * place for place in range(len(legs)))
-            forks.append(Fork(legs, fork.needed, delays_s, own, share, kin))
-        return Model(
+            forks.append(ForkView(legs, fork.needed, delays_s, own, share, kin))
+        return ForkModel(
             network,
             found,
             starts,
@@ -108,7 +108,7 @@ class Model:
             ]
         )
 
-    def inside_s(self, fork: Fork, stretches: Array, forks_s: Sequence[Array]) -> float:
+    def inside_s(self, fork: ForkView, stretches: Array, forks_s: Sequence[Array]) -> float:
         """Time per request that is spent at a fork's stations, as legs or not."""
         legs = list(fork.legs)
         waits_s = sum(self.forks[other].visits @ forks_s[other] for other in fork.kin)
@@ -132,7 +132,7 @@ class Model:
             found[list(fork.legs)] += left * legs_s / (legs_s + away_s) * (legs_s + round_s) / round_s
         return found
 
-    def fork_response_s(self, fork: Fork, stretches: Array, rho: float) -> Array:
+    def fork_response_s(self, fork: ForkView, stretches: Array, rho: float) -> Array:
         """(C,) from fork to join, by the class there; 0 without visits."""
         times_s = np.zeros(len(fork.visits))
         branches = len(fork.legs)
@@ -156,7 +156,7 @@ class Model:
         waits_s = sum(fork.visits @ s for fork, s in zip(self.forks, forks_s, strict=True))
         return forks_s, float(self.found.think_s[0] + self.direct_s @ stretches + waits_s)
 
-    def common(self, fork: Fork, stretches: Array) -> float:
+    def common(self, fork: ForkView, stretches: Array) -> float:
         """Share of the time at a fork's stations that is waiting for its own legs, which arrive together.
 
         The share of waiting, 1 - S / R, is the utilisation of M/M/1; of several servers it is less.

@@ -15,7 +15,7 @@ from waylab.models.network import Network
 from waylab.models.result import Result
 from waylab.models.service import Service
 from waylab.models.solvers.products import Demands, closed_part, demands, result
-from waylab.models.solvers.slots import ONE_CLASS, Part, State, entries, inside, outside, parts
+from waylab.models.solvers.slots import ONE_CLASS, Part, SlotState, entries, inside, outside, parts
 from waylab.models.traffic import traffic
 
 Array = NDArray[np.float64]
@@ -79,7 +79,7 @@ class _Layer:
     name: str
     slots: int
     part: Part
-    states: list[State]
+    states: list[SlotState]
 
     @property
     def station(self) -> Station:
@@ -98,7 +98,9 @@ class _Layer:
         return float(present @ np.maximum(np.arange(len(present)) - self.slots, 0))
 
 
-def _result(found: Demands, rest: Part, whole: State, layers: list[_Layer], present: list[Array]) -> Result:
+def _result(
+    found: Demands, rest: Part, whole: SlotState, layers: list[_Layer], present: list[Array]
+) -> Result:
     network = found.network
     queue_length, waiting, occupied = (np.zeros(len(network.stations)) for _ in range(3))
     joining = np.zeros(len(network.forks))

@@ -14,8 +14,8 @@ from waylab.models.network import Network
 from waylab.models.result import Result
 from waylab.models.solvers.markov_chain import stationary
 from waylab.models.solvers.markov_moves import beginning, in_service, moves
-from waylab.models.solvers.markov_plan import SOLVER, Plan, make_plan
-from waylab.models.solvers.markov_scene import UNAWAITED, WHOLE, Blocked, Group, State
+from waylab.models.solvers.markov_plan import SOLVER, MarkovPlan, make_plan
+from waylab.models.solvers.markov_scene import UNAWAITED, WHOLE, Blocked, Group, MarkovState
 
 Array = NDArray[np.float64]
 STATES_MAX = 300_000
@@ -58,8 +58,8 @@ Happening = tuple[int, float, str, int, int]
 
 
 def _explore(
-    plan: Plan, states_max: int, unawaited_max: int
-) -> tuple[Sequence[State], list[Flow], list[Happening]]:
+    plan: MarkovPlan, states_max: int, unawaited_max: int
+) -> tuple[Sequence[MarkovState], list[Flow], list[Happening]]:
     """All states, the rates between them, and the completions of each transition."""
     states = [beginning(plan)]
     numbers = {states[0]: 0}
@@ -80,16 +80,18 @@ def _explore(
     return states, flows, events
 
 
-def _all_awaited(plan: Plan) -> bool:
+def _all_awaited(plan: MarkovPlan) -> bool:
     return all(needed == len(legs) for needed, legs in zip(plan.needed, plan.branches, strict=True))
 
 
-def _unawaited(state: State) -> int:
+def _unawaited(state: MarkovState) -> int:
     groups = [*itertools.chain.from_iterable(state.serving), *state.line, *(line for _, line in state.slots)]
     return sum(token.forked == UNAWAITED for group in groups for token in group)
 
 
-def _check_left_out(plan: Plan, states: Sequence[State], probabilities: Array, unawaited_max: int) -> None:
+def _check_left_out(
+    plan: MarkovPlan, states: Sequence[MarkovState], probabilities: Array, unawaited_max: int
+) -> None:
     if _all_awaited(plan):
         return
     last = [index for index, state in enumerate(states) if _unawaited(state) == unawaited_max]
@@ -106,7 +108,7 @@ class _Measures:
     """Long-run means, summed over all states."""
 
     def __init__(
-        self, plan: Plan, states: Sequence[State], probabilities: Array, events: list[Happening]
+        self, plan: MarkovPlan, states: Sequence[MarkovState], probabilities: Array, events: list[Happening]
     ) -> None:
         network = plan.network
         self.plan = plan
@@ -162,7 +164,7 @@ class _Measures:
                     share = speed / speeds if place.rates else speed / place.servers
                     self.busy[node, token.job_class] += weight * share / len(group)
 
-    def _add_elsewhere(self, state: State, weight: float) -> None:
+    def _add_elsewhere(self, state: MarkovState, weight: float) -> None:
         for one in state.blocked:
             if not 0 <= one.node < self.plan.stations:
                 self.inside[one.token.begin] += weight

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from waylab.models.errors import ModelError
-from waylab.models.solvers.markov_plan import OUTSIDE, Plan
-from waylab.models.solvers.markov_scene import Action, Group, Scene, State, Token
+from waylab.models.solvers.markov_plan import OUTSIDE, MarkovPlan
+from waylab.models.solvers.markov_scene import Action, Group, MarkovState, Scene, Token
 
 # After this many changes without time passing, a request circulates forever.
 _CHANGES_MAX = 20_000
@@ -15,11 +15,11 @@ class Move(NamedTuple):
     """One transition; `events` are its completions: a kind, a place and a class."""
 
     per_s: float
-    state: State
+    state: MarkovState
     events: tuple[tuple[str, int, int], ...]
 
 
-def moves(plan: Plan, state: State) -> Iterator[Move]:
+def moves(plan: MarkovPlan, state: MarkovState) -> Iterator[Move]:
     """All transitions from a state.
 
     Raises:
@@ -43,7 +43,7 @@ def moves(plan: Plan, state: State) -> Iterator[Move]:
             yield from _resolve(scene, per_s)
 
 
-def in_service(plan: Plan, node: int, serving: tuple[Group, ...], waiting: int) -> dict[Group, float]:
+def in_service(plan: MarkovPlan, node: int, serving: tuple[Group, ...], waiting: int) -> dict[Group, float]:
     """The groups in service at a station, and their completions per second."""
     place = plan.places[node]
     if not serving:
@@ -59,12 +59,12 @@ def in_service(plan: Plan, node: int, serving: tuple[Group, ...], waiting: int) 
     return found
 
 
-def beginning(plan: Plan) -> State:
+def beginning(plan: MarkovPlan) -> MarkovState:
     """A possible first state: all customers think, or start a request if there is no think time."""
     classes = plan.network.classes
     no_groups: tuple[tuple[()], ...] = ((),) * plan.stations
     thinking = tuple(part.population if part.think.mean_s > 0 else 0 for part in classes)
-    scene = Scene(plan, State(thinking, no_groups, no_groups, ((0, ()),) * len(plan.slots), (), ()))
+    scene = Scene(plan, MarkovState(thinking, no_groups, no_groups, ((0, ()),) * len(plan.slots), (), ()))
     for index, job_class in enumerate(classes):
         if not thinking[index]:
             scene.agenda += [Action("begin", OUTSIDE, Token(index, index, OUTSIDE))] * job_class.population

@@ -21,7 +21,7 @@ _FINITE = "a limited number of requests"
 
 
 @dataclass(frozen=True)
-class Step:
+class PathStep:
     """The next step of a request: a node, a class, and how often it visits the node in a row."""
 
     probability: float
@@ -31,7 +31,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Place:
+class MarkovStation:
     """A station for `markov_moves`. `services_per_s` is infinite for a class that takes no time there."""
 
     servers: float
@@ -53,16 +53,16 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MarkovPlan:
     """All tables of a network."""
 
     network: Network
-    places: tuple[Place, ...]
-    begins: tuple[tuple[Step, ...], ...]
+    places: tuple[MarkovStation, ...]
+    begins: tuple[tuple[PathStep, ...], ...]
     """By class: the first steps of its requests."""
-    steps: dict[tuple[int, int], tuple[Step, ...]]
+    steps: dict[tuple[int, int], tuple[PathStep, ...]]
     """By class and node: the next steps of a request; OUTSIDE when it is over."""
-    comes_back: tuple[tuple[Step, ...], ...]
+    comes_back: tuple[tuple[PathStep, ...], ...]
     """By class in which a request ended: the classes of the customer's next request; empty for open requests."""
     branches: tuple[tuple[int, ...], ...]
     needed: tuple[int, ...]
@@ -76,7 +76,7 @@ class Plan:
         return len(self.places)
 
 
-def make_plan(network: Network) -> Plan:
+def make_plan(network: Network) -> MarkovPlan:
     """Read a network.
 
     Raises:
@@ -91,7 +91,7 @@ def make_plan(network: Network) -> Plan:
         for name in pool.inside:
             pool_of[nodes.index(name)] = index
     begins, steps = _by_visits(network) if network.visits else _by_routes(network)
-    return Plan(
+    return MarkovPlan(
         network=network,
         places=tuple(_place(network, station) for station in network.stations),
         begins=tuple(begins),
@@ -166,7 +166,7 @@ def _unlimited(network: Network, node: int, entry: bool) -> str:
     return ""
 
 
-def _place(network: Network, station: Station) -> Place:
+def _place(network: Network, station: Station) -> MarkovStation:
     order = station.discipline
     if station.is_delay or order == "ps":
         order = "shared"
@@ -174,7 +174,7 @@ def _place(network: Network, station: Station) -> Place:
     for name in network.class_names:
         mean_s = station.service[name].mean_s if name in station.service else 0.0
         rates.append(1 / mean_s if mean_s > 0 else math.inf)
-    return Place(
+    return MarkovStation(
         servers=math.inf if station.servers is None else station.servers,
         order=order,
         delay=station.is_delay,
@@ -187,23 +187,27 @@ def _place(network: Network, station: Station) -> Place:
     )
 
 
-def _next_class(network: Network, name: str) -> tuple[Step, ...]:
+def _next_class(network: Network, name: str) -> tuple[PathStep, ...]:
     index = network.class_names.index(name)
     if not traffic(network).chain_of(index).population:
         return ()
     row = network.switching.get(name, {name: 1.0})
     return tuple(
-        Step(share, OUTSIDE, network.class_names.index(other)) for other, share in row.items() if share > 0
+        PathStep(share, OUTSIDE, network.class_names.index(other))
+        for other, share in row.items()
+        if share > 0
     )
 
 
-def _by_routes(network: Network) -> tuple[list[tuple[Step, ...]], dict[tuple[int, int], tuple[Step, ...]]]:
+def _by_routes(
+    network: Network,
+) -> tuple[list[tuple[PathStep, ...]], dict[tuple[int, int], tuple[PathStep, ...]]]:
     classes, nodes = network.class_names, network.node_names
-    begins: list[list[Step]] = [[] for _ in classes]
-    steps: dict[tuple[int, int], list[Step]] = {}
+    begins: list[list[PathStep]] = [[] for _ in classes]
+    steps: dict[tuple[int, int], list[PathStep]] = {}
     for route in network.routes:
         target = OUTSIDE if route.target == CLIENT else nodes.index(route.target)
-        step = Step(route.probability, target, classes.index(route.class_after))
+        step = PathStep(route.probability, target, classes.index(route.class_after))
         origin = classes.index(route.job_class)
         if route.origin == CLIENT:
             begins[origin].append(step)
@@ -212,10 +216,12 @@ def _by_routes(network: Network) -> tuple[list[tuple[Step, ...]], dict[tuple[int
     return [tuple(part) for part in begins], {key: tuple(part) for key, part in steps.items()}
 
 
-def _by_visits(network: Network) -> tuple[list[tuple[Step, ...]], dict[tuple[int, int], tuple[Step, ...]]]:
+def _by_visits(
+    network: Network,
+) -> tuple[list[tuple[PathStep, ...]], dict[tuple[int, int], tuple[PathStep, ...]]]:
     """Nodes in order; each floor(v) times, and once more with probability v - floor(v)."""
-    begins: list[tuple[Step, ...]] = []
-    steps: dict[tuple[int, int], tuple[Step, ...]] = {}
+    begins: list[tuple[PathStep, ...]] = []
+    steps: dict[tuple[int, int], tuple[PathStep, ...]] = {}
     for index, name in enumerate(network.class_names):
         counts = network.visits.get(name, {})
         visits = [counts.get(node, 0.0) for node in network.node_names]
@@ -226,7 +232,7 @@ def _by_visits(network: Network) -> tuple[list[tuple[Step, ...]], dict[tuple[int
     return begins, steps
 
 
-def _onward(visits: list[float], start: int, job_class: int) -> tuple[Step, ...]:
+def _onward(visits: list[float], start: int, job_class: int) -> tuple[PathStep, ...]:
     found = []
     left = 1.0
     for node in range(start, len(visits)):
@@ -234,11 +240,11 @@ def _onward(visits: list[float], start: int, job_class: int) -> tuple[Step, ...]
         extra = visits[node] - whole
         chances = ((1 - extra, whole), (extra, whole + 1))
         found += [
-            Step(left * chance, node, job_class, times - 1)
+            PathStep(left * chance, node, job_class, times - 1)
             for chance, times in chances
             if times and chance > 0
         ]
         if whole:
             return tuple(found)
         left *= 1 - extra
-    return (*found, Step(left, OUTSIDE, job_class))
+    return (*found, PathStep(left, OUTSIDE, job_class))

@@ -6,7 +6,7 @@ waiting for slots, blocked requests, and forked requests with their legs. Equiva
 
 from typing import NamedTuple
 
-from waylab.models.solvers.markov_plan import OUTSIDE, Plan, Step
+from waylab.models.solvers.markov_plan import OUTSIDE, MarkovPlan, PathStep
 
 # In place of the number of a forked request: a request that is not forked, and a leg that no request waits for.
 WHOLE = -1
@@ -37,7 +37,7 @@ class Blocked(NamedTuple):
     token: Token
 
 
-class State(NamedTuple):
+class MarkovState(NamedTuple):
     """A state in canonical form. `serving` has the groups that are served together.
 
     At preemptive stations their order is that of their start; elsewhere it has no meaning.
@@ -66,7 +66,7 @@ class Action(NamedTuple):
 class Scene:
     """A state during its change. `events` are the completions: a kind, a place and a class."""
 
-    def __init__(self, plan: Plan, state: State) -> None:
+    def __init__(self, plan: MarkovPlan, state: MarkovState) -> None:
         self.plan = plan
         self.agenda: list[Action] = []
         self.events: list[tuple[str, int, int]] = []
@@ -98,7 +98,7 @@ class Scene:
                 self._leg_done(token)
         self.agenda.append(Action("refill", node, group[0]))
 
-    def choices(self, action: Action) -> tuple[Step, ...]:
+    def choices(self, action: Action) -> tuple[PathStep, ...]:
         """The random continuations of an action; empty if there are none."""
         token = action.token
         if action.kind == "begin":
@@ -106,10 +106,10 @@ class Scene:
         if action.kind == "rest":
             return self.plan.comes_back[token.job_class]
         if token.again:
-            return (Step(1.0, token.node, token.job_class, token.again - 1),)
+            return (PathStep(1.0, token.node, token.job_class, token.again - 1),)
         return self.plan.steps[token.job_class, token.node]
 
-    def follow(self, action: Action, step: Step) -> None:
+    def follow(self, action: Action, step: PathStep) -> None:
         """Continue an action with one of its steps."""
         begin = action.token.begin
         if action.kind == "rest":
@@ -168,7 +168,7 @@ class Scene:
                 return True
         return False
 
-    def frozen(self) -> State:
+    def frozen(self) -> MarkovState:
         """The state in canonical form: forked requests are numbered by the places of their legs."""
         serving: list[tuple[Group, ...]] = self.serving
         line, waiting = self.line, self.waiting
@@ -179,7 +179,7 @@ class Scene:
             line = [_renumbered(group, numbers) for group in line]
             waiting = [_renumbered(group, numbers) for group in waiting]
             forked = tuple(self.forked[label] for label in numbers)
-        return State(
+        return MarkovState(
             tuple(self.thinking),
             tuple(
                 groups if len(groups) < 2 or place.order == "preemptive" else tuple(sorted(groups))

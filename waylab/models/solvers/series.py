@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waylab.models.solvers.log_sums import accumulate, convolve, leave_one_out, log_sum
-from waylab.models.solvers.weights import Queue, factors, kinds, log_capacity, waiting_of
+from waylab.models.solvers.weights import QueueingStation, factors, kinds, log_capacity, waiting_of
 
 Array = NDArray[np.float64]
 
 
-def multiplier(queue: Queue, size: int) -> Callable[[Array], Array]:
+def multiplier(queue: QueueingStation, size: int) -> Callable[[Array], Array]:
     """Function that multiplies a series of this size by the weights of a queue with one chain."""
     log_demand = float(np.log(queue.demands_s[0]))
     log_factors, last = factors(queue.rates, size - 1)
@@ -27,7 +27,7 @@ def multiplier(queue: Queue, size: int) -> Callable[[Array], Array]:
     return times
 
 
-def times_all(values: Array, queues: Sequence[Queue]) -> Array:
+def times_all(values: Array, queues: Sequence[QueueingStation]) -> Array:
     """Multiply a series by the weights of several queues with one chain."""
     firsts, members = kinds(queues)
     for first, same in zip(firsts, members, strict=True):
@@ -37,7 +37,9 @@ def times_all(values: Array, queues: Sequence[Queue]) -> Array:
     return values
 
 
-def solve_series(others: Array, queues: Sequence[Queue]) -> tuple[float, list[tuple[float, float, Array]]]:
+def solve_series(
+    others: Array, queues: Sequence[QueueingStation]
+) -> tuple[float, list[tuple[float, float, Array]]]:
     """Throughput of the chain; and for each queue the mean present, the mean waiting, and P(n present), n = 0..N.
 
     `others` (N + 1,) weighs n customers anywhere else: delays, and queues that are shared with other chains.
@@ -57,11 +59,11 @@ def solve_series(others: Array, queues: Sequence[Queue]) -> tuple[float, list[tu
     return float(throughput), found
 
 
-def _weights(queue: Queue, size: int) -> Array:
+def _weights(queue: QueueingStation, size: int) -> Array:
     return np.asarray(log_capacity(queue.rates, size - 1) + np.arange(size) * np.log(queue.demands_s[0]))
 
 
-def _split(queue: Queue, rest: Array) -> tuple[float, float, Array]:
+def _split(queue: QueueingStation, rest: Array) -> tuple[float, float, Array]:
     joint = _weights(queue, len(rest)) + rest[::-1]
     present = np.exp(joint - log_sum(joint))
     return float(present @ np.arange(len(rest))), float(present @ waiting_of(queue, len(rest) - 1)), present

@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 from waylab.models.solvers.lattice import Lattice
 from waylab.models.solvers.log_sums import leave_one_out, log_of
 from waylab.models.solvers.series import times_all
-from waylab.models.solvers.weights import Queue, factors, kinds, log_capacity, waiting_of
+from waylab.models.solvers.weights import QueueingStation, factors, kinds, log_capacity, waiting_of
 
 Array = NDArray[np.float64]
 Numbers = tuple[Array, Array, Array]
 
 
 def solve_shared(
-    populations: tuple[int, ...], delays: list[Array], series: list[list[Queue]], queues: Sequence[Queue]
+    populations: tuple[int, ...],
+    delays: list[Array],
+    series: list[list[QueueingStation]],
+    queues: Sequence[QueueingStation],
 ) -> tuple[list[Array], list[Numbers]]:
     """Solve the shared queues.
 
@@ -53,7 +56,7 @@ def solve_shared(
     return rests, found
 
 
-def _times_shared(lattice: Lattice, values: Array, queue: Queue) -> Array:
+def _times_shared(lattice: Lattice, values: Array, queue: QueueingStation) -> Array:
     log_demands = log_of(queue.demands_s)
     most = sum(size for size, demand in zip(lattice.populations, queue.demands_s, strict=True) if demand > 0)
     log_factors, last = factors(queue.rates, most)
@@ -62,7 +65,7 @@ def _times_shared(lattice: Lattice, values: Array, queue: Queue) -> Array:
     return values if last is None else lattice.times_geometric(values, log_demands - np.log(last))
 
 
-def _split(lattice: Lattice, queue: Queue, rest: Array) -> Numbers:
+def _split(lattice: Lattice, queue: QueueingStation, rest: Array) -> Numbers:
     most = sum(size for size, demand in zip(lattice.populations, queue.demands_s, strict=True) if demand > 0)
     weights, total = lattice.station_weights(log_capacity(queue.rates, most), log_of(queue.demands_s))
     shares = lattice.split(weights, rest)

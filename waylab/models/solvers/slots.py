@@ -16,7 +16,7 @@ from waylab.models.network import Network
 from waylab.models.service import Service
 from waylab.models.solvers.convolution import closed_steady
 from waylab.models.solvers.fork_join import Point, closed_points
-from waylab.models.solvers.fork_model import Model
+from waylab.models.solvers.fork_model import ForkModel
 from waylab.models.solvers.products import Demands, demands
 from waylab.models.solvers.stretch import present_given
 from waylab.models.traffic import traffic
@@ -26,7 +26,7 @@ ONE_CLASS = "request"
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class SlotState:
     """The steady state of a part with a number of requests there. Arrays by its stations and forks."""
 
     throughput_per_s: float
@@ -110,13 +110,13 @@ def entries(network: Network) -> Array:
     return found
 
 
-def inside(found: Demands, part: Part, most: int) -> list[State]:
+def inside(found: Demands, part: Part, most: int) -> list[SlotState]:
     """The steady states with 1..most requests circulating in a part; empty if it takes no time."""
     if not found.demands_s[0][list(part.stations)].any():
         return []
     network = _one_class(found, part, most, 0.0, ())
     if network.forks:
-        model = Model.of(network)
+        model = ForkModel.of(network)
         points = enumerate(itertools.islice(closed_points(model), most), start=1)
         states = [_with_forks(model, present, point, 0) for present, point in points]
     else:
@@ -125,11 +125,11 @@ def inside(found: Demands, part: Part, most: int) -> list[State]:
     return [_spread(found.network, network, part, state) for state in states]
 
 
-def outside(found: Demands, part: Part, further: tuple[Station, ...]) -> State:
+def outside(found: Demands, part: Part, further: tuple[Station, ...]) -> SlotState:
     """The steady state of a part with the whole population, their think time, and further stations."""
     network = _one_class(found, part, found.populations[0], float(found.think_s[0]), further)
     if network.forks:
-        model = Model.of(network)
+        model = ForkModel.of(network)
         customers = found.populations[0]
         point = next(itertools.islice(closed_points(model), customers - 1, None))
         state = _with_forks(model, customers, point, len(further))
@@ -167,7 +167,7 @@ def _one_class(
     )
 
 
-def _with_forks(model: Model, customers: int, point: Point, further: int) -> State:
+def _with_forks(model: ForkModel, customers: int, point: Point, further: int) -> SlotState:
     names = [fork.name for fork in model.network.forks]
     counts = np.array([model.network.visits[ONE_CLASS][name] for name in names])
     present = [
@@ -177,7 +177,7 @@ def _with_forks(model: Model, customers: int, point: Point, further: int) -> Sta
         for index, (rates, length) in enumerate(zip(model.rates, point.queue_length, strict=True))
     ]
     alone = np.array([1.0 if rates is None else rates[0] for rates in model.rates])
-    return State(
+    return SlotState(
         throughput_per_s=point.throughput_per_s,
         queue_length=point.queue_length,
         waiting=np.maximum(point.queue_length - point.throughput_per_s * model.work_s / alone, 0.0),
@@ -187,10 +187,10 @@ def _with_forks(model: Model, customers: int, point: Point, further: int) -> Sta
     )
 
 
-def _without_forks(network: Network, further: int) -> State:
+def _without_forks(network: Network, further: int) -> SlotState:
     steady = closed_steady(demands(network), np.zeros(len(network.stations)))
     names = network.station_names
-    return State(
+    return SlotState(
         throughput_per_s=float(steady.starts_per_s[0]),
         queue_length=steady.queue_length[:, 0],
         waiting=steady.waiting[:, 0],
@@ -200,7 +200,7 @@ def _without_forks(network: Network, further: int) -> State:
     )
 
 
-def _spread(whole: Network, network: Network, part: Part, state: State) -> State:
+def _spread(whole: Network, network: Network, part: Part, state: SlotState) -> SlotState:
     """Numbers by the part's stations and forks, 0 for those without visits."""
     stations = [whole.station_names[index] for index in part.stations]
     forks = [whole.forks[index].name for index in part.forks]

@@ -20,7 +20,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Queue:
+class QueueingStation:
     """A station that is not a delay, as the customers of R closed chains see it.
 
     `demands_s` (R,): seconds of work that a request of each chain brings. `rates` (M,): the speed with 1, 2, ...
@@ -108,13 +108,13 @@ def rates_beside_open(rates: Array, load: float) -> Array:
     return np.concatenate([np.exp(weights[:-1] - weights[1:]), [left]])
 
 
-def waiting_of(queue: Queue, most: int) -> Array:
+def waiting_of(queue: QueueingStation, most: int) -> Array:
     """For n = 0..most present, the number in excess of a system without contention: n - r(n) / r(1)."""
     served = np.concatenate([[0.0], rates_up_to(queue.rates, most)]) / queue.alone
     return np.asarray(np.arange(most + 1) - served)
 
 
-def kinds(queues: Sequence[Queue]) -> tuple[list[int], list[list[int]]]:
+def kinds(queues: Sequence[QueueingStation]) -> tuple[list[int], list[list[int]]]:
     """Group identical queues: the first of each kind, and all of the kind."""
     groups: dict[tuple[bytes, bytes, float], list[int]] = {}
     for index, queue in enumerate(queues):

@@ -4,7 +4,7 @@ from waylab.models.elementary.queue import Queue
 from waylab.models.features import features
 from waylab.models.network import Network
 from waylab.models.result import Result
-from waylab.models.summary.findings import Change, Findings, Limit, Solver, find
+from waylab.models.summary.findings import Bottleneck, Findings, ModelChange, Solver, find
 from waylab.models.summary.queue import explain_queue
 from waylab.models.summary.texts import change_text, number_text, percent_text, time_text
 
@@ -84,11 +84,11 @@ def _by_class(findings: Findings) -> str:
     return " (" + ", ".join(f"{name} {share}" for name, share in shares.items()) + ")"
 
 
-def _is(limit: Limit) -> str:
+def _is(limit: Bottleneck) -> str:
     return "is" if len(limit.names) == 1 else "are"
 
 
-def _names(limit: Limit) -> str:
+def _names(limit: Bottleneck) -> str:
     return _listed(limit.names)
 
 
@@ -133,7 +133,7 @@ def _beside_knee(ratio: float, reached: float) -> str:
     return "above it, so that more clients only wait longer."
 
 
-def _change(change: Change, findings: Findings, network: Network) -> str:
+def _change(change: ModelChange, findings: Findings, network: Network) -> str:
     what = _what(change, findings, network)
     if change.result is None or change.limit is None:
         if change.note == "unstable":
@@ -156,7 +156,7 @@ def _change(change: Change, findings: Findings, network: Network) -> str:
     return text + (f" ({change.note})." if change.note else ".")
 
 
-def _what(change: Change, findings: Findings, network: Network) -> str:
+def _what(change: ModelChange, findings: Findings, network: Network) -> str:
     there = "there" if len(findings.limit.names) == 1 else "at each of them"
     if change.kind == "slots":
         return f"Twice the slots ({change.value:.0f})"
@@ -170,7 +170,7 @@ def _what(change: Change, findings: Findings, network: Network) -> str:
     return f"{size} {change.kind} arrivals" if not network.has_closed else size
 
 
-def _clients(change: Change, network: Network) -> str:
+def _clients(change: ModelChange, network: Network) -> str:
     step = abs(change.value / network.population - 1)
     return f"{100 * step:.0f} % {change.kind} clients ({change.value:.0f})"
 

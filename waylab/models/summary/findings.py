@@ -28,7 +28,7 @@ _POOL_AHEAD = 1.02
 
 
 @dataclass(frozen=True)
-class Limit:
+class Bottleneck:
     """The bottleneck: stations with the same description and load, or a pool."""
 
     kind: str
@@ -38,7 +38,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Change:
+class ModelChange:
     """One change and its result. Without a result, `note` gives the reason."""
 
     kind: str
@@ -47,7 +47,7 @@ class Change:
     """New number of servers, slots or clients, or the factor on the service time or on the arrivals."""
     network: Network
     result: Result | None
-    limit: Limit | None
+    limit: Bottleneck | None
     throughput_change: float
     """Relative to the unchanged network: 0.1 is ten percent more."""
     response_change: float
@@ -61,7 +61,7 @@ class Change:
 class Findings:
     """Everything that `explain` reports, as numbers."""
 
-    limit: Limit
+    limit: Bottleneck
     time_share: float | None
     """Share of the response time that is spent at the bottleneck; None behind a fork or for a pool."""
     class_time_shares: Mapping[str, float]
@@ -74,7 +74,7 @@ class Findings:
     """
     slot_waiting_s: float | None
     """Mean waiting time for a slot of the limiting pool."""
-    inside: Limit | None
+    inside: Bottleneck | None
     """The busiest stations inside the limiting pool."""
     bound_per_s: float | None
     """Throughput at which the bottleneck would always be busy, at this mix of classes (1 / Dmax)."""
@@ -82,7 +82,7 @@ class Findings:
     """N* = (R(1) + Z) / Dmax, for one closed chain."""
     arrivals_growth: float | None
     """Factor on all arrivals at which an open network saturates."""
-    changes: tuple[Change, ...]
+    changes: tuple[ModelChange, ...]
 
 
 def find(result: Result, solver: Solver | None = None, what_if: bool = True) -> Findings:
@@ -135,18 +135,18 @@ def knee_clients(result: Result, solver: Solver | None = None) -> float | None:
     return bound_per_s / result_alone.throughput_total_per_s
 
 
-def limit_of(result: Result) -> Limit:
+def limit_of(result: Result) -> Bottleneck:
     """Find the bottleneck."""
     network = result.network
     loads = station_loads(result)
     pools = pool_loads(result)
     if pools.size and pools.max() > _POOL_AHEAD * loads.max():
         index = int(np.argmax(pools))
-        return Limit("pool", (network.pools[index].name,), float(pools[index]))
+        return Bottleneck("pool", (network.pools[index].name,), float(pools[index]))
     top = int(np.argmax(loads))
     if not loads[top] > 0:
-        return Limit("none", (), 0.0)
-    return Limit("station", _alike(result, top, loads, "utilisation"), float(loads[top]))
+        return Bottleneck("none", (), 0.0)
+    return Bottleneck("station", _alike(result, top, loads, "utilisation"), float(loads[top]))
 
 
 def _alike(result: Result, index: int, numbers: Array, name: str) -> tuple[str, ...]:
@@ -197,11 +197,11 @@ def _in_fork(network: Network, names: tuple[str, ...]) -> bool:
     return any(name in fork.branches for fork in network.forks for name in names)
 
 
-def _indices(network: Network, limit: Limit) -> list[int]:
+def _indices(network: Network, limit: Bottleneck) -> list[int]:
     return [network.station_names.index(name) for name in limit.names]
 
 
-def _time_share(result: Result, limit: Limit) -> float | None:
+def _time_share(result: Result, limit: Bottleneck) -> float | None:
     if limit.kind != "station" or _in_fork(result.network, limit.names):
         return None
     there = result.station_queue_length[_indices(result.network, limit)].sum()
@@ -219,7 +219,7 @@ def _longest(result: Result) -> tuple[tuple[str, ...], float] | None:
     return groups[top], shares[top] / _in_network(result)
 
 
-def _slot_waiting_s(result: Result, limit: Limit) -> float | None:
+def _slot_waiting_s(result: Result, limit: Bottleneck) -> float | None:
     if limit.kind != "pool" or result.pool_waiting_s is None:
         return None
     index = [pool.name for pool in result.network.pools].index(limit.names[0])
@@ -228,7 +228,7 @@ def _slot_waiting_s(result: Result, limit: Limit) -> float | None:
     return float(waiting_s[known] @ weights[known] / weights[known].sum()) if known.any() else None
 
 
-def _class_time_shares(result: Result, limit: Limit) -> dict[str, float]:
+def _class_time_shares(result: Result, limit: Bottleneck) -> dict[str, float]:
     """The same by class, if no request changes its class on its path."""
     network = result.network
     between = traffic(network).station_visits.sum(axis=1)
@@ -243,13 +243,13 @@ def _class_time_shares(result: Result, limit: Limit) -> dict[str, float]:
     }
 
 
-def _waiting_share(result: Result, limit: Limit) -> float | None:
+def _waiting_share(result: Result, limit: Bottleneck) -> float | None:
     if limit.kind != "station":
         return None
     return waiting_share(result, _indices(result.network, limit)[0])
 
 
-def _bound_per_s(result: Result, limit: Limit) -> float | None:
+def _bound_per_s(result: Result, limit: Bottleneck) -> float | None:
     """Total throughput over load; there is no such bound with batches or lost requests."""
     if limit.kind != "station" or {"bulk service", "finite capacity"} & set(features(result.network)):
         return None
@@ -267,7 +267,7 @@ def _arrivals_growth(network: Network, result: Result) -> float | None:
     return 1 / highest if highest > 0 else None
 
 
-def _changes(result: Result, limit: Limit, solver: Solver) -> list[Change]:
+def _changes(result: Result, limit: Bottleneck, solver: Solver) -> list[ModelChange]:
     network = result.network
     found: list[tuple[str, float, Network, tuple[str, ...]]] = []
     if limit.kind == "pool":
@@ -298,7 +298,7 @@ def _twice_as_fast(network: Network, names: tuple[str, ...]) -> Network:
     return network
 
 
-def _busiest_inside(result: Result, limit: Limit) -> Limit | None:
+def _busiest_inside(result: Result, limit: Bottleneck) -> Bottleneck | None:
     """The stations inside a pool with the highest load."""
     network = result.network
     if limit.kind != "pool":
@@ -314,7 +314,7 @@ def _busiest_inside(result: Result, limit: Limit) -> Limit | None:
     if busiest is None or not loads[busiest] > 0:
         return None
     names = [name for name in _alike(result, busiest, loads, "utilisation") if name in inside]
-    return Limit("station", tuple(names), float(loads[busiest]))
+    return Bottleneck("station", tuple(names), float(loads[busiest]))
 
 
 def _other_loads(network: Network) -> list[tuple[str, float, Network]]:
@@ -334,14 +334,14 @@ def _other_loads(network: Network) -> list[tuple[str, float, Network]]:
     return found
 
 
-def _change(before: Result, kind: str, value: float, network: Network, solver: Solver) -> Change:
+def _change(before: Result, kind: str, value: float, network: Network, solver: Solver) -> ModelChange:
     try:
         after = solver(network)
     except UnstableError:
-        return Change(kind, value, network, None, None, 0.0, 0.0, "unstable")
+        return ModelChange(kind, value, network, None, None, 0.0, 0.0, "unstable")
     except ModelError as error:
-        return Change(kind, value, network, None, None, 0.0, 0.0, str(error))
-    return Change(
+        return ModelChange(kind, value, network, None, None, 0.0, 0.0, str(error))
+    return ModelChange(
         kind,
         value,
         network,

@@ -35,7 +35,7 @@ class QueueRow(TypedDict):
     values: list[ValueRow]
 
 
-class DistributionPoint(TypedDict):
+class QuantilePoint(TypedDict):
     """One quantile of the response or waiting time; a marked one is named in a drawing."""
 
     part: str
@@ -58,12 +58,12 @@ def queue_as_dict(queue: Queue) -> QueueRow:
     }
 
 
-def distribution_points(queue: Queue) -> list[DistributionPoint]:
+def distribution_points(queue: Queue) -> list[QuantilePoint]:
     """Return points of the distribution of response and waiting time: part, share and time_s.
 
     Some quantiles are `marked`, to be named in a drawing. A part whose distribution is unknown is left out.
     """
-    points: list[DistributionPoint] = []
+    points: list[QuantilePoint] = []
     for part, quantile_s in (
         ("response", queue.response_quantile_s),
         ("waiting", queue.waiting_quantile_s),

@@ -7,7 +7,7 @@ import altair as alt
 
 from waylab.models.summary.bounds import SweepBoundsRow
 from waylab.models.summary.findings_rows import SweepRow
-from waylab.models.summary.queue import DistributionPoint
+from waylab.models.summary.queue import QuantilePoint
 from waylab.models.summary.result import ResultRow
 from waylab.models.summary.usl import UslRow
 from waylab.report.figures import style
@@ -140,7 +140,7 @@ def sweep_chart(
     return ModelFigure("sweep", title, caption, chart)
 
 
-def distribution_chart(name: str, curves: Sequence[DistributionPoint]) -> ModelFigure:
+def distribution_chart(name: str, curves: Sequence[QuantilePoint]) -> ModelFigure:
     """Draw the distributions of response and waiting time."""
     parts = list(dict.fromkeys(row["part"] for row in curves))
     unit, size_s = _unit([row["time_s"] for row in curves])

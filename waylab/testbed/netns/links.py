@@ -37,7 +37,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Check:
+class LinkMeasurement:
     """One number of a link: its setting, the payload or time that TCP should show, and the measured value."""
 
     name: str
@@ -92,7 +92,7 @@ def measure_links(hosts: dict[str, Host], far: Host, logs: Path, seconds: float)
         server.stop()
 
 
-def checks(settings: HostSettings, measured: Measurement) -> list[Check]:
+def checks(settings: HostSettings, measured: Measurement) -> list[LinkMeasurement]:
     """Compare the measurement of a link with its settings; only limits are checked."""
     share = measured.segment_bytes / FRAME_BYTES
     found = []
@@ -101,10 +101,12 @@ def checks(settings: HostSettings, measured: Measurement) -> list[Check]:
         ("down_mbit", settings.down_mbit, measured.down_payload_mbit),
     ):
         if asked:
-            found.append(Check(name, asked, asked * share, got))
+            found.append(LinkMeasurement(name, asked, asked * share, got))
     if settings.delay_ms:
         # The delay applies to both directions.
         there_and_back = 2 * settings.delay_ms
         got = measured.round_trip_median_ms
-        found.append(Check("delay_ms", settings.delay_ms, there_and_back, got, _ROUND_TRIP_SLACK_MS))
+        found.append(
+            LinkMeasurement("delay_ms", settings.delay_ms, there_and_back, got, _ROUND_TRIP_SLACK_MS)
+        )
     return found

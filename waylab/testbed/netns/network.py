@@ -31,7 +31,7 @@ _ROOT, _CHILD = 0x10000, 0x20000
 _PORTS_FIRST, _PORTS = 16384, 49152
 
 
-class Network:
+class EmulatedNetwork:
     """The namespaces of a run. Addresses are 10.77.0.1 and up, in the order of the hosts."""
 
     def __init__(self, owner: Owner, hosts: dict[str, HostSettings]) -> None:

@@ -16,7 +16,7 @@ from waylab.runfolder.trial import Link, TestbedFacts
 from waylab.spec import TestbedSettings
 from waylab.testbed.hosts import Host, HostCounters, Testbed
 from waylab.testbed.netns import cgroups, links, namespaces
-from waylab.testbed.netns.network import METER, Network
+from waylab.testbed.netns.network import METER, EmulatedNetwork
 from waylab.testbed.netns.owner import this_process
 from waylab.testbed.processes import Process, TestbedError
 
@@ -71,7 +71,7 @@ class NetnsTestbed(Testbed):
         self._logs = logs
         self._link_error_max = link_error_max
         self._owner = this_process()
-        self._network = Network(self._owner, self._described)
+        self._network = EmulatedNetwork(self._owner, self._described)
         self._groups: cgroups.CpuGroups | None = None
         self._hosts: dict[str, Host] = {}
         self._links: dict[str, Link] = {}

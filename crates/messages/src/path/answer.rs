@@ -3,7 +3,7 @@
 
 use crate::database::connection::DatabaseSession;
 use crate::database::low_water::{LowWaterMarks, StartIds};
-use crate::path::batch::{Batch, FetchJobs, distribute};
+use crate::path::batch::{FetchJobs, JobBatch, distribute};
 use crate::path::failure::Failure;
 use crate::path::lease::{LeaseAction, LeaseRequest};
 use crate::path::memory::Memory;
@@ -23,11 +23,11 @@ pub(crate) async fn serve(
     session: &DatabaseSession,
     low_water_marks: &LowWaterMarks,
     memory: &Arc<Memory>,
-    batch: Batch,
+    batch: JobBatch,
     clock: &Clock,
 ) -> bool {
     let worker = Worker { session, low_water_marks, memory, clock, is_over: AtomicBool::new(false) };
-    let Batch {
+    let JobBatch {
         sends,
         sends_with,
         lease_actions,

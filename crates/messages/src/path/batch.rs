@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// Jobs by the statement that runs them, each in the order of arrival.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct JobBatch {
     pub(crate) sends: Vec<Job>,
     /// Sends with an idempotency key, a delay or an expiry.
     pub(crate) sends_with: Vec<Job>,
@@ -30,9 +30,9 @@ pub(crate) struct FetchJobs {
     jobs: Vec<Vec<Job>>,
 }
 
-impl Batch {
-    pub(crate) fn of(jobs: Vec<Job>) -> Batch {
-        let mut batch = Batch::default();
+impl JobBatch {
+    pub(crate) fn of(jobs: Vec<Job>) -> JobBatch {
+        let mut batch = JobBatch::default();
         for job in jobs {
             match &job.work {
                 Work::Send(send) if send.is_plain() => batch.sends.push(job),
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn equal_fetches_are_merged_and_overlapping_ones_are_separate() {
         let jobs = vec![pop("q", "me", "", 1), pop("p", "", "", 1), pop("q", "me", "", 2), pop("q", "me", "s", 1)];
-        let batch = Batch::of(jobs.into_iter().chain([pop("", "me", "s", 1)]).collect());
+        let batch = JobBatch::of(jobs.into_iter().chain([pop("", "me", "s", 1)]).collect());
         let merged: Vec<(&str, usize)> =
             batch.pops[0].merged(false).into_iter().map(|(scope, count)| (scope.queue.as_str(), count)).collect();
         assert_eq!(merged, [("q", 3), ("p", 1)]);
@@ -170,7 +170,7 @@ mod tests {
             lease_action(LeaseAction::Nack),
         ];
         let sends = vec![send("", 0), send("key", 0), send("", 1)];
-        let batch = Batch::of(receives.into_iter().chain(others).chain(sends).collect());
+        let batch = JobBatch::of(receives.into_iter().chain(others).chain(sends).collect());
         assert_eq!(batch.receives[0].leases_ms(), [10, 30, 30, 20, 20, 0], "fetch by fetch, message by message");
         assert_eq!(batch.lease_actions.each_ref().map(Vec::len), [1, 0, 2]);
         assert_eq!((batch.sends.len(), batch.sends_with.len()), (1, 2));

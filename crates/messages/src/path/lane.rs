@@ -5,7 +5,7 @@ use crate::database::connection::{ConnectionDriver, Database, DatabaseSession};
 use crate::database::low_water::LowWaterMarks;
 use crate::observe::journal::Journal;
 use crate::path::answer;
-use crate::path::batch::Batch;
+use crate::path::batch::JobBatch;
 use crate::path::failure::Failure;
 use crate::path::memory::Memory;
 use crate::path::queue::JobQueue;
@@ -66,7 +66,7 @@ impl Lane {
                 Some((session, driver)) => {
                     self.journal.count_batch(jobs.len());
                     let serving =
-                        answer::serve(session, &self.low_water_marks, &self.memory, Batch::of(jobs), &self.clock);
+                        answer::serve(session, &self.low_water_marks, &self.memory, JobBatch::of(jobs), &self.clock);
                     let served = tokio::time::timeout(SILENT_FOR, driver.drive(serving)).await;
                     // The jobs of a silent server are in doubt, which `admit` concludes from their dropped channels.
                     is_over = served.unwrap_or_else(|_| {

@@ -4,7 +4,7 @@ use crate::engine::jobs::List;
 
 /// One pool.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct PoolState {
     free: u32,
     busy: f64,
     pub(crate) queue: List,
@@ -15,9 +15,16 @@ pub(crate) struct Pool {
     pub(crate) waits: Vec<(u64, f64)>,
 }
 
-impl Pool {
-    pub(crate) fn new(slots: u32, classes: usize) -> Pool {
-        Pool { free: slots, busy: 0.0, queue: List::EMPTY, changed_s: 0.0, busy_s: 0.0, waits: vec![(0, 0.0); classes] }
+impl PoolState {
+    pub(crate) fn new(slots: u32, classes: usize) -> PoolState {
+        PoolState {
+            free: slots,
+            busy: 0.0,
+            queue: List::EMPTY,
+            changed_s: 0.0,
+            busy_s: 0.0,
+            waits: vec![(0, 0.0); classes],
+        }
     }
 
     pub(crate) fn has_free(&self) -> bool {

@@ -19,7 +19,7 @@ use crate::model::StationPlan;
 
 /// A station and the jobs at it.
 #[derive(Debug)]
-pub(crate) struct Station<'m> {
+pub(crate) struct StationState<'m> {
     pub(crate) plan: &'m StationPlan,
     kind: Kind,
     pub(crate) present: u32,
@@ -42,9 +42,9 @@ enum Kind {
     Preemptive(Preemptive),
 }
 
-impl<'m> Station<'m> {
+impl<'m> StationState<'m> {
     /// An empty station; `slot` is its owner number in the calendar.
-    pub(crate) fn new(plan: &'m StationPlan, slot: u32) -> Station<'m> {
+    pub(crate) fn new(plan: &'m StationPlan, slot: u32) -> StationState<'m> {
         let kind = match (plan.servers, plan.discipline) {
             (None, _) => Kind::Delay,
             (_, Discipline::Sharing) => Kind::Sharing(Sharing::new(slot)),
@@ -55,7 +55,7 @@ impl<'m> Station<'m> {
         };
         let is_shared = matches!(kind, Kind::Sharing(_));
         let tally = StationTally::new(plan.service.len(), is_shared);
-        Station { plan, kind, present: 0, waiting_for_room: List::EMPTY, blocked: 0, tally }
+        StationState { plan, kind, present: 0, waiting_for_room: List::EMPTY, blocked: 0, tally }
     }
 
     /// Whether there is no room, or others wait for it already.
