@@ -51,7 +51,7 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path, capsys):
     for arguments in ((tmp_path / "nothing",), (tmp_path,)):
         assert campaign(*arguments) == 2
         said = capsys.readouterr().err
-        assert "is no run folder and holds none" in said and said.count("\n") == 1
+        assert "neither is nor contains a run folder" in said and said.count("\n") == 1
 
 
 def test_a_sample_is_small_and_whole(reported, tmp_path):

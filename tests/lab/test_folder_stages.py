@@ -64,4 +64,4 @@ def test_the_command(tmp_path, capsys):
 
 def test_a_folder_without_records_is_one_line(tmp_path, capsys):
     assert main(["stages", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"waylab: {tmp_path}: holds no record files (*.way)\n"
+    assert capsys.readouterr().err == f"waylab: {tmp_path}: contains no record files (*.way)\n"

@@ -124,7 +124,7 @@ def test_the_page_shows_the_hosts_and_what_they_mean_for_the_numbers(empty_run):
     shown = text_of(empty_run)
     assert "Emulated hosts. Rates are of Ethernet frames" in shown and "95.64" in shown
     assert "The hosts are emulated on one machine" in shown and "over the loopback: load" not in shown
-    assert "are a share of time of all processors" in shown
+    assert "are a share of the CPU time of all cores" in shown
     assert "a limit that is not one of a link may be one of this machine" in shown
 
 

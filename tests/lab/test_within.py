@@ -60,7 +60,7 @@ def test_a_warm_up_is_found_and_left_out(split, exact):
     _, load = load_of(120, slow=10, split=split, exact=exact)
     found = within_trial(load, "here")
     assert found.warm_up.cut_s in (10, 15, 20) and found.warm_up.by == "mean response"
-    assert "settles" in found.warm_up.text
+    assert "is steady from" in found.warm_up.text
     assert found.percentiles_ns["95"].high < 4e6 and found.response_mean_ns.high < 1.2e6
 
 
@@ -130,7 +130,7 @@ def test_steady_states_are_summed_up():
     trials = [made_trial({}, within=within).content for within in [*withins, WithinTrial(seconds=0)]]
     found = steady_state([*trials, replace(trials[0], numbers=None)])
     assert (found.judged, found.late, found.unsteady) == (3, 1, 1) and "Of 3 trials" in found.text
-    assert "no trial was long enough" in steady_state([]).text
+    assert "No trial was long enough" in steady_state([]).text
 
 
 def records_of(tmp_path, program, table, sample=1):

@@ -2,7 +2,7 @@
 
 from waylab.models import Fork, JobClass, Network, Pool, Route, Service, Station, closed_network, open_network
 
-# Lazowska and others, Quantitative System Performance (1984), p. 138: demands at processor and disk.
+# Lazowska and others, Quantitative System Performance (1984), p. 138: demands at CPU and disk.
 LAZOWSKA_OPEN_S = ((1.0, 3.0), (2.0, 4.0))
 
 
@@ -35,10 +35,10 @@ def with_rates(clients=8):
 
 def two_classes(first=5, second=3):
     stations = (
-        Station("processor", {"batch": 0.3, "query": 0.05}, discipline="ps"),
+        Station("cpu", {"batch": 0.3, "query": 0.05}, discipline="ps"),
         Station("disk", {"batch": 0.1, "query": 0.1}),
     )
-    visits = {"batch": {"processor": 1, "disk": 2}, "query": {"processor": 1, "disk": 0.5}}
+    visits = {"batch": {"cpu": 1, "disk": 2}, "query": {"cpu": 1, "disk": 0.5}}
     classes = (JobClass("batch", first, Service(0.5)), JobClass("query", second, Service(1.0)))
     return Network(classes, stations, visits)
 
@@ -68,13 +68,13 @@ def open_two_classes(scale=1.0):
     names = ("a", "b")
     stations = tuple(
         Station(node, dict(zip(names, demands, strict=True)), discipline="ps")
-        for node, demands in zip(("processor", "disk"), zip(*LAZOWSKA_OPEN_S, strict=True), strict=True)
+        for node, demands in zip(("cpu", "disk"), zip(*LAZOWSKA_OPEN_S, strict=True), strict=True)
     )
     classes = tuple(
         JobClass(name, arrivals_per_s=scale * rate)
         for name, rate in zip(names, (3 / 19, 2 / 19), strict=True)
     )
-    return Network(classes, stations, {name: {"processor": 1, "disk": 1} for name in names})
+    return Network(classes, stations, {name: {"cpu": 1, "disk": 1} for name in names})
 
 
 def mixed(clients=4, arrivals_per_s=2.0):
@@ -100,14 +100,14 @@ def replicated(clients=5, replicas=2, join="all"):
 def slots(clients=12, held=4):
     stations = (
         Station("parse", {"request": 0.005}),
-        Station("processor", {"request": 0.02}, discipline="ps"),
+        Station("cpu", {"request": 0.02}, discipline="ps"),
         Station("backend", {"request": 0.03}, servers=2),
     )
     return Network(
         (JobClass("request", clients, Service(0.05)),),
         stations,
-        visits={"request": {"parse": 1, "processor": 1, "backend": 1}},
-        pools=(Pool("workers", held, ("processor", "backend")),),
+        visits={"request": {"parse": 1, "cpu": 1, "backend": 1}},
+        pools=(Pool("workers", held, ("cpu", "backend")),),
     )
 
 

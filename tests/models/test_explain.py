@@ -217,9 +217,9 @@ def test_a_full_pool_is_the_bottleneck():
     text = explain(held)
     assert text.startswith("The bottleneck is the pool 'workers': 99.8 % of its slots are busy")
     assert "A request waits 20 ms for a slot." in text
-    more = replace(network, pools=(Pool("workers", 8, ("processor", "backend")),))
+    more = replace(network, pools=(Pool("workers", 8, ("cpu", "backend")),))
     check_claim(line(text, "Twice the slots (8)"), result, solve(more))
-    assert "Half the service time at 'backend'" in text or "Half the service time at 'processor'" in text
+    assert "Half the service time at 'backend'" in text or "Half the service time at 'cpu'" in text
 
 
 def test_a_simulated_result_needs_its_simulation():

@@ -23,21 +23,21 @@ from waylab.models.solvers.markov import solve_markov
 
 
 def workers(random, clients_max=10):
-    """A front station, and a processor and a backend behind fewer slots than clients."""
+    """A front station, and a CPU and a backend behind fewer slots than clients."""
     clients = int(random.integers(2, clients_max + 1))
     held = int(random.integers(1, clients))
     think_s = float(random.choice([0.0, 0.5, 3.0]))
-    front_s, processor_s, backend_s = random.uniform(0.05, 1, 3)
+    front_s, cpu_s, backend_s = random.uniform(0.05, 1, 3)
     stations = (
         Station("front", {"request": front_s}),
-        Station("processor", {"request": processor_s}, discipline="ps"),
+        Station("cpu", {"request": cpu_s}, discipline="ps"),
         Station("backend", {"request": backend_s}, servers=int(random.integers(1, 4))),
     )
     return Network(
         (JobClass("request", clients, Service(think_s)),),
         stations,
-        {"request": {"front": 1, "processor": 1, "backend": 1}},
-        pools=(Pool("workers", held, ("processor", "backend")),),
+        {"request": {"front": 1, "cpu": 1, "backend": 1}},
+        pools=(Pool("workers", held, ("cpu", "backend")),),
     )
 
 
@@ -46,20 +46,20 @@ def writers(random, clients_max=6):
     clients = int(random.integers(2, clients_max + 1))
     held = int(random.integers(1, clients))
     think_s = float(random.choice([0.0, 0.5, 3.0]))
-    processor_s = float(random.uniform(0.1, 0.6))
+    cpu_s = float(random.uniform(0.1, 0.6))
     names = tuple(f"r{number}" for number in range(random.integers(2, 4)))
     stations = (
         Station("net", {"set": 0.3}),
-        Station("processor", {"set": processor_s}, discipline="ps"),
+        Station("cpu", {"set": cpu_s}, discipline="ps"),
         *(Station(name, {"set": random.uniform(0.4, 1)}) for name in names),
     )
-    steps = ("client", "net", "processor", "write", "client")
+    steps = ("client", "net", "cpu", "write", "client")
     return Network(
         (JobClass("set", clients, Service(think_s)),),
         stations,
         routes=tuple(Route("set", *pair) for pair in pairwise(steps)),
         forks=(Fork("write", names),),
-        pools=(Pool("workers", held, ("processor", "write", *names)),),
+        pools=(Pool("workers", held, ("cpu", "write", *names)),),
     )
 
 
@@ -67,12 +67,12 @@ def readers_and_writers(clients=4, held=2, sets=0.3):
     """Class switching: GETs go to one backend, SETs fork to both; all hold one of the same slots."""
     names = ("r0", "r1")
     stations = (
-        Station("processor", {"get": 0.2, "set": 0.3}, discipline="ps"),
+        Station("cpu", {"get": 0.2, "set": 0.3}, discipline="ps"),
         *(Station(name, {"get": 0.5, "set": 0.5}) for name in names),
     )
-    routes = [Route(name, "client", "processor") for name in ("get", "set")]
-    routes += [Route("set", "processor", "write"), Route("set", "write", "client")]
-    routes += [Route("get", "processor", name, 0.5) for name in names]
+    routes = [Route(name, "client", "cpu") for name in ("get", "set")]
+    routes += [Route("set", "cpu", "write"), Route("set", "write", "client")]
+    routes += [Route("get", "cpu", name, 0.5) for name in names]
     routes += [Route("get", name, "client") for name in names]
     mix = {"get": 1 - sets, "set": sets}
     return Network(
@@ -81,7 +81,7 @@ def readers_and_writers(clients=4, held=2, sets=0.3):
         routes=tuple(routes),
         switching={"get": mix, "set": mix},
         forks=(Fork("write", names),),
-        pools=(Pool("workers", held, ("processor", "write", *names)),),
+        pools=(Pool("workers", held, ("cpu", "write", *names)),),
     )
 
 
@@ -227,7 +227,7 @@ def test_more_slots_help_and_large_numbers_are_fast():
         assert result.pool_busy[0] <= held * (1 + 1e-9)
         assert result.queue_length[1:].sum() == pytest.approx(result.pool_busy[0], rel=1e-9)
         before = result.throughput_total_per_s
-    # Two backend servers of 0.03 s and a processor of 0.02 s: 50 per second at most.
+    # Two backend servers of 0.03 s and a CPU of 0.02 s: 50 per second at most.
     assert before == pytest.approx(50, rel=1e-3)
 
 

@@ -153,7 +153,7 @@ def test_a_pool_is_a_frame_around_its_places_and_no_others():
     (frame,) = layout.frames
     for name, box in layout.boxes.items():
         inside = frame.left < box.x < frame.right and frame.top < box.y < frame.bottom
-        assert inside == (name in ("processor", "backend")), name
+        assert inside == (name in ("cpu", "backend")), name
     assert "workers: 4 slots" in texts(network_drawing(slots()).chart)
 
 

@@ -22,7 +22,7 @@ from waylab.models.solvers.open import solve_open
 # Published answers.
 
 
-def test_two_classes_at_a_processor_and_a_disk():
+def test_two_classes_at_a_cpu_and_a_disk():
     """Lazowska and others, Quantitative System Performance (1984), p. 138."""
     result = solve_open(open_two_classes())
     assert result.station_utilisation == pytest.approx((0.368421, 0.894737), abs=5e-7)

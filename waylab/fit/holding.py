@@ -1,4 +1,4 @@
-"""How long a request holds a connection to the database, as a function of how many are held: w(n)."""
+"""How long a request holds a connection to the database, as a function of the number in use: w(n)."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _POINTS_MIN = 2
 def fit_holding(calibration: Sequence[Configuration], configuration: Configuration) -> Fit[HoldingParameters]:
     """Fit w(n) through the calibration configurations: linear between them, constant outside.
 
-    By Little's law the number of held connections is throughput times holding time. If a connection pool limits
+    By Little's law the number of connections in use is throughput times holding time. If a connection pool limits
     concurrency, the model accounts for the wait. Fused lanes have no such limit, and the wait for them is part of
     the holding time.
 
@@ -33,10 +33,10 @@ def fit_holding(calibration: Sequence[Configuration], configuration: Configurati
     if len(points) < _POINTS_MIN:
         raise NotApplicableError("holding times as a function of the load need two different loads at least")
     slots = -(-int(messages["connections"]) // services) * services if pooled else own.clients
-    held = np.arange(1, min(slots, own.clients) + 1)
+    in_use = np.arange(1, min(slots, own.clients) + 1)
     levels = sorted(points)
-    holding_s = np.interp(held, levels, [points[level] for level in levels])
-    # What is spent without waiting for others, at the load that comes nearest.
+    holding_s = np.interp(in_use, levels, [points[level] for level in levels])
+    # The time outside the database does not depend on n; it is taken at the nearest load.
     nearest = min(known, key=lambda one: abs(one.clients - own.clients))
     return Fit(
         HoldingParameters(
@@ -46,6 +46,6 @@ def fit_holding(calibration: Sequence[Configuration], configuration: Configurati
             slots=slots,
             holding_s=[float(time_s) for time_s in holding_s],
         ),
-        f"holding time by the number held, from {len(known)} configurations; what is outside as at "
+        f"holding time by the number of connections in use, from {len(known)} configurations; time outside as at "
         f"{nearest.clients} clients",
     )

@@ -82,7 +82,7 @@ class StationParameters(ModelParameters):
 
 @dataclass(frozen=True)
 class HoldingParameters(ModelParameters):
-    """A closed chain: clients that think, a delay, and the holding time by the number of held connections, from 1."""
+    """A closed chain: clients that think, a delay, and the holding time by the number of connections in use, from 1."""
 
     clients: int
     think_s: float

@@ -97,7 +97,7 @@ def find_program(program: Path | None = None) -> Path:
     """Look for `waystage`: as given, the variable WAYSTAGE_BIN, the build folders beside this package, then PATH.
 
     Raises:
-        ModelError: naming the places that were searched.
+        ModelError: names the paths that were searched.
     """
     given = program or os.environ.get("WAYSTAGE_BIN")
     root = Path(__file__).resolve().parents[2]

@@ -29,7 +29,7 @@ Combine = Callable[[list[float]], float]
 
 
 class ForecastModel(Protocol):
-    """A model as it stands in the tables."""
+    """A model as the tables show it."""
 
     @property
     def name(self) -> str:

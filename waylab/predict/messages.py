@@ -37,7 +37,7 @@ def closed_stations(parameters: StationParameters) -> Forecast:
 
 
 def capped_chain(parameters: HoldingParameters) -> Forecast:
-    """A closed chain whose holding times depend on the number of held connections, capped at the pool."""
+    """A closed chain whose holding times depend on the number of connections in use, capped at the pool."""
     rates = [number / time_s for number, time_s in enumerate(parameters.holding_s, start=1)]
     chain = ClosedBirthDeath(parameters.clients, parameters.think_s + parameters.delay_s, rates)
     return Forecast(

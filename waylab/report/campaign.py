@@ -35,19 +35,19 @@ class _Part:
         return self.content.run.name if self.content else self.directory.name
 
 
-def find_runs(places: list[Path]) -> list[Path]:
-    """Return the run folders that are meant: each path is one, or holds some.
+def find_runs(given: list[Path]) -> list[Path]:
+    """Return the run folders: each path is one, or contains some.
 
     Raises:
-        LabError: for a path in which there is none.
+        LabError: if a path neither is nor contains a run folder.
     """
     found: list[Path] = []
-    for path in places:
+    for path in given:
         runs = (
             [path] if (path / paths.RUN).is_file() else sorted(p.parent for p in path.glob(f"*/{paths.RUN}"))
         )
         if not runs:
-            raise LabError(f"{path}: is no run folder and holds none")
+            raise LabError(f"{path}: neither is nor contains a run folder")
         found += [run for run in runs if run not in found]
     return found
 

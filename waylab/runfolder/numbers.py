@@ -1,4 +1,4 @@
-"""Means, ratios and laws as they stand in the files of a run folder. Knows nothing of where they come from."""
+"""Means, ratios and laws as the files of a run folder store them. Does not know how they are computed."""
 
 from msgspec import Struct
 

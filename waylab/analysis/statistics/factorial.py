@@ -152,7 +152,7 @@ def two_level_effects(
     gram = columns.T @ columns
     if np.abs(gram - np.diag(np.diag(gram))).max() > 0.5:
         raise LabError(
-            "effects: these cannot be told apart, because the design is not balanced or confounds them"
+            "effects: these cannot be separated, because the design is not balanced or confounds them"
         )
     logged = np.log10(values) if scale == "multiplicative" else values
     count = values.size

@@ -35,7 +35,7 @@ def mser(values: ArrayLike, batch: int | None = None) -> WarmUp:
 
     MSER-5: over means z of five neighbours, the cut d <= m / 2 with the smallest sum of (z_i - mean)^2 over i > d,
     divided by (m - d)^2 (White 1997, Simulation 69(6); White, Cobb and Spratt 2000). A smallest value at the very
-    end of that range says that the series has not settled (Hoad, Robinson and Davies 2010, JORS 61(9)).
+    end of that range means that the series never reached a steady state (Hoad, Robinson and Davies 2010, JORS 61(9)).
     The batch is smaller than five where the series has fewer than a hundred values.
 
     Raises:
@@ -70,9 +70,9 @@ def standard_errors(means: Array) -> Array:
 
 
 def later_of(series: dict[str, ArrayLike]) -> tuple[WarmUp, str]:
-    """Judge several series of one run by name; return the one that settles last, and its name.
+    """Judge several series of one run by name; return the one that becomes steady last, and its name.
 
-    A series that does not settle at all comes before all others, one that cannot be judged after them.
+    A series that never becomes steady takes precedence; one that cannot be judged comes last.
 
     Raises:
         LabError: without any series, or for series that `mser` refuses.

@@ -41,7 +41,7 @@ def folder_stages(
     """
     places = sorted(directory.glob("*.way")) if directory.is_dir() else [directory]
     if not places:
-        raise LabError(f"{directory}: holds no record files (*.way)")
+        raise LabError(f"{directory}: contains no record files (*.way)")
     programs: dict[str, Records] = {}
     for path in places:
         records = read_records(path, partial)

@@ -44,7 +44,7 @@ def join(
 def proxy_view(client: Records, proxy: Records, window_ns: tuple[int, int]) -> ProxyView[float] | None:
     """Compare the client's response time with the time within the proxy, for the same requests.
 
-    The difference is what the proxy cannot see: the network, and waiting for a processor on either side.
+    The difference is what the proxy cannot see: the network, and waiting for a CPU on either side.
     """
     mine, theirs, alone = join(client, proxy, window_ns)
     if not len(mine):

@@ -64,11 +64,11 @@ def steady_state(trials: list[AnalysedTrial]) -> SteadyState:
     unsteady = sum(not one.steady for one in judged)
     late = sum(bool(one.steady) and one.cut_s > 0 for one in judged)
     if not judged:
-        text = "The warm-up has a fixed length, and no trial was long enough to see whether it had settled by then."
+        text = "The warm-up has a fixed length. No trial was long enough to show whether it reached a steady state."
     else:
         text = (
             f"The warm-up has a fixed length. Of {len(judged)} trials that were long enough to be judged, "
-            f"{late} settled only later, and {unsteady} had no steady state."
+            f"{late} became steady only later, and {unsteady} never did."
         )
     return SteadyState(judged=len(judged), late=late, unsteady=unsteady, text=text)
 
@@ -82,11 +82,11 @@ def _warm_up(found: WarmUp, by: str) -> WarmUpFound:
     if found.refused is not None:
         text = found.refused.replace("values", "seconds")
     elif not found.steady:
-        text = f"no steady state: the {by} goes on changing until half of the run is over"
+        text = f"no steady state: the {by} still changes after half of the run"
     elif found.cut:
-        text = f"the {by} settles {found.cut} s after measuring began"
+        text = f"the {by} is steady from {found.cut} s after the measurement began"
     else:
-        text = "settled when measuring began"
+        text = "steady when the measurement began"
     return WarmUpFound(cut_s=found.cut, steady=found.steady, by=by, text=text)
 
 

@@ -8,7 +8,7 @@ from waylab.report.figures.rows import Row, distinct, interval_columns
 from waylab.report.page.content import Content
 from waylab.runfolder.analysis import Configuration, View
 
-# More lines than this cannot be told apart.
+# More lines than this cannot be distinguished.
 _SERIES_MAX = 12
 _FIELDS = ("mean_ns", "low_ns", "high_ns", "p25_ns", "p50_ns", "p75_ns")
 

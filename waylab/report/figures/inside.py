@@ -76,7 +76,7 @@ def both_views(content: Content) -> Figure | None:
     layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes.numeric else []
     caption = (
         "The same requests seen from both ends (records joined on port and sequence). The difference is what the "
-        f"{content.middle} cannot see: the network, and waiting for a processor."
+        f"{content.middle} cannot see: the network, and waiting for a CPU."
     )
     return Figure(
         "both-views",

@@ -89,12 +89,12 @@ def _trace(
     )
     base = alt.Chart(values(marks)).transform_filter(condition)
     begins = base.mark_rule(color=style.COLOURS[6], strokeWidth=1).encode(x="measured_from:Q")
-    settled = (
+    steady = (
         base.transform_filter("isValid(datum.settled_from) && datum.settled_from > datum.measured_from")
         .mark_rule(strokeDash=[2, 3], strokeWidth=1.5)
         .encode(x="settled_from:Q", color=colour)
     )
     what = "throughput" if raw == "throughput_per_s" else "response"
     heading = "Throughput over time" if what == "throughput" else "Response time over time"
-    chart = alt.layer(begins, settled, lines).add_params(parameter)
+    chart = alt.layer(begins, steady, lines).add_params(parameter)
     return Figure(f"trace-{what}", heading, caption, chart)

@@ -35,19 +35,19 @@ def hosts_table(content: Content) -> str:
 
 
 def threats(content: Content) -> list[str]:
-    """What the place of a run means for its numbers."""
+    """Return the threats to validity that follow from where the run took place."""
     testbed = content.analysis.testbed
     cores = shown(content.environment.cores_usable)
     programs = "load, services and database" if content.of_messages else "load, proxy and backends"
     if testbed.kind == "local":
         return [
             f"Everything ran on one host with {cores} cores and over the loopback: "
-            f"{programs} compete for the processor, and there is no network to speak of. "
+            f"{programs} compete for the CPU, and there is no real network. "
             "Only ratios carry over to other machines."
         ]
     found = [
         f"The hosts are emulated on one machine with {cores} cores: their links are as described and were measured, "
-        "but the work of the network itself is done by the processors that run the programs, "
+        "but the work of the network itself is done by the cores that run the programs, "
         "and there is one memory and one cache for all of them."
     ]
     if testbed.oversubscribed:
@@ -58,8 +58,8 @@ def threats(content: Content) -> list[str]:
         )
     if testbed.pinning == "shared" and any(link.cores for link in testbed.links.values()):
         found.append(
-            "A host's cores are a share of time of all processors, not processors of its own: "
-            "it stands still for some milliseconds whenever it has used its share."
+            "A host's cores are a share of the CPU time of all cores, not cores of its own: "
+            "the kernel throttles it for some milliseconds whenever it has used its share."
         )
     return found
 

@@ -174,7 +174,7 @@ def environment(content: Content) -> str:
     e = content.environment
     pairs = [
         (
-            "processor",
+            "CPU",
             f"{escape(e.processor)}, {shown(e.cores)} cores, {shown(e.cores_usable)} usable",
         ),
         ("memory", shown(e.memory_bytes, lambda size: f"{size / 2**30:.1f} GiB")),
