@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_what_memcached_takes_for_numbers() {
+    fn memcached_number_syntax_is_accepted() {
         let table: [(&[u8], Option<u64>); 18] = [
             (b"0", Some(0)),
             (b"10", Some(10)),

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_text_is_refused() {
         let second = Duration::from_secs(1);
         let with = |service_time| Config { service_time, ..Config::default() }.check();
         assert_eq!(with(ServiceTime::Fixed(Duration::ZERO)), Ok(()));

@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_list_in_order_of_use(steps in proptest::collection::vec((0usize..12, 0u8..3), 0..300)) {
+        fn slots_are_listed_in_order_of_use(steps in proptest::collection::vec((0usize..12, 0u8..3), 0..300)) {
             let mut recency = Recency::default();
             let mut model: Vec<usize> = Vec::new();
             for (slot, action) in steps {

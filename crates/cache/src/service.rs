@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_looks_late_takes_no_capacity() {
+    fn a_loop_that_polls_late_loses_no_capacity() {
         let mut service = service(ServiceTime::Fixed(Duration::from_nanos(100)), 1);
         service.admit(Nanos(1000), 0);
         service.admit(Nanos(1000), 1);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn no_service_time_is_no_queue() {
+    fn without_a_service_time_requests_do_not_queue() {
         assert_eq!(service(ServiceTime::None, 1).admit(Nanos(5), 0), None);
     }
 
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_arrivals_wait_as_erlang_says() {
+    fn poisson_arrivals_wait_as_erlang_c_predicts() {
         let mean_ns = 200_000.0;
         for workers in [1, 2, 8] {
             let utilisation = 0.7;

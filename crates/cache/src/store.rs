@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn items_end_when_their_time_has_come() {
+    fn items_expire_at_their_expiry_time() {
         let mut timed = Timed::new(1 << 20);
         for (key, exptime) in
             [("never", 0), ("ten", 10), ("ended", -1), ("date", 1_700_000_020), ("past", 1_600_000_000)]
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn touching_gives_more_time() {
+    fn touch_extends_the_expiry_time() {
         let mut timed = Timed::new(1 << 20);
         timed.put("key", 10);
         timed.pass(9);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_flush_forgets_what_is_there_when_it_comes() {
+    fn a_delayed_flush_deletes_items_present_when_it_runs() {
         let mut timed = Timed::new(1 << 20);
         timed.put("before", 0);
         timed.store.flush(10);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_make_room() {
+    fn the_least_recently_used_items_are_evicted() {
         let item_bytes = charge_bytes(1, 5, 0);
         let mut timed = Timed::new(3 * item_bytes);
         for key in ["a", "b", "c"] {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_fit_is_refused() {
+    fn an_item_larger_than_the_store_is_refused() {
         let mut timed = Timed::new(2 * ITEM_MAXIMUM_BYTES);
         let expires = Nanos::NEVER;
         let largest = ITEM_MAXIMUM_BYTES - ITEM_OVERHEAD_BYTES - 1;
@@ -357,7 +357,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_limit_holds_and_what_is_there_is_what_was_stored(
+        fn the_memory_limit_is_kept_and_items_equal_the_last_value_stored(
             steps in proptest::collection::vec((0u8..40, 0usize..400, 0u8..8), 1..400),
         ) {
             let mut store = Store::new(4_000, START);

@@ -28,7 +28,7 @@ fn read(directory: &Path) -> Vec<(Row, [u64; 4])> {
 }
 
 #[test]
-fn stamps_are_those_of_the_virtual_workers() {
+fn timestamps_follow_the_virtual_workers() {
     let directory = tempfile::tempdir().unwrap();
     let (clock, hand) = Clock::manual(Nanos(1_000_000));
     let running = cache::start(&config(ServiceTime::Fixed(200 * US), 2, directory.path()), clock).unwrap();
@@ -82,7 +82,7 @@ fn stamps_are_those_of_the_virtual_workers() {
 }
 
 #[test]
-fn with_the_real_clock_no_reply_leaves_early_and_no_capacity_is_lost() {
+fn with_the_real_clock_no_reply_is_sent_early_and_no_capacity_is_lost() {
     let directory = tempfile::tempdir().unwrap();
     let running = cache(&config(ServiceTime::Fixed(200 * US), 2, directory.path()));
     let mut client = Client::new(running.address());
@@ -124,7 +124,7 @@ fn without_a_service_time_service_takes_no_time() {
 }
 
 #[test]
-fn who_leaves_before_the_reply_is_written_down_as_gone() {
+fn a_client_that_disconnects_before_the_reply_is_recorded_as_gone() {
     let directory = tempfile::tempdir().unwrap();
     let (clock, hand) = Clock::manual(Nanos(1_000_000));
     let running = cache::start(&config(ServiceTime::Fixed(200 * US), 1, directory.path()), clock).unwrap();

@@ -19,7 +19,7 @@ fn resident_bytes() -> u64 {
 }
 
 #[test]
-fn who_says_goodbye_first_is_still_answered() {
+fn a_client_that_closes_first_gets_every_reply() {
     for service_time in [ServiceTime::None, ServiceTime::Fixed(Duration::from_millis(2))] {
         let running = cache(&Config { service_time, ..Config::default() });
         let mut client = Client::new(running.address());
@@ -36,7 +36,7 @@ fn who_says_goodbye_first_is_still_answered() {
 }
 
 #[test]
-fn who_is_stopped_has_been_answered() {
+fn requests_received_before_the_stop_are_answered() {
     let service_time = ServiceTime::Fixed(Duration::from_millis(1));
     let running = cache(&Config { service_time, ..Config::default() });
     let mut client = Client::new(running.address());
@@ -51,7 +51,7 @@ fn who_is_stopped_has_been_answered() {
 }
 
 #[test]
-fn who_never_reads_is_not_read_from() {
+fn a_client_that_never_reads_is_not_read_from() {
     for service_time in [ServiceTime::None, ServiceTime::Fixed(Duration::from_nanos(100))] {
         let running = cache(&Config { service_time, ..Config::default() });
         let mut deaf = Client::new(running.address());
@@ -115,7 +115,7 @@ fn a_promised_gigabyte_costs_no_memory() {
 }
 
 #[test]
-fn a_line_without_end_is_the_end() {
+fn an_endless_line_closes_its_connection() {
     let running = cache(&Config::default());
     let mut client = Client::new(running.address());
     client.send(vec![b'x'; 2000]);
@@ -124,7 +124,7 @@ fn a_line_without_end_is_the_end() {
 }
 
 #[test]
-fn statistics_are_those_that_tools_look_for() {
+fn statistics_have_the_names_that_tools_read() {
     let running = cache(&Config { memory_limit_bytes: 1 << 20, ..Config::default() });
     let mut client = Client::new(running.address());
     assert_eq!(client.ask("version\r\n", "\r\n"), "VERSION 1.6.18-waystage\r\n");

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_in_what_the_kernel_writes() {
+    fn numbers_are_parsed_from_the_kernels_text() {
         assert_eq!(number_after("VmHWM:\t  9 kB\nVmRSS:\t    1234 kB\n", "VmRSS:"), Some(1234));
         assert_eq!(number_after("Max open files            1024   4096   files\n", "Max open files"), Some(1024));
         assert_eq!(number_after("Max open files            unlimited   unlimited   files\n", "Max open files"), None);

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn work_costs_processor_time() {
+    fn work_costs_cpu_time() {
         let before = process_cpu();
         let mut sum = 0u64;
         let clock = Clock::monotonic();

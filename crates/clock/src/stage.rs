@@ -147,7 +147,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn intervals_are_neighbours_in_stage_order() {
+    fn intervals_join_consecutive_stages() {
         for pair in INTERVALS.windows(2) {
             assert_eq!(pair[0].to, pair[1].from);
         }

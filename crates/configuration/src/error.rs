@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_as_they_are_written() {
+    fn keys_are_quoted_as_written_in_the_file() {
         for (key, written) in [
             ("loops", "loops"),
             ("pools", "pools"),

@@ -43,14 +43,14 @@ mod tests {
 
     /// RFC 1321, appendix A.5.
     #[test]
-    fn md5_is_the_published_one() {
+    fn md5_equals_the_published_hash() {
         assert_eq!(md5_word(b""), 0xd98c_1dd4);
         assert_eq!(md5_word(b"abc"), 0x9850_0190);
     }
 
     /// The 64-bit vectors of the IETF draft on FNV, of which the low half is used.
     #[test]
-    fn fnv1a_64_is_the_low_half_of_the_published_one() {
+    fn fnv1a_64_is_the_low_half_of_the_published_hash() {
         for (key, published) in
             [("", 0xcbf2_9ce4_8422_2325_u64), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
         {
@@ -60,13 +60,13 @@ mod tests {
 
     /// The check value of CRC-32/ISO-HDLC is cbf43926.
     #[test]
-    fn crc32_is_the_upper_part_of_the_published_one() {
+    fn crc32_is_the_upper_part_of_the_published_hash() {
         assert_eq!(crc32(b"123456789"), 0xcbf4 & 0x7fff);
     }
 
     /// `XSUM_XXH3_testdata` of xxHash 0.8: lengths of its pseudo-random text, seed 0.
     #[test]
-    fn xxh3_64_is_the_published_one() {
+    fn xxh3_64_equals_the_published_hash() {
         let mut state = 2_654_435_761_u64;
         let text: Vec<u8> = std::iter::repeat_with(|| {
             let byte = (state >> 56) as u8;

@@ -23,7 +23,7 @@ mod tests {
 
     /// The test vectors that common implementations of the paper share.
     #[test]
-    fn buckets_are_the_published_ones() {
+    fn buckets_equal_the_published_ones() {
         for (hash, buckets, expected) in
             [(1, 1, 0), (42, 57, 43), (0xdead_10cc, 1, 0), (0xdead_10cc, 666, 361), (256, 1024, 520)]
         {

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_stand_as_often_as_they_weigh() {
+    fn each_server_appears_as_often_as_its_weight() {
         assert_eq!(*expand([1, 3, 2].into_iter()), [0, 1, 1, 1, 2, 2]);
         assert_eq!(place(13, 6), 1);
     }

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_are_printed_and_parsed_alike() {
         for &name in Distribution::NAMES {
             assert_eq!(Distribution::named(name).unwrap().name(), name);
             let read: Distribution = serde_json::from_str(&format!("{name:?}")).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_weighs_too_little_is_found() {
+    fn a_weight_too_small_for_any_key_is_rejected() {
         assert_eq!(Distribution::Ketama.server_without_keys(&[1, 200, 200]), Some(0));
         assert_eq!(Distribution::Rendezvous.server_without_keys(&[1, 200, 200]), None);
         assert_eq!(Distribution::Jump.server_without_keys(&[1, 0]), Some(1));

@@ -56,14 +56,14 @@ mod tests {
 
     /// The first outputs of splitmix64 with seed 0 are its finaliser on multiples of the golden gamma.
     #[test]
-    fn mixing_is_splitmix64s() {
+    fn mixing_equals_splitmix64() {
         let gamma = 0x9e37_79b9_7f4a_7c15_u64;
         assert_eq!(mix(gamma), 0xe220_a839_7b1d_cdaf);
         assert_eq!(mix(gamma.wrapping_mul(2)), 0x6e78_9e6a_a1b9_65f4);
     }
 
     #[test]
-    fn draws_lie_strictly_between_0_and_1() {
+    fn draws_are_strictly_between_0_and_1() {
         assert!(unit(0) > 0.0 && unit(u64::MAX) < 1.0);
     }
 

@@ -12,7 +12,7 @@ fn key_distribution(distribution: Distribution, hash: Hash, servers: &[(String, 
 
 /// The servers that twemproxy 0.5.0 (`hash: md5`, `distribution: ketama`) chose, found by reading the keys from each server.
 #[test]
-fn placements_are_twemproxys() {
+fn keys_go_to_the_servers_twemproxy_chooses() {
     let of = |ports: &[u16], weights: &[u32]| {
         let addresses = ports.iter().map(|port| format!("127.0.0.1:{port}"));
         let servers: Vec<_> = addresses.zip(weights.iter().copied()).collect();
@@ -56,7 +56,7 @@ fn recorded(distribution: &str, hash: &str, servers: &str) -> KeyDistribution {
 
 /// The same for its other distribution and hashes, for weights, for names, and for keys beyond ASCII.
 #[test]
-fn placements_by_every_hash_are_twemproxys() {
+fn every_hash_chooses_the_server_twemproxy_chooses() {
     let mut placements = BTreeMap::new();
     let mut checked = 0;
     for line in include_str!("hashes-twemproxy.csv").lines().skip(1) {

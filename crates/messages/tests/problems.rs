@@ -96,7 +96,7 @@ fn limits_are_enforced_and_the_database_can_come_back() {
 }
 
 #[test]
-fn a_service_that_cannot_start_reports_why() {
+fn a_service_that_cannot_start_reports_the_reason() {
     let start = |config: &Config| messages::start(config, clock::Clock::monotonic()).unwrap_err().to_string();
     let nonsense = Config { database: "nonsense".into(), ..Config::default() };
     assert!(start(&nonsense).starts_with("--database: "), "{}", start(&nonsense));

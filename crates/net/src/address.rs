@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_good_text_is_given_back() {
+    fn every_valid_address_is_printed_as_it_was_parsed() {
         let texts = [
             "127.0.0.1:11211",
             "localhost:0",
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_need_no_look_up() {
+    fn numeric_addresses_need_no_lookup() {
         let number = |text: &str| text.parse::<Address>().unwrap().host_port().and_then(HostPort::number);
         assert_eq!(number("tls:[::1]:5"), Some("[::1]:5".parse().unwrap()));
         assert_eq!(number("10.0.0.1:5"), Some("10.0.0.1:5".parse().unwrap()));

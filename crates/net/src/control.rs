@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_nothing_is_not_waited_for() {
+    fn a_silent_peer_times_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control");
         let control = ControlSocket::bind(&path, false).unwrap();

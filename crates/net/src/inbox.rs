@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_inbox_holds_no_buffer() {
+    fn an_empty_inbox_frees_its_buffer() {
         let mut buffers = Buffers::default();
         let mut inbox = Inbox::default();
         inbox.room(&mut buffers);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_socket_is_left_alone() {
+    fn a_file_that_is_not_a_socket_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes");
         fs::write(&path, "precious").unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_another_has_replaced_is_left_alone() {
+    fn a_file_that_another_process_has_replaced_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let first = Listening::bind(&unix(&path)).unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_one_clear_line() {
+    fn a_missing_folder_is_one_clear_line() {
         let line = Listening::bind(&unix(Path::new("/nowhere/socket"))).unwrap_err().to_string();
         assert!(line.starts_with("cannot listen on unix:/nowhere/socket: No such file"), "{line}");
     }

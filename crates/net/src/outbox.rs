@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_leave_in_order_whatever_the_kernel_takes() {
+    fn pieces_are_sent_in_order_whatever_the_kernel_accepts() {
         let mut outbox = Outbox::default();
         let mut expected = Vec::new();
         for round in 0..200usize {

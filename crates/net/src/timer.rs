@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn it_wakes_when_it_is_time_and_each_time_that_it_is_set() {
+    fn the_timer_fires_once_each_time_it_is_set() {
         let mut poller = Poller::new().unwrap();
         let mut timer = Timer::new().unwrap();
         poller.add_timer(&timer, Token(7)).unwrap();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_time_that_it_was_set_to_counts() {
+    fn the_timer_fires_at_the_last_time_it_was_set_to() {
         let mut poller = Poller::new().unwrap();
         let mut timer = Timer::new().unwrap();
         poller.add_timer(&timer, Token(0)).unwrap();

@@ -37,7 +37,7 @@ fn lines(received: Vec<(usize, String)>) -> Vec<String> {
 }
 
 #[test]
-fn so_many_reads_are_in_flight_as_there_are_slots_and_the_others_follow_in_order() {
+fn at_most_one_read_per_slot_is_in_flight_and_the_others_follow_in_order() {
     for discipline in [per_backend(2), shared(2)] {
         let server = GatedServer::start();
         let proxy = proxy(&[&server], discipline, |_| ());
@@ -167,7 +167,7 @@ fn a_shared_slot_is_busy_until_the_last_replica_has_answered() {
 }
 
 #[test]
-fn a_sharded_multi_get_is_cut_into_even_neighbouring_parts_and_joined_in_key_order() {
+fn a_sharded_multi_get_is_split_into_even_contiguous_parts_and_joined_in_key_order() {
     let servers = [GatedServer::start(), GatedServer::start(), GatedServer::start()];
     let sharded = Discipline::Shared { workers: 1, multi_get: MultiGet::Sharded };
     let proxy = proxy(&servers.each_ref(), sharded, |config| config.pools[0].replicas = 3);
@@ -204,7 +204,7 @@ fn a_whole_multi_get_goes_to_the_first_keys_server() {
 }
 
 #[test]
-fn a_stalled_server_holds_shared_slots_and_the_others_go_on_with_those_left() {
+fn a_stalled_server_occupies_shared_slots_and_other_requests_use_the_rest() {
     let (stalled, other) = (GatedServer::start(), Server::start());
     let names = [stalled.address().to_string(), other.address().to_string()];
     let router = Router::new(&Config::new("", &names));

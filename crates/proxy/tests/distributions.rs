@@ -84,7 +84,7 @@ proptest! {
 
     /// The points of ketama lie by chance, some 160 for each server, so that its shares are only near the weights.
     #[test]
-    fn shares_of_ketama_are_near_the_weights(seed in 0u32..1_000_000, weights in weights()) {
+    fn ketama_shares_are_near_the_weights(seed in 0u32..1_000_000, weights in weights()) {
         let total = f64::from(weights.iter().sum::<u32>());
         let counts = counts(&router(Distribution::Ketama, None, &named(seed, &weights)), seed);
         for (count, &weight) in counts.iter().zip(&weights) {
@@ -122,7 +122,7 @@ proptest! {
 
     /// Taken out of any place, a server gives up its own keys and no others move.
     #[test]
-    fn a_server_taken_out_gives_up_only_its_own_keys(seed in 0u32..1_000_000, weights in weights(), at in any::<prop::sample::Index>()) {
+    fn a_removed_server_loses_only_its_own_keys(seed in 0u32..1_000_000, weights in weights(), at in any::<prop::sample::Index>()) {
         let before = named(seed, &weights);
         let gone = at.index(before.len());
         let mut after = before.clone();
@@ -174,7 +174,7 @@ fn modulo_of_twemproxys_hash_is_uneven() {
 
 /// Placements are for ever: a change here empties every cache behind the proxy.
 #[test]
-fn placements_never_change() {
+fn key_distribution_never_changes() {
     let servers = named(0, &[1, 3, 1, 2]);
     let of = |distribution, hash| {
         let router = router(distribution, hash, &servers);

@@ -70,7 +70,7 @@ fn a_server_that_never_answers_is_a_timeout_and_then_down() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_refused_at_once() {
+fn requests_for_an_unreachable_server_fail_at_once() {
     in_each(|discipline| {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let proxy = proxy(&[free], discipline);
@@ -197,7 +197,7 @@ fn an_idle_connection_that_the_server_closed_is_never_an_error_for_a_client() {
 }
 
 #[test]
-fn one_dead_server_of_three_spoils_neither_the_others_nor_the_order() {
+fn one_dead_server_of_three_affects_neither_the_others_nor_the_order() {
     in_each(|discipline| {
         let alive = [Scripted::start(echo("END\r\n")), Scripted::start(echo("END\r\n"))];
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -262,7 +262,7 @@ fn more_requests_than_a_server_may_have_waiting_are_refused_at_once() {
 }
 
 #[test]
-fn when_one_connection_is_of_use_again_the_others_do_not_wait_out_their_pauses() {
+fn when_one_connection_recovers_the_others_reconnect_at_once() {
     if !memcached_is_here() {
         eprintln!("no memcached on the PATH, and the embedded cache cannot be killed");
         return;

@@ -69,7 +69,7 @@ fn the_most_requested_keys_are_shown_over_all_loops_and_commands() {
 }
 
 #[test]
-fn when_it_is_off_nothing_is_shown_and_the_answer_ends() {
+fn when_disabled_no_key_is_shown_and_the_reply_is_complete() {
     let proxy = Proxy::before(servers(1), |config| {
         config.metrics = Some("127.0.0.1:0".into());
         config.operations.hot_keys = 0;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use testkit::{Scripted, Server, memory_bytes};
 
 #[test]
-fn a_client_that_fills_its_window_exactly_and_closes_its_side_is_let_go() {
+fn a_client_that_fills_its_window_exactly_and_half_closes_is_closed() {
     let proxy = Proxy::before(servers(1), |config| (config.loops, config.client_window) = (1, 16));
     for rest in ["", "GET / HTTP/1.1\r\n", "quit\r\n"] {
         let mut client = proxy.client();
@@ -49,7 +49,7 @@ fn a_nul_in_a_key_is_refused_and_the_value_is_not_read_as_commands() {
 }
 
 #[test]
-fn replies_that_were_promised_arrive_although_the_client_still_sends() {
+fn replies_to_accepted_requests_arrive_although_the_client_still_sends() {
     let proxy = Proxy::before(servers(1), |config| config.loops = 1);
     let mut client = proxy.client();
     let value = "x".repeat(900_000);
@@ -94,7 +94,7 @@ fn unread_large_replies_are_bounded_by_the_client_buffer_and_freed() {
 }
 
 #[test]
-fn a_server_that_closes_every_connection_is_not_called_again_and_again() {
+fn the_proxy_pauses_before_reconnecting_to_a_server_that_closes_every_connection() {
     // `version` is answered, then the connection closes.
     let server = Scripted::start(|_, _| ());
     let _proxy = Proxy::at(&[server.address()], |config| config.loops = 1);
@@ -122,7 +122,7 @@ fn a_reply_to_a_request_that_was_never_sent_reaches_no_client() {
 }
 
 #[test]
-fn a_reply_of_another_command_is_no_reply() {
+fn a_reply_to_another_command_matches_no_request() {
     let server = Scripted::start(|peer, _| {
         while peer.line().is_some() {
             peer.send("TOUCHED\r\n");
@@ -133,7 +133,7 @@ fn a_reply_of_another_command_is_no_reply() {
 }
 
 #[test]
-fn requests_that_were_read_are_answered_although_the_proxy_ends() {
+fn requests_already_read_are_answered_while_the_proxy_stops() {
     let server = Scripted::start(|peer, _| {
         while peer.line().is_some() {
             std::thread::sleep(Duration::from_millis(1));

@@ -185,7 +185,7 @@ fn keys_in_base64_live_where_their_text_does() {
 /// memcached tells a key as it is when it has forgotten that it was given in base64, as it does when it appends to the value.
 /// A key that holds a line end would then answer the requests of others.
 #[test]
-fn a_key_cannot_answer_for_others() {
+fn a_key_with_a_line_end_cannot_forge_replies() {
     for (start, discipline) in
         kinds().into_iter().flat_map(|start| disciplines(2, true).into_iter().map(move |it| (start, it)))
     {

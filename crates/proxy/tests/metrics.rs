@@ -141,7 +141,7 @@ fn with_metrics(discipline: Discipline, backends: usize) -> Proxy {
 }
 
 #[test]
-fn both_formats_are_valid_in_every_discipline_and_say_the_same() {
+fn both_formats_are_valid_and_equal_in_every_discipline() {
     for discipline in disciplines(4, false) {
         let proxy = with_metrics(discipline, 3);
         let mut client = proxy.client();
@@ -164,7 +164,7 @@ fn both_formats_are_valid_in_every_discipline_and_say_the_same() {
 }
 
 #[test]
-fn requests_hits_misses_and_bytes_are_counted_where_they_belong() {
+fn requests_hits_misses_and_bytes_are_counted_with_the_right_labels() {
     let proxy = with_metrics(Discipline::Pipelined, 2);
     let mut client = proxy.client();
     let send = concat!(

@@ -126,7 +126,7 @@ fn missing_values_come_from_the_other_pool_and_stay_until_they_are_changed() {
 }
 
 #[test]
-fn a_value_that_is_copied_takes_the_way_of_its_clients_writes() {
+fn a_filled_value_is_ordered_with_its_clients_writes() {
     let (main, other) = (GatedServer::start(), GatedServer::start());
     let proxy = proxy(main.address(), other.address(), |config| {
         config.pools[0].warm_up = Some(WarmUp { from: "other".into(), expiry: Duration::from_secs(100) });
@@ -193,7 +193,7 @@ fn a_shadow_receives_its_share_of_writes_and_delays_no_reply() {
 }
 
 #[test]
-fn a_shadow_that_sees_reads_sees_each_key_for_itself() {
+fn a_shadow_receives_a_multi_get_as_one_read_per_key() {
     let backends = servers(2);
     let [main, other] = [backends[0].address(), backends[1].address()];
     let proxy = proxy(main, other, |config| {

@@ -131,7 +131,7 @@ fn meta_in(discipline: Discipline) {
 }
 
 #[test]
-fn intervals_add_up_and_the_sample_is_the_agreed_one() {
+fn intervals_add_up_and_the_sample_follows_the_documented_rule() {
     in_each(sampled_in);
 }
 
@@ -162,7 +162,7 @@ fn sampled_in(discipline: Discipline) {
 
 /// What happens to five reads, asked for in one burst and answered one after the other.
 #[test]
-fn the_queue_length_counts_who_waits_and_who_is_served_and_the_queue_interval_is_the_wait() {
+fn the_queue_length_counts_waiting_and_served_requests_and_the_queue_interval_is_the_wait() {
     for (discipline, slots) in disciplines(2, false).into_iter().zip([5, 2, 2]) {
         let (directory, server) = (tempfile::tempdir().unwrap(), GatedServer::start());
         let proxy = Proxy::at(&[server.address()], |config| {

@@ -132,7 +132,7 @@ proptest! {
 
     /// A valid file with any change is either read or rejected with one short line.
     #[test]
-    fn a_damaged_file_is_read_or_told_in_one_line(
+    fn a_damaged_file_is_parsed_or_reported_in_one_line(
         has_every_key in any::<bool>(),
         at in any::<prop::sample::Index>(),
         removed in 0usize..40,

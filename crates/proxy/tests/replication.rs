@@ -155,7 +155,7 @@ fn a_read_that_fails_or_misses_goes_to_the_next_replica_if_configured() {
 }
 
 #[test]
-fn while_a_server_is_down_reads_fail_over_and_writes_go_on_with_those_that_are_left() {
+fn while_a_server_is_down_reads_fail_over_and_writes_use_the_remaining_replicas() {
     if !memcached_is_here() {
         eprintln!("no memcached on the PATH, and the embedded cache cannot be killed");
         return;

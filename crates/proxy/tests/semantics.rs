@@ -178,7 +178,7 @@ fn a_failed_part_of_a_multi_get_is_reported_as_configured() {
 }
 
 #[test]
-fn a_server_that_does_not_read_gets_so_many_bytes_and_others_go_on() {
+fn a_server_that_does_not_read_buffers_limited_bytes_and_others_are_served() {
     let is_over = Arc::new(AtomicUsize::new(0));
     let ending = is_over.clone();
     let deaf = Scripted::start(move |_, _| {

@@ -161,7 +161,7 @@ fn seeds() -> Range<u64> {
 }
 
 #[test]
-fn every_request_is_answered_or_failed_exactly_once_whatever_others_do() {
+fn every_request_is_answered_or_failed_exactly_once() {
     let (next, seeds) = (AtomicU64::new(seeds().start), seeds());
     let (total, failures) = (Mutex::new(Tally::default()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

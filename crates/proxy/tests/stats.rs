@@ -89,7 +89,7 @@ fn the_exporter_finds_numbers() {
 }
 
 #[test]
-fn every_sub_command_is_answered_and_the_next_reply_is_in_its_place() {
+fn every_sub_command_is_answered_and_the_next_reply_is_in_order() {
     let proxy = Proxy::before(servers(1), |_| ());
     let mut client = proxy.client();
     let fixed: &[(&str, &str)] = &[

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_read() {
+    fn units_are_parsed() {
         assert_eq!(duration("200us").unwrap(), Duration::from_micros(200));
         assert_eq!(duration("1.5ms").unwrap(), Duration::from_micros(1500));
         assert_eq!(duration("1m").unwrap(), Duration::from_secs(60));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_text_is_refused() {
         for text in ["", "3", "s", "-1s", "1e400s", "3 s", "nan"] {
             assert!(duration(text).is_err(), "{text}");
         }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn printed_text_parses_to_the_same_value() {
         for text in ["0s", "7ns", "200us", "1500us", "250ms", "90s", "2m", "720h"] {
             assert_eq!(duration_text(duration(text).unwrap()), text);
         }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_are_read_and_written_exactly() {
+    fn fractions_are_parsed_and_printed_exactly() {
         assert_eq!(bytes_f64("30.7984"), Ok(30.7984));
         assert_eq!(bytes_f64("1.5k"), Ok(1536.0));
         assert_eq!(duration_ns_f64("16.5us"), Ok(16_500.0));

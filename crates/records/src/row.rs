@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn encoding_and_decoding_are_inverse() {
         let row = Row {
             connection: 1,
             sequence: 2,

@@ -22,12 +22,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mix_is_the_published_one() {
+    fn the_mix_equals_the_published_function() {
         assert_eq!(splitmix64(1_234_567), 6_457_827_717_110_365_317);
     }
 
     #[test]
-    fn one_in_n_is_kept_on_every_connection() {
+    fn one_in_n_requests_is_sampled_on_every_connection() {
         for port in [1, 40_000, 65_535] {
             let kept = (0..100_000).filter(|&sequence| is_sampled(port, sequence, 100)).count();
             assert!((900..1100).contains(&kept), "{kept} of 100000 on port {port}");

@@ -35,7 +35,7 @@ fn rows_come_back_in_order() {
 /// The golden file contains one plain get, one replicated set with its two legs, and one timeout.
 /// The Python tests read the same file and expect the same values.
 #[test]
-fn the_golden_file_is_what_it_was() {
+fn the_golden_file_is_unchanged() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/proxy-v1.way");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("golden.way");

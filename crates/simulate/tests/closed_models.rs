@@ -26,7 +26,7 @@ fn repairmen() {
 
 /// The distribution of the think time does not matter, nor that of the service where it is shared.
 #[test]
-fn thinking_forgets_the_distribution() {
+fn think_time_depends_only_on_its_mean() {
     let think = json!({"mean_s": 2.0, "distribution": "deterministic"});
     let service = json!({"mean_s": 0.25, "distribution": "gamma", "squared_variation": 3});
     let station = json!({"service": {"request": service}, "servers": 2, "discipline": "ps"});

@@ -140,7 +140,7 @@ fn the_same_seed_gives_the_same_result_bit_for_bit() {
 }
 
 #[test]
-fn what_grows_without_bound_is_said() {
+fn unbounded_growth_is_reported() {
     // One slot turns a delay, which could serve all requests, into a single server.
     let content = json!({
         "classes": [{"name": "a", "arrivals_per_s": 2.0}],
@@ -166,7 +166,7 @@ fn what_grows_without_bound_is_said() {
 
 /// The first of two legs is enough, but the other one is served all the same, by an overloaded server.
 #[test]
-fn legs_that_pile_up_are_said() {
+fn accumulating_legs_are_reported() {
     let content = json!({
         "classes": [{"name": "a", "population": 2, "think": 1.0}],
         "stations": [
@@ -194,7 +194,7 @@ fn time_is_limited() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_named() {
+fn invalid_settings_are_named() {
     let model = model(everything("fcfs", json!(null), "lose", "all"));
     for (wrong, line) in [
         (Settings { replications: 1, ..settings() }, "replications: must be from 2, for an interval"),

@@ -73,7 +73,7 @@ fn most_or_the_first() {
 
 /// The first of two legs: a request may have returned, and forked again, while its old legs are served.
 #[test]
-fn legs_that_are_left_behind() {
+fn legs_that_outlive_their_request() {
     // (thinking, of those in the system: queues at both stations). With one customer: (thinking, old and new legs).
     let class = json!({"name": "a", "population": 1, "think": 1.0});
     let result = run(&fork(class, 2, json!({"service": {"a": 1.0}}), json!({"join": "first"})));
@@ -137,7 +137,7 @@ fn slots_are_servers() {
 
 /// A slot covers several places, and a fork within them: with one slot everything inside acts as one server.
 #[test]
-fn a_slot_is_held_until_outside() {
+fn a_slot_is_occupied_until_the_request_leaves_the_pool() {
     let content = json!({
         "classes": [{"name": "a", "population": 4, "think": 1.0}],
         "stations": [

@@ -132,7 +132,7 @@ fn closed_customers_are_lost_and_come_again() {
 }
 
 #[test]
-fn who_is_lost_without_thinking_would_stop_the_time() {
+fn a_closed_loop_that_loses_requests_without_think_time_is_rejected() {
     let station = json!({"service": {"request": 1.0}, "capacity": 2});
     assert!(refused(&closed(3, json!(0.0), station), &settings()).contains("time stands still"));
 }
@@ -163,7 +163,7 @@ fn legs_are_lost() {
 
 /// A request that is lost inside a pool releases its slot.
 #[test]
-fn slots_come_back_from_the_lost() {
+fn lost_requests_free_their_slots() {
     let content = json!({
         "classes": [{"name": "a", "population": 5, "think": 1.0}],
         "stations": [
@@ -242,7 +242,7 @@ fn a_batch_is_blocked() {
 }
 
 #[test]
-fn room_for_fewer_than_are_served_makes_no_sense() {
+fn a_capacity_below_the_number_of_servers_is_rejected() {
     let content = json!({
         "classes": [{"name": "a", "arrivals_per_s": 1.0}],
         "stations": [{"name": "x", "service": {"a": 1.0}, "servers": 4, "capacity": 3}],

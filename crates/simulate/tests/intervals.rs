@@ -52,7 +52,7 @@ fn a_heavily_loaded_model() {
 }
 
 #[test]
-fn a_precision_is_reached_or_it_says_so() {
+fn a_precision_is_reached_or_reported_as_missed() {
     let model = open(0.7, json!({"service": {"request": 1.0}}));
     let wanted = Settings { precision: Some(0.01), replications: 5, requests: 20_000, ..settings() };
     let result = run_with(&model, &wanted);

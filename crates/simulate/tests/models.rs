@@ -48,7 +48,7 @@ fn line(content: Value) -> String {
 }
 
 #[test]
-fn what_the_usual_model_may_not_be() {
+fn invalid_models_are_rejected() {
     parse(usual()).unwrap();
     let table = [
         ("/format", json!("waystage-model/2"), "format: is 'waystage-model/2', not 'waystage-model/1'"),
@@ -156,7 +156,7 @@ fn routes_must_lead_somewhere_and_back() {
 }
 
 #[test]
-fn customers_may_not_part_for_ever() {
+fn customers_must_return_to_their_class() {
     let content = |switching: Value| {
         let class = |name: &str, population: u64| json!({"name": name, "population": population, "think": 1});
         json!({
@@ -174,7 +174,7 @@ fn customers_may_not_part_for_ever() {
 }
 
 #[test]
-fn what_takes_no_time_is_refused() {
+fn a_loop_without_time_is_rejected() {
     let content = json!({
         "classes": [{"name": "a", "population": 2}],
         "stations": [{"name": "x", "service": {"a": 0}}],

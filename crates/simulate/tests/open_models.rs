@@ -103,7 +103,7 @@ fn finite_room() {
 
 /// All requests wait for room outside: blocking before a station changes only where they wait.
 #[test]
-fn room_that_is_waited_for() {
+fn arrivals_block_at_a_full_station() {
     let station = json!({"service": {"request": 1.0}, "capacity": 2, "when_full": "block"});
     let result = run(&open(0.8, station));
     near(result.classes[0].response_s, 5.0);
@@ -113,7 +113,7 @@ fn room_that_is_waited_for() {
 
 /// Processor sharing: R = S / (1 - rho) whatever the distribution.
 #[test]
-fn sharing_forgets_the_distribution() {
+fn processor_sharing_depends_only_on_the_mean_service_time() {
     for time in [
         json!(1.0),
         json!({"mean_s": 1, "distribution": "deterministic"}),

@@ -100,7 +100,7 @@ fn rows_can_be_joined() {
 
 /// Means from the rows are those of the result.
 #[test]
-fn records_say_what_the_result_says() {
+fn records_agree_with_the_result() {
     let directory = tempfile::tempdir().unwrap();
     let result = written(directory.path(), 1);
     let summary = result.records.as_ref().unwrap();
@@ -115,7 +115,7 @@ fn records_say_what_the_result_says() {
 }
 
 #[test]
-fn the_same_requests_are_kept_everywhere() {
+fn the_same_requests_are_sampled_at_every_station() {
     let directory = tempfile::tempdir().unwrap();
     written(directory.path(), 10);
     let load = rows(directory.path(), "load-0.way");
@@ -143,7 +143,7 @@ fn records_do_not_change_the_result() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_is_named() {
+fn a_directory_that_cannot_be_created_is_named() {
     let settings = Settings { records: Some(("/proc/nowhere".into(), 1)), ..settings() };
     assert!(common::refused(&forked(), &settings).contains("/proc/nowhere"));
 }

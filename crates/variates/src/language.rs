@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn think_times_read_as_they_were_typed() {
+    fn think_times_print_as_they_were_typed() {
         for time in ["none", "fixed:1ms", "fixed:1500us", "exp:1ms", "exp:2s", "uniform:100us:300us", "fb_ia"] {
             assert_eq!(text(time, Unit::Time), time);
         }
@@ -280,7 +280,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_as_the_same(
+        fn printed_text_parses_to_the_same_value(
             unit in unit(),
             kind in 0usize..9,
             values in proptest::array::uniform3(prop_oneof![0.0..1e9f64, (0u32..100_000).prop_map(f64::from)]),
@@ -303,7 +303,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_a_panic(text in "(fixed|uniform|list|gev|exp|fb_|none)?[:,0-9a-z.-]{0,12}", unit in unit()) {
+        fn no_text_causes_a_panic(text in "(fixed|uniform|list|gev|exp|fb_|none)?[:,0-9a-z.-]{0,12}", unit in unit()) {
             if let Ok(read) = Variate::parse(&text, unit) {
                 prop_assert_eq!(&Variate::parse(&read.to_string(), unit).unwrap(), &read);
                 prop_assert!(!read.quantile(0.5).is_nan() && !read.mean().is_nan(), "{}", text);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_are_where_the_formulas_say() {
+    fn the_ends_match_the_formulas() {
         let bounded = Tail { location: 1.0, scale: 2.0, shape: -0.5 };
         assert_eq!((bounded.pareto_quantile(0.0), bounded.pareto_quantile(1.0)), (1.0, 5.0));
         assert_eq!((bounded.extreme_quantile(0.0), bounded.extreme_quantile(1.0)), (f64::NEG_INFINITY, 5.0));

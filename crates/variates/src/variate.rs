@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_draws_are_below_a_quantile_as_it_says() {
+    fn the_share_of_draws_below_a_quantile_matches_it() {
         const DRAWS: usize = 100_000;
         for spec in SPECS.into_iter().chain(["fb_ia", "pareto:0:1:1.5", "gev:0:1:0"]) {
             let variate = plain(spec);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_implementation_is_right_too() {
+    fn both_implementations_are_correct() {
         for exponent in EXPONENTS {
             let zipf = rand_distr::Zipf::new(1000.0, exponent).unwrap();
             let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_sums() {
+    fn cumulative_weights_are_sums() {
         for exponent in EXPONENTS {
             let zipf = Zipf::new(1, exponent);
             for ranks in [1u32, 999, 1000, 1001, 100_000] {

@@ -106,7 +106,7 @@ fn hot_keys_get_their_share() {
 }
 
 #[test]
-fn the_share_of_the_most_popular_is_what_is_drawn() {
+fn the_share_of_the_most_popular_keys_matches_the_draws() {
     for text in ["uniform", "zipf:0.5", "zipf:1.2", "hot:0.05:0.8", "hot:1:0"] {
         let popularity = pattern(text);
         let mut sampler = popularity.sampler(2000, 0, 1);
@@ -123,7 +123,7 @@ fn the_share_of_the_most_popular_is_what_is_drawn() {
 }
 
 #[test]
-fn memtiers_letters_are_names() {
+fn memtiers_letters_name_key_patterns() {
     assert_eq!(["R", "S", "G", "Z"].map(pattern), ["uniform", "sequential", "gaussian", "zipf:1"].map(pattern));
     assert_eq!((pattern("Z:0.8"), pattern("G:5:2")), (pattern("zipf:0.8"), pattern("gaussian:5:2")));
     assert_eq!(Popularity::default().to_string(), "uniform");
@@ -156,7 +156,7 @@ fn a_refusal_names_the_part_and_gives_an_example_that_works() {
 }
 
 #[test]
-fn keys_must_be_there() {
+fn an_empty_key_range_is_rejected() {
     let refusal = |text: &str, keys| pattern(text).check(keys).unwrap_err().to_string();
     assert!(refusal("uniform", 0).contains("cannot be drawn from 0 keys, only from 1 to 2^48"));
     assert!(refusal("uniform", KEYS_MAX + 1).contains("cannot be drawn from"));
@@ -172,7 +172,7 @@ fn keys_must_be_there() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_as_the_same(kind in 0..6, one in 0.0..=1.0f64, two in 0.0..=1.0f64, keys in 1u64..1 << 30) {
+    fn printed_text_parses_to_the_same_value(kind in 0..6, one in 0.0..=1.0f64, two in 0.0..=1.0f64, keys in 1u64..1 << 30) {
         let text = match kind {
             0 => "uniform".to_owned(),
             1 => "sequential".to_owned(),
@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_a_panic(text in "(zipf|gaussian|hot|uniform|Z|G)?[:,0-9a-z.-]{0,12}", keys in 1u64..2000) {
+    fn no_text_causes_a_panic(text in "(zipf|gaussian|hot|uniform|Z|G)?[:,0-9a-z.-]{0,12}", keys in 1u64..2000) {
         if let Ok(popularity) = text.parse::<Popularity>() && popularity.check(keys).is_ok() {
             let mut sampler = popularity.sampler(keys, 0, 1);
             prop_assert!(sampler.draw(&mut random()) < keys);

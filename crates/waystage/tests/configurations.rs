@@ -51,7 +51,7 @@ fn every_bad_configuration_is_one_clear_line() {
 }
 
 #[test]
-fn what_is_refused_when_checked_is_refused_when_run() {
+fn a_configuration_that_check_refuses_cannot_be_run() {
     let folder = folder("tests/bad-configs");
     for name in ["key-misspelt.toml", "replicas-too-many.toml", "failover-pool-cycle.toml"] {
         let checked = refusal(&folder, &["--check", "--config", name]);
@@ -61,7 +61,7 @@ fn what_is_refused_when_checked_is_refused_when_run() {
 }
 
 #[test]
-fn what_is_no_file_is_one_clear_line() {
+fn an_unreadable_file_is_one_clear_line() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("a-folder.toml")).unwrap();
     fs::write(folder.path().join("huge.toml"), vec![b'#'; 2 << 20]).unwrap();
@@ -79,7 +79,7 @@ fn what_is_no_file_is_one_clear_line() {
 }
 
 #[test]
-fn a_flag_that_is_wrong_is_named_and_not_the_file() {
+fn an_invalid_flag_is_named_instead_of_the_file() {
     let folder = folder("examples/proxy");
     let of = |arguments: &[&str]| refusal(&folder, &[&["--check", "--config", "replicated.toml"], arguments].concat());
     assert_eq!(of(&["--replicas", "5"]), "--replicas 5: there are 4 servers; give a number from 1 to 4");
@@ -96,7 +96,7 @@ fn a_flag_that_is_wrong_is_named_and_not_the_file() {
 }
 
 #[test]
-fn every_example_can_work() {
+fn every_example_passes_check() {
     let folder = folder("examples/proxy");
     let names: Vec<PathBuf> = files(&folder);
     for path in &names {
@@ -121,7 +121,7 @@ fn spread_of(folder: &Path, lines: &str) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn routes_are_told_as_text_and_as_json() {
+fn routes_are_printed_as_text_and_as_json() {
     let folder = folder("examples/proxy");
     let of = |arguments: &[&str]| {
         let output = proxy(&folder, &[&["route", "--config", "two-zones.toml"], arguments].concat());
@@ -153,7 +153,7 @@ fn routes_are_told_as_text_and_as_json() {
 
 /// What the page shows is what the program says.
 #[test]
-fn the_page_shows_what_the_program_says() {
+fn the_page_shows_the_programs_output() {
     let page = fs::read_to_string(folder("docs/proxy-configuration.md")).unwrap();
     let shown: Vec<&str> = page.split("```\n").filter(|block| block.starts_with("$ waystage proxy ")).collect();
     for block in &shown {

@@ -113,7 +113,7 @@ fn kills() -> usize {
 }
 
 #[test]
-fn what_is_leased_is_done_once_and_nothing_stays_when_everything_is_killed() {
+fn every_leased_job_is_done_once_although_everything_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mut postgres) = message_service::postgres(directory.path()) else { return };
     let database = postgres.url();

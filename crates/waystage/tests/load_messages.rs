@@ -71,7 +71,7 @@ fn a_closed_loop_with_many_clients_finds_nothing_wrong() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_one_line() {
+fn invalid_arguments_are_refused_in_one_line() {
     let refused = |arguments: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
         let output = command.arg("load").args(arguments.split(' ')).output().unwrap();

@@ -13,7 +13,7 @@ fn check(arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn what_can_work_is_told() {
+fn a_valid_configuration_is_printed() {
     for arguments in [&["--database", "host=db.example user=me"][..], &["--embedded"], &["--dispatch", "none"]] {
         let (code, said, error) = check(arguments);
         assert_eq!((code, error.as_str()), (0, ""), "{arguments:?}");
@@ -22,7 +22,7 @@ fn what_can_work_is_told() {
 }
 
 #[test]
-fn what_cannot_work_is_one_line() {
+fn an_invalid_configuration_is_one_line() {
     let database = ["--database", "host=db.example user=me"];
     for (arguments, expected) in [
         (&["--database", "nonsense"][..], "--database: "),

@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(bytes in proptest::collection::vec(any::<u8>(), 1..180)) {
+        fn encoding_and_decoding_are_inverse(bytes in proptest::collection::vec(any::<u8>(), 1..180)) {
             let mut text = Vec::new();
             encode_base64(&bytes, &mut text);
             prop_assert_eq!(text.len(), bytes.len().div_ceil(3) * 4);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_not_said() {
+    fn omitted_flags_are_not_encoded() {
         let mut bytes = Vec::new();
         let quiet = Meta { value: b"hi", ..meta(Verb::Ms, b"k", b"T0 q O1") };
         quiet.encode(&mut bytes);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_end_may_be_hidden_in_a_key() {
+    fn a_decoded_key_may_contain_a_line_end() {
         for (key, flags, expected) in [(&b"YQpi"[..], &b"b"[..], true), (b"YQ1i", b"b", false), (b"YQpi", b"k", false)]
         {
             assert_eq!(meta(Verb::Mg, key, flags).key_holds_line_end(), expected);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_hides_what_is_expected_and_nothing_else() {
+    fn quiet_suppresses_only_the_expected_reply() {
         for (verb, hidden) in [
             (Verb::Mg, &["EN"][..]),
             (Verb::Ms, &["HD"]),

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_no_numbers() {
+    fn words_that_are_not_numbers() {
         for word in [&b""[..], b"+", b"-", b"+-1", b"-+1", b"--1", b"1x", b"x1", b"0x1", b"1.0", b"1\0", b"\xff"] {
             assert_eq!((parse_u64(word), parse_i64(word)), (None, None), "{word:?}");
         }

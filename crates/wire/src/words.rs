@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_words_are_as_many_as_there_is_room_for() {
+    fn words_beyond_the_capacity_are_dropped() {
         let list = WordList::new(Words::new(b"1 2 3 4 5 6 7 8 noreply"));
         assert_eq!((list.count(), list.get(6), list.get(7)), (7, &b"7"[..], &b""[..]));
         assert!(!list.ends_with_noreply());

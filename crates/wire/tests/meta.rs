@@ -119,7 +119,7 @@ fn flags_have_a_limit() {
 
 /// A quiet request is forwarded without its `q`. One of two `q` would remain, or none, so such requests are refused here.
 #[test]
-fn two_quiets_are_one_too_many() {
+fn two_quiet_flags_are_an_error() {
     assert_invalid_line("mg k q q", "CLIENT_ERROR duplicate flag\r\n");
     assert_invalid_line("mg k qx v q", "CLIENT_ERROR duplicate flag\r\n");
     assert_invalid_line("mg k Z q q", "CLIENT_ERROR invalid flag\r\n");
@@ -130,7 +130,7 @@ fn two_quiets_are_one_too_many() {
 }
 
 #[test]
-fn a_key_that_is_not_base64_cannot_be_found_and_goes_nowhere() {
+fn a_key_that_is_not_base64_is_refused() {
     assert_request(b"mg Zm9vZg== k b\r\n", meta(Verb::Mg, b"Zm9vZg==", b"k b", b""));
     for key in ["Zm9", "Zm", "====", "!"] {
         assert_invalid_line(&format!("mg {key} b v"), "CLIENT_ERROR error decoding key\r\n");
@@ -157,7 +157,7 @@ fn options(line: &str) -> Result<Options, RequestError> {
 }
 
 #[test]
-fn what_flags_mean() {
+fn valid_flags() {
     let plain = Options { delta: 1, ..Options::default() };
     assert_eq!(options("mg k v k t s f c h l u q Oabc Pxy L"), Ok(plain));
     assert_eq!(
@@ -177,7 +177,7 @@ fn what_flags_mean() {
 }
 
 #[test]
-fn what_flags_cannot_mean() {
+fn invalid_flags() {
     for (line, error) in [
         ("mg k Z", "CLIENT_ERROR invalid flag"),
         ("mg k Tx Z", "CLIENT_ERROR invalid flag"),

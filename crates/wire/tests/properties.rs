@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn limits_hold_for_whatever_is_sent(bytes in nonsense()) {
+    fn limits_hold_for_any_bytes(bytes in nonsense()) {
         let limits = small();
         let held_bytes = limits.line_bytes + limits.value_bytes + 2;
         match parse_request(&bytes, &limits) {

@@ -97,7 +97,7 @@ fn meta_replies() {
 }
 
 #[test]
-fn what_no_server_says() {
+fn invalid_replies() {
     for line in [
         &b"\r\n"[..],
         b" END\r\n",
@@ -135,7 +135,7 @@ fn what_no_server_says() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn limits_are_enforced() {
     assert_eq!(parse(b"VALUE k 0 1000\r\n"), ParsedReply::Incomplete);
     assert_broken(b"VALUE k 0 1001\r\n", ReplyError::ValueTooLarge);
     assert_broken(b"VALUE k 0 18446744073709551615\r\n", ReplyError::ValueTooLarge);

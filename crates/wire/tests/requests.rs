@@ -71,7 +71,7 @@ fn keys_are_bytes() {
 
 /// memcached ends a line at a NUL: `delete a\0b` would delete `a`, and the value of `set a\0b ...` would be read as commands.
 #[test]
-fn a_key_with_a_nul_goes_nowhere() {
+fn a_key_with_a_nul_is_refused() {
     for line in [&b"get \0\r\n"[..], b"get a b\0c\r\n", b"delete a\0b\r\n", b"incr a\0b 1\r\n", b"touch a\0b 1\r\n"] {
         assert_invalid_line(line, BAD_LINE);
     }
@@ -165,7 +165,7 @@ fn storage_with_an_unusable_line() {
 }
 
 #[test]
-fn a_body_that_does_not_end_where_it_should_is_swallowed_exactly() {
+fn a_body_without_its_line_end_is_skipped_exactly() {
     let bad = "CLIENT_ERROR bad data chunk\r\n";
     assert_invalid(b"set k 0 0 2\r\nhixx\r\nversion\r\n", 17, 0, bad);
     assert_invalid(b"set k 0 0 2\r\nhi\nversion\r\n", 17, 0, bad);
@@ -254,7 +254,7 @@ fn commands_without_a_key() {
 }
 
 #[test]
-fn what_is_no_command_is_an_error_and_nothing_more() {
+fn an_unknown_command_is_one_error() {
     for line in ["", " ", "\r", "\0", "q", "quitx", "versionx", "version\r", "statsx", "Get a", "bogus x", "HTTP/ foo"]
     {
         assert_invalid_line(format!("{line}\r\n").as_bytes(), "ERROR\r\n");
@@ -270,14 +270,14 @@ fn what_is_no_command_is_an_error_and_nothing_more() {
 }
 
 #[test]
-fn a_browser_is_not_talked_to() {
+fn a_web_request_closes_the_connection() {
     for line in ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST / HTTP/1.0\r\n", "HTTP/1.1\n", "foo HTTP/x \r\n"] {
         assert_eq!(parse(line.as_bytes()), ParsedRequest::Close { error: None }, "{line}");
     }
 }
 
 #[test]
-fn who_wants_no_reply_gets_none_even_if_the_line_is_wrong() {
+fn noreply_suppresses_the_error_of_a_malformed_line() {
     for (line, consumed, swallow, reason) in [
         ("set k abc 0 2 noreply\r\n", 23, 4, RequestError::BadLine),
         ("set k 0 0 -1 noreply\r\n", 22, 0, RequestError::BadLine),

@@ -208,7 +208,7 @@ mod tests {
 
     /// With paused time, the clock advances whenever all tasks wait.
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_says_nothing_is_not_waited_for() {
+    async fn a_silent_server_times_out() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
         let database = parse(&format!("host=127.0.0.1 port={port} user=me")).unwrap();

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_worth_while_when_enough_was_taken_out() {
+    fn the_mark_is_read_again_after_enough_messages_were_removed() {
         let all = LowWaterMarks::new(10);
         let now = Nanos(5) + OLD;
         (1..REFRESH_AFTER_WHEN_OLD).for_each(|_| all.count(&[message("")], now));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_bounded() {
+    fn the_number_of_known_marks_is_bounded() {
         let all = LowWaterMarks::new(1);
         for number in 0..=PAIRS_MAX {
             all.count(&[message(&format!("r{number}"))], Nanos(1));

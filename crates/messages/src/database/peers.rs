@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn many_queues_are_told_in_pieces_and_nonsense_is_ignored() {
+    fn many_queues_are_split_over_notifications_and_malformed_ones_are_ignored() {
         let services = services();
         let names: Vec<String> = (0..1000).map(|number| format!("queue-{number:020}")).collect();
         names.iter().for_each(|name| services[1].announce_poll(name));

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_says_comes_first_and_alone() {
+    fn an_explicit_path_overrides_every_other() {
         let directory = tempfile::tempdir().unwrap();
         let (here, there) = (install(&directory.path().join("here")), install(&directory.path().join("there")));
         let search = |given: Option<&Path>| Search {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_is_found_beside_and_above() {
+    fn an_environment_is_found_beside_and_above_the_program() {
         let directory = tempfile::tempdir().unwrap();
         let packages = directory.path().join(".venv/lib/python3.11/site-packages");
         let below = directory.path().join("crates/messages");

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_a_batch_is_what_its_schema_says() {
+    fn a_message_of_a_batch_matches_its_schema() {
         let read = |text: &str| serde_json::from_str::<BatchMessage>(text);
         assert!(read(r#"{"body": "x"}"#).is_ok());
         assert!(read(r#"{"to": null, "body_base64": "AA=="}"#).is_ok());

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_short_and_plain() {
+    fn names_have_a_length_limit_and_a_character_set() {
         for name in ["a", "0", "_", "orders.new-2_x", &"q".repeat(80)] {
             assert!(is_name(name), "{name}");
         }

@@ -150,7 +150,7 @@ mod tests {
     use clock::Nanos;
 
     #[test]
-    fn the_header_names_every_interval_but_the_one_that_is_not_passed() {
+    fn the_header_names_every_interval_except_those_not_passed() {
         let mut clock = StageClock::started(Nanos(1_000_000));
         clock.stamp(Stage::Parsed, Nanos(1_500_000));
         clock.stamp(Stage::Replied, Nanos(4_000_000));

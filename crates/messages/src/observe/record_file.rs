@@ -87,7 +87,7 @@ mod tests {
     use std::path::PathBuf;
 
     #[test]
-    fn a_full_disk_makes_nobody_wait() {
+    fn a_full_disk_delays_no_request() {
         let header = Header::new(Program::Messages, 1, Nanos(1), 1);
         let writer = Writer::begin(PathBuf::from("/dev/full"), &header).unwrap();
         let rows = RecordSink { sender: Some(Mutex::new(Some(writer.sender()))) };

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_come_gets_the_oldest() {
+    fn the_earliest_request_receives_the_oldest_message() {
         let message = |id| Message {
             id,
             queue: String::new(),

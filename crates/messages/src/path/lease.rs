@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_read_as_it_was_written_and_nonsense_is_nobody() {
+    fn a_lease_token_is_parsed_back_and_a_malformed_one_matches_no_lease() {
         let lease = LeaseToken::new(7, i64::MAX, "0123456789abcdef0123456789abcdef".into());
         assert_eq!(LeaseToken::read(&lease.to_string()), lease);
         let text = lease.to_string();

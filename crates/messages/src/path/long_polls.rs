@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn those_who_wait_are_woken_and_leave_nothing_behind() {
+    async fn waiting_polls_are_woken_and_leave_nothing_behind() {
         let long_polls = LongPolls::new(2);
         let first = long_polls.enter("q").unwrap();
         let second = long_polls.enter("q").unwrap();

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_wait_keep_their_order() {
+    async fn waiting_requests_keep_their_order() {
         let memory = Arc::new(Memory::new(10));
         let mut first = memory.reserve_none();
         assert!(first.grow(9).await);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taker_gets_what_waits_within_bounds_and_in_order() {
+    async fn a_lane_takes_queued_jobs_in_order_up_to_its_bounds() {
         let queue = JobQueue::new(BOUNDS);
         let mut receivers = Vec::new();
         for bytes in [20, 20, 20, 40] {

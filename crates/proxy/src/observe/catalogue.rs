@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_one_line_for_each_metric_and_says_the_same() {
+    fn the_page_has_one_line_for_each_metric_with_the_same_text() {
         let rows = page();
         let by_name: HashMap<String, &Vec<String>> =
             rows.iter().map(|row| (row[0].trim_matches('`').to_string(), row)).collect();

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_counted_when_it_is_off_and_commands_without_keys_are_none() {
+    fn nothing_is_counted_when_disabled_or_for_commands_without_keys() {
         let (clock, _) = Clock::manual(Nanos(1));
         assert!(HotKeysBoard::new(1, 0, &clock).is_none());
         let board = HotKeysBoard::new(1, 4, &clock).unwrap();

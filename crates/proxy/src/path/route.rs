@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_placed_as_the_pool_says() {
+    fn keys_are_distributed_by_the_pools_configuration() {
         let mut config = Config::new("127.0.0.1:0", &["a:11211".into(), "b:11211".into(), "c:1".into()]);
         let pool = &mut config.pools[0];
         (pool.distribution, pool.hash, pool.hash_tag) = (Distribution::Ketama, Some(Hash::Crc32), Some(*b"<>"));

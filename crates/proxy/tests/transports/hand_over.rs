@@ -134,7 +134,7 @@ fn three_hand_overs_under_load_lose_nothing() {
 }
 
 #[test]
-fn a_client_that_stays_is_served_until_its_time_is_over() {
+fn a_client_that_stays_connected_is_served_until_the_hand_over_wait_ends() {
     let place = Place::new();
     let wait = Duration::from_millis(400);
     let mut old = place.start(false, |config| config.transport.hand_over_wait = wait);
@@ -181,7 +181,7 @@ fn a_successor_that_fails_to_start_changes_nothing() {
 }
 
 #[test]
-fn metrics_go_over_with_their_socket() {
+fn the_metrics_socket_is_handed_over() {
     let place = Place::new();
     let mut old = place.start(false, |config| config.metrics = Some("127.0.0.1:0".into()));
     let address = old.metrics_address.unwrap();

@@ -139,7 +139,7 @@ fn requests_go_to_the_new_address_and_the_old_connection_drains() {
 }
 
 #[test]
-fn a_failure_makes_the_name_be_looked_up_though_no_time_is_set() {
+fn a_failure_triggers_a_lookup_even_without_an_interval() {
     let meaning = Meaning::default();
     let new = named("new");
     let (die, death) = channel();
@@ -161,7 +161,7 @@ fn a_failure_makes_the_name_be_looked_up_though_no_time_is_set() {
 }
 
 #[test]
-fn a_name_without_meaning_is_a_backend_that_is_down_until_it_has_one() {
+fn a_backend_whose_name_does_not_resolve_is_down_until_it_does() {
     let meaning = Meaning::default();
     let proxy = before(&meaning, Duration::from_millis(20), |_| ());
     let warnings = &proxy.running.as_ref().unwrap().warnings;
@@ -203,7 +203,7 @@ fn an_address_stays_in_use_while_lookups_fail_or_hang() {
 }
 
 #[test]
-fn of_several_addresses_one_that_can_be_reached_is_used_and_kept() {
+fn one_reachable_address_of_several_is_used_and_kept() {
     // No server listens on the first address, whose port was free a moment ago.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (one, other) = (named("one"), named("other"));

@@ -148,7 +148,7 @@ fn a_client_that_sends_close_notify_gets_every_reply_and_close_notify() {
 }
 
 #[test]
-fn only_clients_of_the_authority_come_in() {
+fn only_clients_with_a_certificate_of_the_authority_are_accepted() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let server = Server::start();
     let running = Proxy::of(terminating(&authority, server.address(), |config| {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_values_are_named() {
         let table = [
             (json!(-1), "t.mean_s: must be a finite number of seconds >= 0, not -1"),
             (json!("1"), "t: must be a JSON object"),

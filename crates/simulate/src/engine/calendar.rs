@@ -193,7 +193,7 @@ mod tests {
     proptest! {
         /// Compares with a sorted list, for any mix of firing, scheduling, rescheduling and cancelling.
         #[test]
-        fn it_is_a_sorted_list(steps in proptest::collection::vec((0u8..4, 0u32..40, 0u32..50), 1..400)) {
+        fn events_come_in_the_order_of_a_sorted_list(steps in proptest::collection::vec((0u8..4, 0u32..40, 0u32..50), 1..400)) {
             let mut calendar = Calendar::default();
             calendar.grow(40);
             let (mut list, mut now, mut order): (Vec<(f64, u64, u32)>, f64, u64) = (Vec::new(), 0.0, 0);

@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_are_off_by_less_than_a_thousandth(
+        fn quantiles_are_within_a_thousandth(
             mut times in proptest::collection::vec(1e-9f64..1e6, 1..300),
             share in 0.0f64..1.0,
         ) {

@@ -90,7 +90,7 @@ mod tests {
     use rand::SeedableRng;
 
     #[test]
-    fn shares_are_those_asked_for() {
+    fn shares_match_the_configured_probabilities() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
         for count in [3, 40] {
             let total = (count * (count + 1) / 2) as f64;

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_climbs_at_the_beginning_is_cut_off() {
+    fn a_rising_beginning_is_cut_off() {
         let noise = |index: usize| ((index * 7919) % 101) as f64 / 100.0;
         let values: Vec<f64> = (0..2000).map(|index| noise(index) - 40.0 * (-(index as f64) / 50.0).exp()).collect();
         let cut = mser(&values).unwrap();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_climbs_has_no_end() {
+    fn a_series_that_only_rises_has_no_end_of_warm_up() {
         let values: Vec<f64> = (0..2000).map(f64::from).collect();
         assert_eq!(mser(&values), None);
         assert_eq!(mser(&[]), None);

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_that_of_the_textbook() {
+    fn an_interval_matches_the_textbook() {
         let mut spread = Spread::default();
         [1.0, 2.0, f64::NAN, 3.0, 4.0].iter().for_each(|&value| spread.add(value));
         let estimate = spread.estimate(&Student::default());

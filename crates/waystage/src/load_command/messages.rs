@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_is_a_host_with_a_port() {
+    fn a_service_is_given_as_host_and_port() {
         assert_eq!((host("http://a:80"), host("http://[::1]:8080/")), (Ok("a:80".into()), Ok("[::1]:8080".into())));
         for text in
             ["", "a:80", "https://a:80", "http://a", "http://a:x", "http://:80", "http://a:80/v1", "http://u@a:80"]

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_with_its_line() {
+    fn an_invalid_key_is_refused_with_its_line() {
         let router = Router::new(&Config::new("127.0.0.1:0", &["a:1".into()]));
         let long = "x".repeat(251);
         for (text, expected) in [

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_limits_and_are_never_cut_to_nothing() {
+    fn times_have_limits_and_are_never_rounded_to_zero() {
         let limits = Limits::default();
         assert_eq!(times("", Some("1us"), Some("1h"), &limits), Ok((1, 3_600_000)));
         assert_eq!(times("", Some("0s"), None, &limits), Ok((0, 0)));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_short_and_visible_and_there_once() {
+    fn a_key_is_short_printable_and_given_once() {
         let headers = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read_and_nonsense_is_refused() {
+    fn settings_are_parsed_and_malformed_ones_are_refused() {
         let limits = Limits::default();
         assert_eq!(read("q", b"", &limits), Ok(None));
         assert_eq!(read("q", b"{}", &limits), Ok(Some(QueueSettings::default())));
