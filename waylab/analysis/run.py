@@ -1,4 +1,4 @@
-"""Station 8 of docs/life-of-an-experiment.md: reads and judges the trials of a run, and writes `analysis.json`."""
+"""Function 8 of docs/life-of-an-experiment.md: reads and judges the trials of a run, and writes `analysis.json`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Station 1 of docs/life-of-an-experiment.md: the steps of each command."""
+"""Function 1 of docs/life-of-an-experiment.md: the steps of each command."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Station 2 of docs/life-of-an-experiment.md: the plan of a run.
+"""Function 2 of docs/life-of-an-experiment.md: the plan of a run.
 
 Randomised complete blocks: every block runs every configuration once, in an order drawn from the seed.
 """

@@ -1,4 +1,4 @@
-"""Station 3 of docs/life-of-an-experiment.md: all trials of a plan, in order.
+"""Function 3 of docs/life-of-an-experiment.md: all trials of a plan, in order.
 
 A stopped run can be resumed: measured trials stay, an incomplete one is deleted and runs again.
 """

@@ -1,4 +1,4 @@
-"""Station 4 of docs/life-of-an-experiment.md: one trial.
+"""Function 4 of docs/life-of-an-experiment.md: one trial.
 
 Starts the system, loads it and stops it. `trial.json` is written last, so a trial without it is incomplete.
 """

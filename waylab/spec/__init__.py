@@ -1,6 +1,6 @@
 """The specification of an experiment: its question, system, load and factors, and the gates that trials must pass.
 
-Station 1 of an experiment. Knows nothing of processes or results.
+Step 1 of an experiment. Knows nothing of processes or results.
 """
 
 from waylab.spec.design import Labels, configurations, matches

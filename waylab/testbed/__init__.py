@@ -1,6 +1,6 @@
 """Hosts and the processes on them: starts them, waits until they are ready, and stops all of them in every case.
 
-Station 3 of an experiment. Knows nothing of results. The assignment maps roles to hosts; a testbed knows no roles.
+Step 3 of an experiment. Knows nothing of results. The assignment maps roles to hosts; a testbed knows no roles.
 """
 
 from waylab.testbed.hosts import Host, Testbed

@@ -1,5 +1,5 @@
 //! The message service: queues of messages over HTTP, stored in PostgreSQL. The process can be killed at any time, because PostgreSQL holds
-//! all state. docs/life-of-a-message.md follows one send through the numbered stations:
+//! all state. docs/life-of-a-message.md follows one send through the numbered steps:
 //!
 //! ```text
 //!  client -> 1 handle -> 2 parse -> 3 admit -> 4 dispatch -> 5 lane -> 6 answer -> 7 statement -> PostgreSQL

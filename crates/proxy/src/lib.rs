@@ -1,11 +1,11 @@
-//! The memcached proxy. A request passes ten stations, which are functions in `path`:
+//! The memcached proxy. A request passes ten steps, which are functions in `path`:
 //!
 //! ```text
 //!  client -> accept -> 2 session -> 3 core -> 4 dispatcher -> 5 discipline -> 6 backend connection -> memcached
 //!  client <----------- 9 session <- 8 core, join <--------------------------- 7 backend connection <- memcached
 //!                          `-> 10 journal: counters, histograms, records          (1: the event loop calls them)
 //! ```
-//! docs/life-of-a-request.md describes them in this order. `replication` has the policies of pools, which stations 4 and 8 apply.
+//! docs/life-of-a-request.md describes them in this order. `replication` has the policies of pools, which steps 4 and 8 apply.
 //! A room may import only rooms below it: `config`, `observe`, `path` and `replication`, `control`. A test has the exact order.
 
 mod config;

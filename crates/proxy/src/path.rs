@@ -1,4 +1,4 @@
-//! The path of a request, in this order. docs/life-of-a-request.md numbers the stations: 1 event loop, 2 session, 3 core,
+//! The path of a request, in this order. docs/life-of-a-request.md numbers the steps: 1 event loop, 2 session, 3 core,
 //! 4 dispatcher and route, 5 discipline, 6 and 7 backend connection, 8 core and join, 9 session, 10 journal.
 
 pub(crate) mod accept;

@@ -32,7 +32,7 @@ pub(crate) struct TransportArguments {
 /// Arguments for TLS.
 #[derive(Debug, Args)]
 struct TlsArguments {
-    /// Certificate for clients of `--listen tls:HOST:PORT`, followed by the intermediate certificates (PEM).
+    /// The proxy's server certificate, for `--listen tls:HOST:PORT`, followed by the intermediate certificates (PEM).
     #[arg(long = "tls-certificate", value_name = "FILE")]
     certificate: Option<PathBuf>,
     /// Private key of this certificate (PEM).
@@ -48,7 +48,7 @@ struct TlsArguments {
     /// for the host in the address.
     #[arg(long = "tls-backend-authority", value_name = "FILE")]
     backend_authority: Option<PathBuf>,
-    /// Certificate for servers that request one (PEM).
+    /// The proxy's client certificate, for servers that request one (PEM).
     #[arg(long = "tls-backend-certificate", value_name = "FILE")]
     backend_certificate: Option<PathBuf>,
     /// Private key of this certificate (PEM).

@@ -1,4 +1,4 @@
-"""Station 10 of docs/life-of-an-experiment.md: the gates of a trial.
+"""Function 10 of docs/life-of-an-experiment.md: the gates of a trial.
 
 The report shows every gate, passed or not, with its value and its limit.
 """
@@ -10,13 +10,16 @@ from waylab.runfolder.run import GateLimits
 from waylab.runfolder.trial import TrialOutcome
 from waylab.runfolder.trial_numbers import Gate, TrialNumbers
 
-# Outside of what several generators measured together the load was another one, and rates are over all of it.
+# Rates are over the time from the first generator's start to the last one's end. All of them must measure in at
+# least this share of it, because the load is lower in the rest.
 OVERLAP_MIN = 0.95
 
-# Of what an open loop offered; a server that answers less has a queue that grows as long as one measures.
+# The least share of an open loop's requests that the server must answer. If it answers fewer, its queue grows
+# throughout the window.
 ACHIEVED_MIN = 0.99
 
-# Beyond what is corrected gradually (0.05 % of the time): the clock was set, or the machine slept meanwhile.
+# NTP corrects the clock gradually, by at most 0.05 % of the time. After a larger step, the clock was set or the
+# machine slept.
 CLOCK_STEP_MAX_S = 0.5
 
 # What the load generator reports if messages came in another order than they were sent in.

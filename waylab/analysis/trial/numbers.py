@@ -1,4 +1,4 @@
-"""Station 9 of docs/life-of-an-experiment.md: the numbers and gates of one trial."""
+"""Function 9 of docs/life-of-an-experiment.md: the numbers and gates of one trial."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Stations 5 to 7 of docs/life-of-an-experiment.md: the running half of a system, the processes of one trial.
+"""Functions 5 to 7 of docs/life-of-an-experiment.md: the running half of a system, the processes of one trial.
 
 A context: leaving it stops every process, also after an error. Knows no system by name.
 """

@@ -1,4 +1,4 @@
-//! Station 8: one client, with one connection or one to each server, and what follows a request that has ended.
+//! Step 8: one client, with one connection or one to each server, and what follows a request that has ended.
 //!
 //! ```text
 //! ready (done thinking, or due) -> issue -> lane (window) -> reply -> join -> think, or free for the next arrival
@@ -54,7 +54,7 @@ impl Client {
         self.rows.extend(row);
     }
 
-    /// Station 8: finishes a request or a part of one. When all parts have ended, the client thinks or becomes free for
+    /// Step 8: finishes a request or a part of one. When all parts have ended, the client thinks or becomes free for
     /// the next arrival.
     pub(crate) fn finish(
         &mut self,

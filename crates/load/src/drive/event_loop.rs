@@ -1,4 +1,4 @@
-//! Station 1: the event loop of one thread. It waits for replies, think times and arrivals, and lets each client send
+//! Step 1: the event loop of one thread. It waits for replies, think times and arrivals, and lets each client send
 //! and receive.
 //!
 //! The loop polls without sleeping for requests that are due within [`NEAR`], because falling asleep and waking up

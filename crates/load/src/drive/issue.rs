@@ -1,4 +1,4 @@
-//! Station 3: what a client sends next. It is an operation of the schedule, a row of a trace or a request to a message
+//! Step 3: what a client sends next. It is an operation of the schedule, a row of a trace or a request to a message
 //! service, and goes to the lane of the server that owns the key. Knows no sockets.
 
 use crate::drive::client::{Client, Join};
@@ -15,7 +15,7 @@ use clock::Nanos;
 use records::Outcome;
 
 impl Client {
-    /// Station 3: issues every request that is ready. `lanes` are the client's own.
+    /// Step 3: issues every request that is ready. `lanes` are the client's own.
     pub(crate) fn issue(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane]) {
         // A client with one connection waits until that is up. A client with several keeps using the others.
         while let Some(&intended) = self.ready.front()

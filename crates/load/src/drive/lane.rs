@@ -1,4 +1,4 @@
-//! Stations 4, 5 and 6: one connection of a client, with the requests in flight on it.
+//! Steps 4, 5 and 6: one connection of a client, with the requests in flight on it.
 //!
 //! A request has four stamps. `intended` is when it was due. `issued` is read right before it is encoded. `sent` is
 //! when the write of its last byte returned. `completed` is when the read that completed its reply returned.
@@ -55,7 +55,7 @@ impl Lane {
         matches!(self.state, LaneState::Up(_))
     }
 
-    /// Station 4: appends a request, whose keys the window already expects, to those in flight. `encode` appends its
+    /// Step 4: appends a request, whose keys the window already expects, to those in flight. `encode` appends its
     /// bytes to the output buffer. The lane must be up.
     pub(crate) fn push(&mut self, mut pending: PendingRequest, encode: impl FnOnce(&Window, &mut Vec<u8>)) {
         let LaneState::Up(connection) = &mut self.state else {
@@ -71,7 +71,7 @@ impl Lane {
         self.window.push(pending);
     }
 
-    /// Station 5: writes all buffered requests at once and stamps those sent completely. Requests without a reply end
+    /// Step 5: writes all buffered requests at once and stamps those sent completely. Requests without a reply end
     /// here.
     pub(crate) fn flush(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<Flushed, Disconnect> {
         let LaneState::Up(connection) = &mut self.state else {
@@ -90,7 +90,7 @@ impl Lane {
         Ok(flushed)
     }
 
-    /// Station 6: reads replies and matches them with requests. Returns true if there may be more to read in a later
+    /// Step 6: reads replies and matches them with requests. Returns true if there may be more to read in a later
     /// turn.
     pub(crate) fn receive(&mut self, worker: &mut Worker<'_>, client: &mut Client) -> Result<bool, Disconnect> {
         for _ in 0..READS_PER_TURN {

@@ -1,4 +1,4 @@
-//! Station 7: the requests in flight on one connection, oldest first. Replies are matched with requests here, and every
+//! Step 7: the requests in flight on one connection, oldest first. Replies are matched with requests here, and every
 //! returned value is verified. Knows no sockets and no clock.
 
 use crate::drive::pending::PendingRequest;
@@ -103,7 +103,7 @@ impl Window {
         self.sent < self.pending.len()
     }
 
-    /// Station 7: matches a reply of `reply_bytes` with the oldest request and verifies the value in it.
+    /// Step 7: matches a reply of `reply_bytes` with the oldest request and verifies the value in it.
     pub(crate) fn match_reply(
         &mut self,
         reply: &Reply<'_>,

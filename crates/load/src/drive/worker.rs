@@ -1,4 +1,4 @@
-//! Stations 2 and 9: the state that the clients of one thread share. It holds the clock, the random numbers, the
+//! Steps 2 and 9: the state that the clients of one thread share. It holds the clock, the random numbers, the
 //! counts, the records, and which clients think or are free. Every request ends here exactly once, answered or not.
 
 use crate::config::Config;
@@ -111,7 +111,7 @@ impl<'a> Worker<'a> {
         self.context.clock.now()
     }
 
-    /// Station 9: counts a request that has ended, and records it if it is sampled.
+    /// Step 9: counts a request that has ended, and records it if it is sampled.
     pub(crate) fn record_result(
         &mut self,
         pending: &PendingRequest,
@@ -167,7 +167,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Hands over the second that has passed.
+    /// Sends the counts of the past second to the collector when a new second has begun.
     pub(crate) fn roll(&mut self, now: Nanos) {
         let now_in = self.context.plan.second(now);
         if let Some(past) = self.tally.roll(now_in) {
@@ -189,8 +189,8 @@ impl<'a> Worker<'a> {
         self.key_distribution.map_or(0, |keys| keys.owner(key))
     }
 
-    /// Makes room for one of the requests that a client may have in flight at the start: it waits for an arrival, or
-    /// the client thinks first.
+    /// Prepares one of the requests that a client may have in flight. In an open loop it waits for an arrival; in a
+    /// closed loop the client thinks first.
     pub(crate) fn begin(&mut self, client: usize, ready: &mut VecDeque<Nanos>, now: Nanos) {
         match &mut self.pace {
             Pace::Open(open) => open.free.push_back((client, now)),
@@ -202,7 +202,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Follows a request that has ended: its client starts to think, or becomes free for the next arrival.
+    /// Continues after a request has ended: its client starts to think, or becomes free for the next arrival.
     pub(crate) fn after_reply(
         &mut self,
         client: usize,
@@ -235,7 +235,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Station 2: passes each request that is due to `issue`, with its client, its intended time and its row of a
+    /// Step 2: passes each request that is due to `issue`, with its client, its intended time and its row of a
     /// trace. Returns when the next request is due, if that is known.
     pub(crate) fn take_due(
         &mut self,
@@ -289,7 +289,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Whether rows of a trace are sent as fast as possible. Each row is then intended when it is issued.
+    /// Whether rows of a trace are sent as fast as possible. The intended time of a row is then the time of its issue.
     pub(crate) fn is_unpaced(&self) -> bool {
         matches!(&self.pace, Pace::Replay(replay) if !replay.is_paced())
     }
@@ -324,7 +324,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Replies may be as large as this run's values, and as memcached's default limit.
+/// Replies may be as large as this run's largest value, and at least as large as memcached's default limit.
 pub(crate) fn reply_limits(config: &Config) -> Limits {
     let usual = Limits::default();
     Limits { value_bytes: usual.value_bytes.max(config.value_sizes().largest()), ..usual }

@@ -1,4 +1,4 @@
-//! Station 10: what one thread counts. Each request is counted once, in the part of the second in which it ended. Other
+//! Step 10: what one thread counts. Each request is counted once, in the part of the second in which it ended. Other
 //! counts are of the whole run. Tallies of several threads merge exactly.
 
 use crate::measure::histogram::TimeHistogram;
@@ -72,7 +72,7 @@ impl Tally {
         }
     }
 
-    /// Station 10: counts a request that has ended, inside or outside the window. A failed request counts as an error
+    /// Step 10: counts a request that has ended, inside or outside the window. A failed request counts as an error
     /// and nowhere else, because a fast refusal is not a fast answer.
     pub(crate) fn record(&mut self, ended: &EndedRequest, in_window: bool) {
         self.last_completed = self.last_completed.max(ended.completed);

@@ -1,4 +1,4 @@
-//! Before the stations. Accepts client connections up to the limit and serves HTTP on each of them, until the client closes it, a client
+//! Before the steps. Accepts client connections up to the limit and serves HTTP on each of them, until the client closes it, a client
 //! timeout expires or the service shuts down. Knows nothing about operations.
 
 use crate::config::ClientLimits;

@@ -1,4 +1,4 @@
-//! Station 8. One client connection: its number and port, how many bytes passed when, and the requests whose replies the kernel has not
+//! Step 8. One client connection: its number and port, how many bytes passed when, and the requests whose replies the kernel has not
 //! accepted yet. A request ends here, when the kernel has its whole reply. `ObservedStream` reports the bytes; `deadline` returns when a
 //! timeout expires.
 

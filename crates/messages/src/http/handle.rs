@@ -1,4 +1,4 @@
-//! Station 1. One HTTP request: checks its token, reads its body within the limits, parses it, has the work done, and makes the response
+//! Step 1. One HTTP request: checks its token, reads its body within the limits, parses it, has the work done, and makes the response
 //! with the time of each stage. Knows no SQL.
 
 use crate::config::{ClientLimits, Limits};

@@ -1,4 +1,4 @@
-//! Station 3. Passes work to the dispatcher and waits for its result. A long poll that finds no message waits here and tries again.
+//! Step 3. Passes work to the dispatcher and waits for its result. A long poll that finds no message waits here and tries again.
 
 use crate::database::cleanup::Cleanup;
 use crate::database::peers::Peers;
@@ -35,8 +35,8 @@ pub(crate) struct Admission {
 type Answered = (Answer, Option<Reservation>);
 
 impl Admission {
-    /// Has work done. A pop or receive that finds no message is tried again until `wait` is over: at once when this service or a peer
-    /// stores a message in its queue, and every `poll_interval` in case a notification was lost.
+    /// Passes work to the dispatcher and returns its answer. A pop or receive that finds no message is tried again until `wait` is over: at
+    /// once when this service or a peer stores a message in its queue, and every `poll_interval` in case a notification was lost.
     pub(crate) async fn submit(
         &self,
         work: Work,
@@ -92,7 +92,7 @@ impl Admission {
             Work::DeleteQueue(name) => Some((name.clone(), true)),
             _ => None,
         };
-        // A request without a body can have a reply with messages.
+        // Reading a body waits for memory. These requests have no body, so they wait here: their replies contain messages.
         if work.returns_messages() && !self.memory.wait_for_room().await {
             return Err(Failure::OutOfMemory);
         }

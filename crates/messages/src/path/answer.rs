@@ -1,4 +1,4 @@
-//! Station 6. Runs a batch over one connection and answers every job: after the commit, never before. The statements of a batch are
+//! Step 6. Runs a batch over one connection and answers every job: after the commit, never before. The statements of a batch are
 //! pipelined, and the server runs them one after the other.
 
 use crate::database::connection::DatabaseSession;

@@ -1,4 +1,4 @@
-//! Station 4. Chooses the queue of a job. Fused: the name of the message queue chooses a lane, which takes all its waiting jobs at once.
+//! Step 4. Chooses the queue of a job. Fused: the name of the message queue chooses a lane, which takes all its waiting jobs at once.
 //! Pool: one queue, from which any connection takes one job at a time.
 
 use crate::config::{Config, DispatchConfig};

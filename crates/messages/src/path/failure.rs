@@ -1,4 +1,4 @@
-//! Why a request failed, as the stations report it to each other. `http::problem` turns it into what the client receives.
+//! Why a request failed, as the steps report it to each other. `http::problem` turns it into what the client receives.
 
 use thiserror::Error;
 use tokio_postgres::Error;

@@ -1,4 +1,4 @@
-//! Station 5. The loop that owns a database connection: takes the waiting jobs and has them answered as one batch, without waiting for more
+//! Step 5. The loop that owns a database connection: takes the waiting jobs and has them answered as one batch, without waiting for more
 //! jobs. A lane whose connection broke reconnects; until then its jobs fail at once, so that clients can decide what to do.
 
 use crate::database::connection::{ConnectionDriver, Database, DatabaseSession};

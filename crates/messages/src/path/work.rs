@@ -1,4 +1,4 @@
-//! What a request asks the service to do, and the answer: the types that pass between the stations. Knows neither HTTP nor SQL.
+//! What a request asks the service to do, and the answer: the types that pass between the steps. Knows neither HTTP nor SQL.
 
 use crate::observe::measurements::Measurements;
 use crate::path::failure::Failure;

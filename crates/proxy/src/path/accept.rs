@@ -1,4 +1,4 @@
-//! Before station 1. Accepts connections, numbers them and gives them to the event loops in turn. It runs on its own thread, so it may
+//! Before step 1. Accepts connections, numbers them and gives them to the event loops in turn. It runs on its own thread, so it may
 //! pause when the process has no file descriptor left.
 
 use crate::observe::counters::AcceptCounters;

@@ -1,4 +1,4 @@
-//! Stations 3 and 8. Makes a job of a parsed request and sends it on its way; when its legs have answered, joins their replies.
+//! Steps 3 and 8. Makes a job of a parsed request and sends it on its way; when its legs have answered, joins their replies.
 //! The sessions of one event loop share it.
 
 use crate::config::{Config, PartFailure, Stamps};

@@ -1,4 +1,4 @@
-//! Station 1. One event loop: a thread with its own clients, jobs and connections to all backends. On the path of a request, loops share only
+//! Step 1. One event loop: a thread with its own clients, jobs and connections to all backends. On the path of a request, loops share only
 //! the pending invalidations of pools with replicas, which are locked only while there are any.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Station 8. Joins the replies of a job's legs into the reply to the client.
+//! Step 8. Joins the replies of a job's legs into the reply to the client.
 
 use crate::config::PartFailure;
 use crate::path::job::{Job, Join};

@@ -1,4 +1,4 @@
-//! Station 10. Every job of a client ends here exactly once, answered or failed: it is counted, its intervals go into the
+//! Step 10. Every job of a client ends here exactly once, answered or failed: it is counted, its intervals go into the
 //! histograms, and if it is sampled its record goes to the record writer.
 
 use crate::observe::counters::LoopCounters;

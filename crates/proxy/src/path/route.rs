@@ -1,4 +1,4 @@
-//! Station 4. Maps a key to its pool by prefix, and to its backends: the primary by hashing, the other replicas from the servers
+//! Step 4. Maps a key to its pool by prefix, and to its backends: the primary by hashing, the other replicas from the servers
 //! that follow the primary in the pool's list.
 
 use crate::config::{Config, PoolConfig, ServerConfig};

@@ -1,4 +1,4 @@
-//! Stations 2 and 9. A client's connection: reads bytes, parses requests, and writes the replies in the order of the requests.
+//! Steps 2 and 9. A client's connection: reads bytes, parses requests, and writes the replies in the order of the requests.
 //!
 //! While a client does not read its replies, or has too many requests in flight, the proxy does not read from it.
 

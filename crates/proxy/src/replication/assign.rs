@@ -1,4 +1,4 @@
-//! Station 4, with policies: gives a request its legs. A write gets one leg for each replica, a multi-get one leg for each
+//! Step 4, with policies: gives a request its legs. A write gets one leg for each replica, a multi-get one leg for each
 //! backend, and a read one leg to the replica that its pool prefers.
 
 use crate::config::MultiGet;

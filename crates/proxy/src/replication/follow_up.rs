@@ -1,4 +1,4 @@
-//! Station 8, with policies: decides what follows when a leg has answered. Either the reply can be joined, or more legs must be
+//! Step 8, with policies: decides what follows when a leg has answered. Either the reply can be joined, or more legs must be
 //! sent, or the proxy waits for other legs. Adds legs to the job and keys to the pending invalidations; sends nothing.
 
 use crate::config::Failover;

@@ -35,8 +35,8 @@ pub(crate) struct RunArguments {
     #[arg(long = "server", value_name = "HOST:PORT", required_unless_present = "messages")]
     servers: Vec<String>,
     /// How requests are distributed over several servers. ketama: each server owns the keys that libketama gives it,
-    /// and every client is connected to all servers. any: every server accepts every key, as several proxies do, and
-    /// each client uses one server, in turn.
+    /// and every client is connected to all servers. any: every server accepts every key, as several proxies do; each
+    /// client uses one server, and the clients are spread evenly over them.
     #[arg(long, value_name = "ketama|any", default_value = "ketama", value_parser = distribution)]
     distribution: ServerChoice,
     /// The memcached protocol: get and set (text), or mg and ms (meta).
@@ -46,7 +46,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", value_parser = rate, conflicts_with = "think_time")]
     pub(crate) rate: Option<f64>,
     /// The arrivals of the open loop [default: poisson]. bursty: Poisson arrivals for ON, then none for OFF; --rate is
-    /// the mean over both. gaps: gaps with any distribution of times, such as gaps:fb_ia, scaled to the rate.
+    /// the mean over both. gaps: interarrival times from any distribution of times, such as gaps:fb_ia, scaled to the
+    /// rate.
     #[arg(long, value_name = "constant|poisson|bursty:ON:OFF|gaps:TIMES", value_parser = shape, requires = "rate")]
     arrivals: Option<Shape>,
     /// Clients, each with one request in flight unless --pipeline is given: the total over all threads.
@@ -107,7 +108,8 @@ pub(crate) struct RunArguments {
     /// The seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Do not set every key before the run. The freshness of a key is then checked from its first acknowledged set on.
+    /// Skip the prefill, which sets every key before the run. The freshness of a key is then checked from its first
+    /// acknowledged set on.
     #[arg(long)]
     no_prefill: bool,
     /// Close a connection if its oldest request has no reply after this time.

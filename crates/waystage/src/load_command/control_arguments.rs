@@ -12,7 +12,7 @@ use load::Share;
 pub(crate) struct ControlArguments {
     /// Run a share of the load on this agent (`waystage load agent`). The flag can be repeated; see
     /// docs/load-agents.md. --clients, --rate and --requests are totals over all agents; --threads is the number of
-    /// each agent.
+    /// threads of each agent.
     #[arg(long = "agent", value_name = "HOST:PORT")]
     pub(crate) agents: Vec<String>,
     /// Also measure from the controller, with an open loop of this rate in requests per second: this is what a lightly

@@ -20,7 +20,8 @@ pub(crate) struct MessageArguments {
             "multi_key_get", "pipeline", "noreply", "trace", "expect_hit_ratio"])]
     pub(crate) messages: Vec<String>,
     /// The operations and their weights: create, delete, send, send-to, peek, peek-from, pop, pop-from and waiting; or
-    /// d15, an operation of five requests [default: send:1,pop:1].
+    /// d15, the load of a field report: operations of five requests each (docs/load-messages.md) [default:
+    /// send:1,pop:1].
     #[arg(long, value_name = "NAME:WEIGHT,...|d15", requires = "messages")]
     operations: Option<Mix>,
     /// Queues, which are created before the run and deleted after it [default: 10].
@@ -35,7 +36,7 @@ pub(crate) struct MessageArguments {
     /// Do not delete the queues after the run.
     #[arg(long, requires = "messages")]
     keep: bool,
-    /// Do not follow every message from its send to its pop, and do not read the remaining messages after the run.
+    /// Verify no message from its send to its pop, and do not read the remaining messages after the run.
     #[arg(long, requires = "messages")]
     no_verify: bool,
     /// Do not check the order of messages. Use it for a service with --dispatch pool, which promises no order. Several

@@ -12,7 +12,8 @@ pub(crate) struct OutputArguments {
     /// Write the summary as JSON to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json_out_file: Option<PathBuf>,
-    /// The format of that file: memtier_benchmark's, for existing scripts [default: waystage's own, which has more].
+    /// The format of --json-out-file: memtier_benchmark's, for existing scripts [default: waystage's own, which has
+    /// more fields].
     #[arg(long, value_name = "memtier", value_parser = shape, requires = "json_out_file")]
     json_compat: Option<Memtier>,
     /// Write HdrHistogram's percentiles of response times to PREFIX_get.hgrm, PREFIX_set.hgrm and PREFIX_all.hgrm, and

@@ -67,7 +67,7 @@ pub(crate) struct ProxyFlags {
     /// Requests for which the proxy reads the clock at every stage [default: all].
     #[arg(long, value_enum)]
     stamps: Option<StampsArgument>,
-    /// Write records to a file in this directory, one for each --sample requests.
+    /// Write records of sampled requests to a file in this directory.
     #[arg(long, value_name = "DIR")]
     records: Option<PathBuf>,
     /// With --records: write a record of one request in N [default: 100].
@@ -76,7 +76,7 @@ pub(crate) struct ProxyFlags {
     /// Serve Prometheus metrics at http://HOST:PORT/metrics.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// Reply to a get of several keys if the server of some of them fails [default: miss].
+    /// What the client of a get of several keys receives if the server of some of them fails [default: miss].
     #[arg(long, value_enum)]
     part_failure: Option<PartFailureArgument>,
     /// Timeout of a server for connecting and answering. After it the requests fail, and the proxy probes the server
@@ -109,7 +109,7 @@ pub(crate) struct ProxyFlags {
     /// counting off [default: 32].
     #[arg(long, value_name = "N")]
     hot_keys: Option<usize>,
-    /// Add these keys to the metrics. Every key that was ever hot remains a series in Prometheus.
+    /// Add the keys of `stats hotkeys` to the metrics. Every key that was ever hot remains a series in Prometheus.
     #[arg(long)]
     hot_keys_metrics: bool,
 }

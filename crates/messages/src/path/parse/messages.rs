@@ -1,4 +1,4 @@
-//! Station 2. Parses sends, pops and peeks: path, query, headers and body become work, or a problem.
+//! Step 2. Parses sends, pops and peeks: path, query, headers and body become work, or a problem.
 
 use super::options;
 use crate::config::Limits;

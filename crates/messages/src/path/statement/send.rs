@@ -1,4 +1,4 @@
-//! Station 7. The statements that store messages: arguments become arrays, rows become ids. Each statement is a transaction. Its result is
+//! Step 7. The statements that store messages: arguments become arrays, rows become ids. Each statement is a transaction. Its result is
 //! read up to ReadyForQuery, which PostgreSQL sends after the commit.
 
 use crate::path::statement::prepare::Statements;

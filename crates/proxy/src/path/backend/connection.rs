@@ -1,4 +1,4 @@
-//! Stations 6 and 7. One connection to one backend: writes requests in order, and matches each reply with the oldest unanswered request.
+//! Steps 6 and 7. One connection to one backend: writes requests in order, and matches each reply with the oldest unanswered request.
 //! Answers legs by the numbers of their jobs; knows no sessions.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Station 5. Sends the legs of a job as the configured discipline demands: at once, or through a queue when a slot is free.
+//! Step 5. Sends the legs of a job as the configured discipline demands: at once, or through a queue when a slot is free.
 //!
 //! ```text
 //!           ┌ pipelined    ──────────────────▶ the one connection to each leg's backend

@@ -1,4 +1,4 @@
-//! Station 4. Routes a request and gives it legs, one for each backend that must answer. A request for one key of a pool without
+//! Step 4. Routes a request and gives it legs, one for each backend that must answer. A request for one key of a pool without
 //! policies has one leg, to the key's primary; the legs of all others are chosen in `replication`.
 
 use crate::config::Config;

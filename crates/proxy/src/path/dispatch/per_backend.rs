@@ -1,4 +1,4 @@
-//! Station 5. The discipline `per-backend`: each backend has a queue of reads, which slots of one request each serve. Writes are
+//! Step 5. The discipline `per-backend`: each backend has a queue of reads, which slots of one request each serve. Writes are
 //! sent at once, on connections of their own.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Station 5. The discipline `pipelined`: no request waits. Every leg is written to the one connection of its backend at once, so
+//! Step 5. The discipline `pipelined`: no request waits. Every leg is written to the one connection of its backend at once, so
 //! it is enqueued and dispatched at the same time. The other disciplines use the same functions once a leg may be sent.
 
 use crate::path::backend::connections::Connections;

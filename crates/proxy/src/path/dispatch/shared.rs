@@ -1,4 +1,4 @@
-//! Station 5. The discipline `shared`: one queue for all requests, which slots serve. A slot owns one connection to every backend,
+//! Step 5. The discipline `shared`: one queue for all requests, which slots serve. A slot owns one connection to every backend,
 //! and is busy until the whole request, with all its replicas and parts, is answered.
 //!
 //! ```text
