@@ -87,7 +87,7 @@ def are_ready_again(server, agents):
     assert "answered" in result.stdout and "LOST" not in result.stdout, result
 
 
-def test_two_agents_and_a_measuring_client_are_one_run(server, agents, tmp_path):
+def test_two_agents_and_a_measuring_client_report_one_run(server, agents, tmp_path):
     out = tmp_path / "summary.json"
     more = ["--rate", 301, "--measure-locally", 50, "--test-time", "1s", "--warm-up", "500ms"]
     words = arguments(server, agents, *more, "--key-maximum", 899, "--json-out-file", out)
@@ -127,7 +127,7 @@ def test_two_agents_and_a_measuring_client_are_one_run(server, agents, tmp_path)
     assert re.search(r"verified 1001 values: 0 wrong, 0 torn, 0 stale", result.stdout), result.stdout
 
 
-def test_an_agent_that_is_killed_is_named_and_the_rest_is_kept(server, agents, tmp_path):
+def test_a_killed_agent_is_named_and_the_other_results_are_kept(server, agents, tmp_path):
     out = tmp_path / "summary.json"
     words = arguments(server, agents, *ENDLESS, "--json-out-file", out)
     with running(*words, agents=agents) as controller:
@@ -143,7 +143,7 @@ def test_an_agent_that_is_killed_is_named_and_the_rest_is_kept(server, agents, t
     assert [report["lost"] is None for report in summary["coordination"]["agents"]] == [False, True]
 
 
-def test_a_controller_that_is_killed_frees_its_agents_which_were_busy(server, agents):
+def test_agents_become_free_when_their_controller_is_killed(server, agents):
     with running(*arguments(server, agents, *ENDLESS), agents=agents) as controller:
         one_line(run(*arguments(server, agents[1:])), agents[1].address, "busy with a run for 127.0.0.1:")
         controller.kill()
@@ -151,7 +151,7 @@ def test_a_controller_that_is_killed_frees_its_agents_which_were_busy(server, ag
         are_ready_again(server, agents)
 
 
-def test_who_is_told_to_end_ends_and_what_was_measured_is_kept(server, agents, tmp_path):
+def test_a_signal_ends_the_run_and_keeps_its_measurements(server, agents, tmp_path):
     out = tmp_path / "summary.json"
     with running(*arguments(server, agents, *ENDLESS, "--json-out-file", out), agents=agents) as controller:
         controller.send_signal(signal.SIGINT)
@@ -168,7 +168,7 @@ def test_who_is_told_to_end_ends_and_what_was_measured_is_kept(server, agents, t
     assert agents[1].wait(timeout=20) == 0
 
 
-def test_what_cannot_work_is_one_line_before_anybody_starts(server, agents):
+def test_configuration_errors_print_one_line_before_any_agent_starts(server, agents):
     (free,) = free_ports(1)
     no_server = (
         ["--server", f"127.0.0.1:{free}"],
@@ -203,7 +203,7 @@ def said(agent, *lines):
         return connection.makefile("rb").read().decode()
 
 
-def test_an_agent_refuses_who_does_not_speak_its_protocol(agents):
+def test_an_agent_refuses_other_protocols(agents):
     agent = agents[0]
     answer = said(agent, b'{"hello":{"protocol":99,"version":"7.7.7"}}')
     assert (
@@ -224,7 +224,7 @@ def test_an_agent_refuses_who_does_not_speak_its_protocol(agents):
         assert "hello" in json.loads(greeting) and word in json.loads(error)["error"]["line"]
 
 
-def test_an_agent_takes_no_line_without_end(agents):
+def test_an_agent_limits_the_length_of_a_line(agents):
     host, port = agents[0].address.rsplit(":", 1)
     with (
         socket.create_connection((host, int(port)), timeout=20) as connection,

@@ -187,7 +187,7 @@ def is_in(module: str, place: str) -> bool:
     return module == place or module.startswith(place + "/")
 
 
-def test_no_import_in_the_proxy_runs_back_up():
+def test_proxy_files_import_only_lower_layers():
     rank = {place: number for number, layer in enumerate(PROXY_LAYERS) for place in layer}
 
     def rank_of(module: str) -> int | None:
@@ -207,7 +207,7 @@ def test_no_import_in_the_proxy_runs_back_up():
             assert other is not None and other <= mine, f"{module} imports {name}"
 
 
-def test_the_path_reaches_the_policies_at_two_places():
+def test_two_files_of_the_path_import_the_policies():
     found = {
         module
         for module, names in proxy_imports().items()
@@ -218,7 +218,7 @@ def test_the_path_reaches_the_policies_at_two_places():
 
 
 @pytest.mark.parametrize("place", PROXY_NEVER)
-def test_no_import_in_the_proxy_takes_a_short_cut(place):
+def test_proxy_files_do_not_import_what_is_forbidden_to_them(place):
     for module, names in proxy_imports().items():
         if is_in(module, place):
             own = {name for name in names if is_in(name, module)}
@@ -333,13 +333,13 @@ def asks_for_a_system(node: ast.AST) -> str | None:
         'content.spec["system"]["description"]["name"] == "proxy"',
     ],
 )
-def test_a_question_for_the_system_is_found(text):
+def test_the_check_finds_code_that_reads_the_systems_name(text):
     assert any(map(asks_for_a_system, ast.walk(ast.parse(text))))
     assert not any(map(asks_for_a_system, ast.walk(ast.parse('testbed.kind == "local" and design["kind"]'))))
 
 
 @pytest.mark.parametrize("package", ["analysis", "records", "models", "fit", "predict"])
-def test_numbers_are_made_without_plots_and_processes(package):
+def test_the_analysis_neither_draws_nor_starts_processes(package):
     for path in (ROOT / "waylab" / package).rglob("*.py"):
         used = {name.split(".")[0] for name in imports(path)}
         if path == ROOT / SIMULATE:
@@ -347,7 +347,7 @@ def test_numbers_are_made_without_plots_and_processes(package):
         assert not used & {"altair", "vl_convert", "subprocess", "psutil", "rich"}, path
 
 
-def test_the_statistics_know_nothing_of_the_lab():
+def test_the_statistics_import_nothing_of_the_lab():
     for path in (ROOT / "waylab/analysis/statistics").rglob("*.py"):
         names = imports(path)
         lab = {name for name in names if name.startswith("waylab.")}
@@ -380,7 +380,7 @@ def test_files_are_short():
     assert {name: lines for name, lines in long.items() if lines > LINES_MAX} == {}
 
 
-def test_every_file_says_what_it_is():
+def test_every_file_has_a_header():
     for path in rust_files():
         first = path.read_text().lstrip().splitlines()[0]
         if "fuzz_targets" in path.parts and first.startswith("#!"):
@@ -390,7 +390,7 @@ def test_every_file_says_what_it_is():
         assert ast.get_docstring(ast.parse(path.read_text())), path
 
 
-def test_docs_link_only_to_what_is_there():
+def test_links_of_the_docs_resolve():
     for page in chain(ROOT.glob("*.md"), (ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             assert "://" in target or (page.parent / target).exists(), f"{page}: {target}"

@@ -91,7 +91,7 @@ def test_every_metric_and_label_in_an_expression_exists():
     assert not missing, missing
 
 
-def test_expressions_are_balanced_and_rates_are_of_what_rises():
+def test_expressions_are_balanced_and_rates_use_counters():
     for where, expression in expressions():
         for opening, closing in ("()", "{}", "[]"):
             assert expression.count(opening) == expression.count(closing), where
@@ -102,7 +102,7 @@ def test_expressions_are_balanced_and_rates_are_of_what_rises():
             assert re.search(rf"\b(?:rate|increase)\({name}", expression), f"{where}: {name} without a rate"
 
 
-def test_panels_are_whole_and_lie_side_by_side():
+def test_panels_are_complete_and_do_not_overlap():
     everything = list(panels())
     ids = [panel["id"] for panel in everything]
     assert len(ids) == len(set(ids))
@@ -122,7 +122,7 @@ def test_panels_are_whole_and_lie_side_by_side():
         assert is_beside or is_below, (one, other)
 
 
-def test_it_works_with_any_data_source_and_its_variables_are_declared():
+def test_it_uses_the_chosen_data_source_and_declared_variables():
     declared = [variable["name"] for variable in DASHBOARD["templating"]["list"]]
     assert declared[0] == "datasource" and DASHBOARD["templating"]["list"][0]["query"] == "prometheus"
     sources = {source["uid"] for source in values(DASHBOARD, "datasource") if isinstance(source, dict)}
@@ -139,7 +139,7 @@ def luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_colours_can_be_seen_in_the_dark_and_told_apart():
+def test_colours_contrast_with_the_background_and_are_distinct():
     used = set(values(DASHBOARD, "fixedColor"))
     used |= {step["color"] for steps in values(DASHBOARD, "steps") for step in steps}
     assert used <= COLOURS
@@ -157,7 +157,7 @@ def test_colours_can_be_seen_in_the_dark_and_told_apart():
         assert len(colours) == len(set(colours)), f"{panel['title']}: two series in one colour"
 
 
-def test_every_stage_has_its_colour_wherever_stages_are_drawn():
+def test_every_stage_has_a_colour_in_every_panel_of_stages():
     stages = re.search(
         r"intervals between the stamps are called ([^.]*)\.", (ROOT / "docs/life-of-a-request.md").read_text()
     )

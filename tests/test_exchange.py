@@ -29,7 +29,7 @@ def ask(connection, request, ends):
         ("modulo", "crc32"),
     ],
 )
-def test_placements_are_those_of_twemproxy(tmp_path, distribution, hashed_with):
+def test_keys_go_to_the_same_servers_as_with_twemproxy(tmp_path, distribution, hashed_with):
     need("nutcracker", "memcached", stand_in="the placements recorded in crates/proxy/tests are checked")
     *ports, nutcracker_port, statistics_port = free_ports(6)
     # twemproxy sorts servers by the length of their names, then by the names; modulo goes by their order.

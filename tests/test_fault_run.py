@@ -5,7 +5,7 @@ from fault_run import POLICIES, Report, judge, lines, run
 SECONDS = 13
 
 
-def test_faults_under_every_policy(tmp_path):
+def test_no_policy_breaks_its_guarantees_under_faults(tmp_path):
     reports = run(SECONDS, 1, tmp_path)
     told = "\n".join("\n".join(lines(report)) for report in reports)
     assert not [report for report in reports if report.broken], told
@@ -13,7 +13,7 @@ def test_faults_under_every_policy(tmp_path):
     assert sum(report.faults["frozen"] for report in reports) > 0
 
 
-def test_what_must_not_happen_is_told():
+def test_broken_guarantees_are_reported():
     for policy in POLICIES:
         report = Report(policy, faults={"killed": 1, "frozen": 0}, proxy={"ejections": 3})
         verification = {"checked": 9, "wrong": 0, "torn": 2, "stale": 1, "unexpected_reply": 0}

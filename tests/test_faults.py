@@ -54,7 +54,7 @@ def servers():
         (3, ["shared", "--workers", "8"]),
     ],
 )
-def test_servers_killed_and_frozen_under_load(servers, replicas, dispatch, tmp_path):
+def test_every_request_is_answered_while_servers_are_killed_and_frozen(servers, replicas, dispatch, tmp_path):
     command = [str(WAYSTAGE), "proxy", "--listen", "127.0.0.1:0", "--replicas", str(replicas)]
     command += ["--loops", "2", "--dispatch", *dispatch]
     command += [word for port in servers.ports for word in ("--server", f"127.0.0.1:{port}")]

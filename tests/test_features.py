@@ -19,13 +19,13 @@ def dependencies(*features: str) -> set[str]:
     return {line.split()[0] for line in tree.splitlines() if line}
 
 
-def test_all_programs_together_have_every_package():
+def test_a_build_with_all_features_has_every_package():
     assert set(FEATURES) | MESSAGES_ONLY <= dependencies("default")
     assert dependencies("default") == dependencies(*FEATURES)
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-def test_each_program_comes_without_the_others(feature):
+def test_a_build_with_one_feature_lacks_the_packages_of_the_others(feature):
     found = dependencies(feature)
     assert found & set(FEATURES) == {feature}
     assert bool(found & MESSAGES_ONLY) == (feature == "messages")

@@ -99,7 +99,7 @@ def work(connections):
         connection.settimeout(20)
 
 
-def test_idle_connections_cost_little_and_disturb_nobody():
+def test_idle_connections_use_little_memory_and_do_not_slow_active_ones():
     allowed = raise_file_limit(IDLE + ACTIVE + 200) - ACTIVE - 200
     idle_count = min(IDLE, allowed)
     flags = ["--listen", "127.0.0.1:0", "--loops", 2, "--clients-max", IDLE + ACTIVE + 10, *PATIENT]
@@ -144,7 +144,7 @@ def flood(connection, piece, limit):
     return taken
 
 
-def test_a_client_that_pipelines_and_never_reads_costs_what_the_configuration_says():
+def test_a_client_that_never_reads_uses_at_most_the_configured_memory():
     flags = ["--listen", "127.0.0.1:0", "--loops", 1, "--client-buffer", CLIENT_BUFFER_BYTES, *PATIENT]
     with backend() as servers, serving("proxy", *flags, "--server", servers[0]) as (address, process):
         port = int(address.split(":")[1])

@@ -57,7 +57,7 @@ def recorded(histogram):
     ]
 
 
-def test_percentile_files_have_the_columns_and_the_truth(written):
+def test_percentile_files_have_the_recorded_values(written):
     operations = json.loads((written / "run.json").read_text())["operations"]
     files = {"get": ("get", "response"), "set": ("set", "response"), "all": ("all", "response")}
     files["service_all"] = ("all", "service")
@@ -91,7 +91,7 @@ def test_percentile_files_have_the_columns_and_the_truth(written):
         assert re.fullmatch(r"#\[Buckets = +\d+, SubBuckets     = +2048\]", buckets)
 
 
-def test_the_interval_log_is_read_by_others(written):
+def test_hdrhistograms_reader_reads_the_interval_log(written):
     summary = json.loads((written / "run.json").read_text())
     path = written / "run.hlog"
     assert "#[Histogram log format version 1.3]" in path.read_text().splitlines()
@@ -112,7 +112,7 @@ def test_the_interval_log_is_read_by_others(written):
     )
 
 
-def test_a_script_for_memtier_reads_the_other_shape(written):
+def test_a_script_for_memtier_reads_the_memtier_format(written):
     document = json.loads((written / "memtier.json").read_text())
     stats = document["ALL STATS"]
     assert stats["Totals"]["Count"] == stats["Sets"]["Count"] + stats["Gets"]["Count"] == 5000
@@ -128,7 +128,7 @@ def test_a_script_for_memtier_reads_the_other_shape(written):
         assert found["KB/sec"] > 0
 
 
-def test_percentiles_are_those_asked_for(written):
+def test_the_summary_has_the_requested_percentiles(written):
     summary = json.loads((written / "run.json").read_text())
     # Five values lie above the 99.9th of 5000.
     assert set(summary["operations"]["all"]["response"]["percentiles"]) == {"50", "99"}
@@ -138,7 +138,7 @@ def test_percentiles_are_those_asked_for(written):
     assert "\nVALID\n" in table and table.startswith("closed loop, N=4 clients")
 
 
-def test_merged_files_are_one_run(written, tmp_path):
+def test_merged_files_equal_one_run(written, tmp_path):
     one = json.loads((written / "run.json").read_text())
     one["settings"]["seed"] += 1
     other = tmp_path / "other.json"
@@ -174,7 +174,7 @@ def test_merged_files_are_one_run(written, tmp_path):
     assert result.returncode == 1 and f"NOT VALID: {other}: 2 of 9 values are stale" in result.stdout
 
 
-def test_metrics_are_served_while_the_run_goes_on():
+def test_metrics_are_served_during_the_run():
     with backend() as (server,):
         command = [str(WAYSTAGE), "load", "--server", server, *map(str, LOAD), "--test-time", "100s"]
         command += ["--rate", "200", "--metrics", "127.0.0.1:0"]
@@ -199,7 +199,7 @@ def test_metrics_are_served_while_the_run_goes_on():
     assert "note: ended early, after" in out
 
 
-def test_bad_arguments_about_output_are_one_line(tmp_path):
+def test_invalid_output_arguments_print_one_line(tmp_path):
     load = ("load", "--server", "127.0.0.1:1")
     one_line(run(*load, "--json-compat", "memtier"), "--json-out-file")
     one_line(run(*load, "--json-out-file", tmp_path / "a", "--json-compat", "wrk"), "wrk", "memtier")
@@ -209,7 +209,7 @@ def test_bad_arguments_about_output_are_one_line(tmp_path):
     one_line(run(*load, "--metrics", "nowhere"), "--metrics", "nowhere")
 
 
-def test_a_hit_ratio_that_is_not_reached_spoils_the_run(tmp_path):
+def test_a_run_below_the_expected_hit_ratio_is_invalid(tmp_path):
     with backend() as (server,):
         load = ("load", "--server", server, "--requests", 500, "--ratio", "0:1", "--quiet")
         assert run(*load, "--expect-hit-ratio", "1").returncode == 0

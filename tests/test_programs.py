@@ -65,7 +65,7 @@ def one_line(result, *words):
         assert word in lines[0], lines[0]
 
 
-def test_memccapable_passes_through_the_proxy_on_the_embedded_cache_and_on_memcached():
+def test_memccapable_passes_through_the_proxy_with_both_servers():
     if missing("memccapable", "memcached"):
         with (
             backend() as servers,
@@ -90,7 +90,7 @@ def test_memccapable_passes_through_the_proxy_on_the_embedded_cache_and_on_memca
                 assert result.stdout.count("[pass]") == 27 and "FAIL" not in result.stdout, result.stdout
 
 
-def test_meta_commands_pass_through_the_proxy_quiet_ones_unheard():
+def test_the_proxy_forwards_meta_commands_and_drops_quiet_replies():
     with backend(2) as servers:
         named = [word for server in servers for word in ("--server", server)]
         with serving("proxy", "--listen", "127.0.0.1:0", "--replicas", 2, *named) as (address, _):
@@ -119,7 +119,7 @@ def test_meta_commands_pass_through_the_proxy_quiet_ones_unheard():
     ],
 )
 @pytest.mark.parametrize("pipeline", [1, 16])
-def test_every_request_sent_through_the_proxy_is_answered_and_right(tmp_path, replicas, pipeline, dispatch):
+def test_every_request_through_the_proxy_gets_the_right_reply(tmp_path, replicas, pipeline, dispatch):
     flags = ["--replicas", replicas, "--records", tmp_path, "--sample", 1, "--dispatch", *dispatch]
     flags += ["--loops", 2]
     with backend(3) as servers:
@@ -136,7 +136,7 @@ def test_every_request_sent_through_the_proxy_is_answered_and_right(tmp_path, re
     assert len(parents) == 40_000
 
 
-def test_what_cannot_work_is_one_clear_line(tmp_path):
+def test_configuration_errors_print_one_line(tmp_path):
     with serving("cache", "--listen", "127.0.0.1:0") as (taken, _):
         one_line(run("proxy", "--server", "127.0.0.1:1", "--listen", taken), "cannot listen on", taken)
         one_line(run("cache", "--listen", taken), "cannot listen on", taken)
@@ -171,7 +171,7 @@ def test_what_cannot_work_is_one_clear_line(tmp_path):
     one_line(run("records", "dump", tmp_path / "none.way"), "none.way")
 
 
-def test_a_killed_proxy_leaves_a_file_that_is_refused_unless_asked_for(tmp_path):
+def test_the_records_of_a_killed_proxy_need_partial(tmp_path):
     with backend() as servers:
         command = [str(WAYSTAGE), "proxy", "--listen", "127.0.0.1:0", "--server", servers[0]]
         command += ["--records", str(tmp_path), "--sample", "1"]

@@ -85,7 +85,7 @@ def write(file, port, more=""):
 
 
 @pytest.mark.parametrize("is_watched", [False, True])
-def test_another_configuration_is_taken_and_clients_stay(servers, tmp_path, is_watched):
+def test_a_reload_applies_the_new_configuration_and_keeps_clients(servers, tmp_path, is_watched):
     file = tmp_path / "proxy.toml"
     write(file, servers[0])
     proxy = Proxy(file, "--loops", "2", *(["--watch"] if is_watched else []))

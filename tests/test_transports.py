@@ -54,7 +54,7 @@ def passing(sockets, names, **environment):
     }
 
 
-def test_sockets_of_a_service_manager_are_served(tmp_path):
+def test_the_proxy_serves_sockets_from_a_service_manager(tmp_path):
     path = tmp_path / "cache.sock"
     tcp = socket.create_server(("127.0.0.1", 0))
     unix = socket.socket(socket.AF_UNIX)
@@ -76,7 +76,7 @@ def test_sockets_of_a_service_manager_are_served(tmp_path):
     unix.close()
 
 
-def test_sockets_that_are_meant_for_another_process_are_left_alone():
+def test_the_proxy_ignores_sockets_for_another_process():
     with socket.create_server(("127.0.0.1", 0)) as tcp, backend() as servers:
         options = passing([tcp], "cache") | {"command": (str(WAYSTAGE),)}
         options["env"]["LISTEN_PID"] = "1"
@@ -85,7 +85,7 @@ def test_sockets_that_are_meant_for_another_process_are_left_alone():
             process.send_signal(signal.SIGTERM)
 
 
-def test_processes_take_over_from_each_other(tmp_path):
+def test_a_successor_takes_over_the_sockets(tmp_path):
     control = tmp_path / "control"
     with backend() as servers, ExitStack() as processes:
         arguments = ("--server", servers[0], "--control", control, "--hand-over-wait", "20s")
@@ -108,7 +108,7 @@ def test_processes_take_over_from_each_other(tmp_path):
     assert not control.exists()
 
 
-def test_what_cannot_work_is_one_clear_line(tmp_path):
+def test_configuration_errors_print_one_line(tmp_path):
     server = ("--server", "127.0.0.1:1")
     one_line(run("proxy", "--take-over", tmp_path / "none", *server), "cannot take over from", "none")
     one_line(
@@ -119,7 +119,7 @@ def test_what_cannot_work_is_one_clear_line(tmp_path):
     one_line(run("proxy", "--listen", "127.0.0.1:0", "--server", "a b:1"), "--server", "the host is neither")
 
 
-def test_a_server_whose_name_means_nothing_is_a_warning():
+def test_a_server_name_that_does_not_resolve_is_a_warning():
     options = {"stderr": subprocess.PIPE}
     with proxy("--listen", "127.0.0.1:0", "--server", "nowhere.invalid:11211", **options) as (_, process):
         process.send_signal(signal.SIGTERM)

@@ -82,7 +82,7 @@ def chi_square_p(values, shares, edges=None):
 
 
 @pytest.mark.parametrize("spec", CONTINUOUS)
-def test_draws_are_from_the_distribution(spec):
+def test_variates_follow_their_distribution(spec):
     assert stats.kstest(draw(spec), CONTINUOUS[spec].cdf).pvalue > LEAST_P
 
 
@@ -95,12 +95,12 @@ def test_draws_are_from_the_distribution(spec):
         ("exp:50", stats.expon(scale=52)),
     ],
 )
-def test_a_wrong_distribution_would_be_noticed(spec, wrong):
+def test_a_wrong_distribution_fails_the_test(spec, wrong):
     assert stats.kstest(draw(spec), wrong.cdf).pvalue < LEAST_P
 
 
 @pytest.mark.parametrize("spec", CONTINUOUS)
-def test_descriptions_have_the_quantiles_and_the_mean(spec):
+def test_describe_prints_the_quantiles_and_the_mean(spec):
     rows = describe(spec)
     told = {float(name[1:]): float(row) for name, row in rows.items() if name[0] == "p"}
     assert list(told) == [1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9]
@@ -109,7 +109,7 @@ def test_descriptions_have_the_quantiles_and_the_mean(spec):
     assert float(rows["mean"]) == pytest.approx(CONTINUOUS[spec].mean(), rel=1e-5)
 
 
-def test_value_sizes_are_the_table_and_its_tail():
+def test_value_sizes_follow_the_table_and_its_tail():
     sizes = draw("fb_value", "--unit", "bytes")
     small = sizes[sizes < 15]
     assert chi_square_p(np.minimum(sizes, 15), [*HEAD, 1 - sum(HEAD)]) > LEAST_P
@@ -119,14 +119,14 @@ def test_value_sizes_are_the_table_and_its_tail():
     assert describe("fb_value")["mean"] == f"{mean:.3f}"
 
 
-def test_times_are_nanoseconds():
+def test_times_are_in_nanoseconds():
     assert stats.kstest(draw("exp:1ms", "--unit", "time"), stats.expon(scale=1e6).cdf).pvalue > LEAST_P
     gaps = draw("fb_ia", "--unit", "time")
     assert stats.kstest(gaps, stats.genpareto(0.154971, 0, 16029.2).cdf).pvalue > LEAST_P
     assert describe("--unit", "time", "fixed:1500us")["mean"] == "1.5 ms"
 
 
-def test_lists_have_their_weights():
+def test_lists_follow_their_weights():
     values = draw("list:4k:0.2,100:0.5,1000:0.3", "--unit", "bytes")
     numbers = {100: 0, 1000: 1, 4096: 2}
     assert chi_square_p([numbers[value] for value in values], [0.5, 0.3, 0.2]) > LEAST_P
@@ -152,7 +152,7 @@ def test_ranks_follow_zipf_among_very_many_keys(exponent):
     assert chi_square_p(ranks, np.diff(sums) / sums[-1], edges) > LEAST_P
 
 
-def test_ranks_are_scattered_over_the_keys_always_alike():
+def test_ranks_are_scattered_over_the_keys_in_the_same_way_every_time():
     arguments = ("--keys", KEYS, "--pattern", "zipf:0.99")
     pairs = set()
     for seed in (1, 2):
@@ -173,7 +173,7 @@ def test_ranks_are_scattered_over_the_keys_always_alike():
         ("gaussian:999:5000", 999.5, 5000),
     ],
 )
-def test_gaussian_keys_are_a_truncated_normal(pattern, centre, deviation):
+def test_gaussian_keys_follow_a_truncated_normal(pattern, centre, deviation):
     keys = draw("--keys", KEYS, "--pattern", pattern)
     normal = stats.truncnorm(-centre / deviation, (KEYS - centre) / deviation, centre, deviation)
     assert chi_square_p(keys, np.diff(normal.cdf(np.arange(KEYS + 1)))) > LEAST_P
@@ -186,7 +186,7 @@ def test_hot_uniform_and_sequential_keys():
     assert list(draw("--keys", 3, "--pattern", "sequential", count=7)) == [0, 1, 2, 0, 1, 2, 0]
 
 
-def test_descriptions_of_keys_have_the_shares_of_the_popular():
+def test_describe_prints_the_shares_of_popular_keys():
     told = run("--describe", "--keys", 2**27, "--pattern", "zipf:0.99").stdout.splitlines()
     shares = {int(line.split()[0]): float(line.split(": ")[1].split()[0]) for line in told[2:-1]}
     assert list(shares) == [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 2**27]
@@ -194,12 +194,12 @@ def test_descriptions_of_keys_have_the_shares_of_the_popular():
         assert share == pytest.approx(weights(top, 0.99) / weights(2**27, 0.99), abs=1e-6)
 
 
-def test_a_seed_decides():
+def test_the_same_seed_gives_the_same_values():
     assert list(draw("fb_value", count=50)) == list(draw("fb_value", count=50))
     assert list(draw("fb_value", count=50)) != list(draw("fb_value", count=50, seed=2))
 
 
-def test_whoever_reads_may_stop_early():
+def test_a_reader_may_close_the_pipe_early():
     command = [WAYSTAGE, "variates", "exp:1", "--count", "1000000000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert float(program.stdout.readline()) > 0
@@ -229,7 +229,7 @@ def test_whoever_reads_may_stop_early():
         ([], "SPEC"),
     ],
 )
-def test_bad_input_is_one_line(arguments, part):
+def test_invalid_input_raises_one_line(arguments, part):
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("waystage: ") and done.stderr.count("\n") == 1

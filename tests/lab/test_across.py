@@ -19,7 +19,7 @@ from waylab.analysis.statistics.stopping import StoppingRule, decide
 from waylab.errors import LabError
 
 
-def test_a_geometric_mean_is_the_mean_of_logarithms():
+def test_the_geometric_mean_is_the_mean_of_logarithms():
     found = geometric_interval([1.0, 10.0, 100.0])
     assert found.mean == pytest.approx(10) and found.low * found.high == pytest.approx(100)
     assert geometric_interval([5.0]).low is None
@@ -45,7 +45,7 @@ def test_repetitions_needed():
 RULE = StoppingRule(precision=0.05, blocks_min=3, confirmations=1, blocks_max=10, budget_s=600)
 
 
-def test_it_stops_when_every_metric_is_precise_and_stays_so():
+def test_it_stops_when_every_metric_stays_precise():
     steady, wild = [100.0, 101, 100, 99, 100], [10.0, 12, 9, 11, 10]
     once = decide({"a": steady[:3]}, RULE)
     assert not once.stop and once.kind == "continue" and "1 times in a row, 2 are wanted" in once.reason
@@ -72,7 +72,7 @@ def test_it_stops_at_the_maximum_and_when_another_block_does_not_fit():
     assert not decide({"a": wild[:2]}, RULE, elapsed_s=5000, block_s=1).stop
 
 
-def test_a_difference_however_large_does_not_stop():
+def test_a_large_difference_does_not_stop_the_run():
     """Precision alone decides: what the metrics are does not matter, only how well they are known."""
     one, other = [100.0, 130, 80], [900.0, 1300, 700]
     assert not decide({"a": one, "b": other}, StoppingRule()).stop
@@ -98,13 +98,13 @@ def test_a_difference_however_large_does_not_stop():
         (lambda: interactive(1, 1, 1, 1, limit=0), "limit must be above 0"),
     ],
 )
-def test_bad_input_is_one_line(call, message):
+def test_invalid_input_raises_one_line(call, message):
     with pytest.raises(LabError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
 
 
-def test_equivalence_is_the_one_of_statsmodels():
+def test_equivalence_equals_that_of_statsmodels():
     random = np.random.default_rng(2)
     for spread in (0.005, 0.02, 0.05):
         one, other = random.lognormal(0, spread, 8), random.lognormal(0, spread, 8)

@@ -45,14 +45,14 @@ def test_response_times_and_the_interactive_law(run_folder):
     assert shares == sorted(shares) and max(shares) * 6000 <= 5990
 
 
-def test_stages_add_up_and_have_their_lengths(run_folder):
+def test_stages_sum_to_the_total_and_have_their_lengths(run_folder):
     stages = by_levels(analyse(run_folder), "4", "2").stages["get"].stages
     for stage, length_ns in PROXY_STAGES_NS.items():
         assert stages[stage].mean_ns.mean == stages[stage].p50_ns == stages[stage].p95_ns == length_ns
     assert stages["total"].mean_ns.mean == sum(PROXY_STAGES_NS.values())
 
 
-def test_both_views_differ_by_the_way_between_them(run_folder):
+def test_both_views_differ_by_the_time_between_client_and_proxy(run_folder):
     view = by_levels(analyse(run_folder), "4", "1").proxy_view
     inside_ns = sum(PROXY_STAGES_NS.values())
     assert view.joined.mean == 400 and view.unmatched.mean == 0
@@ -62,7 +62,7 @@ def test_both_views_differ_by_the_way_between_them(run_folder):
     assert (view.before_mean_ns.mean, view.after_mean_ns.mean) == (BEFORE_NS, AFTER_NS)
 
 
-def test_processor_time_is_interpolated_to_the_window(run_folder):
+def test_cpu_time_is_interpolated_to_the_window(run_folder):
     content = analyse(run_folder)
     trial = content.trials[0]
     requests = round(true_throughput(read_run(run_folder).plan[0]) * WINDOW_S)
@@ -74,7 +74,7 @@ def test_processor_time_is_interpolated_to_the_window(run_folder):
     assert trial.numbers.cpu.foreign_share == pytest.approx(0, abs=1e-9)
 
 
-def test_the_largest_second_is_a_measured_one(run_folder):
+def test_the_largest_second_is_a_measured_value(run_folder):
     found = by_levels(analyse(run_folder), "4", "1")
     assert found.largest_second_per_s == round(1.1 * 10_000 * BLOCKS[3])
 
@@ -110,7 +110,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("gate", "truth"), BAD)
-def test_a_trial_that_fails_a_gate_is_shown_and_not_used(run_folder, gate, truth):
+def test_a_trial_that_fails_a_gate_is_reported_but_not_used(run_folder, gate, truth):
     planned = read_run(run_folder).plan[0]
     shutil.rmtree(run_folder / "trials" / planned.id)
     truth.throughput_per_s = 5_000_000.0 if gate == "nothing" else 10 * true_throughput(planned)
@@ -150,7 +150,7 @@ def spoil(run_folder, name, change):
     return next(trial for trial in content.trials if trial.id == planned.id)
 
 
-def test_missing_and_damaged_files_are_reasons_not_tracebacks(run_folder):
+def test_missing_and_damaged_files_give_a_reason_instead_of_a_traceback(run_folder):
     trial = spoil(run_folder, "records/proxy-1.way", lambda path: path.write_bytes(path.read_bytes()[:-5]))
     assert not trial.used and "has no footer" in trial.reasons[0]
     trial = spoil(run_folder, "records/proxy-1.way", lambda path: path.unlink())
@@ -175,7 +175,7 @@ def test_missing_and_damaged_files_are_reasons_not_tracebacks(run_folder):
     assert trial.reasons == ["complete: has not been run"] and not trial.run
 
 
-def test_a_failed_program_is_a_reason(run_folder):
+def test_a_failed_program_is_the_reason_of_the_trial(run_folder):
     planned = read_run(run_folder).plan[0]
     write_trial(run_folder, planned, Truth(), status="failed", reason="proxy: ended with 1")
     trial = next(trial for trial in analyse(run_folder).trials if trial.id == planned.id)
@@ -190,14 +190,14 @@ def test_a_run_without_usable_trials_has_no_aggregates(empty_run):
 
 
 @pytest.mark.parametrize("text", ['{"format": "waylab-run/9"}', "[]", "not json"])
-def test_another_run_format_is_one_line(tmp_path, text):
+def test_another_run_format_raises_one_line(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(LabError) as caught:
         analyse(tmp_path)
     assert str(tmp_path / "run.json") in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_facts_are_made_of_the_numbers(run_folder):
+def test_facts_quote_the_numbers(run_folder):
     facts = analyse(run_folder).facts
     assert facts[0].startswith("12 of 12 trials passed")
     assert any("at clients = 16" in fact for fact in facts)

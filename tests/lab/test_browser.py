@@ -47,7 +47,7 @@ def scrolls(browser):
     return browser.value("document.documentElement.scrollWidth > document.documentElement.clientWidth")
 
 
-def test_every_chart_is_drawn_and_the_console_is_quiet(browser, reported):
+def test_every_chart_is_drawn_without_console_messages(browser, reported):
     page = reported / "report.html"
     browser.open(page, ready=DRAWN)
     assert browser.errors == []
@@ -68,7 +68,7 @@ def test_it_is_readable_on_a_phone_in_the_dark(browser, reported):
     assert text > 0.7 and back < 0.2 and chart > 0.7
 
 
-def test_another_choice_draws_another_configuration(browser, reported):
+def test_the_menu_draws_the_chosen_configuration(browser, reported):
     browser.open(reported / "report.html", ready=DRAWN)
     drawn = "document.querySelector('#chart-response-histogram .mark-rect').innerHTML"
     before = browser.value(drawn)
@@ -85,14 +85,14 @@ def test_another_choice_draws_another_configuration(browser, reported):
     assert browser.errors == []
 
 
-def test_it_prints(browser, reported):
+def test_the_printed_page_has_every_chart(browser, reported):
     browser.open(reported / "report.html", ready=DRAWN)
     paper = browser.pdf()
     assert paper.startswith(b"%PDF") and len(paper) > 50_000
     assert len(re.findall(rb"/Type\s*/Page\b", paper)) >= 3
 
 
-def test_the_campaign_page_is_quiet_and_narrow(browser, reported, tmp_path):
+def test_the_campaign_page_fits_a_phone_without_console_messages(browser, reported, tmp_path):
     page = write_campaign([reported, reported.parent], tmp_path / "campaign.html", "All of it")
     for width, dark in ((1200, False), (390, True)):
         browser.open(page, width=width, dark=dark, ready="document.querySelector('img').complete")

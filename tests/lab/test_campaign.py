@@ -24,7 +24,7 @@ def campaign(*arguments):
     return main(["campaign", *map(str, arguments)])
 
 
-def test_a_page_over_several_experiments(reported, tmp_path, capsys):
+def test_the_campaign_page_summarises_several_experiments(reported, tmp_path, capsys):
     page = tmp_path / "pages" / "campaign.html"
     assert campaign(reported.parent, "--output", page, "--title", "Both <halves>") == 0
     text = page.read_text()
@@ -38,7 +38,7 @@ def test_a_page_over_several_experiments(reported, tmp_path, capsys):
     assert str(page) in capsys.readouterr().out
 
 
-def test_a_run_that_cannot_be_read_is_on_the_page_with_its_reason(reported, tmp_path):
+def test_an_unreadable_run_is_listed_with_the_reason(reported, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(reported, broken, ignore=shutil.ignore_patterns("trials", "analysis.json"))
     page = tmp_path / "campaign.html"
@@ -47,14 +47,14 @@ def test_a_run_that_cannot_be_read_is_on_the_page_with_its_reason(reported, tmp_
     assert "make it with: waylab analyse" in text and text.count("Is the lab right?") >= 1
 
 
-def test_what_is_no_run_is_refused_in_one_line(tmp_path, capsys):
+def test_a_path_without_a_run_raises_one_line(tmp_path, capsys):
     for arguments in ((tmp_path / "nothing",), (tmp_path,)):
         assert campaign(*arguments) == 2
         said = capsys.readouterr().err
         assert "neither is nor contains a run folder" in said and said.count("\n") == 1
 
 
-def test_a_sample_is_small_and_whole(reported, tmp_path):
+def test_a_sample_is_small_and_complete(reported, tmp_path):
     page = tmp_path / "study.md"
     assert main(["report", str(reported), "--sample", str(page)]) == 0
     text = page.read_text()
@@ -100,7 +100,7 @@ def test_the_noise_of_this_machine_is_measured(capsys):
     assert "noise floor (4 of 4 trials used)" in said and said.count("two identical arms") == 3
 
 
-def test_a_sample_sets_a_study_beside_the_run():
+def test_a_sample_compares_the_run_with_its_study():
     half = finding(text="half | of it", theirs=0.5, ours=0.52, low=0.5, high=0.54, reproduced="yes")
     alone = finding(text="half | of it", kind="effect", ours=0.25, reproduced="undecided")
     published = PublishedResults(source="A16", findings=[half, alone], counts={})

@@ -42,7 +42,7 @@ def test_bad_input(capsys, tmp_path, monkeypatch, arguments, message):
     assert code == 2 and out == "" and err.startswith("waylab: ") and message in err and err.count("\n") == 1
 
 
-def test_a_mistake_in_a_specification(capsys, tmp_path, spec_path):
+def test_an_error_in_a_specification_prints_one_line(capsys, tmp_path, spec_path):
     spec_path.write_text(spec_path.read_text().replace("blocks = 3", "block = 3"))
     code, _, err = outcome(capsys, "run", spec_path, "--results", tmp_path / "results")
     assert (code, err) == (
@@ -52,7 +52,7 @@ def test_a_mistake_in_a_specification(capsys, tmp_path, spec_path):
     assert not (tmp_path / "results").exists()
 
 
-def test_no_program(capsys, tmp_path, spec_path, monkeypatch):
+def test_a_missing_program_prints_one_line(capsys, tmp_path, spec_path, monkeypatch):
     monkeypatch.setenv("WAYSTAGE_BIN", str(tmp_path / "none"))
     code, _, err = outcome(capsys, "run", spec_path, "--results", tmp_path / "results")
     assert code == 2 and "WAYSTAGE_BIN" in err and err.count("\n") == 1
@@ -73,12 +73,12 @@ def test_analyse_report_show(capsys, run_folder):
     assert outcome(capsys, "report", run_folder)[0] == 0 and (run_folder / "report.html").is_file()
 
 
-def test_nothing_usable_is_exit_code_1(capsys, run_folder):
+def test_a_run_without_usable_trials_exits_with_code_1(capsys, run_folder):
     shutil.rmtree(run_folder / "trials")
     assert outcome(capsys, "analyse", run_folder)[0] == 1
 
 
-def test_version_reads_nothing_that_is_slow():
+def test_version_imports_no_slow_module():
     code = (
         "import atexit, sys\n"
         "slow = ('scipy', 'altair', 'pandas', 'statsmodels')\n"
@@ -90,7 +90,7 @@ def test_version_reads_nothing_that_is_slow():
     assert done.stdout.splitlines()[1:] == ["[]"]
 
 
-def test_what_help_says_of_compare_is_so(capsys):
+def test_the_help_of_compare_names_the_metrics_and_the_margin(capsys):
     with pytest.raises(SystemExit):
         main(["compare", "--help"])
     said = " ".join(capsys.readouterr().out.split())

@@ -25,7 +25,7 @@ def levels_of(plan):
     return sorted(tuple(label for _, label in trial.levels) for trial in plan.trials if trial.block == 1)
 
 
-def test_what_is_excluded_is_not_run_and_need_not_be_possible(tmp_path):
+def test_excluded_combinations_do_not_run_and_may_be_invalid(tmp_path):
     text = (
         "[factors]\nclients = [1, 8, 64]\nreplicas = [1, 2, 4]\n"
         "[design]\nexclude = [{ replicas = 4 }, { clients = [1, 8], replicas = 2 }]"
@@ -52,7 +52,7 @@ def test_listed_trials_may_name_levels_and_settings(tmp_path):
 @pytest.mark.parametrize(
     "generators", [["D=ABC"], ["pipeline = clients * replicas * proxy.loops"], ["D = -B*A"]]
 )
-def test_a_fraction_is_the_one_that_the_analysis_knows(tmp_path, generators):
+def test_the_plan_and_the_analysis_have_the_same_fraction(tmp_path, generators):
     spec = read(tmp_path, f"{FOUR}[design]\nkind = '2k-p'\ngenerators = {generators}")
     two = two_level_plan([factor.name for factor in spec.factors], spec.design.generators)
     wanted = sorted(
@@ -64,7 +64,7 @@ def test_a_fraction_is_the_one_that_the_analysis_knows(tmp_path, generators):
     assert kept["kind"] == "2k-p" and kept["generators"] == spec.design.generators
 
 
-def test_two_levels_of_everything(tmp_path):
+def test_a_full_two_level_design(tmp_path):
     plan = make_plan(read(tmp_path, f"{FOUR}[design]\nkind = '2k'"))
     assert levels_of(plan) == sorted(product(("1", "8"), ("1", "2"), ("1", "2"), ("1", "4")))
 
@@ -169,14 +169,14 @@ def test_two_levels_of_everything(tmp_path):
         ),
     ],
 )
-def test_a_design_that_cannot_be_is_one_line(tmp_path, text, message):
+def test_an_invalid_design_raises_one_line(tmp_path, text, message):
     with pytest.raises(LabError) as caught:
         read(tmp_path, text)
     line = str(caught.value)
     assert message in line and "\n" not in line and line.startswith(str(tmp_path / "x.toml"))
 
 
-def test_the_quick_scale_is_the_same_experiment_with_less(tmp_path):
+def test_the_quick_scale_is_the_same_experiment_with_fewer_trials(tmp_path):
     text = (
         "[load]\ntest_time_s = 10\n[factors]\nclients = [1, 8, 64]\nreplicas = [1, 2]\n[design]\nblocks = 9\n"
         "[predict]\ncalibrate = [{ clients = 1 }, { clients = 8 }]\n"
@@ -210,6 +210,6 @@ def test_roles_of_configurations_are_in_the_plan(tmp_path):
         assert {dict(t.levels)["clients"]: trial_as_dict(t)["role"] for t in plan.trials} == wanted
 
 
-def test_a_stopping_rule_plans_its_most(tmp_path):
+def test_a_stopping_rule_plans_the_maximum_number_of_blocks(tmp_path):
     spec = read(tmp_path, f"{TWO}[design]\nblocks = 2\n[stopping]\nprecision = 0.1\nblocks_max = 7")
     assert max(trial.block for trial in make_plan(spec).trials) == 7

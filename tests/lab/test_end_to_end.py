@@ -55,7 +55,7 @@ def run(tmp_path, **settings):
     return directory, read_analysis(directory)
 
 
-def test_a_proxy_from_specification_to_report(tmp_path):
+def test_a_proxy_run_goes_from_specification_to_report(tmp_path):
     directory, analysis = run(tmp_path, kind="proxy", count=2, service_time="none")
     assert analysis.trials_used == 4, [trial.reasons for trial in analysis.trials]
     for c in analysis.configurations:
@@ -72,7 +72,7 @@ def test_a_proxy_from_specification_to_report(tmp_path):
     assert len(list((directory / "figures").glob("*.png"))) >= 8
 
 
-def test_a_server_whose_service_time_is_dictated(tmp_path):
+def test_a_server_with_a_configured_service_time(tmp_path):
     directory, analysis = run(tmp_path, kind="direct", count=1, service_time="exp:500us")
     assert analysis.trials_used == 4, [trial.reasons for trial in analysis.trials]
     for c in analysis.configurations:
@@ -85,7 +85,7 @@ def test_a_server_whose_service_time_is_dictated(tmp_path):
     assert models["closed M/M/c//N as dictated"] == models["closed M/M/c//N with delay"] == 2
 
 
-def test_several_generators_are_one_load(tmp_path):
+def test_several_generators_report_one_load(tmp_path):
     spec = tmp_path / "several.toml"
     text = SPEC.format(kind="proxy", count=2, service_time="none")
     text = text.replace("clients = [1, 4]", "clients = [4]").replace("blocks = 2", "blocks = 1")

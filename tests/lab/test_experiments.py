@@ -26,7 +26,7 @@ WITHOUT_NUMBERS = ("trace", "baseline-network", "stability", "db-baseline", "cli
 QUICK_LONGEST_S = 300
 
 
-def test_there_are_experiments():
+def test_the_folder_has_experiments():
     assert set(LONGEST_S) <= {path.stem for path in EXPERIMENTS.rglob("*.toml")}
 
 
@@ -44,7 +44,7 @@ def test_the_experiment_is_valid_and_not_too_long(path):
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_experiments_of_studies_name_what_was_found_and_begin_with_it(study):
+def test_experiments_of_studies_begin_with_the_study_and_name_its_findings(study):
     for path in (EXPERIMENTS / study).glob("*.toml"):
         assert len(path.read_text().partition("\nname")[0]) > 200, (
             f"{path} does not begin with what the study did"

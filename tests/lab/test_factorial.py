@@ -75,7 +75,7 @@ def test_a_multiplicative_model():
     assert not found.effect("A x B").significant
 
 
-def test_the_scale_is_chosen_by_range_and_by_spread():
+def test_the_scale_follows_range_and_spread():
     assert (
         choose_scale(PROCESSORS).scale == "multiplicative"
         and "times the smallest" in choose_scale(PROCESSORS).reason
@@ -89,7 +89,7 @@ def test_the_scale_is_chosen_by_range_and_by_spread():
         choose_scale([[1.0]])
 
 
-def test_blocks_take_their_variation_out_of_the_error():
+def test_blocking_removes_the_variation_between_blocks_from_the_error():
     shifts = np.array([0.0, 30.0, -10.0])
     signs = np.tile(SQUARE, (3, 1))
     values = np.transpose(REPEATED).ravel() + np.repeat(shifts, 4)
@@ -120,7 +120,7 @@ def test_blocks_take_their_variation_out_of_the_error():
         ({"blocks": ["x"]}, "1 blocks for 4 responses"),
     ],
 )
-def test_bad_designs_are_one_line(change, message):
+def test_invalid_designs_raise_one_line(change, message):
     with pytest.raises(LabError, match=message) as caught:
         two_level_effects(**{"signs": SQUARE, "responses": [1, 2, 3, 4], "factors": ["A", "B"]} | change)
     assert "\n" not in str(caught.value)
@@ -183,12 +183,12 @@ def test_without_repetitions_the_interaction_is_the_error():
         ({"a": [1, 2]}, [1, math.nan], "finite"),
     ],
 )
-def test_bad_tables_are_one_line(factors, responses, message):
+def test_invalid_tables_raise_one_line(factors, responses, message):
     with pytest.raises(LabError, match=message):
         anova(factors, responses)
 
 
-def test_a_fraction_and_what_it_confounds():
+def test_the_confounding_of_a_fraction():
     """Jain, 19.3: D = ABC gives I = ABCD, resolution IV; D = AB gives I = ABD, resolution III."""
     plan = two_level_plan(["A", "B", "C", "D"], ["D=ABC"])
     assert plan.signs.shape == (8, 4) and plan.words == (("A", "B", "C", "D"),) and plan.resolution == 4
@@ -206,7 +206,7 @@ def test_a_fraction_and_what_it_confounds():
     assert (opposite.signs[:, 3] == -plan.signs[:, 3]).all()
 
 
-def test_the_aliases_are_those_of_pydoe():
+def test_the_aliases_equal_those_of_pydoe():
     plan = two_level_plan(list("abcdef"), ["E=ABC", "F=BCD"])
     groups, _ = fracfact_aliasing(plan.signs)
     theirs = {frozenset(name.strip() for name in group.split(" = ")) for group in groups}
@@ -214,7 +214,7 @@ def test_the_aliases_are_those_of_pydoe():
     assert ours == {group for group in theirs if "I" not in {n[:1] for n in group} and "abce" not in group}
 
 
-def test_effects_of_a_fraction_are_those_of_their_group():
+def test_a_fraction_finds_the_main_effects():
     """Seven factors in eight runs: every main effect is found when there are no interactions."""
     names = list("ABCDEFG")
     plan = two_level_plan(names, ["D=AB", "E=AC", "F=BC", "G=ABC"])
@@ -243,7 +243,7 @@ def test_generators_are_found_for_a_resolution():
         (list("abc"), ["C=AB", "C=AB"], "make the same factor"),
     ],
 )
-def test_bad_generators_are_one_line(names, generators, message):
+def test_invalid_generators_raise_one_line(names, generators, message):
     with pytest.raises(LabError, match=message):
         two_level_plan(names, generators)
 
@@ -273,12 +273,12 @@ def test_good_residuals_raise_no_concern_and_bad_ones_do():
     assert checks["spread"].kept is False and checks["growth"].kept is False
 
 
-def test_residuals_are_put_into_the_order_of_the_runs():
+def test_residuals_are_sorted_by_run_order():
     found = diagnose([1, -1, 2, -2, 0.5], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1])
     assert found.residuals.tolist() == [0.5, -2, 2, -1, 1] and found.fitted.tolist() == [5, 4, 3, 2, 1]
 
 
-def test_what_cannot_be_checked_says_so():
+def test_a_check_without_enough_data_says_why():
     checks, _ = checks_of(np.zeros(8))
     assert checks["residuals"].kept is None and "nothing is left to check" in checks["residuals"].text
     checks, _ = checks_of(np.random.default_rng(1).normal(size=8), cells=[1, 1, 2, 2, 3, 3, 4, 4])

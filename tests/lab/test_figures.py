@@ -29,7 +29,7 @@ from waylab.runfolder.numbers import Ratio
 from waylab.runfolder.trial_numbers import WarmUpFound, WithinTrial
 
 
-def test_a_gamma_distribution_finds_itself_again():
+def test_the_fit_recovers_a_gamma_distribution():
     truth = stats.gamma(2.5, scale=400.0)
     values = truth.ppf((np.arange(20_000) + 0.5) / 20_000)
     found = fit_gamma(values, np.ones(values.size))
@@ -43,12 +43,12 @@ def test_a_gamma_distribution_finds_itself_again():
 @pytest.mark.parametrize(
     ("values", "counts"), [([1.0], [5]), ([0.0, 1.0], [1, 1]), ([2.0, 2.0 + 1e-9], [1, 1]), ([1.0, 2.0], [1])]
 )
-def test_what_has_no_gamma_fit_is_refused(values, counts):
+def test_values_without_a_gamma_fit_are_refused(values, counts):
     with pytest.raises(LabError, match="gamma fit"):
         fit_gamma(values, counts)
 
 
-def test_the_bars_of_a_histogram_hold_what_was_counted():
+def test_the_bars_of_a_histogram_contain_every_count():
     histogram = HdrHistogram(1, 3_600_000_000_000, 3)
     values_ns = stats.gamma(3, scale=1e6).ppf((np.arange(5000) + 0.5) / 5000)
     for value in values_ns:
@@ -64,7 +64,7 @@ def test_the_bars_of_a_histogram_hold_what_was_counted():
     assert shape(few, "here") is None
 
 
-def test_percentiles_are_those_of_the_library():
+def test_percentiles_equal_those_of_hdrhistogram():
     histogram = HdrHistogram(1, 3_600_000_000_000, 3)
     for value in np.random.default_rng(3).lognormal(12, 2, 3000):
         histogram.record_value(int(value))
@@ -91,7 +91,7 @@ def within(steady, cut_s):
     return WithinTrial(seconds=9, warm_up=WarmUpFound(cut_s=cut_s, steady=steady, by="throughput", text=""))
 
 
-def test_a_trace_has_every_second_and_where_it_settled():
+def test_a_trace_has_every_second_and_the_start_of_the_steady_state():
     found = trace(seconds(12, 2), within(True, 3))
     assert (found.measured_from, found.settled_from) == (2, 5)
     assert [second.throughput_per_s for second in found.seconds] == list(range(100, 112))
@@ -154,7 +154,7 @@ def additive(levels):
     return 1000 + 100 * (levels["a"] == "2") + 20 * (levels["b"] == "2")
 
 
-def test_noise_is_told_from_effects_and_its_residuals_are_checked():
+def test_effects_are_separated_from_noise_and_residuals_are_checked():
     found = factorial(spec_of(TWO), trials_of(TWO, additive))
     (metric,) = found.metrics
     effects = {effect.name: effect for effect in metric.effects}
@@ -172,7 +172,7 @@ def test_noise_is_told_from_effects_and_its_residuals_are_checked():
     assert "Of the variation of throughput, a 9" in factorial_facts(found)[0]
 
 
-def test_more_levels_are_a_general_design():
+def test_factors_with_more_than_two_levels_use_a_general_design():
     factors = {"a": ["1", "2", "3"], "b": ["1", "2"]}
     found = factorial(spec_of(factors), trials_of(factors, additive))
     (metric,) = found.metrics
@@ -182,7 +182,7 @@ def test_more_levels_are_a_general_design():
     assert sum(part.share for part in metric.shares) == pytest.approx(1)
 
 
-def test_a_fraction_names_what_it_confounds():
+def test_a_fraction_lists_its_aliases():
     factors = {"a": ["1", "2"], "b": ["1", "2"], "c": ["1", "2"]}
     runs = [{"a": a, "b": b, "c": "2" if a == b else "1"} for a in "12" for b in "12"]
     trials = trials_of(factors, additive, runs=runs)
@@ -192,7 +192,7 @@ def test_a_fraction_names_what_it_confounds():
     assert "not all combinations" in factorial(spec_of(factors), trials).text
 
 
-def test_what_only_checks_the_instrument_is_no_level():
+def test_the_level_of_a_null_arm_is_not_analysed_as_a_level():
     factors = {"a": ["1", "2", "1-again"], "b": ["1", "2"]}
     null = {
         "factor": "a",
@@ -206,7 +206,7 @@ def test_what_only_checks_the_instrument_is_no_level():
     assert found.kind == "2k" and found.levels["a"] == ["1", "2"]
 
 
-def test_a_block_with_a_missing_trial_is_left_out():
+def test_a_block_with_a_missing_trial_is_excluded():
     trials = trials_of(TWO, additive)
     trials[0] = without_use(trials[0])
     assert factorial(spec_of(TWO), trials).blocks == 3
@@ -216,7 +216,7 @@ def test_a_block_with_a_missing_trial_is_left_out():
     assert "no block" in factorial(spec_of(TWO), trials).text
 
 
-def test_a_verdict_says_what_the_ratio_allows():
+def test_the_verdict_follows_from_the_interval_of_the_ratio():
     ratio = Ratio(ratio=0.8, low=0.7, high=0.9, blocks=5, excludes_1=True, equivalent=False)
     assert verdict(ratio, "throughput_per_s") == "worse" and verdict(ratio, "response_mean_ns") == "better"
     assert verdict(replace(ratio, equivalent=True), "throughput_per_s") == "equivalent"
@@ -226,7 +226,7 @@ def test_a_verdict_says_what_the_ratio_allows():
     assert "decides nothing" in verdict_sentence(single, "throughput_per_s", 0.05)
 
 
-def test_figures_appear_where_there_are_data(reported, tmp_path):
+def test_figures_appear_only_if_there_are_data(reported, tmp_path):
     """Traces, misses, queues, and GET and SET apart; the shared run has none of them."""
     directory = tmp_path / "more"
     shutil.copytree(reported, directory, ignore=shutil.ignore_patterns("trials", "figures"))

@@ -45,7 +45,7 @@ def test_stage_times_batches_and_outcomes(tmp_path):
     assert found.batch.met_mean == pytest.approx((9 * 16 + 9) / 39)
 
 
-def test_the_beginning_and_the_end_can_be_left_out(tmp_path):
+def test_the_beginning_and_the_end_can_be_trimmed(tmp_path):
     (tmp_path / "messages-1.way").write_bytes(record_bytes("messages", messages_rows()))
     found = folder_stages(tmp_path, skip_s=2.0, cut_s=0.5)["messages"]
     assert found.operations["all"].count == 15
@@ -62,6 +62,6 @@ def test_the_command(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["messages"]["sample"] == 1
 
 
-def test_a_folder_without_records_is_one_line(tmp_path, capsys):
+def test_a_folder_without_records_prints_one_line(tmp_path, capsys):
     assert main(["stages", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"waylab: {tmp_path}: contains no record files (*.way)\n"

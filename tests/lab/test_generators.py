@@ -28,7 +28,7 @@ def a_trial(count, **load):
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 9), st.integers(0, 50), st.integers(9, 100), st.integers(9, 200))
-def test_every_client_and_every_key_is_given_out_once(count, minimum, keys, clients):
+def test_every_client_and_every_key_goes_to_one_generator(count, minimum, keys, clients):
     trial = a_trial(count, clients=clients, key_minimum=minimum, key_maximum=minimum + keys - 1)
     shares = generators(trial)
     assert len(shares) == count and sum(share.clients for share in shares) == clients
@@ -39,13 +39,13 @@ def test_every_client_and_every_key_is_given_out_once(count, minimum, keys, clie
     assert len({share.seed for share in shares}) == count and shares[0].seed == trial.seed
 
 
-def test_a_single_generator_is_named_and_kept_as_ever():
+def test_a_single_generator_keeps_its_name_and_settings():
     (alone,) = generators(a_trial(0))
     assert (alone.name, alone.summary) == ("load", "load.json")
     assert [share.summary for share in generators(a_trial(2))] == SUMMARIES
 
 
-def test_generators_go_to_backends_in_turn_and_start_together(fake, tmp_path):
+def test_generators_use_backends_round_robin_and_start_together(fake, tmp_path):
     trial = a_trial(3, test_time_s=0.3, warm_up_s=0.1, clients=7)
     backends = dataclasses.replace(trial.system.backends, count=2, server="embedded")
     system = dataclasses.replace(trial.system, kind="direct", backends=backends)
@@ -64,7 +64,7 @@ def test_generators_go_to_backends_in_turn_and_start_together(fake, tmp_path):
     assert [process.name for process in system.processes[2:5]] == ["fill-0", "fill-1", "fill-2"]
 
 
-def test_no_more_backends_than_generators_are_started_without_a_proxy(fake, tmp_path):
+def test_without_a_proxy_at_most_one_backend_per_generator_starts(fake, tmp_path):
     trial = a_trial(1)
     trial = dataclasses.replace(trial, system=dataclasses.replace(trial.system, kind="direct"))
     with running_system(trial, find_programs(set()), tmp_path, Testbed()) as system:
@@ -92,7 +92,7 @@ def test_generators_must_measure_at_the_same_time(empty_run, overlap, passed):
     assert overlap is None or f"at the same time for {100 * overlap:.1f} % of their windows" in gate.text
 
 
-def test_the_busiest_generator_is_the_one_that_is_judged(empty_run):
+def test_the_gate_judges_the_busiest_generator(empty_run):
     gate = gate_of(empty_run, "generator_cpu", 1.0, [0.1, 0.9])
     assert gate.passed is False and gate.value == 0.9
     assert gate_of(empty_run, "generator_cpu", 1.0, [0.1, 0.2]).value == 0.3

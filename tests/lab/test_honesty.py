@@ -11,24 +11,24 @@ SHOWN = {scenario.name: scenario for scenario in SCENARIOS if scenario not in JU
 
 
 @pytest.mark.parametrize("scenario", JUDGED, ids=lambda scenario: scenario.name)
-def test_it_holds_what_it_says(scenario):
+def test_the_coverage_is_within_its_band(scenario):
     found = scenario.outcome()
     low, high = scenario.limits(found.campaigns)
     assert found.given / found.campaigns >= scenario.given
     assert low <= found.share <= high, f"{found.held} of {found.given}"
 
 
-def test_correlated_seconds_taken_as_independent_are_not_honest():
+def test_ignoring_autocorrelation_loses_coverage():
     """What the corrections are for: without them the interval holds the truth half of the time."""
     assert next(s for s in SHOWN.values() if "taken as independent" in s.name).outcome().share < 0.6
 
 
-def test_a_series_that_is_too_short_is_refused():
+def test_a_short_series_is_refused():
     found = next(s for s in SHOWN.values() if "too short" in s.name).outcome()
     assert found.given / found.campaigns < 0.2
 
 
-def test_the_table_has_a_line_for_everything(monkeypatch):
+def test_the_table_has_a_row_for_every_scenario(monkeypatch):
     monkeypatch.setattr("honesty.CAMPAIGNS", 5)
     monkeypatch.setattr("honesty.SLOW", 2)
     assert len(table().splitlines()) == 2 + len(SCENARIOS) and CAMPAIGNS >= 1

@@ -26,7 +26,7 @@ def test_a_knee_with_its_interval():
     assert found == knee(LOADS, runs(np.random.default_rng(3), CURVE, 0.03)) and "95 % interval" in found.text
 
 
-def test_a_line_has_no_knee_and_a_single_run_no_interval():
+def test_a_straight_line_has_no_knee_and_a_single_run_no_interval():
     assert knee([1, 2, 3, 4, 5], [[10.0 * load] for load in range(1, 6)]).load is None
     single = knee(LOADS, [[value] for value in CURVE])
     assert single.load is not None and single.low is None and "single run" in single.text
@@ -40,7 +40,7 @@ def test_the_first_slow_load():
     assert first_slow_load(LOADS, [[1.0]] * 9).load is None
 
 
-def test_resampled_means_vary_as_means_of_so_many_runs_do():
+def test_resampled_means_have_the_variance_of_the_mean():
     random = np.random.default_rng(5)
     spreads = []
     for number in range(200):
@@ -60,7 +60,7 @@ def test_resampled_means_vary_as_means_of_so_many_runs_do():
         (lambda: first_slow_load([1, 2, 3, 4], [[1.0]] * 4, factor=1), "factor must be above 1"),
     ],
 )
-def test_bad_input_is_one_line(call, message):
+def test_invalid_input_raises_one_line(call, message):
     with pytest.raises(LabError, match=message):
         call()
 
@@ -68,7 +68,7 @@ def test_bad_input_is_one_line(call, message):
 SIZES = [1, 2, 4, 8, 16, 32, 64]
 
 
-def test_a_law_with_intervals_and_its_reach():
+def test_the_law_has_intervals_and_a_range_of_validity():
     law = Usl(1000.0, 0.03, 5e-4)
     curve = [law.throughput_per_s(size) for size in SIZES]
     found = fit_scalability(SIZES, runs(np.random.default_rng(6), curve, 0.02))
@@ -84,13 +84,13 @@ def test_a_law_with_intervals_and_its_reach():
         found.throughput_per_s(129)
 
 
-def test_a_peak_out_of_reach_is_not_told():
+def test_a_peak_beyond_the_data_is_not_reported():
     law = Usl(1000.0, 0.01, 1e-6)
     found = fit_scalability(SIZES, [[law.throughput_per_s(size)] * 2 for size in SIZES])
     assert found.peak is None and found.fit.warnings
 
 
-def test_too_little_for_a_law():
+def test_too_few_loads_have_no_law():
     with pytest.raises(NotApplicableError, match="4 numbers of clients at least, not 3"):
         fit_scalability([1, 2, 4], [[1.0]] * 3)
     with pytest.raises(NotApplicableError, match="above 0"):

@@ -78,7 +78,7 @@ def text_of(directory):
     return " ".join(page(read_content(directory), []).split())
 
 
-def test_how_full_a_link_was_is_its_bytes_over_its_rate(empty_run):
+def test_link_utilisation_is_bytes_over_rate(empty_run):
     emulate(empty_run)
     content = analyse(empty_run)
     assert content.trials_used == content.trials_total == 12
@@ -102,13 +102,13 @@ def test_how_full_a_link_was_is_its_bytes_over_its_rate(empty_run):
     assert WINDOW_S == 2.0
 
 
-def test_a_link_that_is_not_full_is_said_to_be_so(empty_run):
+def test_the_report_says_that_no_link_is_saturated(empty_run):
     emulate(empty_run, share=0.4)
     facts = analyse(empty_run).facts
     assert "replicas 1: at its highest throughput no link is full; the fullest is used to 40.0 %." in facts
 
 
-def test_a_trial_on_links_that_were_not_as_described_is_not_used(empty_run):
+def test_a_trial_whose_links_differ_from_their_settings_is_not_used(empty_run):
     emulate(empty_run, error=-0.08)
     content = analyse(empty_run)
     assert content.trials_used == 0
@@ -118,7 +118,7 @@ def test_a_trial_on_links_that_were_not_as_described_is_not_used(empty_run):
     )
 
 
-def test_the_page_shows_the_hosts_and_what_they_mean_for_the_numbers(empty_run):
+def test_the_page_shows_the_hosts_and_their_threats_to_validity(empty_run):
     emulate(empty_run)
     analyse(empty_run)
     shown = text_of(empty_run)
@@ -128,7 +128,7 @@ def test_the_page_shows_the_hosts_and_what_they_mean_for_the_numbers(empty_run):
     assert "a limit that is not one of a link may be one of this machine" in shown
 
 
-def test_enough_cores_are_no_threat(empty_run):
+def test_enough_cores_are_not_listed_as_a_threat(empty_run):
     emulate(empty_run, cores_usable=4)
     assert not analyse(empty_run).testbed.oversubscribed
     assert "a limit that is not one of a link" not in text_of(empty_run)

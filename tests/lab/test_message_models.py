@@ -53,7 +53,7 @@ def of_network(clients, servers):
 
 
 @pytest.mark.parametrize("servers", [1, 7, 40])
-def test_the_number_of_servers_is_found_again(servers):
+def test_the_fit_recovers_the_number_of_servers(servers):
     shares = (0.3, 0.7, 0.9, 0.97)
     points = [
         (rho * servers * 100.0, MMm(rho * servers * 100.0, 100.0, servers).response_mean_s) for rho in shares
@@ -61,12 +61,12 @@ def test_the_number_of_servers_is_found_again(servers):
     assert fit_servers(points, 0.01) == servers
 
 
-def test_more_than_any_number_of_servers_can_serve_is_said():
+def test_a_throughput_above_every_number_of_servers_is_an_error():
     with pytest.raises(NotApplicableError, match="more arrives than 256 servers"):
         fit_servers([(1e6, 0.01)], 0.01)
 
 
-def test_a_network_that_was_measured_is_predicted_where_its_stations_are_not_busy():
+def test_a_fitted_network_predicts_loads_far_from_saturation():
     taught = [of_network(clients, 64) for clients in (4, 16)]
     for clients in (8, 12):
         truth, measured = network(clients, 64), of_network(clients, 64)
@@ -76,7 +76,7 @@ def test_a_network_that_was_measured_is_predicted_where_its_stations_are_not_bus
         assert response_ns == pytest.approx(1e9 * truth.response_mean_s, rel=0.05)
 
 
-def test_the_chain_knows_where_the_pool_is_full_and_stations_do_not():
+def test_the_chain_predicts_a_full_pool_and_stations_do_not():
     """Learnt from loads that leave connections free or just fill them, it is right where clients wait for them."""
     taught = [of_network(clients, 16) for clients in (4, 12, 24)]
     for clients in (32, 64, 120):
@@ -86,7 +86,7 @@ def test_the_chain_knows_where_the_pool_is_full_and_stations_do_not():
         assert predicted.response_mean_ns == pytest.approx(1e9 * truth.response_mean_s, rel=0.05)
 
 
-def test_holding_times_that_grow_are_carried_on_level():
+def test_holding_times_are_constant_beyond_the_measured_range():
     """More held than was ever seen: the longest time that was."""
     taught = [
         configuration(2, 1000.0, (0.0, 0.0, 1e-3, 1e-3)),
@@ -102,7 +102,7 @@ def test_holding_times_that_grow_are_carried_on_level():
     assert capped_chain(fit.parameters).throughput_per_s == pytest.approx(chain.throughput_per_s)
 
 
-def test_lanes_have_no_slots_and_their_queue_belongs_to_the_holding_time():
+def test_the_queue_of_lanes_belongs_to_the_holding_time():
     taught = [
         configuration(clients, 1000.0 * clients, (0.0, 1e-3, 1e-3, 0.0), dispatch="fused")
         for clients in (4, 8)
@@ -114,7 +114,7 @@ def test_lanes_have_no_slots_and_their_queue_belongs_to_the_holding_time():
     assert fit_slots(pooled).parameters.servers == 42, "rounded up for each service"
 
 
-def test_only_configurations_of_the_same_system_teach():
+def test_models_learn_only_from_configurations_of_the_same_system():
     other = configuration(8, 1000.0, (1e-4, 0.0, 1e-3, 0.0), services=2)
     mine = configuration(8, 1000.0, (1e-4, 0.0, 1e-3, 0.0))
     with pytest.raises(NotApplicableError, match="no configuration of this system"):
@@ -125,7 +125,7 @@ def test_only_configurations_of_the_same_system_teach():
         part_times(configuration(8, 1.0, (0.0, 0.0, 0.0, 0.0), kind="proxy"))
 
 
-def test_a_service_without_a_database_is_one_station():
+def test_a_service_without_a_database_has_one_station():
     alone = configuration(8, 1000.0, (1e-4, 0.0, 0.0, 1e-4), dispatch="none")
     parameters = fit_message_stations([alone], alone).parameters
     assert list(parameters.stations) == ["service"]

@@ -60,7 +60,7 @@ def values_of(command, name):
     return [command[index + 1] for index, part in enumerate(command) if part == name]
 
 
-def test_services_share_the_connections_and_clients_take_them_in_turn(fake, tmp_path):
+def test_services_share_the_connections_and_clients_use_them_round_robin(fake, tmp_path):
     addresses, found = commands(a_trial(services=3, dispatch="pool", connections=40), tmp_path)
     assert list(found) == ["messages-0", "messages-1", "messages-2", "load"]
     for name in ("messages-0", "messages-2"):
@@ -84,7 +84,7 @@ def test_generators_begin_with_different_services_and_fill_nothing(fake, tmp_pat
     assert "fill-0" not in found and "--no-prefill" not in found["load-0"]
 
 
-def test_without_a_database_none_is_prepared(fake, tmp_path):
+def test_a_system_without_a_database_prepares_none(fake, tmp_path):
     _, found = commands(a_trial(dispatch="none"), tmp_path)
     assert "--database" not in found["messages"] and "--no-verify" in found["load"]
     _, found = commands(a_trial(dispatch="canned"), tmp_path / "canned")
@@ -109,7 +109,7 @@ def test_without_a_database_none_is_prepared(fake, tmp_path):
         ),
     ],
 )
-def test_a_system_of_messages_that_cannot_be_is_one_line(tmp_path, text, message):
+def test_an_invalid_message_system_raises_one_line(tmp_path, text, message):
     path = tmp_path / "x.toml"
     kind = 'kind = "messages"\n'
     path.write_text(HEAD + (f"[system]\n{kind}{text}" if not text.startswith("[system]") else text))
@@ -118,7 +118,7 @@ def test_a_system_of_messages_that_cannot_be_is_one_line(tmp_path, text, message
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_what_belongs_to_messages_is_refused_elsewhere(tmp_path):
+def test_message_settings_are_refused_in_other_systems(tmp_path):
     path = tmp_path / "x.toml"
     for text, message in (
         ("[load]\nprefill = 3", 'load.prefill: needs system.kind = "messages" or "database"'),
@@ -130,7 +130,7 @@ def test_what_belongs_to_messages_is_refused_elsewhere(tmp_path):
             read_spec(path)
 
 
-def test_dispatch_alone_still_means_that_of_the_proxy(tmp_path):
+def test_the_short_name_dispatch_is_that_of_the_proxy(tmp_path):
     path = tmp_path / "x.toml"
     factors = '[factors]\ndispatch = ["pipelined", "shared"]\n"messages.services" = [1, 2]'
     path.write_text(HEAD + "[load]\nclients = 8\n" + factors)
@@ -140,7 +140,7 @@ def test_dispatch_alone_still_means_that_of_the_proxy(tmp_path):
     ]
 
 
-def test_the_least_service_cuts_requests_and_knows_their_replies():
+def test_the_minimal_service_splits_requests_and_replies():
     send = b"POST /v1/queues/q/messages HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"
     pop = b"POST /v1/queues/q/messages:pop?for=c1 HTTP/1.1\r\ncontent-length: 0\r\n\r\n"
     found, rest = canned.requests_in(send + pop + send[:-1])
@@ -215,7 +215,7 @@ def test_the_real_database_alone_with_and_without_the_further_index(tmp_path):
     assert facts.version.startswith("postgres") and facts.after["commits"] > facts.before["commits"]
 
 
-def test_two_real_services_before_one_database(tmp_path):
+def test_two_real_services_share_one_database(tmp_path):
     postgres_or_skip()
     text = (
         '[system]\nkind = "messages"\n[system.messages]\nservices = 2\ndispatch = "pool"\nconnections = 4\n'

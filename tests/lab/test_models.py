@@ -83,7 +83,7 @@ def test_closed(servers, clients, think, service, throughput, response):
 @pytest.mark.parametrize(
     ("clients", "text"), [(10, "4.000157012"), (30, "5.766437887"), (50, "15.000022354"), (90, "35.0")]
 )
-def test_closed_where_recursions_turn_negative(clients, text):
+def test_closed_is_exact_where_recursions_turn_negative(clients, text):
     assert printed(ClosedMMc(clients, 8, 4.0, 10.0).response_mean_s, text)
 
 
@@ -105,7 +105,7 @@ def test_closed_keeps_the_laws(clients, servers, service_s, think_s):
 
 @settings(max_examples=100, deadline=None)
 @given(st.floats(0.01, 0.99))
-def test_one_server_is_the_same_in_both_models(utilisation):
+def test_one_server_gives_the_same_result_in_both_models(utilisation):
     one, many = MM1(utilisation, 1.0), MMm(utilisation, 1.0, 1)
     assert many.response_mean_s == pytest.approx(one.response_mean_s)
     assert many.waiting_quantile_s(0.95) == pytest.approx(one.waiting_quantile_s(0.95), abs=1e-9)
@@ -114,7 +114,7 @@ def test_one_server_is_the_same_in_both_models(utilisation):
 @pytest.mark.parametrize(
     "make", [lambda: MM1(1.0, 1.0), lambda: MM1(2.0, 1.0), lambda: MMm(10, 5, 2), lambda: erlang_c(3, 3.5)]
 )
-def test_unstable_says_so(make):
+def test_an_unstable_queue_raises(make):
     with pytest.raises(UnstableError, match=r"unstable: utilisation [\d.]+ is not below 1"):
         make()
 
@@ -122,12 +122,12 @@ def test_unstable_says_so(make):
 @pytest.mark.parametrize(
     "make", [lambda: MM1(0, 1), lambda: MMm(1, 1, 0), lambda: ClosedMMc(0, 1, 1, 1), lambda: erlang_b(-1, 1)]
 )
-def test_nonsense_is_refused(make):
+def test_invalid_parameters_are_refused(make):
     with pytest.raises(ValueError):
         make()
 
 
-def test_a_closed_queue_with_endless_clients_is_an_open_one():
+def test_a_closed_queue_with_many_clients_approaches_an_open_one():
     clients, rate = 20000, 0.7
     queue = ClosedMMc(clients, 1, 1.0, clients / rate)
     assert queue.response_mean_s == pytest.approx(MM1(rate, 1.0).response_mean_s, rel=2e-3)

@@ -127,7 +127,7 @@ def test_links_are_as_described_and_the_measurement_is_kept(tmp_path, monkeypatc
     assert counted["client"].throttled_s == 0.0
 
 
-def test_a_host_has_its_own_network_and_no_more_processors_than_its_share(tmp_path):
+def test_a_host_has_its_own_network_and_no_more_cpu_than_its_share(tmp_path):
     settings = hosts(one=HostSettings(cores=0.3), two=HostSettings())
     if not can_emulate(settings):
         return
@@ -152,7 +152,7 @@ def test_a_host_has_its_own_network_and_no_more_processors_than_its_share(tmp_pa
         process.stop()
 
 
-def test_hosts_apart_share_no_processor(tmp_path):
+def test_pinned_hosts_share_no_core(tmp_path):
     described = {"one": HostSettings(cores=0.5), "two": HostSettings(cores=1.0)}
     settings = TestbedSettings(kind="netns", pinning="apart", oversubscribe=True, hosts=described)
     if not can_emulate(settings):
@@ -166,7 +166,7 @@ def test_hosts_apart_share_no_processor(tmp_path):
     assert [len(processors) for processors in given] == [1, 1] and not given[0] & given[1]
 
 
-def test_a_delay_is_there_or_refused(tmp_path):
+def test_a_delay_is_emulated_or_refused(tmp_path):
     settings = hosts(far=HostSettings(delay_ms=5.0, up_mbit=50.0), near=HostSettings())
     if not can_emulate(settings):
         with pytest.raises(LabError, match=r"needs root|netem for delays .*leave delay_ms out|pyroute2"):
@@ -215,7 +215,7 @@ def with_our_path():
     return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def test_what_a_killed_run_leaves_is_swept_and_what_a_living_one_has_is_not(tmp_path):
+def test_remains_of_killed_runs_are_removed_and_running_ones_are_not_touched(tmp_path):
     settings = hosts(a=HostSettings(cores=1.0), b=HostSettings())
     if not can_emulate(settings):
         return
@@ -240,7 +240,7 @@ def test_what_a_killed_run_leaves_is_swept_and_what_a_living_one_has_is_not(tmp_
         )
 
 
-def test_a_run_on_emulated_hosts_keeps_where_everything_was(fake, tmp_path, monkeypatch):
+def test_a_run_on_emulated_hosts_records_the_host_of_every_process(fake, tmp_path, monkeypatch):
     path = tmp_path / "emulated.toml"
     path.write_text(SPEC)
     if not can_emulate(
@@ -288,7 +288,7 @@ except Exception as error:
 """
 
 
-def test_without_the_right_the_refusal_is_one_line():
+def test_missing_privileges_are_refused_in_one_line():
     libc = ctypes.CDLL(None)
 
     def drop():
@@ -303,7 +303,7 @@ def test_without_the_right_the_refusal_is_one_line():
     assert re.fullmatch(REFUSAL, done.stdout), done.stdout + done.stderr
 
 
-def test_the_plan_is_shown_before_it_is_refused(tmp_path, monkeypatch, capsys):
+def test_the_plan_is_printed_before_the_run_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Machine, "missing_capabilities", ["CAP_NET_ADMIN", "CAP_SYS_ADMIN"])
     path = tmp_path / "emulated.toml"
     path.write_text(SPEC)
@@ -314,7 +314,7 @@ def test_the_plan_is_shown_before_it_is_refused(tmp_path, monkeypatch, capsys):
     assert re.fullmatch(f"waylab: {REFUSAL}", capsys.readouterr().err) and not (tmp_path / "results").exists()
 
 
-def test_a_run_that_is_stop_requested_cleans_up_itself(tmp_path):
+def test_a_run_cleans_up_when_a_stop_is_requested(tmp_path):
     if not can_emulate(hosts(a=HostSettings(cores=1.0), b=HostSettings())):
         return
     with holding(tmp_path) as process:
@@ -325,7 +325,7 @@ def test_a_run_that_is_stop_requested_cleans_up_itself(tmp_path):
     wait_for(lambda: not processes_of(tmp_path))
 
 
-def test_an_owner_is_a_process_and_not_only_its_number():
+def test_an_owner_is_identified_by_process_id_and_start_time():
     me = this_process()
     assert owner_of(me.name("client-1")) == me and owner_of(str(me)) == me and not me.gone()
     assert Owner(me.pid_namespace, me.pid, me.started_ticks - 1, "ab").gone(), "the number was given again"

@@ -75,7 +75,7 @@ def written(tmp_path, text):
     return path
 
 
-def test_a_system_of_ones_own_runs_and_is_reported(fake, two_tier, tmp_path):
+def test_a_registered_system_runs_and_is_reported(fake, two_tier, tmp_path):
     campaign = create_run(written(tmp_path, SPEC), tmp_path / "results")
     results = []
     campaign.run(lambda step: results.append(step.result))
@@ -99,7 +99,7 @@ def test_its_settings_are_checked(two_tier, tmp_path):
         read_spec(written(tmp_path, SPEC.replace("clients = 4", "clients = 4\npipeline = 2")))
 
 
-def test_a_system_that_was_not_registered_is_refused(tmp_path):
+def test_an_unregistered_system_is_refused(tmp_path):
     known = "proxy, nutcracker, direct, messages, database"
     with pytest.raises(LabError, match=rf"system\.kind = 'two-tier': should be one of {known}"):
         read_spec(written(tmp_path, SPEC))

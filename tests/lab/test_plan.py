@@ -27,7 +27,7 @@ def a_spec(clients, replicas, **design) -> Spec:
     st.integers(0, 1000),
     st.sampled_from(["random", "mirrored"]),
 )
-def test_every_block_runs_every_configuration_once_and_the_seed_decides_all(
+def test_every_block_runs_every_configuration_once_in_an_order_set_by_the_seed(
     clients, replicas, blocks, seed, order
 ):
     spec = a_spec(clients, replicas, blocks=blocks, seed=seed, order=order)
@@ -69,7 +69,7 @@ def test_quick_is_one_short_block():
     assert plan.expected_s < make_plan(spec).expected_s
 
 
-def test_what_goes_into_the_run_folder_needs_no_parsing():
+def test_planned_trials_are_written_as_plain_values():
     spec = a_spec(1, 1)
     spec = dataclasses.replace(spec, load=dataclasses.replace(spec.load, think_time="exp:2ms"))
     content = trial_as_dict(make_plan(spec).trials[0])

@@ -42,7 +42,7 @@ def server(tmp_path):
         made.remove()
 
 
-def test_the_server_answers_and_leaves_nothing_behind(tmp_path):
+def test_the_server_runs_and_removes_its_folder(tmp_path):
     before = folders()
     made = PostgresServer(postgres_or_skip(), tmp_path / "logs")
     try:
@@ -61,7 +61,7 @@ def test_the_server_answers_and_leaves_nothing_behind(tmp_path):
     assert folders() <= before and not psutil.pid_exists(pid)
 
 
-def test_what_a_statement_lacks_is_one_line(server):
+def test_an_error_in_a_statement_raises_one_line(server):
     with server.connect() as connection:
         with pytest.raises(TestbedError, match='database postgres: ERROR: relation "nothing" does not exist'):
             connection.query("SELECT * FROM nothing")
@@ -70,7 +70,7 @@ def test_what_a_statement_lacks_is_one_line(server):
         server.connect("none")
 
 
-def test_settings_that_cannot_be_are_the_servers_last_error(tmp_path):
+def test_invalid_settings_raise_the_servers_last_error(tmp_path):
     made = PostgresServer(postgres_or_skip(), tmp_path / "logs")
     try:
         made.create()
@@ -111,7 +111,7 @@ def test_every_trial_has_a_fresh_database(tmp_path):
         assert database.query("SELECT count(*) FROM queue") == [["0"]]
 
 
-def test_the_server_of_a_killed_lab_ends_and_the_next_lab_removes_its_folder(tmp_path):
+def test_the_server_of_a_killed_lab_exits_and_the_next_lab_removes_its_folder(tmp_path):
     """The kernel kills the server; its folder is removed by whoever makes the next."""
     postgres_or_skip()
     code = (

@@ -42,7 +42,7 @@ def entries(content, model):
     return [entry for entry in content.entries if entry.model == model]
 
 
-def test_black_box_and_connections(run_folder):
+def test_the_black_box_and_connection_models(run_folder):
     analysis = analyse(run_folder)
     content = predict(run_folder)
     assert content == read_predictions(run_folder)
@@ -69,14 +69,14 @@ def test_black_box_and_connections(run_folder):
         ({"loops": 2, "dispatch": "shared", "readers": 4, "workers": 16}, 16),
     ],
 )
-def test_what_serves_one_request_at_a_time_depends_on_the_discipline(proxy, servers):
+def test_the_slots_of_a_model_depend_on_the_discipline(proxy, servers):
     system = System(proxy=Proxy(**proxy))
     stages = {"all": made_stages(send=10.0, backend=10.0, total=10.0)}
     fit = fit_slots(made_configuration(system=made_system(system), stages=stages))
     assert fit.parameters.servers == servers
 
 
-def test_an_unstable_model_says_so(run_folder):
+def test_an_unstable_model_raises(run_folder):
     for planned in read_run(run_folder).plan:
         write_trial(run_folder, planned, Truth(throughput_per_s=80_000.0))
     analyse(run_folder)
@@ -105,7 +105,7 @@ def direct_run(fake, tmp_path, request):
     return directory
 
 
-def test_the_closed_model_against_the_server_whose_truth_is_known(direct_run):
+def test_the_closed_model_predicts_the_synthetic_server(direct_run):
     analysis = analyse(direct_run)
     view = analysis.configurations[0].server_view
     assert view.service_mean_ns.mean == SERVICE_NS and view.wait_mean_ns.mean == WAIT_NS
@@ -129,14 +129,14 @@ def test_the_closed_model_against_the_server_whose_truth_is_known(direct_run):
     assert summary.applies == 2 and summary.throughput_per_s.median_error < 1e-9
 
 
-def test_nothing_measured_is_nothing_predicted(empty_run):
+def test_a_run_without_measurements_has_no_predictions(empty_run):
     analyse(empty_run)
     assert predict(empty_run).entries == []
     json.loads((empty_run / "predictions.json").read_text())
 
 
 @pytest.mark.parametrize("direct_run", ["[predict]\ncalibrate = [{ clients = 4 }]\n"], indirect=True)
-def test_models_learn_from_calibration_and_are_judged_by_what_was_held_out(direct_run):
+def test_models_learn_from_calibration_and_are_tested_on_held_out_configurations(direct_run):
     analyse(direct_run)
     # What the held-out configuration says of itself is spoiled: nothing may come of it.
     spoiled = json.loads((direct_run / "analysis.json").read_text())
@@ -165,7 +165,7 @@ def test_models_learn_from_calibration_and_are_judged_by_what_was_held_out(direc
 
 
 @pytest.mark.parametrize("direct_run", ["[predict]\ncalibrate = [{ clients = 4 }]\n"], indirect=True)
-def test_without_a_calibration_that_was_used_nothing_is_predicted(direct_run):
+def test_a_run_without_a_usable_calibration_has_no_predictions(direct_run):
     for planned in read_run(direct_run).plan:
         if planned.role == "calibration":
             write_trial(direct_run, planned, Truth(wrong=1))

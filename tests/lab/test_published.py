@@ -96,12 +96,12 @@ def test_a_ratio_is_judged_by_its_interval(tmp_path, rest, verdict):
         assert f"{'the other' if 'theirs = 1.2' in rest else 'the same'} side of 1" in found.said
 
 
-def test_a_ratio_of_one_block_has_no_interval_and_is_not_decided(tmp_path):
+def test_a_ratio_of_one_block_has_no_interval_and_no_verdict(tmp_path):
     one_block = [trial for trial in trials() if trial.content.block == 2]
     assert finding(tmp_path, RATIO + "theirs = 0.8", one_block).reproduced == "undecided"
 
 
-def test_trials_that_failed_a_gate_do_not_count_nor_do_levels_that_lack_a_partner(tmp_path):
+def test_failed_trials_and_unpaired_levels_are_excluded(tmp_path):
     found = trials()
     # One trial that failed takes its levels out of every block, and a wild number changes nothing.
     found[0] = a_trial(1, 1, 1, 1e9, used=False)
@@ -110,7 +110,7 @@ def test_trials_that_failed_a_gate_do_not_count_nor_do_levels_that_lack_a_partne
     assert finding(tmp_path, RATIO + "theirs = 0.8", failed).reproduced == "not run"
 
 
-def test_two_operations_of_the_same_trials(tmp_path):
+def test_a_finding_can_compare_two_operations_of_the_same_trials(tmp_path):
     text = (
         'metric = "set.response_mean_ns"\nto_metric = "get.response_mean_ns"\ntheirs = 2.0\nwithin = 0.05\n'
     )
@@ -119,7 +119,7 @@ def test_two_operations_of_the_same_trials(tmp_path):
 
 
 @pytest.mark.parametrize(("theirs", "verdict"), [(5, "yes"), (10, "yes"), (1, "no"), (60, "no")])
-def test_a_plateau_is_known_up_to_the_loads_that_were_measured(tmp_path, theirs, verdict):
+def test_a_plateau_is_located_between_measured_loads(tmp_path, theirs, verdict):
     text = (
         'kind = "plateau"\nmetric = "throughput_per_s"\nfactor = "clients"\nof = { replicas = 1 }\n'
         + f"theirs = {theirs}"
@@ -128,7 +128,7 @@ def test_a_plateau_is_known_up_to_the_loads_that_were_measured(tmp_path, theirs,
     assert (found.low, found.ours, found.high) == (10, 10, 10) and found.reproduced == verdict
 
 
-def test_a_plateau_that_begins_elsewhere_in_every_block_is_not_decided(tmp_path):
+def test_a_plateau_that_differs_between_blocks_has_no_verdict(tmp_path):
     found = [trial for trial in trials() if trial.content.levels["replicas"] == "1"]
     for place, trial in enumerate(found):
         if (trial.content.block, trial.content.levels["clients"]) == (1, "100"):
@@ -149,7 +149,7 @@ def test_the_longest_stage(tmp_path, stage, place, verdict):
     assert found.ours == pytest.approx({"backend": 0.665, "queue": 0.333}[stage], abs=0.001)
 
 
-def test_a_stage_that_is_longest_now_and_then_is_not_decided(tmp_path):
+def test_a_stage_that_is_longest_only_in_some_trials_has_no_verdict(tmp_path):
     found = trials()
     found[0] = a_trial(1, 1, 1, 1000.0, stages=STAGES | {"queue": 9e5})
     text = 'kind = "stage"\noperation = "get"\nof = { clients = 1 }\nstage = "backend"'
@@ -203,7 +203,7 @@ def test_the_effect_that_explains_most(tmp_path):
         ),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path, text, message):
+def test_an_invalid_finding_raises_one_line(tmp_path, text, message):
     path = tmp_path / "x.toml"
     path.write_text(HEAD + text)
     with pytest.raises(LabError) as caught:
@@ -211,7 +211,7 @@ def test_a_mistake_is_one_line(tmp_path, text, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_series_is_a_finding_for_each_of_its_points(tmp_path):
+def test_a_series_becomes_one_finding_per_point(tmp_path):
     path = tmp_path / "x.toml"
     series = (
         '[published]\nsource = "A"\n[[published.series]]\ntext = "t"\nmetric = "throughput_per_s"\nwithin = 0.1\n'
@@ -224,7 +224,7 @@ def test_a_series_is_a_finding_for_each_of_its_points(tmp_path):
     assert second.to == {"clients": ("1",)} and second.within == 0.1
 
 
-def test_it_goes_through_to_analysis_and_page(run_folder, monkeypatch):
+def test_findings_appear_in_the_analysis_and_on_the_page(run_folder, monkeypatch):
     """The synthetic run is written with a finding whose truth is known."""
     # Only the words of the page are looked at, and the drawing program takes seconds to load.
     monkeypatch.setattr("vl_convert.javascript_bundle", lambda *_: "")

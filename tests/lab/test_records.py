@@ -27,7 +27,7 @@ def write(tmp_path, content):
     return path
 
 
-def test_operations_have_the_numbers_that_the_format_gives_them():
+def test_operations_have_the_numbers_of_the_format():
     text = (GOLDEN.parents[2] / "docs/record-format.md").read_text()
     (line,) = (line for line in text.splitlines() if line.startswith("`operation`:"))
     assert re.findall(r"(\d+) (\w+)", line) == [(str(number), name) for number, name in enumerate(OPERATIONS)]
@@ -63,7 +63,7 @@ def test_every_program(tmp_path, program):
     assert all((records.interval_ns(records.rows, name) == 10).all() for name in records.intervals)
 
 
-def test_no_rows_is_no_error(tmp_path):
+def test_a_file_without_rows_is_valid(tmp_path):
     assert len(read_records(write(tmp_path, record_bytes("load", stamped("load", 0)))).rows) == 0
 
 
@@ -90,7 +90,7 @@ def broken_rows():
         (record_bytes("proxy", broken_rows()), "row 1: answered (5) is before sent (1150)"),
     ],
 )
-def test_what_is_wrong_is_one_line(tmp_path, content, message):
+def test_damaged_files_raise_one_line(tmp_path, content, message):
     path = write(tmp_path, content)
     with pytest.raises(RecordsError) as caught:
         read_records(path)
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_one_line(tmp_path, content, message):
     assert message in line and str(path) in line and "\n" not in line
 
 
-def test_a_footer_that_counts_other_rows_is_refused(tmp_path):
+def test_a_footer_with_another_row_count_is_refused(tmp_path):
     content = bytearray(record_bytes("proxy", stamped()))
     content[-24:-16] = (9).to_bytes(8, "little")
     with pytest.raises(RecordsError, match="footer says 9 rows, there is room for 3"):
@@ -110,7 +110,7 @@ def test_a_missing_file(tmp_path):
         read_records(tmp_path / "none.way")
 
 
-def test_partial_reads_what_is_there(tmp_path):
+def test_partial_reads_the_complete_rows(tmp_path):
     content = record_bytes("proxy", stamped(count=5))[: -32 - 10]
     records = read_records(write(tmp_path, content), partial=True)
     assert len(records.rows) == 4 and records.written is None
@@ -118,7 +118,7 @@ def test_partial_reads_what_is_there(tmp_path):
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 1200), st.binary(max_size=8))
-def test_damage_never_ends_in_a_traceback(tmp_path_factory, where, damage):
+def test_damage_never_causes_a_traceback(tmp_path_factory, where, damage):
     content = bytearray(record_bytes("proxy", stamped(count=4)))
     content[where : where + len(damage)] = damage
     path = tmp_path_factory.mktemp("damage") / "x.way"

@@ -92,7 +92,7 @@ def all_numbers(directory):
     }
 
 
-def test_every_figure_is_on_the_page_and_beside_it(reported):
+def test_every_figure_is_on_the_page_and_in_a_file(reported):
     directory, text = reported, (reported / "report.html").read_text()
     page = Page(text)
     assert sorted(path.stem for path in (directory / "figures").glob("*.svg")) == FIGURES
@@ -143,7 +143,7 @@ def test_text_from_the_specification_is_escaped(reported):
     assert "It is &lt;b&gt;right&lt;/b&gt; &amp; exact." in (reported / "report.html").read_text()
 
 
-def test_failed_trials_are_loud(run_folder, monkeypatch):
+def test_failed_trials_are_prominent(run_folder, monkeypatch):
     # Only the words are looked at here.
     monkeypatch.setattr("waylab.report.write.draw", lambda content: [])
     planned = read_run(run_folder).plan[0]

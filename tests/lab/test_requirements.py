@@ -61,7 +61,7 @@ def refusal(testbed, machine, *trials):
     return line
 
 
-def test_this_machine_as_it_is_needs_nothing(tmp_path):
+def test_the_local_testbed_needs_nothing(tmp_path):
     local = TestbedSettings()
     nothing = AMachine(1, ("root", "quotas", *NEEDED))
     check_requirements(local, (ATrial(),), nothing)
@@ -81,7 +81,7 @@ def test_this_machine_as_it_is_needs_nothing(tmp_path):
         ({"cores": 1.0}, ("quotas",)),
     ],
 )
-def test_only_what_is_described_is_needed(host, needs):
+def test_only_the_described_features_are_required(host, needs):
     check_requirements(
         settings(host), (ATrial(),), AMachine(without=set(("quotas", *NEEDED[3:])) - set(needs))
     )
@@ -89,7 +89,7 @@ def test_only_what_is_described_is_needed(host, needs):
         assert f"no {name};" in refusal(settings(host), AMachine(without=(name,)))
 
 
-def test_more_cores_than_there_are_need_oversubscribe():
+def test_more_cores_than_the_machine_has_need_oversubscribe():
     two = settings({"cores": 2.0}, {"cores": 1.0})
     line = refusal(two, AMachine(2))
     assert (
@@ -109,7 +109,7 @@ def test_cores_are_counted_trial_by_trial():
     assert "3 cores together" in refusal(described, AMachine(2), proxied)
 
 
-def test_processors_of_their_own_must_be_there():
+def test_pinned_hosts_need_enough_cores():
     whole = settings({"cores": 1.0}, {"cores": 0.5}, pinning="apart", oversubscribe=True)
     check_requirements(whole, (ATrial(),), AMachine(2))
     assert "need 2 cores of their own, this machine has 1" in refusal(whole, AMachine(1))
@@ -117,7 +117,7 @@ def test_processors_of_their_own_must_be_there():
         check_requirements(settings({"cores": 1.0}, pinning="apart"), (ATrial(),), AMachine(2))
 
 
-def test_the_names_of_the_testbed_itself_are_not_for_hosts():
+def test_reserved_names_are_refused_for_hosts():
     described = TestbedSettings(kind="netns", hosts={"meter": HostSettings()})
     with pytest.raises(LabError, match="`lab`, `meter` and `switch` are reserved names"):
         check_requirements(described, (ATrial(load=("meter",), backends=("meter",)),), AMachine())
@@ -133,7 +133,7 @@ class ARoute:
         self.told.append((command, kind, index, handle, settings))
 
 
-def test_frames_wait_for_the_delay_and_then_for_the_rate():
+def test_frames_pass_the_delay_and_then_the_shaper():
     route = ARoute()
     _shape(route, 7, 100.0, 2.5)
     (command, kind, index, handle, rate), (_, second, _, _, delay) = route.told
@@ -148,7 +148,7 @@ def test_frames_wait_for_the_delay_and_then_for_the_rate():
     assert burst_bytes(1.0) == 10 * FRAME_BYTES, "a frame must fit, and some more"
 
 
-def test_what_a_link_should_carry():
+def test_the_expected_payload_rate_of_a_link():
     measured = Measurement(
         up_payload_mbit=90.0,
         down_payload_mbit=100.0,
@@ -210,7 +210,7 @@ def test_control_groups_of_version_1_and_none_at_all(tmp_path):
     assert cgroups.find_hierarchy(mounts) is None, "without the controller cpu it is of no use"
 
 
-def test_the_doctor_examines_everything_and_changes_nothing(capsys):
+def test_the_doctor_checks_everything_and_changes_nothing(capsys):
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     for name in ("root", *NEEDED, "quotas", "cores", "governor", "steal"):

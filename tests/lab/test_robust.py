@@ -125,7 +125,7 @@ def check_same(directory, whole):
     assert first == second and first.complete
 
 
-def test_a_run_that_is_killed_again_and_again_is_the_same_run(fake, spec, tmp_path):
+def test_a_run_killed_repeatedly_gives_the_same_run(fake, spec, tmp_path):
     whole = create_run(spec, tmp_path / "whole").directory
     go_on(whole)
     directory = create_run(spec, tmp_path / "killed").directory
@@ -148,7 +148,7 @@ def test_a_run_that_is_killed_again_and_again_is_the_same_run(fake, spec, tmp_pa
 
 if "WAYSTAGE_KILLS" in os.environ:
 
-    def test_kills_at_random_moments_of_the_real_program(spec, tmp_path):
+    def test_the_real_program_survives_kills_at_random_moments(spec, tmp_path):
         find_waystage()
         whole = create_run(spec, tmp_path / "whole").directory
         go_on(whole)
@@ -181,7 +181,7 @@ def mountable(tmp_path):
     return False
 
 
-def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_when_there_is_room(
+def test_a_full_disk_prints_one_line_and_the_run_resumes_when_there_is_room(
     fake, spec, tmp_path, monkeypatch
 ):
     if not mountable(tmp_path):
@@ -211,7 +211,7 @@ def analyse_or_why(directory):
     return not (directory / "analysis.json").exists()
 
 
-def test_a_disk_that_is_nearly_full_is_noticed_before_a_trial(fake, spec, tmp_path, monkeypatch):
+def test_a_nearly_full_disk_is_detected_before_a_trial(fake, spec, tmp_path, monkeypatch):
     campaign = create_run(spec, tmp_path / "results")
     monkeypatch.setattr(campaign_module, "_DISK_SPACE_BYTES", 1 << 62)
     with pytest.raises(LabError, match=r"only \d+ MiB left on its disk.*waylab run --resume"):
@@ -219,7 +219,7 @@ def test_a_disk_that_is_nearly_full_is_noticed_before_a_trial(fake, spec, tmp_pa
     assert not finished(campaign.directory)
 
 
-def test_a_clock_that_jumps_spoils_the_trial(fake, spec, tmp_path, monkeypatch):
+def test_a_clock_jump_invalidates_the_trial(fake, spec, tmp_path, monkeypatch):
     campaign = create_run(spec, tmp_path / "results")
 
     class Jumping:
@@ -258,7 +258,7 @@ def test_a_run_without_the_check_of_the_clock_can_still_be_read(fake, spec, tmp_
     assert gates["clock"] is None
 
 
-def test_a_trial_that_never_is_ready_says_so_and_the_run_goes_on(fake, spec, tmp_path, monkeypatch):
+def test_trials_that_are_never_ready_fail_with_the_reason(fake, spec, tmp_path, monkeypatch):
     campaign = create_run(spec, tmp_path / "results")
     monkeypatch.setenv("FAKE_MUTE", "proxy")
     monkeypatch.setattr("waylab.testbed.processes.READY_WITHIN_S", 0.5)
@@ -268,7 +268,7 @@ def test_a_trial_that_never_is_ready_says_so_and_the_run_goes_on(fake, spec, tmp
     monkeypatch.undo()
 
 
-def test_a_machine_that_is_too_small_is_said_before_anything_runs(tmp_path, spec):
+def test_a_machine_that_is_too_small_is_reported_before_the_run(tmp_path, spec):
     for change, message in [
         ('memory = "4000g"', r"1 servers of 4000g may take \d+ MiB, this machine has \d+"),
         ("[load]\nclients = 60000", r"needs 60064 open files in one program, 4000 are allowed"),

@@ -49,7 +49,7 @@ def judged(tmp_path, again_factor=1.0, slow_ns=50_000.0):
     return analyse(directory)
 
 
-def test_what_is_the_same_does_not_differ_and_what_was_added_is_found(fake, tmp_path):
+def test_the_null_arm_shows_no_difference_and_the_control_is_found(fake, tmp_path):
     analysis = judged(tmp_path)
     null, added, ratio = analysis.comparisons
     assert null.candidate == "one-again" and null.null.flagged is False
@@ -65,7 +65,7 @@ def test_what_is_the_same_does_not_differ_and_what_was_added_is_found(fake, tmp_
     assert "the positive control was found: ratio 0.8" in said
 
 
-def test_what_differs_is_flagged_and_what_is_not_there_is_not_found(fake, tmp_path):
+def test_a_differing_null_arm_is_flagged_and_an_absent_effect_is_not_found(fake, tmp_path):
     null, added, ratio = judged(tmp_path, again_factor=1.1, slow_ns=0.0).comparisons
     assert null.null.flagged is True and "do not trust" in null.null.text
     assert added.control.found is False and ratio.control.found is False
@@ -95,7 +95,7 @@ def test_what_differs_is_flagged_and_what_is_not_there_is_not_found(fake, tmp_pa
         ),
     ],
 )
-def test_a_role_that_makes_no_sense_is_one_line(tmp_path, text, message):
+def test_an_invalid_role_raises_one_line(tmp_path, text, message):
     path = tmp_path / "roles.toml"
     path.write_text((SPEC if "[factors]" not in text else SPEC.partition("[factors.arm]")[0]) + text)
     with pytest.raises(LabError) as caught:

@@ -65,7 +65,7 @@ def processes_of(directory):
     return found
 
 
-def test_everything_is_kept(quick_spec, tmp_path):
+def test_the_run_folder_keeps_everything(quick_spec, tmp_path):
     campaign = create_run(quick_spec, tmp_path / "results")
     steps = []
     campaign.run(steps.append)
@@ -93,7 +93,7 @@ def test_everything_is_kept(quick_spec, tmp_path):
     assert max(step.left_s for step in steps) < 120
 
 
-def test_a_stopped_run_goes_on_and_keeps_what_it_has(quick_spec, tmp_path):
+def test_a_stopped_run_resumes_and_keeps_finished_trials(quick_spec, tmp_path):
     campaign = create_run(quick_spec, tmp_path / "results")
 
     def stop_in_the_second(step):
@@ -129,7 +129,7 @@ def wait_for(condition, timeout_s=180):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_whatever_ends_the_lab_no_process_stays_and_the_run_goes_on(quick_spec, tmp_path, number):
+def test_a_signal_leaves_no_process_and_the_run_resumes(quick_spec, tmp_path, number):
     results = tmp_path / "results"
     # The second trial's load does not end by itself, so that the signal finds it however slow this machine is.
     with lab("run", quick_spec, "--results", results, env=os.environ | {"FAKE_HANG": "load"}) as process:
@@ -156,7 +156,7 @@ def test_whatever_ends_the_lab_no_process_stays_and_the_run_goes_on(quick_spec, 
     assert read_analysis(directory).trials_total == 4
 
 
-def test_a_failing_program_fails_the_trial_and_three_in_a_row_end_the_run(quick_spec, tmp_path, monkeypatch):
+def test_a_failing_program_fails_the_trial_and_three_failures_end_the_run(quick_spec, tmp_path, monkeypatch):
     campaign = create_run(quick_spec, tmp_path / "results")
     monkeypatch.setenv("FAKE_FAIL", "load")
     with pytest.raises(LabError, match=r"3 trials failed in a row.*wrote no summary: .*told to fail"):
@@ -169,7 +169,7 @@ def test_a_failing_program_fails_the_trial_and_three_in_a_row_end_the_run(quick_
     assert [result.status for result in results] == ["measured"] * 4
 
 
-def test_only_one_lab_at_a_time(quick_spec, tmp_path):
+def test_only_one_lab_uses_a_run_folder_at_a_time(quick_spec, tmp_path):
     campaign = create_run(quick_spec, tmp_path / "results")
 
     def second(step):
@@ -191,6 +191,6 @@ def test_a_run_is_not_resumed_with_another_plan_or_program(quick_spec, tmp_path,
         resume_run(directory)
 
 
-def test_two_runs_within_a_second_have_two_folders(quick_spec, tmp_path):
+def test_two_runs_in_the_same_second_have_different_folders(quick_spec, tmp_path):
     folders = {create_run(quick_spec, tmp_path / "results", "quick").directory for _ in range(3)}
     assert len(folders) == 3 and all(isinstance(path, Path) for path in folders)

@@ -31,7 +31,7 @@ def test_the_committed_schemas_are_current():
     assert {path.name: path.read_text(encoding="utf-8") for path in SCHEMAS.glob("*.json")} == found
 
 
-def test_every_field_of_every_file_has_a_meaning():
+def test_every_field_of_every_file_is_described():
     silent = [
         f"{kind.__name__}.{name}"
         for file in FILES
@@ -60,7 +60,7 @@ def damaged(path, change):
     path.write_text(json.dumps(content))
 
 
-def test_a_wrong_value_is_one_line_with_its_place(run_folder):
+def test_a_wrong_value_raises_one_line_with_file_and_key(run_folder):
     analyse(run_folder)
     path = run_folder / "analysis.json"
     damaged(path, lambda content: content["trials"][3].update(order="third"))
@@ -71,7 +71,7 @@ def test_a_wrong_value_is_one_line_with_its_place(run_folder):
     )
 
 
-def test_a_missing_key_is_one_line_with_its_place(run_folder, capsys):
+def test_a_missing_key_raises_one_line_with_file_and_key(run_folder, capsys):
     path = run_folder / "run.json"
     damaged(path, lambda content: content["plan"][0].pop("assignment"))
     assert main(["analyse", str(run_folder)]) != 0
@@ -91,7 +91,7 @@ def test_a_missing_key_is_one_line_with_its_place(run_folder, capsys):
         (b'{"format": ' + b"[" * 100_000, "is not JSON"),
     ],
 )
-def test_anything_else_is_one_line_too(content, message):
+def test_other_damage_raises_one_line(content, message):
     with pytest.raises(LabError, match=message) as caught:
         decode(content, LoadSummary, "load.json", "measure again")
     assert str(caught.value).startswith("load.json: ") and str(caught.value).endswith("; measure again")
@@ -115,6 +115,6 @@ def test_a_writer_removes_what_killed_writers_left(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted([alive, path])
 
 
-def test_a_plan_without_a_folder_is_one_line(tmp_path):
+def test_a_plan_without_a_folder_raises_one_line(tmp_path):
     with pytest.raises(LabError, match="no such run folder"):
         read_run(tmp_path / "nothing")

@@ -16,7 +16,7 @@ from waylab.analysis.statistics.warm_up import later_of, mser, standard_errors
 from waylab.errors import LabError
 
 
-def test_the_mser_statistic_is_what_its_formula_says():
+def test_the_mser_statistic_follows_its_formula():
     values = np.random.default_rng(1).normal(size=17)
     expected = [((values[d:] - values[d:].mean()) ** 2).sum() / (17 - d) ** 2 for d in range(16)]
     assert standard_errors(values) == pytest.approx(expected)
@@ -38,7 +38,7 @@ def test_a_short_series_has_smaller_batches():
     assert found.batch == 3 and 9 <= found.cut <= 18
 
 
-def test_half_a_series_of_warm_up_is_no_steady_state():
+def test_a_warm_up_of_half_the_series_is_not_a_steady_state():
     values = np.concatenate([np.linspace(0, 60, 60), np.full(40, 60.0)])
     found = mser(values + np.random.default_rng(4).normal(0, 0.1, 100))
     assert found.steady is False and found.cut == 0
@@ -76,7 +76,7 @@ def test_the_later_of_two_warm_ups():
         (lambda: values_needed(0), "must lie between 0 and 100"),
     ],
 )
-def test_bad_input_is_one_line(call, message):
+def test_invalid_input_raises_one_line(call, message):
     with pytest.raises(LabError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
@@ -84,7 +84,7 @@ def test_bad_input_is_one_line(call, message):
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=5, max_size=60).filter(lambda values: np.std(values) > 1e-3))
-def test_the_lag_1_autocorrelation_is_statsmodels(values):
+def test_the_lag_1_autocorrelation_equals_that_of_statsmodels(values):
     assert lag_1_of(np.array([values]))[0] == pytest.approx(acf(values, nlags=1, fft=False)[1], abs=1e-9)
 
 
@@ -96,7 +96,7 @@ def test_independent_values_have_the_t_interval_or_nearly():
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.1 * (high - low))
 
 
-def test_correlated_values_count_for_less():
+def test_correlated_values_have_a_smaller_effective_size():
     """AR(1) with 0.8: (1 + 0.8) / (1 - 0.8) = 9 values say as much as one."""
     found = spreads(autoregressive(np.random.default_rng(8), 200, 2000, 0.8))
     assert np.median(found.effective) == pytest.approx(2000 / 9, rel=0.1)
@@ -108,7 +108,7 @@ def test_doubling_ends_with_twenty_batches():
     assert found.batch.max() == 4 and found.enough.mean() < 0.1
 
 
-def test_a_series_too_short_says_so_in_words():
+def test_a_short_series_is_refused_with_a_reason():
     assert (
         batch_means([1.0, 2.0]).refused
         == "too short: 2 values, and it takes 40 to see how they depend on each other"
@@ -151,7 +151,7 @@ def test_percentiles_of_independent_values_have_binomial_limits():
         assert one.low < one.value < one.high and one.effective > 0.6 * count
 
 
-def test_a_wandering_level_leaves_fewer_effective_values():
+def test_a_drifting_level_leaves_fewer_effective_values():
     random = np.random.default_rng(14)
     level = np.exp(0.5 * autoregressive(random, 1, 400, 0.5)[0])
     samples = 20 * level[:, None] * random.exponential(1, (400, 50)) + 1

@@ -161,7 +161,7 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
         ("a = [", "not TOML"),
     ],
 )
-def test_a_mistake_is_one_line_with_file_and_key(tmp_path, text, message):
+def test_an_invalid_specification_raises_one_line_with_file_and_key(tmp_path, text, message):
     with pytest.raises(LabError) as caught:
         read(tmp_path, text)
     line = str(caught.value)
@@ -169,13 +169,13 @@ def test_a_mistake_is_one_line_with_file_and_key(tmp_path, text, message):
 
 
 @pytest.mark.parametrize("missing", ["question", "hypothesis", "refuted_by"])
-def test_what_must_be_stated_before_there_is_data(tmp_path, missing):
+def test_question_hypothesis_and_refutation_are_required(tmp_path, missing):
     head = "\n".join(line for line in HEAD.splitlines() if not line.startswith(missing)) + "\n"
     with pytest.raises(LabError, match=f"{missing}: is missing"):
         read(tmp_path, "", head)
 
 
-def test_a_missing_file_is_one_line(tmp_path):
+def test_a_missing_file_raises_one_line(tmp_path):
     with pytest.raises(LabError, match="no such specification"):
         read_spec(tmp_path / "none.toml")
 
@@ -194,7 +194,7 @@ def test_factors_by_short_name_dotted_name_and_named_levels(tmp_path):
     assert arms.levels[1].settings == (("system.proxy.stamps", "off"), ("system.proxy.loops", 2))
 
 
-def test_slots_say_something_only_in_their_discipline(tmp_path):
+def test_slots_apply_only_to_their_discipline(tmp_path):
     def slots(text):
         return read(tmp_path, f"[system.proxy]\n{text}\n").system.proxy.slots()
 
@@ -218,7 +218,7 @@ def test_quantities():
     assert resolve_key("load.clients", ["load.clients"]) == "load.clients"
 
 
-def test_hosts_take_what_they_do_not_say_from_their_profile(tmp_path):
+def test_hosts_inherit_missing_settings_from_their_profile(tmp_path):
     spec = read(
         tmp_path,
         '[testbed]\nkind = "netns"\n[testbed.hosts]\nc = { profile = "asl18-client", cores = 1, delay_ms = 2 }\n'
@@ -240,7 +240,7 @@ def test_hosts_take_what_they_do_not_say_from_their_profile(tmp_path):
     assert all(assignment.proxy == ("s",) for assignment in placed.values())
 
 
-def test_the_profiles_are_the_machines_of_the_study():
+def test_the_profiles_match_the_machines_of_the_study():
     machines = {
         name.removeprefix("asl18-"): (values["cores"], values["up_mbit"]) for name, values in PROFILES.items()
     }

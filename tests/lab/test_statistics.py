@@ -24,12 +24,12 @@ def test_the_interval_is_the_t_interval(values):
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-6, rel=1e-9)
 
 
-def test_few_values_have_no_interval():
+def test_too_few_values_have_no_interval():
     assert mean_interval([]) == MeanInterval(0, None, None, None)
     assert mean_interval([3.0]) == MeanInterval(1, 3.0, None, None)
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say():
+def test_intervals_have_their_nominal_coverage():
     generator = np.random.default_rng(20)
     covered = 0
     for _ in range(4000):
@@ -67,6 +67,6 @@ def test_a_rare_percentile_needs_ten_values_above_it():
     assert percentiles(decode("", "a")) == {}
 
 
-def test_a_damaged_histogram_is_one_line():
+def test_a_damaged_histogram_raises_one_line():
     with pytest.raises(LabError, match="here: the histogram cannot be decoded"):
         decode("AAAA", "here")

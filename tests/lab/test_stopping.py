@@ -70,7 +70,7 @@ def run(campaign, tell=lambda step: None):
     return read_stopping(campaign.directory)
 
 
-def test_it_stops_when_every_metric_is_precise_and_says_so(fake, tmp_path, synthetic_trials):
+def test_it_stops_when_every_metric_is_precise_and_records_why(fake, tmp_path, synthetic_trials):
     campaign = new_run(tmp_path)
     stopping = run(campaign)
     # Three blocks are the least, and two confirm them.
@@ -93,20 +93,20 @@ def test_it_stops_when_every_metric_is_precise_and_says_so(fake, tmp_path, synth
     assert len(synthetic_trials[0]) == 10
 
 
-def test_it_goes_on_to_the_maximum_when_the_spread_is_wide(fake, tmp_path, synthetic_trials):
+def test_it_continues_to_the_maximum_when_the_spread_is_wide(fake, tmp_path, synthetic_trials):
     synthetic_trials[1]["spread"] = 0.6
     stopping = run(new_run(tmp_path, precision=0.01))
     assert (stopping.kind, stopping.block) == ("maximum", 8)
 
 
-def test_no_block_is_begun_that_does_not_fit_into_the_budget(fake, tmp_path, synthetic_trials):
+def test_no_block_starts_that_exceeds_the_budget(fake, tmp_path, synthetic_trials):
     synthetic_trials[1]["spread"] = 0.6
     # A synthetic trial says that it took 3.25 s, a block 6.5 s.
     stopping = run(new_run(tmp_path, precision=0.01, budget_s=30))
     assert (stopping.kind, stopping.block) == ("budget", 4)
 
 
-def test_a_configuration_that_never_passes_does_not_keep_the_others_waiting(fake, tmp_path, synthetic_trials):
+def test_a_configuration_that_never_passes_does_not_block_the_others(fake, tmp_path, synthetic_trials):
     synthetic_trials[1]["broken"] = ("clients=16",)
     stopping = run(new_run(tmp_path))
     assert (stopping.kind, stopping.block) == ("precision", 5)
@@ -116,7 +116,7 @@ def test_a_configuration_that_never_passes_does_not_keep_the_others_waiting(fake
 
 
 @pytest.mark.parametrize("killed_at", [1, 4, 5, 9, 10])
-def test_a_run_that_is_resumed_decides_the_same(fake, tmp_path, synthetic_trials, killed_at):
+def test_a_resumed_run_makes_the_same_decisions(fake, tmp_path, synthetic_trials, killed_at):
     whole = new_run(tmp_path)
     wanted = run(whole)
     campaign = new_run(tmp_path)
@@ -139,7 +139,7 @@ def test_a_run_that_is_resumed_decides_the_same(fake, tmp_path, synthetic_trials
     assert numbers[0] == numbers[1]
 
 
-def test_values_are_those_of_whole_blocks():
+def test_only_complete_blocks_count():
     def content(block, name, rate, used=True):
         return made_trial({"arm": name}, block, used=used, throughput_per_s=rate).content
 
@@ -158,7 +158,7 @@ def test_values_are_those_of_whole_blocks():
     assert left_out == []
 
 
-def test_the_plan_says_the_least_and_the_most(capsys, tmp_path):
+def test_the_plan_prints_the_minimum_and_the_maximum(capsys, tmp_path):
     path = tmp_path / "stopping.toml"
     path.write_text(SPEC.format(precision=0.05, budget_s=300))
     assert main(["plan", str(path)]) == 0
@@ -166,7 +166,7 @@ def test_the_plan_says_the_least_and_the_most(capsys, tmp_path):
     assert "at least 10 trials, about 36 s; at most 16, about 58 s; no block starts after 5 min 00 s" in said
 
 
-def test_a_damaged_decision_is_one_line(fake, tmp_path, synthetic_trials):
+def test_a_damaged_decision_raises_one_line(fake, tmp_path, synthetic_trials):
     campaign = new_run(tmp_path)
     run(campaign)
     path = campaign.directory / "stopping.json"

@@ -52,7 +52,7 @@ def values_of(command, name):
     return [command[index + 1] for index, part in enumerate(command) if part == name]
 
 
-def test_several_proxies_stand_before_the_same_backends_and_the_load_uses_any_of_them(fake, tmp_path):
+def test_several_proxies_share_backends_and_the_load_uses_all_proxies(fake, tmp_path):
     addresses, found = commands(a_trial(proxy=Proxy(count=2)), tmp_path)
     assert list(found) == ["backend-0", "backend-1", "backend-2", "proxy-0", "proxy-1", "load"]
     behind = values_of(found["proxy-0"], "--server")
@@ -74,7 +74,7 @@ def test_the_load_sends_to_a_single_proxy(fake, tmp_path):
     assert "proxy" in found
 
 
-def test_without_a_proxy_every_client_may_go_to_all_backends_by_key(fake, tmp_path):
+def test_without_a_proxy_every_client_selects_backends_by_key(fake, tmp_path):
     addresses, found = commands(a_trial(kind="direct", direct_to="all"), tmp_path)
     assert len(addresses) == 3 and values_of(found["load"], "--server") == addresses
     # Placed by key, which is what several servers mean to the load generator by default.
@@ -88,7 +88,7 @@ def test_twemproxy_gets_a_file_with_the_key_distribution_of_our_own_proxy():
     assert lines[-2:] == ["- 127.0.0.1:2:1", "- 127.0.0.1:3:1"]
 
 
-def test_twemproxy_in_the_place_of_the_proxy(fake, tmp_path, monkeypatch):
+def test_twemproxy_replaces_the_proxy(fake, tmp_path, monkeypatch):
     double = tmp_path / "bin" / "nutcracker"
     double.parent.mkdir()
     double.write_text("#!/bin/sh\nexec sleep 60\n")
@@ -110,7 +110,7 @@ def test_a_missing_twemproxy_is_an_error(fake, monkeypatch, tmp_path):
         find_programs(set(), frozenset({"nutcracker"}))
 
 
-def test_the_real_twemproxy_carries_a_load(tmp_path):
+def test_the_real_twemproxy_serves_a_load(tmp_path):
     if not shutil.which("nutcracker", path=WITH_SYSTEM_PROGRAMS):
         assert "WAYSTAGE_REQUIRE_PEERS" not in os.environ, "nutcracker is required here"
         pytest.skip("nutcracker is not installed; a double stands in for it in the test above")
@@ -136,7 +136,7 @@ def test_the_real_twemproxy_carries_a_load(tmp_path):
         ("[factors]\ncount = [1, 2]", "ambiguous: system.backends.count or system.proxy.count"),
     ],
 )
-def test_a_system_that_cannot_be_is_one_line(tmp_path, text, message):
+def test_an_invalid_system_raises_one_line(tmp_path, text, message):
     path = tmp_path / "x.toml"
     path.write_text(HEAD + text)
     with pytest.raises(LabError) as caught:
@@ -144,7 +144,7 @@ def test_a_system_that_cannot_be_is_one_line(tmp_path, text, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_only_hosts_that_have_something_to_do_are_in_use():
+def test_only_hosts_with_a_process_are_in_use():
     assignment = Assignment(load=("c",), proxy=("m1", "m2"), backends=("s1", "s2", "s3"))
     for system, used in [
         (System(backends=Backends(count=2)), ["c", "m1", "s1", "s2"]),
@@ -175,18 +175,18 @@ def two_proxies(fake, tmp_path):
     return directory, trial
 
 
-def test_the_records_of_all_proxies_are_read_together(two_proxies):
+def test_the_records_of_all_proxies_are_joined(two_proxies):
     content = analyse(two_proxies[0]).trials[0]
     assert content.used, content.reasons
     assert content.numbers.stages["all"].count == 400 and content.numbers.proxy_view.joined == 400
 
 
-def test_processor_time_of_proxies_is_that_of_one_role(two_proxies):
+def test_the_cpu_time_of_proxies_is_summed_over_the_role(two_proxies):
     trial = analyse(two_proxies[0]).trials[0]
     assert trial.numbers.cpu.cpu_s["proxy"] == pytest.approx(1.2, rel=1e-3)
 
 
-def test_a_missing_record_file_and_one_too_many_fail_the_trial(two_proxies):
+def test_a_missing_or_surplus_record_file_fails_the_trial(two_proxies):
     directory, trial = two_proxies
     records = trial / "records" / "proxy-2.way"
     shutil.copyfile(records, records.with_name("proxy-3.way"))
@@ -197,7 +197,7 @@ def test_a_missing_record_file_and_one_too_many_fail_the_trial(two_proxies):
 
 
 @pytest.mark.parametrize(("dispatch", "slots"), [("shared", 16), ("per-backend", 24)])
-def test_slots_are_those_of_all_proxies(dispatch, slots):
+def test_slots_are_summed_over_all_proxies(dispatch, slots):
     system = System(proxy=Proxy(dispatch=dispatch, workers=8, readers=4, loops=1, count=2))
     stages = {"all": made_stages(send=1e6, backend=1e6, total=1e6)}
     configuration = made_configuration(system=made_system(system), stages=stages)

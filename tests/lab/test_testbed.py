@@ -31,7 +31,7 @@ def trial(spec_path):
     return make_plan(read_spec(spec_path)).trials[0]
 
 
-def test_the_error_lists_the_searched_places(monkeypatch, tmp_path):
+def test_the_error_lists_the_searched_paths(monkeypatch, tmp_path):
     monkeypatch.setenv("WAYSTAGE_BIN", str(tmp_path / "none"))
     with pytest.raises(LabError, match=r"WAYSTAGE_BIN=.*none: not a program"):
         find_programs(set())
@@ -51,14 +51,14 @@ def test_a_missing_memcached_is_an_error(fake, monkeypatch, tmp_path):
     assert programs.server_for("auto", "none") == "embedded"
 
 
-def test_a_dictated_service_time_means_the_embedded_server(fake):
+def test_a_configured_service_time_selects_the_embedded_server(fake):
     programs = dataclasses.replace(find_programs({"auto"}), memcached="/usr/bin/memcached")
     assert programs.server_for("auto", "none") == "memcached"
     assert programs.server_for("auto", "exp:1ms") == "embedded"
     assert programs.server_for("embedded", "none") == "embedded"
 
 
-def test_everything_comes_up_and_goes_away(fake, trial, tmp_path):
+def test_all_processes_start_and_stop(fake, trial, tmp_path):
     with running_system(trial, find_programs(set()), tmp_path, Testbed()) as testbed:
         (address,) = testbed.start_servers()
         pids = [process.pid for process in testbed.processes]
@@ -93,7 +93,7 @@ def test_the_proxy_receives_its_discipline_and_only_its_own_slots(fake, trial, t
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
-def test_nothing_is_left_after_an_exception(fake, trial, tmp_path, error):
+def test_no_process_remains_after_an_exception(fake, trial, tmp_path, error):
     pids = []
     with pytest.raises(error), running_system(trial, find_programs(set()), tmp_path, Testbed()) as testbed:
         testbed.start_servers()
@@ -102,7 +102,7 @@ def test_nothing_is_left_after_an_exception(fake, trial, tmp_path, error):
     assert pids and gone(pids)
 
 
-def test_a_program_that_does_not_come_up(fake, trial, tmp_path, monkeypatch):
+def test_a_program_that_exits_at_once_is_an_error(fake, trial, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_FAIL", "proxy")
     with (
         pytest.raises(
@@ -124,7 +124,7 @@ def test_a_program_that_ignores_the_request_to_stop_is_killed_with_its_children(
     assert process.killed and process.exit_code == -9 and children and gone([process.pid, *children])
 
 
-def test_a_program_that_never_is_ready(tmp_path, monkeypatch):
+def test_a_program_that_is_never_ready_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("waylab.testbed.processes.READY_WITHIN_S", 0.2)
     process = Process("slow", ["sleep", "60"], tmp_path)
     with pytest.raises(TestbedError, match=r"slow: not ready within 0.2 s"):
@@ -133,12 +133,12 @@ def test_a_program_that_never_is_ready(tmp_path, monkeypatch):
     assert gone([process.pid])
 
 
-def test_a_program_that_is_not_there(tmp_path):
+def test_a_missing_program_is_an_error(tmp_path):
     with pytest.raises(TestbedError, match="none: /does/not/exist cannot be started: No such file"):
         Process("none", ["/does/not/exist"], tmp_path)
 
 
-def test_output_is_kept(tmp_path):
+def test_the_output_of_a_process_is_kept(tmp_path):
     process = Process("talker", ["sh", "-c", "echo out; echo err >&2"], tmp_path)
     assert process.wait(5)
     process.stop()
@@ -146,7 +146,7 @@ def test_output_is_kept(tmp_path):
     assert os.WEXITSTATUS(0) == process.exit_code
 
 
-def test_a_signal_that_comes_while_a_process_is_started_is_not_lost(tmp_path):
+def test_a_signal_during_the_start_of_a_process_is_not_lost(tmp_path):
     armed = [True]
 
     def send_once():

@@ -59,7 +59,7 @@ blocks = 2
 @pytest.mark.parametrize(
     ("unit", "text"), [("bytes", one) for one in SIZES] + [("time", one) for one in TIMES]
 )
-def test_means_are_those_of_the_program(unit, text):
+def test_means_equal_those_of_waystage_variates(unit, text):
     command = [find_waystage(), "variates", "--describe", "--unit", unit, text]
     said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     number, name = re.search(r"mean\s+(\S+) ?(\S*)", said).groups()
@@ -73,7 +73,7 @@ def spec_at(tmp_path, extra=""):
     return path
 
 
-def test_the_load_generator_is_told_all_of_it(tmp_path):
+def test_the_load_generator_receives_every_variate(tmp_path):
     extra = '[testbed.hosts]\na = {}\n[assignment]\nload = ["a", "a"]\n'
     trial = make_plan(read_spec(spec_at(tmp_path, extra))).trials[0]
     parts = generators(trial)
@@ -90,7 +90,7 @@ def test_the_load_generator_is_told_all_of_it(tmp_path):
     )
 
 
-def test_an_open_loop_is_judged_by_what_it_offered_and_not_by_the_interactive_law(fake, tmp_path):
+def test_an_open_loop_is_judged_by_its_offered_load(fake, tmp_path):
     directory = create_run(spec_at(tmp_path), tmp_path / "results").directory
     shares = {}
     for planned, share in zip(read_run(directory).plan, (0.995, 0.98), strict=True):

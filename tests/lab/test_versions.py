@@ -40,7 +40,7 @@ def compare(*arguments):
     return main(["compare", *map(str, arguments)])
 
 
-def test_the_same_is_no_worse(make, capsys):
+def test_identical_runs_are_not_worse(make, capsys):
     old, new = make("old", noise=dict.fromkeys(NOISE, 1.0)), make("new")
     assert compare(old, new) == 0
     content = read(new / "compare.json", RunComparison)
@@ -54,7 +54,7 @@ def test_the_same_is_no_worse(make, capsys):
     assert all(len(line) <= 80 for line in printed.splitlines() if "compare.html" not in line)
 
 
-def test_a_loss_is_found_and_a_gain_is_none(make):
+def test_a_loss_is_found_and_a_gain_is_not_a_loss(make):
     old, slower, faster = make("old", noise=dict.fromkeys(NOISE, 1.0)), make("slow", 0.85), make("fast", 1.2)
     assert compare(old, slower) == 1
     content = read(slower / "compare.json", RunComparison)
@@ -68,14 +68,14 @@ def test_a_loss_is_found_and_a_gain_is_none(make):
     assert read(faster / "compare.json", RunComparison).metrics[0].verdict == "better"
 
 
-def test_too_much_noise_decides_nothing(make):
+def test_noisy_runs_are_inconclusive(make):
     old, new = make("old", noise={1: 0.9, 2: 1.15, 3: 1.0}), make("new", noise={1: 1.1, 2: 0.95, 3: 1.0})
     assert compare(old, new) == 3
     # A margin that is wide enough makes the same numbers equal.
     assert compare(old, new, "--margin", "2") == 0
 
 
-def test_what_cannot_be_compared_is_refused_in_one_line(make, capsys):
+def test_runs_that_cannot_be_compared_raise_one_line(make, capsys):
     old = make("old")
     other = make("other", spec=SPEC.replace("test_time_s = 2.0", "test_time_s = 2.5"))
     for arguments, words in (
@@ -90,7 +90,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(make, capsys):
         assert words in said and said.count("\n") == 1 and not (other / "compare.json").exists()
 
 
-def test_the_page_shows_only_numbers_of_its_json(make):
+def test_the_page_shows_only_numbers_from_its_json(make):
     old, new = make("old"), make("new", 1.02)
     compare(old, new)
     known = str(read(new / "compare.json", RunComparison))

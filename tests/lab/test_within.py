@@ -39,7 +39,7 @@ def load_of(count, slow=0, split=False, exact=True, seed=1):
     return values, [second(n, one, split=split, exact=exact) for n, one in enumerate(values)]
 
 
-def test_a_steady_run_is_known_with_intervals():
+def test_a_steady_run_has_intervals():
     values, load = load_of(120)
     found = within_trial(load, "here")
     everything = np.concatenate(values)
@@ -56,7 +56,7 @@ def test_a_steady_run_is_known_with_intervals():
 
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("exact", [False, True])
-def test_a_warm_up_is_found_and_left_out(split, exact):
+def test_a_warm_up_is_found_and_excluded(split, exact):
     _, load = load_of(120, slow=10, split=split, exact=exact)
     found = within_trial(load, "here")
     assert found.warm_up.cut_s in (10, 15, 20) and found.warm_up.by == "mean response"
@@ -71,7 +71,7 @@ def test_only_whole_seconds_of_the_window_count():
     assert within_trial(load, "here").seconds == 117
 
 
-def test_a_short_run_says_why_nothing_is_known():
+def test_a_short_run_gives_the_reason_for_missing_results():
     found = within_trial(load_of(5)[1], "here")
     assert found.warm_up.steady is None and found.warm_up.text.startswith("too short: 5 seconds")
     assert found.throughput_per_s.low is None and "5 seconds" in found.throughput_per_s.text
@@ -86,13 +86,13 @@ def test_summaries_without_histograms_have_no_percentiles():
     assert found.percentiles_ns == {} and found.response_mean_ns.low is not None
 
 
-def test_a_stall_is_no_division_by_zero():
+def test_a_stall_does_not_divide_by_zero():
     _, load = load_of(120)
     load[30] = replace(load[30], requests=0, sum_ns=0, mean_ns=None, histograms={"all": ""})
     assert within_trial(load, "here").response_mean_ns.low is not None
 
 
-def test_a_damaged_histogram_is_one_line():
+def test_a_damaged_histogram_raises_one_line():
     _, load = load_of(120)
     load[30] = replace(load[30], histograms={"all": "AAAA"})
     with pytest.raises(LabError, match="here, a second: the histogram cannot be decoded"):
@@ -113,7 +113,7 @@ def test_percentiles_need_ten_effective_values():
     assert "99" in percentiles(merged) and "99" not in percentiles(merged, {"99": 900.0})
 
 
-def test_the_matrix_has_the_values_of_the_library():
+def test_the_matrix_equals_the_values_of_hdrhistogram():
     one = decode(histogram_text(np.array([1, 5, 2047, 2048, 4097, 10**6, 10**9])), "a")
     counts, values_ns = matrix([[one], [one, one]], "a")
     assert counts.sum(axis=1).tolist() == [7, 14]
@@ -180,7 +180,7 @@ def test_the_laws_of_records(tmp_path):
     )
 
 
-def test_the_interactive_law_has_one_place():
+def test_the_interactive_law_needs_requests_and_a_response_time():
     assert interactive_law(10, 1000.0, 1e7, 0.0, 0.03).holds
     assert (
         interactive_law(10, 0.0, 1e7, 0.0, 0.03) is None

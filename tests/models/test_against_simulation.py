@@ -40,7 +40,7 @@ def test_the_small_chain_is_what_is_simulated(make):
     assert np.all(np.abs(simulated.response_s - exact.response_s) <= allowed)
 
 
-def test_intervals_cover_the_truth_as_often_as_they_say():
+def test_intervals_have_their_nominal_coverage():
     """95 % intervals over many short runs; 300 of them put the share within 2.5 points of 95 with 95 % confidence."""
     truth = solve(repairmen(), "convolution")
     covered = 0

@@ -117,7 +117,7 @@ def test_closed(servers, clients, think_s, service_s, throughput, response, by_r
 @pytest.mark.parametrize(
     ("clients", "text"), [(10, "4.000157012"), (30, "5.766437887"), (50, "15.000022354"), (90, "35.0")]
 )
-def test_closed_where_the_textbook_recursion_turns_negative(clients, text):
+def test_closed_is_exact_where_the_textbook_recursion_turns_negative(clients, text):
     assert printed(ClosedMMc(clients, 8, 4.0, 10.0).response_mean_s, text)
     assert printed(ClosedMMc(192, 64, 0.0045, 0.0012).throughput_per_s, "14222.2")
 

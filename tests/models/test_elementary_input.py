@@ -76,7 +76,7 @@ def test_what_is_no_number_is_refused_too(rate):
         lambda: erlang_c(3, 3.0),
     ],
 )
-def test_unstable_says_so(make):
+def test_an_unstable_queue_raises(make):
     with pytest.raises(UnstableError, match=r"is unstable: utilisation [\d.]+ is not below 1"):
         make()
 
@@ -123,7 +123,7 @@ def test_unstable_says_so(make):
         (lambda: ClosedBirthDeath(20_000, 1.0, (1, 1.5)).response_time, "too many; simulate"),
     ],
 )
-def test_nonsense_is_refused_in_one_line(make, message):
+def test_invalid_parameters_raise_one_line(make, message):
     with pytest.raises(ModelError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)

@@ -155,6 +155,6 @@ def test_services_that_are_made_of_phases():
         (lambda: MIXED.moment(0), "order: must be at least 1"),
     ],
 )
-def test_nonsense_is_refused(make, message):
+def test_invalid_parameters_are_refused(make, message):
     with pytest.raises(ModelError, match=message):
         make()

@@ -148,7 +148,7 @@ def test_the_sample_is_kept(tmp_path):
     assert 900 < len(rows) < 1_600
 
 
-def test_an_unstable_model_says_so():
+def test_an_unstable_model_raises():
     with pytest.raises(
         UnstableError, match=r"station 's': is unstable: utilisation 1\.2 is not below 1"
     ) as caught:
