@@ -171,7 +171,7 @@ def test_merged_files_equal_one_run(written, tmp_path):
     )
     other.write_text(json.dumps(one))
     result = run("load", "merge", *files)
-    assert result.returncode == 1 and f"NOT VALID: {other}: 2 of 9 values are stale" in result.stdout
+    assert result.returncode == 1 and f"INVALID: {other}: 2 of 9 values are stale" in result.stdout
 
 
 def test_metrics_are_served_during_the_run():
@@ -215,4 +215,4 @@ def test_a_run_below_the_expected_hit_ratio_is_invalid(tmp_path):
         assert run(*load, "--expect-hit-ratio", "1").returncode == 0
         result = run(*load, "--expect-hit-ratio", "0.5", "--no-prefill", "--key-prefix", "other-")
     assert result.returncode == 1
-    assert "NOT VALID: the hit ratio is 0.0000, and 0.5 was expected" in result.stdout
+    assert "INVALID: the hit ratio is 0.0000, and 0.5 was expected" in result.stdout

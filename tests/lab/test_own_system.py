@@ -1,4 +1,4 @@
-"""A system that is not one of ours: "How to add a system" in CONTRIBUTING.md is enough to run and report it."""
+"""A system that is not one of ours: "Add a system to the lab" in CONTRIBUTING.md is enough to run and report it."""
 
 import pytest
 

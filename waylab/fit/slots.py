@@ -47,8 +47,10 @@ def _servers(configuration: Configuration) -> tuple[int, str]:
             return proxy["workers"] * proxies, f"workers{times}"
         case "per-backend":
             return proxy["readers"] * backends * proxies, f"readers x backends{times}"
-        case _:
+        case "pipelined":
             return proxy["loops"] * backends * proxies, f"loops x backends{times}"
+        case other:
+            raise NotApplicableError(f"the number of slots of the discipline {other} is not known here")
 
 
 def _connections(messages: Settings, services: int) -> tuple[int, str]:

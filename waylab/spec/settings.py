@@ -64,7 +64,9 @@ class Proxy:
 
     def slots(self) -> dict[str, int]:
         """Return the number of slots of each setting that the discipline uses."""
-        names = {"per-backend": ("readers", "writers"), "shared": ("workers",)}.get(self.dispatch, ())
+        names = {"pipelined": (), "per-backend": ("readers", "writers"), "shared": ("workers",)}[
+            self.dispatch
+        ]
         return {name: int(getattr(self, name)) for name in names}
 
 

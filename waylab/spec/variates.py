@@ -103,7 +103,11 @@ def _formula(kind: str, numbers: list[float]) -> float:
         mean, deviation = numbers
         normal = NormalDist()
         return mean * normal.cdf(mean / deviation) + deviation * normal.pdf(mean / deviation)
-    return sum(numbers) / 2 if kind == "uniform" else numbers[0]
+    if kind == "uniform":
+        return sum(numbers) / 2
+    if kind in ("fixed", "normal", "exp", "exponential"):
+        return numbers[0]
+    raise AssertionError(f"the mean of {kind} has no formula here")
 
 
 def _heavy_mean(kind: str, location: float, scale: float, shape: float) -> float:

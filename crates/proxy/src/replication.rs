@@ -59,7 +59,7 @@ pub(crate) fn keeps_order(config: &Config) -> bool {
 fn multi_get(config: &Config) -> MultiGet {
     match config.discipline {
         Discipline::Shared { multi_get, .. } => multi_get,
-        _ => MultiGet::ByKey,
+        Discipline::Pipelined | Discipline::PerBackend { .. } => MultiGet::ByKey,
     }
 }
 

@@ -117,7 +117,8 @@ fn kind(name: &str, values: &[f64; 3]) -> Result<Kind, String> {
         "lognormal" => Kind::Lognormal { median: at_least_zero("MEDIAN", one)?, sigma: at_least_zero("SIGMA", two)? },
         "pareto" => Kind::Pareto(tail()?),
         "gev" => Kind::Extreme(tail()?),
-        _ => Kind::Exponential { mean: at_least_zero("MEAN", one)? },
+        "exponential" | "exp" => Kind::Exponential { mean: at_least_zero("MEAN", one)? },
+        _ => return Err(format!("{name} is not a random variate; give {NAMES}")),
     })
 }
 

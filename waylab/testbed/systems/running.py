@@ -1,6 +1,7 @@
 """Functions 5 to 7 of docs/life-of-an-experiment.md: the running half of a system, the processes of one trial.
 
 A context: leaving it stops every process, also after an error. Knows no system by name.
+A host runs the programs: `testbed/hosts.py` on this machine, `testbed/netns` with its own cores and links.
 """
 
 from abc import ABC, abstractmethod

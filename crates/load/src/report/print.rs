@@ -42,7 +42,7 @@ pub fn render(summary: &Summary) -> String {
         text += "VALID\n";
     }
     for reason in &summary.reasons {
-        let _ = writeln!(text, "NOT VALID: {reason}");
+        let _ = writeln!(text, "INVALID: {reason}");
     }
     text
 }
