@@ -66,7 +66,7 @@ pub enum ServiceTime {
 
 /// The reason why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum ConfigError {
     #[error("the memory limit must be above 0")]
     NoMemory,

@@ -62,7 +62,7 @@ pub struct Totals {
 
 /// The reason why a cache cannot start, or failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum CacheError {
     #[error(transparent)]
     Config(#[from] ConfigError),

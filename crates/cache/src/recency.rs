@@ -3,7 +3,7 @@
 /// The end of the list.
 const NONE: usize = usize::MAX;
 
-/// The neighbours of one slot.
+/// The slots before and after one slot.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     newer: usize,

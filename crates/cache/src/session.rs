@@ -36,7 +36,7 @@ pub(crate) struct Session {
     swallow_bytes: u64,
     /// Replies that are not due yet, or that follow one that is not.
     delayed: VecDeque<DelayedReply>,
-    held_bytes: u64,
+    delayed_bytes: u64,
     /// Sampled requests whose reply has not been written yet.
     unwritten: VecDeque<Entry>,
     /// Whether the inbox may contain another request.
@@ -78,7 +78,7 @@ impl Session {
             received: Nanos::UNSET,
             swallow_bytes: 0,
             delayed: VecDeque::new(),
-            held_bytes: 0,
+            delayed_bytes: 0,
             unwritten: VecDeque::new(),
             has_untaken: false,
             is_ended: false,
@@ -150,7 +150,7 @@ impl Session {
     /// Whether too many replies wait for this client to take another request.
     fn is_paused(&self) -> bool {
         self.delayed.len() >= REPLIES_DELAYED_MAXIMUM
-            || self.held_bytes + self.connection.outbox.waiting_bytes() >= REPLY_BYTES_MAXIMUM
+            || self.delayed_bytes + self.connection.outbox.waiting_bytes() >= REPLY_BYTES_MAXIMUM
     }
 
     fn take_requests(&mut self, key: usize, handler: &mut Handler, budget: &mut usize) {
@@ -189,7 +189,7 @@ impl Session {
             self.send(&mut handler.reply, entry);
         } else {
             let reply = lift(&mut handler.reply);
-            self.held_bytes += reply.len() as u64;
+            self.delayed_bytes += reply.len() as u64;
             self.delayed.push_back(DelayedReply { served: taken.served, reply, entry });
         }
     }
@@ -223,7 +223,7 @@ impl Session {
     fn release(&mut self, now: Nanos) {
         while self.delayed.front().is_some_and(|delayed| delayed.served <= now) {
             if let Some(DelayedReply { mut reply, entry, .. }) = self.delayed.pop_front() {
-                self.held_bytes -= reply.len() as u64;
+                self.delayed_bytes -= reply.len() as u64;
                 self.send(&mut reply, entry);
             }
         }

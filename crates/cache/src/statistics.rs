@@ -70,10 +70,10 @@ pub(crate) fn general(counters: &Counters, store: &Store, around: &Surroundings,
     let mut line = |name: &str, value: &str| {
         Reply::Stat { name: name.as_bytes(), value: value.as_bytes() }.encode(out);
     };
-    let processor = process_cpu();
+    let cpu = process_cpu();
     line("version", VERSION);
-    line("rusage_user", &format!("{:.6}", processor.user_s));
-    line("rusage_system", &format!("{:.6}", processor.system_s));
+    line("rusage_user", &format!("{:.6}", cpu.user_s));
+    line("rusage_system", &format!("{:.6}", cpu.system_s));
     let numbers = [
         ("pid", u64::from(std::process::id())),
         ("uptime", clock.now().since(around.started) / 1_000_000_000),

@@ -25,9 +25,9 @@ pub(crate) struct Marks {
     pub(crate) is_key_base64: bool,
     /// Whether a client has read it.
     pub(crate) is_fetched: bool,
-    /// Whether it is stale: the first client that finds it so is to refresh it.
+    /// Whether it is stale: the first client that reads it is asked to refresh it.
     pub(crate) is_stale: bool,
-    /// Whether a client has been told to refresh it.
+    /// Whether a reply has asked a client to refresh it.
     pub(crate) is_won: bool,
     /// When it was last read, or stored.
     pub(crate) used: Nanos,
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(alive(&mut timed), [true, false, false, true, false]);
         timed.pass(10);
         assert_eq!(alive(&mut timed), [true, false, false, false, false]);
-        assert_eq!(timed.store.len(), 1, "an ended item leaves when somebody asks for it");
+        assert_eq!(timed.store.len(), 1, "an expired item is removed when it is read");
         timed.pass(1_000_000_000);
         assert!(timed.has("never"));
     }
@@ -325,7 +325,7 @@ mod tests {
         timed.store.flush(0);
         timed.put("later", 0);
         timed.pass(20);
-        assert!(timed.has("later") && !timed.has("after"), "the last word counts");
+        assert!(timed.has("later") && !timed.has("after"), "the last flush applies");
     }
 
     #[test]

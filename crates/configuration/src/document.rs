@@ -122,8 +122,8 @@ impl Document {
         let line = self.line(span.start);
         let covers = |range: &Range<usize>| range.start <= span.start && span.end <= range.end;
         let entries = self.entries();
-        let holds = |entry: &&Entry| covers(&entry.value) || entry.name.as_ref().is_some_and(covers);
-        let entry = entries.iter().filter(holds).min_by_key(|entry| match &entry.name {
+        let contains = |entry: &&Entry| covers(&entry.value) || entry.name.as_ref().is_some_and(covers);
+        let entry = entries.iter().filter(contains).min_by_key(|entry| match &entry.name {
             Some(name) if covers(name) => name.len(),
             _ => entry.value.len(),
         });

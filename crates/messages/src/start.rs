@@ -252,7 +252,7 @@ fn prepare(config: &Config) -> Result<(Option<Database>, Option<TlsAcceptor>), M
 }
 
 fn threads(config: &Config) -> usize {
-    let half = || std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2));
+    let half = || std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
     config.threads.unwrap_or_else(half)
 }
 

@@ -178,14 +178,14 @@ fn a_head_that_is_too_large_is_refused_and_requests_in_a_row_are_answered_in_ord
 }
 
 /// Waits until the buffered bytes satisfy a condition.
-fn holds(address: SocketAddr, is_right: impl Fn(f64) -> bool) {
+fn wait_for_buffered(address: SocketAddr, is_right: impl Fn(f64) -> bool) {
     for _ in 0..2000 {
         if is_right(metric(address, "waystage_messages_buffered_bytes")) {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{} bytes are held", metric(address, "waystage_messages_buffered_bytes"));
+    panic!("{} bytes are buffered", metric(address, "waystage_messages_buffered_bytes"));
 }
 
 #[test]
@@ -203,13 +203,13 @@ fn only_bytes_that_arrived_count_as_memory() {
     other.send("/v1/queues/q/messages", "room");
     let half = &mut announcing[0];
     half.write_all(&vec![b'x'; LIMIT - 1]).unwrap();
-    holds(address, |bytes| bytes == (LIMIT - 1) as f64);
+    wait_for_buffered(address, |bytes| bytes == (LIMIT - 1) as f64);
     let refused = other.ask("POST", "/v1/queues/q/messages", "more");
     assert!(refused.status == 503 && refused.text().contains("urn:waystage:problem:overloaded"), "{}", refused.text());
     let mut other = Client::connect(address, "me");
-    assert_eq!(other.short("GET", "/v1/queues/q/messages/head").0, 204, "there is room for who brings nothing");
+    assert_eq!(other.short("GET", "/v1/queues/q/messages/head").0, 204, "a request without a body is admitted");
     drop(announcing);
-    holds(address, |bytes| bytes == 0.0);
+    wait_for_buffered(address, |bytes| bytes == 0.0);
     other.send("/v1/queues/q/messages", "more");
     running.stop().unwrap();
 }
@@ -223,14 +223,14 @@ fn unread_replies_occupy_memory_until_nothing_more_is_fetched() {
     let address = running.address();
     let mut deaf = connect(address);
     deaf.write_all(b"GET /v1/queues/q/messages/head HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-    holds(address, |bytes| bytes > 0.0);
+    wait_for_buffered(address, |bytes| bytes > 0.0);
     let mut other = Client::connect(address, "me");
     let (status, text) = other.short("GET", "/v1/queues/q/messages/head");
     assert_eq!((status, text.contains("urn:waystage:problem:overloaded")), (503, true), "{text}");
     let mut reply = vec![0; BODY_BYTES];
     deaf.read_exact(&mut reply).unwrap();
     drop(deaf);
-    holds(address, |bytes| bytes == 0.0);
+    wait_for_buffered(address, |bytes| bytes == 0.0);
     assert_eq!(other.short("GET", "/v1/queues/q/messages/head").0, 200);
     running.stop().unwrap();
 }

@@ -137,7 +137,11 @@ fn the_queues_expiry(database: &Database, address: SocketAddr) {
     client.send("/v1/queues/jobs/messages", "work");
     assert_eq!(client.short("POST", "/v1/queues/jobs/messages:receive?lease=20ms").0, 200);
     database.becomes_zero("SELECT count(*) FROM invisible_message");
-    assert_eq!(database.number("SELECT count(*) FROM message WHERE expires_at IS NULL"), 1, "the dead letter");
+    assert_eq!(
+        database.number("SELECT count(*) FROM message WHERE expires_at IS NULL"),
+        1,
+        "the message in the dead-letter queue"
+    );
     assert_eq!(client.short("POST", "/v1/queues/dead/messages:pop?wait=50s"), (200, "work".into()));
     for queue in ["dead", "brief", "jobs"] {
         client.short("DELETE", &format!("/v1/queues/{queue}"));

@@ -1,4 +1,4 @@
-//! Interrupted statements, and a database that makes no progress: the service reports what it knows, and stops when it is told to.
+//! Interrupted statements, and a database that makes no progress: the service reports the possible outcomes, and stops on request.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -39,7 +39,7 @@ impl Locked {
 }
 
 /// Starts a request that is not answered soon.
-fn asked(address: SocketAddr, method: &'static str, path: &'static str) -> JoinHandle<(u16, String)> {
+fn in_background(address: SocketAddr, method: &'static str, path: &'static str) -> JoinHandle<(u16, String)> {
     spawn(move || Client::connect(address, "alice").short(method, path))
 }
 
@@ -68,7 +68,7 @@ fn killed_statements_are_in_doubt_unless_they_only_read() {
             // After this request, the lane is connected and every statement prepared.
             assert!(matches!(client.short("PUT", "/v1/queues/q").0, 201 | 204));
             let locked = Locked::take(&database);
-            let asked = asked(service.address(), method, path);
+            let asked = in_background(service.address(), method, path);
             becomes_stuck(&database);
             // The server reports FATAL, which is not the error of a statement that was only rolled back.
             database.run(&STUCK.replace("count(*)", "pg_terminate_backend(pid)"));
@@ -118,7 +118,7 @@ fn polls_that_are_refused_after_their_first_attempt_keep_waiting() {
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
     let polls: Vec<_> = (0..POLLS)
         .map(|_| {
-            let poll = asked(service.address(), "POST", "/v1/queues/q/messages:pop?wait=60s");
+            let poll = in_background(service.address(), "POST", "/v1/queues/q/messages:pop?wait=60s");
             // The first attempt of each poll must find room.
             sleep(Duration::from_millis(100));
             poll

@@ -94,7 +94,7 @@ fn concurrent_sends_with_a_key_are_stored_once() {
         .collect();
     let all: Vec<(usize, (String, bool))> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     for key in 0..KEYS {
-        let of_key: Vec<&(String, bool)> = all.iter().filter(|(of, _)| *of == key).map(|(_, told)| told).collect();
+        let of_key: Vec<&(String, bool)> = all.iter().filter(|(of, _)| *of == key).map(|(_, reply)| reply).collect();
         let ids: BTreeSet<&str> = of_key.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!((ids.len(), of_key.iter().filter(|(_, is_replayed)| !is_replayed).count()), (1, 1), "{of_key:?}");
     }

@@ -1,4 +1,4 @@
-//! Leases over a real PostgreSQL: who holds a message, when its lease ends, what is redelivered, and where it goes in the end.
+//! Leases over a real PostgreSQL: which consumer has a message, when its lease expires, redelivery, and the dead-letter queue.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -266,11 +266,11 @@ fn settings(address: SocketAddr) {
     };
     assert!(is_set(&shown(&mut client)), "{}", shown(&mut client));
     assert_eq!(client.short("PUT", "/v1/queues/jobs").0, 204);
-    assert!(is_set(&shown(&mut client)), "without a document nothing changes");
-    let nobody = client.ask("PUT", "/v1/queues/jobs", r#"{"dead_letter_queue":"nobody"}"#);
-    assert_eq!(nobody.status, 422);
-    assert!(nobody.text().contains("urn:waystage:problem:unknown-dead-letter-queue"), "{}", nobody.text());
-    assert!(is_set(&shown(&mut client)), "nothing was done");
+    assert!(is_set(&shown(&mut client)), "a request without a body changes nothing");
+    let refused = client.ask("PUT", "/v1/queues/jobs", r#"{"dead_letter_queue":"unknown"}"#);
+    assert_eq!(refused.status, 422);
+    assert!(refused.text().contains("urn:waystage:problem:unknown-dead-letter-queue"), "{}", refused.text());
+    assert!(is_set(&shown(&mut client)), "a refused request changes nothing");
     client.send("/v1/queues/jobs/messages", "work");
     let job = receive(&mut client, "jobs", "");
     let again = receive(&mut client, "jobs", "wait=50s&lease=1h");

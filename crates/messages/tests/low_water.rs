@@ -107,7 +107,7 @@ fn a_queue_that_is_created_again_starts_empty() {
     busy(&mut client, "q", 32);
     assert_eq!(client.short("DELETE", "/v1/queues/q").0, 204);
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
-    // As a restored copy of a queue would have it.
+    // As in a queue restored from a backup.
     let runtime = runtime();
     let text = "INSERT INTO message (id, queue_id, receiver, sender, body)
         SELECT 0, id, '', 's', 'first' FROM queue WHERE deleted_at IS NULL";
@@ -132,21 +132,21 @@ fn buffers_of_a_pop(low_water_refresh_after: usize) -> i64 {
         (0..number).for_each(|_| assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 200));
         std::thread::sleep(Duration::from_millis(100));
     };
-    // What the service learns now is useless later.
+    // The marks that the service reads now are useless later.
     (0..5).for_each(|_| pops(4));
-    let hold = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue";
-    runtime.block_on(old.batch_execute(hold)).unwrap();
+    let snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue";
+    runtime.block_on(old.batch_execute(snapshot)).unwrap();
     runtime.block_on(other.batch_execute("DELETE FROM message WHERE id <= 19000")).unwrap();
     (0..5).for_each(|_| pops(4));
     // PostgreSQL reports the statistics of a connection after a second.
-    let mut told = |number: usize| {
+    let mut buffers_after = |number: usize| {
         pops(number);
         std::thread::sleep(A_WHILE);
         pops(1);
         database.number(BUFFERS)
     };
-    let before = told(1);
-    let buffers = (told(MEASURED - 1) - before) / i64::try_from(MEASURED).unwrap();
+    let before = buffers_after(1);
+    let buffers = (buffers_after(MEASURED - 1) - before) / i64::try_from(MEASURED).unwrap();
     runtime.block_on(old.batch_execute("COMMIT")).unwrap();
     service.stop().unwrap();
     buffers
@@ -232,7 +232,7 @@ fn several_services_with_killed_connections_leave_nothing_behind() {
     let (sent, left) = (sent.load(Ordering::Relaxed), database.number(LEFT));
     println!("sent {sent}, left {left}");
     assert!(sent > 50, "hardly anything was sent: {sent}");
-    assert_eq!(left, 0, "messages are there and nobody finds them");
+    assert_eq!(left, 0, "messages are stored and no pop finds them");
     for service in services {
         service.stop().unwrap();
     }

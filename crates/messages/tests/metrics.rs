@@ -17,7 +17,7 @@ fn every_metric_is_described() {
     let mut client = Client::connect(running.address(), "me");
     client.send("/v1/queues/q/messages", "x");
     let page = client.short("GET", "/metrics").1;
-    let said: BTreeSet<(String, String)> = page
+    let exposed: BTreeSet<(String, String)> = page
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
         .map(|(name, kind)| (name.to_string(), kind.to_string()))
@@ -28,7 +28,7 @@ fn every_metric_is_described() {
         .filter_map(|(name, rest)| Some((name.to_string(), rest.split(" | ").next()?.to_string())))
         .filter(|(name, kind)| ["counter", "gauge", "histogram"].contains(&kind.as_str()) && !name.contains(' '))
         .collect();
-    assert_eq!(said, described);
+    assert_eq!(exposed, described);
     // The stages are those of Server-Timing, and so of the proxy.
     let timing = client.ask("POST", "/v1/queues/q/messages", "x").header("server-timing").unwrap().to_string();
     for stage in timing.split(", ").map(|part| part.split(';').next().unwrap()) {

@@ -151,7 +151,7 @@ fn long_polls(address: SocketAddr) {
         std::thread::sleep(Duration::from_millis(5));
     }
     client.short("DELETE", "/v1/queues/polled");
-    assert_eq!(poll.join().unwrap().0, 404, "whoever polls a queue hears that it is deleted");
+    assert_eq!(poll.join().unwrap().0, 404, "a poll of a deleted queue gets 404");
 }
 
 /// Concurrent clients: no message is lost or returned twice, and with lanes each receiver sees each sender's messages in order.

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Longer than any test, so that a poll's own attempts would come too late.
 const NEVER: Duration = Duration::from_secs(3000);
 const LISTENING: &str = "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'pg_notify|LISTEN waystage'";
-const SAID: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'pg_notify|LISTEN waystage' \
+const KILL_ANNOUNCING: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'pg_notify|LISTEN waystage' \
     AND pid <> pg_backend_pid()";
 
 fn poll(address: SocketAddr) -> JoinHandle<(u16, String)> {
@@ -27,7 +27,7 @@ fn soon(poll: JoinHandle<(u16, String)>, send: impl FnOnce() -> i64) -> (u16, St
     let began = clock.now();
     send();
     let got = poll.join().unwrap();
-    assert!(clock.now().after(began) < Duration::from_secs(30), "the poll has waited until its end");
+    assert!(clock.now().after(began) < Duration::from_secs(30), "the poll waited until its timeout");
     got
 }
 
@@ -57,7 +57,7 @@ fn a_poll_is_woken_by_a_send_through_another_service() {
     assert_eq!(soon(waiting, delayed), (200, "due".into()));
 
     // Announcements are repeated after the connections were killed.
-    database.run(SAID);
+    database.run(KILL_ANNOUNCING);
     let waiting = poll(here.address());
     sleep(Duration::from_secs(4));
     assert_eq!(soon(waiting, || client.send("/v1/queues/q/messages", "again")), (200, "again".into()));

@@ -56,8 +56,8 @@ fn bad_requests_are_problems() {
         let mut client = Client::connect(running.address(), "alice");
         assert_problem(&client.ask(method, path, body), status, kind);
     }
-    let nobody = Client::connect(running.address(), "").ask("POST", "/v1/queues/q/messages", "x");
-    assert_problem(&nobody, 422, "invalid-name");
+    let anonymous = Client::connect(running.address(), "").ask("POST", "/v1/queues/q/messages", "x");
+    assert_problem(&anonymous, 422, "invalid-name");
     assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204, "nothing of all this was stored");
     running.stop().unwrap();
 }

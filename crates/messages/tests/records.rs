@@ -49,7 +49,7 @@ fn every_request_leaves_its_record() {
     assert_eq!(client.ask("POST", "/v1/queues/q/messages", &"x".repeat(2000)).status, 413);
     running.stop().unwrap();
     let rows = rows(directory.path());
-    let said: Vec<_> = rows.iter().map(|(row, _)| (row.operation, row.outcome, row.keys, row.hits)).collect();
+    let recorded: Vec<_> = rows.iter().map(|(row, _)| (row.operation, row.outcome, row.keys, row.hits)).collect();
     let expected = [
         (31, 0, 1, 0),
         (27, 0, 1, 1),
@@ -60,7 +60,7 @@ fn every_request_leaves_its_record() {
         (0, 1, 0, 0),
         (0, 1, 0, 0),
     ];
-    assert_eq!(said, expected);
+    assert_eq!(recorded, expected);
     for (sequence, (row, stamps)) in rows.iter().enumerate() {
         assert_eq!(row.sequence as usize, sequence);
         assert_ne!(row.port, 0);

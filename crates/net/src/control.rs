@@ -208,11 +208,11 @@ mod tests {
         assert!(ControlSocket::bind(&path, false).unwrap_err().to_string().contains("another process listens"));
         let mut second = ControlSocket::bind(&path, true).unwrap();
         Channel::connect(&path).unwrap();
-        first.accept().expect("the first is still the one that is asked");
+        first.accept().expect("clients still reach the first one");
         second.succeed().unwrap();
         drop(first);
         Channel::connect(&path).unwrap();
-        second.accept().expect("now it is the second");
+        second.accept().expect("clients now reach the second one");
         drop(second);
         assert!(!path.exists());
     }

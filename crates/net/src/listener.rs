@@ -11,7 +11,7 @@ pub(crate) const BACKLOG: i32 = 1024;
 
 /// The reason why an address cannot be resolved or listened on.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum BindError {
     #[error("{name:?} is not HOST:PORT that resolves to an address: {source}")]
     Resolve { name: String, source: io::Error },

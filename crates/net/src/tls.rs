@@ -38,7 +38,7 @@ pub struct TlsTo {
 
 /// The reason why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum TlsError {
     #[error("cannot read {}: {fault}", .path.display())]
     Read { path: PathBuf, fault: String },

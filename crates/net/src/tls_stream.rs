@@ -15,13 +15,13 @@ pub(crate) struct TlsStream {
     is_blocked: bool,
     /// Bytes of the outbox that are encrypted but not completely written.
     in_session: usize,
-    has_said_goodbye: bool,
+    has_sent_close_notify: bool,
 }
 
 impl TlsStream {
     /// TLS over a socket that is connected or connecting.
     pub(crate) fn new(socket: TcpStream, session: rustls::Connection, is_blocked: bool) -> TlsStream {
-        TlsStream { socket, session, is_blocked, in_session: 0, has_said_goodbye: false }
+        TlsStream { socket, session, is_blocked, in_session: 0, has_sent_close_notify: false }
     }
 
     /// Whether the handshake is in progress.
@@ -153,14 +153,14 @@ impl TlsStream {
 
     /// Sends close_notify and then shuts down the sending side. Call it again when there is room to write.
     pub(crate) fn end_writing(&mut self) {
-        if self.say_goodbye() {
+        if self.send_close_notify() {
             // Shutting down a broken connection fails, which does not matter.
             let _ = self.socket.shutdown(Shutdown::Write);
         }
     }
 
-    fn say_goodbye(&mut self) -> bool {
-        if !std::mem::replace(&mut self.has_said_goodbye, true) {
+    fn send_close_notify(&mut self) -> bool {
+        if !std::mem::replace(&mut self.has_sent_close_notify, true) {
             self.session.send_close_notify();
         }
         matches!(self.push(), Ok(true))
@@ -170,7 +170,7 @@ impl TlsStream {
 impl Drop for TlsStream {
     fn drop(&mut self) {
         if !self.session.is_handshaking() {
-            self.say_goodbye();
+            self.send_close_notify();
         }
     }
 }

@@ -91,7 +91,7 @@ fn a_line_without_end_closes_only_its_connection() {
     let proxy = Proxy::before(servers(1), |_| ());
     let mut client = proxy.client();
     client.send("x".repeat(4000));
-    assert!(client.line().starts_with("CLIENT_ERROR"), "said before it is closed");
+    assert!(client.line().starts_with("CLIENT_ERROR"), "the error precedes the close");
     client.expect_closed();
     let mut many_keys = proxy.client();
     many_keys.ask(format!("get {}\r\n", "key ".repeat(10_000)), "END\r\n");
@@ -128,7 +128,7 @@ fn clients_beyond_the_limit_are_closed_at_once() {
             break;
         }
     }
-    assert!(served, "a place that was given up is taken again");
+    assert!(served, "a freed connection slot is used again");
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Setting {
     }
 
     /// Has conversations with both servers until all commands are sent.
-    fn run(&self, seed: u64, who: &str) {
+    fn run(&self, seed: u64, server: &str) {
         let pair = self.pair();
         let (mut random, mut sent, mut number) = (Random(seed), 0, 0);
         while sent < self.commands {
@@ -86,7 +86,7 @@ impl Setting {
             if let Some(difference) = pair.differs(&conversation, &mut random, PATIENCE) {
                 let (short, difference) = self.shrunk(conversation, difference);
                 panic!(
-                    "{who}, seed {seed}, conversation {number}: {difference}\n of {} commands were needed:\n{}",
+                    "{server}, seed {seed}, conversation {number}: {difference}\n of {} commands were needed:\n{}",
                     short.commands(),
                     listing(&short)
                 );
@@ -94,7 +94,7 @@ impl Setting {
             sent += conversation.commands();
             number += 1;
         }
-        eprintln!("{who}, seed {seed}: {sent} random commands were answered alike with and without the proxy");
+        eprintln!("{server}, seed {seed}: {sent} random commands were answered alike with and without the proxy");
     }
 
     /// The shortest conversation that differs with fresh servers, and the difference.
@@ -124,8 +124,8 @@ impl Setting {
 impl Pair {
     /// How the replies of the two differ, if they do.
     fn differs(&self, conversation: &Conversation, pieces: &mut Random, patience: Duration) -> Option<String> {
-        let plain = conversation.hold(self.server.address(), Side::Server, pieces, patience);
-        let proxied = conversation.hold(self.proxy.address, Side::Proxy, pieces, patience);
+        let plain = conversation.run(self.server.address(), Side::Server, pieces, patience);
+        let proxied = conversation.run(self.proxy.address, Side::Proxy, pieces, patience);
         match (plain, proxied) {
             (Ok(plain), Ok(proxied)) => first_difference(&plain.concat(), &proxied.concat()),
             (plain, proxied) => {
@@ -172,7 +172,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// Every discipline, with one slot and with several. Half of the commands go to the first one, which has no slots.
-fn run(start: fn() -> Server, is_memcached: bool, who: &str) {
+fn run(start: fn() -> Server, is_memcached: bool, server: &str) {
     let commands = number("WAYSTAGE_DIFFERENTIAL_COMMANDS", COMMANDS as u64) as usize;
     let seed = number("WAYSTAGE_DIFFERENTIAL_SEED", 1);
     let mut settings: Vec<Setting> = Vec::new();
@@ -184,7 +184,7 @@ fn run(start: fn() -> Server, is_memcached: bool, who: &str) {
     let others = settings.len() - 1;
     for (index, setting) in settings.iter_mut().enumerate() {
         setting.commands = if index == 0 { commands / 2 } else { commands / 2 / others };
-        setting.run(seed + index as u64, &format!("{who}, {:?}", setting.discipline));
+        setting.run(seed + index as u64, &format!("{server}, {:?}", setting.discipline));
     }
 }
 

@@ -43,7 +43,7 @@ fn at_most_one_read_per_slot_is_in_flight_and_the_others_follow_in_order() {
         let proxy = proxy(&[&server], discipline, |_| ());
         let mut client = proxy.client();
         client.send(gets(0..6));
-        let received = server.asked(2);
+        let received = server.received(2);
         assert_ne!(received[0].0, received[1].0, "each slot has its own connection");
         let mut first = lines(received);
         first.sort();
@@ -51,7 +51,7 @@ fn at_most_one_read_per_slot_is_in_flight_and_the_others_follow_in_order() {
         // The slot that becomes free first serves the oldest request.
         for (answered, next) in [(1, 2), (2, 3), (0, 4), (3, 5)] {
             server.answer(&format!("get k{answered}"), "END\r\n");
-            assert_eq!(lines(server.asked(next + 1))[next], format!("get k{next}"));
+            assert_eq!(lines(server.received(next + 1))[next], format!("get k{next}"));
         }
         (4..6).for_each(|key| server.answer(&format!("get k{key}"), "END\r\n"));
         client.expect("END\r\n".repeat(6));
@@ -64,11 +64,11 @@ fn writes_of_per_backend_wait_for_no_slot_and_are_many_in_flight_on_one_connecti
     let proxy = proxy(&[&server], per_backend(1), |_| ());
     let mut reader = proxy.client();
     reader.send("get a\r\n");
-    server.asked(1);
+    server.received(1);
     let mut writer = proxy.client();
     writer.send("set a 0 0 1\r\nx\r\nset b 0 0 1\r\nx\r\n");
     proxy.client().send("set c 0 0 1\r\nx\r\n");
-    let received = server.asked(4);
+    let received = server.received(4);
     assert!(received[1..].iter().all(|(connection, line)| *connection == received[1].0 && line.starts_with("set")));
     ["set a 0 0 1", "set b 0 0 1", "set c 0 0 1"].iter().for_each(|line| server.answer(line, "STORED\r\n"));
     writer.expect("STORED\r\nSTORED\r\n");
@@ -89,14 +89,14 @@ fn a_replica_that_receives_a_delete_after_waiting_may_answer_only_that() {
             let [primary, replica] = if primary == 0 { [&first, &second] } else { [&second, &first] };
             let (mut other, mut client) = (proxy.client(), proxy.client());
             other.send("get k\r\n");
-            primary.asked(1);
+            primary.received(1);
             client.send(format!("{command}\r\n"));
-            replica.asked(0);
+            replica.received(0);
             primary.answer("get k", "END\r\n");
-            assert_eq!(primary.asked(2)[1].1, primary_receives);
-            replica.asked(0);
+            assert_eq!(primary.received(2)[1].1, primary_receives);
+            replica.received(0);
             primary.answer(primary_receives, reply);
-            assert_eq!(replica.asked(1)[0].1, replica_receives);
+            assert_eq!(replica.received(1)[0].1, replica_receives);
             let deleted = if replica_receives == "md k" { "HD\r\n" } else { "DELETED\r\n" };
             replica.answer(replica_receives, if is_right { deleted } else { reply });
             let lost = format!("SERVER_ERROR backend {} lost the connection\r\n", replica.address());
@@ -108,21 +108,21 @@ fn a_replica_that_receives_a_delete_after_waiting_may_answer_only_that() {
 
 #[test]
 fn beyond_its_bound_a_queue_refuses_at_once_and_counts_it() {
-    for (discipline, who) in [(per_backend(1), "backend"), (shared(1), "the proxy")] {
+    for (discipline, subject) in [(per_backend(1), "backend"), (shared(1), "the proxy")] {
         let server = GatedServer::start();
         let proxy = proxy(&[&server], discipline, |config| {
             (config.queue, config.metrics) = (3, Some("127.0.0.1:0".into()));
         });
         let mut client = proxy.client();
         client.send(gets(0..4));
-        server.asked(1);
+        server.received(1);
         // Another client, whose reply does not wait for that of the first.
         let mut late = proxy.client();
         late.send("get late\r\nget later\r\n");
         for _ in 0..2 {
             let line = late.line();
             assert!(
-                line.starts_with(&format!("SERVER_ERROR {who} ")) && line.ends_with("too much waiting\r\n"),
+                line.starts_with(&format!("SERVER_ERROR {subject} ")) && line.ends_with("too much waiting\r\n"),
                 "{line}"
             );
         }
@@ -140,7 +140,7 @@ fn beyond_its_bound_a_queue_refuses_at_once_and_counts_it() {
         }
         (0..4).for_each(|key| server.answer(&format!("get k{key}"), "END\r\n"));
         client.expect("END\r\n".repeat(4));
-        assert_eq!(server.asked(4).len(), 4, "what was refused was never sent");
+        assert_eq!(server.received(4).len(), 4, "what was refused was never sent");
     }
 }
 
@@ -150,17 +150,17 @@ fn a_shared_slot_is_busy_until_the_last_replica_has_answered() {
     let proxy = proxy(&servers.each_ref(), shared(1), |config| config.pools[0].replicas = 3);
     let mut writer = proxy.client();
     writer.send("set a 0 0 1\r\nx\r\n");
-    servers.iter().for_each(|server| _ = server.asked(1));
+    servers.iter().for_each(|server| _ = server.received(1));
     let mut other = proxy.client();
     other.send("set b 0 0 1\r\nx\r\n");
     for server in &servers[..2] {
         server.answer("set a 0 0 1", "STORED\r\n");
-        assert_eq!(lines(server.asked(1)), ["set a 0 0 1"], "the slot is not free yet");
+        assert_eq!(lines(server.received(1)), ["set a 0 0 1"], "the slot is not free yet");
     }
     servers[2].answer("set a 0 0 1", "STORED\r\n");
     writer.expect("STORED\r\n");
     for server in &servers {
-        assert_eq!(lines(server.asked(2))[1], "set b 0 0 1");
+        assert_eq!(lines(server.received(2))[1], "set b 0 0 1");
         server.answer("set b 0 0 1", "STORED\r\n");
     }
     other.expect("STORED\r\n");
@@ -174,7 +174,7 @@ fn a_sharded_multi_get_is_split_into_even_contiguous_parts_and_joined_in_key_ord
     let mut client = proxy.client();
     client.send("get k0 k1 k2 k3 k4 k5 k6\r\n");
     let mut parts: Vec<(String, usize)> =
-        servers.iter().enumerate().map(|(index, server)| (lines(server.asked(1)).remove(0), index)).collect();
+        servers.iter().enumerate().map(|(index, server)| (lines(server.received(1)).remove(0), index)).collect();
     parts.sort();
     assert_eq!(parts.iter().map(|(line, _)| line).collect::<Vec<_>>(), ["get k0 k1 k2", "get k3 k4", "get k5 k6"]);
     // The last part is answered first. k1 and k4 are misses.
@@ -221,12 +221,12 @@ fn a_stalled_server_occupies_shared_slots_and_other_requests_use_the_rest() {
         client
     };
     let mut waiting: Vec<Client> = slow[..2].iter().map(ask).collect();
-    stalled.asked(2);
+    stalled.received(2);
     for key in &quick {
         ask(key).expect("END\r\n");
     }
     waiting.push(ask(&slow[2]));
-    stalled.asked(3);
+    stalled.received(3);
     let mut blocked = ask(&quick[0]);
     assert_eq!(blocked.drain(Duration::from_millis(100)), 0, "every slot is busy");
     stalled.answer(&format!("get {}", slow[1]), "END\r\n");
@@ -246,7 +246,7 @@ fn a_slot_that_lost_its_connection_takes_nothing_that_another_slot_can_serve() {
         });
         let [mut lost, mut other, mut next] = [proxy.client(), proxy.client(), proxy.client()];
         lost.send("get lost\r\n");
-        server.asked(1);
+        server.received(1);
         std::thread::sleep(Duration::from_millis(200));
         other.send("get other\r\n");
         next.send("get next\r\n");

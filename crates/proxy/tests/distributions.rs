@@ -105,7 +105,7 @@ proptest! {
         weights.push(weight);
         let after = named(seed, &weights);
         for distribution in [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous] {
-            // The circle is laid out anew when the average weight changes, so this holds for its equal weights only.
+            // The hash ring is rebuilt when the average weight changes, so this applies to its equal weights only.
             if distribution == Distribution::Ketama && weight != 1 {
                 continue;
             }
@@ -163,7 +163,7 @@ fn a_name_keeps_the_keys_when_the_machine_is_replaced() {
     }
 }
 
-/// Why `fnv1a_64` is not what `modulo` hashes with unless told so: the multiplier's low half is 435, which 3 and 5 divide.
+/// Why `fnv1a_64` is not the default hash of `modulo`: the multiplier's low half is 435, which 3 and 5 divide.
 #[test]
 fn modulo_of_twemproxys_hash_is_uneven() {
     let weights = [1, 1, 1];

@@ -1,4 +1,4 @@
-//! Servers that fail in every way: each request is answered or failed within the timeout, and no reply goes astray.
+//! Servers that fail in every way: each request is answered or failed within the timeout, and no reply reaches another request.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -13,12 +13,12 @@ use testkit::{Client, Peer, Scripted, Server, memcached_is_here};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The same in every discipline, with enough slots for all that a test asks at one time.
+/// Runs a test in every discipline, with enough slots for all requests that a test sends at once.
 fn in_each(test: impl Fn(Discipline)) {
     disciplines(4, false).into_iter().for_each(test);
 }
 
-/// As many connections to one server as such a discipline opens.
+/// The number of connections that a discipline opens to one server.
 fn connections(discipline: Discipline) -> usize {
     discipline.slots().map(|(_, slots)| slots).sum::<usize>().max(1)
 }
@@ -30,7 +30,7 @@ fn proxy(addresses: &[SocketAddr], discipline: Discipline) -> Proxy {
     })
 }
 
-/// Asks until the answer is the expected one; a server that has come back needs a moment to be trusted.
+/// Repeats a request until its reply is the expected one. The proxy uses a server that has come back only after a moment.
 fn ask_until(client: &mut Client, request: &str, expected: &str) {
     for _ in 0..200 {
         client.send(request);
@@ -84,7 +84,7 @@ fn requests_for_an_unreachable_server_fail_at_once() {
 #[test]
 fn a_late_reply_is_never_matched_with_a_later_request() {
     in_each(|discipline| {
-        // `late` is answered after the timeout, with a value that belongs to nobody any more.
+        // `late` is answered after the timeout, with a value that matches no request any more.
         let server = Scripted::start(|peer, _| {
             while let Some(line) = peer.line() {
                 if line.contains("late") {
@@ -214,7 +214,7 @@ fn one_dead_server_of_three_affects_neither_the_others_nor_the_order() {
             assert!(client.line().starts_with("VERSION"));
         }
         assert!(ended > 10 && failed > 5, "{ended} {failed}");
-        // A multi-get over all three: the dead server's keys are misses, unless told otherwise.
+        // A multi-get over all three: the dead server's keys are misses, unless configured otherwise.
         let keys: Vec<String> = (0..50).map(|key| format!("key{key}")).collect();
         client.ask(format!("get {}\r\n", keys.join(" ")), "END\r\n");
     });

@@ -1,4 +1,4 @@
-//! Which keys are asked for most, as an operator sees it: `stats hotkeys` and the metrics.
+//! The most requested keys in `stats hotkeys` and in the metrics.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use common::{Proxy, servers};
 use std::time::Duration;
 use testkit::Client;
 
-/// What `stats hotkeys` says: names and values.
+/// The names and values in the reply to `stats hotkeys`.
 fn hot_keys(client: &mut Client) -> Vec<(String, String)> {
     client.send("stats hotkeys\r\n");
     let mut lines = Vec::new();
@@ -23,7 +23,7 @@ fn hot_keys(client: &mut Client) -> Vec<(String, String)> {
     }
 }
 
-/// The same, once these keys are among them; copies are laid out with a little delay.
+/// Waits until these keys are among them, because sketches are published with a short delay.
 fn until_hot(client: &mut Client, names: &[&str]) -> Vec<(String, String)> {
     for _ in 0..200 {
         let lines = hot_keys(client);

@@ -1,4 +1,4 @@
-//! What the proxy holds for others, and for how long: every case here once leaked, hung or grew without bound.
+//! Limits on memory, connections and time: every case here once leaked, hung or grew without bound.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -23,7 +23,7 @@ fn a_client_that_fills_its_window_exactly_and_half_closes_is_closed() {
 
 #[test]
 fn a_request_that_is_taken_when_a_turn_ends_is_sent_in_the_next_one() {
-    // With a window of one, each reply lets one more request in: after some replies without any backend, a turn is over.
+    // With a window of one, each reply admits one more request. After some local replies the turn ends.
     for discipline in common::disciplines(1, true) {
         let proxy = Proxy::before(servers(1), |config| {
             (config.loops, config.client_window, config.discipline) = (1, 1, discipline);
@@ -105,7 +105,7 @@ fn the_proxy_pauses_before_reconnecting_to_a_server_that_closes_every_connection
 
 #[test]
 fn a_reply_to_a_request_that_was_never_sent_reaches_no_client() {
-    // The server reads one request and answers two: the second answer belongs to nobody, whoever asks next.
+    // The server reads one request and answers two: the second reply matches no request.
     let server = Scripted::start(|peer, _| {
         while peer.line().is_some() {
             peer.send("END\r\nVALUE secret 0 3\r\nbad\r\nEND\r\n");
@@ -140,7 +140,7 @@ fn requests_already_read_are_answered_while_the_proxy_stops() {
             peer.send("END\r\n");
         }
     });
-    // The end waits as long as a backend may take: on a busy machine two hundred answers take more than the default.
+    // The proxy stops only after the backend timeout. On a busy machine two hundred replies take longer than the default.
     let proxy = Proxy::at(&[server.address()], |config| {
         (config.loops, config.client_window) = (1, 10);
         config.pools[0].timeouts = Timeouts::all(Duration::from_secs(60));

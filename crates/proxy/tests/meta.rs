@@ -1,5 +1,5 @@
-//! The meta protocol: the same answers from memcached and the embedded cache, directly and through the proxy, whatever is sent
-//! with it, however it is cut, and whoever fails meanwhile.
+//! The meta protocol: memcached, the embedded cache and the proxy return the same replies, for any pipelining, any
+//! split of the bytes, and failing servers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -12,16 +12,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use testkit::{Client, Scripted, Server, memcached_is_here};
 
-/// The table; with the stale values, if their steps are to be in it.
+/// The table, with or without the steps on stale values.
 fn whole_table(has_stale: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
     let small = META_TABLE.iter().chain(if has_stale { STALE_TABLE } else { &[] });
     let small = small.map(|(send, expect)| (send.as_bytes().to_vec(), expect.as_bytes().to_vec()));
     small.chain(long_meta_table()).collect()
 }
 
-/// Every step waits for its answer; then all at once, stale values only if reads are carried out `in_order`.
-fn run(address: SocketAddr, who: &str, in_order: bool) {
-    eprintln!("{who}");
+/// Runs every step after the reply to the one before, then all steps at once. Stale values are included only if reads run `in_order`.
+fn run(address: SocketAddr, subject: &str, in_order: bool) {
+    eprintln!("{subject}");
     let mut client = Client::connect(address);
     client.ask("flush_all\r\n", "OK\r\n");
     for (send, expect) in whole_table(true) {
@@ -39,14 +39,14 @@ fn run(address: SocketAddr, who: &str, in_order: bool) {
     client.expect_closed();
 }
 
-/// A server of each kind that is there.
-fn kinds() -> Vec<fn() -> Server> {
+/// The servers that are installed.
+fn starters() -> Vec<fn() -> Server> {
     if memcached_is_here() { vec![Server::embedded, Server::memcached] } else { vec![Server::embedded] }
 }
 
 #[test]
 fn both_servers_answer_the_table() {
-    for (index, start) in kinds().into_iter().enumerate() {
+    for (index, start) in starters().into_iter().enumerate() {
         let server = start();
         run(server.address(), ["the embedded cache", "memcached"][index], true);
     }
@@ -54,17 +54,17 @@ fn both_servers_answer_the_table() {
 
 #[test]
 fn the_proxy_answers_the_table() {
-    for start in kinds() {
+    for start in starters() {
         for (backends, replicas, loops) in [(1, 1, 1), (3, 1, 2), (3, 3, 1), (3, 2, 2)] {
-            // As few slots as there can be, and some more.
+            // The smallest possible number of slots, and a larger one.
             let all = [loops, 2 * loops + 1].map(|slots| disciplines(slots, backends == replicas));
             for discipline in all.into_iter().flatten() {
                 let servers = (0..backends).map(|_| start()).collect();
                 let proxy = Proxy::before(servers, |config| {
                     (config.pools[0].replicas, config.loops, config.discipline) = (replicas, loops, discipline);
                 });
-                let who = format!("{replicas} of {backends} in {loops} loops, {discipline:?}");
-                run(proxy.address, &who, discipline == Discipline::Pipelined);
+                let subject = format!("{replicas} of {backends} in {loops} loops, {discipline:?}");
+                run(proxy.address, &subject, discipline == Discipline::Pipelined);
             }
         }
     }
@@ -99,8 +99,8 @@ fn me_returns_the_primarys_data() {
     }
 }
 
-/// Which of these servers hold a key, asked directly.
-fn holders(addresses: &[SocketAddr], key: &str) -> Vec<Option<String>> {
+/// The values of a key on these servers, read directly.
+fn values_on(addresses: &[SocketAddr], key: &str) -> Vec<Option<String>> {
     let ask = |&address: &SocketAddr| {
         let mut direct = Client::connect(address);
         direct.send(format!("mg {key} v\r\n"));
@@ -121,11 +121,11 @@ fn replicas_in(discipline: Discipline) {
         (config.loops, config.pools[0].replicas, config.discipline) = (1, 3, discipline);
     });
     let mut client = proxy.client();
-    let copies = |key: &str| holders(&addresses, key).into_iter().flatten().collect::<Vec<_>>();
+    let stored = |key: &str| values_on(&addresses, key).into_iter().flatten().collect::<Vec<_>>();
     client.ask("ms k 1 MS q\r\n1\r\nmn\r\n", "MN\r\n");
-    assert_eq!(copies("k"), ["1\r\n"; 3]);
+    assert_eq!(stored("k"), ["1\r\n"; 3]);
     client.ask("ms a2s= 1 b\r\n2\r\n", "HD\r\n");
-    assert_eq!((copies("kk"), copies("a2s=")), (vec!["2\r\n".to_string(); 3], vec![]));
+    assert_eq!((stored("kk"), stored("a2s=")), (vec!["2\r\n".to_string(); 3], vec![]));
     for (change, reply, value) in [
         ("ma k q\r\nmn\r\n", "MN\r\n", "2\r\n"),
         ("ms k 1 MA\r\n3\r\n", "HD\r\n", "23\r\n"),
@@ -133,22 +133,22 @@ fn replicas_in(discipline: Discipline) {
         ("ms k 1 MR\r\n7\r\n", "HD\r\n", "7\r\n"),
     ] {
         client.ask(change, reply);
-        assert_eq!(copies("k"), [value], "{change}");
+        assert_eq!(stored("k"), [value], "{change}");
         client.ask("mg k v k\r\n", format!("VA {} kk\r\n{value}", value.len() - 2));
         client.ask(format!("ms k {} q\r\n{value}mn\r\n", value.len() - 2), "MN\r\n");
-        assert_eq!(copies("k").len(), 3, "{change}");
+        assert_eq!(stored("k").len(), 3, "{change}");
     }
-    // A token is the primary's; the copies cannot compare it.
+    // A CAS token belongs to the primary; the other replicas cannot compare it.
     client.send("mg k c\r\n");
     let token = client.line().trim().split_once(" c").unwrap().1.to_string();
     client.ask(format!("ms k 1 C{token} k\r\n8\r\n"), "HD kk\r\n");
-    assert_eq!(copies("k"), ["8\r\n"]);
+    assert_eq!(stored("k"), ["8\r\n"]);
     client.ask("ms k 1 ME\r\n9\r\nms x 1 ME\r\n9\r\n", "NS\r\nHD\r\n");
-    assert_eq!(copies("x"), ["9\r\n"]);
+    assert_eq!(stored("x"), ["9\r\n"]);
     client.ask("ms k 1\r\n8\r\nmd k C18446744073709551615 k\r\n", "HD\r\nEX kk\r\n");
-    assert_eq!(copies("k"), ["8\r\n"; 3], "what was refused has changed nothing");
+    assert_eq!(stored("k"), ["8\r\n"; 3], "a refused command changes nothing");
     client.ask("ms k 1\r\n8\r\nmd k q\r\nmd k\r\nmn\r\n", "HD\r\nNF\r\nMN\r\n");
-    assert_eq!(copies("k"), [""; 0]);
+    assert_eq!(stored("k"), [""; 0]);
 }
 
 #[test]
@@ -178,16 +178,16 @@ fn keys_in_base64_live_where_their_text_does() {
         client.ask(format!("set {key} 0 0 1\r\nx\r\n"), "STORED\r\n");
         client.ask(format!("mg {encoded} b v k\r\n"), format!("VA 1 k{key}\r\nx\r\n"));
         client.ask(format!("ms {encoded} 1 b\r\ny\r\nget {key}\r\n"), format!("HD\r\nVALUE {key} 0 1\r\ny\r\nEND\r\n"));
-        assert_eq!(holders(&addresses, &key).into_iter().flatten().count(), 1);
+        assert_eq!(values_on(&addresses, &key).into_iter().flatten().count(), 1);
     }
 }
 
-/// memcached tells a key as it is when it has forgotten that it was given in base64, as it does when it appends to the value.
-/// A key that holds a line end would then answer the requests of others.
+/// When memcached appends to a value, it forgets that the key was given in base64 and returns the key decoded.
+/// A key that contains a line end could then be read as replies to other requests.
 #[test]
 fn a_key_with_a_line_end_cannot_forge_replies() {
     for (start, discipline) in
-        kinds().into_iter().flat_map(|start| disciplines(2, true).into_iter().map(move |it| (start, it)))
+        starters().into_iter().flat_map(|start| disciplines(2, true).into_iter().map(move |it| (start, it)))
     {
         let proxy = Proxy::before(vec![start()], |config| (config.loops, config.discipline) = (1, discipline));
         let (mut client, mut other) = (proxy.client(), proxy.client());
@@ -219,7 +219,7 @@ fn a_client_that_disconnects_within_a_value_stores_nothing() {
 
 #[test]
 fn every_unanswered_quiet_request_of_a_server_that_dies_gets_an_error() {
-    // It answers four requests, then closes on the next; the last of them were to be quiet.
+    // It replies to four requests, the last two of them quiet, and closes on the next one.
     let server = Scripted::start(|peer, number| {
         for reply in ["EN\r\n", "HD\r\n", "VA 2 O4\r\nhi\r\n", "EN O5\r\n"] {
             let line = peer.line();

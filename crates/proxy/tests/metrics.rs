@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 use testkit::Scripted;
 
-/// One metric: its kind and its samples, each with name, labels and number.
+/// One metric: its type and its samples, each with name, labels and number.
 #[derive(Debug, Default)]
 struct Family {
     kind: String,

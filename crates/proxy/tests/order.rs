@@ -151,16 +151,16 @@ fn run_client(proxy: &Proxy, seed: u64, has_all_commands: bool) {
 fn pipelining_clients_read_what_they_wrote() {
     for loops in [1, 2] {
         for discipline in disciplines(3 * loops, true) {
-            let reads_copies =
+            let reads_replicas =
                 matches!(discipline, Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey);
             let proxy = Proxy::before(servers(3), |config| {
                 (config.loops, config.discipline) = (loops, discipline);
-                config.pools[0].replicas = if reads_copies { 3 } else { 2 };
+                config.pools[0].replicas = if reads_replicas { 3 } else { 2 };
             });
             std::thread::scope(|scope| {
                 for seed in 0..CLIENTS {
                     let proxy = &proxy;
-                    scope.spawn(move || run_client(proxy, seed, !reads_copies));
+                    scope.spawn(move || run_client(proxy, seed, !reads_replicas));
                 }
             });
         }
@@ -177,18 +177,18 @@ fn a_read_waits_for_earlier_writes_of_its_own_client_only() {
         });
         let (mut client, mut other) = (proxy.client(), proxy.client());
         client.send("set a 0 0 1\r\nx\r\nget a\r\nget b\r\nset a 0 0 1\r\ny\r\n");
-        assert_eq!(server.asked(1)[0].1, "set a 0 0 1");
+        assert_eq!(server.received(1)[0].1, "set a 0 0 1");
         server.answer("get c", "END\r\n");
         other.ask("get c\r\n", "END\r\n");
         server.answer("set a 0 0 1", "STORED\r\n");
         client.expect("STORED\r\n");
         // Both reads may be in flight. The second write waits for both.
-        assert_eq!(server.asked(4).len(), 4);
+        assert_eq!(server.received(4).len(), 4);
         server.answer("get b", "END\r\n");
-        assert_eq!(server.asked(4).len(), 4);
+        assert_eq!(server.received(4).len(), 4);
         server.answer("get a", "END\r\n");
         client.expect("END\r\nEND\r\n");
-        assert_eq!(server.asked(5)[4].1, "set a 0 0 1");
+        assert_eq!(server.received(5)[4].1, "set a 0 0 1");
         server.answer("set a 0 0 1", "STORED\r\n");
         client.expect("STORED\r\n");
         assert!(proxy.metrics().contains("waystage_order_waits_total 2"), "{}", proxy.metrics());
@@ -204,18 +204,18 @@ fn the_two_protocols_wait_for_each_other_also_where_a_key_is_in_base64() {
         });
         let mut client = proxy.client();
         client.send("ms YQ== 1 b\r\nx\r\nget a\r\nmg YQ== v b q\r\nmg a T0\r\nmn\r\nset a 0 0 1\r\ny\r\nmg a\r\n");
-        assert_eq!(server.asked(1)[0].1, "ms YQ== 1 b");
+        assert_eq!(server.received(1)[0].1, "ms YQ== 1 b");
         server.answer("ms YQ== 1 b", "HD\r\n");
         // Both reads may be in flight. The one that touches waits for both.
-        server.asked(3);
+        server.received(3);
         server.answer("mg YQ== v b", "EN\r\n");
-        server.asked(3);
+        server.received(3);
         server.answer("get a", "END\r\n");
-        assert_eq!(server.asked(if is_alone(discipline) { 4 } else { 5 })[3].1, "mg a T0");
+        assert_eq!(server.received(if is_alone(discipline) { 4 } else { 5 })[3].1, "mg a T0");
         server.answer("mg a T0", "HD\r\n");
-        assert_eq!(server.asked(5)[4].1, "set a 0 0 1");
+        assert_eq!(server.received(5)[4].1, "set a 0 0 1");
         server.answer("set a 0 0 1", "STORED\r\n");
-        assert_eq!(server.asked(6)[5].1, "mg a");
+        assert_eq!(server.received(6)[5].1, "mg a");
         server.answer("mg a", "HD\r\n");
         client.expect("HD\r\nEND\r\nHD\r\nMN\r\nSTORED\r\nHD\r\n");
     }

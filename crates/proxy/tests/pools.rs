@@ -1,5 +1,4 @@
-//! Several pools: keys find theirs by prefix, one stands in for another, missing values come from another, and another sees what
-//! the first one sees.
+//! Several pools: routes by prefix, a failover pool, a warm-up pool and a shadow pool.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -22,15 +21,15 @@ fn proxy(main: SocketAddr, other: SocketAddr, change: impl FnOnce(&mut Config)) 
     })
 }
 
-/// What a server answers behind the proxy's back.
-fn told(address: SocketAddr, request: &str) -> String {
+/// The reply of a server to a direct request.
+fn direct_reply(address: SocketAddr, request: &str) -> String {
     let mut direct = Client::connect(address);
     direct.send(format!("{request}\r\n"));
     let line = direct.line();
     if line.starts_with("VA") { direct.line().trim_end().into() } else { line.trim_end().into() }
 }
 
-/// A number of `stats`.
+/// One number in the reply to `stats`.
 fn number(stats: &str, name: &str) -> u64 {
     let prefix = format!("STAT {name} ");
     stats.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap().trim_end().parse().unwrap()
@@ -48,8 +47,14 @@ fn the_longest_prefix_decides_and_a_multi_get_may_span_pools() {
     for key in ["user:1", "user:old:1", "page"] {
         client.ask(format!("set {key} 0 0 1\r\nx\r\n"), "STORED\r\n");
     }
-    assert_eq!(["user:1", "user:old:1", "page"].map(|key| told(main, &format!("mg {key} v"))), ["EN", "x", "x"]);
-    assert_eq!(["user:1", "user:old:1", "page"].map(|key| told(other, &format!("mg {key} v"))), ["x", "EN", "EN"]);
+    assert_eq!(
+        ["user:1", "user:old:1", "page"].map(|key| direct_reply(main, &format!("mg {key} v"))),
+        ["EN", "x", "x"]
+    );
+    assert_eq!(
+        ["user:1", "user:old:1", "page"].map(|key| direct_reply(other, &format!("mg {key} v"))),
+        ["x", "EN", "EN"]
+    );
     let values = ["page", "user:1", "user:old:1"].map(|key| format!("VALUE {key} 0 1\r\nx\r\n")).concat();
     client.ask("get page user:1 none user:none user:old:1\r\n", values + "END\r\n");
     client.ask("mg dXNlcjox b v\r\n", "VA 1\r\nx\r\n");
@@ -70,25 +75,25 @@ fn a_failover_pool_serves_writes_and_reads_and_old_values_do_not_come_back() {
     client.ask("set k 0 0 3\r\nold\r\nset j 0 0 1\r\nj\r\n", "STORED\r\nSTORED\r\n");
     main.freeze();
     client.ask("set k 0 0 3\r\nnew\r\n", "STORED\r\n");
-    let left = told(other.address(), "mg k t");
+    let left = direct_reply(other.address(), "mg k t");
     let seconds: u32 = left.trim_start_matches("HD t").parse().unwrap();
     assert!((30..=60).contains(&seconds), "{left}");
     client.ask("get k\r\n", "VALUE k 0 3\r\nnew\r\nEND\r\n");
     client.ask("get j k none\r\n", "VALUE k 0 3\r\nnew\r\nEND\r\n");
     client.ask("delete j\r\n", "NOT_FOUND\r\n");
-    // What was never sent may be done elsewhere, whatever it is.
+    // A command that was never sent may run in the failover pool, even if it is not idempotent.
     client.ask("append k 0 0 1\r\n!\r\nget k\r\n", "STORED\r\nVALUE k 0 4\r\nnew!\r\nEND\r\n");
-    // However it is stored, it does not live longer than it may.
+    // Every command that stores it caps the expiry time.
     client.ask("ms m 1 T0\r\nm\r\ntouch k 0\r\n", "HD\r\nTOUCHED\r\n");
     for key in ["k", "m"] {
-        let left = told(other.address(), &format!("mg {key} t"));
+        let left = direct_reply(other.address(), &format!("mg {key} t"));
         let seconds: u32 = left.trim_start_matches("HD t").parse().unwrap_or_else(|_| panic!("{left}"));
         assert!((30..=60).contains(&seconds), "{key}: {left}");
     }
     main.thaw();
-    until("what is owed is paid", || proxy.stats().contains("waystage_invalidations_pending 0\r\n"));
-    assert_eq!(told(main.address(), "mg k v"), "EN");
-    assert_eq!(told(main.address(), "mg j v"), "EN", "it was deleted");
+    until("no invalidation is pending", || proxy.stats().contains("waystage_invalidations_pending 0\r\n"));
+    assert_eq!(direct_reply(main.address(), "mg k v"), "EN");
+    assert_eq!(direct_reply(main.address(), "mg j v"), "EN", "it was deleted");
     client.ask("get k\r\n", "END\r\n");
     let stats = proxy.stats();
     // The set, three reads, the delete and the append.
@@ -104,22 +109,22 @@ fn missing_values_come_from_the_other_pool_and_stay_until_they_are_changed() {
         config.pools[0].warm_up = Some(WarmUp { from: "other".into(), expiry: Duration::from_secs(100) });
     });
     for key in ["a", "b", "c", "d"] {
-        assert_eq!(told(other, &format!("ms {key} 1 F7\r\n{key}")), "HD");
+        assert_eq!(direct_reply(other, &format!("ms {key} 1 F7\r\n{key}")), "HD");
     }
     let mut client = proxy.client();
     client.ask("get a\r\n", "VALUE a 7 1\r\na\r\nEND\r\n");
     client.ask("get b none c\r\n", "VALUE b 7 1\r\nb\r\nVALUE c 7 1\r\nc\r\nEND\r\n");
     client.ask("mg d v f\r\nmg none v\r\n", "VA 1 f7\r\nd\r\nEN\r\n");
     for key in ["a", "b", "c"] {
-        until("it is copied", || told(main, &format!("mg {key} v")) == key);
-        assert!(told(main, &format!("mg {key} t")).starts_with("HD t"));
-        assert_eq!(told(main, &format!("mg {key} f")), "HD f7");
+        until("the value is stored", || direct_reply(main, &format!("mg {key} v")) == key);
+        assert!(direct_reply(main, &format!("mg {key} t")).starts_with("HD t"));
+        assert_eq!(direct_reply(main, &format!("mg {key} f")), "HD f7");
     }
     client.ask("set a 0 0 1\r\nA\r\ndelete b\r\nincr none 1\r\n", "STORED\r\nDELETED\r\nNOT_FOUND\r\n");
-    assert_eq!([told(other, "mg a v"), told(other, "mg b v")], ["EN", "EN"]);
+    assert_eq!([direct_reply(other, "mg a v"), direct_reply(other, "mg b v")], ["EN", "EN"]);
     client.ask("get a b\r\n", "VALUE a 0 1\r\nA\r\nEND\r\n");
     client.ask("append c 0 0 1\r\n+\r\n", "STORED\r\n");
-    assert_eq!(told(other, "mg c v"), "EN");
+    assert_eq!(direct_reply(other, "mg c v"), "EN");
     let stats = proxy.stats();
     let counts = ["hits", "fills"].map(|name| number(&stats, &format!("waystage_warm_up_{name}")));
     assert_eq!(counts, [4, 3], "an mg is not stored: {stats}");
@@ -146,7 +151,7 @@ fn a_filled_value_is_ordered_with_its_clients_writes() {
         other.answer(&format!("delete k{number}"), "DELETED\r\n");
         client.expect("DELETED\r\n");
     }
-    let asked = main.asked(6);
+    let asked = main.received(6);
     let connection = |line: &str| asked.iter().find(|(_, asked)| asked == line).unwrap().0;
     for number in 0..2 {
         assert_eq!(
@@ -168,9 +173,9 @@ fn a_fill_that_may_arrive_late_is_deleted() {
     main.answer("get k", "END\r\n");
     other.answer("get k", "VALUE k 0 1\r\nx\r\nEND\r\n");
     client.expect("VALUE k 0 1\r\nx\r\nEND\r\n");
-    // Nobody answers `add`, and its connection is given up.
+    // The server never replies to `add`, so the proxy closes its connection.
     main.answer("delete k", "DELETED\r\n");
-    assert!(main.asked(3).iter().any(|(_, line)| line == "add k 0 100 1"));
+    assert!(main.received(3).iter().any(|(_, line)| line == "add k 0 100 1"));
 }
 
 #[test]
@@ -183,13 +188,13 @@ fn a_shadow_receives_its_share_of_writes_and_delays_no_reply() {
     });
     let mut client = proxy.client();
     client.ask("set k 0 0 1\r\nx\r\nget k\r\ndelete k\r\n", "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\nDELETED\r\n");
-    let asked: Vec<String> = other.asked(2).into_iter().map(|(_, line)| line).collect();
+    let asked: Vec<String> = other.received(2).into_iter().map(|(_, line)| line).collect();
     assert_eq!(asked, ["set k 0 0 1", "delete k"]);
     other.answer("set k 0 0 1", "STORED\r\n");
     other.answer("delete k", "DELETED\r\n");
     assert_eq!(number(&proxy.stats(), "waystage_shadowed_requests"), 2);
     let totals = proxy.stop();
-    assert_eq!((totals.requests, totals.lost), (4, 0), "`stats` is one, what a shadow sees is none of a client");
+    assert_eq!((totals.requests, totals.lost), (4, 0), "`stats` is a client request, requests to a shadow are not");
 }
 
 #[test]
@@ -206,8 +211,8 @@ fn a_shadow_receives_a_multi_get_as_one_read_per_key() {
     client.send(format!("get{}\r\n", (0..200).map(|number| format!(" k{number}")).collect::<String>()));
     (0..200).for_each(|number| client.expect(format!("VALUE k{number} 0 1\r\nx\r\n")));
     client.expect("END\r\n");
-    let count = || (0..200).filter(|number| told(other, &format!("mg k{number} v")) == "x").count();
-    until("half of them are there", || (60..140).contains(&count()));
+    let count = || (0..200).filter(|number| direct_reply(other, &format!("mg k{number} v")) == "x").count();
+    until("half of them are stored", || (60..140).contains(&count()));
 }
 
 #[test]
@@ -219,9 +224,9 @@ fn a_warm_up_of_a_shadow_is_stored_in_the_shadow() {
         config.pools[1].warm_up = Some(WarmUp { from: "source".into(), expiry: Duration::from_secs(100) });
         config.pools.push(PoolConfig::new("source", &[source.to_string()]));
     });
-    assert_eq!(told(source, "ms k 1\r\nx"), "HD");
+    assert_eq!(direct_reply(source, "ms k 1\r\nx"), "HD");
     let mut client = proxy.client();
     client.ask("get k\r\n", "END\r\n");
-    until("it is copied", || told(other, "mg k v") == "x");
-    assert_eq!(told(main, "mg k v"), "EN");
+    until("the value is stored", || direct_reply(other, "mg k v") == "x");
+    assert_eq!(direct_reply(main, "mg k v"), "EN");
 }

@@ -12,12 +12,12 @@ use std::path::Path;
 use testkit::GatedServer;
 use wire::Verb;
 
-/// The same in every discipline.
+/// Runs a test in every discipline.
 fn in_each(test: impl Fn(Discipline)) {
     disciplines(2, false).into_iter().for_each(test);
 }
 
-/// Runs `drive` against a proxy that keeps one record in `sample`, and reads what it wrote.
+/// Runs `drive` against a proxy that records one request in `sample`, and reads the records.
 fn recorded(
     discipline: Discipline,
     sample: u32,
@@ -36,7 +36,7 @@ fn recorded(
     read(proxy, directory.path())
 }
 
-/// Ends the proxy and reads the records that it has written.
+/// Stops the proxy and reads its records.
 fn read(proxy: Proxy, directory: &Path) -> Reader {
     let totals = proxy.stop();
     let file = std::fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
@@ -160,7 +160,7 @@ fn sampled_in(discipline: Discipline) {
     }
 }
 
-/// What happens to five reads, asked for in one burst and answered one after the other.
+/// Five reads are sent in one burst and answered one after the other.
 #[test]
 fn the_queue_length_counts_waiting_and_served_requests_and_the_queue_interval_is_the_wait() {
     for (discipline, slots) in disciplines(2, false).into_iter().zip([5, 2, 2]) {
@@ -172,7 +172,7 @@ fn the_queue_length_counts_waiting_and_served_requests_and_the_queue_interval_is
         let mut client = proxy.client();
         client.send((0..5).map(|key| format!("get k{key}\r\n")).collect::<String>());
         for key in 0..5 {
-            server.asked(5.min(slots + key));
+            server.received(5.min(slots + key));
             server.answer(&format!("get k{key}"), "END\r\n");
         }
         client.expect("END\r\n".repeat(5));
@@ -183,7 +183,7 @@ fn the_queue_length_counts_waiting_and_served_requests_and_the_queue_interval_is
             if index < slots {
                 assert_eq!(queue_ns, 0, "a slot was free");
             } else {
-                // It left the queue when the one `slots` before it was answered, which took at least one look at the server.
+                // It left the queue when the one `slots` before it was answered, which took at least one wait for the server.
                 assert!(stamps[4] >= rows[index - slots].1[6] && queue_ns > 20_000_000, "{stamps:?}");
             }
         }

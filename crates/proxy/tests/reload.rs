@@ -1,4 +1,4 @@
-//! Another configuration in a proxy that serves: no client loses a request or its connection.
+//! Reloading the configuration of a serving proxy: no client loses a request or its connection.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -20,14 +20,14 @@ fn config(servers: &[Server], change: impl FnOnce(&mut Config)) -> Config {
     config
 }
 
-/// Puts another configuration in the place of the one that runs; returns the one before.
+/// Reloads the configuration; returns the proxy with the old one.
 fn replace(running: &mut Running, config: Config) -> Running {
-    let new = running.reload(config).expect("it can work");
+    let new = running.reload(config).expect("a valid configuration");
     assert_eq!(new.warnings, Vec::<String>::new());
     std::mem::replace(running, new)
 }
 
-/// Tells clients to end, also when the test fails.
+/// Stops the clients, also when the test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -56,7 +56,7 @@ fn clients_move_with_all_their_requests() {
                 let (is_over, asked) = (&is_over, &asked);
                 scope.spawn(move || {
                     let mut client = Client::connect(address);
-                    // From one request at a time to many, which are cut anywhere when the clients go over.
+                    // From one request at a time to many, which are split anywhere when the clients move.
                     let count = depth * depth * depth;
                     while !is_over.load(Ordering::Relaxed) {
                         client.ask("get page\r\n".repeat(count), "VALUE page 0 1\r\np\r\nEND\r\n".repeat(count));
@@ -81,7 +81,7 @@ fn clients_move_with_all_their_requests() {
             let totals = old.stop().unwrap();
             assert_eq!(totals.lost, 0);
             requests += totals.requests;
-            // The keys of this prefix have another pool now.
+            // The keys of this prefix are now routed to another pool.
             let expected = if turn % 2 == 0 { "END\r\n" } else { "VALUE k 0 1\r\n1\r\nEND\r\n" };
             idle.ask("get k\r\n", expected);
         }
@@ -92,7 +92,7 @@ fn clients_move_with_all_their_requests() {
     });
     let totals = running.stop().unwrap();
     requests += totals.requests;
-    // All that the clients asked, the six looks of the idle one, its two sets, and the two of the half one.
+    // The requests of the four clients, six gets and two sets of `idle`, and two requests of `half`.
     assert_eq!(requests, asked.load(Ordering::Relaxed) as u64 + 6 + 2 + 2);
     assert_eq!(totals.lost, 0);
 }
@@ -103,7 +103,7 @@ fn half_closed_clients_get_every_reply() {
     let slow = |config: &mut Config| config.client_window = 1;
     let mut running = start(config(&servers, slow), Clock::monotonic()).unwrap();
     let address = running.address().unwrap();
-    // Whether the proxy sees the end of what a client sends with its requests or later is a matter of moments.
+    // The proxy may read the half-close together with the requests or later.
     let mut clients: Vec<Client> = (0..40).map(|_| Client::connect(address)).collect();
     for client in &mut clients {
         client.send("get none\r\n".repeat(300));
@@ -119,7 +119,7 @@ fn half_closed_clients_get_every_reply() {
     assert_eq!(requests, 40 * 300);
 }
 
-/// Otherwise its next write would reach that copy on another connection, and might be carried out first.
+/// Otherwise its next write would reach that replica on another connection, and might be applied first.
 #[test]
 fn a_client_stays_until_every_replica_has_answered_its_writes() {
     let backends = [GatedServer::start(), GatedServer::start()];
@@ -139,7 +139,7 @@ fn a_client_stays_until_every_replica_has_answered_its_writes() {
     let mut old = replace(&mut running, copied());
     client.send("delete k\r\n");
     client.expect_silence();
-    assert_eq!(backends.each_ref().map(GatedServer::asked_so_far), [1, 1]);
+    assert_eq!(backends.each_ref().map(GatedServer::received_so_far), [1, 1]);
     backends[1].answer("set k 0 0 1", "STORED\r\n");
     backends.iter().for_each(|backend| backend.answer("delete k", "DELETED\r\n"));
     client.expect("DELETED\r\n");

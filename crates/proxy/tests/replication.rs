@@ -51,7 +51,7 @@ fn a_write_is_acknowledged_when_its_quorum_has_applied_it() {
         let proxy = proxy(&addresses, |pool| (pool.writes, pool.timeouts) = (writes, Timeouts::default()));
         let mut client = proxy.client();
         client.send("set k 0 0 1\r\nx\r\n");
-        backends.iter().for_each(|backend| drop(backend.asked(1)));
+        backends.iter().for_each(|backend| drop(backend.received(1)));
         // Any quorum will do: here, the last servers of the list.
         for backend in backends.iter().rev().take(needed - 1) {
             backend.answer("set k 0 0 1", "STORED\r\n");
@@ -89,7 +89,7 @@ fn a_write_without_a_quorum_is_an_error() {
         // The replicas that refused the write receive a delete.
         order[1].answer("delete k", "DELETED\r\n");
         order[2].answer("delete k", "NOT_FOUND\r\n");
-        until("both have received it", || order[1..].iter().all(|backend| backend.asked_so_far() == 2));
+        until("both have received it", || order[1..].iter().all(|backend| backend.received_so_far() == 2));
     }
 }
 
@@ -102,7 +102,7 @@ fn reads_are_spread_over_the_replicas_or_go_to_the_least_outstanding() {
     let mut clients: Vec<_> = (0..4).map(|_| any.client()).collect();
     warm(&any, &backends);
     clients.iter_mut().for_each(|client| client.send("get k\r\n"));
-    until("two each", || order.iter().all(|backend| backend.asked_so_far() == 3));
+    until("two each", || order.iter().all(|backend| backend.received_so_far() == 3));
     order.iter().for_each(|backend| (0..2).for_each(|_| backend.answer("get k", "END\r\n")));
     clients.iter_mut().for_each(|client| client.expect("END\r\n"));
     drop(any);
@@ -115,9 +115,9 @@ fn reads_are_spread_over_the_replicas_or_go_to_the_least_outstanding() {
     let mut clients: Vec<_> = (0..6).map(|_| least.client()).collect();
     // Three gets from the primary: `gets` may read no other replica.
     clients[..3].iter_mut().for_each(|client| client.send("gets k\r\n"));
-    until("the primary is busy", || order[0].asked_so_far() == 4);
+    until("the primary is busy", || order[0].received_so_far() == 4);
     clients[3..].iter_mut().for_each(|client| client.send("get k\r\n"));
-    until("the other has received it", || order[1].asked_so_far() == 4);
+    until("the other has received it", || order[1].received_so_far() == 4);
     (0..3).for_each(|_| order[0].answer("gets k", "END\r\n"));
     (0..3).for_each(|_| order[1].answer("get k", "END\r\n"));
     clients.iter_mut().for_each(|client| client.expect("END\r\n"));
@@ -352,7 +352,7 @@ fn a_long_key_of_any_bytes_can_be_invalidated() {
     order[1].answer(&format!("set {key} 0 0 1"), "SERVER_ERROR out of memory storing object\r\n");
     order[1].answer(&format!("delete {key}"), "DELETED\r\n");
     until("the invalidation is done", || {
-        order[1].asked_so_far() == 2 && proxy.stats().contains("waystage_invalidations_pending 0\r\n")
+        order[1].received_so_far() == 2 && proxy.stats().contains("waystage_invalidations_pending 0\r\n")
     });
 }
 
@@ -365,7 +365,7 @@ fn requests_that_could_fail_over_end_with_the_proxy() {
     });
     let mut client = proxy.client();
     client.send("version\r\nget k\r\nget j k i\r\n");
-    until("they have received it", || backends.iter().map(GatedServer::asked_so_far).sum::<usize>() >= 2);
+    until("they have received it", || backends.iter().map(GatedServer::received_so_far).sum::<usize>() >= 2);
     // Closing a client with an unread reply resets the connection.
     std::thread::sleep(Duration::from_millis(50));
     drop(client);

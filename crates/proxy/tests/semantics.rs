@@ -55,12 +55,12 @@ fn invalid_and_local_commands_reach_no_server() {
             client.ask(send, expect);
         }
         // A client that disconnects within a value stores nothing.
-        let mut leaving = proxy.client();
-        leaving.ask("mn\r\nset a 0 0 100\r\nhalf a value", "MN\r\n");
-        drop(leaving);
+        let mut disconnecting = proxy.client();
+        disconnecting.ask("mn\r\nset a 0 0 100\r\nhalf a value", "MN\r\n");
+        drop(disconnecting);
         server.answer("get innocent", "END\r\n");
         other.ask("get innocent\r\n", "END\r\n");
-        assert_eq!(server.asked(1)[0].1, "get innocent");
+        assert_eq!(server.received(1)[0].1, "get innocent");
     });
 }
 
@@ -84,7 +84,7 @@ fn noreply_is_never_forwarded() {
         }
         server.answer("get a", "END\r\n");
         client.ask("get a\r\n", "END\r\n");
-        let lines: Vec<String> = server.asked(6).into_iter().map(|(_, line)| line).collect();
+        let lines: Vec<String> = server.received(6).into_iter().map(|(_, line)| line).collect();
         assert_eq!(lines[..5], requests.map(|(line, _)| line.to_string()));
     });
 }

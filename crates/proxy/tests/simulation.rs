@@ -95,7 +95,7 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
     let looks: Vec<_> = std::thread::scope(|scope| {
         let look = |(plan, judge): (&Plan, Judge)| {
             let (plan, seed) = (*plan, seed);
-            scope.spawn(move || SimulatedClient::new(address, plan, judge, seed).look_back())
+            scope.spawn(move || SimulatedClient::new(address, plan, judge, seed).check_final_values())
         };
         let clients: Vec<_> = scenario.clients.iter().zip(judges).map(look).collect();
         clients.into_iter().map(|client| client.join().unwrap()).collect()

@@ -109,7 +109,7 @@ fn run_in(discipline: Discipline, loops: usize, backends: usize, replicas: usize
     for (send, expect) in table() {
         client.ask(send, expect);
     }
-    // The same once more, everything sent at once: order must hold across local answers, errors and backends.
+    // The same once more, everything sent at once: the order must be kept across local answers, errors and backends.
     let mut client = proxy.client();
     let (mut all_sent, mut all_expected) = (Vec::new(), Vec::new());
     for (send, expect) in table() {
@@ -200,12 +200,12 @@ fn writes_reach_exactly_the_configured_replicas() {
         let addresses: Vec<_> = backends.iter().map(testkit::Server::address).collect();
         let proxy = Proxy::at(&addresses, |config| config.pools[0].replicas = replicas);
         proxy.client().ask("set k 0 0 1\r\nv\r\n", "STORED\r\n");
-        let holds = |address: &std::net::SocketAddr| {
+        let stores = |address: &std::net::SocketAddr| {
             let mut direct = testkit::Client::connect(*address);
             direct.send("get k\r\n");
             direct.line().starts_with("VALUE")
         };
-        assert_eq!(addresses.iter().filter(|address| holds(address)).count(), replicas);
+        assert_eq!(addresses.iter().filter(|address| stores(address)).count(), replicas);
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Reader {
 
 /// The reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum ReadError {
     #[error("{}: {source}", path.display())]
     Open { path: PathBuf, source: std::io::Error },

@@ -178,7 +178,7 @@ impl<'m, O: Observer> Engine<'m, O> {
                 Phase::Serving => self.serviced(job),
                 Phase::Thinking => self.begin(job),
                 Phase::Sending => self.head_out(job),
-                Phase::Waiting | Phase::Free => debug_assert!(false, "who waits has no event"),
+                Phase::Waiting | Phase::Free => debug_assert!(false, "a waiting job has no event"),
             },
             None => match (slot as usize).checked_sub(self.stations.len()) {
                 Some(class) => self.arrive(slot, class as u32),

@@ -14,7 +14,7 @@ pub struct ModelError {
 
 /// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum SimulateError {
     #[error("{}: {source}", path.display())]
     Model { path: PathBuf, source: ModelError },
@@ -32,7 +32,7 @@ pub enum SimulateError {
 
 /// The reason why a replication ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum Stop {
     #[error("stopped")]
     Asked,

@@ -176,8 +176,8 @@ fn lost_requests_free_their_slots() {
     let result = run(&model(content));
     assert!(mean(result.classes[0].lost_per_s) > 0.1);
     // Slots are in use from the start to the end of the visits, whether they succeed or not.
-    let held = mean(result.stations[0].classes[0].queue_length) + mean(result.stations[1].classes[0].queue_length);
-    within(mean(result.pools[0].busy), held, 1e-9);
+    let occupied = mean(result.stations[0].classes[0].queue_length) + mean(result.stations[1].classes[0].queue_length);
+    within(mean(result.pools[0].busy), occupied, 1e-9);
 }
 
 /// A server that serves up to two at once. State: in service, waiting; the others think.

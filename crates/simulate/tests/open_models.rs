@@ -139,7 +139,7 @@ fn rates_replace_servers() {
         let station = json!({"service": {"request": 0.2}, "rates": [1, 2, 3, 4], "discipline": discipline});
         let result = run(&open(9.0, station));
         near(result.classes[0].response_s, 0.2116849);
-        // Somebody is there: 1 - p(0) of M/M/4 with 1.8.
+        // The probability of a busy station: 1 - p(0) of M/M/4 with 1.8.
         let idle = result.stations[0].present_probability[0];
         within(mean(result.stations[0].classes[0].utilisation), 1.0 - idle, 1e-6);
     }
@@ -211,7 +211,7 @@ fn classes_share_stations() {
     near(result.classes[1].response_s, 41.16667);
 }
 
-/// Customers who come again with probability p at each of two stations: Jackson's theorem.
+/// Customers that return with probability p at each of two stations: Jackson's theorem.
 #[test]
 fn routes_lead_back() {
     let result = run(&model(json!({

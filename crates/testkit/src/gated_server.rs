@@ -24,11 +24,11 @@ struct Shared {
 }
 
 /// A request: the number of its connection, and its line without the line end.
-type Asked = (usize, String);
+type ReceivedRequest = (usize, String);
 
 #[derive(Debug, Default)]
 struct State {
-    asked: Vec<Asked>,
+    received: Vec<ReceivedRequest>,
     /// Allowed replies, by the line of the request.
     allowed: HashMap<String, Vec<String>>,
 }
@@ -53,7 +53,7 @@ impl GatedServer {
                             lines.next();
                         }
                         if line != "version" {
-                            reading.state.lock().unwrap().asked.push((number, line.clone()));
+                            reading.state.lock().unwrap().received.push((number, line.clone()));
                             reading.changed.notify_all();
                         }
                         if sender.send(line).is_err() {
@@ -73,21 +73,21 @@ impl GatedServer {
 
     /// Waits until it has received this many requests; returns their lines in order of arrival, each with the number of its
     /// connection. Fails if more arrive within a moment.
-    pub fn asked(&self, count: usize) -> Vec<(usize, String)> {
+    pub fn received(&self, count: usize) -> Vec<(usize, String)> {
         let state = self.shared.state.lock().unwrap();
         let (state, waited) =
-            self.shared.changed.wait_timeout_while(state, PATIENCE, |state| state.asked.len() < count).unwrap();
-        assert!(!waited.timed_out(), "asked only {:?}", state.asked);
+            self.shared.changed.wait_timeout_while(state, PATIENCE, |state| state.received.len() < count).unwrap();
+        assert!(!waited.timed_out(), "received only {:?}", state.received);
         drop(state);
         std::thread::sleep(Duration::from_millis(30));
-        let asked = self.shared.state.lock().unwrap().asked.clone();
-        assert_eq!(asked.len(), count, "{asked:?}");
-        asked
+        let received = self.shared.state.lock().unwrap().received.clone();
+        assert_eq!(received.len(), count, "{received:?}");
+        received
     }
 
     /// The number of requests received so far.
-    pub fn asked_so_far(&self) -> usize {
-        self.shared.state.lock().unwrap().asked.len()
+    pub fn received_so_far(&self) -> usize {
+        self.shared.state.lock().unwrap().received.len()
     }
 
     /// Allows the reply to one request with this line, which may arrive later.
@@ -109,9 +109,9 @@ impl Shared {
     }
 
     fn wait_for(&self, line: &str) -> String {
-        let is_held = |state: &mut State| state.allowed.get(line).is_none_or(Vec::is_empty);
+        let is_blocked = |state: &mut State| state.allowed.get(line).is_none_or(Vec::is_empty);
         let state = self.state.lock().unwrap();
-        let (mut state, _) = self.changed.wait_timeout_while(state, 2 * PATIENCE, is_held).unwrap();
+        let (mut state, _) = self.changed.wait_timeout_while(state, 2 * PATIENCE, is_blocked).unwrap();
         state.allowed.get_mut(line).and_then(Vec::pop).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! Maps ranks to keys: a bijection that spreads neighbouring ranks over all keys.
+//! Maps ranks to keys: a bijection that spreads adjacent ranks over all keys.
 //! A fixed function of the number of keys, so that all threads and processes agree without a table.
 
 /// Odd multipliers and addends: the first binary digits of the square roots of 2 and 3, and of pi.
@@ -69,7 +69,7 @@ mod tests {
             let halves = popular.iter().filter(|key| **key < keys / 2).count();
             assert!((30..=70).contains(&halves), "{keys}: {halves} of 100 in the lower half");
             let steps = popular.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < keys / 1000).count();
-            assert!(steps <= 3, "{keys}: {steps} neighbouring ranks are neighbouring keys");
+            assert!(steps <= 3, "{keys}: {steps} adjacent ranks are adjacent keys");
             popular.sort_unstable();
             let differences: std::collections::HashSet<u64> =
                 popular.windows(2).map(|pair| pair[1] - pair[0]).collect();

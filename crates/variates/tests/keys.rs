@@ -101,8 +101,8 @@ fn hot_keys_get_their_share() {
     let mut weights = vec![0.1 / 180.0; 200];
     (0..20).for_each(|rank| weights[sampler.key_of_rank(rank) as usize] = 0.9 / 20.0);
     assert_in_proportion(&counts, &weights, "hot");
-    let neighbours = (0..19).filter(|rank| sampler.key_of_rank(*rank).abs_diff(sampler.key_of_rank(rank + 1)) == 1);
-    assert!(neighbours.count() <= 2, "hot keys are neighbours");
+    let adjacent = (0..19).filter(|rank| sampler.key_of_rank(*rank).abs_diff(sampler.key_of_rank(rank + 1)) == 1);
+    assert!(adjacent.count() <= 2, "hot keys are adjacent");
 }
 
 #[test]

@@ -101,14 +101,14 @@ fn every_example_passes_check() {
     let names: Vec<PathBuf> = files(&folder);
     for path in &names {
         let output = proxy(&folder, &["--check", "--config", path.to_str().unwrap()]);
-        let told = String::from_utf8(output.stdout).unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{}: {}", path.display(), String::from_utf8_lossy(&output.stderr));
-        assert!(told.contains("pool  ") && !told.contains("unused"), "{told}");
+        assert!(printed.contains("pool  ") && !printed.contains("unused"), "{printed}");
     }
     assert_eq!(names.len(), 5);
 }
 
-/// What `route -` says about these lines, pool by pool.
+/// The output of `route -` for these lines, pool by pool.
 fn spread_of(folder: &Path, lines: &str) -> Vec<serde_json::Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
     command.args(["proxy", "route", "-", "--json", "--config", "two-zones.toml"]).current_dir(folder);
@@ -137,21 +137,21 @@ fn routes_are_printed_as_text_and_as_json() {
         assert!(text.contains(expected), "{text}");
     }
     let json: serde_json::Value = serde_json::from_str(&of(&["session:17", "--json"])).unwrap();
-    let told = &json["keys"][0];
-    assert_eq!((told["prefix"].as_str(), told["pool"].as_str()), (Some("session:"), Some("sessions-a")));
-    assert_eq!(told["replicas"].as_array().unwrap().len(), 1);
-    assert_eq!(told["failover_pool"]["expiry"], "15m");
-    assert_eq!(told["failover_servers"].as_array().unwrap().len(), 2);
+    let route = &json["keys"][0];
+    assert_eq!((route["prefix"].as_str(), route["pool"].as_str()), (Some("session:"), Some("sessions-a")));
+    assert_eq!(route["replicas"].as_array().unwrap().len(), 1);
+    assert_eq!(route["failover_pool"]["expiry"], "15m");
+    assert_eq!(route["failover_servers"].as_array().unwrap().len(), 2);
     let keys: Vec<String> = (0..3000).map(|key| format!("page:{key}\nsession:{key}\n")).collect();
-    let told = spread_of(&folder, &keys.concat());
-    let counts: Vec<u64> = told.iter().map(|pool| pool["keys"].as_u64().unwrap()).collect();
+    let spread = spread_of(&folder, &keys.concat());
+    let counts: Vec<u64> = spread.iter().map(|pool| pool["keys"].as_u64().unwrap()).collect();
     assert_eq!(counts, [3000, 0, 3000, 0]);
-    let shares = told[0]["servers"].as_array().unwrap().iter().map(|server| server["share"].as_f64().unwrap());
+    let shares = spread[0]["servers"].as_array().unwrap().iter().map(|server| server["share"].as_f64().unwrap());
     assert!((shares.sum::<f64>() - 1.0).abs() < 1e-9);
     assert_eq!(refusal(&folder, &["route", "a b", "--server", "a:1"]), "key \"a b\": no key has spaces or line ends");
 }
 
-/// What the page shows is what the program says.
+/// The page shows the output of the program.
 #[test]
 fn the_page_shows_the_programs_output() {
     let page = fs::read_to_string(folder("docs/proxy-configuration.md")).unwrap();

@@ -165,7 +165,7 @@ fn judge(sent: &[Account], got: &[Account]) -> String {
         ids_of.entry(body).or_default().insert(*id);
     }
     let doubled: Vec<_> = ids_of.iter().filter(|(_, ids)| ids.len() > 1).collect();
-    assert!(doubled.is_empty(), "sent once and there several times: {doubled:?}");
+    assert!(doubled.is_empty(), "sent once and stored several times: {doubled:?}");
     let mut acknowledged: BTreeMap<i64, u64> = BTreeMap::new();
     for (id, at) in got.iter().flat_map(|account| &account.acknowledged) {
         assert_eq!(acknowledged.insert(*id, *at), None, "message {id} was done twice");
@@ -173,7 +173,7 @@ fn judge(sent: &[Account], got: &[Account]) -> String {
     let doubtful: BTreeSet<i64> = got.iter().flat_map(|account| account.doubtful.iter().copied()).collect();
     let lost: Vec<i64> =
         sent.keys().copied().filter(|id| !acknowledged.contains_key(id) && !doubtful.contains(id)).collect();
-    assert!(lost.is_empty(), "nobody did {lost:?}");
+    assert!(lost.is_empty(), "no worker did {lost:?}");
     for (id, _, asked) in got.iter().flat_map(|account| &account.received) {
         let done = acknowledged.get(id).copied().unwrap_or(u64::MAX);
         assert!(*asked < done, "message {id} came back after it was done");

@@ -20,22 +20,22 @@ fn load(services: &[&Service], directory: &Path, arguments: &str) -> (i32, Value
     }
     command.args(arguments.split(' ')).arg("--json-out-file").arg(&out);
     let output = command.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    let summary = std::fs::read_to_string(&out).unwrap_or_else(|_| panic!("no summary: {told}"));
-    (output.status.code().unwrap(), serde_json::from_str(&summary).unwrap(), told)
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let summary = std::fs::read_to_string(&out).unwrap_or_else(|_| panic!("no summary: {printed}"));
+    (output.status.code().unwrap(), serde_json::from_str(&summary).unwrap(), printed)
 }
 
 /// Asserts that a run was valid and that every message was received once.
-fn assert_whole((code, summary, told): &(i32, Value, String)) {
+fn assert_whole((code, summary, printed): &(i32, Value, String)) {
     let messages = &summary["messages"];
     for name in
         ["lost", "doubled", "out_of_order", "torn", "unknown", "misdelivered", "sends_in_doubt", "pops_in_doubt"]
     {
-        assert_eq!(messages[name], 0, "{name}: {told}");
+        assert_eq!(messages[name], 0, "{name}: {printed}");
     }
-    assert_eq!(messages["acknowledged"], messages["received"], "{told}");
-    assert_eq!((*code, summary["valid"].as_bool()), (0, Some(true)), "{told}");
-    assert!(told.contains("VALID"), "{told}");
+    assert_eq!(messages["acknowledged"], messages["received"], "{printed}");
+    assert_eq!((*code, summary["valid"].as_bool()), (0, Some(true)), "{printed}");
+    assert!(printed.contains("VALID"), "{printed}");
 }
 
 #[test]
@@ -62,12 +62,12 @@ fn a_closed_loop_with_many_clients_finds_nothing_wrong() {
     let run = load(&[&services[1]], directory.path(), "--clients 16 --requests 1000 --any-order");
     assert_eq!((run.0, &run.1["messages"]["order_promised"]), (0, &Value::Bool(false)), "{}", run.2);
     let both: Vec<&Service> = services.iter().collect();
-    let (_, summary, told) = load(&both, directory.path(), "--clients 16 --requests 2000 --data-size 2000");
+    let (_, summary, printed) = load(&both, directory.path(), "--clients 16 --requests 2000 --data-size 2000");
     assert_eq!(summary["messages"]["order_promised"], false);
     for name in ["lost", "doubled", "torn", "unknown", "misdelivered"] {
-        assert_eq!(summary["messages"][name], 0, "{name}: {told}");
+        assert_eq!(summary["messages"][name], 0, "{name}: {printed}");
     }
-    assert!(summary["valid"].as_bool().unwrap(), "{told}");
+    assert!(summary["valid"].as_bool().unwrap(), "{printed}");
 }
 
 #[test]

@@ -15,9 +15,9 @@ fn check(arguments: &[&str]) -> (i32, String, String) {
 #[test]
 fn a_valid_configuration_is_printed() {
     for arguments in [&["--database", "host=db.example user=me"][..], &["--embedded"], &["--dispatch", "none"]] {
-        let (code, said, error) = check(arguments);
+        let (code, printed, error) = check(arguments);
         assert_eq!((code, error.as_str()), (0, ""), "{arguments:?}");
-        assert!(said.contains("listen    127.0.0.1:8080 (no TLS, at most 10000 connections)"), "{said}");
+        assert!(printed.contains("listen    127.0.0.1:8080 (no TLS, at most 10000 connections)"), "{printed}");
     }
 }
 
@@ -35,8 +35,8 @@ fn an_invalid_configuration_is_one_line() {
         (&[database[0], database[1], "--lanes", "0"], "--lanes: 0 is not a number"),
         (&[], "no database is given"),
     ] {
-        let (code, said, error) = check(arguments);
-        assert_eq!((code, said.as_str()), (2, ""), "{arguments:?}: {error}");
+        let (code, printed, error) = check(arguments);
+        assert_eq!((code, printed.as_str()), (2, ""), "{arguments:?}: {error}");
         assert!(error.starts_with("waystage: ") && error.contains(expected) && !error.contains('\n'), "{error}");
     }
 }

@@ -151,11 +151,11 @@ proptest! {
     #[test]
     fn limits_hold_for_any_bytes(bytes in nonsense()) {
         let limits = small();
-        let held_bytes = limits.line_bytes + limits.value_bytes + 2;
+        let bytes_max = limits.line_bytes + limits.value_bytes + 2;
         match parse_request(&bytes, &limits) {
-            ParsedRequest::Incomplete => prop_assert!(bytes.len() < held_bytes),
+            ParsedRequest::Incomplete => prop_assert!(bytes.len() < bytes_max),
             ParsedRequest::Request { request, consumed } => {
-                prop_assert!((1..=bytes.len().min(held_bytes)).contains(&consumed));
+                prop_assert!((1..=bytes.len().min(bytes_max)).contains(&consumed));
                 prop_assert!(request.key().is_none_or(|key| (1..=limits.key_bytes).contains(&key.len())));
                 if let wire::Request::Get { keys, .. } = request {
                     prop_assert!(keys.count() > 0 && keys.iter().all(|key| key.len() <= limits.key_bytes));
@@ -166,7 +166,7 @@ proptest! {
                 }
             }
             ParsedRequest::Invalid { error, consumed, swallow } => {
-                prop_assert!((1..=bytes.len().min(held_bytes)).contains(&consumed));
+                prop_assert!((1..=bytes.len().min(bytes_max)).contains(&consumed));
                 prop_assert!(swallow <= i32::MAX as u64);
                 prop_assert!(error.line().is_empty() == error.noreply());
                 prop_assert!(error.noreply() || error.line().ends_with(b"\r\n"));
@@ -174,8 +174,8 @@ proptest! {
             ParsedRequest::Close { error } => prop_assert!(error.is_none_or(|error| !error.noreply())),
         }
         match parse_reply(&bytes, &limits) {
-            ParsedReply::Incomplete => prop_assert!(bytes.len() < held_bytes),
-            ParsedReply::Reply { consumed, .. } => prop_assert!((1..=bytes.len().min(held_bytes)).contains(&consumed)),
+            ParsedReply::Incomplete => prop_assert!(bytes.len() < bytes_max),
+            ParsedReply::Reply { consumed, .. } => prop_assert!((1..=bytes.len().min(bytes_max)).contains(&consumed)),
             ParsedReply::Broken(_) => (),
         }
     }

@@ -24,7 +24,7 @@ pub(crate) const TRANSCRIPTS: [Transcript; 20] = [
         ],
     ),
     (
-        "a value may hold anything",
+        "a value may contain any bytes",
         &[
             ("set k 0 0 13\r\nget k\r\nEND\r\n\0\r\n", "STORED\r\n"),
             ("get k\r\n", "VALUE k 0 13\r\nget k\r\nEND\r\n\0\r\nEND\r\n"),
@@ -201,7 +201,7 @@ pub(crate) const TRANSCRIPTS: [Transcript; 20] = [
         ],
     ),
     (
-        "a value that is longer than was said keeps the old one",
+        "a value longer than announced does not replace the old one",
         &[
             ("set k 0 0 1\r\na\r\n", "STORED\r\n"),
             ("set k 0 0 1\r\nxyz\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"),

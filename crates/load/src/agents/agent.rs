@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Controllers that may be connected at once. All but one are told that the agent is busy.
+/// Controllers that may be connected at once. All but one receive the reply that the agent is busy.
 const CONNECTIONS_MAX: usize = 16;
 /// The interval at which the agent polls for connections and checks the stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

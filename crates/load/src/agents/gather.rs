@@ -30,7 +30,7 @@ pub(crate) struct AgentOutcome {
     pub(crate) lost: Option<String>,
 }
 
-/// The instant at which all agents were told to start.
+/// The instant at which all agents were to start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     pub(crate) clock: Nanos,

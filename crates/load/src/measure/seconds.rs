@@ -7,7 +7,7 @@ use crate::measure::times::{decode, encode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One second in the summary. Times are response times unless the name says otherwise.
+/// One second in the summary. Times are response times unless the name indicates otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Second {

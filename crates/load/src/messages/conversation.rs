@@ -43,7 +43,7 @@ struct ClientState {
     whole: Option<EndedRequest>,
     /// A queue that has a message for it, according to the service.
     waiting: Option<u32>,
-    /// How long the service told it to wait.
+    /// The back-off that the service requested.
     back_off: Duration,
 }
 
@@ -274,7 +274,7 @@ impl<'v> Conversation<'v> {
         }
     }
 
-    /// How long the service told a client to wait. Resets the value.
+    /// The back-off that the service requested of a client. Resets the value.
     pub(crate) fn take_back_off(&mut self, client: usize) -> Duration {
         self.clients.get_mut(client).map(|client_state| std::mem::take(&mut client_state.back_off)).unwrap_or_default()
     }

@@ -215,10 +215,10 @@ impl Ledger {
             add(&self.counts.unknown);
             return None;
         }
-        let is_for_him = label.receiver == ANYONE || label.receiver == request.receiver;
-        let is_asked = request.queue.is_none_or(|queue| queue == label.queue)
+        let is_for_receiver = label.receiver == ANYONE || label.receiver == request.receiver;
+        let matches_request = request.queue.is_none_or(|queue| queue == label.queue)
             && request.sender.is_none_or(|sender| sender == label.sender);
-        if !is_for_him || !is_asked {
+        if !is_for_receiver || !matches_request {
             add(&self.counts.misdelivered);
         }
         Some(label)

@@ -1,5 +1,5 @@
-//! The messages of one sender in one queue. One bit for each message, from the oldest on, tells whether it may still be
-//! received; a map has more about messages that are not simply acknowledged and for any receiver.
+//! The messages of one sender in one queue. One bit for each message, from the oldest on, records whether it may still be
+//! received. A map has the details of messages that are not simply acknowledged and for any receiver.
 
 use super::body::ANYONE;
 use std::collections::{HashMap, VecDeque};

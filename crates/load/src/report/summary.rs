@@ -44,7 +44,7 @@ pub struct Summary {
     pub messages: Option<MessagesSummary>,
 }
 
-/// Sums over the window, or over the whole run if the name says so.
+/// Sums over the window, or over the whole run if the name indicates it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Totals {

@@ -50,7 +50,7 @@ fn the_answer_agrees_with_theory() {
             let (finding, probes) = run(&config(&objectives, start_per_s), &mut server);
             let rate = finding.rate_per_s.unwrap();
             println!("truth {truth:.1}: {finding:?}, {} runs", probes.len());
-            assert!((0.9 * truth..1.1 * truth).contains(&rate), "{rate} where theory says {truth}");
+            assert!((0.9 * truth..1.1 * truth).contains(&rate), "{rate} where theory predicts {truth}");
             assert!(finding.met_at_per_s.unwrap() <= rate && rate < finding.missed_at_per_s.unwrap(), "{finding:?}");
             assert!(probes.len() < 60, "{} runs", probes.len());
             if finding.confirmed {

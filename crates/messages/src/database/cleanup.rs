@@ -44,7 +44,7 @@ impl Cleanup {
     pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, key_retention: Duration) {
         let mut client: Option<Client> = None;
         loop {
-            if let Err(error) = sweep(&database, &mut client, key_retention).await {
+            if let Err(error) = clean_up(&database, &mut client, key_retention).await {
                 journal.note_connect_failure(&one_line(&error));
                 client = None;
             }
@@ -54,7 +54,7 @@ impl Cleanup {
     }
 }
 
-async fn sweep(
+async fn clean_up(
     database: &Database,
     client: &mut Option<Client>,
     key_retention: Duration,

@@ -27,7 +27,7 @@ pub(crate) const SCAN_FROM: &str = "CASE WHEN queue.id <> low_queue_id THEN 0 WH
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LowWaterMark {
     pub(crate) queue_id: i32,
-    /// The queue's era when the mark was read. The queue's row tells what was redelivered since then.
+    /// The queue's era when the mark was read. The queue's row records what was redelivered since then.
     pub(crate) era: i32,
     /// No message has a smaller id, except redelivered ones.
     pub(crate) low: i64,

@@ -9,7 +9,7 @@ use clock::{Clock, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Stands in for the lanes and the database.
+/// Replaces the lanes and the database.
 #[derive(Debug)]
 pub(crate) struct NullDatabase {
     next_id: AtomicI64,

@@ -42,7 +42,7 @@ pub struct TlsConfig {
 
 /// Why TLS settings cannot work, apart from errors in the files.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum TlsConfigError {
     #[error("{0} uses TLS: give --tls-certificate and --tls-key")]
     NoIdentity(Address),

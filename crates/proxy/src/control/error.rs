@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Why a proxy cannot run.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of each variant says what it is")]
+#[allow(missing_docs, reason = "the message of each variant describes it")]
 pub enum ProxyError {
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -177,12 +177,12 @@ mod tests {
         let route = |prefix: &str, pool: &str| RouteConfig { prefix: prefix.into(), pool: pool.into() };
         config.routes = vec![route("x", "b"), route("xy", "default")];
         let router = Router::new(&config);
-        for (key, pool, prefix, hashed, copies) in
+        for (key, pool, prefix, hashed, replicas) in
             [("a{b}", 0, None, "a{b}", 1), ("x{b}", 1, Some("x"), "b", 2), ("xyz", 0, Some("xy"), "xyz", 1)]
         {
             let explanation = router.explain(key.as_bytes());
             assert_eq!((explanation.pool, explanation.prefix), (pool, prefix.map(str::as_bytes)), "{key}");
-            assert_eq!((explanation.hashed, explanation.backends.len()), (hashed.as_bytes(), copies), "{key}");
+            assert_eq!((explanation.hashed, explanation.backends.len()), (hashed.as_bytes(), replicas), "{key}");
             assert_eq!(explanation.backends, router.replicas(key.as_bytes()).collect::<Vec<_>>(), "{key}");
         }
     }

@@ -7,25 +7,25 @@
 //! | `stats` other than `reset` | its own | its own | two programs |
 //! | `get` with a key that is too long | also drops the replies before it that are not written yet | keeps them | a fault: so it is only sent first of a round |
 //! | storing with a key that is too long, or a wrong word before the length | reads the value as commands | drops the value | a fault; later versions drop it, too |
-//! | a line of more than 1024 bytes | closes | says so, and closes | the client learns why; nothing else differs |
+//! | a line of more than 1024 bytes | closes | replies with an error, and closes | the client learns the reason; nothing else differs |
 //! | `watch`, `slabs`, `lru`, `shutdown` ... | obeys | `ERROR` | they concern one server: not sent |
 //! | flags, or a verbosity, of more than 32 bits | cuts them | refuses them | clients would not read what they stored: not sent |
 //! | a length of more than 32 bits | cuts it | refuses it | decision 0012: not sent |
-//! | `flush_all` with a time before now | takes it for now | refuses it | it is none that the protocol knows: not sent |
+//! | `flush_all` with a time before now | takes it for now | refuses it | the protocol does not define it: not sent |
 //! | `gat` with a time and no key | finds nothing | `ERROR` | as `get` without a key: not sent |
 //! | a NUL in a key | ends the line there | refuses the key | would be another key: not sent |
 //! | `flush_all` in some seconds | by its own clock | by its server's clock | the clocks tick apart: only sent at once; and nothing expires soon |
 //! | seconds that are left or have passed | of its own clock | of its server's clock | the clocks tick apart |
-//! | what is kept of a value that is counted: padding, whether it was read | depends on who is still being sent it | the same | not repeatable: counters keep their length, and nobody asks for the rest |
+//! | what is kept of a value that is counted: padding, whether it was read | depends on whether a reply with it is still being sent | the same | not repeatable: counters keep their length, and no command reads the rest |
 
 use super::random::Random;
 use super::random_text::Command;
 
-/// So many `mn` end the value of a command before them, if that is still being read.
+/// This number of `mn` commands completes a value that is still being read.
 pub(crate) const ENDING: usize = 17;
 
-/// A `get` of several keys, one of them too long. memcached 1.6.18 throws away what it has not written yet, other replies too.
-/// Those before it count as read there: so they name nothing that is asked for elsewhere.
+/// A `get` of several keys, one of them too long. memcached 1.6.18 drops all replies that it has not written yet, including those to other commands.
+/// It marks the keys before the long one as read, so these names occur in no other command.
 pub(crate) fn get_with_long_key(random: &mut Random) -> Command {
     let long = "k".repeat(251);
     Command::new(

@@ -34,7 +34,7 @@ impl Conversation {
     ///
     /// # Errors
     /// The missing reply, and what arrived instead.
-    pub(crate) fn hold(
+    pub(crate) fn run(
         &self,
         address: SocketAddr,
         side: Side,
@@ -162,9 +162,9 @@ impl Line {
     /// Closes the connection; returns everything that still arrives.
     fn end(mut self, ending: Ending) -> Result<Vec<u8>, String> {
         let (bytes, is_closing) = ending.bytes();
-        self.stream.write_all(&bytes).map_err(|error| format!("{error} when leaving"))?;
+        self.stream.write_all(&bytes).map_err(|error| format!("{error} while closing"))?;
         if is_closing {
-            self.stream.shutdown(Shutdown::Write).map_err(|error| format!("{error} when leaving"))?;
+            self.stream.shutdown(Shutdown::Write).map_err(|error| format!("{error} while closing"))?;
         }
         match self.stream.read_to_end(&mut self.got) {
             Err(error) if is_not_yet(&error) => Err(format!("not closed after {ending:?}")),

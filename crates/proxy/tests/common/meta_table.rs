@@ -31,7 +31,7 @@ pub(crate) const META_TABLE: &[(&str, &str)] = &[
     ("ma n\r\nma n k O1\r\nma n N0 J10\r\nma n\r\nmg n v\r\n", "NF\r\nNF kn O1\r\nHD\r\nHD\r\nVA 2\r\n11\r\n"),
     ("ma n D5 MD v\r\nma n D500 M- v k\r\nma n MI v\r\n", "VA 1\r\n6\r\nVA 1 kn\r\n0\r\nVA 1\r\n1\r\n"),
     ("ma n v t T30 O9\r\nma n T40 t v\r\n", "VA 1 t-1 O9\r\n2\r\nVA 1 t40\r\n3\r\n"),
-    // (Whether a value that became shorter is padded depends, in memcached, on who is still being sent it: not asked here.)
+    // (Whether memcached pads a value that became shorter depends on whether a reply with it is still being sent: not tested here.)
     ("ma n D18446744073709551615 v\r\n", "VA 1\r\n2\r\n"),
     ("ma n5 T0 N5 t v J7\r\n", "VA 1 t5\r\n7\r\n"),
     (
@@ -41,7 +41,7 @@ pub(crate) const META_TABLE: &[(&str, &str)] = &[
             "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
         ),
     ),
-    // Quiet: a miss of mg, success of the others; everything else is told, and `mn` shows that all has been.
+    // Quiet: a miss of mg, success of the others; all other replies are sent, and `mn` shows that no more follow.
     ("mg zz q\r\nmg zz v k O1 q\r\nmn\r\n", "MN\r\n"),
     ("mg k q\r\nmg k v q k\r\nmn\r\n", "HD\r\nVA 2 kk\r\nhi\r\nMN\r\n"),
     ("ms k 1 q\r\n1\r\nms k 1 ME q\r\nx\r\nms k 1 q C18446744073709551615 O7\r\nx\r\nmn\r\n", "NS\r\nEX O7\r\nMN\r\n"),
@@ -77,10 +77,10 @@ pub(crate) const META_TABLE: &[(&str, &str)] = &[
         ),
     ),
     ("me zz\r\nme zz q\r\nme Zm9vZg== b\r\n", "EN\r\nEN\r\nEN\r\n"),
-    // Stale values, and who may fetch them anew. All of it lives on the primary.
+    // Stale values, and which client may refresh them. They are on the primary only.
     ("mg viv N30 t v\r\nmg viv N30 v k\r\n", "VA 0 t30 W\r\n\r\nVA 0 kviv Z\r\n\r\n"),
     ("ms r 1 T20\r\nx\r\nmg r R30\r\nmg r R30\r\nmg r R10 k\r\n", "HD\r\nHD W\r\nHD Z\r\nHD kr Z\r\n"),
-    // What is wrong with flags is the server's affair, and costs nobody a connection.
+    // The server reports invalid flags, and no connection is closed.
     (
         "mg k Z\r\nmg k v v\r\nmg k Tx\r\nmg k Fx\r\nmg k M\r\n",
         concat!(

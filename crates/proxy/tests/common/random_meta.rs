@@ -7,10 +7,10 @@ const ENCODED_KEYS: &[&str] = &["Zm9v", "azA=", "AAECIA0K", "Zm9vZm9v", "Z!m9v",
 const WITH_LINE_END: &str = "AAECIA0K";
 const NOT_BASE64: &[&str] = &["Zm9", "====", "Z===", "!"];
 pub(crate) const COUNTERS: &[&str] = &["n0", "n1", "n2"];
-/// None of them is a number: what memcached keeps of an item that is counted depends on who is still being sent it.
+/// None of them is a number, because the state of a counter in memcached depends on whether a reply with it is still being sent.
 pub(crate) const BODIES: &[&str] = &["", "x", "hi", "EN\r\nHD\r\n", "mn\r\n", "mg k0 v\r\n", "VA 2\r\nhi\r\n"];
 
-/// What each command may have; no expiry time, here or anywhere, is near enough to end between the two servers.
+/// The flags of each command. No expiry time is so short that it could expire between the two servers.
 const GET_FLAGS: &[&str] =
     &["v", "k", "O7", "s", "t", "f", "c", "h", "l", "u", "q", "T300", "T0", "T-1", "N400", "R30", "R5000", "L9", "P"];
 const SET_FLAGS: &[&str] = &[
@@ -34,7 +34,7 @@ const SET_FLAGS: &[&str] = &[
 ];
 const DELETE_FLAGS: &[&str] = &["k", "O9", "q", "I", "T300", "C3", "C{cas1}", "L"];
 const COUNT_FLAGS: &[&str] = &["k", "Oa", "t", "c", "q", "D1", "D7", "MI", "M+", "C3", "C{cas2}"];
-/// What nobody takes, or not there.
+/// Flags that every command, or some command, refuses.
 const WRONG_FLAGS: &[&str] = &[
     "Z",
     "k",
@@ -106,7 +106,7 @@ pub(crate) fn command(random: &mut Random) -> String {
     let end = if random.one_in(15) { "\n" } else { "\r\n" };
     let (key, base64) = key(random);
     match random.below(92) {
-        // Of a key with a line end, memcached may tell what looks like several replies; the proxy never does.
+        // For a key with a line end, memcached may return bytes that look like several replies. The proxy never does.
         0..=34 if key == WITH_LINE_END => format!("mg {key} b s O4 v{end}"),
         83..=86 if key == WITH_LINE_END => format!("mg {key} b c f{end}"),
         0..=34 => format!("mg {key}{}{end}", flags(random, GET_FLAGS, base64)),
@@ -123,7 +123,7 @@ pub(crate) fn command(random: &mut Random) -> String {
     }
 }
 
-/// Counters are used without what memcached keeps or loses with the item: which it does depends on who is still being sent it.
+/// Commands on counters use no flag whose reply depends on whether memcached is still sending the item.
 fn count(random: &mut Random, end: &str) -> String {
     let counter = random.choose(COUNTERS);
     match random.below(6) {

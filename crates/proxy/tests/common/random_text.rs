@@ -4,31 +4,31 @@ use super::deviations;
 use super::random::Random;
 use super::random_meta::{BODIES, COUNTERS, KEYS};
 
-/// One command as it is sent to the proxy, and as it is sent to the server alone: the same but for known deviations.
-/// `{cas0}` to `{cas3}` stand for tokens that the client has been told in earlier rounds.
+/// One command as it is sent to the proxy, and as it is sent directly to the server. They are equal except for known deviations.
+/// `{cas0}` to `{cas3}` stand for tokens that the client received in earlier rounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Command {
     pub(crate) to_proxy: Vec<u8>,
     pub(crate) to_server: Vec<u8>,
 }
 
-/// How a client leaves when everything has been answered. Whatever it sends then is sent in one piece.
+/// How a client disconnects after all replies. Its last bytes are sent in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It closes.
+    /// It closes the connection.
     Gone,
-    /// It says so; what follows is not read.
+    /// It sends `quit`; the server reads nothing after it.
     Quit,
-    /// A browser that was talked into connecting is not answered.
+    /// It sends a web request, which gets no reply.
     Browser,
-    /// A line that has no end, of a command that may not have so long a one.
+    /// It sends a line without an end that exceeds the limit of its command.
     EndlessLine,
-    /// It closes its side in the middle of a command; what came before is answered.
+    /// It half-closes in the middle of a command; the commands before it are answered.
     HalfClosed,
 }
 
 impl Command {
-    /// The same for both.
+    /// The same command for both.
     pub(crate) fn new(bytes: impl Into<Vec<u8>>) -> Command {
         let bytes = bytes.into();
         Command { to_proxy: bytes.clone(), to_server: bytes }
@@ -43,7 +43,7 @@ impl Ending {
         random.choose(&[Ending::Quit, Ending::Browser, Ending::EndlessLine, Ending::HalfClosed])
     }
 
-    /// What is sent, and whether the client closes its side behind it.
+    /// The last bytes, and whether the client half-closes after them.
     pub(crate) fn bytes(self) -> (Vec<u8>, bool) {
         match self {
             Ending::Gone => (Vec::new(), true),
@@ -57,7 +57,7 @@ impl Ending {
 
 const STORES: &[&str] = &["set", "set", "set", "add", "replace", "append", "prepend"];
 const EXPTIMES: &[&str] = &["0", "0", "0", "300", "-1", "4102444800", "2592001"];
-/// Words for lines that are mostly wrong. None of them is a length between 60 and what nobody takes for one.
+/// Words for lines that are mostly wrong. None of them is a valid length above 60.
 const WORDS: &[&str] = &[
     "get",
     "gets",

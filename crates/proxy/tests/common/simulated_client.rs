@@ -10,10 +10,10 @@ use std::time::Duration;
 
 /// How a client disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaving {
+pub(crate) enum Disconnect {
     /// It sends `quit`, and waits for the end.
     Quit,
-    /// It closes its side before it has read the last reply.
+    /// It half-closes before it has read the last reply.
     HalfClosed,
     /// It disconnects when all requests are answered.
     Closed,
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     pub(crate) number: usize,
     pub(crate) requests: usize,
     pub(crate) burst: usize,
-    pub(crate) leaving: Leaving,
+    pub(crate) disconnect: Disconnect,
 }
 
 /// The outcomes of its requests.
@@ -53,7 +53,7 @@ pub(crate) struct SimulatedClient {
     random: Random,
     plan: Plan,
     judge: Judge,
-    under_way: VecDeque<Asked>,
+    in_flight: VecDeque<Asked>,
     got: Vec<u8>,
     /// The last requests and replies.
     trail: VecDeque<String>,
@@ -78,7 +78,7 @@ impl SimulatedClient {
             random: Random(seed),
             plan,
             judge,
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             got: Vec::new(),
             trail: VecDeque::new(),
             tally: Tally::default(),
@@ -109,7 +109,7 @@ impl SimulatedClient {
                 std::thread::sleep(Duration::from_micros(self.random.next() % 30_000));
             }
         }
-        self.leave()?;
+        self.disconnect()?;
         Ok((self.tally, self.judge))
     }
 
@@ -118,7 +118,7 @@ impl SimulatedClient {
     ///
     /// # Errors
     /// The first violation of a guarantee.
-    pub(crate) fn look_back(mut self) -> Result<Tally, String> {
+    pub(crate) fn check_final_values(mut self) -> Result<Tally, String> {
         let client = self.plan.number;
         let late = self.judge.promise.late;
         self.judge.promise.late = late.map(|_| Duration::ZERO);
@@ -147,33 +147,33 @@ impl SimulatedClient {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Err(format!("client {}: {:?} still fails though every backend behaves", self.plan.number, self.trail.back()))
+        Err(format!("client {}: {:?} still fails although no backend has a fault", self.plan.number, self.trail.back()))
     }
 
-    fn leave(&mut self) -> Result<(), String> {
-        match self.plan.leaving {
-            Leaving::Vanished => {
-                self.tally.vanished = self.under_way.len() as u64;
-                self.under_way.drain(..).for_each(|asked| self.judge.failed(&asked));
+    fn disconnect(&mut self) -> Result<(), String> {
+        match self.plan.disconnect {
+            Disconnect::Vanished => {
+                self.tally.vanished = self.in_flight.len() as u64;
+                self.in_flight.drain(..).for_each(|asked| self.judge.failed(&asked));
                 return Ok(());
             }
-            Leaving::HalfClosed => self.stream.shutdown(Shutdown::Write).map_err(|error| format!("{error}"))?,
-            Leaving::Quit => {
+            Disconnect::HalfClosed => self.stream.shutdown(Shutdown::Write).map_err(|error| format!("{error}"))?,
+            Disconnect::Quit => {
                 self.stream.write_all(b"quit\r\nget never\r\n").map_err(|error| format!("{error}"))?;
                 self.tally.sent += 1;
             }
-            Leaving::Closed => {}
+            Disconnect::Closed => {}
         }
         self.read_until(0)?;
-        if self.plan.leaving != Leaving::Closed {
+        if self.plan.disconnect != Disconnect::Closed {
             let mut rest = self.got.clone();
             let mut buffer = vec![0; 1 << 12];
-            // The other side may have closed with unread input.
+            // The proxy may have closed with unread input.
             while let Ok(count @ 1..) = read_some(&mut self.stream, &mut buffer) {
                 rest.extend_from_slice(&buffer[..count]);
             }
             if !rest.is_empty() {
-                return Err(format!("{:?} behind the last reply", String::from_utf8_lossy(&rest)));
+                return Err(format!("{:?} after the last reply", String::from_utf8_lossy(&rest)));
             }
         }
         Ok(())
@@ -182,7 +182,7 @@ impl SimulatedClient {
     /// Appends a request.
     fn ask(&mut self, ask: Ask, bytes: &mut Vec<u8>) {
         ask.encode(self.plan.number, bytes);
-        self.under_way.push_back(self.judge.asks(ask));
+        self.in_flight.push_back(self.judge.sends(ask));
         self.tally.sent += 1;
     }
 
@@ -208,12 +208,12 @@ impl SimulatedClient {
     fn read_until(&mut self, missing: usize) -> Result<(), String> {
         let mut buffer = vec![0; 1 << 16];
         loop {
-            self.check_what_is_there()?;
-            if self.under_way.len() <= missing {
+            self.check_received()?;
+            if self.in_flight.len() <= missing {
                 return Ok(());
             }
             let waiting =
-                || format!("{} replies missing, first that to {:?}", self.under_way.len(), self.under_way[0].ask);
+                || format!("{} replies missing, first that to {:?}", self.in_flight.len(), self.in_flight[0].ask);
             match read_some(&mut self.stream, &mut buffer) {
                 Ok(0) => return Err(format!("closed with {}", waiting())),
                 Ok(count) => self.got.extend_from_slice(&buffer[..count]),
@@ -222,24 +222,24 @@ impl SimulatedClient {
         }
     }
 
-    fn check_what_is_there(&mut self) -> Result<(), String> {
+    fn check_received(&mut self) -> Result<(), String> {
         let mut used = 0;
-        while let Some(asked) = self.under_way.front() {
+        while let Some(asked) = self.in_flight.front() {
             let rest = &self.got[used..];
-            let told = || String::from_utf8_lossy(&rest[..rest.len().min(60)]).into_owned();
+            let received = || String::from_utf8_lossy(&rest[..rest.len().min(60)]).into_owned();
             let outcome = self.judge.check(asked, rest).map_err(|what| {
-                let trail: String = self.trail.iter().map(|told| format!("\n    {told}")).collect();
-                format!("client {}: {what}\n  asked {asked:?}\n  got {:?} after{trail}", self.plan.number, told())
+                let trail: String = self.trail.iter().map(|line| format!("\n    {line}")).collect();
+                format!("client {}: {what}\n  sent {asked:?}\n  got {:?} after{trail}", self.plan.number, received())
             })?;
             let Some((consumed, is_failed)) = outcome else { break };
-            self.trail.push_back(format!("{:?}: {:?}", asked.ask, told()));
+            self.trail.push_back(format!("{:?}: {:?}", asked.ask, received()));
             if self.trail.len() > TRAIL {
                 self.trail.pop_front();
             }
             used += consumed;
             self.tally.failed += u64::from(is_failed);
             self.tally.answered += u64::from(!is_failed);
-            self.under_way.pop_front();
+            self.in_flight.pop_front();
         }
         self.got.drain(..used);
         Ok(())

@@ -14,7 +14,7 @@ pub(crate) struct Asked {
     pub(crate) sent: Nanos,
 }
 
-/// What a client knows.
+/// What a client knows about its keys.
 pub(crate) struct Judge {
     client: usize,
     clock: Clock,
@@ -24,14 +24,23 @@ pub(crate) struct Judge {
     number: u64,
     /// The increments sent, the last number received, and whether the counter must exist.
     counts: u64,
-    told: u64,
+    last_count: u64,
     is_counter_sure: bool,
 }
 
 impl Judge {
     pub(crate) fn new(client: usize, promise: Promise) -> Judge {
         let clock = Clock::monotonic();
-        Judge { client, clock, promise, keys: HashMap::new(), number: 0, counts: 0, told: 0, is_counter_sure: false }
+        Judge {
+            client,
+            clock,
+            promise,
+            keys: HashMap::new(),
+            number: 0,
+            counts: 0,
+            last_count: 0,
+            is_counter_sure: false,
+        }
     }
 
     /// The number of the next request.
@@ -41,12 +50,12 @@ impl Judge {
     }
 
     /// Records a request.
-    pub(crate) fn asks(&mut self, ask: Ask) -> Asked {
+    pub(crate) fn sends(&mut self, ask: Ask) -> Asked {
         self.counts += u64::from(matches!(ask, Ask::Count));
         Asked { ask, sent: self.clock.now() }
     }
 
-    /// Reads the reply to a request; none when it is not complete. Says how long it is, and whether it is a failure.
+    /// Reads the reply to a request; none if it is incomplete. Returns its length, and whether it is a failure.
     pub(crate) fn check(&mut self, asked: &Asked, bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
         match &asked.ask {
             Ask::Set { key, version, is_noreply: true } => {
@@ -66,12 +75,12 @@ impl Judge {
             ParsedReply::Reply { reply, consumed } => (reply, consumed),
         };
         if asked.ask.is_quiet() && matches!(reply, Reply::Meta { code: MetaCode::Noop, .. }) {
-            self.heard_nothing(asked)?;
+            self.had_no_reply(asked)?;
             return Ok(Some((0, false)));
         }
         if let Reply::ServerError(_) = reply {
             if matches!(asked.ask, Ask::Noop | Ask::Version | Ask::Bogus | Ask::LongKey) {
-                return Err("an error of a backend for what needs none".into());
+                return Err("a backend error for a request that needs no backend".into());
             }
             self.failed(asked);
             return Ok(Some((consumed, true)));
@@ -80,7 +89,7 @@ impl Judge {
         Ok(Some((consumed, false)))
     }
 
-    /// A line that is no failure.
+    /// Checks a reply of one line that is not a failure.
     fn check_line(&mut self, asked: &Asked, reply: &Reply<'_>) -> Result<(), String> {
         let is_right = match (&asked.ask, reply) {
             (Ask::Set { key, version, .. } | Ask::Add { key, version }, Reply::Stored) => {
@@ -102,32 +111,34 @@ impl Judge {
                 true
             }
             (Ask::Count, Reply::Number(number)) => {
-                let is_next = *number > self.told && *number <= self.counts;
-                self.told = *number;
+                let is_next = *number > self.last_count && *number <= self.counts;
+                self.last_count = *number;
                 is_next
             }
             (Ask::Count, Reply::NotFound) => !self.is_counter_sure,
             (Ask::MetaGet { key, opaque, is_quiet }, Reply::Meta { code: MetaCode::Miss, flags }) => {
-                !is_quiet && *flags == told(*opaque, Some(key)) && self.may_miss(key)
+                !is_quiet && *flags == returned_flags(*opaque, Some(key)) && self.may_miss(key)
             }
             (Ask::MetaGet { key, opaque, .. }, Reply::MetaValue { flags, data }) => {
-                *flags == told(*opaque, Some(key)) && self.is_possible(key, asked, data)?
+                *flags == returned_flags(*opaque, Some(key)) && self.is_possible(key, asked, data)?
             }
             (Ask::MetaSet { key, version, opaque, is_quiet: false }, Reply::Meta { code: MetaCode::Header, flags }) => {
-                *flags == told(*opaque, None) && self.wrote(key, asked, Some(*version), true)
+                *flags == returned_flags(*opaque, None) && self.wrote(key, asked, Some(*version), true)
             }
             (Ask::MetaDelete { key, opaque, is_quiet: false }, Reply::Meta { code: MetaCode::Header, flags }) => {
-                *flags == told(*opaque, None) && self.wrote(key, asked, None, true)
+                *flags == returned_flags(*opaque, None) && self.wrote(key, asked, None, true)
             }
             (Ask::MetaDelete { key, opaque, .. }, Reply::Meta { code: MetaCode::NotFound, flags }) => {
-                *flags == told(*opaque, None) && self.may_miss(key) && self.wrote(key, asked, None, true)
+                *flags == returned_flags(*opaque, None) && self.may_miss(key) && self.wrote(key, asked, None, true)
             }
             (Ask::Noop, Reply::Meta { code: MetaCode::Noop, .. }) => true,
             (Ask::Version, Reply::Version(_)) | (Ask::Bogus, Reply::Error) => true,
             (Ask::LongKey, Reply::ClientError(_)) => true,
             _ => false,
         };
-        is_right.then_some(()).ok_or_else(|| format!("no reply to this; known: {:?}", self.known(&asked.ask)))
+        is_right
+            .then_some(())
+            .ok_or_else(|| format!("the reply does not match the request; known: {:?}", self.known(&asked.ask)))
     }
 
     /// Values in the order of their keys, then END or an error.
@@ -144,7 +155,7 @@ impl Judge {
             match reply {
                 Reply::Value(value) => {
                     let at = keys[place..].iter().position(|key| key.as_bytes() == value.key);
-                    place += 1 + at.ok_or("a value that was not asked for, or out of order")?;
+                    place += 1 + at.ok_or("a value that was not requested, or out of order")?;
                     is_missing[place - 1] = false;
                     let key = &keys[place - 1];
                     if !self.is_possible(key, asked, value.data)? {
@@ -159,12 +170,12 @@ impl Judge {
                     return Err(format!("the value of {gone} is gone; known: {:?}", self.keys.get(gone)));
                 }
                 Reply::ServerError(_) => return Ok(Some((used, true))),
-                _ => return Err("no reply to this".into()),
+                _ => return Err("the reply does not match the request".into()),
             }
         }
     }
 
-    /// Whether this is a whole value of this key, of somebody who writes it, and not older than it may be.
+    /// Whether this is a whole value of this key, by one of its writers, and not older than allowed.
     fn is_possible(&self, key: &str, asked: &Asked, data: &[u8]) -> Result<bool, String> {
         let text = String::from_utf8_lossy(data);
         let mut words = text.split(' ');
@@ -175,12 +186,12 @@ impl Judge {
             return Err("another key's value, or a torn one".into());
         }
         if !self.is_own(key) {
-            return Ok(self.promise.may_tell_shared(key, writer, version, asked.sent));
+            return Ok(self.promise.may_return_shared(key, writer, version, asked.sent));
         }
         if writer != self.client {
             return Err("another client's value".into());
         }
-        Ok(self.promise.may_tell(key, self.client, self.history(key), version, asked.sent))
+        Ok(self.promise.may_return(key, self.client, self.history(key), version, asked.sent))
     }
 
     fn is_own(&self, key: &str) -> bool {
@@ -212,7 +223,7 @@ impl Judge {
         }
     }
 
-    /// Notes a write; always true.
+    /// Records a write. Always returns true.
     fn wrote(&mut self, key: &str, asked: &Asked, version: Option<u64>, is_acknowledged: bool) -> bool {
         let now = self.clock.now();
         let is_on_primary = matches!(asked.ask, Ask::Add { .. } | Ask::Replace { .. });
@@ -226,7 +237,7 @@ impl Judge {
         true
     }
 
-    /// A request failed, or nobody is left to hear what became of it.
+    /// Records a request that failed, or whose client disconnected before the reply.
     pub(crate) fn failed(&mut self, asked: &Asked) {
         match &asked.ask {
             Ask::Set { key, version, .. }
@@ -235,27 +246,27 @@ impl Judge {
             | Ask::MetaSet { key, version, .. } => _ = self.wrote(key, asked, Some(*version), false),
             Ask::Delete { key } | Ask::MetaDelete { key, .. } => _ = self.wrote(key, asked, None, false),
             Ask::GetAndTouch { key } => self.keys.entry(key.clone()).or_default().touch(),
-            // What a copy has missed is deleted.
+            // The counter is deleted on a replica that missed the write.
             Ask::CountFrom | Ask::Count => self.is_counter_sure = false,
             _ => {}
         }
     }
 
-    /// A quiet request was not answered, which says that it went as usual.
-    fn heard_nothing(&mut self, asked: &Asked) -> Result<(), String> {
+    /// Records a quiet request without a reply: it had the expected outcome.
+    fn had_no_reply(&mut self, asked: &Asked) -> Result<(), String> {
         let is_right = match &asked.ask {
             Ask::MetaGet { key, .. } => self.may_miss(key),
             Ask::MetaSet { key, version, .. } => self.wrote(key, asked, Some(*version), true),
             Ask::MetaDelete { key, .. } => self.wrote(key, asked, None, true),
             _ => false,
         };
-        let known = || format!("nothing was said, and something should have been; known: {:?}", self.known(&asked.ask));
+        let known = || format!("a reply is missing; known: {:?}", self.known(&asked.ask));
         is_right.then_some(()).ok_or_else(known)
     }
 }
 
-/// What a backend tells back.
-fn told(opaque: u64, key: Option<&String>) -> Vec<u8> {
+/// The flags that a backend returns.
+fn returned_flags(opaque: u64, key: Option<&String>) -> Vec<u8> {
     let mut text = format!("O{opaque}");
     if let Some(key) = key {
         text += &format!(" k{key}");

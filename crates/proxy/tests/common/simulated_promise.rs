@@ -17,7 +17,7 @@ pub(crate) struct Promise {
     /// A value may be missing although no write of it failed.
     pub(crate) forgets: bool,
     /// Reads may be answered by any replica. Values that were changed on the primary are deleted on the others.
-    pub(crate) reads_copies: bool,
+    pub(crate) reads_replicas: bool,
     /// Every key has a value of version 0 in a warm-up pool.
     pub(crate) has_source: bool,
     /// Such a value may be stored after its client has deleted it, because it does not use the client's connection.
@@ -60,7 +60,7 @@ pub(crate) struct Board {
     writes: Mutex<HashMap<String, Vec<Posted>>>,
 }
 
-/// One of them.
+/// One acknowledged write.
 pub(crate) struct Posted {
     pub(crate) writer: usize,
     pub(crate) version: Option<u64>,
@@ -70,7 +70,7 @@ pub(crate) struct Posted {
 
 impl Promise {
     /// Whether the reply to a request sent at this time may have this version by `client`, the only writer of the key.
-    pub(crate) fn may_tell(&self, key: &str, client: usize, history: &History, version: u64, sent: Nanos) -> bool {
+    pub(crate) fn may_return(&self, key: &str, client: usize, history: &History, version: u64, sent: Nanos) -> bool {
         let place = history.writes.iter().position(|write| write.version == Some(version));
         let after = match place {
             Some(place) => place + 1,
@@ -82,10 +82,10 @@ impl Promise {
         // No later write was acknowledged: this is the current value, or that of a failed write that may have been applied.
         let Some(overwritten) = overwritten else { return true };
         let has_failed = place.is_some_and(|place| history.writes[place].acknowledged.is_none());
-        let may_happen_yet = !self.mends && has_failed;
+        let may_still_be_applied = !self.mends && has_failed;
         let is_filled_late = place.is_none() && self.fills_late && self.may_have_been_missing(history);
         let is_late = self.late.is_some_and(|late| sent < overwritten + late);
-        may_happen_yet || is_filled_late || is_late || self.has_stood_in(key, client, version)
+        may_still_be_applied || is_filled_late || is_late || self.is_in_failover_pool(key, client, version)
     }
 
     /// Whether the key may be missing.
@@ -93,9 +93,9 @@ impl Promise {
         let last = history.writes.iter().rfind(|write| write.acknowledged.is_some());
         // A delete of replicas may also arrive after a set that was sent before the primary had answered.
         let is_on_primary = history.writes.iter().any(|write| write.is_on_primary);
-        let copies_are_gone = self.reads_copies && (is_on_primary || history.is_touched);
+        let replicas_are_deleted = self.reads_replicas && (is_on_primary || history.is_touched);
         let has_failed = history.writes.iter().any(|write| write.acknowledged.is_none());
-        self.forgets || has_failed || copies_are_gone || last.is_none_or(|last| last.version.is_none())
+        self.forgets || has_failed || replicas_are_deleted || last.is_none_or(|last| last.version.is_none())
     }
 
     /// Whether something may have deleted the key.
@@ -107,14 +107,14 @@ impl Promise {
     /// Whether the key may be stored, with any value.
     pub(crate) fn may_be_there(&self, key: &str, client: usize, history: &History, sent: Nanos) -> bool {
         let versions = history.writes.iter().filter_map(|write| write.version).chain([0]);
-        let mut possible = versions.filter(|&version| self.may_tell(key, client, history, version, sent));
+        let mut possible = versions.filter(|&version| self.may_return(key, client, history, version, sent));
         possible.next().is_some()
     }
 
     /// Whether the reply to a request sent at this time may have this writer's version of a key that all clients write. If
     /// all replicas must apply a write, a value is overwritten once a write that began after its acknowledgement is acknowledged.
-    pub(crate) fn may_tell_shared(&self, key: &str, writer: usize, version: u64, sent: Nanos) -> bool {
-        if self.late.is_some() || self.has_stood_in(key, writer, version) {
+    pub(crate) fn may_return_shared(&self, key: &str, writer: usize, version: u64, sent: Nanos) -> bool {
+        if self.late.is_some() || self.is_in_failover_pool(key, writer, version) {
             return true;
         }
         let board = self.board.writes.lock().unwrap();
@@ -125,9 +125,9 @@ impl Promise {
         !writes.iter().any(|other| other.sent > own.acknowledged && other.acknowledged < sent)
     }
 
-    fn has_stood_in(&self, key: &str, writer: usize, version: u64) -> bool {
-        let holds = |stored: &StoredValues| stored.lock().unwrap().contains(&(key.to_string(), writer, version));
-        self.failover_values.iter().any(holds)
+    fn is_in_failover_pool(&self, key: &str, writer: usize, version: u64) -> bool {
+        let contains = |stored: &StoredValues| stored.lock().unwrap().contains(&(key.to_string(), writer, version));
+        self.failover_values.iter().any(contains)
     }
 }
 

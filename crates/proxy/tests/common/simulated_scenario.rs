@@ -4,7 +4,7 @@
 use super::common::disciplines;
 use super::random::Random;
 use super::simulated_backend::{Faults, SimulatedBackend};
-use super::simulated_client::{Leaving, Plan};
+use super::simulated_client::{Disconnect, Plan};
 use super::simulated_promise::{Board, Promise};
 use super::simulated_requests::{own_keys, shared_keys, value};
 use super::simulated_store::Store;
@@ -82,7 +82,12 @@ impl Scenario {
             number,
             requests: 20 + random.below(150),
             burst: random.choose(&[1, 5, 40]),
-            leaving: random.choose(&[Leaving::Quit, Leaving::HalfClosed, Leaving::Closed, Leaving::Vanished]),
+            disconnect: random.choose(&[
+                Disconnect::Quit,
+                Disconnect::HalfClosed,
+                Disconnect::Closed,
+                Disconnect::Vanished,
+            ]),
         };
         let clients = (0..2 + servers).map(client).collect();
         let setting = Setting::from(replicas, has_all, timeout, random);
@@ -117,12 +122,12 @@ impl Scenario {
     fn store(&self, part: Part) -> Store {
         match part {
             Part::Main => Store::default(),
-            Part::Failover => Store::standing_in(EXPIRY_S as i64),
+            Part::Failover => Store::failover(EXPIRY_S as i64),
             Part::Source => {
                 let own =
                     self.clients.iter().flat_map(|plan| own_keys(plan.number).zip(std::iter::repeat(plan.number)));
                 let keys = own.chain(shared_keys().zip(std::iter::repeat(0)));
-                Store::holding(keys.map(|(key, client)| (key.clone(), value(&key, client, 0))))
+                Store::with_values(keys.map(|(key, client)| (key.clone(), value(&key, client, 0))))
             }
             Part::Shadow if self.shadow.as_ref().is_some_and(|shadow| !shadow.reads) => Store::never_read(),
             Part::Shadow => Store::default(),
@@ -157,18 +162,18 @@ impl Scenario {
     pub(crate) fn promise(&self, backends: &[Vec<SimulatedBackend>]) -> Promise {
         let settings = || [Some(&self.setting), self.reload.as_ref().map(|(_, then)| then)].into_iter().flatten();
         let has = |part| self.pools.iter().any(|pool| pool.part == part);
-        let has_copies = self.pools[0].replicas > 1;
-        let is_late = has_copies && settings().any(|setting| setting.writes != Writes::All);
+        let has_replicas = self.pools[0].replicas > 1;
+        let is_late = has_replicas && settings().any(|setting| setting.writes != Writes::All);
         let loses = self.pools.iter().flat_map(|pool| &pool.backends).any(|faults| faults.forgets);
         let failover_pools = self.pools.iter().zip(backends).filter(|(pool, _)| pool.part == Part::Failover);
         Promise {
-            mends: has_copies || has(Part::Failover) || has(Part::Source),
+            mends: has_replicas || has(Part::Failover) || has(Part::Source),
             // A read that was sent in the turn in which the time ended gets a little more.
             late: is_late.then_some(self.timeout * 2),
             // A value that may have been stored late is deleted.
             forgets: is_late || loses || has(Part::Failover) || has(Part::Source),
             fills_late: settings().any(|setting| matches!(setting.discipline, Discipline::Shared { .. })),
-            reads_copies: has_copies && settings().any(Setting::reads_copies),
+            reads_replicas: has_replicas && settings().any(Setting::reads_replicas),
             has_source: has(Part::Source),
             parts_may_miss: self.part_failure == PartFailure::Miss,
             failover_values: failover_pools
@@ -237,8 +242,8 @@ impl Setting {
     }
 
     /// Whether another replica than the primary may answer a read.
-    fn reads_copies(&self) -> bool {
-        let asks_any = matches!(self.discipline, Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey);
-        asks_any || self.reads != Reads::Primary || self.failover != Failover::Never || self.hedge.is_some()
+    fn reads_replicas(&self) -> bool {
+        let reads_any = matches!(self.discipline, Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey);
+        reads_any || self.reads != Reads::Primary || self.failover != Failover::Never || self.hedge.is_some()
     }
 }

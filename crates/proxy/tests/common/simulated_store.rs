@@ -30,14 +30,14 @@ struct Item {
 
 impl Store {
     /// A store with initial values.
-    pub(crate) fn holding(values: impl Iterator<Item = (String, Vec<u8>)>) -> Store {
+    pub(crate) fn with_values(values: impl Iterator<Item = (String, Vec<u8>)>) -> Store {
         let mut store = Store::default();
         values.for_each(|(key, value)| store.put(key.as_bytes(), 0, value));
         store
     }
 
     /// A store of a failover pool, with a longest time to live.
-    pub(crate) fn standing_in(expiry_max_s: i64) -> Store {
+    pub(crate) fn failover(expiry_max_s: i64) -> Store {
         Store { expiry_max_s: Some(expiry_max_s), ..Store::default() }
     }
 
@@ -63,7 +63,7 @@ impl Store {
 
     /// Applies a request; `origin` is its time and connection.
     pub(crate) fn execute(&mut self, request: &Request<'_>, origin: &str, out: &mut Vec<u8>) {
-        self.look_at(request);
+        self.check_request(request);
         self.answer(request, out);
         let first = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(24)]).into_owned();
         let (value, keys): (&[u8], Vec<&[u8]>) = match request {
@@ -114,15 +114,15 @@ impl Store {
     }
 
     fn execute_meta(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) {
-        let mut told = Vec::new();
+        let mut returned = Vec::new();
         for flag in meta.flags.iter().filter(|flag| matches!(flag[0], b'O' | b'k')) {
-            told.push(b' ');
-            told.extend_from_slice(flag);
+            returned.push(b' ');
+            returned.extend_from_slice(flag);
             if flag == b"k" {
-                told.extend_from_slice(meta.key);
+                returned.extend_from_slice(meta.key);
             }
         }
-        let flags = told.strip_prefix(b" ").unwrap_or(&told);
+        let flags = returned.strip_prefix(b" ").unwrap_or(&returned);
         let code = |code| Reply::Meta { code, flags };
         let reply = match meta.verb {
             Verb::Mg => match self.items.get(meta.key) {
@@ -152,22 +152,23 @@ impl Store {
     }
 
     /// Records a request that it should not have received.
-    fn look_at(&mut self, request: &Request<'_>) {
+    fn check_request(&mut self, request: &Request<'_>) {
         let is_read = matches!(request.verb(), Verb::Get | Verb::Gets | Verb::Mg);
         let expiry_s = match request {
             Request::Store { exptime, .. } | Request::Touch { exptime, .. } => Some(*exptime),
             Request::Meta(meta) if meta.verb == Verb::Ms => {
-                let told = meta.flags.argument(b'T').map(String::from_utf8_lossy);
-                Some(told.and_then(|text| text.parse().ok()).unwrap_or(0))
+                let text = meta.flags.argument(b'T').map(String::from_utf8_lossy);
+                Some(text.and_then(|text| text.parse().ok()).unwrap_or(0))
             }
             _ => None,
         };
-        let lives_too_long = self.expiry_max_s.zip(expiry_s).is_some_and(|(max, told)| !(1..=max).contains(&told));
+        let lives_too_long =
+            self.expiry_max_s.zip(expiry_s).is_some_and(|(max, expiry_s)| !(1..=max).contains(&expiry_s));
         let is_quiet = matches!(request, Request::Meta(meta) if meta.is_quiet());
         let complaint = match () {
-            () if is_quiet => "asked quietly",
-            () if is_read && self.is_never_read => "asked to read",
-            () if lives_too_long => "asked to keep what it holds for another pool too long",
+            () if is_quiet => "sent a quiet request",
+            () if is_read && self.is_never_read => "sent a read",
+            () if lives_too_long => "sent a value for another pool with too long an expiry time",
             () => return,
         };
         let key = String::from_utf8_lossy(request.key().unwrap_or_default());

@@ -67,7 +67,7 @@ impl Drop for Ends<'_> {
 }
 
 fn tcp(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("somebody always listens");
+    let stream = TcpStream::connect(address).expect("one of the proxies always listens");
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream

@@ -79,34 +79,34 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("it never comes");
+    panic!("the expected reply never arrives");
 }
 
 fn value(name: &str) -> String {
     format!("VALUE k 0 {}\r\n{name}\r\nEND\r\n", name.len())
 }
 
-/// A server that replies only when the test lets it.
-fn holding(go_on: Receiver<()>) -> (Scripted, Receiver<()>) {
-    let (has_asked, asked): (Sender<()>, _) = channel();
-    let ends = Mutex::new(Some((go_on, has_asked)));
+/// A server that replies only when the test allows it.
+fn gated(go_on: Receiver<()>) -> (Scripted, Receiver<()>) {
+    let (on_request, received): (Sender<()>, _) = channel();
+    let ends = Mutex::new(Some((go_on, on_request)));
     let server = Scripted::start(move |peer, _| {
         let Some(line) = peer.line() else { return };
         assert_eq!(line, "get k\r\n");
-        let (go_on, has_asked) = ends.lock().unwrap().take().expect("it is looked up once");
-        has_asked.send(()).unwrap();
+        let (go_on, on_request) = ends.lock().unwrap().take().expect("it is looked up once");
+        on_request.send(()).unwrap();
         go_on.recv_timeout(Duration::from_secs(20)).unwrap();
         peer.send(value("old"));
         peer.hang();
     });
-    (server, asked)
+    (server, received)
 }
 
 #[test]
 fn requests_go_to_the_new_address_and_the_old_connection_drains() {
     for discipline in crate::common::disciplines(2, false) {
         let (release, go_on) = channel();
-        let (old, asked) = holding(go_on);
+        let (old, received) = gated(go_on);
         let new = named("new");
         let meaning = Meaning::default();
         meaning.set(&[old.address()]);
@@ -116,7 +116,7 @@ fn requests_go_to_the_new_address_and_the_old_connection_drains() {
         });
         let mut first = proxy.client();
         first.send("get k\r\n");
-        asked.recv_timeout(Duration::from_secs(20)).expect("the old server has received it");
+        received.recv_timeout(Duration::from_secs(20)).expect("the old server has received it");
         meaning.set(&[new.address()]);
         // The move is counted after the loops were informed. Before that, requests would go to the old server, which does not reply.
         wait_until(|| {
@@ -205,15 +205,15 @@ fn an_address_stays_in_use_while_lookups_fail_or_hang() {
 #[test]
 fn one_reachable_address_of_several_is_used_and_kept() {
     // No server listens on the first address, whose port was free a moment ago.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (one, other) = (named("one"), named("other"));
     let meaning = Meaning::default();
-    meaning.set(&[nobody, one.address(), other.address()]);
+    meaning.set(&[closed_port, one.address(), other.address()]);
     let proxy = before(&meaning, Duration::from_millis(20), |config| config.loops = 1);
     let mut client = proxy.client();
     ask_until(&mut client, "one");
     // Many name servers change the order with every reply.
-    meaning.set(&[other.address(), one.address(), nobody]);
+    meaning.set(&[other.address(), one.address(), closed_port]);
     std::thread::sleep(Duration::from_millis(100));
     client.ask("get k\r\n", value("one"));
     assert_eq!(other.connections(), 0);

@@ -141,7 +141,7 @@ fn a_client_that_sends_close_notify_gets_every_reply_and_close_notify() {
         let _ = client.flush();
         let mut replies = Vec::new();
         // An end without close_notify would be an error.
-        client.read_to_end(&mut replies).expect("it says goodbye");
+        client.read_to_end(&mut replies).expect("it sends close_notify");
         assert_eq!(replies, b"END\r\n".repeat(500));
     }
     stop(running);
@@ -251,8 +251,8 @@ fn connections_that_do_not_start_a_tls_handshake_are_closed() {
 #[test]
 fn a_backend_that_never_shakes_hands_is_a_timeout_and_then_down() {
     let authority = Authority::new();
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let name = format!("tls:{}", nobody.local_addr().unwrap());
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let name = format!("tls:{}", silent.local_addr().unwrap());
     let before =
         originating(&authority, &name, |config| config.pools[0].timeouts = Timeouts::all(Duration::from_millis(200)));
     let mut client = before.client();

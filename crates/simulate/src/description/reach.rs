@@ -18,7 +18,7 @@ pub(crate) struct Reach {
     /// Classes in which requests of closed customers end.
     pub(crate) closed_ends: Set,
     client: usize,
-    onward: HashMap<Spot, Vec<Spot>>,
+    successors: HashMap<Spot, Vec<Spot>>,
 }
 
 impl Reach {
@@ -26,14 +26,14 @@ impl Reach {
     pub(crate) fn new(network: &Network) -> Reach {
         let client = network.node_names().count();
         let node = |name: &str| if name == CLIENT { Some(client) } else { network.node_index(name) };
-        let mut onward: HashMap<Spot, Vec<Spot>> = HashMap::new();
+        let mut successors: HashMap<Spot, Vec<Spot>> = HashMap::new();
         for route in &network.routes {
             let class = network.class_index(&route.class).zip(network.class_index(&route.to_class));
             if let Some(((from, to), (class, after))) = node(&route.from).zip(node(&route.to)).zip(class) {
-                onward.entry((class, from)).or_default().push((after, to));
+                successors.entry((class, from)).or_default().push((after, to));
             }
         }
-        let mut reach = Reach { starts: Set::new(), closed_ends: Set::new(), client, onward };
+        let mut reach = Reach { starts: Set::new(), closed_ends: Set::new(), client, successors };
         reach.find_starts(network);
         reach
     }
@@ -67,7 +67,7 @@ impl Reach {
             return starts.clone();
         }
         let passed = self.passed(starts);
-        let ways = passed.iter().filter_map(|spot| self.onward.get(spot)).flatten();
+        let ways = passed.iter().filter_map(|spot| self.successors.get(spot)).flatten();
         ways.filter(|(_, node)| *node == self.client).map(|(class, _)| *class).collect()
     }
 
@@ -76,7 +76,7 @@ impl Reach {
         let mut waiting: Vec<Spot> = starts.iter().map(|&class| (class, self.client)).collect();
         let mut seen: HashSet<Spot> = waiting.iter().copied().collect();
         while let Some(here) = waiting.pop() {
-            for &there in self.onward.get(&here).into_iter().flatten() {
+            for &there in self.successors.get(&here).into_iter().flatten() {
                 if there.1 != self.client && seen.insert(there) {
                     waiting.push(there);
                 }
@@ -93,7 +93,7 @@ impl Reach {
         let name = |class: usize| network.classes[class].name.as_str();
         for &start in &self.starts {
             let has_visits = network.visits.iter().any(|(class, _)| class == name(start));
-            if !has_visits && !self.onward.contains_key(&(start, self.client)) {
+            if !has_visits && !self.successors.contains_key(&(start, self.client)) {
                 let rule = "makes requests, but has no visits and no route from the client";
                 return refuse(format!("class '{}'", name(start)), rule);
             }
@@ -142,7 +142,7 @@ impl Reach {
         let mut inward: HashMap<Spot, Vec<Spot>> = HashMap::new();
         let mut waiting = Vec::new();
         for &spot in &passed {
-            for &there in self.onward.get(&spot).into_iter().flatten() {
+            for &there in self.successors.get(&spot).into_iter().flatten() {
                 if there.1 == self.client {
                     waiting.push(spot);
                 } else {
@@ -158,7 +158,7 @@ impl Reach {
                 }
             }
         }
-        if self.onward.is_empty() || passed.is_subset(&home) {
+        if self.successors.is_empty() || passed.is_subset(&home) {
             return Ok(());
         }
         refuse("routes", "a request can circulate forever: no path leads back to the client")

@@ -109,7 +109,7 @@ impl Jobs {
         }
     }
 
-    /// Frees a job. The slot freed last is reused first, because it is in the processor's cache.
+    /// Frees a job. The slot freed last is reused first, because it is in the CPU's cache.
     #[inline]
     pub(crate) fn release(&mut self, job: u32) {
         self.present -= 1;

@@ -138,7 +138,7 @@ impl<'m> StationState<'m> {
 
     /// Whether all its jobs are blocked, so that there is no room until one of them can leave.
     pub(crate) fn is_stuck(&self) -> bool {
-        let nobody_gets_done = match &self.kind {
+        let is_blocked = match &self.kind {
             Kind::Delay => self.blocked == self.present,
             Kind::Servers(servers) => servers.is_stuck(self.plan, self.blocked),
             Kind::Batch(batch) => batch.is_stuck(),
@@ -146,7 +146,7 @@ impl<'m> StationState<'m> {
             Kind::Sharing(sharing) => sharing.is_stuck(),
             Kind::Preemptive(servers) => servers.is_stuck(self.plan, self.blocked),
         };
-        self.present >= self.plan.capacity && nobody_gets_done
+        self.present >= self.plan.capacity && is_blocked
     }
 
     /// Adds the areas since the last change.

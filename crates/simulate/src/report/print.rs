@@ -43,8 +43,8 @@ fn heading(simulation: &Simulation) -> String {
     );
     let _ = writeln!(
         out,
-        "{:.1} million events in {:.2} s on {} threads, {:.1} million per second of processor time\n\
-         behind \u{b1} stands half of the 95 % confidence interval\n",
+        "{:.1} million events in {:.2} s on {} threads, {:.1} million per second of CPU time\n\
+         \u{b1} is half the width of the 95 % confidence interval\n",
         simulation.events as f64 / 1e6,
         simulation.elapsed_s,
         simulation.threads,

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &RouteArguments) -> Result<ExitCode, String> {
         report.text(&config)
     };
     match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads our output may stop early, as `head` does.
+        // The reader of our output may close it early, as `head` does.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
         _ => Ok(ExitCode::SUCCESS),
     }

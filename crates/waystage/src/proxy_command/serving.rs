@@ -93,7 +93,7 @@ pub(super) fn serve(
     if let Some(watch) = watch {
         watch_file(watch, sender.clone())?;
     }
-    tell(&running, "ready");
+    announce_state(&running, "ready");
     let process = Process { source, running, events, sender, retiring: Vec::new(), is_ending: Arc::default() };
     process.watch_successor()?;
     process.serve()
@@ -146,7 +146,7 @@ impl Process {
                     Ok(thread) => self.retiring.push(thread),
                     Err(error) => eprintln!("waystage: cannot end the earlier configuration: {error}"),
                 }
-                tell(&self.running, "reloaded");
+                announce_state(&self.running, "reloaded");
                 if let Err(line) = self.watch_successor() {
                     eprintln!("waystage: {line}");
                 }
@@ -190,7 +190,7 @@ fn watch_file(mut watch: FileWatch, sender: SyncSender<Event>) -> Result<(), Str
     })
 }
 
-fn tell(running: &Running, what: &str) {
+fn announce_state(running: &Running, what: &str) {
     for warning in &running.warnings {
         eprintln!("waystage: {warning}");
     }

@@ -19,10 +19,10 @@ impl Source {
         let written = document.as_ref().map_or(Ok(ProxyFile::default()), Document::settings);
         let settings = written.map_err(|error| error.to_string())?.overridden_by(self.flags.clone());
         let checked = settings.config().and_then(|config| config.check().map(|()| config));
-        checked.map_err(|error| self.told(&error, document.as_ref()))
+        checked.map_err(|error| self.line(&error, document.as_ref()))
     }
 
-    fn told(&self, error: &ConfigError, document: Option<&Document>) -> String {
+    fn line(&self, error: &ConfigError, document: Option<&Document>) -> String {
         let flag = flag_of(&error.key).filter(|_| document.is_none() || self.is_flag(&error.key));
         match (flag, document) {
             _ if document.is_none() && !self.is_flag("pools.0.servers") => {

@@ -61,9 +61,9 @@ impl Drop for Service {
 /// How an attempt ended.
 pub enum Heard {
     Reply(HttpReply),
-    /// Nobody was there.
+    /// No service accepted the connection.
     NotAsked,
-    /// It was asked, and nobody said how it ended.
+    /// The request was sent, and no reply arrived.
     Doubt,
 }
 

@@ -16,11 +16,11 @@ fn check(bytes: &[u8], cut: usize, limits: &Limits) {
     let whole = parse_reply(bytes, limits);
     let part = parse_reply(&bytes[..cut.min(bytes.len())], limits);
     assert!(part == whole || part == ParsedReply::Incomplete);
-    let held_bytes = limits.line_bytes + limits.value_bytes + 2;
+    let bytes_max = limits.line_bytes + limits.value_bytes + 2;
     match whole {
-        ParsedReply::Incomplete => assert!(bytes.len() < held_bytes),
+        ParsedReply::Incomplete => assert!(bytes.len() < bytes_max),
         ParsedReply::Reply { reply, consumed } => {
-            assert!((1..=bytes.len().min(held_bytes)).contains(&consumed));
+            assert!((1..=bytes.len().min(bytes_max)).contains(&consumed));
             let mut encoded = Vec::new();
             reply.encode(&mut encoded);
             let roomy = Limits { line_bytes: 1 << 20, ..limits.clone() };

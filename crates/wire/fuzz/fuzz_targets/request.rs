@@ -16,11 +16,11 @@ fn check(bytes: &[u8], cut: usize, limits: &Limits) {
     let whole = parse_request(bytes, limits);
     let part = parse_request(&bytes[..cut.min(bytes.len())], limits);
     assert!(part == whole || part == ParsedRequest::Incomplete);
-    let held_bytes = limits.line_bytes + limits.value_bytes + 2;
+    let bytes_max = limits.line_bytes + limits.value_bytes + 2;
     match whole {
-        ParsedRequest::Incomplete => assert!(bytes.len() < held_bytes),
+        ParsedRequest::Incomplete => assert!(bytes.len() < bytes_max),
         ParsedRequest::Request { request, consumed } => {
-            assert!((1..=bytes.len().min(held_bytes)).contains(&consumed));
+            assert!((1..=bytes.len().min(bytes_max)).contains(&consumed));
             assert!(request.key().is_none_or(|key| (1..=limits.key_bytes).contains(&key.len())));
             let mut encoded = Vec::new();
             request.encode(&mut encoded);
@@ -29,7 +29,7 @@ fn check(bytes: &[u8], cut: usize, limits: &Limits) {
             assert_eq!(parse_request(&encoded, &roomy), ParsedRequest::Request { request, consumed: encoded.len() });
         }
         ParsedRequest::Invalid { error, consumed, swallow } => {
-            assert!((1..=bytes.len().min(held_bytes)).contains(&consumed));
+            assert!((1..=bytes.len().min(bytes_max)).contains(&consumed));
             assert!(swallow <= i32::MAX as u64);
             assert_eq!(error.line().is_empty(), error.noreply());
         }

@@ -16,7 +16,7 @@ use std::thread;
 /// Pieces that wait in the queue of each thread. With the piece in replay and the piece being read there are three.
 const QUEUE_PIECES: usize = 1;
 /// Skipped lines that are reported.
-const BROKEN_TOLD_MAX: usize = 5;
+const BROKEN_REPORTED_MAX: usize = 5;
 
 /// The counts of what has been read so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -234,7 +234,7 @@ impl TraceCounts {
             return Err(TraceError::TooManyBroken { path, line, reason, tolerated: config.errors_max });
         }
         self.broken += 1;
-        if self.first_broken.len() < BROKEN_TOLD_MAX {
+        if self.first_broken.len() < BROKEN_REPORTED_MAX {
             self.first_broken.push(format!("{path}:{line}: {reason}"));
         }
         Ok(())
