@@ -1,4 +1,4 @@
-//! The message service: queues of messages over HTTP, stored in PostgreSQL. The process can be killed at any time, because PostgreSQL holds
+//! The message service: queues of messages over HTTP, stored in PostgreSQL. The process can be killed at any time, because PostgreSQL stores
 //! all state. docs/life-of-a-message.md follows one send through the numbered steps:
 //!
 //! ```text
