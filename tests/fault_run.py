@@ -1,10 +1,10 @@
-"""Minutes of faults: proxies with different policies, each before three servers that are killed and frozen at random.
+"""Runs proxies with different policies, each with three servers that are killed and frozen at random.
 
 A load generator sets and gets through each proxy and verifies every value. Run it with
 
     .venv/bin/python tests/fault_run.py --seconds 600
 
-docs/consistency.md says what it reports, and what must not happen. test_fault_run.py runs a short form.
+docs/consistency.md describes the report and the guarantees. test_fault_run.py runs a short form.
 """
 
 import argparse
@@ -27,17 +27,17 @@ SERVERS = 3
 # Before the first fault, and between the last one and the end.
 CALM_START_S = 1.0
 CALM_END_S = 4.0
-# How long a server is away, and how long it is left alone then.
+# How long a fault lasts, and how long the servers then run without a fault.
 AWAY_S = (0.05, 3.0)
 PAUSE_S = (0.5, 4.0)
 TIMEOUTS = 'timeouts = { connect = "300ms", read = "300ms", write = "300ms" }'
-# What must never be told, whatever the policy. An older value may be, where not all copies must take a write.
+# Values that no policy may return. An older value is allowed where not all replicas must accept a write.
 NEVER = ("wrong", "torn", "unexpected_reply")
 
 
 @dataclass(frozen=True)
 class Policy:
-    """One proxy: how its only pool is used, and whether docs/consistency.md lets it tell an older value."""
+    """One proxy: how its only pool is used, and whether docs/consistency.md allows it to return an older value."""
 
     name: str
     pool: str
@@ -69,7 +69,7 @@ POLICIES = (
 
 @dataclass
 class Report:
-    """What became of one policy."""
+    """The result of one policy."""
 
     policy: Policy
     faults: dict[str, int] = field(default_factory=lambda: {"killed": 0, "frozen": 0})
@@ -79,7 +79,7 @@ class Report:
 
 
 class Servers:
-    """Three servers as processes of their own: memcached where there is one, otherwise the embedded cache."""
+    """Three server processes: memcached if it is installed, otherwise the embedded cache."""
 
     def __init__(self):
         self.ports = free_ports(SERVERS)
@@ -87,7 +87,7 @@ class Servers:
 
     @staticmethod
     def spawn(port: int) -> subprocess.Popen:
-        """Start one, and wait until it listens."""
+        """Start a server, and wait until it listens."""
         embedded = [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{port}"]
         command = embedded if missing("memcached") else [*MEMCACHED, str(port), "-m", "64"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -95,20 +95,20 @@ class Servers:
         return process
 
     def restart(self, place: int, away_s: float) -> None:
-        """Kill one, and start it again, empty, after so long."""
+        """Kill a server, and start it again, empty, after this time."""
         self.processes[place].kill()
         self.processes[place].wait()
         time.sleep(away_s)
         self.processes[place] = self.spawn(self.ports[place])
 
     def freeze(self, place: int, away_s: float) -> None:
-        """Stop one for so long; it then goes on with what it holds and what it has been sent."""
+        """Stop a server with SIGSTOP for this time; it then continues with its values and queued requests."""
         self.processes[place].send_signal(signal.SIGSTOP)
         time.sleep(away_s)
         self.processes[place].send_signal(signal.SIGCONT)
 
     def end(self) -> None:
-        """Kill all."""
+        """Kill all servers."""
         for process in self.processes:
             process.send_signal(signal.SIGCONT)
             process.kill()
@@ -130,28 +130,28 @@ def disturb(servers: Servers, until: float, source: random.Random, faults: dict[
 
 
 def counters(address: str) -> dict[str, int]:
-    """What the proxy counted, from its `stats`."""
+    """Return the proxy's counters, from its `stats`."""
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=10) as stream:
         stream.sendall(b"stats\r\n")
         text = b""
         while not text.endswith(b"END\r\n"):
             got = stream.recv(65536)
-            assert got, "the proxy closes before it has told its statistics"
+            assert got, "the proxy closed the connection before the end of its statistics"
             text += got
     lines = (line.split() for line in text.decode().splitlines() if line.startswith("STAT waystage_"))
     return {name.removeprefix("waystage_"): int(value) for _, name, value in lines if value.isdigit()}
 
 
 def load_command(address: str, seconds: float, summary: Path) -> list[str]:
-    """A closed loop that thinks, so that the machine is not the limit, over few keys, which are written often."""
+    """A closed loop over a few keys that are written often; its think time keeps the machine from being the limit."""
     command = [str(WAYSTAGE), "load", "--server", address, "--clients", "24", "--ratio", "1:4", "--quiet"]
     command += ["--key-maximum", "2000", "--think-time", "exp:5ms", "--warm-up", "0s"]
     return [*command, "--test-time", f"{seconds}s", "--json-out-file", str(summary)]
 
 
 def play(report: Report, folder: Path, seconds: float, seed: int) -> None:
-    """Play one policy; its report says what became of it."""
+    """Run one policy and return its report."""
     servers = Servers()
     processes = []
     try:
@@ -165,9 +165,9 @@ def play(report: Report, folder: Path, seconds: float, seed: int) -> None:
         processes.append(proxy)
         address = re.search(r"ready on (\S+)", proxy.stdout.readline()).group(1)
         summary = folder / "load.json"
-        with (folder / "load.txt").open("w") as told:
+        with (folder / "load.txt").open("w") as output:
             load = subprocess.Popen(
-                load_command(address, seconds, summary), stdout=told, stderr=subprocess.STDOUT
+                load_command(address, seconds, summary), stdout=output, stderr=subprocess.STDOUT
             )
         processes.append(load)
         end = time.monotonic() + seconds
@@ -190,7 +190,7 @@ def play(report: Report, folder: Path, seconds: float, seed: int) -> None:
 
 
 def judge(report: Report) -> None:
-    """Find what must not have happened."""
+    """Record every violation of the policy's guarantees."""
     totals, verification = report.load["totals"], report.load["verification"]
     for name in (*NEVER, *(() if report.policy.may_be_stale else ("stale",))):
         if verification[name]:
@@ -205,7 +205,7 @@ def judge(report: Report) -> None:
 
 
 def lines(report: Report) -> list[str]:
-    """The report in words."""
+    """Return the report as lines of text."""
     totals, verification = report.load["totals"], report.load["verification"]
     stale = f"{verification['stale']} stale{' (allowed)' if report.policy.may_be_stale else ''}"
     shown = ("failovers", "hedges", "degraded_writes", "withheld_reads", "ejections", "invalidations_sent")
@@ -224,7 +224,7 @@ def lines(report: Report) -> list[str]:
 
 
 def run(seconds: float, seed: int, folder: Path) -> list[Report]:
-    """Play all policies at the same time, each in a folder of its own."""
+    """Run all policies at the same time, each in its own folder."""
     reports = [Report(policy) for policy in POLICIES]
     failures = []
 
@@ -233,7 +233,7 @@ def run(seconds: float, seed: int, folder: Path) -> list[Report]:
         own.mkdir(parents=True, exist_ok=True)
         try:
             play(report, own, seconds, seed * len(POLICIES) + number)
-        # Whatever it was, the others go on, and it is told at the end.
+        # The other policies continue after any error; it is reported at the end.
         except Exception as error:
             failures.append(f"{report.policy.name}: {error!r}")
 
@@ -249,7 +249,7 @@ def run(seconds: float, seed: int, folder: Path) -> list[Report]:
 
 
 def main() -> None:
-    """Read the arguments, play, print; exit with 1 if anything was broken."""
+    """Run with the arguments of the command line; exit with 1 if a guarantee was violated."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=600.0, help="how long, at least 10 [default: 600]")
     parser.add_argument("--seed", type=int, default=1, help="which faults, and when [default: 1]")

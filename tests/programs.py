@@ -1,4 +1,4 @@
-"""What the tests that cross halves share: where the program is, free ports, and waiting for a server."""
+"""Helpers of the tests that use the Rust program from Python: its path, free ports, and connecting to a server."""
 
 import os
 import shutil
@@ -10,32 +10,32 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 WAYSTAGE = Path(os.environ.get("WAYSTAGE_BIN", ROOT / "target/release/waystage"))
-# Debian puts some servers where only root looks.
+# Debian installs some servers in folders that are only in root's PATH.
 SEARCHED = os.environ["PATH"] + ":/usr/sbin"
 MEMCACHED = ["memcached", "-u", "root", "-U", "0", "-l", "127.0.0.1", "-p"]
 
 
 def find(program):
-    """Where a program is, or none."""
+    """Return the path of a program, or None."""
     return shutil.which(program, path=SEARCHED)
 
 
 def missing(*programs):
-    """Which of these are not installed. Where WAYSTAGE_REQUIRE_PEERS is set, as in .ci/run, none may be."""
+    """Return those that are not installed. With WAYSTAGE_REQUIRE_PEERS, as in .ci/run, a missing one is a failure."""
     absent = [program for program in programs if not find(program)]
     assert not absent or "WAYSTAGE_REQUIRE_PEERS" not in os.environ, f"{absent} are required here"
     return absent
 
 
-def need(*programs, stand_in):
-    """Skip a test that needs programs which are not installed; say what stands in for it."""
+def need(*programs, instead):
+    """Skip a test whose programs are not installed; `instead` says what covers it meanwhile."""
     absent = missing(*programs)
     if absent:
-        pytest.skip(f"{', '.join(absent)} not installed; {stand_in}")
+        pytest.skip(f"{', '.join(absent)} not installed; {instead}")
 
 
 def free_ports(count):
-    """Ports that were free a moment ago."""
+    """Return ports that are free at this moment."""
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [probe.getsockname()[1] for probe in probes]
     for probe in probes:
@@ -50,5 +50,5 @@ def connect(port):
         try:
             return socket.create_connection(("127.0.0.1", port), timeout=10)
         except OSError:
-            assert time.monotonic() < deadline, f"nobody listens on port {port}"
+            assert time.monotonic() < deadline, f"no server listens on port {port}"
             time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Several load generators as one: agents and a controller, over real sockets, and what happens when one is lost."""
+"""Agents and a controller form one load over real sockets, and survive the loss of one of them."""
 
 import json
 import re
@@ -11,19 +11,19 @@ from contextlib import contextmanager
 import pytest
 from programs import WAYSTAGE, free_ports
 
-# A run that only ends when somebody ends it.
+# A run that ends only on a signal.
 ENDLESS = ["--test-time", "120s", "--warm-up", "0s", "--quiet"]
 
 
 def run(*arguments):
-    """Run the program to its end."""
+    """Run the program until it exits."""
     command = [str(WAYSTAGE), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 @contextmanager
 def program(*arguments):
-    """Run a server; yields its process, with its address. Whoever is still there at the end is killed."""
+    """Run a server; yields its process, with its address. The process is killed at the end if it still runs."""
     command = [str(WAYSTAGE), *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -51,14 +51,14 @@ def agents():
 
 
 def arguments(server, agents, *more):
-    """The arguments of a load by these agents."""
+    """Return the arguments of a load by these agents."""
     named = [word for agent in agents for word in ("--agent", agent.address)]
     return ["load", "--server", server, *named, "--clients", 4, *more]
 
 
 @contextmanager
 def running(*words, agents):
-    """A load that every agent has begun with; yields its process."""
+    """A load that every agent has started; yields the controller's process."""
     command = [str(WAYSTAGE), *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -71,7 +71,7 @@ def running(*words, agents):
 
 
 def one_line(result, *words):
-    """Assert that the program failed with one line that holds these words."""
+    """Assert that the program failed with one line that contains these words."""
     lines = result.stderr.strip().splitlines()
     assert result.returncode in (1, 2) and len(lines) == 1, result
     for word in ("waystage: ", *words):
@@ -79,7 +79,7 @@ def one_line(result, *words):
 
 
 def are_ready_again(server, agents):
-    """Assert that agents do another run, as soon as they have noticed the end of their last."""
+    """Assert that the agents accept another run as soon as they have noticed the end of the last one."""
     deadline = time.monotonic() + 20
     while "busy" in (result := run(*arguments(server, agents, "--requests", 100))).stderr:
         assert time.monotonic() < deadline, result
@@ -92,7 +92,7 @@ def test_two_agents_and_a_measuring_client_report_one_run(server, agents, tmp_pa
     more = ["--rate", 301, "--measure-locally", 50, "--test-time", "1s", "--warm-up", "500ms"]
     words = arguments(server, agents, *more, "--key-maximum", 899, "--json-out-file", out)
     result = run(*words)
-    # A slow machine may make the run invalid; what each was told and did is the same.
+    # A slow machine may make the run invalid; the settings and counts of each agent stay the same.
     assert out.exists(), result
     summary = json.loads(out.read_text())
     coordination, parts = summary["coordination"], summary["parts"]
@@ -104,13 +104,15 @@ def test_two_agents_and_a_measuring_client_report_one_run(server, agents, tmp_pa
     assert [*keys, (settings["key_minimum"], settings["key_maximum"])] == [(0, 299), (300, 599), (600, 899)]
     assert len({settings["seed"], *(part["settings"]["seed"] for part in parts)}) == 3
     for report, part in zip(reports, parts, strict=True):
-        told = [part["settings"][name] for name in ("key_minimum", "key_maximum", "offered_per_s", "clients")]
+        received = [
+            part["settings"][name] for name in ("key_minimum", "key_maximum", "offered_per_s", "clients")
+        ]
         share = report["share"]
-        assert told == [share["key_minimum"], share["key_maximum"], share["rate_per_s"], share["clients"]]
+        assert received == [share["key_minimum"], share["key_maximum"], share["rate_per_s"], share["clients"]]
         assert f"--seed={share['seed']}" in part["arguments"]
     begins = [report["measure_from_clock_ns"] for report in reports] + [measuring["measure_from_clock_ns"]]
     assert max(begins) - min(begins) <= 5e6 + coordination["start_spread_ns"]
-    # All are on one machine, so that their clocks are the same one.
+    # All agents share one machine, and so one clock.
     for report in reports:
         assert abs(report["clock_offset_ns"]) <= report["clock_error_ns"]
     errors = sorted((report["clock_error_ns"] for report in reports), reverse=True)
@@ -120,7 +122,7 @@ def test_two_agents_and_a_measuring_client_report_one_run(server, agents, tmp_pa
     assert summary["verification"]["wrong"] + summary["verification"]["stale"] == 0
     assert measuring["settings"]["offered_per_s"] == 50 and measuring["totals"]["requests"] > 0
     assert "\nmeasuring " in result.stdout and "2 agent(s)" in result.stdout
-    # The same agents do another run: gets only, all of the same keys, which only the first sets.
+    # The same agents do another run: only gets, all of the same keys; only the first agent sets them.
     result = run(
         *arguments(server, agents, "--ratio", "0:1", "--requests", 1001, "--data-size", "uniform:30:900")
     )
@@ -184,7 +186,7 @@ def test_configuration_errors_print_one_line_before_any_agent_starts(server, age
         (["--server", server, "--records", "/nowhere"], ["--records"]),
         (["--server", server, "--measure-locally", 5, "--requests", 9], ["--measure-locally", "--test-time"]),
         (["--server", server, "--rate", "many"], ["--rate"]),
-        # Once more: what was refused has left nothing behind.
+        # Again, because a refused run must leave no state behind.
         no_server,
     ]
     for more, words in refused:
@@ -195,7 +197,7 @@ def test_configuration_errors_print_one_line_before_any_agent_starts(server, age
 
 
 def said(agent, *lines):
-    """What an agent answers to these lines, until it closes."""
+    """Return an agent's replies to these lines, until it closes the connection."""
     host, port = agent.address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         connection.sendall(b"".join(line + b"\n" for line in lines))
@@ -228,7 +230,7 @@ def test_an_agent_limits_the_length_of_a_line(agents):
     host, port = agents[0].address.rsplit(":", 1)
     with (
         socket.create_connection((host, int(port)), timeout=20) as connection,
-        # It closes long before all of this is sent.
+        # The agent closes the connection long before all of this is sent.
         pytest.raises((BrokenPipeError, ConnectionResetError)),
     ):
         connection.sendall(b"x" * (64 << 20))

@@ -1,4 +1,4 @@
-"""The rules of ARCHITECTURE.md and CONTRIBUTING.md that a program can check."""
+"""Checks the rules of ARCHITECTURE.md and CONTRIBUTING.md that a program can check."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ from circles import circles, expanded, python_imports, rust_imports
 ROOT = Path(__file__).parent.parent
 LINES_MAX = 600
 
-# What each crate may use of ours; development-only dependencies are listed apart.
+# The crates of this workspace that each crate may use; development-only dependencies are listed apart.
 CRATES = {
     "clock": set(),
     "wire": set(),
@@ -46,7 +46,7 @@ CRATES = {
 }
 DEVELOPMENT = {"testkit", "records", "wire", "cache"}
 
-# What each Python package may import of ours, besides `errors` and `runfolder`, which hold no logic of any step.
+# The packages that each Python package may import, besides `errors` and `runfolder`, which have no logic of a step.
 PACKAGES = {
     "runfolder": set(),
     "spec": set(),
@@ -82,11 +82,11 @@ STANDARD_LIBRARY = {
     "warnings",
     "__future__",
 }
-# The one model that is a program of ours, and so needs what runs a program.
+# The only model that runs a program of this project, and may import what it needs for that.
 SIMULATE = Path("waylab/models/simulate.py")
 SIMULATE_MAY_USE = {"os", "shutil", "subprocess", "tempfile"}
 
-# In the models, from the bottom up: a file or folder may import what stands before it, and its own line.
+# In the models, from the bottom up: a file or folder may import the lines above it, and its own line.
 MODEL_LAYERS = (
     {"errors", "service", "uniformisation", "phase_type", "usl"},
     {"elementary"},
@@ -100,8 +100,8 @@ MODEL_LAYERS = (
     {"summary"},
 )
 
-# In the proxy, from the bottom up: a file may import what stands before it, and its own line.
-# The longest name that fits a file decides its layer.
+# In the proxy, from the bottom up: a file may import the lines above it, and its own line.
+# The longest prefix of a file's name decides its layer.
 PROXY_LAYERS = (
     {"config"},
     {"observe", "path/messages", "path/route", "path/dispatch/queue"},
@@ -116,8 +116,8 @@ PROXY_LAYERS = (
     {"path/accept", "path/event_loop"},
     {"control"},
 )
-# And although these stand below: sessions reach backends through `core`, disciplines know connections by number,
-# and policies send through the function that they are given.
+# Imports that are forbidden although they go down: sessions reach backends through `core`, disciplines know
+# connections by number, and policies send through the function that they are given.
 PROXY_NEVER = {
     "path/session": {"path/backend", "path/dispatch", "replication"},
     "path/dispatch": {"path/backend/connection"},
@@ -134,12 +134,12 @@ IN_CIRCLES: dict[str, int] = {}
 
 
 def rust_files() -> list[Path]:
-    """Every Rust file of ours."""
+    """Every Rust file of the project."""
     return sorted(path for path in (ROOT / "crates").rglob("*.rs") if "target" not in path.parts)
 
 
 def python_files() -> list[Path]:
-    """Every Python file of ours."""
+    """Every Python file of the project."""
     return sorted(chain((ROOT / "waylab").rglob("*.py"), (ROOT / "tests").rglob("*.py")))
 
 
@@ -150,7 +150,7 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative imports hide where a name comes from"
+            assert node.level == 0, f"{path}: relative imports hide the module that defines a name"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
 
@@ -201,7 +201,7 @@ def test_proxy_files_import_only_lower_layers():
         if module in faces:
             continue
         mine = rank_of(module)
-        assert mine is not None, f"{module} stands in no layer"
+        assert mine is not None, f"{module} is in no layer"
         for name in names:
             other = rank_of(name)
             assert other is not None and other <= mine, f"{module} imports {name}"
@@ -213,7 +213,7 @@ def test_two_files_of_the_path_import_the_policies():
         for module, names in proxy_imports().items()
         if is_in(module, "path") and any(is_in(name, "replication") for name in names)
     }
-    # `core` asks only once, at the start, whether the policies keep requests in order.
+    # `core` reads once, at the start, whether the policies keep requests in order.
     assert found == {"path/dispatch/dispatcher", "path/core"}
 
 
@@ -238,7 +238,7 @@ def test_no_python_files_import_each_other():
 
 
 def repeated(names: dict[str, set[Path]]) -> dict[str, list[str]]:
-    """The names that more than one file defines, with the files."""
+    """Return the names that more than one file defines, with the files."""
     return {name: sorted(map(str, files)) for name, files in names.items() if len(files) > 1}
 
 
@@ -298,7 +298,7 @@ def test_models_import_only_downwards():
 
 
 def test_only_the_systems_know_which_system_it_is():
-    """Elsewhere in the lab nothing reads `system.kind`: descriptions say what a system has."""
+    """No other code of the lab reads `system.kind`; it reads the system's description."""
     homes = (ROOT / "waylab/spec/systems", ROOT / "waylab/testbed/systems")
     for path in (ROOT / "waylab").rglob("*.py"):
         if not path.is_relative_to(homes[0]) and not path.is_relative_to(homes[1]):
@@ -354,7 +354,7 @@ def test_the_statistics_import_nothing_of_the_lab():
         assert all(name.startswith(("waylab.errors.", "waylab.analysis.statistics.")) for name in lab), path
         used = {name.split(".")[0] for name in names - lab}
         assert used <= STATISTICS_MAY_USE | STANDARD_LIBRARY, f"{path}: {used - STATISTICS_MAY_USE}"
-        # They take a second to load: only the functions that need them may.
+        # These modules take a second to load: only the functions that need them import them.
         top = {
             name.split(".")[0]
             for node in ast.parse(path.read_text()).body

@@ -1,4 +1,4 @@
-"""Clients that others wrote, in front of the proxy: memccapable of libmemcached, and pymemcache with its own tests.
+"""Other projects' clients with the proxy: memccapable of libmemcached, and pymemcache with its own test suite.
 
 memccapable runs in every discipline and with one loop and two, pymemcache in some of these. The suite of pymemcache is
 not in its wheel: its source is fetched once, by pip, and kept with what is built.
@@ -22,31 +22,31 @@ DISCIPLINES = {
     "shared-sharded": ["shared", "--workers", 3, "--multi-get", "sharded"],
     "shared-whole": ["shared", "--workers", 3, "--multi-get", "whole"],
 }
-# The suite is slower than the other. WAYSTAGE_CLIENTS=all runs it in every combination.
+# pymemcache's suite is slower than memccapable. WAYSTAGE_CLIENTS=all runs it in every combination.
 PYMEMCACHE_RUNS = [("pipelined", 1), ("per-backend", 2), ("shared", 2)]
 if os.environ.get("WAYSTAGE_CLIENTS") == "all":
     PYMEMCACHE_RUNS = list(itertools.product(DISCIPLINES, [1, 2]))
 PYMEMCACHE = "4.0.0"
 PYMEMCACHE_SHA256 = "27bf9bd1bbc1e20f83633208620d56de50f14185055e49504f4f5e94e94aff94"
-# `stats cachedump` and `cache_memlimit` concern one server; the proxy refuses them. test_touch counts on a value that
+# `stats cachedump` and `cache_memlimit` concern one server; the proxy refuses them. test_touch relies on a value that
 # expires in one second, which for memcached is the next tick of its clock.
 PYMEMCACHE_WITHOUT = "not test_misc and not test_touch"
-# Each with and without a prefix, and for three kinds of client, as far as it takes them; the suite skips TLS itself.
+# Each test exists with and without a prefix and for three clients, where applicable; the suite itself skips TLS.
 PYMEMCACHE_PASSED_MIN = 70
 
 
 def server():
-    """One backend: memcached where there is one, otherwise the embedded cache."""
+    """One backend: memcached if it is installed, otherwise the embedded cache."""
     return backend() if missing(MEMCACHED[0]) else memcached()
 
 
 def first(servers):
-    """The address of a backend, however it was started."""
+    """Return the address of a backend of either kind."""
     return servers if isinstance(servers, str) else servers[0]
 
 
 def proxy(address, discipline, loops):
-    """A proxy before one backend; yields its address and its process. It is patient: machines may be busy."""
+    """A proxy with one backend; yields its address and process. Its timeouts are long, because machines may be busy."""
     arguments = [
         "--listen",
         "127.0.0.1:0",
@@ -62,13 +62,13 @@ def proxy(address, discipline, loops):
 
 
 def run(command, **options):
-    """Run a client to its end."""
+    """Run a client until it exits."""
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
 
 
 @pytest.fixture(scope="session")
 def pymemcache_source():
-    """The folder of pymemcache's source, its tests included."""
+    """Return the folder of pymemcache's source, with its tests."""
     kept = ROOT / "target" / "peers"
     archive, folder = kept / f"pymemcache-{PYMEMCACHE}.tar.gz", kept / f"pymemcache-{PYMEMCACHE}"
     if not archive.exists():
@@ -79,7 +79,7 @@ def pymemcache_source():
         if result.returncode != 0:
             assert "WAYSTAGE_REQUIRE_PEERS" not in os.environ, result.stderr
             pytest.skip(
-                "the source of pymemcache cannot be fetched; memccapable and the transcripts stand in"
+                "the source of pymemcache cannot be fetched; memccapable and the transcripts cover the protocol"
             )
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == PYMEMCACHE_SHA256, (
         f"{archive}: not what it was"
@@ -92,7 +92,7 @@ def pymemcache_source():
 @pytest.mark.parametrize("loops", [1, 2])
 @pytest.mark.parametrize("discipline", DISCIPLINES)
 def test_memccapable_passes_in_every_discipline(discipline, loops):
-    need("memccapable", stand_in="pymemcache and the transcripts stand in")
+    need("memccapable", instead="pymemcache and the transcripts cover the protocol")
     with server() as servers, proxy(first(servers), discipline, loops) as (address, _):
         host, port = address.split(":")
         result = run(["memccapable", "-h", host, "-p", port, "-a"])

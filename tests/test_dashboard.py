@@ -1,4 +1,4 @@
-"""The Grafana dashboard: valid, every metric and label it names exists, and its colours can be told apart."""
+"""The Grafana dashboard: it is valid, every metric and label in it exists, and its colours are distinct."""
 
 import json
 import re
@@ -7,10 +7,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DASHBOARD = json.loads((ROOT / "docs/grafana/waystage-proxy.json").read_text())
-# Okabe and Ito's colours, which the colour-blind can tell apart; black is left out, and white is for totals.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; without black, and with white for totals.
 COLOURS = {"#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#FFFFFF"}
 DARK_BACKGROUND = "#181B1F"
-# What Prometheus adds to every series.
+# Labels that Prometheus adds to every series.
 TARGET_LABELS = {"job", "instance"}
 
 
@@ -32,14 +32,14 @@ def metrics():
 
 
 def panels():
-    """All panels, those inside collapsed rows too."""
+    """Return all panels, also those inside collapsed rows."""
     for panel in DASHBOARD["panels"]:
         yield panel
         yield from panel.get("panels", [])
 
 
 def expressions():
-    """Every expression with where it stands."""
+    """Yield every expression with its panel."""
     for panel in panels():
         for target in panel.get("targets", []):
             yield panel["title"], target["expr"]
@@ -52,7 +52,7 @@ def expressions():
 
 
 def values(node, key):
-    """Every value under this key, however deep."""
+    """Yield every value under this key, at any depth."""
     if isinstance(node, dict):
         for name, inner in node.items():
             if name == key:
@@ -72,7 +72,7 @@ def test_every_metric_and_label_in_an_expression_exists():
         used |= names
         for name, selector in re.findall(r"\b((?:waystage|process)_\w+)\{([^}]*)\}", expression):
             labels = set(re.findall(r"(\w+)\s*(?:=|!)", selector))
-            assert labels <= known[name] | TARGET_LABELS, f"{where}: {name} has not {labels}"
+            assert labels <= known[name] | TARGET_LABELS, f"{where}: {name} lacks {labels}"
         of_any = set().union(*(known[name] for name in names)) | TARGET_LABELS
         for grouping in re.findall(r"\b(?:by|without|ignoring) \(([^)]*)\)", expression):
             assert set(re.split(r",\s*", grouping)) <= of_any, f"{where}: {grouping}"

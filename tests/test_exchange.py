@@ -1,4 +1,4 @@
-"""A cache keeps its content when twemproxy is exchanged for waystage, or the other way round."""
+"""Keys stay on the same servers when waystage replaces twemproxy, or the other way round."""
 
 import re
 import signal
@@ -30,9 +30,13 @@ def ask(connection, request, ends):
     ],
 )
 def test_keys_go_to_the_same_servers_as_with_twemproxy(tmp_path, distribution, hashed_with):
-    need("nutcracker", "memcached", stand_in="the placements recorded in crates/proxy/tests are checked")
+    need(
+        "nutcracker",
+        "memcached",
+        instead="the key distribution recorded in crates/key_distribution/tests is checked",
+    )
     *ports, nutcracker_port, statistics_port = free_ports(6)
-    # twemproxy sorts servers by the length of their names, then by the names; modulo goes by their order.
+    # twemproxy sorts servers by the length of their names, then by the names; modulo uses their order.
     names = sorted((f"127.0.0.1:{port}" for port in ports), key=lambda name: (len(name), name))
     config = tmp_path / "nutcracker.yml"
     servers = "".join(f"   - {name}:1\n" for name in reversed(names))

@@ -10,12 +10,12 @@ import pytest
 from programs import MEMCACHED, WAYSTAGE, connect, free_ports, missing
 
 TIMEOUT_S = 0.3
-# A timeout, the turn of a loop on a busy machine, and the client's own delay.
+# A timeout, one iteration of a loop on a busy machine, and the client's own delay.
 PATIENCE_S = TIMEOUT_S + 1.0
 
 
 class Servers:
-    """Three servers as processes of their own: memcached where there is one, otherwise the embedded cache."""
+    """Three server processes: memcached if it is installed, otherwise the embedded cache."""
 
     def __init__(self):
         self.ports = free_ports(3)
@@ -84,7 +84,7 @@ def test_every_request_is_answered_while_servers_are_killed_and_frozen(servers, 
         servers.processes[1].send_signal(signal.SIGSTOP)
         time.sleep(1.0)
         servers.processes[1].send_signal(signal.SIGCONT)
-        # A server may have taken long to go or to come back: the end counts from here.
+        # A server may have taken long to stop or to restart: the end is counted from here.
         time.sleep(5.0)
         load.send_signal(signal.SIGINT)
         assert load.wait(timeout=60) == 0
@@ -99,12 +99,12 @@ def test_every_request_is_answered_while_servers_are_killed_and_frozen(servers, 
     assert result["totals"]["requests_sent"] == result["totals"]["requests_answered"] > 1000
     wrong = {name: result["verification"][name] for name in ("wrong", "torn", "stale", "unexpected_reply")}
     assert set(wrong.values()) == {0}, wrong
-    assert result["errors"], "a killed and a frozen server must have been noticed"
+    assert result["errors"], "the load must see errors of a killed and a frozen server"
     assert all(line.startswith("SERVER_ERROR backend 127.0.0.1:") for line in result["errors"]), result[
         "errors"
     ]
     assert max(second["max_ns"] for second in result["seconds"]) < PATIENCE_S * 1e9
-    # Both servers are back for two seconds before the end: nothing fails any more.
+    # Both servers have been running again for two seconds before the end, so no request fails any more.
     assert sum(second["errors"] for second in result["seconds"][-2:]) == 0, result["seconds"][-3:]
     (records,) = tmp_path.glob("proxy-*.way")
     assert (

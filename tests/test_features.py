@@ -1,4 +1,4 @@
-"""The programs are features of one binary: a proxy without the others needs nothing that only they need."""
+"""The programs are features of one binary: a build with one feature has only the packages of that feature."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FEATURES = ("proxy", "load", "cache", "messages", "simulate")
-# An async runtime, an HTTP framework and a PostgreSQL client: the message service alone needs them.
+# An async runtime, an HTTP framework and a PostgreSQL client: only the message service needs them.
 MESSAGES_ONLY = {"tokio", "tokio-postgres", "tokio-rustls", "axum", "hyper", "hyper-util", "utoipa"}
 
 

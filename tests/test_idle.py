@@ -1,4 +1,4 @@
-"""Many connections that do nothing beside some that do, and one that sends and never reads, through the real program.
+"""Idle connections beside active ones, and a client that sends and never reads, with the real program.
 
 The short forms are part of the tests. The long ones: WAYSTAGE_IDLE=10000 WAYSTAGE_ACTIVE=200 WAYSTAGE_FLOOD_MB=100
 pytest -s tests/test_idle.py prints the figures.
@@ -22,16 +22,16 @@ PIPELINE = 20
 FLOOD_BYTES = int(os.environ.get("WAYSTAGE_FLOOD_MB", "20")) << 20
 VALUE_BYTES = 2000
 CLIENT_BUFFER_BYTES = 1 << 20
-# What it may cost; the kernel's own buffers are not in it.
+# Upper limits of memory, without the kernel's own buffers.
 MEMORY_MAX = 16 * CLIENT_BUFFER_BYTES
-# Measured: under 1.5 kB, and what the allocator keeps of the active ones beside.
+# Measured: under 1.5 kB, plus the memory that the allocator keeps of the active connections.
 IDLE_BYTES_MAX = 4000
-# Nothing here is about servers that are late, however busy the machine.
+# Long, so that no backend times out on a busy machine.
 PATIENT = ["--backend-timeout", "60s"]
 
 
 def raise_file_limit(wanted):
-    """Allow so many open files, or as many as may be; returns how many that is."""
+    """Raise the limit of open files to this number, or as far as permitted; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
@@ -39,13 +39,13 @@ def raise_file_limit(wanted):
 
 
 def resident_bytes(process):
-    """What a process holds in memory."""
+    """Return the resident memory of a process."""
     pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 
 def resident_at_rest(process):
-    """The same when it does not change any more."""
+    """Return the resident memory when it no longer changes."""
     before = -1
     while (now := resident_bytes(process)) != before:
         before = now
@@ -54,13 +54,13 @@ def resident_at_rest(process):
 
 
 def ask(connection, request, expected):
-    """Send, and read exactly what is expected."""
+    """Send a request, and read exactly the expected reply."""
     connection.sendall(request)
     read_exactly(connection, expected)
 
 
 def read_exactly(connection, expected):
-    """Read as many bytes as are expected, and compare."""
+    """Read as many bytes as expected, and compare them."""
     reply = b""
     while len(reply) < len(expected):
         piece = connection.recv(len(expected) - len(reply))
@@ -70,7 +70,7 @@ def read_exactly(connection, expected):
 
 
 def work(connections):
-    """Some rounds of pipelined requests on all of these at once; every reply must be right."""
+    """Send rounds of pipelined requests on all connections at once, and check every reply."""
     request = b"".join(b"set k%d 0 0 1\r\nx\r\nget k%d\r\n" % (index, index) for index in range(PIPELINE))
     reply = b"".join(b"STORED\r\nVALUE k%d 0 1\r\nx\r\nEND\r\n" % index for index in range(PIPELINE))
     selector = selectors.DefaultSelector()
@@ -110,7 +110,7 @@ def test_idle_connections_use_little_memory_and_do_not_slow_active_ones():
         before = resident_at_rest(process)
         idle = [connect(port) for _ in range(idle_count)]
         new = resident_at_rest(process)
-        # Idle after use: what was held for a request must have been given back.
+        # Idle after use: the memory of requests must have been freed.
         for connection in idle:
             ask(connection, b"get none\r\n", b"END\r\n")
         used = resident_at_rest(process)
@@ -133,7 +133,7 @@ def test_idle_connections_use_little_memory_and_do_not_slow_active_ones():
 
 
 def flood(connection, piece, limit):
-    """Send until nothing is taken for a second; returns how much was."""
+    """Send until no byte is accepted for a second; return the number of bytes accepted."""
     connection.settimeout(1)
     taken = 0
     while taken < limit:
@@ -149,7 +149,7 @@ def test_a_client_that_never_reads_uses_at_most_the_configured_memory():
     with backend() as servers, serving("proxy", *flags, "--server", servers[0]) as (address, process):
         port = int(address.split(":")[1])
         greedy, other = socket.socket(), connect(port)
-        # So that little waits in the kernel.
+        # Small kernel buffers, so that the proxy's own buffers fill.
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             greedy.setsockopt(socket.SOL_SOCKET, option, 1 << 16)
         greedy.connect(("127.0.0.1", port))
@@ -163,10 +163,10 @@ def test_a_client_that_never_reads_uses_at_most_the_configured_memory():
         grown = resident_bytes(process) - before
         ask(other, b"get none\r\n", b"END\r\n")
         print(f"\n{taken} bytes were taken of a client that does not read, for {grown} bytes of memory")
-        assert taken < FLOOD_BYTES, "the rest waits with the client"
-        # Replies that wait and replies under way, as much each; and what is read of it at once.
+        assert taken < FLOOD_BYTES, "the proxy must stop reading"
+        # Buffered replies and replies in flight, each up to the limit, plus one read.
         assert grown < MEMORY_MAX, grown
-        # When it reads after all, everything that it sends is answered, and nothing twice.
+        # When the client reads at last, every request has exactly one reply.
         greedy.settimeout(300)
         rest = FLOOD_BYTES // len(request) * len(request) - taken
         sender = threading.Thread(

@@ -1,4 +1,4 @@
-"""What the load generator writes, read by those that it is written for: HdrHistogram's readers, scripts, Prometheus."""
+"""The load generator's output, read by the programs it is meant for: HdrHistogram's readers, scripts, Prometheus."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def decoded(text):
 
 
 def recorded(histogram):
-    """What was recorded: values and how often, in order."""
+    """Return the recorded values with their counts, in order."""
     return [
         (item.value_iterated_to, item.count_at_value_iterated_to)
         for item in histogram.get_recorded_iterator()

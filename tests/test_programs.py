@@ -1,4 +1,4 @@
-"""The built programs as a user meets them: start, serve, stop, and one clear line for what cannot work."""
+"""The built programs as a user meets them: they start, serve and stop, and errors are one line."""
 
 import re
 import signal
@@ -10,7 +10,7 @@ from programs import MEMCACHED, WAYSTAGE, connect, free_ports, missing
 
 
 def run(*arguments, **options):
-    """Run the program to its end."""
+    """Run the program until it exits."""
     command = [str(WAYSTAGE), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
 
@@ -45,7 +45,7 @@ def backend(count=1):
 
 @contextmanager
 def memcached():
-    """A real memcached on a free port; yields its address."""
+    """A memcached on a free port; yields its address."""
     (port,) = free_ports(1)
     process = subprocess.Popen([*MEMCACHED, str(port)])
     try:
@@ -57,7 +57,7 @@ def memcached():
 
 
 def one_line(result, *words):
-    """Assert that the program failed with one line that holds these words."""
+    """Assert that the program failed with one line that contains these words."""
     lines = result.stderr.strip().splitlines()
     assert result.returncode in (1, 2), result
     assert len(lines) == 1 and lines[0].startswith("waystage: "), result.stderr

@@ -1,4 +1,4 @@
-"""`waystage proxy` takes another configuration on SIGHUP, or when its file changes; a bad one changes nothing."""
+"""`waystage proxy` reloads its configuration on SIGHUP, or when the file changes; an invalid one changes nothing."""
 
 import os
 import re
@@ -14,7 +14,7 @@ PATIENCE_S = 20.0
 
 
 class Lines:
-    """What a process says, line by line, while it runs."""
+    """The output of a running process, line by line."""
 
     def __init__(self, stream):
         self.lines = []
@@ -30,7 +30,7 @@ class Lines:
                     self.changed.notify_all()
 
     def wait_for(self, text):
-        """The next line with this text, which is then forgotten with those before it."""
+        """Return the next line with this text; drop it and the lines before it."""
         with self.changed:
             found = self.changed.wait_for(lambda: any(text in line for line in self.lines), PATIENCE_S)
             assert found, f"{text!r} is not among {self.lines}"
@@ -78,7 +78,7 @@ def ask(stream, request, reply):
 
 
 def write(file, port, more=""):
-    # Renamed into place, as a careful editor does: nobody reads half of it.
+    # Renamed, as an editor does, so that the proxy never reads half a file.
     new = file.with_suffix(".new")
     new.write_text(f'listen = "127.0.0.1:0"\n{more}[[pools]]\nservers = ["127.0.0.1:{port}"]\n')
     os.replace(new, file)
@@ -102,11 +102,11 @@ def test_a_reload_applies_the_new_configuration_and_keeps_clients(servers, tmp_p
                 if not is_watched:
                     proxy.process.send_signal(signal.SIGHUP)
                 line = proxy.said.wait_for("reloaded on")
-                assert f":{proxy.port} " in line, "the very socket"
+                assert f":{proxy.port} " in line, "the same socket"
                 ask(client, b"get k\r\n", reply)
                 with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S) as other:
                     ask(other, b"get k\r\n", reply)
-                # What cannot work is one line, and changes nothing.
+                # An invalid configuration prints one line and changes nothing.
                 write(file, port, more + f"clients-maximum = {turn}\n")
                 if not is_watched:
                     proxy.process.send_signal(signal.SIGHUP)

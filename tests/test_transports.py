@@ -1,4 +1,4 @@
-"""How a running `waystage proxy` is reached: sockets from a service manager, and a successor that takes them over."""
+"""Listening sockets of `waystage proxy`: from a service manager, and taken over by a successor."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from test_programs import backend, one_line, run
 
 @contextmanager
 def proxy(*arguments, command=(str(WAYSTAGE),), **options):
-    """Start a proxy; yields what it says when it is ready, and its process, which must end with code 0."""
+    """Start a proxy; yields its line of readiness and its process, which must exit with code 0."""
     process = subprocess.Popen(
         [*command, "proxy", *map(str, arguments)], stdout=subprocess.PIPE, text=True, **options
     )
@@ -33,21 +33,21 @@ def ask(stream, request=b"version\r\n"):
 
 
 def passing(sockets, names, **environment):
-    """The options of a process that gets these sockets as systemd passes them."""
+    """Return the options of a process that receives these sockets as systemd passes them."""
 
     def arrange():
-        # First out of the way, since one may stand where another belongs.
+        # Moved out of the way first, because one socket may have the number that another one needs.
         high = [os.dup2(each.fileno(), 50 + index) for index, each in enumerate(sockets)]
         for index, descriptor in enumerate(high):
             os.dup2(descriptor, 3 + index)
             os.close(descriptor)
 
     variables = {"LISTEN_FDS": str(len(sockets)), "LISTEN_FDNAMES": names, **environment}
-    # Only a process of its own can name its number: the shell does, and becomes the program.
+    # LISTEN_PID must be the process's own number: the shell sets it, and then executes the program.
     shell = ("sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@"', str(WAYSTAGE))
     return {
         "command": shell,
-        # What Python opened itself is closed by exec anyway.
+        # Descriptors that Python opened itself are closed by exec anyway.
         "close_fds": False,
         "preexec_fn": arrange,
         "env": {**os.environ, **variables},
@@ -71,7 +71,7 @@ def test_the_proxy_serves_sockets_from_a_service_manager(tmp_path):
             client.connect(str(path))
             assert ask(client, b"get k\r\n") == b"END\r\n"
         process.send_signal(signal.SIGTERM)
-    assert path.exists(), "the file is the service manager's"
+    assert path.exists(), "the file belongs to the service manager"
     tcp.close()
     unix.close()
 
@@ -94,10 +94,10 @@ def test_a_successor_takes_over_the_sockets(tmp_path):
         staying = socket.create_connection((host, int(port)), timeout=10)
         for _ in range(3):
             ready, new = processes.enter_context(proxy("--take-over", control, *arguments))
-            assert ready == first, "the very socket, though no address was given"
-            assert ask(staying).startswith(b"VERSION"), "a client that has come before is still served"
+            assert ready == first, "the same socket, though no address was given"
+            assert ask(staying).startswith(b"VERSION"), "a client that connected before is still served"
             staying.close()
-            # It ends by itself when its last client has gone.
+            # The old process exits by itself when its last client has disconnected.
             assert old.wait(timeout=20) == 0
             old = new
             staying = socket.create_connection((host, int(port)), timeout=10)

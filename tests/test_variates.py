@@ -1,4 +1,4 @@
-"""What `waystage variates` prints, against the distributions of scipy. Seeds are fixed: the outcome never changes."""
+"""Compares the output of `waystage variates` with the distributions of scipy. Fixed seeds make the outcome constant."""
 
 import subprocess
 
@@ -35,14 +35,14 @@ TAIL = stats.genpareto(0.348238, 15, 214.476)
 
 
 def run(*arguments):
-    """The finished program."""
+    """Run the program until it exits."""
     return subprocess.run(
         [WAYSTAGE, "variates", *map(str, arguments)], check=False, capture_output=True, text=True, timeout=60
     )
 
 
 def draw(*arguments, count=DRAWS, seed=1):
-    """What is drawn, as an array."""
+    """Return the variates as an array."""
     done = run("--count", count, "--seed", seed, *arguments)
     assert done.returncode == 0, done.stderr
     values = np.array(done.stdout.split(), dtype=float)
@@ -51,7 +51,7 @@ def draw(*arguments, count=DRAWS, seed=1):
 
 
 def describe(*arguments):
-    """The rows of a description, by their name."""
+    """Return the rows of a description by name."""
     done = run("--describe", *arguments)
     assert done.returncode == 0, done.stderr
     return dict(line.split(maxsplit=1) for line in done.stdout.splitlines()[2:])
@@ -74,7 +74,7 @@ def chi_square_p(values, shares, edges=None):
     counts = np.histogram(values, edges)[0].astype(float)
     assert counts.sum() == len(values), "outside all cells"
     expected = np.asarray(shares) * len(values)
-    # Cells of few expected are added to their neighbours.
+    # Cells with few expected values are merged with adjacent ones.
     cells = np.minimum(np.cumsum(expected) // 10, np.sum(expected) // 10 - 1).astype(int)
     counts, expected = np.bincount(cells, counts), np.bincount(cells, expected)
     used = expected > 0
@@ -102,9 +102,9 @@ def test_a_wrong_distribution_fails_the_test(spec, wrong):
 @pytest.mark.parametrize("spec", CONTINUOUS)
 def test_describe_prints_the_quantiles_and_the_mean(spec):
     rows = describe(spec)
-    told = {float(name[1:]): float(row) for name, row in rows.items() if name[0] == "p"}
-    assert list(told) == [1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9]
-    for percent, value in told.items():
+    printed = {float(name[1:]): float(row) for name, row in rows.items() if name[0] == "p"}
+    assert list(printed) == [1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9]
+    for percent, value in printed.items():
         assert value == pytest.approx(CONTINUOUS[spec].ppf(percent / 100), rel=1e-5)
     assert float(rows["mean"]) == pytest.approx(CONTINUOUS[spec].mean(), rel=1e-5)
 
@@ -187,8 +187,8 @@ def test_hot_uniform_and_sequential_keys():
 
 
 def test_describe_prints_the_shares_of_popular_keys():
-    told = run("--describe", "--keys", 2**27, "--pattern", "zipf:0.99").stdout.splitlines()
-    shares = {int(line.split()[0]): float(line.split(": ")[1].split()[0]) for line in told[2:-1]}
+    printed = run("--describe", "--keys", 2**27, "--pattern", "zipf:0.99").stdout.splitlines()
+    shares = {int(line.split()[0]): float(line.split(": ")[1].split()[0]) for line in printed[2:-1]}
     assert list(shares) == [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 2**27]
     for top, share in shares.items():
         assert share == pytest.approx(weights(top, 0.99) / weights(2**27, 0.99), abs=1e-6)
