@@ -75,7 +75,7 @@ fn a_client_that_never_reads_is_not_read_from() {
         let expected = [b"VALUE k 0 100000\r\n".as_slice(), &vec![b'x'; 100_000], b"\r\nEND\r\n"].concat();
         other.send("get k\r\n");
         other.expect(&expected, "the others are served");
-        assert!(other.statistic("cmd_get") < 1000, "requests wait until their replies can leave");
+        assert!(other.statistic("cmd_get") < 1000, "requests wait until their replies can be sent");
         // The client starts to read: everything arrives, in order.
         for number in 0..200 {
             deaf.expect(&expected, &format!("late reply {number}"));
@@ -164,10 +164,10 @@ fn connections_beyond_the_limit_wait_for_their_turn() {
     }
     third.send("get k\r\n");
     third.stream.set_read_timeout(Some(Duration::from_millis(150))).unwrap();
-    assert!(third.stream.peek(&mut [0]).is_err(), "two are enough");
+    assert!(third.stream.peek(&mut [0]).is_err(), "the limit is two connections");
     drop(first);
     third.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    third.expect("END\r\n", "the first has left");
+    third.expect("END\r\n", "the first has disconnected");
     drop((second, third));
     assert!(finish(running).counters.accepts_deferred > 0);
 }

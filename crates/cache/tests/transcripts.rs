@@ -109,7 +109,7 @@ fn long_keys(address: SocketAddr, server: &str) {
     run(&mut client, &steps, Cut::Polite, &format!("{server}, long keys"));
 }
 
-/// The largest value, to the byte, and the fate of the old value if a new one is too large.
+/// The largest value, to the byte, and the old value after a new one that is too large.
 fn large_values(address: SocketAddr, server: &str) {
     let largest = 1024 * 1024 - 59 - 1;
     let too_large = "SERVER_ERROR object too large for cache\r\n";

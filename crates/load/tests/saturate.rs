@@ -117,7 +117,7 @@ fn a_server_that_is_gone_ends_the_search() {
 
 #[test]
 #[ignore = "takes some minutes, and a machine that does nothing else"]
-fn the_rate_that_theory_says_is_found() {
+fn the_rate_that_theory_predicts_is_found() {
     // The response time of M/M/1 is exponential with rate capacity - arrivals: 95 % are within 20 ms up to
     // 500 - ln(20) / 0.02 = 350 per second.
     let objective = Objective { quantity: Quantity::Percentile(95.0), time_ns: 20_000_000 };

@@ -119,7 +119,7 @@ fn polls_that_are_refused_after_their_first_attempt_keep_waiting() {
     let polls: Vec<_> = (0..POLLS)
         .map(|_| {
             let poll = in_background(service.address(), "POST", "/v1/queues/q/messages:pop?wait=60s");
-            // The first attempt of each poll must find room.
+            // The first attempt of each poll must be admitted.
             sleep(Duration::from_millis(100));
             poll
         })
@@ -127,10 +127,10 @@ fn polls_that_are_refused_after_their_first_attempt_keep_waiting() {
     let locked = Locked::take(&database);
     becomes_stuck(&database);
     sleep(3 * poll_interval);
-    assert_eq!(client.short("GET", "/v1/queues/q/messages/head").0, 503, "there is no room");
+    assert_eq!(client.short("GET", "/v1/queues/q/messages/head").0, 503, "the queue is full");
     locked.run("ROLLBACK");
     for _ in 0..POLLS {
-        // The polls may take the room.
+        // The polls may fill the queue.
         while client.short("POST", "/v1/queues/q/messages").0 != 201 {
             sleep(Duration::from_millis(5));
         }

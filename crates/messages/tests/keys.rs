@@ -1,4 +1,4 @@
-//! Sends with an idempotency key over a real PostgreSQL: stored once, however often they are sent and through whichever service.
+//! Sends with an idempotency key over a real PostgreSQL: stored once, however often and through any service they are sent.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -118,7 +118,7 @@ fn a_key_is_deleted_after_its_retention() {
         client.short("PUT", "/v1/queues/wake");
         client.short("DELETE", "/v1/queues/wake");
         tries += 1;
-        assert!(tries < 1000, "it is still there");
+        assert!(tries < 1000, "the key is still stored");
     }
     let (second, is_replayed) = reply_of(&send(&mut client, SEND, "k", "x"));
     assert!(!is_replayed && second != first);

@@ -89,6 +89,6 @@ fn a_deleted_queue_leaves_nothing_behind() {
         );
         database.becomes_zero(&statement);
     }
-    assert_eq!(database.number("SELECT count(*) FROM message"), 2, "what is in other queues stays");
+    assert_eq!(database.number("SELECT count(*) FROM message"), 2, "messages in other queues remain");
     running.stop().unwrap();
 }

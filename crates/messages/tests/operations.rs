@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Requests and replies, without what differs from run to run.
+/// Requests and replies, without the parts that differ between runs.
 type Transcript = Vec<String>;
 
 #[test]

@@ -58,7 +58,7 @@ fn bad_requests_are_problems() {
     }
     let anonymous = Client::connect(running.address(), "").ask("POST", "/v1/queues/q/messages", "x");
     assert_problem(&anonymous, 422, "invalid-name");
-    assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204, "nothing of all this was stored");
+    assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204, "no bad request stored a message");
     running.stop().unwrap();
 }
 
@@ -82,7 +82,7 @@ fn limits_are_enforced_and_the_database_can_come_back() {
     assert_eq!(poll.join().unwrap().status, 503);
     assert_problem(&client.ask("POST", "/v1/queues/q/messages", "x"), 503, "database-down");
     assert_problem(&client.ask("GET", "/readyz", ""), 503, "database-down");
-    assert_eq!(client.short("GET", "/healthz").0, 200, "the service itself is well");
+    assert_eq!(client.short("GET", "/healthz").0, 200, "the service itself is healthy");
     database.server.restart().unwrap();
     // The service recovers by itself.
     while client.short("GET", "/readyz").0 != 204 {

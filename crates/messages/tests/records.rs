@@ -112,7 +112,7 @@ fn without_a_database_requests_are_answered_at_once() {
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
     let ids: Vec<i64> = (0..400).map(|_| client.send("/v1/queues/q/messages", "x")).collect();
     assert_eq!(ids, (1..=400).collect::<Vec<i64>>());
-    assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204, "what was sent is forgotten");
+    assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204, "no message is stored");
     let timing = client.ask("POST", "/v1/queues/q/messages", "x").header("server-timing").unwrap().to_string();
     assert!(timing.contains("backend;dur=0.000"), "{timing}");
     let totals = running.stop().unwrap().unwrap();
@@ -129,5 +129,5 @@ fn without_a_database_every_pop_can_return_a_message() {
     assert_eq!((reply.status, reply.body.len()), (200, 300));
     assert_eq!(reply.header("waystage-sender"), Some("carol"));
     assert!(client.short("GET", "/v1/queues/q/messages/head?max=3").1.matches("body_base64").count() == 3);
-    assert!(running.stop().unwrap().is_none(), "no records were asked for");
+    assert!(running.stop().unwrap().is_none(), "no records are configured");
 }

@@ -79,7 +79,7 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        // If it fails, the directory stays behind, which is no reason to fail.
+        // If this fails, the directory remains, which does not fail the test.
         let _ = Command::new("umount").arg(self.path()).status();
     }
 }
@@ -112,7 +112,7 @@ fn a_full_database_refuses_sends_and_its_messages_can_be_popped() {
     for _ in 0..stored {
         assert_eq!(client.ask("POST", "/v1/queues/q/messages:pop", "").body.len(), BODY_BYTES);
     }
-    assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204, "what was refused was not stored");
+    assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 204, "a refused message is not stored");
     running.stop().unwrap();
     drop(database);
 }

@@ -8,7 +8,7 @@ use common::{Client, Database, serve};
 
 const FIRST_STEP: &str = include_str!("../src/database/migrations/0001_queues_and_messages.sql");
 
-/// What the first version left.
+/// The content of a database of the first version.
 const LEFT: &str = "CREATE TABLE waystage_schema (step integer NOT NULL);
     INSERT INTO waystage_schema VALUES (1);
     INSERT INTO queue (name) VALUES ('orders');

@@ -57,7 +57,7 @@ fn answer(mut stream: TcpStream) {
     }
 }
 
-/// Sends a request so many times, each after the reply to the one before.
+/// Sends a request this many times, each after the reply to the one before.
 fn exchange(client: &mut TcpStream, request: &[u8], reply: &[u8], times: usize) {
     let mut buffer = [0; 64];
     for _ in 0..times {

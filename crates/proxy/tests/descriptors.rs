@@ -1,4 +1,4 @@
-//! A proxy without a free descriptor keeps serving. A file of its own: the limit holds for the whole process.
+//! A proxy without a free descriptor keeps serving. A file of its own, because the limit applies to the whole process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
@@ -18,7 +18,7 @@ fn without_descriptors_connected_clients_are_served_and_new_ones_wait() {
     first.ask("set k 0 0 1\r\nx\r\n", "STORED\r\n");
     let mut taken = std::iter::from_fn(|| File::open("/dev/null").ok()).take(2_000_000).collect::<Vec<_>>();
     assert!(File::open("/dev/null").is_err(), "the limit is not reached by {} files", taken.len());
-    // The client's own end takes the last one.
+    // The client's own socket uses the last one.
     taken.pop();
     let mut second = proxy.client();
     second.send("get k\r\n");

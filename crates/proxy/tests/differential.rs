@@ -27,9 +27,9 @@ use testkit::{Server, memcached_is_here};
 
 const COMMANDS: usize = 12_000;
 const COMMANDS_PER_ROUND: usize = 40;
-/// Whatever a busy machine does.
+/// The timeout of a reply, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The same when what is wrong has been seen already, and is only to be made short.
+/// The timeout of a reply when a difference was found, and the conversation is only to be shortened.
 const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 const SHRINKING_MAX: Duration = Duration::from_secs(60);
 

@@ -8,9 +8,9 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 const ALL: [Distribution; 4] =
     [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo];
-/// Those whose shares are exactly the weights, but for chance.
+/// Distributions whose shares are exactly the weights, except for chance.
 const EVEN: [Distribution; 3] = [Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo];
-/// A correct distribution exceeds the bound once in so many tests.
+/// A correct distribution exceeds the bound once in this many tests.
 const FALSE_ALARM: f64 = 1e-9;
 const KEYS: u32 = 6000;
 
@@ -97,7 +97,7 @@ proptest! {
         }
     }
 
-    /// Appended, a server takes keys from others for itself only, and no more than its share.
+    /// An appended server receives keys from the others, at most its share, and no other keys move.
     #[test]
     fn an_appended_server_takes_keys_only_for_itself(seed in 0u32..1_000_000, servers in 1usize..10, weight in 1u32..4) {
         let mut weights = vec![1; servers];
@@ -120,7 +120,7 @@ proptest! {
         }
     }
 
-    /// Taken out of any place, a server gives up its own keys and no others move.
+    /// When a server is removed from any place, only its own keys move.
     #[test]
     fn a_removed_server_loses_only_its_own_keys(seed in 0u32..1_000_000, weights in weights(), at in any::<prop::sample::Index>()) {
         let before = named(seed, &weights);
@@ -172,7 +172,7 @@ fn modulo_of_twemproxys_hash_is_uneven() {
     assert!(statistic > bound, "{counts:?} is even");
 }
 
-/// Placements are for ever: a change here empties every cache behind the proxy.
+/// The key distribution must never change, because a change empties every cache behind the proxy.
 #[test]
 fn key_distribution_never_changes() {
     let servers = named(0, &[1, 3, 1, 2]);

@@ -17,7 +17,7 @@ struct Family {
     samples: Vec<(String, BTreeMap<String, String>, f64)>,
 }
 
-/// Takes the labels between braces apart; only `\\`, `\"` and `\n` may be escaped.
+/// Parses the labels between braces; only `\\`, `\"` and `\n` may be escaped.
 fn labels(text: &str) -> BTreeMap<String, String> {
     let (mut labels, mut rest) = (BTreeMap::new(), text);
     while !rest.is_empty() {
@@ -41,7 +41,7 @@ fn labels(text: &str) -> BTreeMap<String, String> {
     labels
 }
 
-/// Reads a page. Every sample must stand under its own head, in one piece, and no series twice.
+/// Parses a page. All samples of a metric must follow its header, and no series may occur twice.
 fn parse(body: &str, is_open_metrics: bool) -> HashMap<String, Family> {
     let (mut families, mut current, mut seen) = (HashMap::<String, Family>::new(), String::new(), HashSet::new());
     let mut lines = body.lines();
@@ -70,7 +70,7 @@ fn parse(body: &str, is_open_metrics: bool) -> HashMap<String, Family> {
             }
             continue;
         }
-        let (series, number) = line.rsplit_once(' ').expect("a number behind a space");
+        let (series, number) = line.rsplit_once(' ').expect("a number after a space");
         let (name, inside) = series.split_once('{').map_or((series, ""), |(name, rest)| (name, rest));
         let inside = inside.strip_suffix('}').unwrap_or(inside);
         let family = families.get_mut(&current).unwrap();

@@ -116,11 +116,11 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
 
 /// Reloads the configuration; returns the totals of the old proxy.
 fn go_on_with(proxy: &mut Proxy, config: Config) -> Totals {
-    let running = proxy.running.as_mut().expect("it runs");
-    let new = running.reload(config).expect("it goes on");
+    let running = proxy.running.as_mut().expect("the proxy runs");
+    let new = running.reload(config).expect("the proxy accepts the configuration");
     let mut old = std::mem::replace(running, new);
     old.wait_for_clients(|| false);
-    old.stop().expect("it ends well")
+    old.stop().expect("the proxy stops without an error")
 }
 
 /// Waits until no client, request, queue entry or pending invalidation is left.

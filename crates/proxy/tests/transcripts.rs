@@ -63,7 +63,7 @@ fn table() -> Vec<(Vec<u8>, Vec<u8>)> {
         ("get\r\n", "ERROR\r\n"),
         ("watch\r\nslabs reassign 1 2\r\nshutdown\r\n", "ERROR\r\nERROR\r\nERROR\r\n"),
         ("set a 0 0 -1\r\nget q\r\n", "CLIENT_ERROR bad command line format\r\nEND\r\n"),
-        // Exactly two bytes and their line end are dropped. The empty line that is left is no command.
+        // Exactly two bytes and their line end are dropped. The remaining empty line is not a command.
         ("set a 0 0 2\r\nxxxx\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"),
         ("get q\r\n", "END\r\n"),
         ("stats reset\r\n", "RESET\r\n"),

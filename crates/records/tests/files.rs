@@ -111,7 +111,7 @@ fn damaged_files_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_truncated_file_is_read_in_part_when_asked() {
+fn a_truncated_file_is_read_in_part_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let path = written(directory.path(), 10);
     let whole = fs::read(&path).unwrap();

@@ -164,7 +164,7 @@ fn unbounded_growth_is_reported() {
     );
 }
 
-/// The first of two legs is enough, but the other one is served all the same, by an overloaded server.
+/// The first of two legs is enough, but the other one is served too, by an overloaded server.
 #[test]
 fn accumulating_legs_are_reported() {
     let content = json!({

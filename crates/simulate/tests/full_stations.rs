@@ -40,7 +40,7 @@ fn a_server_is_blocked_until_there_is_room() {
     }
 }
 
-/// Two servers before one place: while one is blocked, the other goes on. State: waiting at the first, blocked, there.
+/// Two servers before one place: while one is blocked, the other serves. State: waiting at the first, blocked, there.
 #[test]
 fn several_servers_are_blocked_one_by_one() {
     let exact = chain((0u32, 1u32), |&(blocked, there)| {

@@ -81,8 +81,8 @@ fn rows_can_be_joined() {
         let is_set = row.operation == 5;
         assert!(is_set || row.operation == 1);
         assert_eq!(stations[0][key].len(), 1);
-        assert_eq!(stations[0][key][0].1[0], began, "it comes to the network at once");
-        assert_eq!(proxy[key][0].1[7], ended, "the slot is given back at the end");
+        assert_eq!(stations[0][key][0].1[0], began, "it enters the network immediately");
+        assert_eq!(proxy[key][0].1[7], ended, "the slot is freed at the end");
         assert_eq!(proxy[key][0].1[0], began);
         assert_eq!(proxy[key][0].1[1], began, "a stage without event has the stamp before");
         let work = &stations[1][key][0];

@@ -25,7 +25,7 @@ impl Client {
 
     /// Sends bytes.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream.write_all(bytes.as_ref()).expect("the peer takes what is sent");
+        self.stream.write_all(bytes.as_ref()).expect("the peer accepts the bytes");
     }
 
     /// Sends bytes one at a time, each in its own packet.
@@ -68,7 +68,7 @@ impl Client {
         self.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let mut byte = [0];
         let read = self.stream.peek(&mut byte);
-        assert!(read.is_err(), "something has come: {read:?}");
+        assert!(read.is_err(), "bytes have arrived: {read:?}");
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
     }
 

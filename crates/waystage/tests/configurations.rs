@@ -1,4 +1,4 @@
-//! Configuration files as the program meets them: every bad one is one clear line, every example can work.
+//! Configuration files of the program: every invalid file is reported in one clear line, and every example is valid.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -25,7 +25,7 @@ fn proxy(folder: &Path, arguments: &[&str]) -> Output {
     command.arg("proxy").args(arguments).current_dir(folder).output().unwrap()
 }
 
-/// The one line that the program refuses a configuration with.
+/// The one line with which the program refuses a configuration.
 fn refusal(folder: &Path, arguments: &[&str]) -> String {
     let output = proxy(folder, arguments);
     let text = String::from_utf8(output.stderr).unwrap();
@@ -35,7 +35,7 @@ fn refusal(folder: &Path, arguments: &[&str]) -> String {
     text.trim_end().strip_prefix("waystage: ").unwrap_or_else(|| panic!("{arguments:?}: {text}")).to_string()
 }
 
-/// Each file begins with a comment that is the line; what follows in it is wrong in that one way.
+/// Each file begins with a comment that is the expected line, and has that one error.
 #[test]
 fn every_bad_configuration_is_one_clear_line() {
     let folder = folder("tests/bad-configs");

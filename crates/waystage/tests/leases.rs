@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(400);
 /// Numbers events over all threads.
 static EVENT: AtomicU64 = AtomicU64::new(0);
 
-/// What a client knows.
+/// The outcomes that a client knows.
 #[derive(Debug, Default)]
 struct Account {
     /// Body and id of sent messages.
@@ -146,7 +146,7 @@ fn every_leased_job_is_done_once_although_everything_is_killed() {
         if ids(&database, left).is_empty() {
             break;
         }
-        assert!(waited < 600, "messages stay behind");
+        assert!(waited < 600, "messages remain");
         std::thread::sleep(Duration::from_millis(100));
     }
     is_done.store(true, Ordering::Relaxed);

@@ -58,7 +58,7 @@ fn a_closed_loop_with_many_clients_finds_nothing_wrong() {
     assert!(run.1["operations"]["messages"]["d15"]["count"].as_u64().unwrap() > 150, "{}", run.2);
     assert!(run.1["messages"]["acknowledged"].as_u64().unwrap() > 300 + 150);
 
-    // A pool promises no order, and neither do two services; all else they do.
+    // A pool guarantees no order, nor do two services. All other guarantees apply.
     let run = load(&[&services[1]], directory.path(), "--clients 16 --requests 1000 --any-order");
     assert_eq!((run.0, &run.1["messages"]["order_promised"]), (0, &Value::Bool(false)), "{}", run.2);
     let both: Vec<&Service> = services.iter().collect();

@@ -22,7 +22,7 @@ const AUDIT: &str = "CREATE TABLE taken (id bigint);
     CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO taken VALUES (OLD.id); RETURN NULL; END $$;
     CREATE TRIGGER note AFTER DELETE ON message FOR EACH ROW EXECUTE FUNCTION note();";
 
-/// What the clients know.
+/// The outcomes that the clients know.
 #[derive(Debug, Default)]
 struct Account {
     acknowledged: Vec<i64>,
@@ -119,9 +119,9 @@ fn nothing_acknowledged_is_lost_when_service_and_database_are_killed() {
     assert_eq!(distinct.len(), received.len(), "doubled");
     let taken = ids(&database, "SELECT id FROM taken");
     let left = ids(&database, "SELECT id FROM message");
-    assert_eq!(left, BTreeSet::new(), "the receivers had the last word");
+    assert_eq!(left, BTreeSet::new(), "messages remain in the table");
     assert_eq!(acknowledged.difference(&taken).count(), 0, "lost");
-    assert_eq!(distinct.difference(&taken).count(), 0, "received and yet not taken out");
+    assert_eq!(distinct.difference(&taken).count(), 0, "received and not removed");
     let undelivered = taken.difference(&distinct).count();
     assert!(undelivered <= doubtful, "{undelivered} taken out and not received, {doubtful} pops in doubt");
     for account in &got {

@@ -16,7 +16,7 @@ pub(crate) const TRANSCRIPTS: [Transcript; 20] = [
         ],
     ),
     (
-        "several keys, in the order asked for, twice if asked for twice",
+        "several keys, in the order of the request, repeated if the key is repeated",
         &[
             ("set a 0 0 1\r\nx\r\n", "STORED\r\n"),
             ("set b 0 0 2\r\nyy\r\n", "STORED\r\n"),
@@ -59,7 +59,7 @@ pub(crate) const TRANSCRIPTS: [Transcript; 20] = [
         ],
     ),
     (
-        "cas of what is not there, or has changed",
+        "cas of a missing or changed item",
         &[
             ("cas k 0 0 1 1\r\na\r\n", "NOT_FOUND\r\n"),
             ("set k 0 0 1\r\na\r\n", "STORED\r\n"),
@@ -102,7 +102,7 @@ pub(crate) const TRANSCRIPTS: [Transcript; 20] = [
         ],
     ),
     (
-        "what is a number",
+        "valid numbers",
         &[
             ("set n 0 0 5\r\n 12 x\r\n", "STORED\r\n"),
             ("incr n 1\r\n", "13\r\n"),
@@ -114,7 +114,7 @@ pub(crate) const TRANSCRIPTS: [Transcript; 20] = [
         ],
     ),
     (
-        "what is no number",
+        "invalid numbers",
         &[
             ("set n 0 0 3\r\nabc\r\n", "STORED\r\n"),
             ("incr n 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
@@ -127,7 +127,7 @@ pub(crate) const TRANSCRIPTS: [Transcript; 20] = [
         ],
     ),
     (
-        "what has ended is not there",
+        "expired items are misses",
         &[
             ("set k 0 -1 1\r\na\r\n", "STORED\r\n"),
             ("get k\r\n", "END\r\n"),
@@ -188,7 +188,7 @@ pub(crate) const TRANSCRIPTS: [Transcript; 20] = [
         &[("verbosity 1\r\n", "OK\r\n"), ("stats reset\r\n", "RESET\r\n"), ("stats nonsense\r\n", "ERROR\r\n")],
     ),
     (
-        "what is no request",
+        "invalid requests",
         &[
             ("nonsense\r\n", "ERROR\r\n"),
             ("\r\n", "ERROR\r\n"),

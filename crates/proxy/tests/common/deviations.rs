@@ -5,18 +5,18 @@
 //! |---|---|---|---|
 //! | `version` | its own | its own | two programs |
 //! | `stats` other than `reset` | its own | its own | two programs |
-//! | `get` with a key that is too long | also drops the replies before it that are not written yet | keeps them | a fault: so it is only sent first of a round |
+//! | `get` with a key that is too long | also drops the replies before it that are not written yet | keeps them | a fault: sent only as the first command of a round |
 //! | storing with a key that is too long, or a wrong word before the length | reads the value as commands | drops the value | a fault; later versions drop it, too |
 //! | a line of more than 1024 bytes | closes | replies with an error, and closes | the client learns the reason; nothing else differs |
 //! | `watch`, `slabs`, `lru`, `shutdown` ... | obeys | `ERROR` | they concern one server: not sent |
 //! | flags, or a verbosity, of more than 32 bits | cuts them | refuses them | clients would not read what they stored: not sent |
 //! | a length of more than 32 bits | cuts it | refuses it | decision 0012: not sent |
-//! | `flush_all` with a time before now | takes it for now | refuses it | the protocol does not define it: not sent |
+//! | `flush_all` with a time before now | treats it as now | refuses it | the protocol does not define it: not sent |
 //! | `gat` with a time and no key | finds nothing | `ERROR` | as `get` without a key: not sent |
 //! | a NUL in a key | ends the line there | refuses the key | would be another key: not sent |
-//! | `flush_all` in some seconds | by its own clock | by its server's clock | the clocks tick apart: only sent at once; and nothing expires soon |
-//! | seconds that are left or have passed | of its own clock | of its server's clock | the clocks tick apart |
-//! | what is kept of a value that is counted: padding, whether it was read | depends on whether a reply with it is still being sent | the same | not repeatable: counters keep their length, and no command reads the rest |
+//! | `flush_all` in some seconds | by its own clock | by its server's clock | the clocks differ: sent without a delay only, and nothing expires soon |
+//! | seconds that are left or have passed | of its own clock | of its server's clock | the clocks differ |
+//! | state of a counter: padding, whether it was read | depends on whether a reply with it is still being sent | the same | not repeatable: counters keep their length, and no command reads the rest |
 
 use super::random::Random;
 use super::random_text::Command;
@@ -40,8 +40,8 @@ pub(crate) fn get_with_long_key(random: &mut Random) -> Command {
     )
 }
 
-/// Storing under a key that is too long. memcached 1.6.18 refuses it and goes on with the value as the next command, so the
-/// server is not sent the value.
+/// Storing under a key that is too long. memcached 1.6.18 refuses it and reads the value as the next command, so the value is
+/// not sent to the server.
 pub(crate) fn store_with_long_key(random: &mut Random) -> Command {
     let long = "k".repeat(251);
     let line = random.choose(&[
@@ -55,13 +55,13 @@ pub(crate) fn store_with_long_key(random: &mut Random) -> Command {
     store_with_wrong_line(&line, b"hi")
 }
 
-/// Storing with something else wrong before the value, whose length is right: the same.
+/// Storing with another error before a value of the right length: the value is not sent to the server either.
 pub(crate) fn store_with_wrong_line(line: &str, body: &[u8]) -> Command {
     let to_server = ["mn\r\n".repeat(ENDING).as_bytes(), line.as_bytes()].concat();
     Command { to_proxy: [&to_server, body, b"\r\n"].concat(), to_server }
 }
 
-/// Makes a line of any words one that is none of these cases.
+/// Changes a line of random words so that it is none of these cases.
 pub(crate) fn avoid(words: &mut [&str]) {
     let is_store = matches!(words[0], "set" | "add" | "replace" | "append" | "prepend" | "cas");
     let replaced: &[(usize, &str)] = match words[0] {
@@ -83,7 +83,7 @@ pub(crate) fn avoid(words: &mut [&str]) {
     }
 }
 
-/// A reply without what may differ.
+/// A reply without the parts that may differ.
 pub(crate) fn normalised(reply: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(reply.len());
     let mut rest = reply;
@@ -101,5 +101,5 @@ pub(crate) fn normalised(reply: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// What stands behind the last reply of a client that left with an endless line.
+/// The reply to an endless line.
 pub(crate) const LINE_TOO_LONG: &[u8] = b"CLIENT_ERROR line too long\r\n";

@@ -1,6 +1,6 @@
-//! Meta commands and what they are answered: memcached 1.6.18 and the embedded cache say the same, directly and behind a proxy.
+//! Meta commands and their replies, which are the same from memcached 1.6.18 and the embedded cache, directly and behind a proxy.
 
-/// What to send, and the exact bytes that answer it. The steps run in order on one connection, over an empty store.
+/// The bytes to send, and the exact bytes of the reply. The steps run in order on one connection, on an empty store.
 pub(crate) const META_TABLE: &[(&str, &str)] = &[
     ("mn\r\n", "MN\r\n"),
     ("mg k\r\nmg k v\r\nmg k k Oabc v\r\n", "EN\r\nEN\r\nEN kk Oabc\r\n"),
@@ -10,10 +10,10 @@ pub(crate) const META_TABLE: &[(&str, &str)] = &[
     ("  mg   k   v   Oabc   k \r\n", "VA 2 Oabc kk\r\nhi\r\n"),
     ("ms e 0 F4294967295 T100\r\n\r\nmg e v f s\r\n", "HD\r\nVA 0 f4294967295 s0\r\n\r\n"),
     ("ms p 10 O1 k\r\nEN\r\nmn\r\nVA\r\nmg p v\r\n", "HD O1 kp\r\nVA 10\r\nEN\r\nmn\r\nVA\r\n"),
-    // Expiry: what stands before `t` counts. (A second may pass between two requests, not within one.)
+    // Expiry: `t` returns the time set by the flags before it. (A second may pass between two requests, not within one.)
     ("mg e T50 t\r\nmg e T0\r\nmg e t T70\r\nmg e T0 t\r\n", "HD t50\r\nHD\r\nHD t-1\r\nHD t-1\r\n"),
     ("ms gone 1 T-1\r\nx\r\nmg gone v\r\n", "HD\r\nEN\r\n"),
-    // Whether it has been read, and what does not count as reading.
+    // Whether the item has been read, and requests that do not count as a read.
     ("ms h 1\r\nx\r\nmg h h u\r\nmg h h\r\nmg h h\r\n", "HD\r\nHD h0\r\nHD h0\r\nHD h1\r\n"),
     ("ms h 1\r\nx\r\nget h\r\nmg h h\r\n", "HD\r\nVALUE h 0 1\r\nx\r\nEND\r\nHD h1\r\n"),
     // Modes.
@@ -51,7 +51,7 @@ pub(crate) const META_TABLE: &[(&str, &str)] = &[
     ),
     ("md k q\r\nmd k q O3\r\nmn\r\n", "NF O3\r\nMN\r\n"),
     ("ms k 2 q\r\nhixx\r\nmn\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n"),
-    // Keys in base64: the same key as its text, remembered as it was given when it was stored.
+    // Keys in base64: the same key as its text. The server remembers the form in which it was stored.
     (
         "ms Zm9v 2 b k\r\nhi\r\nmg Zm9v b k v\r\nmg foo k v\r\n",
         "HD kZm9v b\r\nVA 2 kZm9v b\r\nhi\r\nVA 2 kZm9v b\r\nhi\r\n",
@@ -107,7 +107,7 @@ pub(crate) const META_TABLE: &[(&str, &str)] = &[
         "mg k Oxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\nmg k Oxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n",
         "EN Oxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\nCLIENT_ERROR opaque token too long\r\n",
     ),
-    // What cannot be passed on is answered at once.
+    // Commands that cannot be forwarded are answered immediately.
     ("mg\r\nms\r\nmd\r\nma\r\nme\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\nCLIENT_ERROR bad command line format\r\n"),
     (
         "ms k\r\nms k x\r\nms k -1\r\n",
@@ -132,8 +132,8 @@ pub(crate) const META_TABLE: &[(&str, &str)] = &[
     ),
 ];
 
-/// The same for stale values. Whichever read comes first wins the right to renew one, so of two reads that are under way
-/// together, where a discipline allows that, either may: these steps have one each.
+/// The same for stale values. The first read wins the right to refresh a value. If a discipline has two reads in flight, either
+/// may be first, so each step has one read only.
 pub(crate) const STALE_TABLE: &[(&str, &str)] = &[
     ("ms s 1\r\nx\r\nmd s I T30\r\nmg s v\r\n", "HD\r\nHD\r\nVA 1 X W\r\nx\r\n"),
     ("mg s v q\r\n", "VA 1 Z X\r\nx\r\n"),
@@ -144,7 +144,7 @@ pub(crate) const STALE_TABLE: &[(&str, &str)] = &[
 /// The same with keys and values of every length that matters.
 pub(crate) fn long_meta_table() -> Vec<(Vec<u8>, Vec<u8>)> {
     let (longest, longer) = ("k".repeat(250), "k".repeat(251));
-    // In base64 the letters count, not the bytes that they stand for: 248 are enough for 186 bytes.
+    // For a key in base64 the encoded length is limited: 248 characters encode 186 bytes.
     let (encoded, encoded_longer) = ("Zm9v".repeat(62), "Zm9v".repeat(63));
     let bad = "CLIENT_ERROR bad command line format\r\n".to_string();
     let mut table: Vec<(Vec<u8>, Vec<u8>)> = [

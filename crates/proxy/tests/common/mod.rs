@@ -74,18 +74,20 @@ impl Proxy {
 
     /// The same for a client with this Accept header.
     pub(crate) fn get_as(&self, path: &str, accept: &str) -> String {
-        let address = self.running.as_ref().and_then(|running| running.metrics_address).expect("it serves metrics");
+        let address =
+            self.running.as_ref().and_then(|running| running.metrics_address).expect("the proxy serves metrics");
         let mut stream = TcpStream::connect(address).expect("its metrics server listens");
-        write!(stream, "GET {path} HTTP/1.0\r\nAccept: {accept}\r\n\r\n").expect("it takes a request");
+        write!(stream, "GET {path} HTTP/1.0\r\nAccept: {accept}\r\n\r\n")
+            .expect("the metrics server accepts a request");
         let mut text = String::new();
-        stream.read_to_string(&mut text).expect("it answers");
+        stream.read_to_string(&mut text).expect("the metrics server replies");
         text
     }
 
     /// Stops the proxy.
     #[allow(dead_code, reason = "not every file of this folder ends its proxies itself")]
     pub(crate) fn stop(mut self) -> proxy::Totals {
-        self.running.take().expect("it runs").stop().expect("it ends well")
+        self.running.take().expect("the proxy runs").stop().expect("the proxy stops without an error")
     }
 }
 
@@ -94,7 +96,7 @@ impl Drop for Proxy {
         if let Some(running) = self.running.take() {
             let outcome = running.stop();
             if !std::thread::panicking() {
-                assert_eq!(outcome.expect("it ends well").lost, 0, "no job is lost");
+                assert_eq!(outcome.expect("the proxy stops without an error").lost, 0, "no job is lost");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Random meta commands, right and wrong.
+//! Random meta commands, valid and invalid.
 
 use super::random::Random;
 

@@ -1,4 +1,4 @@
-//! Random commands of the text protocol, right and wrong, and what may stand at the end of a connection.
+//! Random commands of the text protocol, valid and invalid, and the last bytes of a connection.
 
 use super::deviations;
 use super::random::Random;
@@ -126,7 +126,7 @@ fn key(random: &mut Random) -> String {
     }
 }
 
-/// Bytes for a value: small, or of so many lines that one that is read as commands is no endless line.
+/// Bytes for a value: small, or split into lines, so that a value that is read as commands is no endless line.
 fn body(random: &mut Random) -> Vec<u8> {
     match random.below(60) {
         0 => b"0123456789012345678901234567890123456789\r\n".repeat(1 + random.below(400)),
@@ -135,7 +135,7 @@ fn body(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// One command, with its value if it has one. Some of what is wrong may only stand `is_first` of a round.
+/// One command, with its value if it has one. Some invalid commands may only be the first of a round (`is_first`).
 pub(crate) fn command(random: &mut Random, is_first: bool) -> Command {
     if is_first && random.one_in(10) {
         return deviations::get_with_long_key(random);
@@ -221,7 +221,7 @@ fn storage(random: &mut Random, end: &str) -> Command {
     Command::new([line.as_bytes(), &body, b"\r\n"].concat())
 }
 
-/// What the proxy answers itself, or sends everywhere.
+/// Commands that the proxy answers itself or sends to all servers.
 fn local(random: &mut Random) -> &'static str {
     random.choose(&[
         "mn",
@@ -244,7 +244,7 @@ fn local(random: &mut Random) -> &'static str {
     ])
 }
 
-/// Values that the server refuses for their size, rarely: it reads them all the same.
+/// Rarely, values that the server refuses because of their size, but reads.
 fn huge(random: &mut Random) -> Vec<u8> {
     if !random.one_in(20) {
         return b"get k0\r\n".to_vec();
@@ -254,7 +254,7 @@ fn huge(random: &mut Random) -> Vec<u8> {
     [line.as_bytes(), &body, b"\r\n"].concat()
 }
 
-/// What no server takes, or what begins to make sense and then does not.
+/// Lines that no server accepts, and lines with a valid beginning.
 fn wrong(random: &mut Random) -> Command {
     let long = "k".repeat(251);
     match random.below(10) {

@@ -107,7 +107,7 @@ fn three_hand_overs_under_load_lose_nothing() {
         let _ends = Ends(is_over);
         for _ in 0..3 {
             wait_for_more();
-            let notice = current.handed_over().expect("it has a control socket");
+            let notice = current.handed_over().expect("the proxy has a control socket");
             let successor = place.start(true, |_| ());
             assert_eq!(successor.address(), Some(address), "the very socket");
             assert_eq!(successor.warnings, Vec::<String>::new());
@@ -212,7 +212,7 @@ fn sockets_of_the_service_manager_are_listened_on() {
     // A socket that does not listen is reported in one line.
     let stray = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let failed = proxy::start_with(config, vec![inherited("stray", stray.into())], clock::Clock::monotonic());
-    let line = failed.err().expect("it is refused").to_string();
+    let line = failed.err().expect("the start is refused").to_string();
     assert_eq!(line, "cannot listen on an inherited socket: the socket named \"stray\" does not listen for streams");
 }
 

@@ -12,30 +12,30 @@ use testkit::{Client, Scripted};
 
 /// The addresses of the name, shared by the proxy and the test.
 #[derive(Clone, Default)]
-struct Meaning(Arc<Mutex<Vec<SocketAddr>>>);
+struct Addresses(Arc<Mutex<Vec<SocketAddr>>>);
 
-impl Meaning {
+impl Addresses {
     fn set(&self, addresses: &[SocketAddr]) {
         *self.0.lock().unwrap() = addresses.to_vec();
     }
 
     /// Resolves to the current addresses. Without any, it fails like a name that does not exist.
     fn lookup(&self) -> Lookup {
-        let meaning = self.clone();
+        let resolved = self.clone();
         Lookup::new(move |host_port| {
             assert_eq!(host_port.to_string(), "cache.test:11211");
-            let addresses = meaning.0.lock().unwrap().clone();
+            let addresses = resolved.0.lock().unwrap().clone();
             if addresses.is_empty() { Err(io::Error::other("no such name")) } else { Ok(addresses) }
         })
     }
 }
 
 /// A proxy in front of the name.
-fn before(meaning: &Meaning, every: Duration, change: impl FnOnce(&mut Config)) -> Proxy {
+fn before(resolved: &Addresses, every: Duration, change: impl FnOnce(&mut Config)) -> Proxy {
     let running = proxy(&["127.0.0.1:0".into()], &["cache.test:11211".into()], |config| {
         config.metrics = Some("127.0.0.1:0".into());
         config.transport.resolve_every = every;
-        config.transport.lookup = meaning.lookup();
+        config.transport.lookup = resolved.lookup();
         change(config);
     });
     Proxy::of(running)
@@ -93,7 +93,7 @@ fn gated(go_on: Receiver<()>) -> (Scripted, Receiver<()>) {
     let server = Scripted::start(move |peer, _| {
         let Some(line) = peer.line() else { return };
         assert_eq!(line, "get k\r\n");
-        let (go_on, on_request) = ends.lock().unwrap().take().expect("it is looked up once");
+        let (go_on, on_request) = ends.lock().unwrap().take().expect("the server has one connection");
         on_request.send(()).unwrap();
         go_on.recv_timeout(Duration::from_secs(20)).unwrap();
         peer.send(value("old"));
@@ -108,16 +108,16 @@ fn requests_go_to_the_new_address_and_the_old_connection_drains() {
         let (release, go_on) = channel();
         let (old, received) = gated(go_on);
         let new = named("new");
-        let meaning = Meaning::default();
-        meaning.set(&[old.address()]);
-        let proxy = before(&meaning, Duration::from_millis(20), |config| {
+        let resolved = Addresses::default();
+        resolved.set(&[old.address()]);
+        let proxy = before(&resolved, Duration::from_millis(20), |config| {
             config.discipline = discipline;
             config.pools[0].timeouts = Timeouts::all(Duration::from_secs(20));
         });
         let mut first = proxy.client();
         first.send("get k\r\n");
         received.recv_timeout(Duration::from_secs(20)).expect("the old server has received it");
-        meaning.set(&[new.address()]);
+        resolved.set(&[new.address()]);
         // The move is counted after the loops were informed. Before that, requests would go to the old server, which does not reply.
         wait_until(|| {
             proxy.metrics().contains("waystage_backend_moves_total{pool=\"default\",backend=\"cache.test:11211\"} 1")
@@ -140,7 +140,7 @@ fn requests_go_to_the_new_address_and_the_old_connection_drains() {
 
 #[test]
 fn a_failure_triggers_a_lookup_even_without_an_interval() {
-    let meaning = Meaning::default();
+    let resolved = Addresses::default();
     let new = named("new");
     let (die, death) = channel();
     let death = Mutex::new(death);
@@ -151,19 +151,19 @@ fn a_failure_triggers_a_lookup_even_without_an_interval() {
             let _ = death.lock().unwrap().recv_timeout(Duration::from_secs(20));
         }
     });
-    meaning.set(&[dying.address()]);
-    let proxy = before(&meaning, Duration::ZERO, |config| config.loops = 1);
+    resolved.set(&[dying.address()]);
+    let proxy = before(&resolved, Duration::ZERO, |config| config.loops = 1);
     let mut client = proxy.client();
     client.ask("get k\r\n", value("first"));
-    meaning.set(&[new.address()]);
+    resolved.set(&[new.address()]);
     die.send(()).unwrap();
     ask_until(&mut client, "new");
 }
 
 #[test]
 fn a_backend_whose_name_does_not_resolve_is_down_until_it_does() {
-    let meaning = Meaning::default();
-    let proxy = before(&meaning, Duration::from_millis(20), |_| ());
+    let resolved = Addresses::default();
+    let proxy = before(&resolved, Duration::from_millis(20), |_| ());
     let warnings = &proxy.running.as_ref().unwrap().warnings;
     let expected =
         "--server cache.test:11211 cannot be resolved (no such name): the backend is down until its name resolves";
@@ -173,19 +173,19 @@ fn a_backend_whose_name_does_not_resolve_is_down_until_it_does() {
     let line = client.line();
     assert!(line.starts_with("SERVER_ERROR") && line.contains("cache.test:11211"), "{line}");
     let server = named("late");
-    meaning.set(&[server.address()]);
+    resolved.set(&[server.address()]);
     ask_until(&mut client, "late");
 }
 
 #[test]
 fn an_address_stays_in_use_while_lookups_fail_or_hang() {
     let server = named("same");
-    let meaning = Meaning::default();
-    meaning.set(&[server.address()]);
-    let proxy = before(&meaning, Duration::from_millis(10), |_| ());
+    let resolved = Addresses::default();
+    resolved.set(&[server.address()]);
+    let proxy = before(&resolved, Duration::from_millis(10), |_| ());
     let mut client = proxy.client();
     client.ask("get k\r\n", value("same"));
-    meaning.set(&[]);
+    resolved.set(&[]);
     wait_until(|| {
         client.ask("get k\r\n", value("same"));
         !proxy
@@ -193,7 +193,7 @@ fn an_address_stays_in_use_while_lookups_fail_or_hang() {
             .contains("waystage_backend_lookups_failed_total{pool=\"default\",backend=\"cache.test:11211\"} 0")
     });
     // A lookup that hangs, while this lock is locked, delays no other lookup.
-    let hanging = meaning.0.lock().unwrap();
+    let hanging = resolved.0.lock().unwrap();
     std::thread::sleep(Duration::from_millis(50));
     for _ in 0..50 {
         proxy.client().ask("get k\r\n", value("same"));
@@ -207,13 +207,13 @@ fn one_reachable_address_of_several_is_used_and_kept() {
     // No server listens on the first address, whose port was free a moment ago.
     let closed_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (one, other) = (named("one"), named("other"));
-    let meaning = Meaning::default();
-    meaning.set(&[closed_port, one.address(), other.address()]);
-    let proxy = before(&meaning, Duration::from_millis(20), |config| config.loops = 1);
+    let resolved = Addresses::default();
+    resolved.set(&[closed_port, one.address(), other.address()]);
+    let proxy = before(&resolved, Duration::from_millis(20), |config| config.loops = 1);
     let mut client = proxy.client();
     ask_until(&mut client, "one");
     // Many name servers change the order with every reply.
-    meaning.set(&[other.address(), one.address(), closed_port]);
+    resolved.set(&[other.address(), one.address(), closed_port]);
     std::thread::sleep(Duration::from_millis(100));
     client.ask("get k\r\n", value("one"));
     assert_eq!(other.connections(), 0);

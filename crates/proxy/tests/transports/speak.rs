@@ -14,8 +14,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sends a request and reads exactly as many bytes as are expected.
 pub(crate) fn ask(stream: &mut (impl Read + Write), request: impl AsRef<[u8]>, expected: impl AsRef<[u8]>) {
-    stream.write_all(request.as_ref()).expect("it takes the request");
-    stream.flush().expect("it takes the request");
+    stream.write_all(request.as_ref()).expect("the server accepts the request");
+    stream.flush().expect("the server accepts the request");
     expect(stream, expected);
 }
 
@@ -49,12 +49,12 @@ pub(crate) fn proxy(listen: &[String], servers: &[String], change: impl FnOnce(&
 
 /// Stops a proxy, and checks that no job was lost.
 pub(crate) fn stop(running: Running) {
-    assert_eq!(running.stop().expect("it ends well").lost, 0, "no job is lost");
+    assert_eq!(running.stop().expect("the proxy stops without an error").lost, 0, "no job is lost");
 }
 
 /// A client of a unix socket.
 pub(crate) fn unix_client(path: &Path) -> UnixStream {
-    let stream = UnixStream::connect(path).expect("it listens");
+    let stream = UnixStream::connect(path).expect("the proxy listens");
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     stream

@@ -37,7 +37,7 @@ fn address(running: &Running) -> SocketAddr {
 fn wait_for(proxy: &Proxy, counter: &str) {
     for _ in 0..1000 {
         let metrics = proxy.metrics();
-        let line = metrics.lines().find(|line| line.starts_with(counter)).expect("it is counted");
+        let line = metrics.lines().find(|line| line.starts_with(counter)).expect("the metric exists");
         if !line.ends_with(" 0") {
             return;
         }
@@ -70,7 +70,7 @@ fn values_of_any_size_pass_both_sides() {
         ask(&mut client, set, "STORED\r\n");
         ask(&mut client, "get large\r\n", reply);
     }
-    // More than the kernel takes at once, before anything is read.
+    // More than the kernel buffers before the other side reads.
     let (set, reply) = large_value(3 << 20);
     ask(&mut client, set, "STORED\r\n");
     client.write_all(&b"get large\r\n".repeat(4)).unwrap();

@@ -28,13 +28,13 @@ fn both_sides_speak_over_unix_sockets() {
     value.extend_from_slice(b"\r\nEND\r\n");
     ask(&mut client, "get large\r\n", &value);
 
-    // The same through each of the other addresses.
+    // The same through each other address.
     for address in &before.listening[1..] {
         let socket = address.host_port().and_then(net::HostPort::number).expect("a TCP address");
         Client::connect(socket).ask("get k\r\n", "VALUE k 5 3\r\nabc\r\nEND\r\n");
     }
 
-    // Half-closed with requests under way, as over TCP: all are answered, then it ends.
+    // Half-closed with requests in flight, as over TCP: all are answered, then it ends.
     client.write_all(b"get k\r\nget nothing\r\n").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     expect(&mut client, "VALUE k 5 3\r\nabc\r\nEND\r\nEND\r\n");

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use testkit::{Http, HttpReply};
 
-/// A private PostgreSQL, or none where it is not installed. Where `WAYSTAGE_REQUIRE_PEERS` is set, it must be.
+/// A private PostgreSQL, or none if it is not installed. If `WAYSTAGE_REQUIRE_PEERS` is set, it must be installed.
 pub fn postgres(directory: &Path) -> Option<Embedded> {
     match Embedded::start_with(directory, &["shared_buffers=16MB"]) {
         Ok(postgres) => Some(postgres),
@@ -58,7 +58,7 @@ impl Drop for Service {
     }
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 pub enum Heard {
     Reply(HttpReply),
     /// No service accepted the connection.
