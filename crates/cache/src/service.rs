@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn drawn_times_have_the_moments_they_should_have() {
+    fn drawn_times_have_the_expected_moments() {
         let us = Duration::from_micros;
         // Mean and standard deviation in microseconds.
         let table = [

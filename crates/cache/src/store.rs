@@ -307,7 +307,7 @@ mod tests {
         timed.pass(9);
         assert!(timed.has("key"));
         timed.pass(1);
-        assert!(!timed.store.remove(b"key"), "what has ended cannot be deleted");
+        assert!(!timed.store.remove(b"key"), "an expired item cannot be deleted");
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(["a", "b", "c", "d"].map(|key| timed.has(key)), [true, false, true, true]);
         assert_eq!((timed.store.evictions, timed.store.bytes(), timed.store.len()), (1, 3 * item_bytes, 3));
         timed.put("d", 0);
-        assert_eq!(timed.store.evictions, 1, "a value in place of another needs no more room");
+        assert_eq!(timed.store.evictions, 1, "replacing a value evicts nothing");
     }
 
     #[test]

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ketama_leaves_out_memcacheds_port() {
+    fn only_ketama_omits_memcacheds_default_port() {
         assert_eq!(Distribution::Ketama.name_of("a:11211"), "a");
         assert_eq!(Distribution::Ketama.name_of("a:11212"), "a:11212");
         assert_eq!(Distribution::Modulo.name_of("a:11211"), "a:11211");

@@ -162,7 +162,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn descriptors_come_with_their_text() {
+    fn descriptors_arrive_with_their_text() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control");
         let control = ControlSocket::bind(&path, false).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_takes_the_path_and_the_predecessor_leaves_it() {
+    fn a_successor_takes_the_path_and_the_predecessor_does_not_remove_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control");
         let first = ControlSocket::bind(&path, false).unwrap();

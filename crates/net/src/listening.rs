@@ -166,7 +166,7 @@ mod tests {
     fn a_stale_file_is_replaced_and_a_live_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        // Dropped without being removed, as a killed process leaves it.
+        // Dropped without being removed, as after a kill of its process.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let listening = Listening::bind(&unix(&path)).unwrap();
@@ -180,7 +180,7 @@ mod tests {
         );
         UnixStream::connect(&path).expect("the first still listens");
         drop(listening);
-        assert!(!path.exists(), "the file goes with the socket");
+        assert!(!path.exists(), "the file is removed with the socket");
     }
 
     #[test]

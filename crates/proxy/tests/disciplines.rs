@@ -238,7 +238,7 @@ fn a_stalled_server_occupies_shared_slots_and_other_requests_use_the_rest() {
 }
 
 #[test]
-fn a_slot_that_lost_its_connection_takes_nothing_that_another_slot_can_serve() {
+fn a_disconnected_slot_takes_no_request_that_another_slot_can_serve() {
     for discipline in [per_backend(2), shared(2)] {
         let server = GatedServer::start();
         let proxy = proxy(&[&server], discipline, |config| {

@@ -167,7 +167,7 @@ fn replies_in_pieces_of_one_byte_are_whole_replies() {
 }
 
 #[test]
-fn a_server_error_in_place_of_end_is_passed_on_and_the_connection_stays() {
+fn a_server_error_in_place_of_end_is_forwarded_and_the_connection_stays_open() {
     in_each(|discipline| {
         let server = Scripted::start(echo("VALUE a 0 1\r\nx\r\nSERVER_ERROR out of memory writing get response\r\n"));
         let proxy = proxy(&[server.address()], discipline);
@@ -221,7 +221,7 @@ fn one_dead_server_of_three_affects_neither_the_others_nor_the_order() {
 }
 
 #[test]
-fn a_killed_and_a_frozen_memcached_are_used_again_when_they_are_back() {
+fn a_killed_and_a_frozen_memcached_are_used_again_when_they_recover() {
     if !memcached_is_here() {
         eprintln!("no memcached on the PATH: the scripted servers above stand for it");
         return;

@@ -102,7 +102,7 @@ fn a_failover_pool_serves_writes_and_reads_and_old_values_do_not_come_back() {
 }
 
 #[test]
-fn missing_values_come_from_the_other_pool_and_stay_until_they_are_changed() {
+fn missing_values_are_read_from_the_warm_up_pool_and_kept_until_they_change() {
     let backends = servers(2);
     let [main, other] = [backends[0].address(), backends[1].address()];
     let proxy = proxy(main, other, |config| {

@@ -112,7 +112,7 @@ fn stations_that_wait_for_each_other_are_named() {
 
 /// A customer whose request is dropped thinks again: the throughput is the rate at which customers think while there is room.
 #[test]
-fn closed_customers_are_lost_and_come_again() {
+fn closed_customers_think_again_after_a_loss() {
     let result = run(&closed(6, json!(2.0), json!({"service": {"request": 1.0}, "servers": 2, "capacity": 3})));
     let exact = chain(0u32, |&n| {
         let mut moves = Vec::new();

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_head_is_the_table_and_the_tail_goes_on_from_there() {
+    fn the_head_follows_the_table_and_the_tail_continues_it() {
         assert_eq!(value_quantile(0.0), 0.0);
         assert_eq!(value_quantile(0.005), 0.0);
         assert_eq!(value_quantile(0.1), 2.0);

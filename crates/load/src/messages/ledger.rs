@@ -322,9 +322,9 @@ mod tests {
         let remainder = |ledger: &Ledger| (ledger.remainder().lost, ledger.remainder().taken_in_doubt);
         assert_eq!(remainder(&ledger), (3, 0));
         ledger.record_pop_in_doubt(1, 3, 1);
-        assert_eq!(remainder(&ledger), (3, 0), "that was another queue");
+        assert_eq!(remainder(&ledger), (3, 0), "the pop in doubt was in another queue");
         ledger.record_pop_in_doubt(0, 2, 1);
-        assert_eq!(remainder(&ledger), (2, 1), "receiver 2 can have taken what is for anyone");
+        assert_eq!(remainder(&ledger), (2, 1), "receiver 2 may have popped a message for anyone");
         ledger.record_pop_in_doubt(0, 3, 1);
         assert_eq!(remainder(&ledger), (1, 2));
         ledger.record_pop_in_doubt(0, 3, 1);

@@ -151,7 +151,7 @@ mod tests {
         versions.fail(0);
         assert_eq!(versions.lock(0), Some(3), "a version is never used twice");
         versions.acknowledge(0);
-        assert!(versions.is_fresh(0, versions.known(0), seen(0, 2)), "the failed set may have landed late");
+        assert!(versions.is_fresh(0, versions.known(0), seen(0, 2)), "the failed set may have been applied late");
         assert_eq!(versions.uncertain(), 1);
     }
 
@@ -162,7 +162,7 @@ mod tests {
         assert!(versions.is_fresh(0, before, seen(0, 99)));
         assert_eq!(versions.lock(0), Some(1));
         versions.acknowledge(0);
-        assert!(versions.is_fresh(0, before, seen(0, 99)), "that get was issued before");
+        assert!(versions.is_fresh(0, before, seen(0, 99)), "the get was issued before the set");
         assert!(!versions.is_fresh(0, versions.known(0), seen(0, 99)));
         assert!(versions.is_fresh(0, versions.known(0), seen(0, 1)));
         assert_eq!(versions.uncertain(), 0);

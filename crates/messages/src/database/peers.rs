@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(deliver(&services), 0);
         services[1].announce_poll("q");
         services[1].announce_poll("q");
-        assert_eq!(deliver(&services), 1, "once for a while");
+        assert_eq!(deliver(&services), 1, "announced once per interval");
         services[0].notify("p");
         services[1].notify("q");
         assert_eq!(deliver(&services), 0, "no service polls the one, and only the sender itself polls the other");
@@ -222,7 +222,7 @@ mod tests {
         deliver(&services);
         woken.await;
         services[1].announce_polls();
-        assert_eq!(services[1].outgoing(), ["b polled q"], "as long as it waits");
+        assert_eq!(services[1].outgoing(), ["b polled q"], "repeated as long as the poll waits");
         drop(place);
         services[1].announce_polls();
         assert!(services[1].outgoing().is_empty());

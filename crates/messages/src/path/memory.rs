@@ -135,11 +135,11 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(20)).await;
             drop(first);
         });
-        assert!(has_room, "there was room again");
+        assert!(has_room, "released memory is available again");
         assert_eq!(memory.reserved_bytes(), 7);
         assert!(!second.grow(4).await, "nothing was released");
         drop(reply);
-        assert!(second.grow(11).await, "alone, what is too large is let in");
+        assert!(second.grow(11).await, "a body that is too large is admitted if it is alone");
         drop(second);
         assert_eq!(memory.reserved_bytes(), 0);
     }

@@ -157,7 +157,7 @@ mod tests {
         }
         assert_eq!(sizes(queue.take().await.unwrap()), [20, 20]);
         drop(receivers.remove(2));
-        assert_eq!(sizes(queue.take().await.unwrap()), [40], "the third client is gone");
+        assert_eq!(sizes(queue.take().await.unwrap()), [40], "the third client has disconnected");
         queue.close();
         assert!(queue.take().await.is_none());
         assert!(queue.take().await.is_none());
@@ -180,6 +180,6 @@ mod tests {
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::Overloaded);
         queue.close();
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::ShuttingDown);
-        assert_eq!(queue.take().await.unwrap().len(), 3, "jobs in the queue are still done");
+        assert_eq!(queue.take().await.unwrap().len(), 3, "queued jobs are still done");
     }
 }

@@ -131,7 +131,7 @@ mod tests {
     proptest! {
         #[test]
         fn values_come_in_key_order_with_one_end(shape in proptest::collection::vec((0u8..30, any::<bool>()), 1..40)) {
-            // A key always has the same backend, and is there or not for all its mentions.
+            // A key always has the same backend, and is a hit or a miss for all its occurrences.
             let hit = |key: u8| shape.iter().find(|(other, _)| *other == key).is_some_and(|(_, hit)| *hit);
             let keys: Vec<(u8, u8, bool)> = shape.iter().map(|&(key, _)| (key, key % 3, hit(key))).collect();
             let mut expected = String::new();

@@ -98,7 +98,7 @@ mod tests {
             job.add_leg(0);
             job.sequence = now as u32;
             hedges.watch(id, job, Nanos(now));
-            assert_eq!(hedges.next_due(&mut jobs, Nanos(now)), None, "it is not due yet");
+            assert_eq!(hedges.next_due(&mut jobs, Nanos(now)), None, "the hedge is not due yet");
             assert_eq!(hedges.next_due(&mut jobs, Nanos(now + 1_000_000)), Some(id));
             spent += u32::from(hedges.spend());
         }

@@ -206,7 +206,7 @@ mod tests {
     fn replicas_are_read_in_order_and_then_the_other_pool() {
         let on_error = replicas(|_| {});
         assert_eq!(read_from(&on_error, 2, false), [0, 1, 2, 3, 4]);
-        assert_eq!(read_from(&on_error, 2, true), [0, 5], "a miss is no error");
+        assert_eq!(read_from(&on_error, 2, true), [0, 5], "a miss is not an error");
         let on_miss = replicas(|pool| pool.failover = Failover::OnMiss);
         assert_eq!(read_from(&on_miss, 2, true), [0, 1, 2, 3, 5]);
         assert_eq!(read_from(&on_miss, 2, false), [0, 1, 2, 3, 4]);

@@ -106,7 +106,7 @@ mod tests {
     use rand::SeedableRng;
 
     #[test]
-    fn draws_have_the_moments_they_should_have() {
+    fn draws_have_the_expected_moments() {
         let time = |shape, squared_variation| Time { mean_s: 2.0, squared_variation, shape };
         let table = [
             time(Shape::Exponential, 1.0),

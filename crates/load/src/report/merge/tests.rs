@@ -106,7 +106,7 @@ fn request() -> impl Strategy<Value = Request> {
     )
 }
 
-/// A summary without what differs between a whole run and a merged one: the parts and their messages.
+/// A summary without the fields that differ between a whole run and a merged one: the parts and their messages.
 fn comparable(summary: &Summary) -> Summary {
     let mut summary = summary.clone();
     (summary.reasons, summary.notes, summary.parts) = Default::default();

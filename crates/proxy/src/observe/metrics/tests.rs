@@ -42,7 +42,7 @@ fn snapshot(hot_keys: Option<HotKeysBoard>) -> Snapshot {
 }
 
 #[test]
-fn the_text_holds_every_stage_and_ends_properly() {
+fn the_text_contains_every_stage_and_is_complete() {
     let text = snapshot(None).render();
     for line in [
         "waystage_queue_length{loop=\"1\",queue=\"a:1\"} 3",

@@ -299,7 +299,7 @@ fn a_write_fails_over_if_all_replicas_failed_and_not_all_refused_it() {
             (fails_over, fails_over.into())
         );
         if fails_over {
-            assert_eq!(play.invalidated(), [0, 1, 2], "they do not store the acknowledged value");
+            assert_eq!(play.invalidated(), [0, 1, 2], "the replicas do not store the acknowledged value");
             assert!(play.job().legs()[3..].iter().all(|leg| leg.command == LegCommand::CapExpiry { seconds: 60 }));
             play.answer(3, STORED);
             assert_eq!((play.answer(4, STORED), play.reply().as_str()), (NextStep::Reply, STORED.0));
@@ -328,7 +328,7 @@ fn a_write_that_may_have_been_applied_and_is_not_idempotent_does_not_fail_over()
         let expected = if fails_over { (NextStep::SendLegs, 2) } else { (NextStep::Reply, 1) };
         assert_eq!((step, play.sent_to().len()), expected, "{answer:?}");
         if fails_over {
-            assert_eq!(play.invalidated(), [0, 1, 2, 5], "they may store the old value");
+            assert_eq!(play.invalidated(), [0, 1, 2, 5], "these backends may store the old value");
             assert_eq!((play.answer(1, FIVE), play.reply().as_str()), (NextStep::Reply, FIVE.0));
         }
     }
@@ -347,7 +347,11 @@ fn a_backend_of_the_failover_pool_that_fails_is_invalidated() {
     let (reply, failover_backends, invalidated) = play(TIMED_OUT, STORED);
     assert_eq!((reply.as_str(), invalidated), (STORED.0, vec![0, 1, 2, failover_backends[0]]));
     let (reply, _, invalidated) = play(REFUSED, REFUSED);
-    assert_eq!((reply.as_str(), invalidated), (REFUSED.0, vec![0, 1, 2]), "they have deleted it themselves");
+    assert_eq!(
+        (reply.as_str(), invalidated),
+        (REFUSED.0, vec![0, 1, 2]),
+        "the failover backends deleted the key themselves"
+    );
 }
 
 #[test]
