@@ -1,4 +1,4 @@
-"""Headless Chromium, driven over a pipe (DevTools protocol): what a reader's browser makes of a page.
+"""Headless Chromium, driven over a pipe (DevTools protocol): it renders a page as a reader's browser would.
 
 Needs no package: the protocol is JSON with a zero byte between messages, on descriptors 3 and 4 of the browser.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from programs import find
 
-# Long, for machines that test are slow: it ends only what never comes true.
+# Long, because test machines are slow: it limits only conditions that never become true.
 _TIMEOUT_S = 300.0
 _FLAGS = [
     "--headless=new",
@@ -30,7 +30,7 @@ _FLAGS = [
     "--hide-scrollbars",
 ]
 
-# The protocol wants descriptors 3 and 4, which may be the pipes themselves: out of the way first.
+# The protocol needs descriptors 3 and 4, which may be the pipes themselves: move those away first.
 _LAUNCH = (
     "import os, sys; reading, writing = os.dup2(int(sys.argv[1]), 200), os.dup2(int(sys.argv[2]), 201); "
     "os.dup2(reading, 3); os.dup2(writing, 4); os.execv(sys.argv[3], sys.argv[3:])"
@@ -38,12 +38,12 @@ _LAUNCH = (
 
 
 def program() -> str | None:
-    """Where the browser is, or none; Debian and others disagree about its name."""
+    """Return the path of the browser, or None; its name differs between distributions."""
     return find("chromium") or find("chromium-browser") or find("google-chrome")
 
 
 class Browser:
-    """A browser that ends with the context, whatever happens."""
+    """A browser that exits with the context, also after an exception."""
 
     def __enter__(self) -> "Browser":
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -81,7 +81,7 @@ class Browser:
         self._profile.cleanup()
 
     def call(self, method: str, **parameters: object) -> dict:
-        """Carry out one command of the protocol and return its result."""
+        """Execute one command of the protocol and return its result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         message |= {"sessionId": self._session} if self._session else {}
@@ -94,7 +94,7 @@ class Browser:
                 return answer["result"]
 
     def open(self, path: Path, width: int = 1200, dark: bool = False, ready: str = "true") -> None:
-        """Open a page of the file system and wait until the expression `ready` holds in it."""
+        """Open a page of the file system and wait until the expression `ready` is true in it."""
         self.errors.clear()
         self.requests.clear()
         self.call(
@@ -116,7 +116,7 @@ class Browser:
         """Evaluate an expression in the page; its value must be plain JSON."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in found:
-            # While the page is exchanged for another there is no document yet.
+            # Between two pages there is no document.
             return None
         return found["result"].get("value")
 

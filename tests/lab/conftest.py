@@ -1,4 +1,4 @@
-"""What the lab's tests share: a fake program, a small specification, a synthetic run folder."""
+"""Fixtures of the lab's tests: a fake program, a small specification, a synthetic run folder."""
 
 import socket
 import sys
@@ -39,7 +39,7 @@ candidate = 2
 metric = "throughput_per_s"
 margin = 0.5
 """
-# What the blocks add to the truth, as factors.
+# The effect of each block on the truth, as a factor.
 BLOCKS = {1: 0.98, 2: 1.0, 3: 1.03}
 REPLICAS = {"1": 1.0, "2": 0.9}
 CLIENTS = {"4": 10_000.0, "16": 20_000.0}
@@ -52,7 +52,7 @@ def true_throughput(planned: dict) -> float:
 
 @pytest.fixture
 def fake(tmp_path_factory, monkeypatch) -> Path:
-    """Put the fake program in place of the real one."""
+    """Replace the real program with the fake one."""
     return put_fake(tmp_path_factory, monkeypatch)
 
 
@@ -81,7 +81,7 @@ def empty_run(fake, spec_path, tmp_path) -> Path:
 
 @pytest.fixture
 def run_folder(empty_run) -> Path:
-    """A complete run folder of which everything is known."""
+    """A complete run folder whose true values are known."""
     for planned in read_run(empty_run).plan:
         write_trial(empty_run, planned, Truth(throughput_per_s=true_throughput(planned)))
     return empty_run
@@ -89,7 +89,7 @@ def run_folder(empty_run) -> Path:
 
 @pytest.fixture(scope="session")
 def reported(tmp_path_factory) -> Path:
-    """A run folder with its report, made without a network: to draw all figures takes seconds, so tests share it."""
+    """A run folder with its report. Tests share it, because drawing all figures takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         put_fake(tmp_path_factory, patch)
         place = tmp_path_factory.mktemp("reported")

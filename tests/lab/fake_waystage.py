@@ -1,7 +1,7 @@
-"""A test double of the program `waystage`: speaks its command line, serves nothing, writes plausible files.
+"""A test double of the program `waystage`: it accepts the same command line, serves nothing and writes plausible files.
 
-Run with `FAKE_FAIL=proxy` the proxy ends at once; with `FAKE_FAIL=load` the load does.
-With `FAKE_MUTE=proxy` it never says that it is ready.
+With `FAKE_FAIL=proxy` the proxy exits at once; with `FAKE_FAIL=load` the load does.
+With `FAKE_MUTE=proxy` the proxy never reports that it is ready.
 With `FAKE_HANG=load` every load but that of the first trial waits until it is stopped.
 """
 
@@ -25,7 +25,7 @@ def seconds(text: str) -> float:
 
 def fail_if_asked(program: str) -> None:
     if os.environ.get("FAKE_FAIL") == program:
-        print(f"waystage: the {program} is told to fail", file=sys.stderr)
+        print(f"waystage: FAKE_FAIL makes the {program} fail", file=sys.stderr)
         sys.exit(1)
 
 
@@ -41,7 +41,7 @@ FIELDS = (
 
 
 def write_records(program: str) -> None:
-    """A record file without rows, if one is asked for."""
+    """Write a record file without rows, if the arguments request one."""
     if "--records" not in sys.argv:
         return
     stamps = STAMPS[program].split()
@@ -80,7 +80,7 @@ def connections_of_a_client() -> int:
 
 
 def merge() -> None:
-    """Take the first summary for all of them."""
+    """Merge by returning the first summary."""
     parts = sys.argv[sys.argv.index("merge") + 1 : sys.argv.index("--json-out-file")]
     content = json.loads(Path(parts[0]).read_text()) | {
         "parts": [{"name": part, "cpu": {"share": 0.1}} for part in parts]
@@ -91,7 +91,7 @@ def merge() -> None:
 def load() -> None:
     fail_if_asked("load")
     if "--requests" in sys.argv:
-        # It only sets the keys.
+        # This load only stores the keys.
         return
     hang_if_asked()
     sockets = [socket.socket() for _ in range(int(argument("--clients")) * connections_of_a_client())]

@@ -1,4 +1,4 @@
-"""How often the lab's intervals hold the truth: synthetic campaigns whose truth is known, and a table of it.
+"""Measures the coverage of the lab's intervals over synthetic campaigns whose true values are known.
 
 `python tests/lab/honesty.py` prints the table of docs/statistics-coverage.md; WAYSTAGE_HONESTY sets the number of
 campaigns.
@@ -27,27 +27,27 @@ from waylab.analysis.statistics.warm_up import mser
 from waylab.models import Usl, fit_usl
 
 CAMPAIGNS = int(os.environ.get("WAYSTAGE_HONESTY", "1000"))
-# What takes milliseconds a campaign has fewer of them, and a band that is wider by what that costs.
+# Slow scenarios run fewer campaigns, so their acceptance band is wider.
 SLOW = max(CAMPAIGNS // 5, 1)
 _CHUNK = 200
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many campaigns there were, in how many there was an interval, and how often it held the truth."""
+    """Numbers of campaigns, of those with an interval, and of those whose interval covers the truth."""
 
     campaigns: int
     given: int
-    held: int
+    covered: int
 
     @property
     def share(self) -> float:
-        return self.held / self.given if self.given else math.nan
+        return self.covered / self.given if self.given else math.nan
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One line of the table: what is done, and between which shares the outcome must lie; None if it is only shown."""
+    """One row of the table: a scenario, and the band of its share; None if the share is only shown."""
 
     name: str
     run: Callable[[int, np.random.Generator], Outcome]
@@ -58,7 +58,7 @@ class Scenario:
     notes: str = ""
 
     def outcome(self) -> Outcome:
-        """Run it with its own seed, the same at any time and in any order."""
+        """Run the scenario with its own seed, so that the result does not depend on the order."""
         seed = list(self.name.encode())
         return self.run(SLOW if self.slow else CAMPAIGNS, np.random.default_rng(seed))
 
@@ -86,23 +86,23 @@ def waiting_times(random: np.random.Generator, series: int, values: int, load: f
 def naive_mean(phi: float, values: int) -> Callable[[int, np.random.Generator], Outcome]:
     def run(campaigns: int, random: np.random.Generator) -> Outcome:
         series = autoregressive(random, campaigns, values, phi)
-        held = sum(found.low <= 0 <= found.high for found in map(mean_interval, series.tolist()))
-        return Outcome(campaigns, campaigns, held)
+        covered = sum(found.low <= 0 <= found.high for found in map(mean_interval, series.tolist()))
+        return Outcome(campaigns, campaigns, covered)
 
     return run
 
 
 def series_mean(make: Callable, truth: float, *shape: float) -> Callable[[int, np.random.Generator], Outcome]:
     def run(campaigns: int, random: np.random.Generator) -> Outcome:
-        given = held = 0
+        given = covered = 0
         for start in range(0, campaigns, _CHUNK):
             series = make(random, min(_CHUNK, campaigns - start), *shape)
             found = spreads(series)
             below, above = found.distances()
             off = truth - series.mean(axis=1)
             given += int(found.enough.sum())
-            held += int((found.enough & (-below <= off) & (off <= above)).sum())
-        return Outcome(campaigns, given, held)
+            covered += int((found.enough & (-below <= off) & (off <= above)).sum())
+        return Outcome(campaigns, given, covered)
 
     return run
 
@@ -113,13 +113,13 @@ _LEVEL, _NOISE = 0.3, 0.5
 
 @cache
 def wandering(campaigns: int, seconds: int, phi: float) -> dict[int, Outcome]:
-    """Percentiles of log-normal response times whose level wanders from second to second, 40 requests in each."""
+    """Percentiles of log-normal response times whose level drifts from second to second, 40 requests in each."""
     random = np.random.default_rng([seconds, round(100 * phi), False])
     truths = {one: math.exp(math.hypot(_LEVEL, _NOISE) * ndtri(one / 100)) for one in PERCENTS}
     fine = [np.geomspace(truth / 1.4, truth * 1.4, 150) for truth in truths.values()]
     edges = np.unique(np.concatenate([np.geomspace(0.05, 20, 60), *fine]))
     values = np.append(edges, 1e3)
-    given, held = dict.fromkeys(PERCENTS, 0), dict.fromkeys(PERCENTS, 0)
+    given, covered = dict.fromkeys(PERCENTS, 0), dict.fromkeys(PERCENTS, 0)
     for _ in range(campaigns):
         wander = autoregressive(random, 1, seconds, phi)[0] * _LEVEL * math.sqrt(1 - phi**2)
         response = np.exp(wander[:, None] + _NOISE * random.normal(size=(seconds, 40)))
@@ -128,9 +128,9 @@ def wandering(campaigns: int, seconds: int, phi: float) -> dict[int, Outcome]:
         for one in percentile_intervals(counts, values, PERCENTS):
             if one.low is not None:
                 given[one.percent] += 1
-                # A bucket's value is its upper edge: half a bucket either way.
-                held[one.percent] += one.low / 1.0023 <= truths[one.percent] <= one.high * 1.0023
-    return {one: Outcome(campaigns, given[one], held[one]) for one in PERCENTS}
+                # A bucket's value is its upper edge: allow half a bucket in both directions.
+                covered[one.percent] += one.low / 1.0023 <= truths[one.percent] <= one.high * 1.0023
+    return {one: Outcome(campaigns, given[one], covered[one]) for one in PERCENTS}
 
 
 def percentile(percent: int, seconds: int, phi: float) -> Callable[[int, np.random.Generator], Outcome]:
@@ -139,11 +139,11 @@ def percentile(percent: int, seconds: int, phi: float) -> Callable[[int, np.rand
 
 def runs_mean(campaigns: int, random: np.random.Generator) -> Outcome:
     """Five runs of a minute with an effect of their own; seconds within them are correlated."""
-    held = 0
+    covered = 0
     for series in autoregressive(random, campaigns * 5, 60, 0.8).mean(axis=1).reshape(campaigns, 5):
         found = mean_interval((1000 + 20 * (series + random.normal(size=5))).tolist())
-        held += found.low <= 1000 <= found.high
-    return Outcome(campaigns, campaigns, held)
+        covered += found.low <= 1000 <= found.high
+    return Outcome(campaigns, campaigns, covered)
 
 
 def _arms(random: np.random.Generator, blocks: int, ratio: float) -> tuple[np.ndarray, np.ndarray]:
@@ -163,12 +163,12 @@ def null_arms(campaigns: int, random: np.random.Generator) -> Outcome:
 
 
 def ratio_interval(campaigns: int, random: np.random.Generator) -> Outcome:
-    held = 0
+    covered = 0
     for _ in range(campaigns):
         one, other = _arms(random, 6, 1.07)
         found = mean_interval(np.log(other / one).tolist())
-        held += found.low <= math.log(1.07) <= found.high
-    return Outcome(campaigns, campaigns, held)
+        covered += found.low <= math.log(1.07) <= found.high
+    return Outcome(campaigns, campaigns, covered)
 
 
 def false_equivalence(campaigns: int, random: np.random.Generator) -> Outcome:
@@ -181,7 +181,7 @@ def false_equivalence(campaigns: int, random: np.random.Generator) -> Outcome:
 
 
 def control(campaigns: int, random: np.random.Generator) -> Outcome:
-    """50 us were added to a response of 200 us; the interval must hold them."""
+    """50 us were added to a response of 200 us; the interval must cover them."""
     exact = 0
     for _ in range(campaigns):
         block = random.normal(0, 20, 5)
@@ -195,14 +195,14 @@ def stopped_mean(variation: float) -> Callable[[int, np.random.Generator], Outco
     """Blocks until the mean is known to 5 %: the interval at the moment of stopping."""
 
     def run(campaigns: int, random: np.random.Generator) -> Outcome:
-        rule, held = StoppingRule(precision=0.05), 0
+        rule, covered = StoppingRule(precision=0.05), 0
         for _ in range(campaigns):
             values = random.normal(1, variation, rule.blocks_min).tolist()
             while not decide({"x": values}, rule).stop:
                 values.append(float(random.normal(1, variation)))
             found = mean_interval(values)
-            held += found.low <= 1 <= found.high
-        return Outcome(campaigns, campaigns, held)
+            covered += found.low <= 1 <= found.high
+        return Outcome(campaigns, campaigns, covered)
 
     return run
 
@@ -211,24 +211,24 @@ def effects(campaigns: int, random: np.random.Generator) -> Outcome:
     """One interaction of a 2^3 design with three repetitions in blocks."""
     signs = np.array([[a, b, c] for _ in range(3) for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)])
     blocks = np.repeat(np.arange(3), 8)
-    held = 0
+    covered = 0
     for _ in range(campaigns):
         truth = 100 + 20 * signs[:, 0] + 3 * signs[:, 0] * signs[:, 1]
         values = truth + random.normal(0, 10, 3)[blocks] + random.normal(0, 4, 24)
         found = two_level_effects(signs, values, ["a", "b", "c"], blocks.tolist()).effect("a x b")
-        held += found.low <= 3 <= found.high
-    return Outcome(campaigns, campaigns, held)
+        covered += found.low <= 3 <= found.high
+    return Outcome(campaigns, campaigns, covered)
 
 
 def planted_warm_up(campaigns: int, random: np.random.Generator) -> Outcome:
-    """A warm-up that decays with 10 s in 300 s: what is left of it at the cut is less than a sixth of the noise."""
+    """A warm-up that decays with 10 s in 300 s: the rest of it at the cut is less than a sixth of the noise."""
     series = autoregressive(random, campaigns, 300, 0.5) + 15 * np.exp(-np.arange(300) / 10)
     cuts = [mser(values) for values in series]
     return Outcome(campaigns, campaigns, sum(bool(found.steady) and 20 <= found.cut <= 100 for found in cuts))
 
 
 def steady_series(campaigns: int, random: np.random.Generator) -> Outcome:
-    """Series that were steady from the beginning and are said not to be."""
+    """Series that are steady from the beginning but are reported as unsteady."""
     found = [mser(values) for values in autoregressive(random, campaigns, 100, 0.5)]
     return Outcome(campaigns, campaigns, sum(not one.steady for one in found))
 
@@ -239,13 +239,13 @@ LOADS = np.array([1, 36, 72, 108, 144, 180, 216, 252, 288, 324, 360, 396, 432], 
 def knees(campaigns: int, random: np.random.Generator) -> Outcome:
     curve = 2e4 * (1 - np.exp(-LOADS / 100))
     truth = kneedle(LOADS, curve[None])[0]
-    given = held = 0
+    given = covered = 0
     for number in range(campaigns):
         runs = curve[:, None] * random.normal(1, 0.04, (LOADS.size, 3))
         found = find_knee(LOADS, runs, seed=number)
         given += found.load is not None
-        held += found.load is not None and found.low <= truth <= found.high
-    return Outcome(campaigns, given, held)
+        covered += found.load is not None and found.low <= truth <= found.high
+    return Outcome(campaigns, given, covered)
 
 
 @cache
@@ -253,14 +253,14 @@ def scalability_laws(campaigns: int) -> dict[str, Outcome]:
     law, random = Usl(1000.0, 0.03, 5e-4), np.random.default_rng(11)
     sizes = np.repeat([1, 2, 4, 8, 16, 32, 64], 3)
     curve = np.array([law.throughput_per_s(size) for size in sizes])
-    held = dict.fromkeys(PARAMETERS, 0)
+    covered = dict.fromkeys(PARAMETERS, 0)
     for number in range(campaigns):
         rates = curve * random.normal(1, 0.03, sizes.size)
         fit = fit_usl(sizes, rates, 1 / curve**2, samples=200, seed=number)
-        for name in held:
+        for name in covered:
             low, high = fit.interval(name, 0.95)
-            held[name] += low <= getattr(law, name) <= high
-    return {name: Outcome(campaigns, campaigns, count) for name, count in held.items()}
+            covered[name] += low <= getattr(law, name) <= high
+    return {name: Outcome(campaigns, campaigns, count) for name, count in covered.items()}
 
 
 def scalability(name: str) -> Callable[[int, np.random.Generator], Outcome]:
@@ -319,7 +319,7 @@ SCENARIOS = [
 def table() -> str:
     """All scenarios as the table of docs/statistics-coverage.md."""
     lines = [
-        "| campaigns | what | an interval was given | it held the truth, or the event happened |",
+        "| campaigns | what | an interval was given | it covered the truth, or the event happened |",
         "|---|---|---|---|",
     ]
     for scenario in SCENARIOS:

@@ -1,4 +1,4 @@
-"""Parts of an analysis with everything filled in, so that a test names only what it is about."""
+"""Complete parts of an analysis, so that a test states only the values that it tests."""
 
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
@@ -78,12 +78,12 @@ def with_numbers(result: TrialResult, **parts) -> TrialResult:
 
 
 def made_system(system: System, generators: int = 1):
-    """The settings of a system as they stand in `run.json`."""
+    """The settings of a system as `run.json` stores them."""
     return to_builtins(system) | {"description": to_builtins(system.under_test.describe(system, generators))}
 
 
 def made_configuration(**parts) -> Configuration:
-    """A configuration of a proxy that was used once; `parts` may be plain dicts."""
+    """A configuration of a proxy with one trial; `parts` may be plain dicts."""
     nothing = {
         "name": "base",
         "levels": {},
@@ -119,7 +119,7 @@ def made_configuration(**parts) -> Configuration:
 
 
 def made_load(**parts) -> LoadSummary:
-    """The summary of a load without a request; `parts` may be plain dicts."""
+    """The summary of a load without requests; `parts` may be plain dicts."""
     times = {"mean_ns": None, "std_ns": None, "histogram": ""}
     nothing = {
         "format": "waystage-load/1",

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests: skip without one, or fail where peers are required."""
+"""A real PostgreSQL for the tests: without one, a test is skipped, or fails if peers are required."""
 
 import os
 
@@ -10,7 +10,7 @@ from waylab.testbed.programs import find_waystage
 
 
 def postgres_or_skip(pgbench: bool = False) -> PostgresPrograms:
-    """Return the programs; the test ends here when there are none."""
+    """Return the programs; without them, skip or fail the test."""
     try:
         find_waystage()
         return find_postgres(pgbench)

@@ -1,4 +1,4 @@
-"""Run folders with a known truth: record files, load summaries and telemetry, written by the format's documents.
+"""Run folders with a known truth: record files, load summaries and telemetry, written from the formats' documentation.
 
 Shares no code with the readers, so that a common mistake cannot hide.
 """
@@ -93,7 +93,7 @@ def histogram_text(values_ns: np.ndarray) -> str:
 
 @dataclass
 class Truth:
-    """What a synthetic trial is made of."""
+    """The true values of a synthetic trial."""
 
     throughput_per_s: float = 10_000.0
     share: float = 0.5
@@ -109,7 +109,7 @@ class Truth:
 
 
 def responses_ns(truth: Truth, clients: int, think_s: float, count: int) -> np.ndarray:
-    """Exponential response times whose mean fulfils the interactive law (but for the error that is asked for)."""
+    """Exponential response times whose mean obeys the interactive law, apart from a given error."""
     mean_ns = 1e9 * (clients / truth.throughput_per_s - think_s) * (1 + truth.law_error)
     shares = (np.arange(count) + 0.5) / count
     values = -np.log1p(-shares)
@@ -173,7 +173,7 @@ def summary(planned: dict, truth: Truth) -> dict:
 
 
 def joined_records(truth: Truth, count: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """The load's and the proxy's rows of the same requests, every part of the way with its known length."""
+    """The load's and the proxy's rows of the same requests; every stage has a known duration."""
     client, proxy = rows("load", count), rows("proxy", count)
     start = START_NS + 1_000_000 + np.arange(count) * 1_000_000
     client["intended"] = client["issued"] = client["sent"] = start
@@ -187,7 +187,7 @@ def joined_records(truth: Truth, count: int = 400) -> tuple[np.ndarray, np.ndarr
 
 
 def write_telemetry(directory: Path, truth: Truth) -> None:
-    """Counters that rise evenly, sampled every quarter second, at other moments than the window's edges."""
+    """Counters that rise evenly, sampled every quarter second, not at the window's edges."""
     capacity_s = 2 * WINDOW_S
     spent_s = sum(truth.cpu_s.values()) + truth.load_cpu_s
     busy_s = spent_s + truth.foreign_share * capacity_s

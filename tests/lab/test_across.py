@@ -68,12 +68,12 @@ def test_it_stops_at_the_maximum_and_when_another_block_does_not_fit():
     found = decide({"a": wild[:4]}, RULE, elapsed_s=500, block_s=101)
     assert found.stop and found.kind == "budget" and "exceed the budget of 600 s" in found.reason
     assert not decide({"a": wild[:4]}, RULE, elapsed_s=500, block_s=100).stop
-    # Three blocks are the least, whatever the budget says.
+    # At least three blocks run, whatever the budget.
     assert not decide({"a": wild[:2]}, RULE, elapsed_s=5000, block_s=1).stop
 
 
 def test_a_large_difference_does_not_stop_the_run():
-    """Precision alone decides: what the metrics are does not matter, only how well they are known."""
+    """Precision alone decides; the values of the metrics do not matter."""
     one, other = [100.0, 130, 80], [900.0, 1300, 700]
     assert not decide({"a": one, "b": other}, StoppingRule()).stop
 

@@ -1,4 +1,4 @@
-"""The analysis on run folders of which everything is known."""
+"""The analysis of run folders whose true values are known."""
 
 import json
 import math
@@ -83,7 +83,7 @@ def test_a_comparison_is_paired_within_blocks(run_folder):
     comparison = analyse(run_folder).comparisons[0]
     assert comparison.pairs == 6 and comparison.overall.blocks == 3
     assert comparison.overall.ratio == pytest.approx(0.9)
-    # The blocks differ, the ratio within them does not: pairing takes the blocks out.
+    # The blocks differ and the ratio within them does not: pairing removes the blocks.
     assert (comparison.overall.low, comparison.overall.high) == pytest.approx((0.9, 0.9))
     assert comparison.overall.excludes_1 and comparison.overall.equivalent
     assert {stratum.levels for stratum in comparison.strata} == {"clients=4", "clients=16"}

@@ -1,6 +1,6 @@
-"""What a reader's browser makes of a report: drawn, quiet, readable on a phone, in the dark and on paper.
+"""A report in a browser: charts are drawn without errors, and it is readable on a phone, in dark mode and on paper.
 
-Needs Chromium (Debian package `chromium`); where WAYSTAGE_REQUIRE_PEERS is set, its absence is a failure.
+Needs Chromium (Debian package `chromium`); if WAYSTAGE_REQUIRE_PEERS is set, its absence is a failure.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""One page over several experiments, small samples of reports, and the noise floor of a machine."""
+"""The page over several experiments, small samples of reports, and the noise floor of a machine."""
 
 import json
 import math

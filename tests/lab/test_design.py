@@ -1,4 +1,4 @@
-"""Designs: which combinations are run, what cannot be, and the same experiment at another scale."""
+"""Designs: the combinations that run, invalid designs, and the same experiment at another scale."""
 
 from itertools import product
 
@@ -31,7 +31,7 @@ def test_excluded_combinations_do_not_run_and_may_be_invalid(tmp_path):
         "[design]\nexclude = [{ replicas = 4 }, { clients = [1, 8], replicas = 2 }]"
     )
     assert levels_of(make_plan(read(tmp_path, text))) == [("1", "1"), ("64", "1"), ("64", "2"), ("8", "1")]
-    # Four copies need four servers: without the exclusion the specification is refused.
+    # Four replicas need four servers: without the exclusion the specification is refused.
     with pytest.raises(LabError, match="replicas = 4: more than the 3 backends"):
         read(tmp_path, text.partition("[design]")[0])
 
@@ -190,7 +190,7 @@ def test_the_quick_scale_is_the_same_experiment_with_fewer_trials(tmp_path):
     seeds = {trial.id: trial.seed for trial in make_plan(full).trials}
     assert all(seeds[trial.id] == trial.seed for trial in plan.trials)
     assert [f["levels"][-1]["label"] for f in spec_as_dict(quick)["factors"]] == ["64", "2"]
-    # One of the patterns has lost its level.
+    # The quick scale has dropped the level of one pattern.
     assert spec_as_dict(quick)["predict"] == {"calibrate": [{"clients": ["1"]}], "held_out": []}
 
 

@@ -95,7 +95,7 @@ def test_several_generators_report_one_load(tmp_path):
     (directory,) = (tmp_path / "results").iterdir()
     (trial,) = read_analysis(directory).trials
     gates = {gate.name: gate for gate in trial.gates}
-    # Whether both began within a tenth of a second is the machine's affair; that it was looked at is what is tested.
+    # A busy machine may start them more than a tenth of a second apart; the test requires only that the gate ran.
     others = [gate.text for gate in trial.gates if gate.passed is False and gate.name != "generators"]
     assert others == [] and gates["generators"].passed is not None, done.stdout + done.stderr
     folder = directory / "trials" / trial.id

@@ -1,4 +1,4 @@
-"""The experiments that come with the project: valid, and as long as they say."""
+"""The experiments of the project are valid and do not exceed their stated duration."""
 
 from pathlib import Path
 
@@ -20,9 +20,9 @@ LONGEST_S = {
     "null": 420,
 }
 STUDIES = ("asl15", "asl16", "asl18")
-# Of these no numbers are known, or the question is not one of a number.
+# The studies give no numbers for these, or their question is not about a number.
 WITHOUT_NUMBERS = ("trace", "baseline-network", "stability", "db-baseline", "client-baseline")
-# A trial takes longer than what is expected when the machine is shared; within ten minutes all the same.
+# On a shared machine a trial takes longer than planned, but still less than ten minutes.
 QUICK_LONGEST_S = 300
 
 
@@ -39,7 +39,7 @@ def test_the_experiment_is_valid_and_not_too_long(path):
     if path.stem in LONGEST_S:
         assert make_plan(spec).expected_s <= LONGEST_S[path.stem]
     else:
-        # Those of studies take hours; what everybody can afford is their quick scale.
+        # The full scale of studies takes hours; their quick scale must be short.
         assert path.parent.name in STUDIES and make_plan(read_spec(path, QUICK)).expected_s <= QUICK_LONGEST_S
 
 

@@ -60,12 +60,17 @@ def test_repetitions_give_intervals():
     assert np.allclose(bounds, expected, atol=0.011)
 
 
-PROCESSORS = [[85.10, 79.50, 147.90], [0.891, 1.047, 1.072], [0.955, 0.933, 1.122], [0.0148, 0.0126, 0.0118]]
+EXECUTION_TIMES = [
+    [85.10, 79.50, 147.90],
+    [0.891, 1.047, 1.072],
+    [0.955, 0.933, 1.122],
+    [0.0148, 0.0126, 0.0118],
+]
 
 
 def test_a_multiplicative_model():
     """Jain, 18.8: execution times of two processors on two loads, whose effects multiply."""
-    signs, values = np.repeat(SQUARE, 3, axis=0), np.ravel(PROCESSORS)
+    signs, values = np.repeat(SQUARE, 3, axis=0), np.ravel(EXECUTION_TIMES)
     additive = two_level_effects(signs, values, ["A", "B"])
     assert values_of(additive) == pytest.approx([26.55, -26.04, -26.04, 25.54], abs=0.01)
     found = two_level_effects(signs, values, ["A", "B"], scale="multiplicative")
@@ -77,8 +82,8 @@ def test_a_multiplicative_model():
 
 def test_the_scale_follows_range_and_spread():
     assert (
-        choose_scale(PROCESSORS).scale == "multiplicative"
-        and "times the smallest" in choose_scale(PROCESSORS).reason
+        choose_scale(EXECUTION_TIMES).scale == "multiplicative"
+        and "times the smallest" in choose_scale(EXECUTION_TIMES).reason
     )
     assert choose_scale(REPEATED).scale == "additive"
     cells = [[0.9 * mean, mean, 1.12 * mean] for mean in (10, 15, 22, 30, 40, 55)]

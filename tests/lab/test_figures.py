@@ -1,4 +1,4 @@
-"""What the figures are made of, on data whose truth is known, and that they are drawn where there are data."""
+"""The data of the figures, for trials with known values; and figures are drawn only if there are data."""
 
 import json
 import math
@@ -35,7 +35,7 @@ def test_the_fit_recovers_a_gamma_distribution():
     found = fit_gamma(values, np.ones(values.size))
     assert (found.shape, found.scale) == pytest.approx((2.5, 400.0), rel=0.002)
     assert found.distance < 0.001
-    # And it says how far it is from what is no gamma distribution.
+    # The fit also reports its distance from data that follow another distribution.
     two = np.concatenate([np.linspace(10, 11, 500), np.linspace(1000, 1001, 500)])
     assert fit_gamma(two, np.ones(1000)).distance > 0.2
 
@@ -112,7 +112,7 @@ def test_changes_are_ratios_to_the_base_case(reported):
 
 
 def test_effects_of_a_known_design(reported):
-    """In the shared run everything multiplies, the blocks too, and there is no noise."""
+    """In the shared run all effects multiply, also those of blocks, and there is no noise."""
     factorial = read_analysis(reported).factorial
     assert factorial.kind == "2k" and factorial.blocks == len(BLOCKS)
     throughput = next(m for m in factorial.metrics if m.metric == "throughput_per_s")
@@ -126,7 +126,7 @@ def test_effects_of_a_known_design(reported):
 
 
 def trials_of(factors, truth, blocks=4, runs=None):
-    """Trials with additive noise that is the same every time; `runs` are the combinations, all unless given."""
+    """Trials with additive noise from a fixed seed; `runs` are the combinations, all unless given."""
     random, trials = np.random.default_rng(5), []
     for block in range(1, blocks + 1):
         for levels in runs or [dict(zip(factors, one, strict=True)) for one in product(*factors.values())]:
@@ -227,7 +227,7 @@ def test_the_verdict_follows_from_the_interval_of_the_ratio():
 
 
 def test_figures_appear_only_if_there_are_data(reported, tmp_path):
-    """Traces, misses, queues, and GET and SET apart; the shared run has none of them."""
+    """Traces, misses, queues, and separate GET and SET; the shared run has none of them."""
     directory = tmp_path / "more"
     shutil.copytree(reported, directory, ignore=shutil.ignore_patterns("trials", "figures"))
     content = json.loads((directory / "analysis.json").read_text())

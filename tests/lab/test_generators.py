@@ -1,4 +1,4 @@
-"""Several load generators: each client and key once, started together, and judged by the one that is worst off."""
+"""Several load generators: each client and key is assigned once, they start together, and gates judge the worst one."""
 
 import dataclasses
 import json
@@ -55,7 +55,7 @@ def test_generators_use_backends_round_robin_and_start_together(fake, tmp_path):
         assert len(addresses) == 2
         system.prefill(addresses)
         loads = system.start_load(addresses)
-        # It was told to go on: what was paused before is the program now, or about to be.
+        # It has received SIGCONT: the paused process has become the program, or is about to.
         assert all(load.wait(30) and load.exit_code == 0 for load in loads)
     servers = [load.command[load.command.index("--server") + 1] for load in loads]
     assert servers == [addresses[0], addresses[1], addresses[0]]
@@ -101,14 +101,14 @@ def test_the_gate_judges_the_busiest_generator(empty_run):
 def test_a_connected_generator_is_paused_and_one_that_exits_is_an_error(tmp_path):
     script = "import socket, time; kept = [socket.socket() for _ in range(3)]; time.sleep(60)"
     early = Process("early", [sys.executable, "-c", script], tmp_path)
-    failing = Process("failing", [sys.executable, "-c", "raise SystemExit('nobody listens')"], tmp_path)
+    failing = Process("failing", [sys.executable, "-c", "raise SystemExit('connection refused')"], tmp_path)
     try:
         pause_when_connected([(early, 3)])
-        # The kernel stops a process that is signalled a moment later; this raises unless it does.
+        # The kernel stops the signalled process a moment later; this raises if it does not.
         early.wait_until_paused()
         assert psutil.Process(early.pid).status() == psutil.STATUS_STOPPED
         with pytest.raises(
-            TestbedError, match="failing: ended with 1 before it was connected: nobody listens"
+            TestbedError, match="failing: ended with 1 before it was connected: connection refused"
         ):
             pause_when_connected([(early, 3), (failing, 1)])
     finally:

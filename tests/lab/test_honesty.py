@@ -1,6 +1,6 @@
-"""Do the intervals hold what they say? A thousand synthetic campaigns each, with a known truth and autocorrelation.
+"""The coverage of the intervals over a thousand synthetic campaigns each, with a known truth and autocorrelation.
 
-`WAYSTAGE_HONESTY=10000 pytest tests/lab/test_honesty.py` takes ten times as many (some minutes).
+`WAYSTAGE_HONESTY=10000 pytest tests/lab/test_honesty.py` runs ten times as many (some minutes).
 """
 
 import pytest
@@ -15,11 +15,11 @@ def test_the_coverage_is_within_its_band(scenario):
     found = scenario.outcome()
     low, high = scenario.limits(found.campaigns)
     assert found.given / found.campaigns >= scenario.given
-    assert low <= found.share <= high, f"{found.held} of {found.given}"
+    assert low <= found.share <= high, f"{found.covered} of {found.given}"
 
 
 def test_ignoring_autocorrelation_loses_coverage():
-    """What the corrections are for: without them the interval holds the truth half of the time."""
+    """Without the corrections the interval covers the truth half of the time."""
     assert next(s for s in SHOWN.values() if "taken as independent" in s.name).outcome().share < 0.6
 
 

@@ -130,7 +130,7 @@ def test_the_curves_of_a_run():
         and facts[0].startswith("all trials, along clients: knee at")
         and facts[1].endswith(".")
     )
-    # Three loads are no curve, and the size of values is no load.
+    # Three loads are too few for a curve, and the value size is not a load.
     assert curve_results(spec, configurations[:3], trials, axes) == []
     sizes = made_spec(factors=[clients | {"key": "load.data_size"}])
     assert curve_results(sizes, configurations, trials, axes) == []

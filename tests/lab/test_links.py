@@ -1,4 +1,4 @@
-"""Emulated links in the analysis and on the page: how full they were, and whether they were what was asked for."""
+"""Emulated links in the analysis and on the page: their utilisation, and whether they matched their settings."""
 
 import csv
 import json
@@ -40,7 +40,7 @@ def link(error=0.0, **described):
 
 
 def emulate(directory, share=0.99, error=0.0, cores_usable=2):
-    """Make a synthetic run one on emulated hosts, whose server sends at a share of its link's rate."""
+    """Turn a synthetic run into one on emulated hosts whose server sends at a share of its link's rate."""
     path = directory / "run.json"
     run = json.loads(path.read_text())
     for planned in run["plan"]:

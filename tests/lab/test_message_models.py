@@ -1,4 +1,4 @@
-"""Models of a message service on numbers whose truth is known: what was put in comes out."""
+"""Models of a message service, fitted to numbers from known parameters: the fit recovers them."""
 
 import pytest
 from made import interval, made_configuration, made_system
@@ -14,7 +14,7 @@ SERVICE_S, DATABASE_S, DELAY_S = 0.2e-3, 2e-3, 0.5e-3
 
 
 def configuration(clients, rate_per_s, times_s, dispatch="pool", connections=16, services=1, kind="messages"):
-    """What the analysis says of a configuration: mean times of service, queue, database and all that is outside."""
+    """A configuration as the analysis returns it: mean times of service, queue, database and the rest outside."""
     service_s, queue_s, database_s, outside_s = times_s
     parts = {"parse": 0.5 * service_s, "route": 0.0, "admit": 0.25 * service_s, "queue": queue_s}
     parts |= {"send": 0.0, "backend": database_s, "reply": 0.25 * service_s}
@@ -45,7 +45,7 @@ def network(clients, servers):
 
 
 def of_network(clients, servers):
-    """A configuration that is exactly such a network."""
+    """A configuration whose numbers come from exactly this network."""
     result = network(clients, servers)
     delay_s, service_s, database_s = (float(time_s) for time_s in result.station_response_s[:, 0])
     times_s = (service_s, database_s - DATABASE_S, DATABASE_S, delay_s)
@@ -77,7 +77,7 @@ def test_a_fitted_network_predicts_loads_far_from_saturation():
 
 
 def test_the_chain_predicts_a_full_pool_and_stations_do_not():
-    """Learnt from loads that leave connections free or just fill them, it is right where clients wait for them."""
+    """Fitted to loads that at most fill the pool, the chain is right where clients wait for connections."""
     taught = [of_network(clients, 16) for clients in (4, 12, 24)]
     for clients in (32, 64, 120):
         truth, measured = network(clients, 16), of_network(clients, 16)
@@ -87,7 +87,7 @@ def test_the_chain_predicts_a_full_pool_and_stations_do_not():
 
 
 def test_holding_times_are_constant_beyond_the_measured_range():
-    """More held than was ever seen: the longest time that was."""
+    """With more connections in use than measured, the holding time is the longest measured one."""
     taught = [
         configuration(2, 1000.0, (0.0, 0.0, 1e-3, 1e-3)),
         configuration(8, 2000.0, (0.0, 0.0, 3e-3, 1e-3)),

@@ -1,4 +1,4 @@
-"""Message services as the system of a trial: what is started and told, and what is read. Real where it says so."""
+"""Message services as the system of a trial: their processes, settings and results. Tests named "real" run programs."""
 
 import json
 
@@ -29,7 +29,7 @@ LOOSE = "[gates]\n" + "\n".join(
 
 
 class Prepared:
-    """In the place of a database: it only knows where it would be."""
+    """A test double of the database that has only its address."""
 
     def prepare(self, trial):
         return "host=/somewhere dbname=waystage_trial"
@@ -46,7 +46,7 @@ def a_trial(services=1, generators=1, **messages):
 
 
 def commands(trial, directory):
-    """Bring a system of the fake program up with its load; return the commands by the names of the processes."""
+    """Start a system of the fake program with its load; return the commands by process name."""
     programs = Programs(find_waystage(), None)
     with running_system(trial, programs, directory, Testbed(), Prepared()) as system:
         addresses = system.start_servers()
@@ -205,7 +205,7 @@ def test_the_real_database_alone_with_and_without_the_further_index(tmp_path):
     directory, content = run_of(tmp_path, text)
     assert [trial.reasons for trial in content.trials] == [[], []]
     for trial in content.trials:
-        # Every request is a transaction of its own.
+        # Every request is one transaction.
         assert trial.numbers.database["commits_per_request"] == pytest.approx(1, abs=0.1)
         assert trial.numbers.database["wal_bytes_per_message"] > 200, "the body alone"
         assert trial.numbers.cpu.cpu_s["database"] > 0
@@ -232,8 +232,8 @@ def test_two_real_services_share_one_database(tmp_path):
         assert {"messages", "database", "load"} <= set(trial.numbers.cpu.cpu_per_request_ns)
         assert trial.numbers.database["commits_per_request"] == pytest.approx(1, abs=0.25)
     predicted = predict(directory)
-    told = {entry.model for entry in predicted.entries if entry.applies}
-    assert {"M/M/m fitted", "closed, load-dependent stations", "capped chain with w(n)"} <= told
+    applied = {entry.model for entry in predicted.entries if entry.applies}
+    assert {"M/M/m fitted", "closed, load-dependent stations", "capped chain with w(n)"} <= applied
     chains = [entry for entry in predicted.entries if entry.model == "capped chain with w(n)"]
     assert np.isfinite([entry.predicted.throughput_per_s for entry in chains]).all()
     content = read_content(directory)

@@ -11,7 +11,7 @@ from waylab.models import MM1, ClosedMMc, MMm, UnstableError, erlang_b, erlang_c
 
 
 def printed(value: float, text: str) -> bool:
-    """Whether a value has the digits of a printed number."""
+    """Return whether a value has the digits of a printed number."""
     decimals = len(text.partition(".")[2].partition("e")[0])
     mantissa = float(text.partition("e")[0])
     scale = float(text) / mantissa

@@ -1,6 +1,6 @@
-"""Emulated hosts, for real where this machine lets us: made, measured, gone, and swept after a SIGKILL.
+"""Emulated hosts, with real ones where the machine permits: created, measured, removed, and cleaned up after a SIGKILL.
 
-Where it does not (no root, no kernel feature), the refusal is what is tested: one line, with the way out.
+Otherwise (no root, no kernel feature) the tests check the refusal: one line that says what to do.
 """
 
 import ctypes
@@ -55,13 +55,13 @@ steal_max = 1.0
 link_error_max = 0.3
 reason = "a test on a machine that may be busy"
 """
-# Slow links and a loose limit: what is tested must hold on a machine that is busy.
+# Slow links and a loose limit, so that the tests pass on a busy machine.
 LIMIT = 0.3
 NEITHER = 'set testbed.kind = "local"'
 
 
 class ATrial:
-    """As much of a trial as the testbed looks at."""
+    """The parts of a trial that the testbed reads."""
 
     def __init__(self, *hosts):
         self.assignment = Assignment(load=hosts[:1], proxy=(), backends=hosts[1:])
@@ -73,7 +73,7 @@ def hosts(**described) -> TestbedSettings:
 
 
 def can_emulate(settings: TestbedSettings) -> bool:
-    """Whether this machine can; if it cannot, the refusal has been checked."""
+    """Return whether this machine can emulate hosts; if it cannot, check the refusal."""
     try:
         check_requirements(settings, (ATrial(*settings.hosts),), Machine())
     except LabError as error:
@@ -83,7 +83,7 @@ def can_emulate(settings: TestbedSettings) -> bool:
 
 
 def left() -> set[str]:
-    """Everything that carries the name of an owner of ours."""
+    """Return everything in the kernel that has the name of a lab process."""
     hierarchy = cgroups.find_hierarchy()
     groups = [group.name for group in hierarchy.groups()] if hierarchy else []
     return {name for name in [*namespaces.names(), *groups] if owner_of(name)}
@@ -122,7 +122,7 @@ def test_links_are_as_described_and_the_measurement_is_kept(tmp_path, monkeypatc
     for asked, expected, got in measured.values():
         assert expected == pytest.approx(asked * 1448 / 1514) and abs(got / expected - 1) <= LIMIT
     assert facts.links["client"].round_trip_median_ms > 0
-    # Counted at the shaper: the payload that was measured has come this way, with its headers.
+    # The shaper has counted the measured payload, with its headers.
     assert counted["server"].sent_bytes > 20e6 / 8 * 0.2 * 0.5 and counted["server"].sent_dropped == 0
     assert counted["client"].throttled_s == 0.0
 
@@ -144,10 +144,10 @@ def test_a_host_has_its_own_network_and_no_more_cpu_than_its_share(tmp_path):
         assert re.search(r":/waylab-\d+-\d+-\d+-[0-9a-f]+/one$", groups, re.MULTILINE)
         assert process.wait(30)
         elapsed_s = time.monotonic() - start
-        # On top of its share it may keep what it was given last: some milliseconds for each processor.
+        # In addition to its share it may use up its last slice: some milliseconds for each core.
         assert float(process.stdout.read_text()) < 0.3 * elapsed_s + 0.1
         throttled_s = {row.host: row.throttled_s for row in testbed.counters()}
-        # How often it stood still depends on how much of a busy machine it got at all.
+        # The number of throttled periods depends on how much CPU time a busy machine gave it.
         assert throttled_s["one"] >= 0.0 and throttled_s["two"] == 0.0
         process.stop()
 
@@ -163,7 +163,7 @@ def test_pinned_hosts_share_no_core(tmp_path):
             process = testbed.host(name).start(name, ["sleep", "60"], tmp_path)
             given.append(os.sched_getaffinity(process.pid))
             process.stop()
-    assert [len(processors) for processors in given] == [1, 1] and not given[0] & given[1]
+    assert [len(cores) for cores in given] == [1, 1] and not given[0] & given[1]
 
 
 def test_a_delay_is_emulated_or_refused(tmp_path):
@@ -189,7 +189,7 @@ def test_a_link_that_differs_from_its_settings_ends_the_run(tmp_path, monkeypatc
         pass
 
 
-# Imports as little as it can: what is tested is how it ends.
+# Imports little, because the test is about its end.
 HOLD = """
 import signal, sys, time
 from pathlib import Path
@@ -206,7 +206,7 @@ with NetnsTestbed(settings, ["a", "b"], Path(sys.argv[1]), 0.3) as testbed:
 
 
 def holding(tmp_path):
-    """A process that has made hosts, says `up`, and would keep them."""
+    """A process that has created hosts, prints `up`, and keeps them."""
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=with_our_path())
 
@@ -229,7 +229,9 @@ def test_remains_of_killed_runs_are_removed_and_running_ones_are_not_touched(tmp
             assert not {name for name in theirs if owner_of(name).gone()}
             namespaces.remove_leftovers()
             cgroups.remove_leftovers(cgroups.find_hierarchy())
-            assert left() - before == mine | theirs, "nobody's things are swept while he lives"
+            assert left() - before == mine | theirs, (
+                "the cleanup must not touch the hosts of a running process"
+            )
             process.kill()
         wait_for(lambda: not processes_of(tmp_path))
         assert theirs <= left(), "a run that is killed cannot clean up"
@@ -292,7 +294,7 @@ def test_missing_privileges_are_refused_in_one_line():
     libc = ctypes.CDLL(None)
 
     def drop():
-        # PR_CAPBSET_DROP of CAP_NET_ADMIN and CAP_SYS_ADMIN: root without them, from the next program on.
+        # PR_CAPBSET_DROP of CAP_NET_ADMIN and CAP_SYS_ADMIN: root without these capabilities, from the next exec on.
         for capability in (12, 21):
             libc.prctl(24, capability, 0, 0, 0)
 
@@ -321,14 +323,14 @@ def test_a_run_cleans_up_when_a_stop_is_requested(tmp_path):
         assert process.stdout.readline() == "up\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 3
-    # Nobody stopped the sleeper: it went with its host.
+    # Removing the host has killed the sleeper.
     wait_for(lambda: not processes_of(tmp_path))
 
 
 def test_an_owner_is_identified_by_process_id_and_start_time():
     me = this_process()
     assert owner_of(me.name("client-1")) == me and owner_of(str(me)) == me and not me.gone()
-    assert Owner(me.pid_namespace, me.pid, me.started_ticks - 1, "ab").gone(), "the number was given again"
+    assert Owner(me.pid_namespace, me.pid, me.started_ticks - 1, "ab").gone(), "the process id was reused"
     assert Owner(me.pid_namespace, 2**22 + 1, me.started_ticks, "ab").gone()
     assert not Owner(me.pid_namespace + 1, 2**22 + 1, 1, "ab").gone(), "it cannot be seen from here"
     assert this_process() != me, "two testbeds of one process have different names"

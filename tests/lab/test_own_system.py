@@ -1,4 +1,4 @@
-"""A system that is not one of ours: "Add a system to the lab" in CONTRIBUTING.md is enough to run and report it."""
+"""A system outside the project: "How to add a system" in CONTRIBUTING.md is enough to run and report it."""
 
 import pytest
 
@@ -33,7 +33,7 @@ blocks = 1
 
 
 class TwoTier(KeyValueSystem):
-    """Servers, each behind a program that caches for it."""
+    """Servers, each with a caching program in front of it."""
 
     name = "two-tier"
 
@@ -50,7 +50,7 @@ class TwoTier(KeyValueSystem):
 
 
 class RunningTwoTier(RunningKeyValueSystem):
-    """The program in front is one more `waystage cache` here."""
+    """Here the program in front is another `waystage cache`."""
 
     def start_servers(self) -> list[str]:
         self.start_backends()

@@ -1,4 +1,4 @@
-"""Plans: complete blocks, the same for the same seed, mirrored where asked."""
+"""Plans: complete blocks, reproducible from the seed, mirrored if the design says so."""
 
 import dataclasses
 

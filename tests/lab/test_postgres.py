@@ -1,4 +1,4 @@
-"""The lab's own PostgreSQL: made, asked, emptied, and gone whatever happens. Real programs."""
+"""The lab's own PostgreSQL: created, queried, emptied, and removed after any failure. Uses the real programs."""
 
 import dataclasses
 import os
@@ -102,7 +102,7 @@ def test_every_trial_has_a_fresh_database(tmp_path):
         database.prepare(without)
         assert database.query("SHOW synchronous_commit") == [["off"]]
         assert int(database.query(indexes)[0][0]) == int(with_it) - 1
-        # A server that is gone is started again.
+        # A server that has exited is started again.
         os.kill(database.process.pid, signal.SIGKILL)
         database.process.wait(10)
         with pytest.raises(TestbedError):
@@ -112,7 +112,7 @@ def test_every_trial_has_a_fresh_database(tmp_path):
 
 
 def test_the_server_of_a_killed_lab_exits_and_the_next_lab_removes_its_folder(tmp_path):
-    """The kernel kills the server; its folder is removed by whoever makes the next."""
+    """The kernel kills the server; the next lab removes its folder."""
     postgres_or_skip()
     code = (
         "import sys, time; from pathlib import Path; from waylab.testbed.hosts import Host\n"

@@ -1,4 +1,4 @@
-"""Models beside the measurement: where they apply, what they say, and why not where they do not."""
+"""Models compared with the measurement: when they apply, their predictions, and the reason when they do not apply."""
 
 import json
 
@@ -109,13 +109,13 @@ def test_the_closed_model_predicts_the_synthetic_server(direct_run):
     analysis = analyse(direct_run)
     view = analysis.configurations[0].server_view
     assert view.service_mean_ns.mean == SERVICE_NS and view.wait_mean_ns.mean == WAIT_NS
-    # A reply that leaves late did not keep a worker busy: it belongs to the delay.
+    # A delayed reply does not occupy a worker, so its time belongs to the delay.
     assert view.delay_mean_ns.mean == WAY_NS + LATE_NS
     content = predict(direct_run)
     for entry in entries(content, "closed M/M/c//N as dictated"):
         assert entry.parameters["service_s"] == pytest.approx(200e-6)
         assert entry.parameters["think_s"] == pytest.approx(1e-3)
-        # The synthetic throughput is what the model says.
+        # The synthetic throughput equals the model's.
         assert abs(entry.error.throughput_per_s) < 1e-9
     for entry in entries(content, "closed M/M/c//N with delay"):
         parameters = entry.parameters
@@ -138,7 +138,7 @@ def test_a_run_without_measurements_has_no_predictions(empty_run):
 @pytest.mark.parametrize("direct_run", ["[predict]\ncalibrate = [{ clients = 4 }]\n"], indirect=True)
 def test_models_learn_from_calibration_and_are_tested_on_held_out_configurations(direct_run):
     analyse(direct_run)
-    # What the held-out configuration says of itself is spoiled: nothing may come of it.
+    # The held-out configuration's own numbers are wrong on purpose: they must not influence the prediction.
     spoiled = json.loads((direct_run / "analysis.json").read_text())
     for configuration in spoiled["configurations"]:
         if configuration["name"] == "clients=8":

@@ -1,4 +1,4 @@
-"""What a study found beside ours: the rules are tried on trials whose truth is known, from both sides."""
+"""Published findings compared with a run: each rule is tested on known trials, for both verdicts."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ def a_trial(block, clients, replicas, throughput, used=True, stages=None, link=0
 
 
 def throughput_of(block, clients, replicas):
-    """Rises up to 10 clients; a second copy costs a fifth; what a block adds must cancel in every ratio."""
+    """Throughput rises up to 10 clients, a second replica costs a fifth, and block effects cancel in every ratio."""
     wobble = 1 + 0.005 * ((block + clients + replicas) % 3 - 1)
     return BLOCKS[block] * {1: 1000, 10: 9500, 100: 10000}[clients] * {1: 1.0, 2: 0.8}[replicas] * wobble
 
@@ -103,7 +103,7 @@ def test_a_ratio_of_one_block_has_no_interval_and_no_verdict(tmp_path):
 
 def test_failed_trials_and_unpaired_levels_are_excluded(tmp_path):
     found = trials()
-    # One trial that failed takes its levels out of every block, and a wild number changes nothing.
+    # One failed trial excludes its levels from every block, so its wrong number has no effect.
     found[0] = a_trial(1, 1, 1, 1e9, used=False)
     assert finding(tmp_path, RATIO + "theirs = 0.8", found).ours == pytest.approx(0.8, rel=0.01)
     failed = [without_use(trial) for trial in found]
@@ -169,7 +169,7 @@ def test_the_effect_that_explains_most(tmp_path):
     assert mine.reproduced == "yes" and mine.ours > 0.2 and mine.blocks == 3
     other = finding(tmp_path, text + 'factor = "clients"', two_by_two)
     assert other.reproduced == "no" and "explained by replicas" in other.said
-    # With three levels it is no such design.
+    # With three levels it is not a two-level design.
     assert finding(tmp_path, text + 'factor = "replicas"').reproduced == "not run"
 
 
@@ -225,8 +225,8 @@ def test_a_series_becomes_one_finding_per_point(tmp_path):
 
 
 def test_findings_appear_in_the_analysis_and_on_the_page(run_folder, monkeypatch):
-    """The synthetic run is written with a finding whose truth is known."""
-    # Only the words of the page are looked at, and the drawing program takes seconds to load.
+    """The synthetic run has a finding whose true value is known."""
+    # The test reads only the page's text, and the drawing program takes seconds to load.
     monkeypatch.setattr("vl_convert.javascript_bundle", lambda *_: "")
     run = json.loads((run_folder / "run.json").read_text())
     assert analyse(run_folder).published is None

@@ -1,4 +1,4 @@
-"""The record reader: the golden file of the Rust writer, and one line for everything that can be wrong."""
+"""The record reader: the golden file of the Rust writer, and one line for every kind of damage."""
 
 import re
 from pathlib import Path

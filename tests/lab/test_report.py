@@ -1,4 +1,4 @@
-"""The report: complete, self-contained, and made only of numbers that are in the run folder."""
+"""The report: complete, self-contained, and with only the numbers of the run folder."""
 
 import json
 import re
@@ -49,7 +49,7 @@ SECTIONS = [
 
 
 class Page(HTMLParser):
-    """What a browser would load, show and number."""
+    """The resources, texts and numbers of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -144,7 +144,7 @@ def test_text_from_the_specification_is_escaped(reported):
 
 
 def test_failed_trials_are_prominent(run_folder, monkeypatch):
-    # Only the words are looked at here.
+    # The test reads only the text.
     monkeypatch.setattr("waylab.report.write.draw", lambda content: [])
     planned = read_run(run_folder).plan[0]
     write_trial(run_folder, planned, Truth(throughput_per_s=10_000.0, share=0.95))

@@ -1,4 +1,4 @@
-"""What a testbed needs of the machine, and what it tells the kernel: known without being root."""
+"""The machine's features that a testbed requires, and its calls to the kernel; tested without root."""
 
 import dataclasses
 from functools import cached_property
@@ -20,7 +20,7 @@ NEEDED = ("namespaces", "veth", "bridge", "tbf", "netem")
 
 
 class AMachine(Machine):
-    """A machine that can do everything, but for what is named."""
+    """A machine with every feature except the named ones."""
 
     def __init__(self, cores=2, without=()):
         self.__dict__["cores"] = cores
@@ -124,27 +124,27 @@ def test_reserved_names_are_refused_for_hosts():
 
 
 class ARoute:
-    """Takes down what the kernel would be told."""
+    """Records the calls to the kernel."""
 
     def __init__(self):
-        self.told = []
+        self.calls = []
 
     def tc(self, command, kind, index, handle, **settings):
-        self.told.append((command, kind, index, handle, settings))
+        self.calls.append((command, kind, index, handle, settings))
 
 
 def test_frames_pass_the_delay_and_then_the_shaper():
     route = ARoute()
     _shape(route, 7, 100.0, 2.5)
-    (command, kind, index, handle, rate), (_, second, _, _, delay) = route.told
+    (command, kind, index, handle, rate), (_, second, _, _, delay) = route.calls
     assert (command, kind, index, handle, second) == ("add", "tbf", 7, 0x10000, "netem")
     assert rate["rate"] == 12_500_000 and rate["burst"] == burst_bytes(100.0) == 25_000
     assert delay == {"delay": 2500, "limit": delay["limit"], "parent": 0x10001}
     route = ARoute()
     _shape(route, 7, None, None)
-    assert route.told == []
+    assert route.calls == []
     _shape(route, 7, None, 1.0)
-    assert [kind for _, kind, *_ in route.told] == ["netem"] and "parent" not in route.told[0][4]
+    assert [kind for _, kind, *_ in route.calls] == ["netem"] and "parent" not in route.calls[0][4]
     assert burst_bytes(1.0) == 10 * FRAME_BYTES, "a frame must fit, and some more"
 
 
@@ -166,7 +166,7 @@ def test_the_expected_payload_rate_of_a_link():
 
 
 def test_control_groups_of_version_2(tmp_path):
-    """A tree of plain files stands for the kernel's: what is written is what the kernel would be told."""
+    """A tree of plain files stands for the kernel's: its content is what the lab writes to the kernel."""
     root = tmp_path / "unified"
     root.mkdir()
     (root / "cgroup.controllers").write_text("cpuset cpu io\n")

@@ -1,6 +1,6 @@
-"""Runs that meet the world: killed at any moment, a full disk, a clock that jumps, a machine that is too small.
+"""Runs survive kills at any moment, a full disk, a clock that jumps and a machine that is too small.
 
-`WAYSTAGE_KILLS=20 pytest tests/lab/test_robust.py` kills so many times, with the real program at random moments.
+`WAYSTAGE_KILLS=20 pytest tests/lab/test_robust.py` kills this many times, with the real program at random moments.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ generator_cpu_max = 1.5
 interactive_law_max = 0.9
 reason = "a test"
 """
-# A lab without a report, which takes longer to load than all of the rest.
+# A lab without the report, because importing the report takes longer than the rest.
 LAB = """
 import sys
 from pathlib import Path
@@ -88,7 +88,7 @@ def wait_for(condition, timeout_s=180):
 
 
 def of_run(directory):
-    """Processes whose command names the run folder, or that use a file in it, but for this one."""
+    """Return processes whose command names the run folder or that use a file in it, without this one."""
     found = []
     for process in psutil.process_iter(["cmdline", "pid"]):
         if process.info["pid"] != os.getpid() and str(directory) in " ".join(process.info["cmdline"] or []):
@@ -97,7 +97,7 @@ def of_run(directory):
 
 
 def seeds(directory):
-    """Of every finished trial the commands, without what the kernel draws: ports and paths."""
+    """Return the commands of every finished trial, without random parts: ports and paths."""
     kept = {}
     for name, content in finished(directory).items():
         commands = [process["command"] for process in json.loads(content)["processes"]]
@@ -113,7 +113,7 @@ def kill_when(directory, condition):
 
 
 def check_same(directory, whole):
-    """The plan, the seeds, the decisions' blocks and the analysis of what was kept are those of a run in one piece."""
+    """Plan, seeds, decisions and analysis equal those of an uninterrupted run."""
     assert read_stopping(directory).stop
     shared = seeds(directory).keys() & seeds(whole).keys()
     assert len(shared) >= 6 and {n: seeds(directory)[n] for n in shared} == {
@@ -166,7 +166,7 @@ if "WAYSTAGE_KILLS" in os.environ:
 
 @contextlib.contextmanager
 def small_disk(path, size):
-    """A file system of its own that is soon full; needs root."""
+    """A small file system that fills up soon; needs root."""
     path.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)], check=True)
     try:
@@ -204,7 +204,7 @@ def test_a_full_disk_prints_one_line_and_the_run_resumes_when_there_is_room(
 
 
 def analyse_or_why(directory):
-    """The folder stays readable: what cannot be written is said in one line, nothing is half."""
+    """The folder stays readable: the error is one line, and no file is incomplete."""
     assert read_run(directory).plan
     with pytest.raises(LabError, match="cannot be written: No space left on device"):
         analyse(directory)
@@ -223,7 +223,7 @@ def test_a_clock_jump_invalidates_the_trial(fake, spec, tmp_path, monkeypatch):
     campaign = create_run(spec, tmp_path / "results")
 
     class Jumping:
-        """A wall clock that is set an hour back in the second trial."""
+        """A wall clock that goes back an hour in the second trial."""
 
         calls = 0
 

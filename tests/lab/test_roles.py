@@ -1,4 +1,4 @@
-"""Null arms and positive controls: announced in a specification, judged by the analysis, said in the answer."""
+"""Null arms and positive controls: declared in a specification, judged by the analysis, reported in the answer."""
 
 import random
 
@@ -36,7 +36,7 @@ RATIO = CONTROL + "ratio = 0.8\n"
 
 
 def judged(tmp_path, again_factor=1.0, slow_ns=50_000.0):
-    """Analyse a campaign whose response times are 200 us, with a percent of noise, times and plus what is given."""
+    """Analyse a campaign with response times of 200 us and 1 % noise, multiplied and increased by the arguments."""
     path = tmp_path / "roles.toml"
     path.write_text(SPEC + NULL + ADDED + RATIO)
     directory = create_run(path, tmp_path / "results").directory

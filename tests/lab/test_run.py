@@ -1,4 +1,4 @@
-"""Runs: what is kept, and that a run that was stopped or killed goes on where it stopped."""
+"""Runs: the content of the run folder, and how a stopped or killed run resumes."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def ignore(step):
 
 
 def processes_of(directory):
-    """Processes whose command line names a run folder, the lab itself left out."""
+    """Return processes whose command line names a run folder, without the lab itself."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         command = " ".join(process.info["cmdline"] or [])
@@ -131,7 +131,7 @@ def wait_for(condition, timeout_s=180):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_no_process_and_the_run_resumes(quick_spec, tmp_path, number):
     results = tmp_path / "results"
-    # The second trial's load does not end by itself, so that the signal finds it however slow this machine is.
+    # The second trial's load never exits by itself, so that the signal reaches it even on a slow machine.
     with lab("run", quick_spec, "--results", results, env=os.environ | {"FAKE_HANG": "load"}) as process:
         wait_for(lambda: list(results.glob("*/trials/*/trial.json")))
         directory = next(results.iterdir())
@@ -149,7 +149,7 @@ def test_a_signal_leaves_no_process_and_the_run_resumes(quick_spec, tmp_path, nu
     assert len(kept) == 1
     with lab("run", "--resume", directory) as process:
         _, errors = process.communicate(timeout=600)
-    # Whether the trials pass their gates is the machine's affair; that they were all made is what is tested.
+    # A busy machine may fail gates; the test requires only that every trial ran.
     assert process.returncode in (0, EXIT_NOTHING_USABLE), errors
     assert all(trial_files(directory)[name].stat().st_mtime_ns == at for name, at in kept.items())
     assert len(trial_files(directory)) == 4 and (directory / "report.html").is_file()
@@ -159,7 +159,7 @@ def test_a_signal_leaves_no_process_and_the_run_resumes(quick_spec, tmp_path, nu
 def test_a_failing_program_fails_the_trial_and_three_failures_end_the_run(quick_spec, tmp_path, monkeypatch):
     campaign = create_run(quick_spec, tmp_path / "results")
     monkeypatch.setenv("FAKE_FAIL", "load")
-    with pytest.raises(LabError, match=r"3 trials failed in a row.*wrote no summary: .*told to fail"):
+    with pytest.raises(LabError, match=r"3 trials failed in a row.*wrote no summary: .*FAKE_FAIL makes"):
         campaign.run(ignore)
     results = [read(path, TrialOutcome) for path in trial_files(campaign.directory).values()]
     assert [result.status for result in results] == ["failed"] * 3
@@ -187,7 +187,7 @@ def test_a_run_is_not_resumed_with_another_plan_or_program(quick_spec, tmp_path,
     with pytest.raises(LabError, match="is not the program that the run was started with"):
         resume_run(directory)
     (directory / "spec.toml").write_text(QUICK_SPEC.replace("[1, 2]", "[1, 3]"))
-    with pytest.raises(LabError, match="gives another plan"):
+    with pytest.raises(LabError, match="yields another plan"):
         resume_run(directory)
 
 

@@ -1,4 +1,4 @@
-"""The files of a run folder: their schemas are current, and a damaged file is one line with the place in it."""
+"""The files of a run folder: their schemas are current, and a damaged file raises one line with file and key."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Inside one run: warm-up, batch means, percentiles of correlated seconds, and when they refuse."""
+"""Inside one run: warm-up, batch means, percentiles of correlated seconds, and when they are refused."""
 
 import math
 
@@ -50,12 +50,12 @@ def test_a_constant_series_needs_no_cut():
 
 def test_the_later_of_two_warm_ups():
     random = np.random.default_rng(5)
-    settles = {
+    steady_from = {
         cut: np.where(np.arange(100) < cut, 5.0, 10.0) + random.normal(0, 0.1, 100) for cut in (10, 30)
     }
-    assert later_of({"early": settles[10], "late": settles[30]})[1] == "late"
+    assert later_of({"early": steady_from[10], "late": steady_from[30]})[1] == "late"
     never = np.linspace(0, 50, 100)
-    found, name = later_of({"late": settles[30], "never": never, "short": [1.0]})
+    found, name = later_of({"late": steady_from[30], "never": never, "short": [1.0]})
     assert name == "never" and found.steady is False
     found, _ = later_of({"short": [1.0, 2.0]})
     assert found.steady is None and found.cut == 0 and "too short: 2 values" in found.refused
@@ -97,7 +97,7 @@ def test_independent_values_have_the_t_interval_or_nearly():
 
 
 def test_correlated_values_have_a_smaller_effective_size():
-    """AR(1) with 0.8: (1 + 0.8) / (1 - 0.8) = 9 values say as much as one."""
+    """AR(1) with 0.8: (1 + 0.8) / (1 - 0.8) = 9 values have the information of one."""
     found = spreads(autoregressive(np.random.default_rng(8), 200, 2000, 0.8))
     assert np.median(found.effective) == pytest.approx(2000 / 9, rel=0.1)
     assert (found.batch >= 8).all() and found.enough.mean() > 0.98
@@ -130,7 +130,7 @@ def test_a_skewed_series_has_a_skewed_interval():
 
 
 def counts_of(samples, values):
-    """One row for each second."""
+    """Return one row of counts for each second."""
     return np.array(
         [np.bincount(np.searchsorted(values, second), minlength=len(values)) for second in samples]
     )

@@ -1,4 +1,4 @@
-"""Specifications: defaults, short names, and every mistake in one line with what was meant."""
+"""Specifications: defaults, short names, and one line for every error, with a suggestion."""
 
 import dataclasses
 
@@ -198,7 +198,7 @@ def test_slots_apply_only_to_their_discipline(tmp_path):
     def slots(text):
         return read(tmp_path, f"[system.proxy]\n{text}\n").system.proxy.slots()
 
-    # A number that belongs to another discipline is no mistake: disciplines can be a factor.
+    # A number of another discipline is allowed, because the discipline can be a factor.
     assert slots("loops = 4\nworkers = 2") == {}
     assert slots('dispatch = "per-backend"\nreaders = 8\nworkers = 2') == {"readers": 8, "writers": 1}
     assert slots('dispatch = "shared"\nworkers = 2\nmulti_get = "whole"\nreplicas = 3') == {"workers": 2}
@@ -233,11 +233,12 @@ def test_hosts_inherit_missing_settings_from_their_profile(tmp_path):
         "s",
     ]
     assert spec_as_dict(spec)["testbed"]["hosts"]["c"]["profile"] == "asl18-client"
-    placed = {trial.levels: trial.assignment for trial in make_plan(spec).trials}
+    assignments = {trial.levels: trial.assignment for trial in make_plan(spec).trials}
     assert (
-        placed[(("machines", "two"),)].load == ("c", "s") and placed[(("machines", "one"),)].generators == 1
+        assignments[(("machines", "two"),)].load == ("c", "s")
+        and assignments[(("machines", "one"),)].generators == 1
     )
-    assert all(assignment.proxy == ("s",) for assignment in placed.values())
+    assert all(assignment.proxy == ("s",) for assignment in assignments.values())
 
 
 def test_the_profiles_match_the_machines_of_the_study():

@@ -1,4 +1,4 @@
-"""Intervals against scipy's own, and their coverage of a known truth."""
+"""Intervals compared with those of scipy, and their coverage of a known truth."""
 
 import math
 

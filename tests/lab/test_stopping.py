@@ -1,4 +1,4 @@
-"""Runs that end when they know enough: what is decided, what is kept, and that a resumed run decides the same."""
+"""Runs with a stopping rule: their decisions, their files, and the same decisions after a resume."""
 
 import json
 import random
@@ -43,7 +43,7 @@ budget_s = {budget_s}
 
 @pytest.fixture
 def synthetic_trials(monkeypatch):
-    """Trials that take no time and whose throughput has a spread; the same for the same trial. Returns who ran."""
+    """Trials that take no time; a trial's throughput is random but reproducible. Returns the trials that ran."""
     ran = []
     state = {"spread": 0.005, "broken": ()}
 
@@ -73,7 +73,7 @@ def run(campaign, tell=lambda step: None):
 def test_it_stops_when_every_metric_is_precise_and_records_why(fake, tmp_path, synthetic_trials):
     campaign = new_run(tmp_path)
     stopping = run(campaign)
-    # Three blocks are the least, and two confirm them.
+    # At least three blocks run, and two more confirm the decision.
     assert (stopping.kind, stopping.block, len(synthetic_trials[0])) == ("precision", 5, 10)
     assert "every metric was precise enough 3 times in a row" in stopping.reason
     assert [d.block for d in stopping.decisions] == [1, 2, 3, 4, 5]
@@ -88,7 +88,7 @@ def test_it_stops_when_every_metric_is_precise_and_records_why(fake, tmp_path, s
     assert analysis.complete and analysis.trials_total == 10
     assert analysis.stopping.reason == stopping.reason
     assert unfinished_runs(tmp_path / "results", tmp_path / "stopping.toml") == []
-    # There is nothing left to do.
+    # The run is complete.
     run(resume_run(campaign.directory))
     assert len(synthetic_trials[0]) == 10
 
@@ -101,7 +101,7 @@ def test_it_continues_to_the_maximum_when_the_spread_is_wide(fake, tmp_path, syn
 
 def test_no_block_starts_that_exceeds_the_budget(fake, tmp_path, synthetic_trials):
     synthetic_trials[1]["spread"] = 0.6
-    # A synthetic trial says that it took 3.25 s, a block 6.5 s.
+    # A synthetic trial reports 3.25 s, so a block takes 6.5 s.
     stopping = run(new_run(tmp_path, precision=0.01, budget_s=30))
     assert (stopping.kind, stopping.block) == ("budget", 4)
 

@@ -1,4 +1,4 @@
-"""Several proxies, twemproxy in their place, several backends without any: what is started, and what is read."""
+"""Several proxies, twemproxy instead of them, several backends without a proxy: their processes and results."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ def a_trial(generators=1, clients=8, **system):
 
 
 def commands(trial, directory):
-    """Bring a system up with its load, and return the commands by the names of the processes."""
+    """Start a system with its load, and return the commands by process name."""
     with running_system(trial, programs_of((trial,)), directory, Testbed()) as system:
         addresses = system.start_servers()
         loads = system.start_load(addresses)
@@ -77,7 +77,7 @@ def test_the_load_sends_to_a_single_proxy(fake, tmp_path):
 def test_without_a_proxy_every_client_selects_backends_by_key(fake, tmp_path):
     addresses, found = commands(a_trial(kind="direct", direct_to="all"), tmp_path)
     assert len(addresses) == 3 and values_of(found["load"], "--server") == addresses
-    # Placed by key, which is what several servers mean to the load generator by default.
+    # With several servers the load generator selects one by key by default.
     assert "--distribution" not in found["load"]
 
 
@@ -113,7 +113,7 @@ def test_a_missing_twemproxy_is_an_error(fake, monkeypatch, tmp_path):
 def test_the_real_twemproxy_serves_a_load(tmp_path):
     if not shutil.which("nutcracker", path=WITH_SYSTEM_PROGRAMS):
         assert "WAYSTAGE_REQUIRE_PEERS" not in os.environ, "nutcracker is required here"
-        pytest.skip("nutcracker is not installed; a double stands in for it in the test above")
+        pytest.skip("nutcracker is not installed; the test above uses a double")
     trial = a_trial(kind="nutcracker", proxy=Proxy(count=2))
     with running_system(trial, programs_of((trial,)), tmp_path, Testbed()) as system:
         (load,) = system.start_load(system.start_servers())

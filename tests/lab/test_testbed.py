@@ -1,4 +1,4 @@
-"""Processes: they come up, their failures are one line, and none is left behind whatever happens."""
+"""Processes: they start, their failures are one line, and none remains after any failure."""
 
 import dataclasses
 import os
@@ -16,7 +16,7 @@ from waylab.testbed.processes import Process, TestbedError
 
 
 def gone(pids):
-    """Whether processes have ended; the kernel may take a moment."""
+    """Return whether the processes have exited; the kernel may take a moment."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         alive = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
@@ -106,7 +106,7 @@ def test_a_program_that_exits_at_once_is_an_error(fake, trial, tmp_path, monkeyp
     monkeypatch.setenv("FAKE_FAIL", "proxy")
     with (
         pytest.raises(
-            TestbedError, match="proxy: ended with 1 before it was ready: waystage: the proxy is told"
+            TestbedError, match="proxy: ended with 1 before it was ready: waystage: FAKE_FAIL makes"
         ),
         running_system(trial, find_programs(set()), tmp_path, Testbed()) as testbed,
     ):

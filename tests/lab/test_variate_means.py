@@ -94,7 +94,7 @@ def test_an_open_loop_is_judged_by_its_offered_load(fake, tmp_path):
     directory = create_run(spec_at(tmp_path), tmp_path / "results").directory
     shares = {}
     for planned, share in zip(read_run(directory).plan, (0.995, 0.98), strict=True):
-        # A closed loop would fail the law by half.
+        # A closed loop would miss the law by half.
         trial = write_trial(directory, planned, Truth(throughput_per_s=1000.0, law_error=0.5))
         load = json.loads((trial / "load.json").read_text())
         load["totals"] |= {"intended": 2000, "unsent": 3, "achieved_share": share}

@@ -20,7 +20,7 @@ NOISE = {1: 1.004, 2: 0.997, 3: 1.001}
 
 @pytest.fixture
 def make(fake, tmp_path):
-    """Make a run in which everything is so many times faster than in the truth, apart from the noise."""
+    """Make a run that is faster than the truth by this factor, apart from the noise."""
 
     def made(name, ratio=1.0, spec=SPEC, noise=NOISE):
         path = tmp_path / "synthetic.toml"
@@ -71,7 +71,7 @@ def test_a_loss_is_found_and_a_gain_is_not_a_loss(make):
 def test_noisy_runs_are_inconclusive(make):
     old, new = make("old", noise={1: 0.9, 2: 1.15, 3: 1.0}), make("new", noise={1: 1.1, 2: 0.95, 3: 1.0})
     assert compare(old, new) == 3
-    # A margin that is wide enough makes the same numbers equal.
+    # A wide margin makes the same numbers equivalent.
     assert compare(old, new, "--margin", "2") == 0
 
 

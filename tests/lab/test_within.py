@@ -1,4 +1,4 @@
-"""What the analysis says of the inside of a run: warm-up, effective sizes, percentiles, laws."""
+"""The analysis within a run: warm-up, effective sizes, percentiles, laws."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def second(number, values_ns, measured=True, split=False, exact=True):
 
 
 def load_of(count, slow=0, split=False, exact=True, seed=1):
-    """Exponential responses of 1 ms, `slow` seconds of ten times that first."""
+    """Exponential responses of 1 ms, after `slow` seconds of ten times that."""
     random = np.random.default_rng(seed)
     values = [
         random.exponential(1e7 if number < slow else 1e6, 100).astype(np.int64) + 1 for number in range(count)
@@ -140,7 +140,7 @@ def records_of(tmp_path, program, table, sample=1):
 
 
 def test_the_laws_of_records(tmp_path):
-    """Two thousand requests of 1 ms in two seconds, all recorded: one job inside on average."""
+    """Two thousand requests of 1 ms in two seconds, all recorded: one request in the system on average."""
     count, window_ns = 2000, (START_NS, START_NS + round(WINDOW_S * 1e9))
     load, proxy = rows("load", count), rows("proxy", count)
     start = START_NS + np.arange(count, dtype=np.uint64) * np.uint64(1_000_000)
@@ -170,7 +170,7 @@ def test_the_laws_of_records(tmp_path):
     assert found["bytes from the proxy"].residual == pytest.approx(0.3)
     worst = worst_laws([made_numbers(laws=list(found.values()))] * 2)
     assert [(law.trials, law.broken) for law in worst] == [(2, 0), (2, 0), (2, 0), (2, 2)]
-    # One record in twenty is uncertain by 3 / sqrt(100 records), and says so.
+    # A sample of one in twenty has an error of 3 / sqrt(100 records), which the check states.
     few = {"load": records_of(tmp_path, "load", load[::20], sample=20)}
     law = record_laws(summary, few, window_ns, 1000.0)[0]
     assert (

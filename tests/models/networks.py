@@ -97,7 +97,7 @@ def replicated(clients=5, replicas=2, join="all"):
     )
 
 
-def slots(clients=12, held=4):
+def slots(clients=12, slots=4):
     stations = (
         Station("parse", {"request": 0.005}),
         Station("cpu", {"request": 0.02}, discipline="ps"),
@@ -107,12 +107,12 @@ def slots(clients=12, held=4):
         (JobClass("request", clients, Service(0.05)),),
         stations,
         visits={"request": {"parse": 1, "cpu": 1, "backend": 1}},
-        pools=(Pool("workers", held, ("cpu", "backend")),),
+        pools=(Pool("workers", slots, ("cpu", "backend")),),
     )
 
 
 def a16(gets=171, sets=9):
-    """A16's closed network as its authors built it: two populations, never mixing."""
+    """A16's closed network as its authors built it: two separate populations."""
     readers = tuple(Station(f"reader{number}", {"get": 3.014e-3}, servers=32) for number in range(5))
     writers = tuple(Station(f"writer{number}", {"set": 3.11e-3}) for number in range(5))
     visits = {
@@ -128,7 +128,7 @@ def a16(gets=171, sets=9):
 
 
 def a16_switching(clients=180, sets=0.05):
-    """The same machines with one population that draws its next operation at random."""
+    """The same machines with one population whose next operation is random."""
     mix = {"get": 1 - sets, "set": sets}
     base = a16(clients, 1)
     classes = (JobClass("get", clients, Service(5.654e-3)), JobClass("set", think=Service(5.712e-3)))

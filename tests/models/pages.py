@@ -18,12 +18,12 @@ PAGES = (DOCS / "models.md", DOCS / "models-published.md")
 
 
 def check_page(computed: dict[str, str]) -> None:
-    """Assert that the pages show what was computed; with WAYSTAGE_UPDATE_GOLDEN=1 write it first."""
+    """Assert that the pages show the computed parts; with WAYSTAGE_UPDATE_GOLDEN=1 write them first."""
     for name, content in computed.items():
         pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        places = [page for page in PAGES if pattern.search(page.read_text())]
-        assert len(places) == 1, f"{name} has {len(places)} places in the pages, not one"
-        (page,) = places
+        found = [page for page in PAGES if pattern.search(page.read_text())]
+        assert len(found) == 1, f"{name} is on {len(found)} of the pages, not on one"
+        (page,) = found
         text = pattern.sub(
             lambda place, content=content: f"{place[1]}{content}\n{place[2]}", page.read_text()
         )
@@ -55,7 +55,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def textbook_throughput(clients: int, servers: int, service_s: float, think_s: float) -> float:
-    """The load-dependent recursion as it stands in textbooks (Lazowska and others, 8.2; Jain, box 36.1)."""
+    """The load-dependent recursion as textbooks print it (Lazowska and others, 8.2; Jain, box 36.1)."""
     probabilities = [1.0]
     throughput = 0.0
     for population in range(1, clients + 1):
@@ -68,7 +68,7 @@ def textbook_throughput(clients: int, servers: int, service_s: float, think_s: f
 
 
 def _plain_sum(numbers: Iterable[float]) -> float:
-    """One after the other: the built-in sum has compensated for rounding since Python 3.12, and textbooks do not."""
+    """Add in order: since Python 3.12 the built-in sum compensates for rounding, and textbooks do not."""
     return reduce(add, numbers, 0.0)
 
 
@@ -239,12 +239,12 @@ D15_CONNECTIONS = (
 
 
 def d15_chain(clients: int) -> ClosedBirthDeath:
-    """The capped chain: 40 connections, how long each is held from up to 60 clients, and what is missing as a delay."""
-    held = np.array([arrivals / services for _, arrivals, services in D15_CONNECTIONS])
-    order = np.argsort(held)
+    """The capped chain: 40 connections, holding times measured with up to 60 clients, and the rest as a delay."""
+    in_use = np.array([arrivals / services for _, arrivals, services in D15_CONNECTIONS])
+    order = np.argsort(in_use)
     times_s = np.array([1 / services for _, _, services in D15_CONNECTIONS])
     number = np.arange(1, 41)
-    rates = number / np.interp(number, held[order], times_s[order])
+    rates = number / np.interp(number, in_use[order], times_s[order])
     missing_s = [count / rate - 1e-3 * time for count, rate, time in D15_MEASURED if count <= 60]
     return ClosedBirthDeath(clients, float(np.mean(missing_s)), rates)
 

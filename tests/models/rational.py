@@ -1,4 +1,4 @@
-"""Closed product-form networks in exact rational arithmetic, straight from the definition: slow, and never wrong.
+"""Closed product-form networks in exact rational arithmetic, straight from the definition: slow but exact.
 
 The weight of a state is the product of its stations' weights, and everything is a sum over states. Floats are taken
 as the rationals that they are, so there is no rounding anywhere; one chain can be had in decimals of 60 digits, for
@@ -45,7 +45,7 @@ def closed(populations, delay_s, demands_s, rates):
 
 
 def closed_chain(clients, delay_s, demands_s, rates):
-    """One chain in decimals of 60 digits, as floats: throughput; by station queue length and P(somebody there)."""
+    """One chain in decimals of 60 digits, as floats: throughput; by station queue length and P(not empty)."""
     with localcontext() as context:
         context.prec = 60
         think = _series(clients, delay_s, range(1, clients + 1))

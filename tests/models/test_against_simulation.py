@@ -6,7 +6,7 @@ from networks import EVERY, repairmen, replicated, slots
 
 from waylab.models import simulate, solve
 
-# Of the many intervals that are compared here some miss by chance; 3.5 half-widths are 6.9 standard errors.
+# Some of the many intervals miss by chance; 3.5 half-widths are 6.9 standard errors.
 HALF_WIDTHS = 3.5
 # How far an approximation may be from the simulated truth here; docs/models.md says how far they are in general.
 APPROXIMATION = {"fork-join": 0.10, "layered": 0.05}

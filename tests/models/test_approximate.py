@@ -1,4 +1,4 @@
-"""Approximate mean-value analysis: published values, how far it is from the exact solution, and that it settles."""
+"""Approximate mean-value analysis: published values, its error against the exact solution, and its convergence."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_errors_over_random_networks():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_settles_near_saturation(method):
+def test_it_converges_near_saturation(method):
     demands_s = {f"s{number}": 1.0 for number in range(4)} | {"t": 0.999999}
     for clients in (1, 2, 50, 1000, 100_000):
         result = solve(closed_network(demands_s, clients, 3.0), method)
@@ -108,7 +108,7 @@ def test_classes_are_kept_apart(method):
 
 
 def test_uneven_service_first_come_first_served():
-    """Against the chain of all states, and refused where the chains are not kept apart."""
+    """Against the chain of all states, and refused if the method merges the chains."""
     stations = (Station("a", {"short": 0.1, "long": 0.4}), Station("b", {"short": 0.2, "long": 0.1}))
     classes = (JobClass("short", 3, Service(0.5)), JobClass("long", 2, Service(0.5)))
     network = Network(classes, stations, {name: {"a": 1, "b": 1} for name in ("short", "long")})
@@ -117,7 +117,7 @@ def test_uneven_service_first_come_first_served():
         result = solve(network, method)
         assert result.throughput_per_s == pytest.approx(exact, rel=0.08)
         assert "waits for the services it finds" in result.notes[0]
-        # Whoever comes waits as long as the others: only the service differs.
+        # Every arriving customer waits equally long: only the service differs.
         assert result.station_response_s - result.station_waiting_s == pytest.approx(
             np.array([[0.1, 0.4], [0.2, 0.1]])
         )

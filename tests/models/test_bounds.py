@@ -76,7 +76,7 @@ def test_asymptotes_hold_for_servers_rates_and_classes(make):
 
 
 def test_a_longer_service_of_others_counts():
-    """First come first served with different times: one waits for what others take."""
+    """First come first served with different service times: a customer waits for the service of others."""
     stations = (Station("a", {"short": 0.01, "long": 1.0}),)
     network = Network(
         (JobClass("short", 1), JobClass("long", 1)), stations, {name: {"a": 1} for name in ("short", "long")}

@@ -21,7 +21,7 @@ from waylab.models.traffic import traffic
 
 # Closed in the mean by construction, or by a fixed point that stops at 1e-10.
 TOLERANCE = 1e-6
-# How many of the shared networks each solver must be able to answer.
+# The number of shared networks that each solver must solve.
 ANSWERS_AT_LEAST = {
     "open": 2,
     "convolution": 7,
@@ -37,7 +37,7 @@ ANSWERS_AT_LEAST = {
 
 
 def answered(method):
-    """Every shared network that a solver takes, with its result."""
+    """Every shared network that a solver accepts, with its result."""
     for name, make in EVERY.items():
         try:
             yield name, solve(make(), method)

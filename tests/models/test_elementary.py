@@ -22,7 +22,7 @@ from waylab.models import (
 
 
 def printed(value, text):
-    """Whether a value has the digits of a printed number."""
+    """Return whether a value has the digits of a printed number."""
     mantissa, _, exponent = text.partition("e")
     decimals = len(mantissa.partition(".")[2])
     return abs(value / 10 ** int(exponent or 0) - float(mantissa)) <= 0.51 * 10**-decimals
@@ -168,7 +168,7 @@ def test_servers_needed_for_a_response_time():
     assert servers_needed(0.01, 1.0, response_mean_s=2.0) == 1
 
 
-# Tables that were published with measurements: what is right in them, and what is not.
+# Published tables: their correct values and their errors.
 
 A16_MM1_MS = (
     ("response_mean_s", "0.38"),

@@ -81,7 +81,7 @@ def test_processor_sharing_by_the_chain_of_one_customer():
     assert queue.response_std_s == pytest.approx(time.std_s, rel=1e-9)
 
 
-# Times: what one customer goes through, as a phase-type time built from the state that it finds.
+# Response times of one customer, as phase-type times built from the state that it finds.
 
 
 def by_states(found, servers, rate):
@@ -132,7 +132,7 @@ def test_one_customer_followed_through_a_pool_takes_the_time_of_littles_law(rate
 
 @pytest.mark.parametrize("rates", [(1.0, 1.6), (2.0, 1.5, 1.8)])
 def test_one_customer_followed_through_a_pool_by_the_order_of_all(rates):
-    """The oracle knows everybody by name: who is there, in which order, and customer 0 among them."""
+    """The oracle's state is the ordered list of customers present, with customer 0 among them."""
     clients, think_s = 5, 1.3
 
     def moves(order):
@@ -156,7 +156,7 @@ def test_one_customer_followed_through_a_pool_by_the_order_of_all(rates):
             generator[index, index] -= rate
             if 0 in after:
                 generator[index, states[after]] += rate
-    # It finds the circle of the others, in any order, and comes last.
+    # It finds the other customers in any order, and joins the end of the queue.
     start = np.zeros(len(states))
     start[:clients] = ClosedBirthDeath(clients - 1, think_s, rates).probabilities
     oracle, queue = PhaseType(start, generator), ClosedBirthDeath(clients, think_s, rates)
@@ -204,7 +204,7 @@ def test_a_busy_period_is_the_passage_from_one_present_to_none(queue):
 
 
 def test_a_busy_period_of_any_service_time():
-    """Takagi, Queueing Analysis, vol. 1, 1.2, by the equations B = S + the busy periods of those who come meanwhile."""
+    """Takagi, Queueing Analysis, vol. 1, 1.2, by the equations B = S + the busy periods of the arrivals during S."""
     queue, rho = MG1(0.5, Service.deterministic(1.2)), 0.6
     assert queue.busy_period_mean_s == pytest.approx(1.2 / (1 - rho), rel=1e-13)
     second = 1.2**2 / (1 - rho) ** 3

@@ -1,4 +1,4 @@
-"""What elementary queues refuse: one clear line that names the field and the rule, and never a number that is none."""
+"""Invalid input of elementary queues: one line that names the field and the rule, and never NaN or infinity."""
 
 import math
 

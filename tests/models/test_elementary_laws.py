@@ -1,4 +1,4 @@
-"""Laws that every elementary queue must keep, and queues that must be the same where one is a case of the other."""
+"""Laws that every elementary queue obeys, and queues that equal a special case of another."""
 
 import math
 from itertools import pairwise
@@ -48,7 +48,7 @@ QUEUES = (
     BirthDeath([3, 2, 1], [1, 2, 2.5], servers=2),
     BirthDeath([1.0], [1.0], 0.9, 2.0, servers=3),
 )
-# Those whose number present has a distribution, and how far it must be summed.
+# Queues with a distribution of the number present, and the number of terms to sum.
 COUNTED = tuple(
     queue
     for queue in QUEUES

@@ -1,4 +1,4 @@
-"""What is said of a result: the right bottleneck, and claims that hold when the changed network is solved again."""
+"""The explanation of a result: the right bottleneck, and claims that are true for the changed network."""
 
 import random
 import re
@@ -43,7 +43,7 @@ def random_closed(seed):
 
 
 def slowest(network):
-    """The station with the largest demand for one server: where the load is highest, whatever the solver."""
+    """The station with the largest demand per server, and so the highest utilisation, for every solver."""
     return max(network.stations, key=lambda station: station.service["request"].mean_s / station.servers).name
 
 
@@ -212,9 +212,9 @@ def test_every_shared_network_is_explained(name):
 def test_a_full_pool_is_the_bottleneck():
     network = EVERY["slots"]()
     result = solve(network)
-    held = replace(result, pool_busy=np.array([3.99]), pool_waiting_s=np.array([[0.02]]))
-    assert limit_of(held).names == ("workers",)
-    text = explain(held)
+    full = replace(result, pool_busy=np.array([3.99]), pool_waiting_s=np.array([[0.02]]))
+    assert limit_of(full).names == ("workers",)
+    text = explain(full)
     assert text.startswith("The bottleneck is the pool 'workers': 99.8 % of its slots are busy")
     assert "A request waits 20 ms for a slot." in text
     more = replace(network, pools=(Pool("workers", 8, ("cpu", "backend")),))

@@ -1,7 +1,7 @@
 """Held-out prediction on real data: one pool size is fitted, the other pool sizes are predicted.
 
-The data are of others (dcetin/eth-asl-fall18, experiment tpfw: writes to three replicas, two middlewares, 8 to 64
-workers each); they are not part of the project, so without them there is nothing to test here.
+The data come from another project (dcetin/eth-asl-fall18, experiment tpfw: writes to three replicas, two middlewares,
+8 to 64 workers each). They are not in this repository; without them the tests are skipped.
 """
 
 import csv
@@ -20,7 +20,7 @@ FITTED_WORKERS = 128
 
 
 def configurations():
-    """Means over repetitions by (workers, clients): throughput, response, time held by a worker; seconds."""
+    """Means over repetitions by (workers, clients): throughput, response, holding time of a worker; seconds."""
     groups = defaultdict(list)
     with DATA.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -96,6 +96,6 @@ def test_a_capped_chain_predicts_other_pool_sizes(errors):
 
 
 def test_a_frozen_service_time_does_not(errors):
-    """Most of the held-out pools are unstable by M/M/m, though they ran; the rest is far off at its worst."""
+    """M/M/m calls most of the held-out pools unstable, though they ran; the others have large errors."""
     assert len(errors["M/M/m, unstable"]) > 10
     assert max(errors["M/M/m, response"]) > 0.25

@@ -114,7 +114,7 @@ def test_order_statistics():
     for needed in range(1, 5):
         sets, grid = order_statistic_s(means_s, needed), order_statistic_s(means_s, needed, [0, 0, 0, 1e-13])
         assert grid == pytest.approx(sets, rel=1e-11)
-    # A leg that begins later: the largest of T1 and d + T2 is d + E[max(0, T1 - d)] + ..., by memorylessness.
+    # A leg that starts later: the largest of T1 and d + T2 is d + E[max(0, T1 - d)] + ..., by memorylessness.
     late = order_statistic_s([1.0, 1.0], 2, [0.0, 0.7])
     assert late == pytest.approx(0.7 + math.exp(-0.7) * 1.5 + (1 - math.exp(-0.7)) * 1.0, rel=1e-11)
     assert order_statistic_s([0.0, 0.0], 2, [0.0, 3.0]) == 3.0
@@ -157,7 +157,7 @@ def test_error_against_the_exact_chain():
     assert np.abs(found).max(axis=0)[0] < 0.019
     assert np.abs(found).max(axis=0)[1] < 0.020
     assert np.abs(found).mean(axis=0)[0] < 0.004
-    # One customer waits for nobody: exact.
+    # A single customer never waits, so the result is exact.
     lonely = [
         errors(forked(1, s, z)) for s, z in itertools.product(((1.0, 0.5, 0.25), (1.0, 1.0)), (0.0, 2.0))
     ]

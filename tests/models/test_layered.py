@@ -1,4 +1,4 @@
-"""Slots that are held: the flow-equivalent solver against the exact chain, and where it must be exact."""
+"""Pools of slots: the flow-equivalent solver against the exact chain, and the networks where it is exact."""
 
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ from waylab.models.solvers.markov import solve_markov
 def workers(random, clients_max=10):
     """A front station, and a CPU and a backend behind fewer slots than clients."""
     clients = int(random.integers(2, clients_max + 1))
-    held = int(random.integers(1, clients))
+    slot_count = int(random.integers(1, clients))
     think_s = float(random.choice([0.0, 0.5, 3.0]))
     front_s, cpu_s, backend_s = random.uniform(0.05, 1, 3)
     stations = (
@@ -37,14 +37,14 @@ def workers(random, clients_max=10):
         (JobClass("request", clients, Service(think_s)),),
         stations,
         {"request": {"front": 1, "cpu": 1, "backend": 1}},
-        pools=(Pool("workers", held, ("cpu", "backend")),),
+        pools=(Pool("workers", slot_count, ("cpu", "backend")),),
     )
 
 
 def writers(random, clients_max=6):
-    """Requests that hold their slot until all replicas have answered."""
+    """Requests that occupy a slot until all replicas have answered."""
     clients = int(random.integers(2, clients_max + 1))
-    held = int(random.integers(1, clients))
+    slot_count = int(random.integers(1, clients))
     think_s = float(random.choice([0.0, 0.5, 3.0]))
     cpu_s = float(random.uniform(0.1, 0.6))
     names = tuple(f"r{number}" for number in range(random.integers(2, 4)))
@@ -59,12 +59,12 @@ def writers(random, clients_max=6):
         stations,
         routes=tuple(Route("set", *pair) for pair in pairwise(steps)),
         forks=(Fork("write", names),),
-        pools=(Pool("workers", held, ("cpu", "write", *names)),),
+        pools=(Pool("workers", slot_count, ("cpu", "write", *names)),),
     )
 
 
-def readers_and_writers(clients=4, held=2, sets=0.3):
-    """Class switching: GETs go to one backend, SETs fork to both; all hold one of the same slots."""
+def readers_and_writers(clients=4, slot_count=2, sets=0.3):
+    """Class switching: GETs go to one backend, SETs fork to both; all share one pool of slots."""
     names = ("r0", "r1")
     stations = (
         Station("cpu", {"get": 0.2, "set": 0.3}, discipline="ps"),
@@ -81,7 +81,7 @@ def readers_and_writers(clients=4, held=2, sets=0.3):
         routes=tuple(routes),
         switching={"get": mix, "set": mix},
         forks=(Fork("write", names),),
-        pools=(Pool("workers", held, ("cpu", "write", *names)),),
+        pools=(Pool("workers", slot_count, ("cpu", "write", *names)),),
     )
 
 
@@ -98,13 +98,13 @@ def gaps(network):
     [(workers, 60, 0.039, 0.060, 0.012), (writers, 20, 0.043, 0.086, 0.022)],
 )
 def test_error_against_the_exact_chain(make, count, throughput, response, mean):
-    """The first of those by which the docstring states the error."""
+    """A part of the networks for which the docstring states the error."""
     random = np.random.default_rng(5)
     found = np.array([gaps(make(random)) for _ in range(count)])
     assert found[:, 0].max() < throughput
     assert found[:, 1].max() < response
     assert found[:, 0].mean() < mean
-    assert found[:, 0].max() > 1e-4  # an approximation, and no copy of the chain
+    assert found[:, 0].max() > 1e-4  # an approximation, not the chain itself
 
 
 def test_classes_that_share_the_slots():
@@ -129,19 +129,19 @@ def test_a_slot_for_everybody_is_no_pool(clients):
     assert found.pool_waiting_s[0, 0] == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("held", [1, 2, 5])
-def test_a_pool_around_one_station_is_exact(held):
+@pytest.mark.parametrize("slot_count", [1, 2, 5])
+def test_a_pool_around_one_station_is_exact(slot_count):
     network = three_tiers(6)
-    held_back = Network(
-        network.classes, network.stations, network.visits, pools=(Pool("p", held, ("store",)),)
+    limited = Network(
+        network.classes, network.stations, network.visits, pools=(Pool("p", slot_count, ("store",)),)
     )
-    exact, found = solve_markov(held_back), solve_layered(held_back)
+    exact, found = solve_markov(limited), solve_layered(limited)
     assert found.throughput_per_s == pytest.approx(exact.throughput_per_s, rel=1e-10)
     assert found.response_s == pytest.approx(exact.response_s, rel=1e-10)
     assert found.queue_length == pytest.approx(exact.queue_length, rel=1e-9)
     assert found.pool_busy == pytest.approx(exact.pool_busy, rel=1e-9)
     assert found.pool_waiting_s == pytest.approx(exact.pool_waiting_s, rel=1e-8, abs=1e-12)
-    if held == 1:
+    if slot_count == 1:
         # One slot makes two servers one.
         single = solve(network.with_station("store", servers=1), "convolution")
         assert found.throughput_per_s == pytest.approx(single.throughput_per_s, rel=1e-10)
@@ -150,8 +150,8 @@ def test_a_pool_around_one_station_is_exact(held):
 def test_a_capped_holding_time_is_a_station_with_rates():
     """The table w(n), capped at the slots, as an elementary chain and as a network: the same numbers."""
     clients, cap, think_s = 40, 12, 0.02
-    held_s = [1e-3 * (1 + 0.15 * n) for n in range(1, cap + 1)]
-    rates = tuple(n / held_s[n - 1] for n in range(1, cap + 1))
+    holding_s = [1e-3 * (1 + 0.15 * n) for n in range(1, cap + 1)]
+    rates = tuple(n / holding_s[n - 1] for n in range(1, cap + 1))
     chain = ClosedBirthDeath(clients=clients, think_s=think_s, rates_per_s=rates)
     network = Network(
         (JobClass("set", clients, Service(think_s)),),
@@ -161,15 +161,15 @@ def test_a_capped_holding_time_is_a_station_with_rates():
     result = solve(network)
     assert result.throughput_total_per_s == pytest.approx(chain.throughput_per_s, rel=1e-12)
     assert result.response_s[0] == pytest.approx(chain.response_mean_s, rel=1e-11)
-    delay = Station("work", {"set": held_s[0]}, servers=None)
-    # Work that nobody is in the way of is held for the same time: n / w for n slots.
+    delay = Station("work", {"set": holding_s[0]}, servers=None)
+    # Without contention the holding time is constant: the rate is n / w for n slots.
     layered = Network(
         (JobClass("set", clients, Service(think_s)),),
         (delay,),
         {"set": {"work": 1}},
         pools=(Pool("p", cap, ("work",)),),
     )
-    plain = solve(network.with_station("pool", rates=tuple(n / held_s[0] for n in range(1, cap + 1))))
+    plain = solve(network.with_station("pool", rates=tuple(n / holding_s[0] for n in range(1, cap + 1))))
     assert solve_layered(layered).throughput_per_s == pytest.approx(plain.throughput_per_s, rel=1e-10)
 
 
@@ -190,7 +190,7 @@ def test_several_pools_and_coming_back():
     assert found.throughput_per_s == pytest.approx(exact.throughput_per_s, rel=0.01)
     assert found.pool_busy == pytest.approx(exact.pool_busy, rel=0.02)
     assert found.pool_waiting_s == pytest.approx(exact.pool_waiting_s, rel=0.08)
-    # Coming back by routes counts each time that a slot is taken.
+    # A request that returns by routes counts once for each slot that it takes.
     steps = [
         Route("r", "client", "b"),
         Route("r", "b", "a", 0.5),
@@ -221,10 +221,10 @@ def test_forks_outside_a_pool():
 
 def test_more_slots_help_and_large_numbers_are_fast():
     before = 0.0
-    for held in (1, 2, 4, 8, 16, 64):
-        result = solve_layered(slots(200, held))
+    for slot_count in (1, 2, 4, 8, 16, 64):
+        result = solve_layered(slots(200, slot_count))
         assert result.throughput_total_per_s >= before * (1 - 1e-9)
-        assert result.pool_busy[0] <= held * (1 + 1e-9)
+        assert result.pool_busy[0] <= slot_count * (1 + 1e-9)
         assert result.queue_length[1:].sum() == pytest.approx(result.pool_busy[0], rel=1e-9)
         before = result.throughput_total_per_s
     # Two backend servers of 0.03 s and a CPU of 0.02 s: 50 per second at most.

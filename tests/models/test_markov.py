@@ -75,7 +75,7 @@ def test_iteration_and_direct_solution_agree(monkeypatch):
 
 
 def test_switching_by_routes():
-    """Who reads 3 of 4 times; classes share a queue. By product form the mix does not matter to it."""
+    """Three of four requests are reads; the classes share a queue. By product form the mix does not matter to it."""
     mix = {"get": 0.75, "set": 0.25}
     stations = (Station("front", {"get": 0.2, "set": 0.2}), Station("disk", {"set": 0.5}))
     routes = (
@@ -148,7 +148,7 @@ def test_preemption_makes_the_others_invisible():
     both = solve_markov(Network(classes, stations, {"high": {"a": 1}, "low": {"a": 1}}))
     alone = solve_markov(one_station(2))
     assert both.throughput_per_s[0] == pytest.approx(alone.throughput_per_s[0], rel=1e-10)
-    # Who goes first does not change how much work there is, when all services are alike.
+    # The order does not change the amount of work if all service times have the same distribution.
     together = solve_markov(one_station(5))
     assert both.throughput_per_s.sum() == pytest.approx(together.throughput_per_s[0], rel=1e-10)
 
@@ -163,7 +163,7 @@ def test_a_full_station_turns_away():
 
 
 def test_blocking_after_service():
-    """Two stations without buffers, and always work for the first: a cycle takes the longer of two services."""
+    """Two stations without buffers, and the first is never idle: a cycle takes the longer of two services."""
     base = closed_network({"a": 1.0, "b": 1.0}, 3, 0.0)
     blocked = base.with_station("b", capacity=1, when_full="block").with_station(
         "a", capacity=1, when_full="block"
@@ -218,7 +218,7 @@ def test_slots():
     assert free.throughput_per_s == pytest.approx(plain.throughput_per_s, rel=1e-10)
 
 
-def test_one_slot_holds_everything_else_back():
+def test_one_slot_serves_one_request_at_a_time():
     """One slot around a station of many servers is one server."""
     station = (Station("a", {"request": 0.5}, servers=4),)
     network = Network(
@@ -233,13 +233,13 @@ def test_one_slot_holds_everything_else_back():
 
 
 @pytest.mark.parametrize(("join", "mean_s"), [("all", 11 / 6), ("majority", 5 / 6), ("first", 1 / 3)])
-def test_joins_of_a_lonely_customer(join, mean_s):
+def test_joins_of_a_single_customer(join, mean_s):
     """With a long think time no leg of the last request is left, and the join is an order statistic."""
     network = replicated(1, 3, join).with_class("set", think=Service(2000.0))
     assert solve_markov(network).response_s[0] == pytest.approx(mean_s, rel=2e-3)
 
 
-def test_legs_that_nobody_waits_for_are_served():
+def test_legs_beyond_the_join_are_served():
     result = solve_markov(replicated(1, 2, "first").with_class("set", think=Service(4.0)))
     assert result.station_throughput_per_s[:, 0] == pytest.approx(
         np.full(2, result.throughput_per_s[0]), rel=1e-6

@@ -1,4 +1,4 @@
-"""Open and closed classes together: the solver that slows the closed ones down by what the open ones take."""
+"""Open and closed classes together: the open classes reduce the capacity that the solver gives to the closed ones."""
 
 import math
 

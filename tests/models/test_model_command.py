@@ -1,4 +1,4 @@
-"""`waylab model`: known answers in the terminal and as JSON; every mistake is one line and exit code 2."""
+"""`waylab model`: known answers in the terminal and as JSON; every error is one line and exit code 2."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pictures of models: everything is there, nothing covers anything else, in light and dark."""
+"""Drawings of models: complete, without overlap, in light and dark."""
 
 import json
 import random

@@ -11,7 +11,7 @@ def test_the_page_shows_what_the_code_computes():
 
 
 def test_the_textbook_recursion_is_right_while_it_is_small():
-    """So what the page shows is the recursion's rounding, and no slip in writing it down."""
+    """The error that the page shows is therefore rounding, not a mistake in the recursion."""
     for clients in (1, 5, 20):
         assert textbook_throughput(clients, 8, 4.0, 10.0) == pytest.approx(
             ClosedMMc(clients, 8, 4.0, 10.0).throughput_per_s, rel=1e-9

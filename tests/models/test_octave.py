@@ -1,7 +1,7 @@
 """A differential test: over a thousand random models, each answered by waylab and by GNU Octave's package queueing.
 
 The two share no code. Where they differ by more than one in a million the reason is here, and a third method, which
-shares code with neither, says who is right. octave/make_answers.py wrote the models and Octave's answers.
+shares code with neither, decides which is right. octave/make_answers.py wrote the models and Octave's answers.
 """
 
 import gzip
@@ -23,7 +23,7 @@ TOLERANCE = 1e-6
 # Answers are written with eleven digits.
 AGREEMENT = 1e-10
 MODELS = json.loads(gzip.decompress(ANSWERS.read_bytes()))
-# How many models Octave answers otherwise, by reason; the tests below show each to be the reason.
+# The number of models that Octave answers differently, by reason; the tests below confirm each reason.
 LOST_DIGITS = {"qncsmva": 3, "qncsmvald": 13, "qncsconv": 2}
 NOT_ONE_SERVER = 20
 
@@ -33,7 +33,7 @@ def answers_of(model):
 
 
 def deviation(model, ours, theirs):
-    """Largest relative difference over everything that both say."""
+    """Largest relative difference over all values that both return."""
     worst = 0.0
     for mine, other in zip(ours, theirs, strict=True):
         if mine is None:

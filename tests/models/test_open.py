@@ -132,7 +132,7 @@ def test_a_class_that_changes_on_its_way():
     assert np.isnan(result.response_s[1])
 
 
-def test_a_station_that_takes_no_time_holds_nobody():
+def test_a_station_without_service_time_is_empty():
     network = open_network({"a": 0.0, "b": 0.1}, 5.0)
     result = solve_open(network)
     assert result.queue_length[0, 0] == 0

@@ -116,7 +116,7 @@ def test_any_chain_is_its_matrix_exponential(size, seed, share):
 
 @pytest.mark.parametrize("apart", [1e3, 1e6, 1e9])
 def test_fast_and_slow_phases_together(apart):
-    """A fast phase before a slow one: more steps than anybody would count, and still the slow one's quantile."""
+    """A fast phase before a slow one: too many steps to sum, and still the quantile of the slow phase."""
     time = PhaseType.sum_of([exponential(1 / apart), exponential(1.0)])
     exact = -math.log(0.05 * (apart - 1) / apart)
     assert time.quantile(0.95) == pytest.approx(exact, rel=1e-6)

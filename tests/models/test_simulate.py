@@ -1,4 +1,4 @@
-"""The simulation as Python sees it: known answers, every field of the result, records, and clear lines for mistakes."""
+"""The simulation called from Python: known answers, every field of the result, records, and errors of one line."""
 
 import json
 import re
@@ -81,7 +81,7 @@ def test_everything_has_its_place_in_the_result():
         values = getattr(result, name)
         assert half_width.shape == values.shape, name
         assert (np.isnan(half_width) == np.isnan(values)).all(), name
-    # Little's law for the whole: everybody thinks for a second on average, or is on the way.
+    # Little's law for the whole network: customers think for a second on average, or are in the system.
     assert result.throughput_per_s @ (result.response_s + 1.0) == pytest.approx(6, rel=0.01)
     share = result.throughput_per_s[1] / result.throughput_total_per_s
     assert share == pytest.approx(0.1 / 1.1, rel=0.03)
@@ -133,7 +133,7 @@ def test_records_are_read_by_the_lab(tmp_path):
     delay = read_records(tmp_path / "cache-0.way")
     assert delay.interval_ns(delay.rows, "wait").max() == 0
     assert delay.interval_ns(delay.rows, "service").mean() / 1e9 == pytest.approx(0.1, rel=0.03)
-    # Only where there is room for two can a leg be found with its other half.
+    # Both legs of a fork can be present only if there is room for two.
     legs = read_records(tmp_path / "cache-3.way").rows
     assert set(legs["leg"]) == {1} and set(legs["legs"]) == {2}
     proxy = read_records(tmp_path / "proxy-0.way")

@@ -27,7 +27,7 @@ def test_one_population_of_equal_classes_is_one_class():
     assert both.response_s == pytest.approx([one.response_s[0]] * 2, rel=1e-13)
 
 
-def test_one_population_draws_the_share_that_it_is_told():
+def test_one_population_has_the_configured_share_of_sets():
     """Two populations, as the report had it, give 3.9 % SETs; one population gives the 5 % that its clients drew."""
     two, one = solve_convolution(a16()), solve_convolution(a16_switching())
     assert two.throughput_per_s[1] / two.throughput_total_per_s == pytest.approx(0.0393, abs=5e-5)

@@ -59,7 +59,7 @@ def test_without_coherency_there_is_no_peak_but_a_limit():
 
 
 def test_alpha_and_beta_are_never_negative():
-    """Throughput that grows faster than the clients, which the law cannot say."""
+    """Throughput that grows faster than the clients, which the law cannot describe."""
     law = fit_usl(SIZES, SIZES**1.2, samples=0).law
     assert law.alpha == 0 and law.beta == 0
 
@@ -72,13 +72,13 @@ def test_weights_say_which_runs_to_believe():
     assert doubted.beta == pytest.approx(1e-3, rel=1e-3) and abs(believed.beta / 1e-3 - 1) > 0.3
 
 
-def test_intervals_hold_what_was_put_in_about_as_often_as_they_say():
-    law, held = Usl(1000.0, 0.03, 5e-4), 0
+def test_intervals_cover_the_true_law_about_as_often_as_nominal():
+    law, covered = Usl(1000.0, 0.03, 5e-4), 0
     for seed in range(20):
         fit = fit_usl(*runs(law, 0.03, 5, seed), samples=30, seed=seed)
         low, high = fit.throughput_interval_per_s(48, 0.9)
-        held += low <= law.throughput_per_s(48) <= high
-    assert 13 <= held <= 20
+        covered += low <= law.throughput_per_s(48) <= high
+    assert 13 <= covered <= 20
 
 
 def test_the_same_seed_gives_the_same_intervals():

@@ -1,8 +1,8 @@
 """Pops from a queue of a million messages whose rows an old snapshot keeps alive: run by `make bench-messages`.
 
-A queue is filled with a million messages, and a lone client pops for a while. Then a snapshot is held open and 950 000
-of the messages are taken out at once, past the service, which so knows nothing of it; the client pops again. Wanted
-are pops within twice their normal time. pgmq's SQL, in the same database and behind the same HTTP, stands beside it.
+A queue is filled with a million messages, and a single client pops for a while. Then a transaction keeps a snapshot
+open, SQL deletes 950 000 of the messages at once without the service's knowledge, and the client pops again. The goal
+is pops within twice their normal time. pgmq's SQL, in the same database and behind the same HTTP, is measured too.
 """
 
 import argparse
@@ -33,10 +33,8 @@ def main() -> None:
         systems = stack.enter_context(started(arguments, folder))
         peers = next((system for system in systems if system.talk != "service"), None)
         if peers is None:
-            sys.exit("bench-messages: without the peers there is nobody to hold a snapshot")
-        print(
-            f"{MESSAGES} messages, of which all but {LEFT} are taken out while an old snapshot is held open"
-        )
+            sys.exit("bench-messages: without a peer there is no connection for the snapshot")
+        print(f"{MESSAGES} messages, of which all but {LEFT} are deleted while an old snapshot is open")
         for system in systems:
             one(system, peers.address)
 
@@ -62,7 +60,7 @@ def one(system: System, holder: str) -> None:
 
 
 def pop(system: System, seconds: float) -> dict[str, Any]:
-    """Pop with a lone client for so many seconds."""
+    """Pop with a single client for this many seconds."""
     command = [str(PEERS), "drive", system.address, f"{system.talk}:pop", "1", str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -72,7 +70,7 @@ def pop(system: System, seconds: float) -> dict[str, Any]:
 
 
 def ask(holder: str, words: str) -> None:
-    """Have something done to the tables."""
+    """Change the tables."""
     request = urllib.request.Request(f"http://{holder}/dead", data=words.encode(), method="POST")
     with urllib.request.urlopen(request, timeout=FILLED_WITHIN_S):
         pass

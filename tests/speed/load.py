@@ -1,6 +1,6 @@
-"""What the load generator costs and how late it is, beside memcached: run by `make bench-load`, judged by nobody.
+"""The load generator's CPU time and lateness, compared with memcached: run by `make bench-load`; no limit is enforced.
 
-Processor time for a request of both sides of the same run, for the kinds of runs in turn and back again (ABBA). Then
+CPU time per request of both sides of the same run, for each kind of run in turn and back again (ABBA). Then
 how late the generator sends at half of what a closed loop reached, and how exactly it replays a trace.
 """
 
@@ -25,7 +25,7 @@ BLOCKS = 6
 MACHINE_S = 4.0
 GAP_US = 50
 READY_WITHIN_S = 10.0
-# How the generator waits for what is due.
+# How the generator waits for the next request.
 WAYS: dict[str, tuple[str, ...]] = {"sleeping": (), "spinning": ("--spin",)}
 WAITS = tuple(WAYS)
 CLOSED = ("--clients", "50", "--ratio", "0:1", "--data-size", "128", "--warm-up", "1s", "--test-time", "4s")
@@ -33,7 +33,7 @@ CLOSED = ("--clients", "50", "--ratio", "0:1", "--data-size", "128", "--warm-up"
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of closed-loop run, and what its processor time should be of memcached's at most."""
+    """One kind of closed-loop run, and the maximum of its CPU time relative to memcached's."""
 
     memcached: tuple[str, ...]
     pipeline: int
@@ -41,7 +41,7 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
+        """Its name in the table."""
         threads = "-t 1" if self.memcached else "as it comes (4 threads)"
         return f"memcached {threads}, {self.pipeline} in flight on each connection"
 
@@ -68,7 +68,7 @@ def main() -> None:
             costs[kind].append((server_us, load_us))
             rates += [rate_per_s] if kind.pipeline == 1 else []
     print("\r".ljust(80), end="\r", file=sys.stderr)
-    print("processor time for a request, single GETs of 128 bytes, 50 connections, all histograms on")
+    print("CPU time per request, single GETs of 128 bytes, 50 connections, all histograms on")
     for kind, pairs in costs.items():
         theirs, ours = zip(*pairs, strict=True)
         ratio = paired_ratio(log_ratios(theirs, ours))
@@ -86,24 +86,24 @@ def main() -> None:
 def server(memcached: str, *arguments: str) -> Iterator[tuple[int, str]]:
     """Run a memcached on a port that it chooses; yield its process and its address."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "port"
+        port_file = Path(folder) / "port"
         command = [memcached, "-U", "0", "-l", "127.0.0.1", "-p", "-1", *arguments]
         command += ["-u", "root"] if os.geteuid() == 0 else []
-        process = subprocess.Popen(command, env={**os.environ, "MEMCACHED_PORT_FILENAME": str(told)})
+        process = subprocess.Popen(command, env={**os.environ, "MEMCACHED_PORT_FILENAME": str(port_file)})
         try:
             until_s = time.monotonic() + READY_WITHIN_S
-            while not told.is_file():
+            while not port_file.is_file():
                 if process.poll() is not None or time.monotonic() > until_s:
                     sys.exit("bench-load: memcached did not start")
                 time.sleep(0.01)
-            yield process.pid, f"127.0.0.1:{told.read_text().split()[-1]}"
+            yield process.pid, f"127.0.0.1:{port_file.read_text().split()[-1]}"
         finally:
             process.kill()
             process.wait()
 
 
 def load(address: str, *arguments: str) -> dict[str, Any]:
-    """Run the generator and return its summary; what it says of its own validity is for the reader."""
+    """Run the generator and return its summary, also if the run is invalid."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "summary.json"
         command = [
@@ -124,7 +124,7 @@ def load(address: str, *arguments: str) -> dict[str, Any]:
 
 
 def cost(pid: int, address: str, pipeline: int) -> tuple[float, float, float]:
-    """Microseconds of processor time for a request of the generator and of memcached, and requests per second."""
+    """Microseconds of CPU time per request of the generator and of memcached, and requests per second."""
     load(address, "--requests", "1", "--ratio", "0:1", "--data-size", "128")
     before_s = cpu_s(pid)
     summary = load(address, *CLOSED, "--pipeline", str(pipeline), "--no-prefill")
@@ -134,7 +134,7 @@ def cost(pid: int, address: str, pipeline: int) -> tuple[float, float, float]:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that a process has used, from proc(5)."""
+    """CPU time that a process has used, from proc(5)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 

@@ -1,4 +1,4 @@
-"""The message service beside its peers at the same durability: run by `make bench-messages`, judged by nobody.
+"""The message service and its peers at the same durability: run by `make bench-messages`; no limit is enforced.
 
 One PostgreSQL, started for the run with fsync and synchronous_commit on, serves all that use one. In every round each
 system sends for a while and then empties its queue, with one client and with many; rounds go through the systems in
@@ -47,7 +47,7 @@ SERVICES = {
 
 @dataclass(frozen=True)
 class System:
-    """Something that holds messages: what its clients say, where, and which processes work for them."""
+    """A message system: its protocol, its address, and the processes whose CPU time counts."""
 
     name: str
     talk: str
@@ -59,7 +59,7 @@ class System:
 
 @dataclass(frozen=True)
 class Trial:
-    """One operation of one system with so many clients; processor seconds, bytes and commits are for all messages."""
+    """One operation of one system with a number of clients; CPU seconds, bytes and commits are for all messages."""
 
     messages: int
     elapsed_s: float
@@ -79,7 +79,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Counters:
-    """What has been used so far."""
+    """The resources used so far."""
 
     service_s: float
     postgres_s: float
@@ -111,7 +111,7 @@ def main() -> None:
         note("")
         print(
             f"{arguments.rounds} rounds of {arguments.seconds} s of sends, then pops until the queue is empty; "
-            f"200 bytes; {os.cpu_count()} processors; load average {os.getloadavg()[0]:.1f}"
+            f"200 bytes; {os.cpu_count()} cores; load average {os.getloadavg()[0]:.1f}"
         )
         names = [system.name for system in systems]
         for operation in OPERATIONS:
@@ -120,7 +120,7 @@ def main() -> None:
 
 
 def read_arguments() -> argparse.Namespace:
-    """Read what is to be measured."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=2.0)
@@ -214,7 +214,7 @@ def started_beanstalkd(program: str, folder: Path) -> Iterator[System]:
 
 
 def free_port() -> int:
-    """Return a port that nobody uses at this moment."""
+    """Return a port that is free at this moment."""
     import socket  # noqa: PLC0415
 
     with socket.socket() as taken:
@@ -274,7 +274,7 @@ def read_counters(system: System, counters: str) -> Counters:
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Processor time of a process, and of its children that have ended."""
+    """CPU time of a process, and of its children that have exited."""
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
@@ -299,7 +299,7 @@ def table(
     trials: dict[Key, list[Trial]], names: list[str], operation: str, all_clients: tuple[int, ...]
 ) -> None:
     """Print the medians of all rounds."""
-    print(f"\n{operation}: medians; processor seconds, bytes of the log and commits are for the messages")
+    print(f"\n{operation}: medians; CPU seconds, bytes of the log and commits are for the messages")
     print(
         "  clients system       messages/s   p50 ms   p99 ms  service s/1000  PostgreSQL s/1000  log bytes  "
         "commits  driver's share"
@@ -354,7 +354,7 @@ def ratio(label: str, baseline: list[float], candidate: list[float]) -> None:
 
 
 def note(text: str) -> None:
-    """Say on the terminal what is going on."""
+    """Print progress on the terminal."""
     print(f"\r{text}".ljust(79), end="" if text else "\r", file=sys.stderr, flush=True)
 
 

@@ -1,7 +1,7 @@
-"""How fast the models are beside those that people use: run by `make bench-models`, judged by nobody automatically.
+"""The speed of the models, compared with other programs: run by `make bench-models`; no limit is enforced.
 
-Side by side in one run, in mirrored blocks (ours, theirs, theirs, ours), by CPU time. What is not installed is
-left out, and said so: GNU Octave with its package `queueing`, and Ciw.
+Side by side in one run, in mirrored blocks (ours, theirs, theirs, ours), by CPU time. A program that is not installed
+is left out, with a note: GNU Octave with its package `queueing`, and Ciw.
 """
 
 import importlib.util

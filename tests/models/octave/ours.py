@@ -1,4 +1,4 @@
-"""What waylab says about the models that make_answers.py drew, in the order of Octave's answers.
+"""Waylab's answers for the random models of make_answers.py, in the order of Octave's answers.
 
 Each function takes what Octave was given, and gives a list of arrays; None where there is nothing to compare.
 """
