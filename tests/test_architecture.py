@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from circles import circles, expanded, python_imports, rust_imports
+from circles import absolute, circles, expanded, module_path, named_paths, python_imports, rust_imports
 
 ROOT = Path(__file__).parent.parent
 LINES_MAX = 600
@@ -46,6 +46,10 @@ CRATES = {
 }
 DEVELOPMENT = {"testkit", "records", "wire", "cache"}
 
+# Of the packages of others: nothing that does I/O, and nothing that knows a protocol above TLS.
+WIRE_MAY_USE = {"itoa", "memchr", "thiserror"}
+NET_MAY_USE = {"mio", "rustix", "rustls", "socket2", "thiserror"}
+
 # The packages that each Python package may import, besides `errors` and `runfolder`, which have no logic of a step.
 PACKAGES = {
     "runfolder": set(),
@@ -63,6 +67,8 @@ PACKAGES = {
     "cli": {"spec", "plan", "testbed", "run", "records", "models", "analysis", "fit", "predict", "report"},
 }
 SHARED = {"errors", "runfolder"}
+# What a report must not import, because it would compute with it.
+COMPUTES = {"numpy", "scipy", "statistics", "pandas", "statsmodels", "hdrh", "kneed", "pydoe", "subprocess"}
 MODELS_MAY_USE = {"numpy", "scipy"}
 SLOW_TO_LOAD = {"statsmodels", "pandas", "pydoe", "kneed"}
 STATISTICS_MAY_USE = MODELS_MAY_USE | SLOW_TO_LOAD
@@ -85,6 +91,9 @@ STANDARD_LIBRARY = {
 # The only model that runs a program of this project, and may import what it needs for that.
 SIMULATE = Path("waylab/models/simulate.py")
 SIMULATE_MAY_USE = {"os", "shutil", "subprocess", "tempfile"}
+
+# The files of systems. What others may use, their folders hand on.
+SYSTEM_FILES = {path.stem for path in (ROOT / "waylab/spec/systems").glob("[a-z]*.py")}
 
 # In the models, from the bottom up: a file or folder may import the lines above it, and its own line.
 MODEL_LAYERS = (
@@ -135,7 +144,9 @@ IN_CIRCLES: dict[str, int] = {}
 
 def rust_files() -> list[Path]:
     """Every Rust file of the project."""
-    return sorted(path for path in (ROOT / "crates").rglob("*.rs") if "target" not in path.parts)
+    return sorted(
+        path for path in (ROOT / "crates").rglob("*.rs") if "target" not in path.relative_to(ROOT).parts
+    )
 
 
 def python_files() -> list[Path]:
@@ -155,6 +166,48 @@ def imports(path: Path) -> set[str]:
     return names
 
 
+def listed(heading: str) -> list[list[str]]:
+    """The cells of the rows of the tables below a heading of ARCHITECTURE.md that begin with a name."""
+    section = re.split(r"^## ", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.M)
+    (text,) = (part for part in section if part.startswith(heading + "\n"))
+    rows = [line.strip().strip("|").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def uses(cell: str, above: list[str], table: dict[str, set[str]]) -> set[str]:
+    """The names of the last cell of a row, written out."""
+    names = set(re.findall(r"`(\w+)`", cell))
+    if cell.startswith("all above"):
+        return set(above) - names
+    return names | {name for other in names for name in table[other]} if "its imports" in cell else names
+
+
+def test_the_map_shows_what_each_crate_uses_and_its_rooms():
+    rows = listed("The Rust crates")
+    crates = [row for row in rows if row[0].strip("`") in CRATES and "·" not in row[1]]
+    names = [row[0].strip("`") for row in crates]
+    assert sorted(names) == sorted(CRATES)
+    for number, (name, row) in enumerate(zip(names, crates, strict=True)):
+        if row[2] != "all":
+            assert uses(row[2], names[:number], CRATES) == CRATES[name], name
+    rooms = [row for row in rows if "·" in row[1]]
+    assert len(rooms) == 4
+    for crate, text in rooms:
+        folders = {
+            path.name for path in (ROOT / "crates" / crate.strip("`") / "src").iterdir() if path.is_dir()
+        }
+        assert {re.match(r"`(\w+)`", room).group(1) for room in text.split(" · ")} == folders, crate
+
+
+def test_the_map_shows_what_each_package_imports():
+    rows = listed("The Python packages")
+    names = [row[0].strip("`") for row in rows]
+    assert sorted(names) == sorted(PACKAGES)
+    for number, row in enumerate(rows):
+        found = uses(row[2] if len(row) > 2 else "", names[:number], PACKAGES)
+        assert found - SHARED == PACKAGES[names[number]], names[number]
+
+
 def test_every_crate_is_listed():
     assert {path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml")} == set(CRATES)
 
@@ -162,9 +215,43 @@ def test_every_crate_is_listed():
 @pytest.mark.parametrize("crate", CRATES)
 def test_crates_depend_only_downwards(crate):
     manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
+    assert set(manifest) & {"build-dependencies", "target"} == set(), "would hide a dependency from this test"
+    assert all(
+        found == {"workspace": True} | options(found) for found in manifest.get("dependencies", {}).values()
+    )
     assert set(manifest.get("dependencies", {})) & set(CRATES) <= CRATES[crate]
     assert set(manifest.get("dev-dependencies", {})) & set(CRATES) <= CRATES[crate] | DEVELOPMENT
     assert manifest["lints"] == {"workspace": True}
+
+
+def options(dependency: dict[str, object]) -> dict[str, object]:
+    """What a crate may say of a dependency besides that it is the workspace's: not another name or place for it."""
+    return {key: value for key, value in dependency.items() if key in {"features", "optional"}}
+
+
+def test_wire_does_no_io_and_net_knows_no_protocol():
+    for path in (ROOT / "crates/wire/src").rglob("*.rs"):
+        text = re.sub(r"//.*", "", path.read_text())
+        assert not re.search(r"\bstd::(?:fs|io|net|os|process|thread)\b|\buse std::\{", text), path
+    for crate, known in (("wire", WIRE_MAY_USE), ("net", NET_MAY_USE)):
+        manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
+        assert set(manifest["dependencies"]) <= known
+
+
+def test_only_the_clock_is_exempt_from_the_ban_on_clocks():
+    exempt = {
+        path for path in rust_files() if re.search(r"(?:allow|expect)\([^)]*disallowed_", path.read_text())
+    }
+    # The timer's test sleeps on a real clock.
+    assert exempt == {ROOT / "crates/clock/src/source.rs", ROOT / "crates/net/src/timer.rs"}
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_there_is_no_global_state(crate):
+    for path in (ROOT / "crates" / crate / "src").rglob("*.rs"):
+        text = re.sub(r"//.*", "", path.read_text())
+        found = re.search(r"^\s*(?:pub(?:\([^)]*\))? )?static \w.*|.*thread_local!.*", text, re.M)
+        assert not found, f"{path.relative_to(ROOT)}: {found and found.group().strip()}"
 
 
 def proxy_imports() -> dict[str, set[str]]:
@@ -177,9 +264,11 @@ def proxy_imports() -> dict[str, set[str]]:
         trees = ["".join(tree.split()) for tree in re.findall(r"\buse (crate::[^;]+);", text)]
         names = [name for tree in trees for name in expanded(tree)]
         names += re.findall(r"\bcrate(?:::\w+)+", re.sub(r"\buse [^;]+;", "", text))
-        parts = file.relative_to(root).with_suffix("").parts
-        module = "/".join(parts[:-1] if parts[-1] == "mod" else parts)
-        imported[module] = {name.removeprefix("crate::").replace("::", "/") for name in names}
+        module = module_path(file, root)
+        found = {name.removeprefix("crate::").replace("::", "/") for name in names}
+        # In an inline test, `super` is the file itself: there only `crate` counts.
+        found |= {"/".join(absolute(name.split("::"), module)) for name in named_paths(text)}
+        imported["/".join(module) or "lib"] = found
     return imported
 
 
@@ -298,12 +387,20 @@ def test_models_import_only_downwards():
 
 
 def test_only_the_systems_know_which_system_it_is():
-    """No other code of the lab reads `system.kind`; it reads the system's description."""
+    """No other code of the lab reads `system.kind` or imports a system; it reads the system's description."""
     homes = (ROOT / "waylab/spec/systems", ROOT / "waylab/testbed/systems")
     for path in (ROOT / "waylab").rglob("*.py"):
         if not path.is_relative_to(homes[0]) and not path.is_relative_to(homes[1]):
             asked = [text for text in map(asks_for_a_system, ast.walk(ast.parse(path.read_text()))) if text]
+            parts = (name.split(".") for name in imports(path))
+            asked += [
+                ".".join(part) for part in parts if part[2:3] == ["systems"] and part[3] in SYSTEM_FILES
+            ]
             assert not asked, f"{path.relative_to(ROOT)}: {asked}"
+
+
+def is_a_system_name(node: ast.AST) -> bool:
+    return bool(re.search(r"descri\w+\W*\bname\W*$", ast.unparse(node)))
 
 
 def asks_for_a_system(node: ast.AST) -> str | None:
@@ -315,10 +412,12 @@ def asks_for_a_system(node: ast.AST) -> str | None:
             pass
         case ast.Call(func=ast.Attribute(attr="get", value=owner), args=[ast.Constant(value="kind"), *_]):
             pass
-        case ast.Compare(left=left, comparators=[*right]) if any(
-            re.search(r"descri\w+\W*\bname\W*$", ast.unparse(side)) for side in (left, *right)
-        ):
+        case ast.Compare(left=left, comparators=[*right]) if any(map(is_a_system_name, (left, *right))):
             return ast.unparse(node)
+        case (
+            ast.Match(subject=side) | ast.Call(func=ast.Attribute(attr="startswith" | "endswith", value=side))
+        ) if is_a_system_name(side):
+            return ast.unparse(side)
         case _:
             return None
     return ast.unparse(node) if re.search(r"system(s\[.*)?['\"]?\]?$", ast.unparse(owner)) else None
@@ -331,6 +430,8 @@ def asks_for_a_system(node: ast.AST) -> str | None:
         'plan["system"]["kind"] in ("messages", "database")',
         'match_on(system.get("kind"))',
         'content.spec["system"]["description"]["name"] == "proxy"',
+        'trial.description.name.startswith("prox")',
+        'match trial.description.name:\n    case "proxy":\n        pass',
     ],
 )
 def test_the_check_finds_code_that_reads_the_systems_name(text):
@@ -369,7 +470,17 @@ def test_the_statistics_import_nothing_of_the_lab():
 def test_the_report_computes_nothing():
     for path in (ROOT / "waylab/report").rglob("*.py"):
         used = {name.split(".")[0] for name in imports(path)}
-        assert not used & {"numpy", "scipy", "statistics", "subprocess"}, path
+        assert not used & COMPUTES, path
+
+
+def test_only_the_emulated_testbed_makes_network_namespaces():
+    home = ROOT / "waylab/testbed/netns"
+    found = {
+        path
+        for path in (ROOT / "waylab").rglob("*.py")
+        if {n.split(".")[0] for n in imports(path)} & {"pyroute2"}
+    }
+    assert all(path.is_relative_to(home) for path in found) and found
 
 
 def test_files_are_short():
@@ -394,6 +505,14 @@ def test_links_of_the_docs_resolve():
     for page in chain(ROOT.glob("*.md"), (ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             assert "://" in target or (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_docs_link_only_to_headings_that_are_there():
+    for page in chain(ROOT.glob("*.md"), (ROOT / "docs").rglob("*.md")):
+        for target, heading in re.findall(r"\]\(([^):#]*\.md|)#([^)]+)\)", page.read_text()):
+            titles = re.findall(r"^#+ (.+)$", (page.parent / target if target else page).read_text(), re.M)
+            anchors = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert heading in anchors, f"{page}: {target}#{heading}"
 
 
 def test_every_decision_is_in_the_index():
