@@ -126,6 +126,6 @@ def test_uneven_service_first_come_first_served():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_they_refuse(method):
+def test_unsupported_networks_are_refused(method):
     with pytest.raises(AssumptionError, match=f"{method}: assumes a fixed population"):
         solve(open_tandem(), method)

@@ -96,7 +96,7 @@ def test_bottlenecks_by_what_they_allow():
     assert saturation_factor(open_tandem(6.0)) == pytest.approx(min(1 / 0.1, 2 / 0.25) / 6)
 
 
-def test_what_bounds_cannot_say():
+def test_bounds_refuse_unsupported_networks():
     for make in (balanced_job_bounds, geometric_bounds):
         with pytest.raises(AssumptionError, match="one server at each station, but station 'store' has 2"):
             make(three_tiers())

@@ -256,7 +256,7 @@ def test_a_table_of_a_queue_has_names_values_and_units():
     assert rows["throughput"] == (9.0, "1/s") and rows["queue length, mean"][1] == ""
 
 
-def test_a_table_leaves_out_what_a_queue_cannot_say():
+def test_a_table_omits_undefined_values():
     names = [name for name, _, _ in as_table(GGm(3, 1, 4, 1, 0.5))]
     assert "waiting time, mean" in names and "waiting time, 95th percentile" not in names
     assert "busy period, mean" not in names

@@ -51,7 +51,7 @@ def moments(probabilities, count):
 
 
 @pytest.mark.parametrize(("arrivals", "batch"), [(0.7, 1), (2.0, 3), (1.0, 5), (3.5, 6)])
-def test_a_server_that_takes_what_is_there(arrivals, batch):
+def test_a_server_that_serves_batches(arrivals, batch):
     def moves(state):
         serving, waiting = state
         if not serving:

@@ -151,7 +151,7 @@ def test_every_single_server_with_exponential_service_is_the_same(rho):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 60), st.floats(0.05, 0.9))
-def test_much_room_is_endless_room(servers, rho):
+def test_a_large_buffer_equals_an_infinite_one(servers, rho):
     endless, finite = MMm(rho * servers, 1.0, servers), MMmK(rho * servers, 1.0, servers, servers + 500)
     close(rows(finite), rows(endless), 1e-8)
     if servers == 1:
@@ -239,7 +239,7 @@ def test_everything_grows_with_the_load(make):
     ],
     ids=names,
 )
-def test_huge_sizes_are_right_too(queue):
+def test_huge_sizes_are_exact(queue):
     found = rows(queue)
     assert all(math.isfinite(value) and value >= 0 for value in found.values())
     rate = found["throughput"]
@@ -247,7 +247,7 @@ def test_huge_sizes_are_right_too(queue):
     assert 0 < found["waiting time, deviation"] or found["probability of queueing"] < 1e-12
 
 
-def test_a_long_busy_period_is_no_number():
+def test_a_very_long_or_endless_busy_period_raises():
     with pytest.raises(ModelError, match="busy_period_mean_s: is larger than"):
         _ = MMm(9_900, 1.0, 10_000).busy_period_mean_s
     with pytest.raises(AssumptionError, match="without it the busy period never ends"):

@@ -341,7 +341,7 @@ def test_a_class_that_takes_no_time_is_refused():
         ({"discipline": "priority"}, "has priority over another"),
     ],
 )
-def test_what_has_no_product_form_is_refused(change, fact):
+def test_networks_without_a_product_form_are_refused(change, fact):
     network = three_tiers().with_station("store", servers=1).with_station("disk", **change)
     for solver in (solve_convolution, solve_mva, solve_mixed):
         with pytest.raises(AssumptionError, match=fact):

@@ -120,7 +120,7 @@ def test_order_statistics():
     assert order_statistic_s([0.0, 0.0], 2, [0.0, 3.0]) == 3.0
 
 
-def test_bad_numbers():
+def test_invalid_numbers_are_refused():
     for wrong in (lambda: harmonic(0), lambda: order_statistic_s([], 1), lambda: order_statistic_s([1.0], 2)):
         with pytest.raises(ModelError):
             wrong()
@@ -252,7 +252,7 @@ def test_who_is_seen():
     assert unlimited @ np.arange(len(unlimited)) == pytest.approx(2.0, rel=1e-9)
 
 
-def test_what_it_refuses():
+def test_unsupported_networks_are_refused():
     with pytest.raises(AssumptionError, match="fork-join: assumes that a request occupies no slot"):
         solve_fork_join(slots())
     with pytest.raises(AssumptionError, match="one chain of classes"):

@@ -119,7 +119,7 @@ def test_classes_that_share_the_slots():
 
 
 @pytest.mark.parametrize("clients", [1, 4, 12])
-def test_a_slot_for_everybody_is_no_pool(clients):
+def test_as_many_slots_as_customers_have_no_effect(clients):
     network = slots(clients, clients)
     plain = Network(network.classes, network.stations, network.visits)
     exact, found = solve(plain, "convolution"), solve_layered(network)
@@ -231,7 +231,7 @@ def test_more_slots_help_and_large_numbers_are_fast():
     assert before == pytest.approx(50, rel=1e-3)
 
 
-def test_what_it_refuses():
+def test_unsupported_networks_are_refused():
     with pytest.raises(AssumptionError, match="layered: assumes one chain"):
         solve_layered(two_classes())
     with pytest.raises(AssumptionError, match="layered: assumes one chain"):

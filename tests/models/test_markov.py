@@ -255,7 +255,7 @@ def test_a_fork_of_one_is_no_fork():
     assert forked.throughput_per_s == pytest.approx(plain.throughput_per_s, rel=1e-12)
 
 
-def test_what_it_refuses():
+def test_unsupported_networks_are_refused():
     steady = three_tiers().with_station("disk", service={"request": Service.deterministic(0.02)})
     with pytest.raises(AssumptionError, match=r"exponential service.* 'disk' has deterministic"):
         solve_markov(steady)

@@ -104,7 +104,7 @@ def test_speeds_beside_an_open_class_sum_over_all_numbers_of_its_requests(rates,
     assert speeds == pytest.approx([summed[n - 1] / summed[n] for n in range(1, 8)], rel=1e-11)
 
 
-def test_what_has_no_product_form_is_refused():
+def test_networks_without_a_product_form_are_refused():
     network = beside_open({}).with_class("outside", arrival_squared_variation=4.0)
     with pytest.raises(AssumptionError, match=r"^mixed: assumes Poisson arrivals, but class 'outside'"):
         solve_mixed(network)

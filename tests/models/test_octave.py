@@ -58,7 +58,7 @@ def test_there_are_more_than_a_thousand_models():
 
 
 @pytest.mark.parametrize("name", ["qsmmm", "qsmmmk", "qsmm1k", "qsmminf", "qnos", "qncscmva", "qncmmva"])
-def test_waylab_and_octave_agree(name):
+def test_waylab_and_octave_give_the_same_answers(name):
     for model in of(name):
         assert deviation(model, OURS[name](*model["given"]), answers_of(model)) < AGREEMENT, model
 
@@ -151,7 +151,7 @@ def test_exact_throughput_lies_between_their_bounds(name):
         assert lower * (1 - AGREEMENT) <= exact <= upper * (1 + AGREEMENT), model
 
 
-def test_a_wrong_answer_would_be_noticed():
+def test_a_wrong_answer_fails_the_comparison():
     """The comparison itself: a queue length that is off in the eighth digit does not agree."""
     model = of("qncsmva")[0]
     theirs = answers_of(model)

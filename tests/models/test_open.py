@@ -232,6 +232,6 @@ def test_an_unstable_station_is_named(network, message):
         (open_tandem().with_station("second", batch=2), "one request at a time"),
     ],
 )
-def test_what_has_no_product_form_is_refused(network, assumption):
+def test_networks_without_a_product_form_are_refused(network, assumption):
     with pytest.raises(AssumptionError, match=f"^open: assumes .*{assumption}"):
         solve_open(network)

@@ -156,7 +156,7 @@ def test_an_unstable_model_raises():
     assert caught.value.utilisation == pytest.approx(1.2)
 
 
-def test_what_the_program_refuses_is_a_model_error():
+def test_an_error_of_the_program_raises_a_model_error():
     full = Station("one", {"a": 1.0}, capacity=1, when_full="block")
     network = Network(
         classes=(JobClass("a", population=2),),
@@ -182,7 +182,7 @@ def test_a_share_beyond_the_table_is_refused():
         result.response_quantile_s(0.99999)
 
 
-def test_a_missing_program_is_one_clear_line(tmp_path, monkeypatch):
+def test_a_missing_program_raises_one_line(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="not found; run `make build` or set WAYSTAGE_BIN"):
         find_program(tmp_path / "waystage")
     monkeypatch.setenv("WAYSTAGE_BIN", str(tmp_path))

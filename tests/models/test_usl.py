@@ -110,7 +110,7 @@ def test_few_sizes_and_far_predictions_are_marked():
         (([1, 2, 3], [1, 2, 3], [1, -1, 1]), r"weights\[1\]: must be finite and above 0"),
     ],
 )
-def test_bad_runs_are_refused(arguments, message):
+def test_invalid_runs_are_refused(arguments, message):
     with pytest.raises(ModelError, match=message):
         fit_usl(*arguments)
 
@@ -131,6 +131,6 @@ def test_bad_runs_are_refused(arguments, message):
         ),
     ],
 )
-def test_bad_questions_are_refused(ask, message):
+def test_invalid_queries_are_refused(ask, message):
     with pytest.raises(ModelError, match=message):
         ask()
