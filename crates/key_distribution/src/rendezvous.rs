@@ -1,5 +1,5 @@
 //! Rendezvous hashing: every server gets a score for the key, and the highest score owns it. Removing a server moves only
-//! its own keys, wherever it stood in the list, and weights can be any number. Each lookup computes a score for every server.
+//! its own keys, wherever it was in the list, and weights can be any number. Each lookup computes a score for every server.
 //!
 //! Sources: D. Thaler and C. Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM Transactions on
 //! Networking 6(1), 1998; weights as scores -w / ln(u): C. Schindelhauer and G. Schomaker, "Weighted distributed hash

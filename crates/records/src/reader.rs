@@ -28,7 +28,7 @@ pub enum ReadError {
     Header { path: PathBuf, reason: String },
     #[error("{}: truncated after {rows} rows (the program was killed or still runs); --partial reads what is there", path.display())]
     Truncated { path: PathBuf, rows: usize },
-    #[error("{}: the footer counts {written} rows but the file holds {rows}; it was cut or joined", path.display())]
+    #[error("{}: the footer counts {written} rows but the file has {rows}; it was cut or joined", path.display())]
     Count { path: PathBuf, written: u64, rows: usize },
     #[error("{}: row {row}: its stamps decrease; the file is damaged", path.display())]
     Stamps { path: PathBuf, row: usize },

@@ -99,7 +99,7 @@ fn damaged_files_are_refused_with_the_reason() {
     assert!(refused(&whole[..30]).contains("incomplete"));
     let mut cut = whole.clone();
     cut.drain(whole.len() - 32 - 104..whole.len() - 32);
-    assert!(refused(&cut).contains("the footer counts 10 rows but the file holds 9"));
+    assert!(refused(&cut).contains("the footer counts 10 rows but the file has 9"));
     let mut decreasing = whole.clone();
     let last_stamp = whole.len() - 32 - 8;
     decreasing[last_stamp] = 0;

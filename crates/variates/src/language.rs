@@ -57,8 +57,8 @@ fn alone(text: &str, unit: Unit) -> Result<Kind, VariateError> {
         ("fb_value", Unit::Bytes | Unit::Plain) => Ok(Kind::FbValue),
         ("fb_ia", Unit::Time) => Ok(Kind::FbIa { microsecond: 1000.0 }),
         ("fb_ia", Unit::Plain) => Ok(Kind::FbIa { microsecond: 1.0 }),
-        ("fb_key" | "fb_value", Unit::Time) => refuse("it is of sizes, and times are asked for"),
-        ("fb_ia", Unit::Bytes) => refuse("it is of times, and sizes are asked for"),
+        ("fb_key" | "fb_value", Unit::Time) => refuse("it draws sizes, and times are required"),
+        ("fb_ia", Unit::Bytes) => refuse("it draws times, and sizes are required"),
         _ => match KINDS.iter().find(|(name, _)| *name == text) {
             Some((name, parameters)) => {
                 Err(VariateError::new(text, "the parameters are missing", example(name, parameters, unit)))

@@ -48,7 +48,7 @@ pub enum ReplyError {
     #[error("the value is larger than the limit")]
     ValueTooLarge,
     /// A value does not end at its announced length.
-    #[error("the value does not end in \\r\\n where its announced length says")]
+    #[error("the value does not end in \\r\\n at its announced length")]
     BadDataChunk,
 }
 

@@ -16,7 +16,7 @@ pub enum RequestError {
     #[error("a key is too long or contains a NUL")]
     BadKey,
     /// A value does not end at its announced length.
-    #[error("the value does not end in \\r\\n where its announced length says")]
+    #[error("the value does not end in \\r\\n at its announced length")]
     BadDataChunk,
     /// A value is larger than the limit.
     #[error("the value is too large")]

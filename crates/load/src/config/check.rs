@@ -25,7 +25,7 @@ const QUEUES_MAX: usize = 1_000_000;
 const PREFIX_BYTES_MAX: usize = 50;
 
 impl Config {
-    /// Rejects settings that cannot be run, in one line that says what to change.
+    /// Rejects settings that cannot be run, in one line that says how to correct them.
     ///
     /// # Errors
     /// The first contradiction found.
@@ -157,7 +157,7 @@ impl Config {
 }
 
 impl MessagesConfig {
-    /// Rejects settings that cannot be run, in one line that says what to change.
+    /// Rejects settings that cannot be run, in one line that says how to correct them.
     ///
     /// # Errors
     /// The first contradiction found.

@@ -1,4 +1,4 @@
-//! Steps 2 and 9: the state that the clients of one thread share. It holds the clock, the random numbers, the
+//! Steps 2 and 9: the state that the clients of one thread share. It has the clock, the random numbers, the
 //! counts, the records, and which clients think or are free. Every request ends here exactly once, answered or not.
 
 use crate::config::Config;

@@ -26,7 +26,7 @@ impl<'a> LoadProbe<'a> {
         LoadProbe { config, objectives: objectives.to_vec(), clock, stop }
     }
 
-    /// Rejects settings that a search cannot use, in one line that says what to change.
+    /// Rejects settings that a search cannot use, in one line that says how to correct them.
     ///
     /// # Errors
     /// The first contradiction found.

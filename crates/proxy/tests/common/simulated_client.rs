@@ -1,7 +1,7 @@
 //! A client of the simulation. It pipelines, sends tiny pieces, stops reading or disconnects, and checks every byte that it receives.
 
 use super::random::Random;
-use super::simulated_judge::{Asked, Judge};
+use super::simulated_judge::{Judge, SentRequest};
 use super::simulated_requests::{Ask, next, own_keys, shared_keys};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -53,7 +53,7 @@ pub(crate) struct SimulatedClient {
     random: Random,
     plan: Plan,
     judge: Judge,
-    in_flight: VecDeque<Asked>,
+    in_flight: VecDeque<SentRequest>,
     got: Vec<u8>,
     /// The last requests and replies.
     trail: VecDeque<String>,
@@ -154,7 +154,7 @@ impl SimulatedClient {
         match self.plan.disconnect {
             Disconnect::Vanished => {
                 self.tally.vanished = self.in_flight.len() as u64;
-                self.in_flight.drain(..).for_each(|asked| self.judge.failed(&asked));
+                self.in_flight.drain(..).for_each(|request| self.judge.failed(&request));
                 return Ok(());
             }
             Disconnect::HalfClosed => self.stream.shutdown(Shutdown::Write).map_err(|error| format!("{error}"))?,
@@ -224,15 +224,15 @@ impl SimulatedClient {
 
     fn check_received(&mut self) -> Result<(), String> {
         let mut used = 0;
-        while let Some(asked) = self.in_flight.front() {
+        while let Some(request) = self.in_flight.front() {
             let rest = &self.got[used..];
             let received = || String::from_utf8_lossy(&rest[..rest.len().min(60)]).into_owned();
-            let outcome = self.judge.check(asked, rest).map_err(|what| {
+            let outcome = self.judge.check(request, rest).map_err(|what| {
                 let trail: String = self.trail.iter().map(|line| format!("\n    {line}")).collect();
-                format!("client {}: {what}\n  sent {asked:?}\n  got {:?} after{trail}", self.plan.number, received())
+                format!("client {}: {what}\n  sent {request:?}\n  got {:?} after{trail}", self.plan.number, received())
             })?;
             let Some((consumed, is_failed)) = outcome else { break };
-            self.trail.push_back(format!("{:?}: {:?}", asked.ask, received()));
+            self.trail.push_back(format!("{:?}: {:?}", request.ask, received()));
             if self.trail.len() > TRAIL {
                 self.trail.pop_front();
             }

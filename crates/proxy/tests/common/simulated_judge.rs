@@ -9,7 +9,7 @@ use wire::{Limits, MetaCode, ParsedReply, Reply, parse_reply};
 
 /// A request that was sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct SentRequest {
     pub(crate) ask: Ask,
     pub(crate) sent: Nanos,
 }
@@ -50,22 +50,22 @@ impl Judge {
     }
 
     /// Records a request.
-    pub(crate) fn sends(&mut self, ask: Ask) -> Asked {
+    pub(crate) fn sends(&mut self, ask: Ask) -> SentRequest {
         self.counts += u64::from(matches!(ask, Ask::Count));
-        Asked { ask, sent: self.clock.now() }
+        SentRequest { ask, sent: self.clock.now() }
     }
 
     /// Reads the reply to a request; none if it is incomplete. Returns its length, and whether it is a failure.
-    pub(crate) fn check(&mut self, asked: &Asked, bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
-        match &asked.ask {
+    pub(crate) fn check(&mut self, request: &SentRequest, bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
+        match &request.ask {
             Ask::Set { key, version, is_noreply: true } => {
-                self.wrote(key, asked, Some(*version), false);
+                self.wrote(key, request, Some(*version), false);
                 return Ok(Some((0, false)));
             }
-            Ask::Get { keys } => return self.check_values(keys, asked, bytes),
+            Ask::Get { keys } => return self.check_values(keys, request, bytes),
             Ask::GetAndTouch { key } => {
                 self.keys.entry(key.clone()).or_default().touch();
-                return self.check_values(std::slice::from_ref(key), asked, bytes);
+                return self.check_values(std::slice::from_ref(key), request, bytes);
             }
             _ => {}
         }
@@ -74,38 +74,38 @@ impl Judge {
             ParsedReply::Broken(error) => return Err(format!("not a reply: {error}")),
             ParsedReply::Reply { reply, consumed } => (reply, consumed),
         };
-        if asked.ask.is_quiet() && matches!(reply, Reply::Meta { code: MetaCode::Noop, .. }) {
-            self.had_no_reply(asked)?;
+        if request.ask.is_quiet() && matches!(reply, Reply::Meta { code: MetaCode::Noop, .. }) {
+            self.had_no_reply(request)?;
             return Ok(Some((0, false)));
         }
         if let Reply::ServerError(_) = reply {
-            if matches!(asked.ask, Ask::Noop | Ask::Version | Ask::Bogus | Ask::LongKey) {
+            if matches!(request.ask, Ask::Noop | Ask::Version | Ask::Bogus | Ask::LongKey) {
                 return Err("a backend error for a request that needs no backend".into());
             }
-            self.failed(asked);
+            self.failed(request);
             return Ok(Some((consumed, true)));
         }
-        self.check_line(asked, &reply)?;
+        self.check_line(request, &reply)?;
         Ok(Some((consumed, false)))
     }
 
     /// Checks a reply of one line that is not a failure.
-    fn check_line(&mut self, asked: &Asked, reply: &Reply<'_>) -> Result<(), String> {
-        let is_right = match (&asked.ask, reply) {
+    fn check_line(&mut self, request: &SentRequest, reply: &Reply<'_>) -> Result<(), String> {
+        let is_right = match (&request.ask, reply) {
             (Ask::Set { key, version, .. } | Ask::Add { key, version }, Reply::Stored) => {
-                let may_store = matches!(asked.ask, Ask::Set { .. }) || self.may_miss(key);
-                self.wrote(key, asked, Some(*version), true);
+                let may_store = matches!(request.ask, Ask::Set { .. }) || self.may_miss(key);
+                self.wrote(key, request, Some(*version), true);
                 may_store
             }
             (Ask::Replace { key, version }, Reply::Stored) => {
-                let may_store = self.may_be_there(key, asked);
-                self.wrote(key, asked, Some(*version), true);
+                let may_store = self.may_be_there(key, request);
+                self.wrote(key, request, Some(*version), true);
                 may_store
             }
-            (Ask::Add { key, .. }, Reply::NotStored) => self.may_be_there(key, asked),
+            (Ask::Add { key, .. }, Reply::NotStored) => self.may_be_there(key, request),
             (Ask::Replace { key, .. }, Reply::NotStored) => self.may_miss(key),
-            (Ask::Delete { key }, Reply::Deleted) => self.wrote(key, asked, None, true),
-            (Ask::Delete { key }, Reply::NotFound) => self.may_miss(key) && self.wrote(key, asked, None, true),
+            (Ask::Delete { key }, Reply::Deleted) => self.wrote(key, request, None, true),
+            (Ask::Delete { key }, Reply::NotFound) => self.may_miss(key) && self.wrote(key, request, None, true),
             (Ask::CountFrom, Reply::Stored) => {
                 self.is_counter_sure = !self.promise.forgets;
                 true
@@ -120,16 +120,16 @@ impl Judge {
                 !is_quiet && *flags == returned_flags(*opaque, Some(key)) && self.may_miss(key)
             }
             (Ask::MetaGet { key, opaque, .. }, Reply::MetaValue { flags, data }) => {
-                *flags == returned_flags(*opaque, Some(key)) && self.is_possible(key, asked, data)?
+                *flags == returned_flags(*opaque, Some(key)) && self.is_possible(key, request, data)?
             }
             (Ask::MetaSet { key, version, opaque, is_quiet: false }, Reply::Meta { code: MetaCode::Header, flags }) => {
-                *flags == returned_flags(*opaque, None) && self.wrote(key, asked, Some(*version), true)
+                *flags == returned_flags(*opaque, None) && self.wrote(key, request, Some(*version), true)
             }
             (Ask::MetaDelete { key, opaque, is_quiet: false }, Reply::Meta { code: MetaCode::Header, flags }) => {
-                *flags == returned_flags(*opaque, None) && self.wrote(key, asked, None, true)
+                *flags == returned_flags(*opaque, None) && self.wrote(key, request, None, true)
             }
             (Ask::MetaDelete { key, opaque, .. }, Reply::Meta { code: MetaCode::NotFound, flags }) => {
-                *flags == returned_flags(*opaque, None) && self.may_miss(key) && self.wrote(key, asked, None, true)
+                *flags == returned_flags(*opaque, None) && self.may_miss(key) && self.wrote(key, request, None, true)
             }
             (Ask::Noop, Reply::Meta { code: MetaCode::Noop, .. }) => true,
             (Ask::Version, Reply::Version(_)) | (Ask::Bogus, Reply::Error) => true,
@@ -138,11 +138,16 @@ impl Judge {
         };
         is_right
             .then_some(())
-            .ok_or_else(|| format!("the reply does not match the request; known: {:?}", self.known(&asked.ask)))
+            .ok_or_else(|| format!("the reply does not match the request; known: {:?}", self.known(&request.ask)))
     }
 
     /// Values in the order of their keys, then END or an error.
-    fn check_values(&mut self, keys: &[String], asked: &Asked, bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
+    fn check_values(
+        &mut self,
+        keys: &[String],
+        request: &SentRequest,
+        bytes: &[u8],
+    ) -> Result<Option<(usize, bool)>, String> {
         let (mut used, mut place) = (0, 0);
         let mut is_missing = vec![true; keys.len()];
         loop {
@@ -158,7 +163,7 @@ impl Judge {
                     place += 1 + at.ok_or("a value that was not requested, or out of order")?;
                     is_missing[place - 1] = false;
                     let key = &keys[place - 1];
-                    if !self.is_possible(key, asked, value.data)? {
+                    if !self.is_possible(key, request, value.data)? {
                         return Err(format!("a value that is too old, or too new; known: {:?}", self.keys.get(key)));
                     }
                 }
@@ -176,7 +181,7 @@ impl Judge {
     }
 
     /// Whether this is a whole value of this key, by one of its writers, and not older than allowed.
-    fn is_possible(&self, key: &str, asked: &Asked, data: &[u8]) -> Result<bool, String> {
+    fn is_possible(&self, key: &str, request: &SentRequest, data: &[u8]) -> Result<bool, String> {
         let text = String::from_utf8_lossy(data);
         let mut words = text.split(' ');
         let (name, writer, version) = (words.next(), words.next(), words.next());
@@ -186,12 +191,12 @@ impl Judge {
             return Err("another key's value, or a torn one".into());
         }
         if !self.is_own(key) {
-            return Ok(self.promise.may_return_shared(key, writer, version, asked.sent));
+            return Ok(self.promise.may_return_shared(key, writer, version, request.sent));
         }
         if writer != self.client {
             return Err("another client's value".into());
         }
-        Ok(self.promise.may_return(key, self.client, self.history(key), version, asked.sent))
+        Ok(self.promise.may_return(key, self.client, self.history(key), version, request.sent))
     }
 
     fn is_own(&self, key: &str) -> bool {
@@ -206,8 +211,8 @@ impl Judge {
         self.keys.get(key).unwrap_or(&UNTOUCHED)
     }
 
-    fn may_be_there(&self, key: &str, asked: &Asked) -> bool {
-        !self.is_own(key) || self.promise.may_be_there(key, self.client, self.history(key), asked.sent)
+    fn may_be_there(&self, key: &str, request: &SentRequest) -> bool {
+        !self.is_own(key) || self.promise.may_be_there(key, self.client, self.history(key), request.sent)
     }
 
     fn known(&self, ask: &Ask) -> Option<&History> {
@@ -224,27 +229,27 @@ impl Judge {
     }
 
     /// Records a write. Always returns true.
-    fn wrote(&mut self, key: &str, asked: &Asked, version: Option<u64>, is_acknowledged: bool) -> bool {
+    fn wrote(&mut self, key: &str, request: &SentRequest, version: Option<u64>, is_acknowledged: bool) -> bool {
         let now = self.clock.now();
-        let is_on_primary = matches!(asked.ask, Ask::Add { .. } | Ask::Replace { .. });
+        let is_on_primary = matches!(request.ask, Ask::Add { .. } | Ask::Replace { .. });
         if self.is_own(key) {
             let write = Write { version, acknowledged: is_acknowledged.then_some(now), is_on_primary };
             self.keys.entry(key.into()).or_default().add(write);
         } else if is_acknowledged {
-            let write = Posted { writer: self.client, version, sent: asked.sent, acknowledged: now };
+            let write = Posted { writer: self.client, version, sent: request.sent, acknowledged: now };
             self.promise.board.post(key, write);
         }
         true
     }
 
     /// Records a request that failed, or whose client disconnected before the reply.
-    pub(crate) fn failed(&mut self, asked: &Asked) {
-        match &asked.ask {
+    pub(crate) fn failed(&mut self, request: &SentRequest) {
+        match &request.ask {
             Ask::Set { key, version, .. }
             | Ask::Add { key, version }
             | Ask::Replace { key, version }
-            | Ask::MetaSet { key, version, .. } => _ = self.wrote(key, asked, Some(*version), false),
-            Ask::Delete { key } | Ask::MetaDelete { key, .. } => _ = self.wrote(key, asked, None, false),
+            | Ask::MetaSet { key, version, .. } => _ = self.wrote(key, request, Some(*version), false),
+            Ask::Delete { key } | Ask::MetaDelete { key, .. } => _ = self.wrote(key, request, None, false),
             Ask::GetAndTouch { key } => self.keys.entry(key.clone()).or_default().touch(),
             // The counter is deleted on a replica that missed the write.
             Ask::CountFrom | Ask::Count => self.is_counter_sure = false,
@@ -253,14 +258,14 @@ impl Judge {
     }
 
     /// Records a quiet request without a reply: it had the expected outcome.
-    fn had_no_reply(&mut self, asked: &Asked) -> Result<(), String> {
-        let is_right = match &asked.ask {
+    fn had_no_reply(&mut self, request: &SentRequest) -> Result<(), String> {
+        let is_right = match &request.ask {
             Ask::MetaGet { key, .. } => self.may_miss(key),
-            Ask::MetaSet { key, version, .. } => self.wrote(key, asked, Some(*version), true),
-            Ask::MetaDelete { key, .. } => self.wrote(key, asked, None, true),
+            Ask::MetaSet { key, version, .. } => self.wrote(key, request, Some(*version), true),
+            Ask::MetaDelete { key, .. } => self.wrote(key, request, None, true),
             _ => false,
         };
-        let known = || format!("a reply is missing; known: {:?}", self.known(&asked.ask));
+        let known = || format!("a reply is missing; known: {:?}", self.known(&request.ask));
         is_right.then_some(()).ok_or_else(known)
     }
 }

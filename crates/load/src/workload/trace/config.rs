@@ -62,7 +62,7 @@ impl TraceConfig {
     /// Rejects settings that cannot be replayed.
     ///
     /// # Errors
-    /// One line that says what to change.
+    /// One line that says how to correct it.
     pub fn check(&self) -> Result<(), TraceError> {
         if let Timing::Scaled(factor) = self.timing
             && !(Timing::FACTOR_MIN..=Timing::FACTOR_MAX).contains(&factor)
