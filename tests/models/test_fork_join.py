@@ -19,13 +19,13 @@ from waylab.models import (
     UnstableError,
     solve,
 )
-from waylab.models.solvers.fork_join import solve_fork_join
-from waylab.models.solvers.fork_times import (
+from waylab.models.solvers.fork.join import solve_fork_join
+from waylab.models.solvers.fork.times import (
     harmonic,
     left_behind,
     order_statistic_s,
 )
-from waylab.models.solvers.markov import solve_markov
+from waylab.models.solvers.markov.solver import solve_markov
 from waylab.models.solvers.stretch import present_given, stretch
 
 

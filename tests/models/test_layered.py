@@ -19,7 +19,7 @@ from waylab.models import (
     solve,
 )
 from waylab.models.solvers.layered import solve_layered
-from waylab.models.solvers.markov import solve_markov
+from waylab.models.solvers.markov.solver import solve_markov
 
 
 def workers(random, clients_max=10):

@@ -18,7 +18,7 @@ from waylab.models import (
     open_network,
     solve,
 )
-from waylab.models.solvers.markov import solve_markov
+from waylab.models.solvers.markov.solver import solve_markov
 
 PRODUCT_FORM = ("repairmen", "three tiers", "single servers", "delay station", "rates", "two classes")
 
@@ -68,7 +68,7 @@ def test_agrees_with_convolution(name):
 def test_iteration_and_direct_solution_agree(monkeypatch):
     network = three_tiers(12)
     direct = solve_markov(network)
-    monkeypatch.setattr("waylab.models.solvers.markov_chain._DIRECT_FIRST", 10)
+    monkeypatch.setattr("waylab.models.solvers.markov.chain._DIRECT_FIRST", 10)
     iterated = solve_markov(network)
     assert iterated.throughput_per_s == pytest.approx(direct.throughput_per_s, rel=1e-10)
     assert iterated.queue_length == pytest.approx(direct.queue_length, rel=1e-9)

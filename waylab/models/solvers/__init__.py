@@ -6,9 +6,9 @@ from waylab.models.network import Network
 from waylab.models.result import Result
 from waylab.models.solvers.approximate import solve_aql, solve_linearizer, solve_schweitzer
 from waylab.models.solvers.convolution import solve_convolution
-from waylab.models.solvers.fork_join import solve_fork_join
+from waylab.models.solvers.fork.join import solve_fork_join
 from waylab.models.solvers.layered import solve_layered
-from waylab.models.solvers.markov import solve_markov
+from waylab.models.solvers.markov.solver import solve_markov
 from waylab.models.solvers.mixed import solve_mixed
 from waylab.models.solvers.mva import solve_mva
 from waylab.models.solvers.open import solve_open

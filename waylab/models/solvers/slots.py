@@ -15,8 +15,8 @@ from waylab.models.errors import AssumptionError
 from waylab.models.network import Network
 from waylab.models.service import Service
 from waylab.models.solvers.convolution import closed_steady
-from waylab.models.solvers.fork_join import Point, closed_points
-from waylab.models.solvers.fork_model import ForkModel
+from waylab.models.solvers.fork.join import Point, closed_points
+from waylab.models.solvers.fork.model import ForkModel
 from waylab.models.solvers.products import Demands, demands
 from waylab.models.solvers.stretch import present_given
 from waylab.models.traffic import traffic

@@ -6,7 +6,7 @@ waiting for slots, blocked requests, and forked requests with their legs. Equiva
 
 from typing import NamedTuple
 
-from waylab.models.solvers.markov_plan import OUTSIDE, MarkovPlan, PathStep
+from waylab.models.solvers.markov.plan import OUTSIDE, MarkovPlan, PathStep
 
 # In place of the number of a forked request: a request that is not forked, and a leg that no request waits for.
 WHOLE = -1

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from waylab.models.errors import ModelError
-from waylab.models.solvers.markov_plan import OUTSIDE, MarkovPlan
-from waylab.models.solvers.markov_scene import Action, Group, MarkovState, Scene, Token
+from waylab.models.solvers.markov.plan import OUTSIDE, MarkovPlan
+from waylab.models.solvers.markov.scene import Action, Group, MarkovState, Scene, Token
 
 # After this many changes without time passing, a request circulates forever.
 _CHANGES_MAX = 20_000

@@ -1,6 +1,6 @@
 """Solves the Markov chain of all states of a small network exactly, as the reference for approximations.
 
-Turns states into means; `markov_moves` has the transitions, `markov_chain` the equations.
+Turns states into means; `markov.moves` has the transitions, `markov.chain` the equations.
 """
 
 import itertools
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from waylab.models.errors import AssumptionError
 from waylab.models.network import Network
 from waylab.models.result import Result
-from waylab.models.solvers.markov_chain import stationary
-from waylab.models.solvers.markov_moves import beginning, in_service, moves
-from waylab.models.solvers.markov_plan import SOLVER, MarkovPlan, make_plan
-from waylab.models.solvers.markov_scene import UNAWAITED, WHOLE, Blocked, Group, MarkovState
+from waylab.models.solvers.markov.chain import stationary
+from waylab.models.solvers.markov.moves import beginning, in_service, moves
+from waylab.models.solvers.markov.plan import SOLVER, MarkovPlan, make_plan
+from waylab.models.solvers.markov.scene import UNAWAITED, WHOLE, Blocked, Group, MarkovState
 
 Array = NDArray[np.float64]
 STATES_MAX = 300_000

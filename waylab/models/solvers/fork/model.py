@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waylab.models.network import Network
-from waylab.models.solvers.fork_times import harmonic, left_behind, order_statistic_s, synchronisation
+from waylab.models.solvers.fork.times import harmonic, left_behind, order_statistic_s, synchronisation
 from waylab.models.solvers.products import Demands, demands
 from waylab.models.solvers.stretch import stretch
 from waylab.models.solvers.weights import station_rates

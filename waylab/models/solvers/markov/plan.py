@@ -1,4 +1,4 @@
-"""Tables of a network for `markov_moves`: the paths of requests and the places that they visit.
+"""Tables of a network for `markov.moves`: the paths of requests and the places that they visit.
 
 Refuses networks without a finite chain of states: times that are not memoryless, and unlimited numbers of requests.
 """
@@ -32,7 +32,7 @@ class PathStep:
 
 @dataclass(frozen=True)
 class MarkovStation:
-    """A station for `markov_moves`. `services_per_s` is infinite for a class that takes no time there."""
+    """A station for `markov.moves`. `services_per_s` is infinite for a class that takes no time there."""
 
     servers: float
     order: str

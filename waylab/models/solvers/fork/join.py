@@ -1,6 +1,6 @@
 """Networks with forks: mean-value analysis in which a request waits for the slowest of its legs. An approximation.
 
-The formulas for a fork alone are in `fork_times`; knows no pools.
+The formulas for a fork alone are in `fork.times`; knows no pools.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from waylab.models.errors import AssumptionError, UnstableError
 from waylab.models.features import ASSUMPTIONS, require
 from waylab.models.network import Network
 from waylab.models.result import Result
-from waylab.models.solvers.fork_model import ForkModel
+from waylab.models.solvers.fork.model import ForkModel
 from waylab.models.solvers.open import check_stable, station_alone
 from waylab.models.solvers.products import Steady, result
 from waylab.models.solvers.stretch import present_given

@@ -1,0 +1,1 @@
+"""Networks with forks: requests that wait for several legs."""
