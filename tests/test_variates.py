@@ -216,7 +216,7 @@ def test_a_reader_may_close_the_pipe_early():
         (["gev:0:1:nan"], "SHAPE"),
         (["exp:inf"], "MEAN"),
         (["list:"], "the list is empty"),
-        (["fb_ia", "--unit", "bytes"], "it is of times"),
+        (["fb_ia", "--unit", "bytes"], "it draws times"),
         (["weibull:1"], "is none of fixed,"),
         (["exp:1", "--unit", "hours"], "hours"),
         (["exp:1", "--count", "many"], "many"),

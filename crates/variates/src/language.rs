@@ -270,8 +270,8 @@ mod tests {
     fn the_unit_must_fit() {
         assert!(refusal("fixed:1", Unit::Time).contains("VALUE: \"1\" is not a duration"));
         assert!(refusal("1ms", Unit::Bytes).contains("is not a size"));
-        assert!(refusal("fb_key", Unit::Time).contains("it is of sizes"));
-        assert!(refusal("fb_ia", Unit::Bytes).contains("it is of times"));
+        assert!(refusal("fb_key", Unit::Time).contains("it draws sizes"));
+        assert!(refusal("fb_ia", Unit::Bytes).contains("it draws times"));
         assert!(refusal("normal:10:-5", Unit::Bytes).contains("DEVIATION: \"-5\" is not a size"));
     }
 
