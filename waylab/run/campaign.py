@@ -71,7 +71,7 @@ class Campaign:
         self._programs = programs
 
     def servers(self) -> list[str]:
-        """Return the servers behind the proxy and the reason, one line for each choice in the plan."""
+        """Return lines that name the database and the servers behind the proxy, and why each was chosen."""
         used = {
             trial.system.backends.server: trial.system.backends
             for trial in self.plan.trials
@@ -91,7 +91,7 @@ class Campaign:
         return lines
 
     def hosts(self) -> list[str]:
-        """Return the hosts of the programs in one line; nothing for this machine without emulation."""
+        """Return one line that names the hosts of the programs; no line for this machine without emulation."""
         if self.spec.testbed.kind == "local":
             return []
         names = ", ".join(used_hosts(self.plan.trials))
@@ -120,7 +120,7 @@ class Campaign:
                     f"stopped; continue with: waylab run --resume {self.directory}"
                 ) from None
             except OSError as error:
-                # For example a full disk; complete files stay as they are.
+                # The cause can be a full disk. Files that are complete stay as they are.
                 where = error.filename or self.directory
                 raise LabError(
                     f"{where}: {error.strerror}; repair it and continue with: waylab run --resume {self.directory}"
@@ -132,7 +132,7 @@ class Campaign:
         return outcome is not None and outcome.status == MEASURED
 
     def waiting(self) -> list[Trial]:
-        """Return the missing trials, without the blocks after the stopping rule was met."""
+        """Return the trials still to be run. A met stopping rule excludes all later blocks."""
         last = blocks_run(self.directory)
         return [
             trial

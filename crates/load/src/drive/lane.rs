@@ -2,7 +2,7 @@
 //!
 //! A request has four stamps. `intended` is when it was due. `issued` is read right before it is encoded. `sent` is
 //! when the write of its last byte returned. `completed` is when the read that completed its reply returned.
-//! Knows no other connection, and not why a run starts or ends.
+//! This module uses no other connection, and does not decide when a run starts or ends.
 
 use crate::drive::client::Client;
 use crate::drive::connection::{ConnectionId, Disconnect, LaneState, RETRY_DOUBLINGS_MAX, RETRY_FIRST};
@@ -55,8 +55,8 @@ impl Lane {
         matches!(self.state, LaneState::Up(_))
     }
 
-    /// Step 4: appends a request, whose keys the window already expects, to those in flight. `encode` appends its
-    /// bytes to the output buffer. The lane must be up.
+    /// Step 4: adds a request to those in flight. `encode` appends its bytes to the output buffer. The lane must be up,
+    /// and the window must already expect the keys of the request.
     pub(crate) fn push(&mut self, mut pending: PendingRequest, encode: impl FnOnce(&Window, &mut Vec<u8>)) {
         let LaneState::Up(connection) = &mut self.state else {
             debug_assert!(false, "only a lane that is up takes requests");
@@ -218,7 +218,7 @@ impl Lane {
                 self.id.port = connection.local_address().map_or(0, |address| address.port());
                 self.id.number = worker.context.plan.connection_made();
                 self.sequence = 0;
-                // The connection is also registered for writing, because that event reports that it is connected.
+                // The poller already watches for writing, because that event reports that the connection is established.
                 self.waits_for_room = true;
                 LaneState::Up(connection)
             }
@@ -227,7 +227,7 @@ impl Lane {
     }
 }
 
-/// Counts an error reply under its line and returns its outcome for the record.
+/// Counts an error reply by its text, and returns the outcome that the record of the request gets.
 fn note_error(worker: &mut Worker<'_>, reply: &Reply<'_>) -> Outcome {
     let (word, text, outcome): (&str, &[u8], Outcome) = match reply {
         Reply::ClientError(text) => ("CLIENT_ERROR ", text, Outcome::ClientError),

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The most keys in the list of one backend. One more replaces them all by an invalidation of everything.
+/// The most keys in the list of one backend. One more replaces them all by a `flush_all`.
 const KEYS_MAX: usize = 100_000;
 /// How long a server may still apply a request after its connection was closed.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
@@ -113,7 +113,7 @@ impl PendingInvalidations {
         self.publish(&list);
     }
 
-    /// Adds every key.
+    /// Adds an invalidation of all keys, which is sent as `flush_all`.
     pub(crate) fn add_everything(&self, linger: Option<Duration>, now: Nanos) {
         let mut list = self.lock();
         list.add_everything(linger, now);

@@ -21,7 +21,7 @@ pub(super) struct MessagesFlags {
     /// none answers without a database, to measure the rest of the service: ALL MESSAGES ARE LOST [default: fused].
     #[arg(long, value_name = "fused|pool|none", value_parser = dispatch)]
     dispatch: Option<Discipline>,
-    /// With fused: connections to the database, chosen by the queue's name [default: 2].
+    /// With fused: connections to the database. The queue's name determines which one a request uses [default: 2].
     #[arg(long, value_name = "NUMBER")]
     lanes: Option<usize>,
     /// With pool: connections to the database [default: 40].
@@ -51,10 +51,10 @@ pub(super) struct MessagesFlags {
     /// Close a connection without a request after this time [default: 75s].
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     idle_timeout: Option<Duration>,
-    /// Close a connection if the head of a request takes longer, from its first byte [default: 10s].
+    /// Close a connection if the head of a request takes longer than this, from its first byte [default: 10s].
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     head_timeout: Option<Duration>,
-    /// Reply 408 if the body of a request takes longer, from its head [default: 30s].
+    /// Reply 408 if the body of a request takes longer than this, from the end of its head [default: 30s].
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     body_timeout: Option<Duration>,
     /// Close a connection if the client reads nothing of a reply for this time [default: 30s].

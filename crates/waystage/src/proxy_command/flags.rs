@@ -52,8 +52,8 @@ pub(crate) struct ProxyFlags {
     /// not limited [default: one per event loop].
     #[arg(long, value_name = "N")]
     writers: Option<usize>,
-    /// With shared: requests in flight, divided among the event loops. Each has a connection to every server until all
-    /// have answered [default: 16].
+    /// With shared: requests in flight, divided among the event loops. Each holds a connection to every server until
+    /// all its replies have arrived [default: 16].
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// With shared: the servers that answer a get of several keys [default: by-key]. sharded and whole need a replica of
@@ -80,7 +80,8 @@ pub(crate) struct ProxyFlags {
     #[arg(long, value_enum)]
     part_failure: Option<PartFailureArgument>,
     /// Timeout of a server for connecting and answering. After it the requests fail, and the proxy probes the server
-    /// until it answers [default: 1s]. With --config, all timeouts of the first pool.
+    /// until it answers [default: 1s]. With --config, this sets all timeouts of the first
+    /// pool.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     backend_timeout: Option<Duration>,
     /// Requests in flight to one server, per event loop; more are refused at once [default: 65536].
@@ -130,7 +131,7 @@ enum DispatchArgument {
 enum MultiGetArgument {
     /// The server of each key.
     ByKey,
-    /// All servers, each for a part of consecutive keys.
+    /// All servers. Each answers one group of consecutive keys.
     Sharded,
     /// The server of the first key, for all keys.
     Whole,
@@ -150,7 +151,7 @@ enum StampsArgument {
 /// The effect of a failed part on a multi-get.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PartFailureArgument {
-    /// These keys are misses, and counted.
+    /// The keys of the failed server are misses, and the proxy counts them.
     Miss,
     /// The other values, then the error instead of END.
     Partial,
