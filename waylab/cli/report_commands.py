@@ -39,7 +39,8 @@ def stages(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return 0
-    console = Console(highlight=False)
+    # Wider than any table: a narrow terminal wraps the lines, and nothing cuts numbers off.
+    console = Console(highlight=False, width=500)
     for program, content in found.items():
         table = Table(title=f"{program}: mean (median, 99th percentile) in us, answered requests", box=None)
         names = list(content.operations["all"].stages)
