@@ -125,4 +125,4 @@ def test_a_server_name_that_does_not_resolve_is_a_warning():
         process.send_signal(signal.SIGTERM)
         line = process.stderr.read()
         process.stderr.close()
-    assert line.count("\n") == 1 and "--server nowhere.invalid:11211 cannot be looked up" in line
+    assert line.count("\n") == 1 and "--server nowhere.invalid:11211 cannot be resolved" in line
