@@ -50,11 +50,11 @@ pub(crate) struct ProxyArguments {
 /// Other commands for a configuration.
 #[derive(Debug, Subcommand)]
 enum ProxyCommand {
-    /// Print the servers of keys, and the reason.
+    /// Print which servers store each key, and why.
     Route(route::RouteArguments),
 }
 
-/// Descriptors for neither clients nor backends; among them up to sixteen name resolutions in progress.
+/// Descriptors that belong to neither clients nor backends, such as those of up to sixteen name resolutions in progress.
 const OTHER_DESCRIPTORS: usize = 64;
 
 /// Raises the limit of open files to its maximum, and limits the clients so that descriptors remain for backends.

@@ -28,9 +28,9 @@ pub(crate) struct Session {
     number: u32,
     port: u16,
     next_sequence: u32,
-    /// Jobs whose reply is not on the connection yet, in the order of the requests.
+    /// Jobs whose reply is not in the output buffer yet, in the order of the requests.
     order: VecDeque<JobId>,
-    /// Jobs whose reply is on the connection but not written, each with the offset at which the reply ends.
+    /// Jobs whose reply is in the output buffer but not yet written, each with the offset at which the reply ends.
     unflushed: VecDeque<(JobId, u64)>,
     /// The number of bytes of a refused value that are still to be received and dropped.
     swallow: u64,
@@ -108,7 +108,7 @@ impl Session {
     }
 
     /// Whether this client can move to a loop of the new configuration: no reply is outstanding, and none of its jobs is left. A
-    /// job of an acknowledged write is left while a slow replica has not answered; the next write, on another loop's connection,
+    /// job of an acknowledged write is left until all replicas have answered: the next write uses another loop's connection and
     /// could overtake it.
     pub(crate) fn may_move(&self, core: &Core) -> bool {
         core.settings.is_moving && self.is_quiet() && !core.jobs.has_any_of(self.reference())
@@ -165,7 +165,7 @@ impl Session {
         }
     }
 
-    /// Goes on with a client that was paused or blocked, if that has ended.
+    /// Continues to parse and read the requests of a client that was paused or blocked, if it no longer is.
     pub(crate) fn resume(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<Progress, Gone> {
         let may_resume = match self.blocked {
             Some(kind) => self.may_take(kind, core),
@@ -364,7 +364,7 @@ impl Session {
 
 /// The delete that must follow a refused value, if the command was a `set` (or an `ms` that sets) with a value that is too large.
 /// memcached deletes the old value when it refuses a new one, so that no client reads a value that was meant to be replaced; a
-/// proxy that refuses the value itself must have it deleted. `line` is the command without its value.
+/// proxy that refuses the new value itself must therefore send a delete. `line` is the command without its value.
 pub(crate) fn deletion<'l>(error: &RequestError, line: &'l [u8]) -> Option<Request<'l>> {
     if error.reason() != RequestError::ValueTooLarge {
         return None;

@@ -103,7 +103,7 @@ impl Replicas {
         }
     }
 
-    /// Each key of a multi-get without a value is read from its next candidate.
+    /// A key of a multi-get that got no value is read from its next candidate.
     fn after_parts(&self, job: &mut Job, limits: &Limits) -> NextStep {
         let mut wanted = std::mem::take(&mut job.wanted);
         let mut read = vec![0; job.legs().len()];
@@ -176,7 +176,7 @@ impl Replicas {
     }
 
     /// Sends a write to the failover pool, which from now on may store a newer value than the pool itself: the key is invalidated
-    /// on every backend of the pool that failed.
+    /// on every backend whose leg has failed.
     fn fail_over_write(
         &self,
         job: &mut Job,
@@ -205,7 +205,7 @@ impl Replicas {
         NextStep::SendLegs
     }
 
-    /// If the primary has changed the value, it is deleted on the other replicas: they store what was there before.
+    /// If the primary has changed the value, the key is deleted on the other replicas, because they still store the old value.
     fn after_primary_write(&self, job: &mut Job, pool: u8, quorum: u8, now: Nanos) -> NextStep {
         let leg = &job.legs()[0];
         let failover_pool = self.policies[usize::from(pool)].failover_pool;
@@ -239,7 +239,7 @@ impl Replicas {
         let is_done_elsewhere = job.follow_up == FollowUp::FailoverWrite;
         for index in 0..job.legs().len() as u8 {
             let leg = job.leg(index);
-            // The client itself gets the primary's reply to its gat.
+            // Of a gat, the leg with the command as received is the primary's, and the client itself gets its reply.
             let may_change = leg.command != LegCommand::AsReceived || !only_touches_replicas;
             let has_failed = leg.answered.is_set() && leg.outcome != Outcome::Answered && may_change;
             let is_refused = matches!(leg.outcome, Outcome::ServerError | Outcome::ClientError);

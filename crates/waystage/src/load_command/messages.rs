@@ -20,7 +20,7 @@ pub(crate) struct MessageArguments {
             "multi_key_get", "pipeline", "noreply", "trace", "expect_hit_ratio"])]
     pub(crate) messages: Vec<String>,
     /// The operations and their weights: create, delete, send, send-to, peek, peek-from, pop, pop-from and waiting; or
-    /// d15, the load of a field report: operations of five requests each (docs/load-messages.md) [default:
+    /// d15, a published load whose operations have five requests each (docs/load-messages.md) [default:
     /// send:1,pop:1].
     #[arg(long, value_name = "NAME:WEIGHT,...|d15", requires = "messages")]
     operations: Option<Mix>,
@@ -36,7 +36,7 @@ pub(crate) struct MessageArguments {
     /// Do not delete the queues after the run.
     #[arg(long, requires = "messages")]
     keep: bool,
-    /// Verify no message from its send to its pop, and do not read the remaining messages after the run.
+    /// Do not verify messages between their send and their pop, and do not read the remaining messages after the run.
     #[arg(long, requires = "messages")]
     no_verify: bool,
     /// Do not check the order of messages. Use it for a service with --dispatch pool, which promises no order. Several

@@ -76,7 +76,7 @@ pub(crate) struct ProxyFlags {
     /// Serve Prometheus metrics at http://HOST:PORT/metrics.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// What the client of a get of several keys receives if the server of some of them fails [default: miss].
+    /// What a client receives for a get of several keys if the server of some of the keys fails [default: miss].
     #[arg(long, value_enum)]
     part_failure: Option<PartFailureArgument>,
     /// Timeout of a server for connecting and answering. After it the requests fail, and the proxy probes the server

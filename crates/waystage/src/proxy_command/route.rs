@@ -94,7 +94,7 @@ fn count(router: &Router, input: &mut impl BufRead, counts: &mut [u64]) -> Resul
     Ok(())
 }
 
-/// What makes bytes no key.
+/// Returns the reason if these bytes cannot be a key.
 fn check(key: &[u8]) -> Result<(), String> {
     match key.len() {
         0 => Err("a key has at least one byte".into()),
