@@ -80,7 +80,7 @@ pub(crate) enum Join {
     /// Each leg fetches some of the values, which are joined in the order of the keys.
     KeyOrder,
     /// The client receives the reply of this leg.
-    Chosen(u8),
+    Chosen(u16),
 }
 
 /// A key of a multi-get: its place in `key_bytes`, the leg that fetches it, which candidate that leg's backend is, and the leg
@@ -89,9 +89,9 @@ pub(crate) enum Join {
 pub(crate) struct WantedKey {
     pub(crate) start: u32,
     pub(crate) length: u16,
-    pub(crate) leg: u8,
+    pub(crate) leg: u16,
     pub(crate) candidate: Candidate,
-    pub(crate) missed: Option<u8>,
+    pub(crate) missed: Option<u16>,
 }
 
 /// Where the proxy inserts the key, which `key_bytes` has in its encoded form, into the reply to an `mg`: after this many flags.
@@ -105,7 +105,7 @@ pub(crate) struct ReturnedKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LegRef {
     pub(crate) job: JobId,
-    pub(crate) leg: u8,
+    pub(crate) leg: u16,
 }
 
 /// Which command a leg's backend receives.
@@ -215,9 +215,9 @@ pub(crate) struct Job {
     pub(crate) key_bytes: Vec<u8>,
     pub(crate) wanted: Vec<WantedKey>,
     /// The leg that failed first.
-    pub(crate) first_error: Option<u8>,
+    pub(crate) first_error: Option<u16>,
     /// The first leg that counts for the reply. A write that failed over no longer counts the legs before.
-    pub(crate) first_counted: u8,
+    pub(crate) first_counted: u16,
     pub(crate) follow_up: FollowUp,
     /// Whether legs were added after the first ones were sent. The time of these counts as `backend`.
     pub(crate) has_added_legs: bool,
@@ -241,7 +241,12 @@ impl Job {
     }
 
     /// Adds a leg to a backend.
-    pub(crate) fn add_leg(&mut self, backend: u16) -> u8 {
+    ///
+    /// # Panics
+    /// When the job has 65 536 legs. It never does: its first legs are at most two for each backend, and `replication` limits
+    /// those that follow.
+    pub(crate) fn add_leg(&mut self, backend: u16) -> u16 {
+        assert!(self.legs_used <= usize::from(u16::MAX), "legs are numbered in 16 bits");
         if self.legs_used == self.legs.len() {
             self.legs.push(Leg::default());
         }
@@ -252,11 +257,11 @@ impl Job {
         *leg = Leg { backend, request, reply, ..Leg::default() };
         self.legs_used += 1;
         self.unanswered += 1;
-        (self.legs_used - 1) as u8
+        (self.legs_used - 1) as u16
     }
 
     /// The leg with this number.
-    pub(crate) fn leg(&mut self, leg: u8) -> &mut Leg {
+    pub(crate) fn leg(&mut self, leg: u16) -> &mut Leg {
         &mut self.legs[..self.legs_used][leg as usize]
     }
 
@@ -275,19 +280,19 @@ impl Job {
     }
 
     /// Stamps a leg that has left its queue.
-    pub(crate) fn leg_dispatched(&mut self, leg: u8, now: Nanos) {
+    pub(crate) fn leg_dispatched(&mut self, leg: u16, now: Nanos) {
         self.leg(leg).dispatched = now;
         self.stamp(Stage::Dispatched, now);
     }
 
     /// Stamps a leg whose last byte the kernel has accepted.
-    pub(crate) fn leg_sent(&mut self, leg: u8, now: Nanos) {
+    pub(crate) fn leg_sent(&mut self, leg: u16, now: Nanos) {
         self.leg(leg).sent = now;
         self.stamp(Stage::Sent, now);
     }
 
     /// Adds a value to the incomplete reply of a leg; returns the size of that reply so far.
-    pub(crate) fn add_leg_value(&mut self, leg: u8, value: &[u8]) -> usize {
+    pub(crate) fn add_leg_value(&mut self, leg: u16, value: &[u8]) -> usize {
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         slot.hits = slot.hits.saturating_add(1);
         slot.reply_bytes += value.len();
@@ -297,7 +302,7 @@ impl Job {
     }
 
     /// Discards the reply of a leg, because it is too large or ends with an error.
-    pub(crate) fn discard_leg_reply(&mut self, leg: u8) {
+    pub(crate) fn discard_leg_reply(&mut self, leg: u16) {
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         slot.hits = 0;
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
@@ -305,7 +310,7 @@ impl Job {
     }
 
     /// Completes the reply of a leg with its last line. Returns whether `Core::complete` must look at the job.
-    pub(crate) fn leg_answered(&mut self, leg: u8, last_line: &[u8], outcome: Outcome, now: Nanos) -> bool {
+    pub(crate) fn leg_answered(&mut self, leg: u16, last_line: &[u8], outcome: Outcome, now: Nanos) -> bool {
         if outcome != Outcome::Answered && self.first_error.is_none() && !self.leg(leg).is_secondary {
             self.first_error = Some(leg);
         }
@@ -328,7 +333,7 @@ impl Job {
     }
 
     /// Makes the reply of a leg the job's reply.
-    pub(crate) fn take_reply(&mut self, leg: u8) {
+    pub(crate) fn take_reply(&mut self, leg: u16) {
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         self.reply.clear();
         std::mem::swap(&mut self.reply, &mut slot.reply);

@@ -72,7 +72,7 @@ mod tests {
             job.add_leg(index as u16);
         }
         for (index, (reply, outcome)) in legs.iter().enumerate() {
-            job.leg_answered(index as u8, reply, *outcome, Nanos(1));
+            job.leg_answered(index as u16, reply, *outcome, Nanos(1));
         }
         join(job, PartFailure::Miss, &Limits::default());
         (job.reply.clone(), job.outcome)
@@ -89,7 +89,7 @@ mod tests {
     }
 
     /// A multi-get over `keys` (key, leg, hit), with one leg failed or not.
-    fn multi_get(keys: &[(u8, u8, bool)], legs: u8, failed: Option<u8>, failure: PartFailure) -> (String, u16) {
+    fn multi_get(keys: &[(u16, u16, bool)], legs: u16, failed: Option<u16>, failure: PartFailure) -> (String, u16) {
         let mut jobs = Jobs::default();
         let id = jobs.begin();
         let job = jobs.get(id);
@@ -105,7 +105,7 @@ mod tests {
             }
         }
         for leg in 0..legs {
-            job.add_leg(leg.into());
+            job.add_leg(leg);
         }
         for leg in 0..legs {
             let (line, outcome) = if Some(leg) == failed {
@@ -128,12 +128,20 @@ mod tests {
         assert_eq!(multi_get(&keys, 2, Some(1), PartFailure::Error), ("SERVER_ERROR gone\r\n".into(), 0));
     }
 
+    #[test]
+    fn more_than_256_parts_are_joined() {
+        let keys: Vec<(u16, u16, bool)> = (0..300).map(|key| (key, key, true)).collect();
+        let values: String = (0..300).map(|key| format!("VALUE k{key} 0 2\r\nv{}\r\n", key % 10)).collect();
+        assert_eq!(multi_get(&keys, 300, None, PartFailure::Miss), (values + "END\r\n", 300));
+        assert_eq!(multi_get(&keys, 300, Some(299), PartFailure::Error).0, "SERVER_ERROR gone\r\n");
+    }
+
     proptest! {
         #[test]
-        fn values_come_in_key_order_with_one_end(shape in proptest::collection::vec((0u8..30, any::<bool>()), 1..40)) {
+        fn values_come_in_key_order_with_one_end(shape in proptest::collection::vec((0u16..30, any::<bool>()), 1..40)) {
             // A key always has the same backend, and is a hit or a miss for all its occurrences.
-            let hit = |key: u8| shape.iter().find(|(other, _)| *other == key).is_some_and(|(_, hit)| *hit);
-            let keys: Vec<(u8, u8, bool)> = shape.iter().map(|&(key, _)| (key, key % 3, hit(key))).collect();
+            let hit = |key: u16| shape.iter().find(|(other, _)| *other == key).is_some_and(|(_, hit)| *hit);
+            let keys: Vec<(u16, u16, bool)> = shape.iter().map(|&(key, _)| (key, key % 3, hit(key))).collect();
             let mut expected = String::new();
             for (key, _, _) in keys.iter().filter(|(_, _, hit)| *hit) {
                 expected += &format!("VALUE k{key} 0 2\r\nv{}\r\n", key % 10);

@@ -11,6 +11,9 @@ use records::{NO_BACKEND, Outcome, PARENT, Row, RowSender};
 use std::sync::Arc;
 use wire::{Request, Verb};
 
+/// A record has at most this many legs: it numbers them in one byte, of which `PARENT` is a reserved value.
+const RECORDED_LEGS_MAX: usize = PARENT as usize;
+
 /// Counts, times and records the jobs of one loop.
 #[derive(Debug)]
 pub(crate) struct Journal {
@@ -112,7 +115,7 @@ impl Journal {
         let parent = parent_row(job, self.loop_index);
         rows.push(&parent, &job.clock.stamps());
         if job.legs().len() > 1 {
-            for (index, leg) in job.legs().iter().enumerate() {
+            for (index, leg) in job.legs().iter().take(RECORDED_LEGS_MAX).enumerate() {
                 let (row, stamps) = leg_row(job, &parent, leg, index as u8);
                 rows.push(&row, &stamps);
             }
@@ -157,7 +160,7 @@ fn parent_row(job: &Job, loop_index: u8) -> Row {
         operation: job.verb as u8,
         outcome: job.outcome as u8,
         leg: PARENT,
-        legs: job.legs().len() as u8,
+        legs: job.legs().len().min(RECORDED_LEGS_MAX) as u8,
         reserved: 0,
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn leg_request<'r>(request: &Request<'r>, command: LegCommand) -> Req
 }
 
 /// Encodes the part of a multi-get that one leg fetches.
-pub(crate) fn encode_part(job: &Job, leg: u8, verb: Verb, exptime: i64, out: &mut Vec<u8>) {
+pub(crate) fn encode_part(job: &Job, leg: u16, verb: Verb, exptime: i64, out: &mut Vec<u8>) {
     let keys = job.wanted.iter().filter(|wanted| wanted.leg == leg);
     let keys = keys.map(|wanted| &job.key_bytes[wanted.start as usize..][..wanted.length as usize]);
     encode_get(verb, exptime, keys, out);

@@ -36,7 +36,7 @@ pub(crate) fn send_kept(
         // The proxy can parse every request that it has encoded. If not, the legs fail, so that no client waits forever.
         other => {
             debug_assert!(false, "{other:?}");
-            let legs = answered.jobs.get(id).legs().len() as u8;
+            let legs = answered.jobs.get(id).legs().len() as u16;
             (0..legs).for_each(|leg| answered.jobs.get(id).leg(leg).is_withheld = true);
             send(id, &Request::Noop, answered);
         }
@@ -178,9 +178,9 @@ pub(crate) fn send_fills(
             _ => (false, None),
         };
         if is_filled {
-            let (reply, session) = (std::mem::take(&mut job.leg(leg as u8).reply), job.session);
+            let (reply, session) = (std::mem::take(&mut job.leg(leg as u16).reply), job.session);
             store_values(&reply, only_pool, session, limits, replicas, answered, send);
-            answered.jobs.get(id).leg(leg as u8).reply = reply;
+            answered.jobs.get(id).leg(leg as u16).reply = reply;
         }
     }
 }

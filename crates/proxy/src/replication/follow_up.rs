@@ -10,8 +10,9 @@ use clock::Nanos;
 use records::Outcome;
 use wire::{Limits, ParsedReply, Reply, Verb, parse_reply};
 
-/// A job with this many legs gets no more: legs are numbered in one byte.
-const LEGS_MAX: usize = 200;
+/// A job with this many legs gets no more. Its first legs are at most two for each of 250 backends, so that each key can still be
+/// read from several other candidates.
+const LEGS_MAX: usize = 10_000;
 
 impl Replicas {
     /// Decides what follows now that legs of this job have answered.
@@ -89,7 +90,7 @@ impl Replicas {
     fn choose_read(&self, job: &mut Job, pool: usize, chosen: usize) {
         let leg = &job.legs()[chosen];
         self.counters.pools[pool].hedges_won.add(u64::from(leg.is_hedge && is_answered(leg)));
-        job.join = Join::Chosen(chosen as u8);
+        job.join = Join::Chosen(chosen as u16);
     }
 
     /// Counts a leg that was added to a read.
@@ -186,7 +187,7 @@ impl Replicas {
         now: Nanos,
     ) -> NextStep {
         self.counters.pools[own].failover_pool_requests.add(1);
-        for index in 0..job.legs().len() as u8 {
+        for index in 0..job.legs().len() as u16 {
             let leg = job.leg(index);
             if leg.outcome != Outcome::Answered {
                 leg.is_invalidated = true;
@@ -195,7 +196,7 @@ impl Replicas {
         }
         cap_meta(&mut job.kept, seconds);
         job.first_error = None;
-        job.first_counted = job.legs().len() as u8;
+        job.first_counted = job.legs().len() as u16;
         job.follow_up = FollowUp::FailoverWrite;
         let servers = self.router.pool(pool);
         for step in 0..self.policies[pool].replicas.min(most) {
@@ -237,7 +238,7 @@ impl Replicas {
         let is_refused_by_all = is_refused_by_all(job);
         let only_touches_replicas = matches!(job.verb, Verb::Gat | Verb::Gats);
         let is_done_elsewhere = job.follow_up == FollowUp::FailoverWrite;
-        for index in 0..job.legs().len() as u8 {
+        for index in 0..job.legs().len() as u16 {
             let leg = job.leg(index);
             // Of a gat, the leg with the command as received is the primary's, and the client itself gets its reply.
             let may_change = leg.command != LegCommand::AsReceived || !only_touches_replicas;
@@ -306,9 +307,9 @@ fn choose_write(job: &mut Job, quorum: u8) -> NextStep {
     };
     let chosen = match applied.first() {
         Some(&first) if applied.len() >= quorum.into() => {
-            applied.iter().copied().find(is_deleted).unwrap_or(first) as u8
+            applied.iter().copied().find(is_deleted).unwrap_or(first) as u16
         }
-        first => job.first_error.unwrap_or(first.map_or(job.first_counted, |&first| first as u8)),
+        first => job.first_error.unwrap_or(first.map_or(job.first_counted, |&first| first as u16)),
     };
     job.join = Join::Chosen(chosen);
     NextStep::Reply

@@ -130,14 +130,14 @@ impl Replicas {
 }
 
 /// Adds a leg that sends the request to this candidate too.
-pub(crate) fn add_candidate(job: &mut Job, choice: &Choice) -> u8 {
+pub(crate) fn add_candidate(job: &mut Job, choice: &Choice) -> u16 {
     let leg = job.add_leg(choice.backend);
     job.leg(leg).candidate = choice.candidate;
     leg
 }
 
 /// The leg that fetches a part of a multi-get from the chosen backend; it is added if there is none.
-pub(crate) fn part_leg(job: &mut Job, choice: &Choice) -> u8 {
+pub(crate) fn part_leg(job: &mut Job, choice: &Choice) -> u16 {
     let fits = |leg: &Leg| {
         let is_new = !leg.is_placed && !leg.answered.is_set();
         leg.backend == choice.backend && leg.is_withheld == choice.is_withheld && is_new
@@ -149,7 +149,7 @@ pub(crate) fn part_leg(job: &mut Job, choice: &Choice) -> u8 {
             job.leg(leg).is_withheld = choice.is_withheld;
             leg
         },
-        |leg| leg as u8,
+        |leg| leg as u16,
     )
 }
 

@@ -101,7 +101,7 @@ impl LegSender {
         answered: &mut AnsweredJobs<'_>,
         time: Time<'_>,
     ) {
-        for leg in 0..answered.jobs.get(id).legs().len() as u8 {
+        for leg in 0..answered.jobs.get(id).legs().len() as u16 {
             let slot = answered.jobs.get(id).leg(leg);
             if std::mem::replace(&mut slot.is_counted, true) {
                 continue;

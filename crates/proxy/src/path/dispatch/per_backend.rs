@@ -59,7 +59,7 @@ impl PerBackend {
             let connection = |backend| self.connection(usize::from(backend), writer);
             return send_at_once(id, request, connection, connections, answered, time);
         }
-        let legs = answered.jobs.get(id).legs().len() as u8;
+        let legs = answered.jobs.get(id).legs().len() as u16;
         let mut is_dispatched = false;
         for leg in 0..legs {
             is_dispatched |= self.admit_read(LegRef { job: id, leg }, request, connections, answered, time);

@@ -19,7 +19,7 @@ pub(crate) fn send_at_once(
     time: Time<'_>,
 ) {
     let legs = answered.jobs.get(id).legs().len();
-    for leg in 0..legs as u8 {
+    for leg in 0..legs as u16 {
         let slot = answered.jobs.get(id).leg(leg);
         if slot.is_placed || slot.answered.is_set() {
             continue;

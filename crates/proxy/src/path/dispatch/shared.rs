@@ -191,7 +191,7 @@ fn each_waiting_leg(
     answered: &mut AnsweredJobs<'_>,
     mut act: impl FnMut(LegRef, usize, &mut AnsweredJobs<'_>),
 ) {
-    for leg in 0..answered.jobs.get(id).legs().len() as u8 {
+    for leg in 0..answered.jobs.get(id).legs().len() as u16 {
         let slot = answered.jobs.get(id).leg(leg);
         if !slot.is_placed && !slot.answered.is_set() {
             let backend = usize::from(slot.backend);

@@ -85,14 +85,14 @@ impl Play {
     fn answer(&mut self, leg: usize, (reply, outcome, is_sent): Answer) -> NextStep {
         let job = self.jobs.get(self.id);
         if is_sent {
-            job.leg_sent(leg as u8, Nanos(1));
+            job.leg_sent(leg as u16, Nanos(1));
         }
         let keys = job.wanted.iter().filter(|wanted| usize::from(wanted.leg) == leg).count().max(1);
         let last_line = if (reply, outcome, is_sent) == HIT { MISS.0 } else { reply };
         if last_line != reply {
-            (0..keys).for_each(|_| _ = job.add_leg_value(leg as u8, reply.as_bytes()));
+            (0..keys).for_each(|_| _ = job.add_leg_value(leg as u16, reply.as_bytes()));
         }
-        match job.leg_answered(leg as u8, last_line.as_bytes(), outcome, Nanos(1)) {
+        match job.leg_answered(leg as u16, last_line.as_bytes(), outcome, Nanos(1)) {
             true => self.replicas.after_leg_answered(job, &Limits::default(), Nanos(1)),
             false => NextStep::Wait,
         }

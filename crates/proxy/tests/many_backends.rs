@@ -1,0 +1,76 @@
+//! Requests with as many parts as a configuration allows: 250 backends, on some of which reads of certain keys are withheld.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::Proxy;
+use proxy::{PartFailure, Writes};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+/// The most backends that a configuration may have.
+const BACKENDS: usize = 250;
+/// More keys than fit on the backends one by one, so that a multi-get of all of them has a part for each backend.
+const KEYS: usize = 3000;
+
+/// A server without values. If it is `refusing`, it refuses values and deletions of keys that begin with `bad`.
+fn server(is_refusing: bool) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| serve(stream, is_refusing)));
+    address
+}
+
+fn serve(stream: TcpStream, is_refusing: bool) {
+    let mut out = stream.try_clone().unwrap();
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    while let Some(line) = lines.next() {
+        let is_bad = is_refusing && line.split(' ').nth(1).is_some_and(|key| key.starts_with("bad"));
+        let reply = match line.split(' ').next() {
+            Some("version") => "VERSION 1.6.0\r\n",
+            Some("set") => {
+                lines.next();
+                if is_bad { "SERVER_ERROR out of memory storing object\r\n" } else { "STORED\r\n" }
+            }
+            Some("delete") => {
+                if is_bad {
+                    "SERVER_ERROR out of memory\r\n"
+                } else {
+                    "NOT_FOUND\r\n"
+                }
+            }
+            _ => "END\r\n",
+        };
+        if out.write_all(reply.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_multi_get_of_more_than_256_parts_is_answered() {
+    // Every second server refuses some keys, which then have a pending invalidation there: a multi-get has one part for the
+    // withheld keys of that backend, and another one for its other keys.
+    let servers: Vec<SocketAddr> = (0..BACKENDS).map(|index| server(index % 2 == 0)).collect();
+    for part_failure in [PartFailure::Miss, PartFailure::Partial] {
+        let proxy = Proxy::at(&servers, |config| {
+            (config.loops, config.part_failure) = (1, part_failure);
+            (config.pools[0].replicas, config.pools[0].writes) = (2, Writes::First);
+        });
+        let mut client = proxy.client();
+        for key in 0..200 {
+            client.ask(format!("set bad{key} 0 0 1\r\nx\r\n"), "STORED\r\n");
+        }
+        // Only a few bad keys: the other parts are those of all backends.
+        for bad in [5, 6, 20, 200] {
+            let bad: String = (0..bad).map(|key| format!(" bad{key}")).collect();
+            let keys: String = (0..KEYS).map(|key| format!(" key{key}")).collect();
+            client.send(format!("get{keys}{bad}\r\nmn\r\n"));
+            let line = client.line();
+            let expected = if part_failure == PartFailure::Miss { "END\r\n" } else { "SERVER_ERROR " };
+            assert!(line.starts_with(expected), "{line}");
+            client.expect("MN\r\n");
+        }
+    }
+}
