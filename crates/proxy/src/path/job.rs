@@ -3,7 +3,7 @@
 
 use clock::{Nanos, Stage, StageClock};
 use records::Outcome;
-use wire::Verb;
+use wire::{Request, Verb};
 
 /// A larger buffer is freed when its job ends. Smaller ones are kept for the next job.
 const KEPT_BYTES: usize = 16 * 1024;
@@ -221,7 +221,8 @@ pub(crate) struct Job {
     pub(crate) follow_up: FollowUp,
     /// Whether legs were added after the first ones were sent. The time of these counts as `backend`.
     pub(crate) has_added_legs: bool,
-    /// The encoded request, if it may have to be sent again.
+    /// The encoded request without `noreply`: of every read, whose replies are compared with it, and of a write that may have to be
+    /// sent again.
     pub(crate) kept: Vec<u8>,
     pub(crate) background: Option<BackgroundJob>,
     legs: Vec<Leg>,
@@ -263,6 +264,13 @@ impl Job {
     /// The leg with this number.
     pub(crate) fn leg(&mut self, leg: u16) -> &mut Leg {
         &mut self.legs[..self.legs_used][leg as usize]
+    }
+
+    /// Keeps the encoded request, unless it is kept already.
+    pub(crate) fn keep(&mut self, request: &Request<'_>) {
+        if self.kept.is_empty() {
+            request.without_noreply().encode(&mut self.kept);
+        }
     }
 
     /// Stamps a stage, if this job is timed.

@@ -279,7 +279,7 @@ fn one_leg(job: &mut Job, choice: Choice) {
 
 /// Keeps the request and its decoded key, since it may be sent again.
 fn keep_request(job: &mut Job, key: &[u8], request: &Request<'_>) {
-    request.without_noreply().encode(&mut job.kept);
+    job.keep(request);
     if job.returned_key.is_none() {
         job.key_bytes.extend_from_slice(key);
     }

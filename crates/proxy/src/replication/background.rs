@@ -4,7 +4,7 @@
 
 use crate::path::job::{BackgroundJob, Candidate, FollowUp, Invalidation, Job, JobId, Join, SessionRef, WantedKey};
 use crate::path::jobs::{AnsweredJobs, Time};
-use crate::path::leg_request::own_limits;
+use crate::path::leg_request::{is_read, own_limits};
 use crate::replication::assign::Assigner;
 use crate::replication::follow_up::may_linger;
 use crate::replication::pending_invalidations::LINGER;
@@ -150,7 +150,11 @@ fn send_shadow(
     send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
 ) {
     if let ParsedRequest::Request { request, .. } = parse_request(&bytes, &own_limits()) {
-        answered.jobs.get(id).verb = request.verb();
+        let job = answered.jobs.get(id);
+        job.verb = request.verb();
+        if is_read(job.verb) {
+            job.keep(&request);
+        }
         assigner.assign_and_send(id, &request, replicas, answered, time, send);
     }
     answered.jobs.get(id).return_scratch(bytes);

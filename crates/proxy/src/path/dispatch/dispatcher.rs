@@ -53,9 +53,13 @@ impl Dispatcher {
         answered: &mut AnsweredJobs<'_>,
         time: Time<'_>,
     ) {
+        let is_read = is_read(request.verb());
+        if is_read {
+            answered.jobs.get(id).keep(request);
+        }
         if let Some((pool, primary)) = self.plain_primary(request) {
             let counters = &self.counters.pools[pool];
-            if is_read(request.verb()) { &counters.reads } else { &counters.writes }.add(1);
+            if is_read { &counters.reads } else { &counters.writes }.add(1);
             let job = answered.jobs.get(id);
             job.keys = 1;
             job.add_leg(primary);
