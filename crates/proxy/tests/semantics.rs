@@ -178,6 +178,32 @@ fn a_failed_part_of_a_multi_get_is_reported_as_configured() {
 }
 
 #[test]
+fn a_multi_get_of_which_every_part_has_failed_is_an_error() {
+    in_each(|discipline| {
+        let dead = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let servers = [dead(), dead(), dead()];
+        let has_replicas =
+            matches!(discipline, Discipline::Shared { multi_get, .. } if multi_get != proxy::MultiGet::ByKey);
+        for policy in [PartFailure::Miss, PartFailure::Partial, PartFailure::Error] {
+            let proxy = Proxy::at(&servers, |config| {
+                (config.loops, config.discipline, config.part_failure) = (1, discipline, policy);
+                config.pools[0].replicas = if has_replicas { 3 } else { 1 };
+            });
+            let mut client = proxy.client();
+            let keys: String = (0..100).map(|key| format!(" key{key}")).collect();
+            for command in ["get", "gets", "gat 0"] {
+                client.send(format!("{command}{keys}\r\nmn\r\n"));
+                let line = client.line();
+                let is_named =
+                    servers.iter().any(|server| line == format!("SERVER_ERROR backend {server} is down\r\n"));
+                assert!(is_named, "{policy:?}: {line}");
+                client.expect("MN\r\n");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_server_that_does_not_read_buffers_limited_bytes_and_others_are_served() {
     let is_over = Arc::new(AtomicUsize::new(0));
     let ending = is_over.clone();

@@ -22,7 +22,7 @@ pub enum Stamps {
 /// The reply to a multi-get if the backend of some of its keys fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartFailure {
-    /// The keys of that backend are missing from the reply.
+    /// The keys of that backend are missing from the reply. If the backends of all keys fail, the error alone.
     Miss,
     /// The values from the other backends, then the error in place of END.
     Partial,

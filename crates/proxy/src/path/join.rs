@@ -26,7 +26,9 @@ pub(crate) fn join(job: &mut Job, failure: PartFailure, limits: &Limits) {
 fn join_in_key_order(job: &mut Job, failure: PartFailure, limits: &Limits) {
     let error = job.first_error.map(|leg| job.legs()[leg as usize].reply.clone());
     job.outcome = job.first_error.map_or(Outcome::Answered, |leg| job.legs()[leg as usize].outcome);
-    if let (Some(line), PartFailure::Error) = (&error, failure) {
+    if let Some(line) = &error
+        && (failure == PartFailure::Error || has_no_answer(job))
+    {
         job.reply.extend_from_slice(line);
         return;
     }
@@ -51,6 +53,12 @@ fn join_in_key_order(job: &mut Job, failure: PartFailure, limits: &Limits) {
     }
     job.hits = hits;
     job.reply = reply;
+}
+
+/// Whether the part of every key has failed. A cluster that is down must not look like an empty cache: clients would load all
+/// values from the database behind it.
+fn has_no_answer(job: &Job) -> bool {
+    job.wanted.iter().all(|wanted| job.legs()[wanted.leg as usize].outcome != Outcome::Answered)
 }
 
 #[cfg(test)]
@@ -126,6 +134,14 @@ mod tests {
         assert_eq!(multi_get(&keys, 2, Some(1), PartFailure::Miss), (format!("{one}{one}END\r\n"), 2));
         assert_eq!(multi_get(&keys, 2, Some(1), PartFailure::Partial).0, format!("{one}{one}SERVER_ERROR gone\r\n"));
         assert_eq!(multi_get(&keys, 2, Some(1), PartFailure::Error), ("SERVER_ERROR gone\r\n".into(), 0));
+    }
+
+    #[test]
+    fn if_every_part_has_failed_the_reply_is_an_error() {
+        let keys = [(1, 0, true), (2, 0, true)];
+        for policy in [PartFailure::Miss, PartFailure::Partial, PartFailure::Error] {
+            assert_eq!(multi_get(&keys, 1, Some(0), policy), ("SERVER_ERROR gone\r\n".into(), 0));
+        }
     }
 
     #[test]

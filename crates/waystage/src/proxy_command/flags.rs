@@ -151,7 +151,7 @@ enum StampsArgument {
 /// The effect of a failed part on a multi-get.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PartFailureArgument {
-    /// The keys of the failed server are misses, and the proxy counts them.
+    /// The keys of the failed server are misses, and the proxy counts them. If all servers of the keys fail, the error.
     Miss,
     /// The other values, then the error instead of END.
     Partial,
