@@ -115,7 +115,7 @@ PROXY_LAYERS = (
     {"config"},
     {"observe", "path/messages", "path/route", "path/dispatch/queue"},
     {"path/job"},
-    {"path/jobs", "path/meta", "path/leg_request", "path/order"},
+    {"path/clients", "path/jobs", "path/meta", "path/leg_request", "path/order"},
     {"path/join", "path/journal"},
     {"replication"},
     {"path/backend"},

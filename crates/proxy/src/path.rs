@@ -6,6 +6,7 @@ pub(crate) mod messages;
 
 pub(crate) mod session;
 
+pub(crate) mod clients;
 pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod leg_request;

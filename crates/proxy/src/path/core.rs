@@ -91,9 +91,8 @@ impl Core {
     /// Begins a job and starts its clock.
     pub(crate) fn begin(&mut self, arrival: Arrival) -> JobId {
         let is_sampled = is_sampled(arrival.port, arrival.sequence, self.journal.sample());
-        let id = self.jobs.begin();
+        let id = self.jobs.begin_for(arrival.session);
         let job = self.jobs.get(id);
-        job.session = arrival.session;
         job.port = arrival.port;
         job.sequence = arrival.sequence;
         job.verb = arrival.verb;

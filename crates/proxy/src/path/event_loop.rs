@@ -26,8 +26,8 @@ const FIRST_SESSION: usize = 1 << 20;
 const ROUNDS_PER_TURN: usize = 4;
 /// How long a client may take to close its side after its last reply.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
-/// For how many milliseconds the loop tries to give a client to an acceptor whose mailbox is full.
-const ADOPT_TRIES: usize = 2000;
+/// The pause until the loop tries again to give a client to an acceptor whose mailbox is full.
+const ADOPT_PAUSE: Duration = Duration::from_millis(1);
 /// The longest time until buffered records and hot keys are published when the loop is idle.
 const PUBLISH_WAIT: Duration = Duration::from_millis(100);
 
@@ -51,6 +51,8 @@ pub(crate) struct EventLoop {
     drain_until: Option<Nanos>,
     /// The acceptor of the new configuration, while clients move there.
     successor: Option<Post<AcceptMessage>>,
+    /// Clients on their way to that acceptor, whose mailbox was full.
+    moving: VecDeque<AcceptMessage>,
 }
 
 impl EventLoop {
@@ -73,6 +75,7 @@ impl EventLoop {
             clients_open,
             drain_until: None,
             successor: None,
+            moving: VecDeque::new(),
         }
     }
 
@@ -119,6 +122,7 @@ impl EventLoop {
         }
         // Jobs may have been given more legs.
         self.flush_backends();
+        self.send_moving();
         self.publish();
     }
 
@@ -135,6 +139,9 @@ impl EventLoop {
         next = next.min(self.closing.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.handshakes.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.core.dispatcher.deadline());
+        if !self.moving.is_empty() {
+            next = next.min(self.core.turn + ADOPT_PAUSE);
+        }
         if self.core.journal.has_news() {
             next = next.min(self.core.turn + PUBLISH_WAIT);
         }
@@ -206,6 +213,7 @@ impl EventLoop {
                 LoopMessage::MoveClients(successor) => {
                     self.successor = Some(successor);
                     self.core.settings.is_moving = true;
+                    self.core.jobs.clients.notes_idle = true;
                     self.touched.extend(self.sessions.iter().map(|(slot, _)| slot));
                 }
                 LoopMessage::Drain { until } => self.drain(until),
@@ -223,6 +231,7 @@ impl EventLoop {
             }
             let mut session = Session::new(connection, slot as u32, number);
             session.begin_paused();
+            self.core.jobs.clients.open(session.reference());
             entry.insert(session);
             self.touched.push(slot);
             self.core.journal.counters.clients_accepted.add(1);
@@ -244,7 +253,8 @@ impl EventLoop {
     }
 
     fn is_drained(&self) -> bool {
-        self.drain_until.is_some_and(|until| self.sessions.is_empty() || self.core.turn >= until)
+        let is_empty = self.sessions.is_empty() && self.moving.is_empty();
+        self.drain_until.is_some_and(|until| is_empty || self.core.turn >= until)
     }
 
     fn on_session_ready(&mut self, slot: usize, event: Ready) {
@@ -271,10 +281,6 @@ impl EventLoop {
     /// Completes the jobs with answered legs, and lists their sessions.
     fn complete_jobs(&mut self) {
         let mut answered = std::mem::take(&mut self.core.answered);
-        if self.core.settings.is_moving && !answered.is_empty() {
-            // The job of a slow replica may have been the last that kept a client from moving.
-            self.touched.extend(self.sessions.iter().map(|(slot, _)| slot));
-        }
         for id in answered.drain(..) {
             let Some(session) = self.core.complete(id) else { continue };
             let slot = session.slot as usize;
@@ -286,6 +292,8 @@ impl EventLoop {
             }
         }
         self.core.answered = reuse(answered, &mut self.core.answered);
+        // The job of a slow replica may have been the last that kept a client from moving.
+        self.touched.extend(self.core.jobs.clients.idle.drain(..).map(|session| session.slot as usize));
     }
 
     /// Writes replies, resumes sessions that were paused or blocked, and closes those that are finished.
@@ -335,22 +343,30 @@ impl EventLoop {
 
     /// Gives a client to the acceptor of the new configuration.
     fn hand_to_successor(&mut self, slot: usize) {
-        let mut connection = self.sessions.remove(slot).into_connection();
-        self.clients_open.fetch_sub(1, Ordering::Relaxed);
-        let (Ok(()), Some(successor)) = (self.poller.remove(&mut connection), &self.successor) else { return };
-        let mut message = AcceptMessage::Adopt(Box::new(connection));
-        // A full mailbox is emptied soon, unless its thread has ended.
-        for _ in 0..ADOPT_TRIES {
-            match successor.send(message) {
-                Ok(()) => return,
-                Err(refused) => message = refused,
+        let session = self.sessions.remove(slot);
+        self.core.jobs.clients.close(session.reference());
+        let mut connection = session.into_connection();
+        match self.poller.remove(&mut connection) {
+            Ok(()) => self.moving.push_back(AcceptMessage::Adopt(Box::new(connection))),
+            Err(_) => _ = self.clients_open.fetch_sub(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Sends the clients that move to the new acceptor. Those for which its mailbox has no room wait for the next turn.
+    fn send_moving(&mut self) {
+        let Some(successor) = &self.successor else { return };
+        while let Some(message) = self.moving.pop_front() {
+            if let Err(refused) = successor.send(message) {
+                return self.moving.push_front(refused);
             }
-            std::thread::sleep(Duration::from_millis(1));
+            self.clients_open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     fn remove(&mut self, slot: usize) {
-        self.sessions.remove(slot).abandon(&mut self.core);
+        let mut session = self.sessions.remove(slot);
+        session.abandon(&mut self.core);
+        self.core.jobs.clients.close(session.reference());
         self.clients_open.fetch_sub(1, Ordering::Relaxed);
     }
 

@@ -12,10 +12,21 @@ const KEPT_BYTES: usize = 16 * 1024;
 pub(crate) type JobId = u32;
 
 /// The client that waits for a job: the slot of its session, and the connection's number, since slots are reused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionRef {
     pub(crate) slot: u32,
     pub(crate) connection: u32,
+}
+
+impl SessionRef {
+    /// No client waits for the job.
+    pub(crate) const NONE: SessionRef = SessionRef { slot: u32::MAX, connection: u32::MAX };
+}
+
+impl Default for SessionRef {
+    fn default() -> SessionRef {
+        SessionRef::NONE
+    }
 }
 
 /// What follows when a leg has answered. `replication` sets and reads it.
@@ -211,6 +222,9 @@ pub(crate) struct Job {
     pub(crate) outcome: Outcome,
     pub(crate) join: Join,
     pub(crate) reply: Vec<u8>,
+    /// Bytes of replies in its buffers, and how many of them `Jobs` has counted.
+    pub(crate) held_bytes: usize,
+    pub(crate) counted_bytes: usize,
     scratch: Vec<u8>,
     pub(crate) key_bytes: Vec<u8>,
     pub(crate) wanted: Vec<WantedKey>,
@@ -304,6 +318,7 @@ impl Job {
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         slot.hits = slot.hits.saturating_add(1);
         slot.reply_bytes += value.len();
+        self.held_bytes += value.len();
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
         reply.extend_from_slice(value);
         slot.reply_bytes
@@ -314,6 +329,7 @@ impl Job {
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         slot.hits = 0;
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
+        self.held_bytes = self.held_bytes.saturating_sub(reply.len());
         *reply = Vec::new();
     }
 
@@ -330,6 +346,7 @@ impl Job {
         slot.answered = now;
         slot.outcome = outcome;
         slot.reply_bytes += last_line.len();
+        self.held_bytes += last_line.len();
         let sent = slot.sent.max(slot.dispatched);
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
         reply.extend_from_slice(last_line);

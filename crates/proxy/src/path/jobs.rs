@@ -1,6 +1,7 @@
 //! All jobs of one event loop, by number, and what travels with them: the list of jobs with answered legs, and the time.
 //! Ended jobs are reused with their buffers, so that an ordinary request (one key, a small value, no error) allocates nothing.
 
+use crate::path::clients::Clients;
 use crate::path::job::{Job, JobId, LegRef, SessionRef};
 use clock::{Clock, Nanos};
 use records::Outcome;
@@ -11,6 +12,7 @@ pub(crate) struct Jobs {
     table: Vec<Job>,
     free: Vec<JobId>,
     pub(crate) outstanding: Outstanding,
+    pub(crate) clients: Clients,
 }
 
 /// The number of legs that wait for a reply, for each backend.
@@ -54,7 +56,15 @@ impl Outstanding {
 }
 
 impl Jobs {
-    /// Begins a job.
+    /// Begins a job of a client.
+    pub(crate) fn begin_for(&mut self, session: SessionRef) -> JobId {
+        let id = self.begin();
+        self.table[id as usize].session = session;
+        self.clients.job_begun(session);
+        id
+    }
+
+    /// Begins a job that no client waits for.
     pub(crate) fn begin(&mut self) -> JobId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.table.push(Job::default());
@@ -82,6 +92,8 @@ impl Jobs {
         let job = &mut self.table[id as usize];
         assert!(job.is_live && job.is_over, "only an ended job is released");
         if !job.is_waiting() && !job.is_listed {
+            self.clients.reply_bytes_changed(job.session, job.counted_bytes, 0);
+            self.clients.job_released(job.session);
             job.clear();
             self.free.push(id);
         }
@@ -99,9 +111,30 @@ impl Jobs {
         job
     }
 
-    /// Whether any job of this client has not been released, whether its reply was sent or not.
-    pub(crate) fn has_any_of(&self, session: SessionRef) -> bool {
-        self.live() > 0 && self.table.iter().any(|job| job.is_live && job.session == session)
+    /// Adds a value to the incomplete reply of a leg; returns the size of that reply so far.
+    pub(crate) fn add_leg_value(&mut self, leg: LegRef, value: &[u8]) -> usize {
+        let bytes = self.get(leg.job).add_leg_value(leg.leg, value);
+        self.count_bytes(leg.job);
+        bytes
+    }
+
+    /// Discards the reply of a leg, because it is too large.
+    pub(crate) fn discard_leg_reply(&mut self, leg: LegRef) {
+        self.get(leg.job).discard_leg_reply(leg.leg);
+        self.count_bytes(leg.job);
+    }
+
+    /// Counts the bytes of a job's replies for its client.
+    fn count_bytes(&mut self, id: JobId) {
+        let job = &mut self.table[id as usize];
+        let before = std::mem::replace(&mut job.counted_bytes, job.held_bytes);
+        self.clients.reply_bytes_changed(job.session, before, job.held_bytes);
+    }
+
+    /// The reply of a job has been moved out of it.
+    pub(crate) fn reply_moved(&mut self, id: JobId) {
+        self.get(id).held_bytes = 0;
+        self.count_bytes(id);
     }
 
     /// The number of jobs that were not released. Those left when a loop ends are lost.
@@ -127,6 +160,7 @@ impl AnsweredJobs<'_> {
             job.is_listed = true;
             self.list.push(leg.job);
         }
+        self.jobs.count_bytes(leg.job);
         self.jobs.outstanding.remove(backend);
     }
 

@@ -99,7 +99,8 @@ impl Session {
         self.number
     }
 
-    fn reference(&self) -> SessionRef {
+    /// The name by which jobs refer to this session.
+    pub(crate) fn reference(&self) -> SessionRef {
         SessionRef { slot: self.slot, connection: self.number }
     }
 
@@ -111,7 +112,7 @@ impl Session {
     /// job of an acknowledged write is left until all replicas have answered: the next write uses another loop's connection and
     /// could overtake it.
     pub(crate) fn may_move(&self, core: &Core) -> bool {
-        core.settings.is_moving && self.is_quiet() && !core.jobs.has_any_of(self.reference())
+        core.settings.is_moving && self.is_quiet() && core.jobs.clients.jobs_of(self.reference()) == 0
     }
 
     fn is_quiet(&self) -> bool {
@@ -330,6 +331,7 @@ impl Session {
                 } else {
                     self.connection.outbox.append(|out| out.extend_from_slice(&job.reply));
                 }
+                core.jobs.reply_moved(id);
             }
             self.unflushed.push_back((id, self.connection.outbox.queued_total()));
         }

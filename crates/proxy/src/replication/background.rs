@@ -236,11 +236,10 @@ fn send_fill(
 ) {
     let key = request.key().unwrap_or_default();
     let choice = replicas.primary(pool, key);
-    let id = answered.jobs.begin();
+    let id = answered.jobs.begin_for(session);
     let job = answered.jobs.get(id);
     (job.verb, job.is_quiet, job.join) = (request.verb(), true, Join::Forward);
     job.background = Some(BackgroundJob::Fill);
-    job.session = session;
     job.key_bytes.extend_from_slice(key);
     let leg = job.add_leg(choice.backend);
     job.leg(leg).is_withheld = choice.is_withheld;

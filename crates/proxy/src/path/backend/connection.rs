@@ -256,10 +256,9 @@ impl BackendConnection {
     fn add_value(&mut self, value: &[u8], answered: &mut AnsweredJobs<'_>, now: Nanos) {
         let leg = self.in_flight.extend_head(now + self.backend.limits.timeouts.read);
         self.counters().received_bytes.add(value.len() as u64);
-        let Some(LegRef { job, leg }) = leg else { return };
-        let job = answered.jobs.get(job);
-        if !self.is_discarding && job.add_leg_value(leg, value) > self.backend.limits.reply_bytes {
-            job.discard_leg_reply(leg);
+        let Some(leg) = leg else { return };
+        if !self.is_discarding && answered.jobs.add_leg_value(leg, value) > self.backend.limits.reply_bytes {
+            answered.jobs.discard_leg_reply(leg);
             self.is_discarding = true;
         }
     }
