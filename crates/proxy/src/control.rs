@@ -2,6 +2,7 @@
 
 mod error;
 mod hand_over;
+mod inherit;
 mod listeners;
 mod reload;
 mod resolve;

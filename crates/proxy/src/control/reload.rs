@@ -6,16 +6,14 @@
 //!   new loops:        accept ------------------------------------------------------------------------>
 //! ```
 
-use crate::config::{Config, PoolConfig, ServerConfig};
+use crate::config::Config;
 use crate::control::error::ProxyError;
 use crate::control::listeners::Opened;
 use crate::control::running::Running;
 use crate::control::start::{Before, start_after};
 use crate::observe::metrics_server::MetricsServer;
 use crate::path::messages::{AcceptMessage, LoopMessage};
-use crate::replication::pending_invalidations::PendingInvalidations;
 use net::{Inherited, Post};
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::sync_channel;
@@ -69,15 +67,5 @@ impl Running {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-    }
-
-    /// The pending invalidations of another configuration's backends. Those that are also in this configuration keep theirs.
-    pub(crate) fn pending_for(&self, config: &Config) -> Vec<PendingInvalidations> {
-        let name = |(pool, server): (&PoolConfig, &ServerConfig)| (pool.name.clone(), server.address.clone());
-        let known: HashMap<_, _> = self.config.backends().map(name).zip(&self.pending).collect();
-        config
-            .backends()
-            .map(|backend| known.get(&name(backend)).map(|&pending| pending.clone()).unwrap_or_default())
-            .collect()
     }
 }

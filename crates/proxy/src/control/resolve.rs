@@ -2,6 +2,7 @@
 //! event loops receive changes as messages, and never resolve names themselves.
 
 use crate::config::Lookup;
+use crate::control::inherit::Servers;
 use crate::control::transport::Target;
 use crate::observe::counters::NameCounters;
 use crate::path::backend::server::{Failure, Reporter};
@@ -49,6 +50,7 @@ pub(crate) struct Resolver {
     sender: SyncSender<Event>,
     receiver: Receiver<Event>,
     posts: Vec<Post<LoopMessage>>,
+    servers: Servers,
     counters: Arc<NameCounters>,
 }
 
@@ -82,6 +84,7 @@ impl Resolver {
         every: Duration,
         lookup: Lookup,
         clock: &Clock,
+        servers: Servers,
         counters: Arc<NameCounters>,
     ) -> Resolver {
         let name = |(backend, target): (usize, &Target)| Name {
@@ -96,7 +99,7 @@ impl Resolver {
         };
         let names = targets.iter().enumerate().filter(|(_, target)| target.fixed().is_none()).map(name).collect();
         let (sender, receiver) = sync_channel(EVENTS_MAX);
-        Resolver { names, every, lookup, clock: clock.clone(), sender, receiver, posts: Vec::new(), counters }
+        Resolver { names, every, lookup, clock: clock.clone(), sender, receiver, posts: Vec::new(), servers, counters }
     }
 
     /// Passes connection failures to the resolver.
@@ -235,6 +238,7 @@ impl Resolver {
     fn move_to(&mut self, index: usize, socket: SocketAddr) {
         let name = &mut self.names[index];
         let is_first = name.current.replace(socket).is_none();
+        self.servers.moved(name.backend.into(), &name.target.at(socket));
         name.to_inform = (0..self.posts.len()).collect();
         let backend = usize::from(name.backend);
         self.inform_loops();

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::control::error::ProxyError;
 use crate::control::hand_over::Controller;
+use crate::control::inherit::Servers;
 use crate::control::resolve::Resolving;
 use crate::observe::counters::LoopCounters;
 use crate::observe::metrics_server::MetricsServer;
@@ -48,6 +49,7 @@ pub struct Running {
     pub(crate) writer: Option<Writer>,
     /// By backend.
     pub(crate) pending: Vec<PendingInvalidations>,
+    pub(crate) servers: Servers,
     /// Another proxy of this process accepts clients now.
     pub(crate) is_replaced: bool,
 }

@@ -3,6 +3,7 @@
 use crate::config::{Config, PoolConfig, ServerConfig, TransportConfig};
 use crate::control::error::ProxyError;
 use crate::control::hand_over::{Controller, TakeOver, take_metrics};
+use crate::control::inherit::{Inheritance, Servers};
 use crate::control::listeners::{self, Opened};
 use crate::control::resolve::Resolver;
 use crate::control::running::Running;
@@ -84,11 +85,15 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
         None => None,
     };
-    let Resolved { backends, resolver, mut warnings, name_counters } = resolve_backends(&config, &clock)?;
+    let Resolved { backends, servers, resolver, mut warnings, name_counters } = resolve_backends(&config, &clock)?;
     let queues = queue_names(&config).len();
     let counters: Vec<_> =
         (0..config.loops).map(|_| Arc::new(LoopCounters::new(config.pools.len(), backends.len(), queues))).collect();
-    let pending = itself.as_ref().map_or_else(|| new_pending(&config), |old| old.pending_for(&config));
+    let inheritance = match &itself {
+        Some(old) => Inheritance::from((&old.servers, &old.pending), &servers),
+        None => Inheritance::none(backends.len()),
+    };
+    let pending = &inheritance.pending;
     let accept_counters = Arc::new(AcceptCounters::default());
     let stats = Stats {
         loops: counters.clone(),
@@ -105,13 +110,14 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
-        let (post, parts) = build(&config, &backends, &stats, &pending, writer.as_ref(), index)?;
+        let (post, parts) = build(&config, &backends, &stats, pending, writer.as_ref(), index)?;
         let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
         loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
         posts.push(post);
     }
     let metrics = start_metrics(&config, handed_metrics, &posts, &stats, name_counters)?;
     let resolving = resolver.run(posts.clone())?;
+    inheritance.pass_on(clock.now());
     let (accept_post, acceptor) =
         start_accepting(listeners, &posts, &clients_open, config.clients_max, accept_counters)?;
     let (notice, receiver) = sync_channel(1);
@@ -134,14 +140,10 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         counters,
         metrics,
         writer,
-        pending,
+        pending: inheritance.pending,
+        servers,
         is_replaced: false,
     })
-}
-
-/// Empty lists of pending invalidations.
-fn new_pending(config: &Config) -> Vec<PendingInvalidations> {
-    config.backends().map(|_| PendingInvalidations::default()).collect()
 }
 
 /// Requests the predecessor's sockets, if there is one.
@@ -215,6 +217,7 @@ fn start_accepting(
 /// The backends, with the result of the first name resolution.
 struct Resolved {
     backends: Vec<Backend>,
+    servers: Servers,
     resolver: Resolver,
     warnings: Vec<String>,
     name_counters: Arc<NameCounters>,
@@ -225,9 +228,10 @@ fn resolve_backends(config: &Config, clock: &Clock) -> Result<Resolved, ProxyErr
     let targets = targets(&config.backend_names(), &config.transport.tls)?;
     let name_counters = Arc::new(NameCounters::new(targets.len()));
     let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
-    let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, name_counters.clone());
+    let servers = Servers::new(&targets);
+    let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, servers.clone(), name_counters.clone());
     let warnings = resolver.resolve_all();
-    Ok(Resolved { backends: backends(config, &targets, &resolver), resolver, warnings, name_counters })
+    Ok(Resolved { backends: backends(config, &targets, &resolver), servers, resolver, warnings, name_counters })
 }
 
 /// All backends, in the order of their numbers, with the addresses that are known so far.

@@ -32,6 +32,8 @@ struct List {
     keys: HashMap<Box<[u8]>, Pending>,
     /// Set when every key must be deleted: the list was full, or a `flush_all` has failed.
     everything: Option<Pending>,
+    /// Lists of the configuration that replaces this one. They receive every key that is added here.
+    heirs: Vec<PendingInvalidations>,
 }
 
 /// One pending invalidation.
@@ -70,6 +72,20 @@ impl Pending {
         linger.is_none()
     }
 
+    /// The same invalidation in the list of another configuration, whose connections send their own delete.
+    fn passed_on(&self, now: Nanos) -> Pending {
+        let due = if self.is_in_flight { now } else { self.due };
+        Pending { due, is_in_flight: false, is_renewed: false, linger: self.linger }
+    }
+
+    /// Makes one invalidation of two of the same key. The last delete is sent no earlier than either would have sent it.
+    fn merge(&mut self, other: Pending) {
+        let (first, last) = (self.due.min(other.due), self.due.max(other.due));
+        let between = Some(last.after(first)).filter(|between| !between.is_zero());
+        self.linger = self.linger.max(other.linger).max(between);
+        self.due = first;
+    }
+
     /// Returns true, and marks the delete as in flight, if it can be sent now.
     fn take_if_due(&mut self, now: Nanos) -> bool {
         let is_due = !self.is_in_flight && self.due <= now;
@@ -101,15 +117,12 @@ impl PendingInvalidations {
     /// Adds a key. With `linger`, the key is deleted a second time that long after the first delete.
     pub(crate) fn add(&self, key: &[u8], linger: Option<Duration>, now: Nanos) {
         let mut list = self.lock();
-        let is_full = list.keys.len() >= KEYS_MAX;
         if let Some(pending) = list.keys.get_mut(key) {
             pending.renew(linger);
-        } else if is_full {
-            list.keys.clear();
-            list.add_everything(Some(LINGER), now);
         } else {
-            list.keys.insert(key.into(), Pending::new(now, linger));
+            list.insert(key, Pending::new(now, linger), now);
         }
+        list.heirs.iter().for_each(|heir| heir.add(key, linger, now));
         self.publish(&list);
     }
 
@@ -117,7 +130,33 @@ impl PendingInvalidations {
     pub(crate) fn add_everything(&self, linger: Option<Duration>, now: Nanos) {
         let mut list = self.lock();
         list.add_everything(linger, now);
+        list.heirs.iter().for_each(|heir| heir.add_everything(linger, now));
         self.publish(&list);
+    }
+
+    /// Adds everything that is pending here to a list of the configuration that replaces this one, and from now on everything
+    /// that is added here: the event loops of this configuration finish their requests, and a write of theirs can still fail.
+    pub(crate) fn pass_on_to(&self, heir: &PendingInvalidations, now: Nanos) {
+        let mut list = self.lock();
+        let mut inherited = heir.lock();
+        if let Some(pending) = &list.everything {
+            inherited.add_everything(pending.linger.max(Some(LINGER)), now);
+        }
+        for (key, pending) in &list.keys {
+            let passed_on = pending.passed_on(now);
+            match inherited.keys.get_mut(key) {
+                Some(pending) => pending.merge(passed_on),
+                None => inherited.insert(key, passed_on, now),
+            }
+        }
+        heir.publish(&inherited);
+        drop(inherited);
+        list.heirs.push(heir.clone());
+    }
+
+    /// Whether this is a handle to the same list.
+    pub(crate) fn is(&self, other: &PendingInvalidations) -> bool {
+        Arc::ptr_eq(&self.list, &other.list)
     }
 
     /// Takes up to `most` invalidations that are due. The caller must pass each of them to `record_result`.
@@ -161,6 +200,16 @@ impl PendingInvalidations {
 }
 
 impl List {
+    /// Adds a key that is not in the list.
+    fn insert(&mut self, key: &[u8], pending: Pending, now: Nanos) {
+        if self.keys.len() < KEYS_MAX {
+            self.keys.insert(key.into(), pending);
+        } else {
+            self.keys.clear();
+            self.add_everything(Some(LINGER), now);
+        }
+    }
+
     fn add_everything(&mut self, linger: Option<Duration>, now: Nanos) {
         match &mut self.everything {
             Some(pending) => pending.renew(linger),
@@ -217,6 +266,35 @@ mod tests {
         assert_eq!(pending.take_due(1, later), [key("a")]);
         pending.record_result(&key("a"), true, later);
         assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn an_heir_gets_what_is_pending_and_what_is_added_later() {
+        let [old, other, heir, second] = [(); 4].map(|()| PendingInvalidations::default());
+        old.add(b"in flight", None, Nanos(0));
+        old.take_due(1, Nanos(0));
+        old.add(b"both", None, Nanos(0));
+        other.add(b"both", None, Nanos(5));
+        old.pass_on_to(&heir, Nanos(7));
+        other.pass_on_to(&heir, Nanos(7));
+        assert!(old.is(&old.clone()) && !old.is(&heir));
+        assert!(heir.is_pending(b"in flight") && heir.is_pending(b"both"));
+        assert_eq!(heir.take_due(10, Nanos(4)), [key("both")]);
+        heir.record_result(&key("both"), true, Nanos(4));
+        assert_eq!(
+            heir.take_due(10, Nanos(8)),
+            [key("in flight")],
+            "the other list's delete comes 5 ns after the first"
+        );
+        assert_eq!(heir.take_due(10, Nanos(9)), [key("both")]);
+        // The result of the old delete changes nothing here.
+        old.record_result(&key("in flight"), true, Nanos(9));
+        assert!(heir.is_pending(b"in flight"));
+        heir.pass_on_to(&second, Nanos(10));
+        old.add(b"late", None, Nanos(11));
+        assert!(heir.is_pending(b"late") && second.is_pending(b"late") && !second.is_pending(b"any"));
+        other.add_everything(None, Nanos(12));
+        assert!(second.is_pending(b"any") && !old.is_pending(b"any"));
     }
 
     #[test]

@@ -1,0 +1,184 @@
+//! Passes pending invalidations from one configuration to the next. A server keeps its pending invalidations however the new
+//! configuration spells its address and names its pool. A server that cannot be recognised gets those of every old backend,
+//! because it may be any of them.
+
+use crate::control::transport::Target;
+use crate::replication::pending_invalidations::PendingInvalidations;
+use clock::Nanos;
+use net::{Address, Endpoint, HostPort};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The most places that are remembered of one backend.
+const PLACES_MAX: usize = 64;
+
+/// The servers behind all backends of a configuration, in the order of the backends. A clone is a handle to the same list.
+#[derive(Clone, Debug)]
+pub(crate) struct Servers(Arc<Mutex<Vec<Server>>>);
+
+/// The server behind one backend.
+#[derive(Clone, Debug)]
+struct Server {
+    address: Address,
+    /// Where it has been reached. A name can resolve to different places over time.
+    places: Vec<Place>,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Socket(SocketAddr),
+    Path(PathBuf),
+}
+
+impl Place {
+    fn of(endpoint: &Endpoint) -> Place {
+        match endpoint {
+            Endpoint::Tcp(socket) | Endpoint::Tls(socket, _) => {
+                let ip: IpAddr = socket.ip().to_canonical();
+                Place::Socket(SocketAddr::new(ip, socket.port()))
+            }
+            // Two paths can lead to the same socket. Without a socket, the path as written must do.
+            Endpoint::Unix(path) => Place::Path(path.canonicalize().unwrap_or_else(|_| path.to_path_buf())),
+        }
+    }
+}
+
+impl Server {
+    fn is_same(&self, other: &Server) -> bool {
+        let host_port = |server: &Server| server.address.host_port().map(HostPort::to_string);
+        let is_same_text =
+            self.address == other.address || host_port(self).is_some_and(|own| Some(own) == host_port(other));
+        is_same_text || self.places.iter().any(|place| other.places.contains(place))
+    }
+}
+
+impl Servers {
+    /// The servers at these addresses. Names are not resolved yet.
+    pub(crate) fn new(targets: &[Target]) -> Servers {
+        let server = |target: &Target| Server {
+            address: target.address.clone(),
+            places: target.fixed().iter().map(Place::of).collect(),
+        };
+        Servers(Arc::new(Mutex::new(targets.iter().map(server).collect())))
+    }
+
+    /// Records that a backend is reached here from now on.
+    pub(crate) fn moved(&self, backend: usize, endpoint: &Endpoint) {
+        let (mut servers, place) = (self.lock(), Place::of(endpoint));
+        let places = &mut servers[backend].places;
+        places.retain(|known| *known != place);
+        if places.len() == PLACES_MAX {
+            places.remove(0);
+        }
+        places.push(place);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Server>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The pending invalidations of a new configuration, by backend.
+#[derive(Debug)]
+pub(crate) struct Inheritance {
+    pub(crate) pending: Vec<PendingInvalidations>,
+    /// The lists that pass their invalidations on, each with the list that receives them.
+    passing: Vec<(PendingInvalidations, PendingInvalidations)>,
+}
+
+impl Inheritance {
+    /// Without an earlier configuration nothing is pending.
+    pub(crate) fn none(backends: usize) -> Inheritance {
+        Inheritance { pending: vec_of(backends), passing: Vec::new() }
+    }
+
+    /// A backend shares the list of the one old backend with the same server. If there are several, or none, it gets a list that
+    /// will inherit from those, or from all.
+    pub(crate) fn from(old: (&Servers, &[PendingInvalidations]), new: &Servers) -> Inheritance {
+        let (old_servers, lists) = (old.0.lock().clone(), distinct(old.1.iter()));
+        let mut passing = Vec::new();
+        let mut inherit = |server: &Server| {
+            let of_same = old_servers.iter().zip(old.1).filter(|(old, _)| old.is_same(server)).map(|(_, list)| list);
+            let same = distinct(of_same);
+            if let [shared] = &same[..] {
+                return shared.clone();
+            }
+            let fresh = PendingInvalidations::default();
+            let from = if same.is_empty() { lists.clone() } else { same };
+            passing.extend(from.into_iter().map(|list| (list, fresh.clone())));
+            fresh
+        };
+        let pending = new.lock().iter().map(&mut inherit).collect();
+        Inheritance { pending, passing }
+    }
+
+    /// Passes the invalidations on. The new configuration must not serve any client before that.
+    pub(crate) fn pass_on(&self, now: Nanos) {
+        self.passing.iter().for_each(|(from, to)| from.pass_on_to(to, now));
+    }
+}
+
+fn vec_of(count: usize) -> Vec<PendingInvalidations> {
+    (0..count).map(|_| PendingInvalidations::default()).collect()
+}
+
+/// One handle to each of the lists.
+fn distinct<'a>(lists: impl Iterator<Item = &'a PendingInvalidations>) -> Vec<PendingInvalidations> {
+    let mut distinct: Vec<PendingInvalidations> = Vec::new();
+    for list in lists {
+        if !distinct.iter().any(|known| known.is(list)) {
+            distinct.push(list.clone());
+        }
+    }
+    distinct
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers(addresses: &[&str]) -> Servers {
+        let target = |text: &&str| Target { address: text.parse().unwrap(), tls: None };
+        Servers::new(&addresses.iter().map(target).collect::<Vec<_>>())
+    }
+
+    /// For each new backend, the old ones whose keys are pending there.
+    fn inherited(old: &Servers, new: &Servers) -> Vec<Vec<usize>> {
+        let lists = vec_of(old.lock().len());
+        let inheritance = Inheritance::from((old, &lists), new);
+        inheritance.pass_on(Nanos(0));
+        lists.iter().enumerate().for_each(|(index, list)| list.add(&[index as u8], None, Nanos(1)));
+        let from =
+            |list: &PendingInvalidations| (0..lists.len()).filter(|&index| list.is_pending(&[index as u8])).collect();
+        inheritance.pending.iter().map(from).collect()
+    }
+
+    #[test]
+    fn a_server_is_recognised_by_its_address_or_by_where_it_is_reached() {
+        let old = servers(&["10.0.0.1:1", "cache.test:1", "[::1]:3", "unix:/nowhere/socket"]);
+        old.moved(1, &Endpoint::Tcp("10.0.0.7:1".parse().unwrap()));
+        old.moved(1, &Endpoint::Tcp("10.0.0.2:1".parse().unwrap()));
+        let new =
+            servers(&["[::ffff:10.0.0.1]:1", "cache.test:1", "10.0.0.7:1", "tls:[::1]:3", "unix:/nowhere/socket"]);
+        assert_eq!(inherited(&old, &new), [vec![0], vec![1], vec![1], vec![2], vec![3]]);
+    }
+
+    #[test]
+    fn an_unknown_server_inherits_from_all_and_one_of_two_pools_from_both() {
+        let old = servers(&["10.0.0.1:1", "10.0.0.1:1", "10.0.0.2:1"]);
+        let new = servers(&["10.0.0.1:1", "10.0.0.9:1", "10.0.0.2:1"]);
+        assert_eq!(inherited(&old, &new), [vec![0, 1], vec![0, 1, 2], vec![2]]);
+    }
+
+    #[test]
+    fn only_the_last_places_of_a_name_are_remembered() {
+        let old = servers(&["cache.test:1"]);
+        for port in 0..200 {
+            old.moved(0, &Endpoint::Tcp(([10, 0, 0, 1], port).into()));
+        }
+        assert_eq!(old.lock()[0].places.len(), PLACES_MAX);
+        assert!(old.lock()[0].is_same(&servers(&["10.0.0.1:199"]).lock()[0]));
+    }
+}
