@@ -4,8 +4,9 @@
 
 mod common;
 
+use clock::Clock;
 use common::{Proxy, disciplines};
-use proxy::{Config, Discipline, MultiGet, Router, Timeouts};
+use proxy::{Config, Discipline, MultiGet, PoolConfig, Router, Shadow, Timeouts};
 use std::time::Duration;
 use testkit::{Client, GatedServer, Scripted, Server};
 
@@ -322,4 +323,69 @@ fn requests_queued_behind_a_silent_server_end_with_the_proxy() {
         assert_eq!((totals.requests, totals.lost), (51, 0));
         assert!(client.line().starts_with("SERVER_ERROR"));
     }
+}
+
+/// How many rounds of `set` and `get` four clients complete within half a second, in front of one server, whose pool has a shadow
+/// that answers each request after 50 ms, or has none.
+fn rounds(discipline: Discipline, has_shadow: bool) -> u64 {
+    let main = Server::embedded();
+    let slow = Scripted::start(|peer, _| {
+        while let Some(line) = peer.line() {
+            if line.starts_with("set") {
+                peer.line();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            peer.send(if line.starts_with("set") { "STORED\r\n" } else { "END\r\n" });
+        }
+    });
+    let proxy = Proxy::at(&[main.address()], |config| {
+        (config.loops, config.discipline) = (1, discipline);
+        config.pools.push(PoolConfig::new("slow", &[slow.address().to_string()]));
+        config.pools[0].shadow = has_shadow.then(|| Shadow { to: "slow".into(), share: 1.0, reads: true });
+    });
+    let clock = Clock::monotonic();
+    let end = clock.now() + Duration::from_millis(500);
+    std::thread::scope(|scope| {
+        let run = |number: usize| {
+            let (mut client, clock) = (proxy.client(), clock.clone());
+            move || {
+                let mut rounds = 0;
+                while clock.now() < end {
+                    client.ask(format!("set k{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
+                    client.ask(format!("get k{number}\r\n"), format!("VALUE k{number} 0 1\r\nx\r\nEND\r\n"));
+                    rounds += 1;
+                }
+                rounds
+            }
+        };
+        let clients: Vec<_> = (0..4).map(|number| scope.spawn(run(number))).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).sum()
+    })
+}
+
+#[test]
+fn a_slow_shadow_takes_nothing_from_the_clients() {
+    for discipline in disciplines(4, false) {
+        let [without, with] = [rounds(discipline, false), rounds(discipline, true)];
+        println!("{discipline:?}: {without} rounds without a shadow, {with} with a slow one");
+        assert!(with > without / 5, "{discipline:?}: {with} rounds instead of {without}");
+    }
+}
+
+#[test]
+fn background_requests_take_no_slot_of_shared() {
+    let (main, silent) = (Server::embedded(), GatedServer::start());
+    let proxy = Proxy::at(&[main.address()], |config| {
+        (config.loops, config.discipline) = (1, shared(1));
+        config.pools.push(PoolConfig::new("silent", &[silent.address().to_string()]));
+        config.pools[0].shadow = Some(Shadow { to: "silent".into(), share: 1.0, reads: false });
+        config.pools[1].timeouts = Timeouts::all(Duration::from_secs(5));
+    });
+    let mut client = proxy.client();
+    for key in 0..20 {
+        client.ask(format!("set k{key} 0 0 1\r\nx\r\n"), "STORED\r\n");
+    }
+    let received = silent.received(20);
+    assert!(received.iter().all(|(connection, _)| *connection == received[0].0), "they share one connection");
+    received.iter().for_each(|(_, line)| silent.answer(line, "STORED\r\n"));
 }

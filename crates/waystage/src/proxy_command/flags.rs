@@ -53,7 +53,7 @@ pub(crate) struct ProxyFlags {
     #[arg(long, value_name = "N")]
     writers: Option<usize>,
     /// With shared: requests in flight, divided among the event loops. Each holds a connection to every server until
-    /// all its replies have arrived [default: 16].
+    /// all its replies have arrived [default: 16]. A server that hangs can hold them all until its requests time out.
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// With shared: the servers that answer a get of several keys [default: by-key]. sharded and whole need a replica of

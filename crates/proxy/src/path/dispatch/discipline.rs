@@ -4,6 +4,7 @@
 //!           ┌ pipelined    ──────────────────▶ the one connection to each leg's backend
 //!   legs ───┼ per-backend  reads ─▶ queue ───▶ a reader of the backend; writes ─▶ a writer of the backend
 //!           └ shared       ─────▶ queue ─────▶ a slot: its connections to all backends
+//!                            background jobs ──▶ one further connection to each backend
 //! ```
 
 use crate::config::{Config, Discipline, share};
@@ -17,6 +18,7 @@ use crate::path::job::{JobId, LegRef};
 use crate::path::jobs::{AnsweredJobs, Time};
 use crate::path::leg_request::is_read;
 use crate::path::route::Router;
+use crate::replication::has_background_jobs;
 use records::Outcome;
 use std::sync::Arc;
 use wire::Request;
@@ -49,7 +51,10 @@ pub(crate) fn connections_of_loop(config: &Config, index: usize) -> Vec<usize> {
         Discipline::PerBackend { readers, writers } => {
             servers.flat_map(|backend| std::iter::repeat_n(backend, own(readers) + own(writers))).collect()
         }
-        Discipline::Shared { workers, .. } => (0..own(workers)).flat_map(|_| servers.clone()).collect(),
+        Discipline::Shared { workers, .. } => {
+            let background = usize::from(has_background_jobs(config));
+            (0..own(workers) + background).flat_map(|_| servers.clone()).collect()
+        }
     }
 }
 

@@ -4,12 +4,14 @@
 //! ```text
 //!    all requests ─▶ queue ─▶ slot ─▶ connection to each backend ─▶ answered as a whole, slot free again
 //!                          └▶ slot ─▶ connection to each backend
+//!    background jobs ────────────────▶ one further connection to each backend, any number in flight
 //! ```
+//! A background job takes no slot, because a slow shadow pool would otherwise hold the slots of all clients.
 //! Two requests of one client in two slots may overtake each other. The session allows that for reads only (`path/order`).
 
 use crate::observe::counters::LoopCounters;
 use crate::path::backend::connections::Connections;
-use crate::path::dispatch::pipelined::{buffer_leg, send_buffered, send_leg};
+use crate::path::dispatch::pipelined::{buffer_leg, send_at_once, send_buffered, send_leg};
 use crate::path::dispatch::queue::{Queue, Slot, Slots};
 use crate::path::job::{Job, JobId, LegRef};
 use crate::path::jobs::{AnsweredJobs, Time};
@@ -31,7 +33,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// `workers` slots, each with one connection to each backend.
+    /// `workers` slots, each with one connection to each backend. The connections of background jobs follow theirs.
     pub(crate) fn new(workers: usize, queue: Queue<JobId>, counters: Arc<LoopCounters>) -> Shared {
         let servers = counters.backends.len();
         let mut slots = Slots::new(workers);
@@ -48,6 +50,10 @@ impl Shared {
         answered: &mut AnsweredJobs<'_>,
         time: Time<'_>,
     ) {
+        if answered.jobs.get(id).background.is_some() {
+            let connection = |backend| self.connection(self.slots.len(), usize::from(backend));
+            return send_at_once(id, request, connection, connections, answered, time);
+        }
         let mut is_dispatched = false;
         if self.refuse_legs_to_down_backends(id, connections, answered, time.turn) {
             let free = if self.queue.is_empty() { self.pick(answered.jobs.get(id)) } else { None };
@@ -125,8 +131,11 @@ impl Shared {
         free.or_else(|| (0..self.slots.len()).all(|slot| !serves(slot)).then_some(last))
     }
 
-    /// Updates the slot of a connection that had an event.
+    /// Updates the slot of a connection that had an event, if a slot owns it.
     pub(crate) fn update(&mut self, connection: usize, connections: &Connections) {
+        if connection >= self.is_up.len() {
+            return;
+        }
         let is_up = connections.get(connection).admits() != Err(Outcome::BackendDown);
         let backend = connection % self.servers;
         match (std::mem::replace(&mut self.is_up[connection], is_up), is_up) {
@@ -179,7 +188,7 @@ impl Shared {
         self.counters.queues[0].slots_busy.set(self.slots.busy() as u64);
     }
 
-    /// The connection of a slot to a backend.
+    /// The connection of a slot to a backend or, after the slots, that of background jobs.
     fn connection(&self, slot: usize, backend: usize) -> usize {
         slot * self.servers + backend
     }
