@@ -4,9 +4,10 @@
 
 mod common;
 
-use common::{Proxy, disciplines, servers};
-use proxy::{Discipline, MultiGet};
+use common::{Proxy, disciplines, servers, until};
+use proxy::{Discipline, MultiGet, Reads, Timeouts, Writes};
 use std::collections::HashMap;
+use std::time::Duration;
 use testkit::GatedServer;
 
 const CLIENTS: u64 = 4;
@@ -239,4 +240,74 @@ fn a_blocked_client_that_closes_its_side_gets_every_reply() {
         client.expect(reply.repeat(200));
         client.expect_closed();
     }
+}
+
+#[test]
+fn a_read_waits_for_late_replicas_of_earlier_writes_that_it_could_overtake() {
+    // `shared` has no late replicas: there, every write waits for all.
+    for (discipline, uses_other_connection) in
+        [(Discipline::Pipelined, false), (Discipline::PerBackend { readers: 2, writers: 2 }, true)]
+    {
+        for (line, reply, is_read) in [
+            ("get k", "END\r\n", true),
+            ("mg k v", "EN\r\n", true),
+            ("get k k", "END\r\n", true),
+            ("delete k", "NOT_FOUND\r\n", false),
+        ] {
+            let servers = [GatedServer::start(), GatedServer::start()];
+            let proxy = Proxy::at(&servers.each_ref().map(GatedServer::address), |config| {
+                (config.loops, config.discipline) = (1, discipline);
+                config.metrics = Some("127.0.0.1:0".into());
+                let pool = &mut config.pools[0];
+                (pool.replicas, pool.writes, pool.reads) = (2, Writes::First, Reads::Any);
+                pool.timeouts = Timeouts::all(Duration::from_secs(5));
+            });
+            let (mut client, mut other) = (proxy.client(), proxy.client());
+            client.send("set k 0 0 1\r\nx\r\n");
+            servers.iter().for_each(|server| _ = server.received(1));
+            servers[0].answer("set k 0 0 1", "STORED\r\n");
+            client.expect("STORED\r\n");
+            // Four requests, so that reads of any replica go to both.
+            client.send(format!("{line}\r\n").repeat(4));
+            let received = || servers.iter().map(GatedServer::received_so_far).sum::<usize>();
+            let waits = uses_other_connection && is_read;
+            if waits {
+                std::thread::sleep(Duration::from_millis(50));
+                assert_eq!(received(), 2, "{discipline:?}: {line}");
+            } else {
+                until("the requests arrive", || received() > 2);
+            }
+            if uses_other_connection {
+                // Other clients do not wait.
+                other.send("get other\r\n");
+                servers.iter().for_each(|server| server.answer("get other", "END\r\n"));
+                other.expect("END\r\n");
+            }
+            servers[1].answer("set k 0 0 1", "STORED\r\n");
+            servers.iter().for_each(|server| (0..4).for_each(|_| server.answer(line, reply)));
+            client.expect(reply.repeat(4));
+            let waited = proxy.metrics().contains("waystage_order_waits_total 1");
+            assert_eq!(waited, waits, "{discipline:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_read_that_waits_for_a_late_replica_goes_on_when_that_replica_fails() {
+    let (fast, late) = (GatedServer::start(), GatedServer::start());
+    let proxy = Proxy::at(&[fast.address(), late.address()], |config| {
+        (config.loops, config.discipline) = (1, Discipline::PerBackend { readers: 2, writers: 2 });
+        let pool = &mut config.pools[0];
+        (pool.replicas, pool.writes, pool.reads) = (2, Writes::First, Reads::Any);
+        pool.timeouts = Timeouts::all(Duration::from_millis(200));
+    });
+    let mut client = proxy.client();
+    client.send("set k 0 0 1\r\nx\r\n");
+    fast.answer("set k 0 0 1", "STORED\r\n");
+    client.expect("STORED\r\n");
+    // The late replica has missed the write, so both reads go to the other one.
+    client.send("get k\r\n".repeat(2));
+    let reply = "VALUE k 0 1\r\nx\r\nEND\r\n";
+    (0..2).for_each(|_| fast.answer("get k", reply));
+    client.expect(reply.repeat(2));
 }

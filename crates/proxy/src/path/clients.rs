@@ -12,6 +12,10 @@ struct Client {
     jobs: u32,
     /// Bytes of replies in these jobs.
     reply_bytes: usize,
+    /// Answered writes that some replicas have not answered yet.
+    late_writes: u32,
+    /// Its next request is blocked, perhaps until there are no late writes.
+    is_blocked: bool,
 }
 
 /// All clients of one loop.
@@ -24,6 +28,14 @@ pub(crate) struct Clients {
     pub(crate) notes_idle: bool,
     /// If `notes_idle`: the clients whose last job has ended since the event loop looked.
     pub(crate) idle: Vec<SessionRef>,
+    /// Blocked clients whose last late write has ended since the event loop looked.
+    pub(crate) unblocked: Vec<SessionRef>,
+}
+
+impl Client {
+    fn new(connection: u32) -> Client {
+        Client { connection, jobs: 0, reply_bytes: 0, late_writes: 0, is_blocked: false }
+    }
 }
 
 impl Clients {
@@ -31,9 +43,9 @@ impl Clients {
     pub(crate) fn open(&mut self, session: SessionRef) {
         let slot = session.slot as usize;
         if slot >= self.slots.len() {
-            self.slots.resize(slot + 1, Client { connection: SessionRef::NONE.connection, jobs: 0, reply_bytes: 0 });
+            self.slots.resize(slot + 1, Client::new(SessionRef::NONE.connection));
         }
-        self.slots[slot] = Client { connection: session.connection, jobs: 0, reply_bytes: 0 };
+        self.slots[slot] = Client::new(session.connection);
     }
 
     /// The client has left.
@@ -73,6 +85,36 @@ impl Clients {
         }
     }
 
+    /// Counts a write of a client that is answered, although some replicas have not answered yet.
+    pub(crate) fn late_write_begun(&mut self, session: SessionRef) {
+        if let Some(client) = self.of(session) {
+            client.late_writes += 1;
+        }
+    }
+
+    /// The last replica has answered a late write of a client.
+    pub(crate) fn late_write_ended(&mut self, session: SessionRef) {
+        if let Some(client) = self.of(session) {
+            client.late_writes -= 1;
+            if client.late_writes == 0 && std::mem::take(&mut client.is_blocked) {
+                self.unblocked.push(session);
+            }
+        }
+    }
+
+    /// The next request of a client is blocked: when its last late write ends, the client is listed in `unblocked`.
+    pub(crate) fn block(&mut self, session: SessionRef) {
+        if let Some(client) = self.of(session) {
+            client.is_blocked = true;
+        }
+    }
+
+    /// Whether some replicas have not answered an answered write of a client.
+    pub(crate) fn has_late_writes(&self, session: SessionRef) -> bool {
+        let client = self.slots.get(session.slot as usize);
+        client.is_some_and(|client| client.connection == session.connection && client.late_writes > 0)
+    }
+
     /// The number of jobs of a client that were not released.
     pub(crate) fn jobs_of(&self, session: SessionRef) -> u32 {
         self.slots
@@ -85,6 +127,20 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_blocked_client_is_listed_when_its_last_late_write_ends() {
+        let mut clients = Clients::default();
+        let session = SessionRef { slot: 0, connection: 7 };
+        clients.open(session);
+        (0..2).for_each(|_| clients.late_write_begun(session));
+        clients.block(session);
+        clients.late_write_ended(session);
+        assert!(clients.has_late_writes(session) && clients.unblocked.is_empty());
+        clients.late_write_ended(session);
+        assert!(!clients.has_late_writes(session));
+        assert_eq!(clients.unblocked, [session]);
+    }
 
     #[test]
     fn a_new_client_of_a_slot_has_nothing_of_the_former_one() {
@@ -101,6 +157,8 @@ mod tests {
         clients.job_released(first);
         assert_eq!((clients.jobs_of(first), clients.jobs_of(second), clients.reply_bytes), (0, 1, 0));
         assert!(clients.idle.is_empty());
+        clients.late_write_ended(first);
+        assert!(!clients.has_late_writes(second));
         clients.job_released(second);
         assert_eq!(clients.idle, [second]);
     }

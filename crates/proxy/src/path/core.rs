@@ -4,7 +4,7 @@
 use crate::config::{Config, PartFailure, Stamps};
 use crate::observe::stats::{Stats, VERSION_LINE};
 use crate::path::dispatch::dispatcher::Dispatcher;
-use crate::path::job::{JobId, NextStep, SessionRef};
+use crate::path::job::{FollowUp, JobId, NextStep, SessionRef};
 use crate::path::jobs::{AnsweredJobs, Jobs, Time};
 use crate::path::join::join;
 use crate::path::journal::Journal;
@@ -145,6 +145,13 @@ impl Core {
         let mut answered = AnsweredJobs { jobs, list: answered };
         let time = Time { clock, turn: *turn };
         let step = dispatcher.after_leg_answered(id, &settings.wire, &mut answered, time);
+        let job = jobs.get(id);
+        if job.is_late_write && !job.is_waiting() {
+            // Only now: if the replica has failed, its invalidation is pending.
+            job.is_late_write = false;
+            let session = job.session;
+            jobs.clients.late_write_ended(session);
+        }
         if step == NextStep::Wait && jobs.get(id).is_over {
             jobs.release(id);
         }
@@ -169,7 +176,12 @@ impl Core {
             job.reply.clear();
             job.reply.extend_from_slice(line);
         }
-        Some(job.session)
+        let session = job.session;
+        if job.is_waiting() && matches!(job.follow_up, FollowUp::ReplicatedWrite { .. }) {
+            job.is_late_write = true;
+            jobs.clients.late_write_begun(session);
+        }
+        Some(session)
     }
 }
 

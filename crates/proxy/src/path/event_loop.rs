@@ -293,7 +293,9 @@ impl EventLoop {
         }
         self.core.answered = reuse(answered, &mut self.core.answered);
         // The job of a slow replica may have been the last that kept a client from moving.
-        self.touched.extend(self.core.jobs.clients.idle.drain(..).map(|session| session.slot as usize));
+        let clients = &mut self.core.jobs.clients;
+        let sessions = clients.idle.drain(..).chain(clients.unblocked.drain(..));
+        self.touched.extend(sessions.map(|session| session.slot as usize));
     }
 
     /// Writes replies, resumes sessions that were paused or blocked, and closes those that are finished.

@@ -244,6 +244,8 @@ pub(crate) struct Job {
     unanswered: usize,
     /// It is in the list of jobs with answered legs.
     pub(crate) is_listed: bool,
+    /// It is a write that was answered before all replicas have answered it.
+    pub(crate) is_late_write: bool,
     /// It has ended in the journal; some of its legs may still be in flight.
     pub(crate) is_over: bool,
     pub(crate) is_live: bool,

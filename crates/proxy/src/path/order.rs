@@ -24,8 +24,9 @@ pub(crate) enum Access {
 pub(crate) enum Overlap {
     /// All: one connection keeps them in order.
     All,
-    /// Reads together with reads, and writes together with writes.
-    SameAccess,
+    /// Reads together with reads, and writes together with writes. A backend receives all of them on one connection, or reads
+    /// on other connections than writes.
+    SameAccess { on_one_connection: bool },
     /// Reads only.
     Reads,
 }
@@ -50,8 +51,8 @@ impl Overlap {
     pub(crate) fn of(discipline: Discipline, only_primaries_are_read: bool) -> Overlap {
         match discipline {
             Discipline::Pipelined if only_primaries_are_read => Overlap::All,
-            Discipline::Pipelined => Overlap::SameAccess,
-            Discipline::PerBackend { .. } => Overlap::SameAccess,
+            Discipline::Pipelined => Overlap::SameAccess { on_one_connection: true },
+            Discipline::PerBackend { .. } => Overlap::SameAccess { on_one_connection: false },
             Discipline::Shared { .. } => Overlap::Reads,
         }
     }
@@ -61,8 +62,18 @@ impl Overlap {
         match self {
             _ if in_flight == Access::Local || next == Access::Local => true,
             Overlap::All => true,
-            Overlap::SameAccess => in_flight == next,
+            Overlap::SameAccess { .. } => in_flight == next,
             Overlap::Reads => in_flight == Access::Read && next == Access::Read,
+        }
+    }
+
+    /// Whether a request must wait until every replica has answered the earlier writes of its client, although the client has
+    /// received their replies: it could overtake such a write on another connection.
+    pub(crate) fn waits_for_late_writes(self, next: Access) -> bool {
+        match self {
+            Overlap::SameAccess { on_one_connection: false } => next == Access::Read,
+            // One connection keeps them in order, or every write waits for all replicas (`shared`).
+            Overlap::All | Overlap::SameAccess { on_one_connection: true } | Overlap::Reads => false,
         }
     }
 }
@@ -119,8 +130,15 @@ mod tests {
                 .map(|(first, next)| overlap.allows(first, next))
         };
         assert_eq!(allowed(Overlap::All), [true, true, true, true]);
-        assert_eq!(allowed(Overlap::SameAccess), [true, false, false, true]);
+        for on_one_connection in [true, false] {
+            assert_eq!(allowed(Overlap::SameAccess { on_one_connection }), [true, false, false, true]);
+        }
         assert_eq!(allowed(Overlap::Reads), [true, false, false, false]);
+        let waits = |overlap: Overlap| [read, write, local].map(|next| overlap.waits_for_late_writes(next));
+        assert_eq!(waits(Overlap::All), [false; 3]);
+        assert_eq!(waits(Overlap::SameAccess { on_one_connection: true }), [false; 3]);
+        assert_eq!(waits(Overlap::SameAccess { on_one_connection: false }), [true, false, false]);
+        assert_eq!(waits(Overlap::Reads), [false; 3]);
         assert!(Overlap::Reads.allows(write, local) && Overlap::Reads.allows(local, write));
     }
 }

@@ -216,7 +216,10 @@ impl Session {
 
     /// Whether a request with this access may be sent now, without overtaking an earlier one that it depends on.
     fn may_take(&self, kind: Access, core: &Core) -> bool {
-        self.order.is_empty() || core.settings.overlap.allows(self.in_flight_access, kind)
+        let overlap = core.settings.overlap;
+        let is_after_late_writes = || !core.jobs.clients.has_late_writes(self.reference());
+        (self.order.is_empty() || overlap.allows(self.in_flight_access, kind))
+            && (!overlap.waits_for_late_writes(kind) || is_after_late_writes())
     }
 
     /// Parses and submits the requests in the inbox as long as there is room for their replies.
@@ -232,6 +235,7 @@ impl Session {
                     let kind = Access::of(&request);
                     if !self.may_take(kind, core) {
                         self.blocked = Some(kind);
+                        core.jobs.clients.block(self.reference());
                         core.journal.counters.order_waits.add(1);
                         break;
                     }
