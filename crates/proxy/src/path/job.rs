@@ -43,8 +43,8 @@ pub(crate) enum FollowUp {
     ReplicatedWrite { pool: u8, quorum: u8 },
     /// A write whose effect depends on the stored value: it runs on the primary, and its reply decides about the other replicas.
     PrimaryWrite { pool: u8, quorum: u8 },
-    /// A write that was sent to the failover pool.
-    FailoverWrite,
+    /// A write that was sent to a failover pool, which stores its value for at most this many seconds.
+    FailoverWrite { pool: u8, seconds: u32 },
     /// A read that sets the expiry time on all replicas: those that fail are invalidated.
     Touch,
     /// A `flush_all`: backends that fail are invalidated as a whole.
@@ -233,6 +233,8 @@ pub(crate) struct Job {
     /// The first leg that counts for the reply. A write that failed over no longer counts the legs before.
     pub(crate) first_counted: u16,
     pub(crate) follow_up: FollowUp,
+    /// Whether this write has legs that keep the failover pool from returning an older value.
+    pub(crate) has_failover_deletions: bool,
     /// Whether legs were added after the first ones were sent. The time of these counts as `backend`.
     pub(crate) has_added_legs: bool,
     /// The encoded request without `noreply`: of every read, whose replies are compared with it, and of a write that may have to be

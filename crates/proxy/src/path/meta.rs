@@ -12,6 +12,8 @@ const RETURNED_WHEN_MISSING: &[u8] = b"O";
 /// Flags with which `mg` only reads. It does more with `T` (touch), `N` (create) or `R` (win the right to recache), and with `h`
 /// and `l` it returns whether and when the value was last read.
 const ONLY_READ: &[u8] = b"bkvqOstfcu";
+/// Flags of an `md` that make it more or less than a deletion, or quiet.
+const NOT_IN_DELETE: &[u8] = b"qITCEx";
 
 /// Records on the job what `finish_reply` needs to know of a meta command.
 pub(crate) fn prepare(job: &mut Job, meta: &Meta<'_>) {
@@ -65,6 +67,10 @@ pub(crate) fn may_read_replicas(meta: &Meta<'_>) -> bool {
 
 /// The request for a leg with this command. The proxy never forwards `q`, so that every request has a reply.
 pub(crate) fn leg_request<'a>(meta: &Meta<'a>, command: LegCommand) -> Request<'a> {
+    if command == LegCommand::Delete && meta.verb == Verb::Md {
+        // Its reply can be the client's, so it returns what the client wants returned.
+        return Request::Meta(Meta { left_out: NOT_IN_DELETE, ..*meta });
+    }
     if command == LegCommand::Delete {
         let flags = MetaFlags::new(if meta.is_base64() { b"b" } else { b"" });
         return Request::Meta(Meta { verb: Verb::Md, key: meta.key, flags, left_out: b"", value: b"" });
@@ -155,6 +161,7 @@ mod tests {
         assert_eq!(sent(Verb::Ma, b"b q N0 O1", LegCommand::Delete), "md Zm9v b\r\n");
         assert_eq!(sent(Verb::Ms, b"q ME", LegCommand::Delete), "md Zm9v\r\n");
         assert_eq!(sent(Verb::Md, b"q I k", LegCommand::AsReceived), "md Zm9v I k\r\n");
+        assert_eq!(sent(Verb::Md, b"q I k T30 b O7", LegCommand::Delete), "md Zm9v k b O7\r\n");
     }
 
     #[test]

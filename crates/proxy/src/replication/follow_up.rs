@@ -3,12 +3,12 @@
 
 use crate::config::Failover;
 use crate::path::job::{Candidate, FollowUp, Job, Join, Leg, LegCommand, NextStep};
-use crate::path::leg_request::cap_meta;
+use crate::path::leg_request::{cap_meta, own_limits};
 use crate::replication::pending_invalidations::LINGER;
 use crate::replication::replicas::{Replicas, add_candidate, part_leg};
 use clock::Nanos;
 use records::Outcome;
-use wire::{Limits, ParsedReply, Reply, Verb, parse_reply};
+use wire::{Limits, ParsedReply, ParsedRequest, Reply, Request, Verb, parse_reply, parse_request};
 
 /// A job with this many legs gets no more. Its first legs are at most two for each of 250 backends, so that each key can still be
 /// read from several other candidates.
@@ -27,9 +27,10 @@ impl Replicas {
             FollowUp::Parts => self.after_parts(job, limits),
             FollowUp::ReplicatedWrite { pool, quorum } => self.after_replicated_write(job, pool.into(), quorum, now),
             FollowUp::PrimaryWrite { pool, quorum } => self.after_primary_write(job, pool, quorum, now),
-            FollowUp::FailoverWrite => {
+            FollowUp::FailoverWrite { pool, seconds } => {
                 // A backend of the failover pool may fail, too.
                 self.invalidate_failed(job, now, true);
+                self.hold_failover_values(pool.into(), seconds, now);
                 choose_write(job, 1)
             }
             FollowUp::Touch => {
@@ -160,6 +161,7 @@ impl Replicas {
         let failover = self.policies[pool].failover_pool.filter(|_| applied == 0 && !is_refused_by_all(job));
         match failover {
             Some(failover) => self.fail_over_write(job, pool, failover, u8::MAX, now),
+            None if self.add_failover_deletions(job, pool, now) => NextStep::SendLegs,
             None => {
                 self.invalidate_failed(job, now, true);
                 let step = choose_write(job, quorum);
@@ -197,11 +199,14 @@ impl Replicas {
         cap_meta(&mut job.kept, seconds);
         job.first_error = None;
         job.first_counted = job.legs().len() as u16;
-        job.follow_up = FollowUp::FailoverWrite;
-        let servers = self.router.pool(pool);
+        job.follow_up = FollowUp::FailoverWrite { pool: pool as u8, seconds };
+        self.hold_failover_values(pool, seconds, now);
+        let (servers, depends_on_content) = (self.router.pool(pool), most == 1);
         for step in 0..self.policies[pool].replicas.min(most) {
-            let leg = job.add_leg(servers.replica(servers.primary(&job.key_bytes), step.into()));
-            job.leg(leg).command = LegCommand::CapExpiry { seconds };
+            let backend = servers.replica(servers.primary(&job.key_bytes), step.into());
+            let is_withheld = depends_on_content && self.is_pending(backend, &job.key_bytes);
+            let leg = job.add_leg(backend);
+            (job.leg(leg).command, job.leg(leg).is_withheld) = (LegCommand::CapExpiry { seconds }, is_withheld);
         }
         NextStep::SendLegs
     }
@@ -209,21 +214,27 @@ impl Replicas {
     /// If the primary has changed the value, the key is deleted on the other replicas, because they still store the old value.
     fn after_primary_write(&self, job: &mut Job, pool: u8, quorum: u8, now: Nanos) -> NextStep {
         let leg = &job.legs()[0];
-        let failover_pool = self.policies[usize::from(pool)].failover_pool;
-        if let Some(failover_pool) = failover_pool.filter(|_| is_refused_unsent(leg)) {
-            self.invalidate_unreached(pool.into(), leg.backend, &job.key_bytes, now);
-            return self.fail_over_write(job, pool.into(), failover_pool, 1, now);
+        let index = usize::from(pool);
+        // A cas token is valid on the primary only.
+        let may_fail_over = is_refused_unsent(leg) && !has_cas_token(job);
+        if let Some(failover_pool) = self.policies[index].failover_pool.filter(|_| may_fail_over) {
+            self.invalidate_unreached(index, leg.backend, &job.key_bytes, now);
+            return self.fail_over_write(job, index, failover_pool, 1, now);
         }
         if !is_answered(leg) || !has_changed(&leg.reply) {
+            if may_linger(leg) {
+                self.invalidate_failover_pool(index, &job.key_bytes, now);
+            }
             self.invalidate_failed(job, now, true);
             job.join = Join::Chosen(0);
             return NextStep::Reply;
         }
-        let (index, backend) = (usize::from(pool), leg.backend);
+        let backend = leg.backend;
         self.add_replicas(job, index, backend, 1, LegCommand::Delete);
         let key = std::mem::take(&mut job.key_bytes);
         self.add_warm_up_deletions(job, index, &key);
         job.key_bytes = key;
+        self.add_failover_deletions(job, index, now);
         job.follow_up = FollowUp::ReplicatedWrite { pool, quorum };
         if job.is_waiting() { NextStep::SendLegs } else { NextStep::Reply }
     }
@@ -237,7 +248,7 @@ impl Replicas {
         }
         let is_refused_by_all = is_refused_by_all(job);
         let only_touches_replicas = matches!(job.verb, Verb::Gat | Verb::Gats);
-        let is_done_elsewhere = job.follow_up == FollowUp::FailoverWrite;
+        let is_done_elsewhere = matches!(job.follow_up, FollowUp::FailoverWrite { .. });
         for index in 0..job.legs().len() as u16 {
             let leg = job.leg(index);
             // Of a gat, the leg with the command as received is the primary's, and the client itself gets its reply.
@@ -249,7 +260,7 @@ impl Replicas {
                 continue;
             }
             // A server that refuses a value deletes the old one itself.
-            if is_refused && is_refused_by_all {
+            if is_refused && is_refused_by_all && !job.legs()[usize::from(index)].is_secondary {
                 continue;
             }
             self.invalidate(&job.legs()[usize::from(index)], &job.key_bytes, is_done_elsewhere, now);
@@ -298,16 +309,21 @@ impl Replicas {
 }
 
 /// Chooses the reply to a write: the first success if `quorum` legs have succeeded, otherwise the first error. If any replica
-/// replies `DELETED`, the client receives `DELETED`.
+/// replies `DELETED`, the client receives `DELETED`, also if only a failover or warm-up pool had the key.
 fn choose_write(job: &mut Job, quorum: u8) -> NextStep {
     let applied: Vec<usize> = counted(job).filter(|(_, leg)| is_answered(leg)).map(|(index, _)| index).collect();
-    let is_deleted = |&index: &usize| {
-        let reply = &job.legs()[index].reply;
-        (job.verb == Verb::Delete && reply == b"DELETED\r\n") || (job.verb == Verb::Md && reply.starts_with(b"HD"))
+    let is_deleted = |index: usize| {
+        let (verb, reply) = (job.verb, &job.legs()[index].reply);
+        (verb == Verb::Delete && reply == b"DELETED\r\n") || (verb == Verb::Md && reply.starts_with(b"HD"))
+    };
+    let is_found_elsewhere = |index: usize| {
+        let leg = &job.legs()[index];
+        leg.is_secondary && is_answered(leg) && (is_deleted(index) || leg.reply == b"TOUCHED\r\n")
     };
     let chosen = match applied.first() {
         Some(&first) if applied.len() >= quorum.into() => {
-            applied.iter().copied().find(is_deleted).unwrap_or(first) as u16
+            let deleted = applied.iter().copied().find(|&index| is_deleted(index));
+            deleted.or_else(|| (0..job.legs().len()).find(|&index| is_found_elsewhere(index))).unwrap_or(first) as u16
         }
         first => job.first_error.unwrap_or(first.map_or(job.first_counted, |&first| first as u16)),
     };
@@ -350,6 +366,14 @@ pub(crate) fn may_linger(leg: &Leg) -> bool {
 /// Whether a request failed before it was sent, so that no server can have applied it.
 fn is_refused_unsent(leg: &Leg) -> bool {
     !leg.sent.is_set() && matches!(leg.outcome, Outcome::BackendDown | Outcome::BackendLost | Outcome::Overloaded)
+}
+
+/// Whether a write applies only to the value with a certain cas token.
+fn has_cas_token(job: &Job) -> bool {
+    match parse_request(&job.kept, &own_limits()) {
+        ParsedRequest::Request { request: Request::Meta(meta), .. } => meta.flags.has(b'C'),
+        _ => job.verb == Verb::Cas,
+    }
 }
 
 /// Whether a reply means that the server has changed the value: STORED, a number, HD or VA.

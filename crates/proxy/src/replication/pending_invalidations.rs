@@ -10,7 +10,7 @@
 use crate::path::job::Invalidation;
 use clock::Nanos;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub(crate) const LINGER: Duration = Duration::from_secs(1);
 pub(crate) struct PendingInvalidations {
     /// The length of the list. It is almost always zero, and then the list is not locked.
     count: Arc<AtomicUsize>,
+    /// Until this time, in nanoseconds, the backend may store values of pools that fail over to it.
+    failover_until: Arc<AtomicU64>,
     list: Arc<Mutex<List>>,
 }
 
@@ -134,6 +136,17 @@ impl PendingInvalidations {
         self.publish(&list);
     }
 
+    /// Records that the backend may store values of a pool that has failed over to it, until they expire.
+    pub(crate) fn hold_failover_values(&self, until: Nanos) {
+        self.failover_until.fetch_max(until.0, Ordering::AcqRel);
+        self.lock().heirs.iter().for_each(|heir| heir.hold_failover_values(until));
+    }
+
+    /// Whether the backend may still store a value of a pool that has failed over to it.
+    pub(crate) fn may_hold_failover_values(&self, now: Nanos) -> bool {
+        self.failover_until.load(Ordering::Acquire) > now.0
+    }
+
     /// Adds everything that is pending here to a list of the configuration that replaces this one, and from now on everything
     /// that is added here: the event loops of this configuration finish their requests, and a write of theirs can still fail.
     pub(crate) fn pass_on_to(&self, heir: &PendingInvalidations, now: Nanos) {
@@ -152,6 +165,7 @@ impl PendingInvalidations {
         heir.publish(&inherited);
         drop(inherited);
         list.heirs.push(heir.clone());
+        heir.hold_failover_values(Nanos(self.failover_until.load(Ordering::Acquire)));
     }
 
     /// Whether this is a handle to the same list.

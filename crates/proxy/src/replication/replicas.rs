@@ -8,7 +8,13 @@ use crate::path::jobs::Outstanding;
 use crate::path::route::Router;
 use crate::replication::pending_invalidations::PendingInvalidations;
 use crate::replication::policy::Policy;
+use clock::Nanos;
 use std::sync::Arc;
+use std::time::Duration;
+use wire::Verb;
+
+/// How much longer than its time to live a value may be returned: memcached's clock ticks once a second.
+const EXPIRY_MARGIN: Duration = Duration::from_secs(3);
 
 /// The backends of all pools, with what one event loop knows about them.
 #[derive(Debug)]
@@ -118,6 +124,54 @@ impl Replicas {
         }
     }
 
+    /// Adds legs that keep a value of the failover pool from being read after this write. Returns whether there are any: while no
+    /// write of the pool has failed over for `expiry`, its failover pool has no value.
+    ///
+    /// The legs are sent when the pool has answered the write, not together with it. An earlier write of the client can still be
+    /// on its way to the failover pool until then.
+    pub(crate) fn add_failover_deletions(&self, job: &mut Job, pool: usize, now: Nanos) -> bool {
+        let Some((other, seconds)) = self.policies[pool].failover_pool else { return false };
+        if job.has_failover_deletions || !self.may_hold_failover_values(other, now) {
+            return false;
+        }
+        job.has_failover_deletions = true;
+        let command = match job.verb {
+            Verb::Touch => LegCommand::CapExpiry { seconds },
+            _ => LegCommand::Delete,
+        };
+        for step in 0..self.policies[other].replicas {
+            let servers = self.router.pool(other);
+            let leg = job.add_leg(servers.replica(servers.primary(&job.key_bytes), step.into()));
+            (job.leg(leg).command, job.leg(leg).is_secondary) = (command, true);
+        }
+        if let Verb::Touch = job.verb {
+            self.hold_failover_values(other, seconds, now);
+        }
+        true
+    }
+
+    /// Invalidates the key on the failover pool after a write that may or may not have been applied.
+    pub(crate) fn invalidate_failover_pool(&self, pool: usize, key: &[u8], now: Nanos) {
+        let Some((other, _)) = self.policies[pool].failover_pool else { return };
+        if self.may_hold_failover_values(other, now) {
+            let servers = self.router.pool(other);
+            let backends =
+                (0..self.policies[other].replicas).map(|step| servers.replica(servers.primary(key), step.into()));
+            backends.for_each(|backend| self.pending[usize::from(backend)].add(key, None, now));
+        }
+    }
+
+    /// Records that a failover pool may store values for `seconds` from now.
+    pub(crate) fn hold_failover_values(&self, pool: usize, seconds: u32, now: Nanos) {
+        let until = now + Duration::from_secs(seconds.into()) + EXPIRY_MARGIN;
+        self.router.pool(pool).all().for_each(|backend| self.pending[usize::from(backend)].hold_failover_values(until));
+    }
+
+    /// Whether a failover pool may store values of other pools.
+    fn may_hold_failover_values(&self, pool: usize, now: Nanos) -> bool {
+        self.router.pool(pool).all().any(|backend| self.pending[usize::from(backend)].may_hold_failover_values(now))
+    }
+
     /// Whether an invalidation of a key is pending on a backend.
     pub(crate) fn is_pending(&self, backend: u16, key: &[u8]) -> bool {
         self.pending[usize::from(backend)].is_pending(key)
@@ -157,8 +211,6 @@ pub(crate) fn part_leg(job: &mut Job, choice: &Choice) -> u16 {
 mod tests {
     use super::*;
     use crate::config::{Config, FailoverPool, PoolConfig, WarmUp};
-    use clock::Nanos;
-    use std::time::Duration;
 
     /// A pool with a replica of each value on each of four backends, all up. Backend 4 is its failover pool, and 5 its warm-up pool.
     fn replicas(change: impl FnOnce(&mut PoolConfig)) -> Replicas {

@@ -1,0 +1,238 @@
+//! A failover pool never returns a value that a later write has replaced, neither while the pool's server comes back nor in the
+//! next outage (docs/consistency.md).
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use clock::Clock;
+use common::{Proxy, disciplines, until};
+use proxy::{Config, FailoverPool, PoolConfig, Timeouts};
+use std::net::SocketAddr;
+use std::time::Duration;
+use testkit::{Client, Server, memcached_is_here};
+
+/// How a server fails, and comes back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Outage {
+    /// It is killed, and restarts empty.
+    Killed,
+    /// It stops answering, and goes on with its values and with the requests in its buffers.
+    Frozen,
+}
+
+impl Outage {
+    fn begin(self, server: &mut Server) {
+        match self {
+            Outage::Killed => server.kill(),
+            Outage::Frozen => server.freeze(),
+        }
+    }
+
+    fn end(self, server: &mut Server) {
+        match self {
+            Outage::Killed => server.restart(),
+            Outage::Frozen => server.thaw(),
+        }
+    }
+}
+
+/// A proxy whose first pool fails over to the second. Each has one server.
+fn proxy(main: &Server, failover: &Server, change: impl FnOnce(&mut Config)) -> Proxy {
+    Proxy::at(&[main.address()], |config| {
+        config.loops = 1;
+        config.pools[0].name = "main".into();
+        config.pools.push(PoolConfig::new("failover", &[failover.address().to_string()]));
+        config.pools[0].failover_pool = Some(FailoverPool { pool: "failover".into(), expiry: Duration::from_secs(60) });
+        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_millis(200)));
+        change(config);
+    })
+}
+
+/// The value of `k` that a client reads, or nothing if it gets a miss or an error.
+fn value(client: &mut Client) -> Option<String> {
+    client.send("get k\r\n");
+    if !client.line().starts_with("VALUE") {
+        return None;
+    }
+    let value = client.line().trim_end().to_string();
+    client.expect("END\r\n");
+    Some(value)
+}
+
+/// Sends a request until its reply is not an error, and returns that reply.
+fn acknowledged(client: &mut Client, request: &str) -> String {
+    let mut reply = String::new();
+    until("the request is acknowledged", || {
+        client.send(request);
+        reply = client.line();
+        !reply.starts_with("SERVER_ERROR")
+    });
+    reply
+}
+
+fn set(value: &str) -> String {
+    format!("set k 0 0 {}\r\n{value}\r\n", value.len())
+}
+
+fn value_at(address: SocketAddr) -> Option<String> {
+    value(&mut Client::connect(address))
+}
+
+fn no_memcached() -> bool {
+    if !memcached_is_here() {
+        eprintln!("no memcached on the PATH, and the embedded cache cannot be killed or frozen");
+    }
+    !memcached_is_here()
+}
+
+#[test]
+fn a_value_of_the_failover_pool_does_not_come_back_after_a_write_to_the_pool() {
+    if no_memcached() {
+        return;
+    }
+    for outage in [Outage::Killed, Outage::Frozen] {
+        let (mut main, failover) = (Server::memcached(), Server::memcached());
+        let proxy = proxy(&main, &failover, |config| config.loops = 2);
+        let mut clients = [proxy.client(), proxy.client()];
+        assert_eq!(acknowledged(&mut clients[0], &set("A")), "STORED\r\n");
+        outage.begin(&mut main);
+        assert_eq!(acknowledged(&mut clients[0], &set("B")), "STORED\r\n");
+        assert_eq!(value_at(failover.address()).as_deref(), Some("B"));
+        outage.end(&mut main);
+        let clock = Clock::monotonic();
+        let end = clock.now() + Duration::from_secs(2);
+        let (mut reads, mut old, mut number) = (0, 0, 0);
+        while clock.now() < end {
+            number += 1;
+            let newest = format!("C{number}");
+            assert_eq!(acknowledged(&mut clients[number % 2], &set(&newest)), "STORED\r\n");
+            for client in &mut clients {
+                reads += 1;
+                old += usize::from(value(client).is_some_and(|value| value != newest));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(old, 0, "{outage:?}: {old} of {reads} reads return an older value");
+        until("no invalidation is pending", || proxy.stats().contains("waystage_invalidations_pending 0\r\n"));
+        // In the next outage the failover pool has nothing from the first one.
+        acknowledged(&mut clients[0], &set("D"));
+        outage.begin(&mut main);
+        for client in &mut clients {
+            assert!(value(client).is_none_or(|value| value == "D"), "{outage:?}");
+        }
+        outage.end(&mut main);
+    }
+}
+
+/// Writes with the key's place as `K`, each with its reply. Those that need a value find `5` on the pool's server.
+const WRITES: [(&str, &str); 20] = [
+    ("set K 0 0 1\r\nC\r\n", "STORED\r\n"),
+    ("set K 0 0 1 noreply\r\nC\r\n", ""),
+    ("ms K 1\r\nC\r\n", "HD\r\n"),
+    ("ms K 1 q\r\nC\r\n", ""),
+    ("delete K\r\n", "DELETED\r\n"),
+    ("delete K noreply\r\n", ""),
+    ("md K O7 k\r\n", "HD O7 kK\r\n"),
+    ("md K q\r\n", ""),
+    ("md K I T30\r\n", "HD\r\n"),
+    ("add new-K 0 0 1\r\nC\r\n", "STORED\r\n"),
+    ("ms new-K 1 ME\r\nC\r\n", "HD\r\n"),
+    ("ma new-K N0 J5\r\n", "HD\r\n"),
+    ("replace K 0 0 1\r\nC\r\n", "STORED\r\n"),
+    ("append K 0 0 1\r\nC\r\n", "STORED\r\n"),
+    ("prepend K 0 0 1\r\nC\r\n", "STORED\r\n"),
+    ("ms K 1 MA\r\nC\r\n", "HD\r\n"),
+    ("incr K 1\r\n", "6\r\n"),
+    ("decr K 1 noreply\r\n", ""),
+    ("ma K\r\n", "HD\r\n"),
+    ("set K 0 0 2000\r\n", "SERVER_ERROR object too large for cache\r\n"),
+];
+
+#[test]
+fn every_write_to_the_pool_deletes_what_the_failover_pool_has() {
+    if no_memcached() {
+        return;
+    }
+    for discipline in disciplines(2, false) {
+        let (mut main, failover) = (Server::memcached(), Server::memcached());
+        let proxy = proxy(&main, &failover, |config| {
+            (config.discipline, config.loops, config.value_bytes) = (discipline, 2, 1000);
+        });
+        let mut client = proxy.client();
+        let keys: Vec<String> =
+            (0..WRITES.len()).flat_map(|number| [format!("k{number}"), format!("new-k{number}")]).collect();
+        main.kill();
+        for key in &keys {
+            assert_eq!(acknowledged(&mut client, &format!("set {key} 0 0 1\r\n3\r\n")), "STORED\r\n");
+        }
+        main.restart();
+        until("no invalidation is pending", || {
+            acknowledged(&mut client, "get other\r\n");
+            proxy.stats().contains("waystage_invalidations_pending 0\r\n")
+        });
+        for (number, (write, reply)) in WRITES.into_iter().enumerate() {
+            Client::connect(main.address()).ask(format!("set k{number} 0 0 1\r\n5\r\n"), "STORED\r\n");
+            let value = if write.ends_with("2000\r\n") { "x".repeat(2000) + "\r\n" } else { String::new() };
+            client.ask(write.replace('K', &format!("k{number}")) + &value, reply.replace('K', &format!("k{number}")));
+            client.ask("mn\r\n", "MN\r\n");
+            let key = if write.contains("new-K") { format!("new-k{number}") } else { format!("k{number}") };
+            Client::connect(failover.address()).ask(format!("get {key}\r\n"), "END\r\n");
+        }
+        // A touch changes no value. It reaches the value wherever it is.
+        client.ask("touch new-k0 40\r\ntouch none 40\r\n", "TOUCHED\r\nNOT_FOUND\r\n");
+        let mut direct = Client::connect(failover.address());
+        direct.send("mg new-k0 t\r\n");
+        let left: u32 = direct.line().trim_start_matches("HD t").trim_end().parse().unwrap();
+        assert!((30..=40).contains(&left), "{left}");
+    }
+}
+
+#[test]
+fn a_failover_pool_that_cannot_delete_a_value_is_not_read() {
+    if no_memcached() {
+        return;
+    }
+    let (mut main, mut failover) = (Server::memcached(), Server::memcached());
+    let proxy = proxy(&main, &failover, |_| {});
+    let mut client = proxy.client();
+    main.kill();
+    assert_eq!(acknowledged(&mut client, "set k 0 0 1\r\n3\r\n"), "STORED\r\n");
+    main.restart();
+    until("no invalidation is pending", || {
+        acknowledged(&mut client, "get other\r\n");
+        proxy.stats().contains("waystage_invalidations_pending 0\r\n")
+    });
+    failover.freeze();
+    assert_eq!(acknowledged(&mut client, "set k 0 0 1\r\n7\r\n"), "STORED\r\n");
+    client.ask("get k\r\n", "VALUE k 0 1\r\n7\r\nEND\r\n");
+    main.kill();
+    failover.thaw();
+    let clock = Clock::monotonic();
+    let end = clock.now() + Duration::from_secs(2);
+    while clock.now() < end {
+        assert_ne!(value(&mut client).as_deref(), Some("3"));
+        client.send("incr k 1\r\n");
+        let line = client.line();
+        assert!(line.starts_with("SERVER_ERROR") || line == "NOT_FOUND\r\n", "{line}");
+    }
+    client.ask("get k\r\n", "END\r\n");
+}
+
+#[test]
+fn a_cas_token_is_not_compared_with_one_of_the_failover_pool() {
+    if no_memcached() {
+        return;
+    }
+    let (mut main, failover) = (Server::memcached(), Server::memcached());
+    let proxy = proxy(&main, &failover, |_| {});
+    let mut client = proxy.client();
+    main.kill();
+    assert_eq!(acknowledged(&mut client, "set k 0 0 1\r\n3\r\n"), "STORED\r\n");
+    for request in ["cas k 0 0 1 1\r\n4\r\n", "ms k 1 C1\r\n4\r\n", "md k C1\r\n", "ma k C1\r\n"] {
+        client.send(request);
+        let line = client.line();
+        assert!(line.starts_with("SERVER_ERROR"), "{line}");
+    }
+    client.ask("get k\r\n", "VALUE k 0 1\r\n3\r\nEND\r\n");
+}
