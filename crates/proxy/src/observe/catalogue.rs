@@ -217,7 +217,7 @@ pub(crate) const BACKEND_CONNECTIONS_OPENED: Definition = counter(
 pub(crate) const BACKEND_CONNECTIONS_LOST: Definition = counter(
     "waystage_backend_connections_lost_total",
     &["pool", "backend", "reason"],
-    "Connections to the backend closed because a reply timed out (timeout), or lost or not opened (lost)",
+    "Connections to the backend closed because a reply timed out (timeout), because a reply did not fit its request (out_of_step), or lost or not opened (lost)",
 );
 pub(crate) const BACKEND_REQUESTS: Definition =
     counter("waystage_backend_requests_total", BACKEND, "Requests sent to the backend");

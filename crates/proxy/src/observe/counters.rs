@@ -113,6 +113,8 @@ pub(crate) struct BackendCounters {
     pub(crate) timeouts: Counter,
     /// Connections that were lost or could not be opened.
     pub(crate) lost: Counter,
+    /// Lost connections whose replies did not fit their requests.
+    pub(crate) out_of_step: Counter,
     /// Lost connections on which TLS failed.
     pub(crate) tls_failed: Counter,
     /// Connections that accept requests.

@@ -200,7 +200,11 @@ impl Snapshot {
             let values = each.clone().map(|(index, labels)| (labels, Number::Whole(sum(index, &field))));
             page.samples(definition, values)?;
         }
-        let lost: [(&str, Field); 2] = [("timeout", |backend| &backend.timeouts), ("lost", |backend| &backend.lost)];
+        let lost: [(&str, Field); 3] = [
+            ("timeout", |backend| &backend.timeouts),
+            ("lost", |backend| &backend.lost),
+            ("out_of_step", |backend| &backend.out_of_step),
+        ];
         let lost = each.clone().flat_map(|(index, labels)| {
             lost.map(|(reason, field)| {
                 (labels::and(labels.clone(), "reason", reason), Number::Whole(sum(index, &field)))

@@ -149,7 +149,7 @@ impl Stats {
 
     fn backends(&self, out: &mut Vec<u8>) {
         type Field = fn(&BackendCounters) -> &Counter;
-        let fields: [(&str, Field); 14] = [
+        let fields: [(&str, Field); 15] = [
             ("requests", |backend| &backend.requests),
             ("replies", |backend| &backend.replies),
             ("connections_up", |backend| &backend.is_up),
@@ -158,6 +158,7 @@ impl Stats {
             ("in_flight", |backend| &backend.in_flight),
             ("timeouts", |backend| &backend.timeouts),
             ("lost", |backend| &backend.lost),
+            ("out_of_step", |backend| &backend.out_of_step),
             ("refused", |backend| &backend.errors[Outcome::BackendDown as usize]),
             ("overloaded", |backend| &backend.errors[Outcome::Overloaded as usize]),
             ("sent_bytes", |backend| &backend.sent_bytes),

@@ -5,5 +5,6 @@ pub(crate) mod connections;
 mod draining;
 mod in_flight;
 pub(crate) mod match_reply;
+mod requested;
 mod retry;
 pub(crate) mod server;

@@ -3,7 +3,7 @@
 
 use clock::{Nanos, Stage, StageClock};
 use records::Outcome;
-use wire::{Request, Verb};
+use wire::{Meta, Request, Verb};
 
 /// A larger buffer is freed when its job ends. Smaller ones are kept for the next job.
 const KEPT_BYTES: usize = 16 * 1024;
@@ -186,6 +186,8 @@ pub(crate) struct Leg {
     pub(crate) is_secondary: bool,
     /// It has failed, and the key was invalidated on its backend.
     pub(crate) is_invalidated: bool,
+    /// How far the keys of its reply have been compared with the requested keys: an offset in `kept`, or a number in `wanted`.
+    pub(crate) compared: u32,
     /// The encoded request while the leg waits in a queue.
     pub(crate) request: Vec<u8>,
     /// The command of that request, which may differ from the client's.
@@ -237,8 +239,8 @@ pub(crate) struct Job {
     pub(crate) has_failover_deletions: bool,
     /// Whether legs were added after the first ones were sent. The time of these counts as `backend`.
     pub(crate) has_added_legs: bool,
-    /// The encoded request without `noreply`: of every read, whose replies are compared with it, and of a write that may have to be
-    /// sent again.
+    /// The encoded request without `noreply`: of every read, and of a write that may have to be sent again. Of another meta command
+    /// that requests its key or opaque, the first line. Replies are compared with it.
     pub(crate) kept: Vec<u8>,
     pub(crate) background: Option<BackgroundJob>,
     legs: Vec<Leg>,
@@ -288,6 +290,13 @@ impl Job {
     pub(crate) fn keep(&mut self, request: &Request<'_>) {
         if self.kept.is_empty() {
             request.without_noreply().encode(&mut self.kept);
+        }
+    }
+
+    /// Keeps the line of a meta command whose reply has the key or an opaque.
+    pub(crate) fn keep_line(&mut self, meta: &Meta<'_>) {
+        if meta.flags.has(b'k') || meta.flags.has(b'O') {
+            self.keep(&Request::Meta(Meta { value: b"", ..*meta }));
         }
     }
 

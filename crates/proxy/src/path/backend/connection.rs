@@ -12,6 +12,7 @@
 use crate::observe::counters::{BackendCounters, LoopCounters};
 use crate::path::backend::in_flight::{InFlight, Pending};
 use crate::path::backend::match_reply::{Expect, ReplyMatch, match_reply};
+use crate::path::backend::requested::is_requested;
 use crate::path::backend::retry::{PAUSE_MAX, Retry};
 use crate::path::backend::server::{Backend, Failure};
 use crate::path::job::LegRef;
@@ -20,7 +21,7 @@ use clock::{Clock, Nanos};
 use net::{Buffers, Connection, Endpoint, Filled, Poller, Token, is_tls_failure};
 use records::Outcome;
 use std::sync::Arc;
-use wire::{ParsedReply, parse_reply};
+use wire::{ParsedReply, Reply, parse_reply};
 
 /// The most bytes read from one backend before others get their turn.
 const READ_BUDGET_BYTES: usize = 1 << 20;
@@ -32,6 +33,19 @@ enum State {
     Closed { retry_at: Nanos },
     Opening { is_patient: bool },
     Open,
+}
+
+/// Why a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// A request was not answered in time.
+    Timeout,
+    /// A reply did not fit its request.
+    OutOfStep,
+    /// The peer has closed it, or it broke.
+    Lost,
+    /// It could not be opened.
+    Unreachable,
 }
 
 /// One connection of one event loop to one backend. It is reopened whenever it is lost.
@@ -93,7 +107,7 @@ impl BackendConnection {
                 self.connection = Some(connection);
                 self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
             }
-            None => self.fail(Outcome::BackendDown, answered, now),
+            None => self.fail(Loss::Unreachable, answered, now),
         }
     }
 
@@ -165,7 +179,7 @@ impl BackendConnection {
         let written = connection.outbox.written_total();
         self.in_flight.mark_sent(written, answered.jobs, clock.now());
         if is_lost {
-            self.fail(Outcome::BackendLost, answered, clock.now());
+            self.fail(Loss::Lost, answered, clock.now());
         }
         is_lost
     }
@@ -175,7 +189,7 @@ impl BackendConnection {
         let Some(connection) = &mut self.connection else { return };
         connection.on_ready(ready.readable, ready.writable, ready.closing);
         if self.state != State::Open && ready.writable && connection.connect_error().is_some() {
-            self.fail(Outcome::BackendDown, answered, now);
+            self.fail(Loss::Unreachable, answered, now);
         }
     }
 
@@ -195,7 +209,7 @@ impl BackendConnection {
         let filled = connection.fill(buffers, READ_BUDGET_BYTES);
         let now = clock.now();
         if self.match_replies(answered, now).is_err() {
-            return self.fail(Outcome::BackendLost, answered, now);
+            return self.fail(Loss::OutOfStep, answered, now);
         }
         self.counters().tls_failed.add(u64::from(filled.as_ref().is_err_and(is_tls_failure)));
         match filled {
@@ -203,7 +217,7 @@ impl BackendConnection {
                 self.retry.succeeded();
                 self.state = State::Closed { retry_at: Nanos::UNSET };
             }
-            Ok(Filled::Closed) | Err(_) => self.fail(Outcome::BackendLost, answered, now),
+            Ok(Filled::Closed) | Err(_) => self.fail(Loss::Lost, answered, now),
             Ok(_) => {
                 if let Some(connection) = &mut self.connection {
                     connection.inbox.release(buffers);
@@ -233,6 +247,9 @@ impl BackendConnection {
                 ParsedReply::Reply { reply, consumed } => (reply, consumed),
             };
             used += consumed;
+            if !fits(head, &reply, answered) {
+                break Err(OutOfStep);
+            }
             match match_reply(head.expect, &reply) {
                 ReplyMatch::More => self.add_value(&unread[..consumed], answered, now),
                 ReplyMatch::Done { outcome, closes } => {
@@ -295,14 +312,17 @@ impl BackendConnection {
     }
 
     /// Closes the connection and fails all requests in flight on it, so that a late reply is never matched with a later request.
-    fn fail(&mut self, cause: Outcome, answered: &mut AnsweredJobs<'_>, now: Nanos) {
+    fn fail(&mut self, loss: Loss, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         let counters = self.counters();
-        match cause {
-            Outcome::Timeout => counters.timeouts.add(1),
-            _ => counters.lost.add(1),
-        }
+        let (counter, outcome) = match loss {
+            Loss::Timeout => (&counters.timeouts, Outcome::Timeout),
+            Loss::OutOfStep => (&counters.out_of_step, Outcome::BackendLost),
+            Loss::Lost => (&counters.lost, Outcome::BackendLost),
+            Loss::Unreachable => (&counters.lost, Outcome::BackendDown),
+        };
+        counter.add(1);
         self.report();
-        self.close(cause, answered, now);
+        self.close(outcome, answered, now);
         self.state = State::Closed { retry_at: self.retry.failed(now, self.token.0) };
     }
 
@@ -336,7 +356,7 @@ impl BackendConnection {
     pub(crate) fn tick(&mut self, poller: &Poller, answered: &mut AnsweredJobs<'_>, now: Nanos) -> bool {
         let is_timed_out = self.in_flight.head().is_some_and(|pending| pending.deadline <= now);
         if is_timed_out {
-            self.fail(Outcome::Timeout, answered, now);
+            self.fail(Loss::Timeout, answered, now);
         }
         match self.state {
             State::Closed { retry_at } if retry_at <= now && !self.is_draining => {
@@ -438,6 +458,21 @@ impl BackendConnection {
             self.backend.reporter.report(Failure { backend: self.backend.index, endpoint, is_unreachable });
         }
     }
+}
+
+/// Whether the keys and opaques of a reply are those that its request has requested. If not, the values before it are not trusted
+/// either.
+fn fits(head: &Pending, reply: &Reply<'_>, answered: &mut AnsweredJobs<'_>) -> bool {
+    let (Some(LegRef { job, leg }), Reply::Value(_) | Reply::Meta { .. } | Reply::MetaValue { .. }) = (head.leg, reply)
+    else {
+        return true;
+    };
+    let job = answered.jobs.get(job);
+    let fits = is_requested(job, leg, head.expect, reply);
+    if !fits {
+        job.discard_leg_reply(leg);
+    }
+    fits
 }
 
 /// The replies no longer fit the requests: the connection must be closed.

@@ -61,6 +61,9 @@ impl Dispatcher {
             let counters = &self.counters.pools[pool];
             if is_read { &counters.reads } else { &counters.writes }.add(1);
             let job = answered.jobs.get(id);
+            if let Request::Meta(meta) = request {
+                job.keep_line(meta);
+            }
             job.keys = 1;
             job.add_leg(primary);
             job.stamp(Stage::Routed, time.now(job.is_timed));
