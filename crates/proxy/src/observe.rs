@@ -11,4 +11,6 @@ mod metrics_text;
 
 pub(crate) mod metrics;
 pub(crate) mod metrics_server;
+pub(crate) mod scrape_request;
+pub(crate) mod scraper;
 pub(crate) mod stats;

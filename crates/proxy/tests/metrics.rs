@@ -117,7 +117,7 @@ fn page(proxy: &Proxy, is_open_metrics: bool) -> HashMap<String, Family> {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let kind =
         if is_open_metrics { "application/openmetrics-text; version=1.0.0" } else { "text/plain; version=0.0.4" };
-    assert!(head.starts_with("HTTP/1.0 200") && head.contains(kind), "{head}");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains(kind), "{head}");
     let families = parse(body, is_open_metrics);
     families.iter().filter(|(_, family)| family.kind == "histogram").for_each(|(name, one)| check_histogram(name, one));
     families

@@ -199,7 +199,7 @@ fn metrics_count_every_request_in_every_stage() {
     }
     client.ask("ms a 1 q\r\nx\r\nmg a q\r\nmg b q\r\nmn\r\n", "HD\r\nMN\r\n");
     let text = proxy.metrics();
-    assert!(text.starts_with("HTTP/1.0 200"), "{text}");
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     for line in [
         "waystage_requests_total{operation=\"get\",outcome=\"answered\"} 50",
         "waystage_requests_total{operation=\"mg\",outcome=\"answered\"} 2",
@@ -215,5 +215,5 @@ fn metrics_count_every_request_in_every_stage() {
         let line = format!("waystage_stage_seconds_count{{operation=\"get\",stage=\"{stage}\"}} 52");
         assert!(text.contains(&line), "{line} is missing in\n{text}");
     }
-    assert!(proxy.get("/").starts_with("HTTP/1.0 404"));
+    assert!(proxy.get("/").starts_with("HTTP/1.1 404"));
 }

@@ -46,6 +46,8 @@ fn everything() -> ProxyFile {
         queue: Some(1),
         part_failure: Some(PartFailure::Miss),
         metrics: Some(name.clone()),
+        metrics_timeout: Some(second),
+        metrics_connections: Some(1),
         stamps: Some(Stamps::All),
         records: Some("a".into()),
         sample: Some(1),

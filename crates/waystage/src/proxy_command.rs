@@ -65,7 +65,8 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     // Twice, since a connection to a backend may be replaced before the kernel has let go of the old one.
     let connections = config.backends().count() * config.connections_per_backend();
     // A listening socket is duplicated for a process that takes over.
-    let reserved = OTHER_DESCRIPTORS + 2 * config.listen.len() + config.loops * (2 * connections + 4);
+    let metrics = config.operations.metrics_connections;
+    let reserved = OTHER_DESCRIPTORS + metrics + 2 * config.listen.len() + config.loops * (2 * connections + 4);
     let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
     if room == 0 {
         return Err(format!(

@@ -49,6 +49,9 @@ pub struct ProxyFile {
     pub queue: Option<usize>,
     pub part_failure: Option<PartFailure>,
     pub metrics: Option<String>,
+    #[serde(with = "opt_time", default)]
+    pub metrics_timeout: Option<Duration>,
+    pub metrics_connections: Option<usize>,
     pub stamps: Option<Stamps>,
     pub records: Option<PathBuf>,
     pub sample: Option<u32>,
@@ -153,7 +156,7 @@ impl ProxyFile {
         let (pools, routes) = (self.pools, self.routes);
         let is_given_sockets = self.is_given_sockets || by.is_given_sockets;
         overridden!(ProxyFile, self, by, {
-            listen, loops, dispatch, readers, writers, workers, multi_get, queue, part_failure, metrics, stamps,
+            listen, loops, dispatch, readers, writers, workers, multi_get, queue, part_failure, metrics, metrics_timeout, metrics_connections, stamps,
             records, sample, backend_window, backend_buffer, client_window, client_buffer, value_max, reply_max,
             clients_max, hot_keys, hot_keys_metrics, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
             tls_client_authority, tls_handshake_timeout, tls_backend_authority, tls_backend_certificate,
@@ -196,6 +199,8 @@ impl ProxyFile {
             operations: Operations {
                 hot_keys: self.hot_keys.unwrap_or(defaults.operations.hot_keys),
                 hot_keys_metrics: self.hot_keys_metrics.unwrap_or(defaults.operations.hot_keys_metrics),
+                metrics_timeout: self.metrics_timeout.unwrap_or(defaults.operations.metrics_timeout),
+                metrics_connections: self.metrics_connections.unwrap_or(defaults.operations.metrics_connections),
             },
             part_failure: self.part_failure.unwrap_or(defaults.part_failure),
             backend_window: self.backend_window.unwrap_or(defaults.backend_window),

@@ -1,6 +1,8 @@
-//! The configuration of hot keys.
+//! The configuration of hot keys, and the limits of the metrics port.
 
 use crate::config::ConfigError;
+use quantity::duration_text;
+use std::time::Duration;
 
 /// The operator's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,20 +11,41 @@ pub struct Operations {
     pub hot_keys: usize,
     /// Whether the metrics show them too, each as its own series.
     pub hot_keys_metrics: bool,
+    /// How long a client of the metrics may take to send its request, and then to read the reply.
+    pub metrics_timeout: Duration,
+    /// The most connections to the metrics. One more closes the oldest.
+    pub metrics_connections: usize,
 }
 
 /// The most keys that may be shown.
 const HOT_KEYS_MAX: usize = 256;
+/// The longest time for a scrape.
+const METRICS_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// The most connections to the metrics that may be allowed.
+const METRICS_CONNECTIONS_MAX: usize = 1024;
 
 impl Default for Operations {
     fn default() -> Operations {
-        Operations { hot_keys: 32, hot_keys_metrics: false }
+        Operations {
+            hot_keys: 32,
+            hot_keys_metrics: false,
+            metrics_timeout: Duration::from_secs(10),
+            metrics_connections: 32,
+        }
     }
 }
 
 impl Operations {
     /// Checks the settings.
     pub(crate) fn check(&self, has_metrics: bool) -> Result<(), ConfigError> {
+        if !(1..=METRICS_CONNECTIONS_MAX).contains(&self.metrics_connections) {
+            let problem = format!("give a number from 1 to {METRICS_CONNECTIONS_MAX}");
+            return Err(ConfigError::value("metrics-connections", self.metrics_connections, problem));
+        }
+        if self.metrics_timeout.is_zero() || self.metrics_timeout > METRICS_TIMEOUT_MAX {
+            let value = format!("{:?}", duration_text(self.metrics_timeout));
+            return Err(ConfigError::value("metrics-timeout", value, "give more than 0s and at most 1h"));
+        }
         let refuse = |problem: &str| Err(ConfigError::value("hot-keys-metrics", true, problem));
         match (self.hot_keys, self.hot_keys_metrics) {
             (shown, _) if shown > HOT_KEYS_MAX => {
@@ -43,7 +66,7 @@ mod tests {
     #[test]
     fn each_problem_is_reported_in_one_line() {
         let line = |hot_keys, hot_keys_metrics, has_metrics| {
-            let outcome = Operations { hot_keys, hot_keys_metrics }.check(has_metrics);
+            let outcome = Operations { hot_keys, hot_keys_metrics, ..Operations::default() }.check(has_metrics);
             outcome.map_err(|error| error.to_string())
         };
         assert_eq!(line(0, false, false), Ok(()));

@@ -11,7 +11,6 @@
 use crate::path::messages::AcceptMessage;
 use net::{Channel, ControlSocket, Inherited, Mailbox, Poller, Post, Token, mailbox};
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +55,7 @@ struct Control {
     poller: Poller,
     stop: Mailbox<()>,
     acceptor: Post<AcceptMessage>,
-    metrics: Option<TcpListener>,
+    metrics: Option<OwnedFd>,
     is_ending: Arc<AtomicBool>,
     is_handed_over: Arc<AtomicBool>,
     notice: SyncSender<()>,
@@ -94,7 +93,7 @@ impl Controller {
     pub(crate) fn start(
         socket: ControlSocket,
         acceptor: Post<AcceptMessage>,
-        metrics: Option<TcpListener>,
+        metrics: Option<OwnedFd>,
         notice: SyncSender<()>,
     ) -> io::Result<Controller> {
         let poller = Poller::new()?;

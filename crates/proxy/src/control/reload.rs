@@ -15,7 +15,6 @@ use crate::observe::metrics_server::MetricsServer;
 use crate::path::messages::{AcceptMessage, LoopMessage};
 use net::{Inherited, Post};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ impl Running {
     pub fn reload(&mut self, config: Config) -> Result<Running, ProxyError> {
         config.check()?;
         let handed = self.lend()?;
-        let metrics = self.metrics.as_ref().map(MetricsServer::socket).transpose()?.map(OwnedFd::from);
+        let metrics = self.metrics.as_ref().map(MetricsServer::socket).transpose()?;
         let clock = self.clock.clone();
         let opened = Opened { activated: Vec::new(), handed };
         let new = start_after(config, Before { opened, metrics, take_over: None, itself: Some(self) }, clock)?;

@@ -11,7 +11,8 @@ use crate::control::transport::{Target, equip, targets};
 use crate::observe::counters::{AcceptCounters, LoopCounters, NameCounters};
 use crate::observe::hot_keys::HotKeysBoard;
 use crate::observe::metrics::{ServerName, Subject};
-use crate::observe::metrics_server::{MetricsServer, RequestHistograms};
+use crate::observe::metrics_server::{MetricsServer, ScrapeLimits};
+use crate::observe::scraper::RequestHistograms;
 use crate::observe::stats::{Stats, settings};
 use crate::path::accept::{self, Acceptor};
 use crate::path::backend::connection::BackendConnection;
@@ -314,7 +315,10 @@ fn start_metrics(
         started_unix_ns: clock::unix_now(),
         hot_keys: stats.hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
     };
-    MetricsServer::start(address, handed, subject, posts.iter().map(histograms_of).collect())
+    let operations = &config.operations;
+    let limits = ScrapeLimits { time: operations.metrics_timeout, connections: operations.metrics_connections };
+    let requests = posts.iter().map(histograms_of).collect();
+    MetricsServer::start(address, handed, limits, subject, requests, stats.clock.clone())
         .map(Some)
         .map_err(ProxyError::Metrics)
 }

@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 61] = [
+pub(crate) const ALL: [&Definition; 62] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -95,6 +95,7 @@ pub(crate) const ALL: [&Definition; 61] = [
     &RECORDS_DROPPED,
     &SCRAPE_STALE_LOOPS,
     &SCRAPES,
+    &METRICS_CONNECTIONS_CLOSED,
     &LOOPS,
     &BUILD_INFO,
     &PROCESS_START_TIME,
@@ -263,6 +264,11 @@ pub(crate) const SCRAPE_STALE_LOOPS: Definition = counter(
 );
 pub(crate) const SCRAPES: Definition =
     counter("waystage_scrapes_total", &[], "Requests for this page, including this one");
+pub(crate) const METRICS_CONNECTIONS_CLOSED: Definition = counter(
+    "waystage_metrics_connections_closed_total",
+    &["reason"],
+    "Connections to the metrics that the proxy closed: too slow (timeout), too many (limit), or too large a request (size)",
+);
 pub(crate) const LOOPS: Definition = gauge("waystage_loops", &[], "Event loops");
 pub(crate) const BUILD_INFO: Definition =
     gauge("waystage_build_info", &["version", "dispatch"], "Always 1; the labels give version and dispatch discipline");

@@ -56,6 +56,18 @@ pub(crate) struct Snapshot {
     pub(crate) scrapes: u64,
     /// How often a loop did not answer a scrape in time.
     pub(crate) stale_loops: u64,
+    pub(crate) closed: ClosedConnections,
+}
+
+/// Connections to the metrics that the proxy has closed, by the limit that was reached.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClosedConnections {
+    /// The client took too long to send its request or to read the reply.
+    pub(crate) timeout: u64,
+    /// Too many connections were open.
+    pub(crate) limit: u64,
+    /// The request was too large.
+    pub(crate) size: u64,
 }
 
 impl Collector for Snapshot {
@@ -273,6 +285,9 @@ impl Snapshot {
         page.sample(&catalogue::RECORDS_DROPPED, self.sum(|loops| &loops.records_dropped))?;
         page.sample(&catalogue::SCRAPE_STALE_LOOPS, self.stale_loops)?;
         page.sample(&catalogue::SCRAPES, self.scrapes)?;
+        let closed = [("timeout", self.closed.timeout), ("limit", self.closed.limit), ("size", self.closed.size)];
+        let closed = closed.map(|(reason, count)| (labels::and(Labels::new(), "reason", reason), Number::Whole(count)));
+        page.samples(&catalogue::METRICS_CONNECTIONS_CLOSED, closed)?;
         page.sample(&catalogue::LOOPS, self.subject.loops.len() as u64)?;
         let build = labels::build(VERSION_LINE, self.subject.dispatch);
         page.samples(&catalogue::BUILD_INFO, [(build, Number::Whole(1))])?;

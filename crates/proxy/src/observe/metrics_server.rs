@@ -1,45 +1,86 @@
-//! Serves the metrics over HTTP on its own thread. For each scrape it requests the histograms of all event loops.
+//! Serves the metrics over HTTP on one thread of its own, one request for each connection. Clients that are slow to send or to
+//! read delay nobody: connections are non-blocking, limited in number and limited in time.
 
-use crate::observe::histograms::StageHistograms;
-use crate::observe::metrics::{Snapshot, Subject};
+use crate::observe::metrics::{ClosedConnections, Subject};
 use crate::observe::metrics_text::classic;
+use crate::observe::scrape_request::ScrapeRequest;
+use crate::observe::scraper::{RequestHistograms, Scraper};
+use clock::{Clock, Nanos};
+use net::{
+    Address, BindError, Buffers, Connection, Filled, Flushed, Inherited, Listening, Mailbox, Poller, Post, Ready,
+    Token, mailbox,
+};
+use slab::Slab;
 use std::fmt::Display;
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
-use tiny_http::{Header, Method, Request, Response, Server};
 
 /// How long a loop may take to send its histograms. If it takes longer, its last copy is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a client may take to close its side after it has received its reply.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// The pause before accepting again after the kernel had no descriptor for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// The most bytes read from a client at once.
+const READ_BYTES: usize = 64 * 1024;
+const LISTENER: Token = Token(0);
+const STOP: Token = Token(1);
+/// The token of the first connection.
+const FIRST: usize = 2;
 
-/// Sends one loop a request for a copy of its histograms. Returns whether the request was sent.
-pub(crate) type RequestHistograms = Box<dyn Fn(SyncSender<StageHistograms>) -> bool + Send>;
+/// The limits of the metrics port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScrapeLimits {
+    /// How long a client may take to send its request, and then to read the reply.
+    pub(crate) time: Duration,
+    /// The most connections. One more closes the oldest.
+    pub(crate) connections: usize,
+}
 
 /// The server and its thread.
+#[derive(Debug)]
 pub(crate) struct MetricsServer {
-    server: Arc<Server>,
+    address: Option<SocketAddr>,
+    stop: Post<()>,
     /// A duplicate of the socket, for a successor.
-    copy: TcpListener,
+    copy: OwnedFd,
     thread: JoinHandle<()>,
 }
 
-/// The state that is kept between scrapes.
-struct Scraper {
-    subject: Arc<Subject>,
-    loops: Vec<LoopHistograms>,
-    scrapes: u64,
-    stale_loops: u64,
+/// The state of the thread.
+struct Serving {
+    listening: Listening,
+    poller: Poller,
+    stop: Mailbox<()>,
+    buffers: Buffers,
+    clients: Slab<Client>,
+    limits: ScrapeLimits,
+    closed: ClosedConnections,
+    /// When to accept again although no readiness is reported.
+    accept_at: Nanos,
+    scraper: Scraper,
+    clock: Clock,
 }
 
-/// One loop, and the last copy of its histograms. Without the copy, the counts of a busy loop would drop to zero and rise again,
-/// which looks like a restart.
-struct LoopHistograms {
-    request: RequestHistograms,
-    last: StageHistograms,
+/// One connection.
+struct Client {
+    connection: Connection,
+    state: State,
+    since: Nanos,
+    until: Nanos,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Request,
+    /// The client has not read its reply.
+    Reading,
+    /// The client has not closed its side.
+    Closing,
 }
 
 impl MetricsServer {
@@ -47,178 +88,237 @@ impl MetricsServer {
     pub(crate) fn start(
         address: &str,
         handed: Option<OwnedFd>,
+        limits: ScrapeLimits,
         subject: Subject,
         requests: Vec<RequestHistograms>,
+        clock: Clock,
     ) -> Result<MetricsServer, String> {
         let failed = |error: &dyn Display| format!("cannot serve metrics on {address}: {error}");
-        let handed = handed.map(TcpListener::from).filter(|listener| is_at(listener, address));
-        let listener = handed.map_or_else(|| TcpListener::bind(address), Ok).map_err(|error| failed(&error))?;
-        let copy = listener.try_clone().map_err(|error| failed(&error))?;
-        let listening = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
-        let server = Arc::new(listening);
-        let serving = server.clone();
-        let mut scraper = Scraper::new(subject, requests);
-        let thread = std::thread::Builder::new()
+        let parsed: Address = address.parse().map_err(|error| failed(&error))?;
+        let mut listening = listen(&parsed, handed).map_err(|error| failed(&error))?;
+        let mut begin = || -> io::Result<_> {
+            let poller = Poller::new()?;
+            poller.add_listening(&mut listening, LISTENER)?;
+            let (post, stop) = mailbox(&poller, STOP)?;
+            Ok((listening.lend()?.socket, post, poller, stop))
+        };
+        let (copy, post, poller, stop) = begin().map_err(|error| failed(&error))?;
+        let address = listening.address().host_port().and_then(|host_port| host_port.number());
+        let serving = Serving {
+            listening,
+            poller,
+            stop,
+            buffers: Buffers::default(),
+            clients: Slab::new(),
+            limits,
+            closed: ClosedConnections::default(),
+            // A client of an inherited socket may be waiting already.
+            accept_at: clock.now(),
+            scraper: Scraper::new(subject, requests),
+            clock,
+        };
+        let thread = Builder::new()
             .name("metrics".into())
-            .spawn(move || serve(&serving, &mut scraper))
+            .spawn(move || serving.run())
             .map_err(|error| format!("cannot start the metrics thread: {error}"))?;
-        Ok(MetricsServer { server, copy, thread })
+        Ok(MetricsServer { address, stop: post, copy, thread })
     }
 
     /// The address.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.server.server_addr().to_ip()
+        self.address
     }
 
     /// A duplicate of the socket, for a successor.
-    pub(crate) fn socket(&self) -> io::Result<TcpListener> {
+    pub(crate) fn socket(&self) -> io::Result<OwnedFd> {
         self.copy.try_clone()
     }
 
-    /// Stops the server.
+    /// Stops the server, and closes all its connections. Waits for at most one scrape, whose time is limited.
     pub(crate) fn stop(self) {
-        self.server.unblock();
+        // If this fails, the thread has ended already.
+        let _ = self.stop.send(());
         // A panic of the metrics server does not fail the proxy's orderly end.
         let _ = self.thread.join();
     }
 }
 
-/// Whether a socket has this address. Port 0 stands for any port.
-fn is_at(listener: &TcpListener, address: &str) -> bool {
-    let wanted = address.to_socket_addrs().ok().and_then(|mut wanted| wanted.next());
-    match (listener.local_addr(), wanted) {
-        (Ok(own), Some(wanted)) => own.ip() == wanted.ip() && (wanted.port() == 0 || own.port() == wanted.port()),
-        _ => false,
+/// Listens with the inherited socket if it has this address, otherwise with a new one. Port 0 stands for any port.
+fn listen(address: &Address, handed: Option<OwnedFd>) -> io::Result<Listening> {
+    let handed = handed.map(|socket| Inherited { name: String::new(), owns_file: false, socket });
+    if let Some(inherited) = handed.filter(|inherited| is_at(inherited, address)) {
+        return Listening::adopt(address, inherited);
     }
-}
-
-fn serve(server: &Server, scraper: &mut Scraper) {
-    for request in server.incoming_requests() {
-        let path = request.url().split('?').next();
-        let is_metrics = request.method() == &Method::Get && path == Some("/metrics");
-        let response = if is_metrics {
-            let text = scraper.snapshot(PATIENCE).render();
-            let (text, kind) = if wants_open_metrics(&request) {
-                (text, "application/openmetrics-text; version=1.0.0; charset=utf-8")
-            } else {
-                (classic(&text), "text/plain; version=0.0.4; charset=utf-8")
-            };
-            let header = Header::from_bytes("Content-Type", kind);
-            header.into_iter().fold(Response::from_string(text), Response::with_header)
-        } else {
-            Response::from_string("the metrics are at /metrics\n").with_status_code(404)
-        };
-        // The client may have gone.
-        let _ = request.respond(response);
-    }
-}
-
-fn wants_open_metrics(request: &Request) -> bool {
-    let mut accepted = request.headers().iter().filter(|header| header.field.equiv("Accept"));
-    accepted.any(|header| header.value.as_str().contains("application/openmetrics-text"))
-}
-
-impl Scraper {
-    fn new(subject: Subject, requests: Vec<RequestHistograms>) -> Scraper {
-        let with_none = |request| LoopHistograms { request, last: StageHistograms::default() };
-        let loops = requests.into_iter().map(with_none).collect();
-        Scraper { subject: Arc::new(subject), loops, scrapes: 0, stale_loops: 0 }
-    }
-
-    /// The data of one scrape.
-    fn snapshot(&mut self, patience: Duration) -> Snapshot {
-        let histograms = self.histograms(patience);
-        self.scrapes += 1;
-        let subject = self.subject.clone();
-        Snapshot { subject, histograms, scrapes: self.scrapes, stale_loops: self.stale_loops }
-    }
-
-    /// The sum of all loops' histograms. All loops get the request before the first is waited for, so that they work in parallel.
-    fn histograms(&mut self, patience: Duration) -> StageHistograms {
-        let ask = |one: &LoopHistograms| {
-            let (sender, receiver) = sync_channel(1);
-            (one.request)(sender).then_some(receiver)
-        };
-        let answers: Vec<_> = self.loops.iter().map(ask).collect();
-        let (mut sum, mut patience) = (StageHistograms::default(), patience);
-        for (one, answer) in self.loops.iter_mut().zip(answers) {
-            let answer = answer.map_or(Err(RecvTimeoutError::Disconnected), |receiver| receiver.recv_timeout(patience));
-            if matches!(answer, Err(RecvTimeoutError::Timeout)) {
-                // The other loops have had the same time.
-                patience = Duration::ZERO;
-            }
-            match answer {
-                Ok(fresh) => one.last = fresh,
-                Err(_) => self.stale_loops += 1,
-            }
-            sum.add(&one.last);
+    Listening::bind(address).map_err(|error| match error {
+        BindError::Resolve { source, .. } | BindError::Listen { source, .. } | BindError::Address { source, .. } => {
+            source
         }
-        sum
+    })
+}
+
+fn is_at(inherited: &Inherited, address: &Address) -> bool {
+    let number = |address: &Address| address.host_port().and_then(|host_port| host_port.number());
+    match (inherited.address().as_ref().map(number), number(address)) {
+        (Ok(Some(own)), Some(wanted)) if wanted.port() == 0 => own.ip() == wanted.ip(),
+        _ => inherited.is_at(address),
+    }
+}
+
+impl Serving {
+    fn run(mut self) {
+        let mut ready: Vec<Ready> = Vec::new();
+        loop {
+            let now = self.clock.now();
+            let next = self.clients.iter().map(|(_, client)| client.until).min().unwrap_or(Nanos::NEVER);
+            let next = next.min(self.accept_at);
+            let timeout = (next != Nanos::NEVER).then(|| next.after(now));
+            // The kernel refuses only what is a bug here. Without metrics the proxy still serves.
+            if self.poller.wait(timeout, &mut ready).is_err() || self.stop.take().is_some() {
+                return;
+            }
+            let is_waiting = ready.iter().any(|event| event.token == LISTENER) || self.accept_at <= self.clock.now();
+            for event in ready.iter().filter(|event| event.token.0 >= FIRST) {
+                let slot = event.token.0 - FIRST;
+                if let Some(client) = self.clients.get_mut(slot) {
+                    client.connection.on_ready(event.readable, event.writable, event.closing);
+                    self.serve(slot);
+                }
+            }
+            self.end_late();
+            if is_waiting {
+                self.accept();
+            }
+        }
+    }
+
+    /// Accepts every client that waits.
+    fn accept(&mut self) {
+        self.accept_at = Nanos::NEVER;
+        // At most as many as may be open, so that clients that connect without end do not keep the others from being served.
+        for _ in 0..self.limits.connections {
+            match self.listening.accept() {
+                Ok(connection) => self.add(connection),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    self.accept_at = self.clock.now() + ACCEPT_PAUSE;
+                    return;
+                }
+            }
+        }
+        self.accept_at = self.clock.now();
+    }
+
+    fn add(&mut self, mut connection: Connection) {
+        if self.clients.len() >= self.limits.connections {
+            // The newest is served, so that a scrape succeeds even if other clients take all connections.
+            let oldest = self.clients.iter().min_by_key(|(_, client)| client.since).map(|(slot, _)| slot);
+            if let Some(client) = oldest.and_then(|slot| self.clients.try_remove(slot)) {
+                self.closed.limit += u64::from(client.state != State::Closing);
+            }
+        }
+        let entry = self.clients.vacant_entry();
+        let now = self.clock.now();
+        if self.poller.add(&mut connection, Token(FIRST + entry.key())).is_ok() {
+            entry.insert(Client { connection, state: State::Request, since: now, until: now + self.limits.time });
+        }
+    }
+
+    fn end_late(&mut self) {
+        let (now, closed) = (self.clock.now(), &mut self.closed);
+        self.clients.retain(|_, client| {
+            closed.timeout += u64::from(client.until <= now && client.state != State::Closing);
+            client.until > now
+        });
+    }
+
+    /// Continues with a client that is ready, and closes the connection if it is finished.
+    fn serve(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        let is_open = match client.state {
+            State::Request => self.receive(slot),
+            State::Reading => self.reply(slot),
+            State::Closing => self.wait_for_close(slot),
+        };
+        if !is_open {
+            self.clients.remove(slot);
+        }
+    }
+
+    /// Reads the request. Returns whether the connection stays open.
+    fn receive(&mut self, slot: usize) -> bool {
+        let client = &mut self.clients[slot];
+        let Ok(filled) = client.connection.fill(&mut self.buffers, READ_BYTES) else { return false };
+        let is_open_metrics = match ScrapeRequest::parse(client.connection.inbox.filled()) {
+            ScrapeRequest::Incomplete => return filled != Filled::Closed,
+            ScrapeRequest::TooLarge => {
+                self.closed.size += 1;
+                return false;
+            }
+            ScrapeRequest::Metrics { is_open_metrics } => Some(is_open_metrics),
+            ScrapeRequest::Other => None,
+        };
+        let received = client.connection.inbox.filled().len();
+        client.connection.inbox.consume(received);
+        client.connection.inbox.release(&mut self.buffers);
+        let page = is_open_metrics.map(|is_open_metrics| {
+            let text = self.scraper.snapshot(PATIENCE, self.closed).render();
+            if is_open_metrics { text } else { classic(&text) }
+        });
+        let kind = match is_open_metrics {
+            Some(true) => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Some(false) => "text/plain; version=0.0.4; charset=utf-8",
+            None => "text/plain; charset=utf-8",
+        };
+        let status = if page.is_some() { "200 OK" } else { "404 Not Found" };
+        let page = page.unwrap_or_else(|| "the metrics are at /metrics\n".into());
+        let length = page.len();
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        client.connection.outbox.append_owned(head.into_bytes());
+        client.connection.outbox.append_owned(page.into_bytes());
+        (client.state, client.until) = (State::Reading, self.clock.now() + self.limits.time);
+        self.reply(slot)
+    }
+
+    /// Writes the reply. Returns whether the connection stays open.
+    fn reply(&mut self, slot: usize) -> bool {
+        let client = &mut self.clients[slot];
+        match client.connection.flush() {
+            Err(_) => false,
+            Ok(Flushed::Blocked) => true,
+            Ok(Flushed::All) => {
+                // Closing a socket with unread input would reset the connection, and the client could lose the reply.
+                client.connection.end_writing();
+                (client.state, client.until) = (State::Closing, self.clock.now() + CLOSE_WAIT.min(self.limits.time));
+                self.wait_for_close(slot)
+            }
+        }
+    }
+
+    /// Discards further requests. Returns whether the client is still there.
+    fn wait_for_close(&mut self, slot: usize) -> bool {
+        let dropped = self.clients[slot].connection.drop_input(&mut self.buffers, READ_BYTES);
+        dropped.is_some_and(|dropped| dropped < READ_BYTES)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::counters::{LoopCounters, NameCounters};
-    use clock::{Nanos, Stage, StageClock};
-    use net::{Poller, Post, Token, mailbox};
-    use wire::Verb;
 
     #[test]
-    fn a_loop_that_does_not_answer_keeps_its_last_histograms_and_is_counted() {
-        let pollers = [Poller::new().unwrap(), Poller::new().unwrap()];
-        let (quick_post, mut quick) = mailbox(&pollers[0], Token(1)).unwrap();
-        let (slow_post, mut slow) = mailbox(&pollers[1], Token(2)).unwrap();
-        let subject = Subject {
-            loops: vec![Arc::new(LoopCounters::new(0, 0, 0))],
-            accept: Arc::default(),
-            names: Arc::new(NameCounters::new(0)),
-            pools: Vec::new(),
-            servers: Vec::new(),
-            invalidations_pending: Vec::new(),
-            queues: Vec::new(),
-            clients_max: 1,
-            dispatch: "pipelined",
-            started_unix_ns: 0,
-            hot_keys: None,
+    fn an_inherited_socket_is_used_if_it_has_the_address() {
+        let first = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = first.local_addr().unwrap();
+        let at = |text: &str| {
+            let listening = listen(&text.parse().unwrap(), Some(first.try_clone().unwrap().into())).unwrap();
+            listening.address().host_port().unwrap().number().unwrap() == own
         };
-        let mut scraper = Scraper::new(subject, [slow_post, quick_post].map(request).into());
-        let mut histograms = StageHistograms::default();
-        let mut clock = StageClock::started(Nanos(1000));
-        clock.stamp(Stage::Replied, Nanos(3000));
-        clock.finish();
-        // Each loop has one more request at every scrape. In the second scrape, the slow loop does not answer.
-        for (slow_answers, requests, stale_loops) in [(true, 2, 0), (false, 3, 1), (true, 6, 1)] {
-            histograms.record(Verb::Get, &clock);
-            histograms.record_batch();
-            let snapshot = std::thread::scope(|scope| {
-                let (quick, slow, copy) = (&mut quick, &mut slow, &histograms);
-                scope.spawn(move || {
-                    answer(quick, Some(copy));
-                    answer(slow, Some(copy).filter(|_| slow_answers));
-                });
-                scraper.snapshot(Duration::from_secs(60))
-            });
-            let total = snapshot.histograms.series().find(|series| series.1 == "total").unwrap().2.len();
-            assert_eq!((total, snapshot.stale_loops), (requests, stale_loops));
-        }
-        assert_eq!(scraper.scrapes, 3);
-    }
-
-    fn request(post: Post<SyncSender<StageHistograms>>) -> RequestHistograms {
-        Box::new(move |sender| post.send(sender).is_ok())
-    }
-
-    /// Sends a copy as a loop does, or without a copy drops the request.
-    fn answer(mailbox: &mut net::Mailbox<SyncSender<StageHistograms>>, copy: Option<&StageHistograms>) {
-        loop {
-            match mailbox.take() {
-                Some(sender) => {
-                    return copy.into_iter().for_each(|copy| sender.try_send(copy.clone()).unwrap());
-                }
-                None => std::thread::sleep(Duration::from_millis(1)),
-            }
-        }
+        assert!(at(&own.to_string()) && at(&format!("localhost:{}", own.port())) && at("127.0.0.1:0"));
+        assert!(!at("127.0.0.2:0"));
+        assert!(listen(&own.to_string().parse().unwrap(), None).is_err());
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::observe::counters::{LoopCounters, NameCounters};
 use crate::observe::histograms::StageHistograms;
 use crate::observe::hot_keys::HotKeysBoard;
-use crate::observe::metrics::{ServerName, Subject};
+use crate::observe::metrics::{ClosedConnections, ServerName, Subject};
 use crate::observe::metrics_text::classic;
 use clock::{Clock, Nanos, Stage, StageClock};
 use std::collections::BTreeSet;
@@ -38,7 +38,13 @@ fn snapshot(hot_keys: Option<HotKeysBoard>) -> Snapshot {
         started_unix_ns: 1_700_000_000_500_000_000,
         hot_keys,
     };
-    Snapshot { subject: Arc::new(subject), histograms, scrapes: 1, stale_loops: 0 }
+    Snapshot {
+        subject: Arc::new(subject),
+        histograms,
+        scrapes: 1,
+        stale_loops: 0,
+        closed: ClosedConnections::default(),
+    }
 }
 
 #[test]
