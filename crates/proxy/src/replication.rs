@@ -56,11 +56,6 @@ pub(crate) fn keeps_order(config: &Config) -> bool {
     Policy::all(config).iter().all(Policy::keeps_order)
 }
 
-/// Whether there are background jobs: requests to a shadow pool, stores of values found in a warm-up pool, or invalidations.
-pub(crate) fn has_background_jobs(config: &Config) -> bool {
-    Policy::all(config).iter().any(|policy| !policy.is_plain())
-}
-
 fn multi_get(config: &Config) -> MultiGet {
     match config.discipline {
         Discipline::Shared { multi_get, .. } => multi_get,

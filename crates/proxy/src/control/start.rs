@@ -17,7 +17,7 @@ use crate::observe::stats::{Stats, settings};
 use crate::path::accept::{self, Acceptor};
 use crate::path::backend::connection::BackendConnection;
 use crate::path::backend::connections::Connections;
-use crate::path::backend::server::{Backend, BackendLimits};
+use crate::path::backend::server::{Backend, BackendLimits, Purpose};
 use crate::path::core::{Core, SessionSettings};
 use crate::path::dispatch::discipline::{connections_of_loop, queue_names};
 use crate::path::dispatch::dispatcher::Dispatcher;
@@ -268,8 +268,8 @@ fn build(
     let (post, mailbox) = mailbox(&poller, MAILBOX)?;
     let settings = SessionSettings::new(config);
     let (own, clock) = (&stats.loops[index], &stats.clock);
-    let connection = |(number, backend): (usize, usize)| {
-        BackendConnection::new(backends[backend].clone(), Token(number), own.clone())
+    let connection = |(number, (backend, purpose)): (usize, (usize, Purpose))| {
+        BackendConnection::new(backends[backend].clone(), purpose, Token(number), own.clone())
     };
     let connections = connections_of_loop(config, index).into_iter().enumerate().map(connection).collect();
     let core = Core {

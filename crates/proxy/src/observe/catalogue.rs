@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 62] = [
+pub(crate) const ALL: [&Definition; 63] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -75,6 +75,7 @@ pub(crate) const ALL: [&Definition; 62] = [
     &BACKEND_CONNECTIONS_OPENED,
     &BACKEND_CONNECTIONS_LOST,
     &BACKEND_REQUESTS,
+    &BACKEND_BULK_REQUESTS,
     &BACKEND_REPLIES,
     &BACKEND_ERRORS,
     &BACKEND_IN_FLIGHT,
@@ -222,6 +223,11 @@ pub(crate) const BACKEND_CONNECTIONS_LOST: Definition = counter(
 );
 pub(crate) const BACKEND_REQUESTS: Definition =
     counter("waystage_backend_requests_total", BACKEND, "Requests sent to the backend");
+pub(crate) const BACKEND_BULK_REQUESTS: Definition = counter(
+    "waystage_backend_bulk_requests_total",
+    BACKEND,
+    "Requests sent to the backend on the connection for large replies",
+);
 pub(crate) const BACKEND_REPLIES: Definition =
     counter("waystage_backend_replies_total", BACKEND, "Replies of the backend, including error replies");
 pub(crate) const BACKEND_ERRORS: Definition = counter(

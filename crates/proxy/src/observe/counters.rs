@@ -101,6 +101,8 @@ pub(crate) struct QueueCounters {
 #[derive(Debug, Default)]
 pub(crate) struct BackendCounters {
     pub(crate) requests: Counter,
+    /// Those sent on the connection for large replies.
+    pub(crate) bulk_requests: Counter,
     /// Replies, including errors.
     pub(crate) replies: Counter,
     /// Requests that failed, sent or not, by outcome.

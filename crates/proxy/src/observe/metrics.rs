@@ -195,7 +195,7 @@ impl Snapshot {
             page.samples(definition, each.clone().map(|(index, labels)| (labels, Number::Whole(value(index)))))?;
         }
         type Field = fn(&BackendCounters) -> &Counter;
-        let fields: [(&Definition, Field); 11] = [
+        let fields: [(&Definition, Field); 12] = [
             (&catalogue::BACKEND_EJECTIONS, |backend| &backend.ejections),
             (&catalogue::BACKEND_INVALIDATIONS_SENT, |backend| &backend.invalidations_sent),
             (&catalogue::BACKEND_INVALIDATIONS_FAILED, |backend| &backend.invalidations_failed),
@@ -203,6 +203,7 @@ impl Snapshot {
             (&catalogue::BACKEND_CONNECTIONS_UP, |backend| &backend.is_up),
             (&catalogue::BACKEND_CONNECTIONS_OPENED, |backend| &backend.connects),
             (&catalogue::BACKEND_REQUESTS, |backend| &backend.requests),
+            (&catalogue::BACKEND_BULK_REQUESTS, |backend| &backend.bulk_requests),
             (&catalogue::BACKEND_REPLIES, |backend| &backend.replies),
             (&catalogue::BACKEND_IN_FLIGHT, |backend| &backend.in_flight),
             (&catalogue::BACKEND_SENT_BYTES, |backend| &backend.sent_bytes),

@@ -53,6 +53,8 @@ pub(crate) struct Arrival {
     pub(crate) received: Nanos,
     pub(crate) verb: Verb,
     pub(crate) is_quiet: bool,
+    /// Whether it is a read whose reply is expected to be large.
+    pub(crate) is_bulk: bool,
     pub(crate) request_bytes: usize,
 }
 
@@ -97,6 +99,7 @@ impl Core {
         job.sequence = arrival.sequence;
         job.verb = arrival.verb;
         job.is_quiet = arrival.is_quiet;
+        job.is_bulk = arrival.is_bulk;
         job.request_bytes = arrival.request_bytes as u32;
         job.is_sampled = is_sampled;
         job.is_timed = match self.settings.stamps {

@@ -207,6 +207,8 @@ pub(crate) struct Job {
     pub(crate) is_quiet: bool,
     /// Whether the client wants only unexpected replies: a meta command with `q`.
     pub(crate) is_quiet_meta: bool,
+    /// Whether its reply is expected to be large. It is then read on a connection for large replies, if the discipline has one.
+    pub(crate) is_bulk: bool,
     /// Set if the proxy itself inserts the key into the reply to a meta command.
     pub(crate) returned_key: Option<ReturnedKey>,
     /// The reply to the client, whatever the backends reply.

@@ -8,6 +8,9 @@ use crate::config::Discipline;
 use crate::path::meta;
 use wire::{Request, Verb};
 
+/// A read with a larger reply is a bulk read.
+const BULK_BYTES: usize = 256 * 1024;
+
 /// How a request may conflict with other requests of its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -15,6 +18,8 @@ pub(crate) enum Access {
     Local,
     /// It changes nothing.
     Read,
+    /// It changes nothing, and its reply is expected to be large: it may use another connection than the client's other requests.
+    BulkRead,
     /// It may change something, as `gat` also does. Or its reply depends on earlier reads, as that of `me` does.
     Write,
 }
@@ -43,9 +48,21 @@ impl Access {
             },
         }
     }
+
+    /// The access of a request whose reply is expected to have this many bytes.
+    pub(crate) fn expecting(self, reply_bytes: usize, overlap: Overlap) -> Access {
+        let is_bulk = self == Access::Read && reply_bytes > BULK_BYTES && overlap.has_bulk_connections();
+        if is_bulk { Access::BulkRead } else { self }
+    }
 }
 
 impl Overlap {
+    /// Whether large replies have connections of their own. Only `pipelined` needs them: in the other disciplines, a large reply
+    /// delays no other read for longer than a request is served.
+    fn has_bulk_connections(self) -> bool {
+        matches!(self, Overlap::All | Overlap::SameAccess { on_one_connection: true })
+    }
+
     /// The requests that this discipline keeps in order by itself may overlap. There are fewer if reads may go to other replicas
     /// than the primary.
     pub(crate) fn of(discipline: Discipline, only_primaries_are_read: bool) -> Overlap {
@@ -61,6 +78,7 @@ impl Overlap {
     pub(crate) fn allows(self, in_flight: Access, next: Access) -> bool {
         match self {
             _ if in_flight == Access::Local || next == Access::Local => true,
+            _ if in_flight == Access::BulkRead || next == Access::BulkRead => in_flight == next,
             Overlap::All => true,
             Overlap::SameAccess { .. } => in_flight == next,
             Overlap::Reads => in_flight == Access::Read && next == Access::Read,
@@ -71,6 +89,7 @@ impl Overlap {
     /// received their replies: it could overtake such a write on another connection.
     pub(crate) fn waits_for_late_writes(self, next: Access) -> bool {
         match self {
+            _ if next == Access::BulkRead => true,
             Overlap::SameAccess { on_one_connection: false } => next == Access::Read,
             // One connection keeps them in order, or every write waits for all replicas (`shared`).
             Overlap::All | Overlap::SameAccess { on_one_connection: true } | Overlap::Reads => false,
@@ -134,6 +153,16 @@ mod tests {
             assert_eq!(allowed(Overlap::SameAccess { on_one_connection }), [true, false, false, true]);
         }
         assert_eq!(allowed(Overlap::Reads), [true, false, false, false]);
+        let pipelined = [Overlap::All, Overlap::SameAccess { on_one_connection: true }];
+        for overlap in pipelined {
+            let bulk = read.expecting(BULK_BYTES + 1, overlap);
+            assert_eq!(bulk, Access::BulkRead);
+            let both = |other| overlap.allows(bulk, other) || overlap.allows(other, bulk);
+            assert_eq!([read, write, bulk, local].map(both), [false, false, true, true]);
+            assert!(overlap.waits_for_late_writes(bulk));
+            assert_eq!([read.expecting(BULK_BYTES, overlap), write.expecting(usize::MAX, overlap)], [read, write]);
+        }
+        assert_eq!(read.expecting(usize::MAX, Overlap::Reads), read);
         let waits = |overlap: Overlap| [read, write, local].map(|next| overlap.waits_for_late_writes(next));
         assert_eq!(waits(Overlap::All), [false; 3]);
         assert_eq!(waits(Overlap::SameAccess { on_one_connection: true }), [false; 3]);

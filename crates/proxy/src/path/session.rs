@@ -232,7 +232,7 @@ impl Session {
             match parse_request(&inbox.filled()[used..], &core.settings.wire) {
                 ParsedRequest::Incomplete => break,
                 ParsedRequest::Request { request, consumed } => {
-                    let kind = Access::of(&request);
+                    let kind = Access::of(&request).expecting(self.reply_bytes, core.settings.overlap);
                     if !self.may_take(kind, core) {
                         self.blocked = Some(kind);
                         core.jobs.clients.block(self.reference());
@@ -246,6 +246,7 @@ impl Session {
                     let verb = request.verb();
                     self.is_ending |= verb == Verb::Quit;
                     let arrival = self.arrival(verb, request.noreply() || verb == Verb::Quit, consumed);
+                    let arrival = Arrival { is_bulk: kind == Access::BulkRead, ..arrival };
                     self.order.push_back(core.submit(arrival, &request));
                 }
                 ParsedRequest::Invalid { error, consumed, swallow } => {
@@ -313,7 +314,7 @@ impl Session {
     fn arrival(&mut self, verb: Verb, is_quiet: bool, request_bytes: usize) -> Arrival {
         let (port, sequence, received) = (self.port, self.next_sequence, self.received);
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        Arrival { session: self.reference(), port, sequence, received, verb, is_quiet, request_bytes }
+        Arrival { session: self.reference(), port, sequence, received, verb, is_quiet, is_bulk: false, request_bytes }
     }
 
     /// Writes the replies that are complete, in the order of the requests. A job ends when the kernel has accepted its last byte.

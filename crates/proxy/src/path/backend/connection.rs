@@ -14,17 +14,20 @@ use crate::path::backend::in_flight::{InFlight, Pending};
 use crate::path::backend::match_reply::{Expect, ReplyMatch, match_reply};
 use crate::path::backend::requested::is_requested;
 use crate::path::backend::retry::{PAUSE_MAX, Retry};
-use crate::path::backend::server::{Backend, Failure};
+use crate::path::backend::server::{Backend, Failure, Purpose};
 use crate::path::job::LegRef;
 use crate::path::jobs::AnsweredJobs;
 use clock::{Clock, Nanos};
 use net::{Buffers, Connection, Endpoint, Filled, Poller, Token, is_tls_failure};
 use records::Outcome;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::{ParsedReply, Reply, parse_reply};
 
 /// The most bytes read from one backend before others get their turn.
 const READ_BUDGET_BYTES: usize = 1 << 20;
+/// A bulk connection that was not used for this long is closed.
+const BULK_IDLE: Duration = Duration::from_secs(5);
 /// The probe that a backend must answer before it receives requests.
 const PROBE: &[u8] = b"version\r\n";
 
@@ -52,6 +55,7 @@ enum Loss {
 #[derive(Debug)]
 pub(crate) struct BackendConnection {
     backend: Backend,
+    purpose: Purpose,
     token: Token,
     state: State,
     connection: Option<Connection>,
@@ -61,6 +65,8 @@ pub(crate) struct BackendConnection {
     /// Whether a request was answered on this connection, not only the probe.
     has_answered: bool,
     opened: Nanos,
+    /// When a request was last meant for this connection; only for `Purpose::Bulk`.
+    used: Nanos,
     /// The number of requests so far on this connection.
     sequence: u32,
     port: u16,
@@ -73,17 +79,26 @@ pub(crate) struct BackendConnection {
 }
 
 impl BackendConnection {
-    /// A connection that is opened at the first tick. The poller reports its readiness under `token`.
-    pub(crate) fn new(backend: Backend, token: Token, counters: Arc<LoopCounters>) -> BackendConnection {
+    /// A connection that is opened at the first tick or, for `Purpose::Bulk`, after `wake`. The poller reports its readiness under
+    /// `token`.
+    pub(crate) fn new(
+        backend: Backend,
+        purpose: Purpose,
+        token: Token,
+        counters: Arc<LoopCounters>,
+    ) -> BackendConnection {
+        let retry_at = if purpose == Purpose::Bulk { Nanos::NEVER } else { Nanos::UNSET };
         BackendConnection {
             backend,
+            purpose,
             token,
-            state: State::Closed { retry_at: Nanos::UNSET },
+            state: State::Closed { retry_at },
             connection: None,
             in_flight: InFlight::default(),
             is_discarding: false,
             has_answered: false,
             opened: Nanos::UNSET,
+            used: Nanos::UNSET,
             sequence: 0,
             port: 0,
             retry: Retry::default(),
@@ -148,6 +163,7 @@ impl BackendConnection {
         slot.backend_port = port;
         slot.request_bytes = bytes as u32;
         self.counters().requests.add(1);
+        self.counters().bulk_requests.add(u64::from(self.purpose == Purpose::Bulk));
         self.counters().sent_bytes.add(bytes);
     }
 
@@ -349,7 +365,7 @@ impl BackendConnection {
             State::Closed { retry_at } if !self.is_draining => retry_at,
             _ => Nanos::NEVER,
         };
-        retry_at.min(self.in_flight.head().map_or(Nanos::NEVER, |pending| pending.deadline))
+        retry_at.min(self.in_flight.head().map_or(self.unused_at(), |pending| pending.deadline))
     }
 
     /// Times out or reconnects, if that is due. Returns whether a request has timed out.
@@ -357,6 +373,9 @@ impl BackendConnection {
         let is_timed_out = self.in_flight.head().is_some_and(|pending| pending.deadline <= now);
         if is_timed_out {
             self.fail(Loss::Timeout, answered, now);
+        }
+        if self.in_flight.is_empty() && self.unused_at() <= now {
+            self.close(Outcome::BackendLost, answered, now);
         }
         match self.state {
             State::Closed { retry_at } if retry_at <= now && !self.is_draining => {
@@ -389,7 +408,7 @@ impl BackendConnection {
 
     /// Reopens a closed connection at the next tick, and accepts requests meanwhile: another connection to this backend works.
     pub(crate) fn reconnect_now(&mut self) {
-        if let State::Closed { .. } = self.state {
+        if matches!(self.state, State::Closed { retry_at } if retry_at != Nanos::NEVER) {
             self.retry.succeeded();
             self.state = State::Closed { retry_at: Nanos::UNSET };
         }
@@ -397,7 +416,8 @@ impl BackendConnection {
 
     /// Publishes this connection's contribution to the gauges.
     pub(crate) fn publish(&mut self) {
-        let is_up = u64::from(self.admits() != Err(Outcome::BackendDown));
+        let is_up = self.purpose == Purpose::Requests && self.admits() != Err(Outcome::BackendDown);
+        let is_up = u64::from(is_up);
         let (before, after) = (self.published, (is_up, self.waiting() as u64));
         self.counters().connection_up(before.0, after.0);
         self.counters().in_flight.change(before.1, after.1);
@@ -433,7 +453,7 @@ impl BackendConnection {
             self.open(poller, true, answered, now);
             return None;
         }
-        let fresh = BackendConnection::new(self.backend.clone(), self.token, self.counters.clone());
+        let fresh = BackendConnection::new(self.backend.clone(), self.purpose, self.token, self.counters.clone());
         let mut old = std::mem::replace(self, fresh);
         old.is_draining = true;
         self.open(poller, true, answered, now);
@@ -453,7 +473,9 @@ impl BackendConnection {
 
     /// Reports to the resolver that the connection was lost or could not be opened.
     fn report(&self) {
-        if let Some(endpoint) = self.backend.endpoint.clone().filter(|_| !self.is_draining) {
+        // A server may refuse a second connection and still be reachable.
+        let is_reported = !self.is_draining && self.purpose != Purpose::Bulk;
+        if let Some(endpoint) = self.backend.endpoint.clone().filter(|_| is_reported) {
             let is_unreachable = self.state != State::Open;
             self.backend.reporter.report(Failure { backend: self.backend.index, endpoint, is_unreachable });
         }
@@ -473,6 +495,31 @@ fn fits(head: &Pending, reply: &Reply<'_>, answered: &mut AnsweredJobs<'_>) -> b
         job.discard_leg_reply(leg);
     }
     fits
+}
+
+/// Connections for bulk reads.
+impl BackendConnection {
+    /// Records that a request is meant for this connection, which is opened at the next tick if it is closed for lack of use.
+    pub(crate) fn wake(&mut self, now: Nanos) {
+        self.used = now;
+        if let State::Closed { retry_at: Nanos::NEVER } = self.state {
+            self.state = State::Closed { retry_at: Nanos::UNSET };
+        }
+    }
+
+    /// Whether it is open, and a request would be accepted now.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Open && self.admits().is_ok()
+    }
+
+    /// When it is closed for lack of use, if no request is in flight.
+    fn unused_at(&self) -> Nanos {
+        match self.state {
+            State::Closed { retry_at: Nanos::NEVER } => Nanos::NEVER,
+            _ if self.purpose == Purpose::Bulk => self.used + BULK_IDLE,
+            _ => Nanos::NEVER,
+        }
+    }
 }
 
 /// The replies no longer fit the requests: the connection must be closed.

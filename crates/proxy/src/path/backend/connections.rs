@@ -167,6 +167,12 @@ impl Connections {
         self.note_due(connection);
     }
 
+    /// Lets a bulk connection open, if it is closed, because a request is meant for it.
+    pub(crate) fn wake(&mut self, connection: usize, now: Nanos) {
+        self.list[connection].wake(now);
+        self.note_due(connection);
+    }
+
     /// Fails a leg that was not sent.
     pub(crate) fn refuse(
         &self,

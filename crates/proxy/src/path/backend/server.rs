@@ -20,6 +20,18 @@ pub(crate) struct Backend {
     pub(crate) limits: BackendLimits,
 }
 
+/// What a connection to a backend is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Requests of clients. A backend without an open connection of this kind is ejected.
+    Requests,
+    /// Background jobs only.
+    Background,
+    /// Reads whose replies are expected to be large, so that these do not delay other replies. The connection is opened when it is
+    /// first needed, and closed when it was not used for a while. While it is not open, such reads use the ordinary one.
+    Bulk,
+}
+
 /// The limits of each connection to a backend.
 #[derive(Clone, Debug)]
 pub(crate) struct BackendLimits {

@@ -1,7 +1,7 @@
 //! Step 5. Sends the legs of a job as the configured discipline demands: at once, or through a queue when a slot is free.
 //!
 //! ```text
-//!           ┌ pipelined    ──────────────────▶ the one connection to each leg's backend
+//!           ┌ pipelined    ──────────────────▶ the one connection to each leg's backend; large replies have a second one
 //!   legs ───┼ per-backend  reads ─▶ queue ───▶ a reader of the backend; writes ─▶ a writer of the backend
 //!           └ shared       ─────▶ queue ─────▶ a slot: its connections to all backends
 //!                            background jobs ──▶ one further connection to each backend
@@ -10,15 +10,15 @@
 use crate::config::{Config, Discipline, share};
 use crate::observe::counters::LoopCounters;
 use crate::path::backend::connections::Connections;
+use crate::path::backend::server::Purpose;
 use crate::path::dispatch::per_backend::PerBackend;
-use crate::path::dispatch::pipelined::send_at_once;
+use crate::path::dispatch::pipelined::{send_at_once, send_bulk};
 use crate::path::dispatch::queue::Queue;
 use crate::path::dispatch::shared::Shared;
 use crate::path::job::{JobId, LegRef};
 use crate::path::jobs::{AnsweredJobs, Time};
 use crate::path::leg_request::is_read;
 use crate::path::route::Router;
-use crate::replication::has_background_jobs;
 use records::Outcome;
 use std::sync::Arc;
 use wire::Request;
@@ -42,18 +42,20 @@ enum LoopDiscipline {
     Shared(Shared),
 }
 
-/// The backend of each connection that the loop with this index needs, by the connections' numbers.
-pub(crate) fn connections_of_loop(config: &Config, index: usize) -> Vec<usize> {
+/// The backend and the purpose of each connection that the loop with this index needs, by the connections' numbers.
+pub(crate) fn connections_of_loop(config: &Config, index: usize) -> Vec<(usize, Purpose)> {
     let own = |slots| share(slots, config.loops, index);
-    let servers = 0..config.backends().count();
+    let backends = config.backends().count();
+    let each = |purpose| (0..backends).map(move |backend| (backend, purpose));
     match config.discipline {
-        Discipline::Pipelined => servers.collect(),
+        Discipline::Pipelined => each(Purpose::Requests).chain(each(Purpose::Bulk)).collect(),
         Discipline::PerBackend { readers, writers } => {
-            servers.flat_map(|backend| std::iter::repeat_n(backend, own(readers) + own(writers))).collect()
+            let connections = |connection| std::iter::repeat_n(connection, own(readers) + own(writers));
+            each(Purpose::Requests).flat_map(connections).collect()
         }
         Discipline::Shared { workers, .. } => {
-            let background = usize::from(has_background_jobs(config));
-            (0..own(workers) + background).flat_map(|_| servers.clone()).collect()
+            let background = config.has_background_jobs().then(|| each(Purpose::Background)).into_iter().flatten();
+            (0..own(workers)).flat_map(|_| each(Purpose::Requests)).chain(background).collect()
         }
     }
 }
@@ -119,7 +121,12 @@ impl LegSender {
         }
         let connections = &mut self.connections;
         match &mut self.discipline {
-            LoopDiscipline::Pipelined => send_at_once(id, request, usize::from, connections, answered, time),
+            LoopDiscipline::Pipelined if answered.jobs.get(id).is_bulk => {
+                send_bulk(id, request, self.names.len(), connections, answered, time);
+            }
+            LoopDiscipline::Pipelined => {
+                send_at_once(id, request, |backend, _| usize::from(backend), connections, answered, time);
+            }
             LoopDiscipline::PerBackend(own) => own.admit(id, request, connections, answered, time),
             LoopDiscipline::Shared(own) => own.admit(id, request, connections, answered, time),
         }

@@ -56,7 +56,7 @@ impl PerBackend {
     ) {
         if Access::of(request) != Access::Read {
             let writer = self.readers + answered.jobs.get(id).session.slot as usize % self.writers;
-            let connection = |backend| self.connection(usize::from(backend), writer);
+            let connection = |backend, _: &Connections| self.connection(usize::from(backend), writer);
             return send_at_once(id, request, connection, connections, answered, time);
         }
         let legs = answered.jobs.get(id).legs().len() as u16;

@@ -1,5 +1,6 @@
 //! Step 5. The discipline `pipelined`: no request waits. Every leg is written to the one connection of its backend at once, so
-//! it is enqueued and dispatched at the same time. The other disciplines use the same functions once a leg may be sent.
+//! it is enqueued and dispatched at the same time. Reads with large replies use a second connection, so that they delay no other
+//! reply. The other disciplines use the same functions once a leg may be sent.
 
 use crate::path::backend::connections::Connections;
 use crate::path::backend::match_reply::Expect;
@@ -9,11 +10,31 @@ use crate::path::leg_request::{encode_part, leg_request};
 use clock::{Nanos, Stage};
 use wire::Request;
 
+/// Sends every leg of a job whose reply is expected to be large on its backend's bulk connection or, while that one is not open, on
+/// the ordinary connection. The bulk connections follow those of the `backends`.
+pub(crate) fn send_bulk(
+    id: JobId,
+    request: &Request<'_>,
+    backends: usize,
+    connections: &mut Connections,
+    answered: &mut AnsweredJobs<'_>,
+    time: Time<'_>,
+) {
+    for leg in answered.jobs.get(id).legs().iter().filter(|leg| !leg.is_placed && !leg.answered.is_set()) {
+        connections.wake(backends + usize::from(leg.backend), time.turn);
+    }
+    let connection = |backend: u16, connections: &Connections| {
+        let bulk = backends + usize::from(backend);
+        if connections.get(bulk).is_open() { bulk } else { usize::from(backend) }
+    };
+    send_at_once(id, request, connection, connections, answered, time);
+}
+
 /// Sends every leg of a job on the connection that `connection` returns for its backend.
 pub(crate) fn send_at_once(
     id: JobId,
     request: &Request<'_>,
-    connection: impl Fn(u16) -> usize,
+    connection: impl Fn(u16, &Connections) -> usize,
     connections: &mut Connections,
     answered: &mut AnsweredJobs<'_>,
     time: Time<'_>,
@@ -24,7 +45,7 @@ pub(crate) fn send_at_once(
         if slot.is_placed || slot.answered.is_set() {
             continue;
         }
-        let connection = connection(slot.backend);
+        let connection = connection(slot.backend, connections);
         slot.queue_length = connections.get(connection).waiting() as u32;
         send_leg(LegRef { job: id, leg }, request, connection, connections, answered, time.turn);
     }

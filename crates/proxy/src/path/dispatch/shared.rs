@@ -51,7 +51,7 @@ impl Shared {
         time: Time<'_>,
     ) {
         if answered.jobs.get(id).background.is_some() {
-            let connection = |backend| self.connection(self.slots.len(), usize::from(backend));
+            let connection = |backend, _: &Connections| self.connection(self.slots.len(), usize::from(backend));
             return send_at_once(id, request, connection, connections, answered, time);
         }
         let mut is_dispatched = false;
