@@ -101,6 +101,8 @@ fn every_sub_command_is_answered_and_the_next_reply_is_in_order() {
         ("stats conns", "END\r\n"),
         ("stats extstore", "END\r\n"),
         ("stats cachedump 1 100", "END\r\n"),
+        ("stats cachedump 1", "CLIENT_ERROR bad command line\r\n"),
+        ("stats cachedump x 1", "CLIENT_ERROR bad command line format\r\n"),
         ("stats sizes", "STAT sizes_status disabled\r\nEND\r\n"),
         ("stats slabs", "STAT active_slabs 0\r\nSTAT total_malloced 0\r\nEND\r\n"),
         ("stats detail on", "OK\r\n"),

@@ -21,6 +21,7 @@ mod meta_options;
 mod parse_meta;
 mod parse_request;
 mod parse_storage;
+mod server_command;
 
 mod reply;
 

@@ -8,6 +8,7 @@ use crate::parse_meta::parse_meta;
 use crate::parse_storage::parse_storage;
 use crate::request::{ParsedRequest, Request};
 use crate::request_error::RequestError;
+use crate::server_command::refuse;
 use crate::verb::Verb;
 use crate::words::{WordList, Words, skip_spaces, trim_end_spaces};
 use memchr::memchr;
@@ -45,7 +46,7 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedRequest<'a> 
             // A browser was tricked into connecting (cross-protocol attack): the rest must not be read as commands.
             return ParsedRequest::Close { error: None };
         }
-        Some(Verb::Other | Verb::Invalid) | None => Err(RequestError::UnknownCommand),
+        Some(Verb::Other | Verb::Invalid) | None => Err(refuse(name, &WordList::new(words))),
     };
     match arguments {
         Ok(request) => ParsedRequest::Request { request, consumed },

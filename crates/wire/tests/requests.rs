@@ -264,6 +264,25 @@ fn an_unknown_command_is_one_error() {
     {
         assert_invalid_line(format!("{line}\r\n").as_bytes(), "ERROR\r\n");
     }
+    for line in
+        ["slabs", "slabs reassign 1 2 3", "slabs automove", "slabs automove ratio x", "lru tune x", "lru_crawler sleep"]
+    {
+        assert_invalid_line(format!("{line}\r\n").as_bytes(), "ERROR\r\n");
+    }
+    for line in [
+        "slabs reassign 1 x",
+        "slabs automove x",
+        "slabs automove -1 2",
+        "lru_crawler tocrawl x",
+        "lru_crawler sleep 1x",
+    ] {
+        assert_invalid_line(format!("{line}\r\n").as_bytes(), BAD_LINE);
+    }
+    for line in
+        ["slabs automove x noreply", "slabs automove 1 noreply", "cache_memlimit 64 noreply", "lru mode flat noreply"]
+    {
+        assert_invalid_line(format!("{line}\r\n").as_bytes(), "");
+    }
     for line in ["m", "mx k", "MG k v", "mgx k", "mnx"] {
         assert_invalid_line(format!("{line}\r\n").as_bytes(), "ERROR\r\n");
     }

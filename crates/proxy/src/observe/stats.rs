@@ -55,8 +55,13 @@ impl Stats {
                 Some(b"dump") => {}
                 _ => return out.extend_from_slice(b"CLIENT_ERROR usage: stats detail on|off|dump\r\n"),
             },
+            b"cachedump" => match (words.next(), words.next()) {
+                (Some(class), Some(limit)) if [class, limit].iter().all(|word| is_number(word)) => {}
+                (Some(_), Some(_)) => return out.extend_from_slice(b"CLIENT_ERROR bad command line format\r\n"),
+                _ => return out.extend_from_slice(b"CLIENT_ERROR bad command line\r\n"),
+            },
             // The proxy stores no items.
-            b"items" | b"cachedump" | b"conns" | b"extstore" => {}
+            b"items" | b"conns" | b"extstore" => {}
             _ => return Reply::Error.encode(out),
         }
         Reply::End.encode(out);
@@ -208,6 +213,10 @@ pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
         ("waystage_client_window", config.client_window.to_string()),
         ("waystage_hot_keys", config.operations.hot_keys.to_string()),
     ]
+}
+
+fn is_number(word: &[u8]) -> bool {
+    !word.is_empty() && word.iter().all(u8::is_ascii_digit)
 }
 
 fn load(count: &AtomicUsize) -> u64 {

@@ -8,7 +8,8 @@
 //! | `get` with a key that is too long | also drops the replies before it that are not written yet | keeps them | a fault: sent only as the first command of a round |
 //! | storing with a key that is too long, or a wrong word before the length | reads the value as commands | drops the value | a fault; later versions drop it, too |
 //! | a line of more than 1024 bytes | closes | replies with an error, and closes | the client learns the reason; nothing else differs |
-//! | `watch`, `slabs`, `lru`, `shutdown` ... | obeys | `ERROR` | they concern one server: not sent |
+//! | `watch`, `slabs`, `lru`, `shutdown` ... | obeys, or refuses the arguments | refuses the arguments alike, otherwise `ERROR` | they concern one server: not sent |
+//! | `bget` | as `get` | `ERROR` | later versions do not have it: not sent |
 //! | flags, or a verbosity, of more than 32 bits | cuts them | refuses them | clients would not read what they stored: not sent |
 //! | a length of more than 32 bits | cuts it | refuses it | decision 0012: not sent |
 //! | `flush_all` with a time before now | treats it as now | refuses it | the protocol does not define it: not sent |
