@@ -2,8 +2,9 @@
 
 use crate::address::Address;
 use crate::listener::resolve;
+use crate::socket_file::remove_stale;
 use rustix::net::{SocketType, sockopt};
-use socket2::SockAddr;
+use socket2::{SockAddr, Type};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -35,6 +36,17 @@ impl Inherited {
             (Some(socket), _) => Ok(Address::Tcp(socket.into())),
             (None, Some(path)) => Ok(Address::Unix(path.into())),
             (None, None) => refuse("has neither a port nor a path"),
+        }
+    }
+
+    /// Closes the socket. Removes the file of a unix socket that the former process owned, unless a process listens on it.
+    pub fn retire(self) {
+        let address = self.address();
+        let Inherited { owns_file, socket, .. } = self;
+        drop(socket);
+        if let (Ok(Address::Unix(path)), true) = (address, owns_file) {
+            // If the file has gone or is another's, nothing is to be done.
+            let _ = remove_stale(&path, Type::STREAM);
         }
     }
 

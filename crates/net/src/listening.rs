@@ -23,6 +23,8 @@ pub struct Listening {
     /// The address with the port that was chosen.
     address: Address,
     file: Option<SocketFile>,
+    /// The last process that listens removes the file. False for sockets of the service manager.
+    may_own_file: bool,
     tls: Option<ServerTls>,
 }
 
@@ -45,18 +47,33 @@ impl Listening {
                 let listener = listen(socket).map_err(failed)?;
                 let bound = listener.local_addr().map_err(failed)?;
                 let socket = ListeningSocket::Tcp(listener);
-                Ok(Listening { socket, configured: address.clone(), address: address.at(bound), file: None, tls: None })
+                Ok(Listening {
+                    socket,
+                    configured: address.clone(),
+                    address: address.at(bound),
+                    file: None,
+                    may_own_file: false,
+                    tls: None,
+                })
             }
             Address::Unix(path) => {
                 let listener = listen_at(path).map_err(failed)?;
                 let file = Some(SocketFile::at(path).map_err(failed)?);
                 let socket = ListeningSocket::Unix(listener);
-                Ok(Listening { socket, configured: address.clone(), address: address.clone(), file, tls: None })
+                Ok(Listening {
+                    socket,
+                    configured: address.clone(),
+                    address: address.clone(),
+                    file,
+                    may_own_file: true,
+                    tls: None,
+                })
             }
         }
     }
 
-    /// Uses a socket that another process opened, as if it had been bound here to this address.
+    /// Uses a socket that another process opened, as if it had been bound here to this address. The file of a unix socket
+    /// belongs to that process until [`Listening::own_file`] is called.
     ///
     /// # Errors
     /// If the socket does not listen for streams, or listens on another address.
@@ -64,14 +81,15 @@ impl Listening {
         let Inherited { socket, owns_file, .. } = inherited;
         rustix::io::ioctl_fionbio(&socket, true)?;
         let configured = address.clone();
-        if let Address::Unix(path) = address {
-            let file = if owns_file { Some(SocketFile::at(path)?) } else { None };
+        if let Address::Unix(_) = address {
+            let (file, may_own_file) = (None, owns_file);
             let socket = ListeningSocket::Unix(UnixListener::from_std(socket.into()));
-            return Ok(Listening { socket, configured: address.clone(), address: configured, file, tls: None });
+            return Ok(Listening { socket, configured, address: address.clone(), file, may_own_file, tls: None });
         }
         let listener = TcpListener::from_std(socket.into());
         let address = address.at(listener.local_addr()?);
-        Ok(Listening { socket: ListeningSocket::Tcp(listener), configured, address, file: None, tls: None })
+        let socket = ListeningSocket::Tcp(listener);
+        Ok(Listening { socket, configured, address, file: None, may_own_file: false, tls: None })
     }
 
     /// Duplicates the socket for another process.
@@ -116,12 +134,12 @@ impl Listening {
         self.tls = Some(tls);
     }
 
-    /// Makes this process the one that removes the unix socket file.
+    /// Makes this process the one that removes the unix socket file, if the process before it was.
     ///
     /// # Errors
     /// If there is no such file.
     pub fn own_file(&mut self) -> io::Result<()> {
-        if let (Address::Unix(path), None) = (&self.address, &self.file) {
+        if let (Address::Unix(path), None, true) = (&self.address, &self.file, self.may_own_file) {
             self.file = Some(SocketFile::at(path)?);
         }
         Ok(())

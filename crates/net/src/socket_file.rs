@@ -63,7 +63,7 @@ pub(crate) fn bind_over_stale<E: Into<io::Error>>(
 }
 
 /// Removes a socket file on which no process listens.
-fn remove_stale(path: &Path, kind: Type) -> io::Result<()> {
+pub(crate) fn remove_stale(path: &Path, kind: Type) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::other("it is a file, and no socket: give another path"));
     }

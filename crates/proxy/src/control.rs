@@ -8,6 +8,7 @@ mod reload;
 mod resolve;
 mod running;
 mod start;
+mod threads;
 mod transport;
 
 pub use error::ProxyError;

@@ -115,6 +115,14 @@ impl Writer {
         }
     }
 
+    /// Removes the file, in which nothing was written. Waits until every sender is dropped.
+    pub fn discard(self) {
+        drop(self.sender);
+        // A failure to write does not matter, because the file is removed.
+        let _ = self.thread.join();
+        let _ = fs::remove_file(&self.path);
+    }
+
     /// Waits until every sender is dropped and all rows are written, then writes the footer.
     /// `lost` is the number of jobs that ended without a row.
     ///

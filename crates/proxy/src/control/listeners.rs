@@ -14,8 +14,8 @@ pub(crate) struct Opened {
 }
 
 /// Returns a listening socket for each configured address, and those of the service manager. An inherited socket with a configured
-/// address is used instead of a new one.
-pub(crate) fn open(listen: &[String], opened: Opened) -> Result<Vec<Listening>, ProxyError> {
+/// address is used instead of a new one. Also returns the sockets of the replaced process or configuration that are not used.
+pub(crate) fn open(listen: &[String], opened: Opened) -> Result<(Vec<Listening>, Vec<Inherited>), ProxyError> {
     let Opened { mut activated, mut handed } = opened;
     let mut listeners = Vec::new();
     for text in listen {
@@ -27,7 +27,7 @@ pub(crate) fn open(listen: &[String], opened: Opened) -> Result<Vec<Listening>, 
         });
     }
     // Without a configured address, a successor listens on its predecessor's addresses.
-    let unnamed = if listen.is_empty() { handed } else { Vec::new() };
+    let (unnamed, unused) = if listen.is_empty() { (handed, Vec::new()) } else { (Vec::new(), handed) };
     for inherited in activated.into_iter().chain(unnamed) {
         let address = inherited.address().map_err(|source| ProxyError::Inherited { source })?;
         let address = inherited.name.parse().unwrap_or(address);
@@ -36,7 +36,7 @@ pub(crate) fn open(listen: &[String], opened: Opened) -> Result<Vec<Listening>, 
     if listeners.is_empty() {
         return Err(ConfigError::at("listen", "there is no address to listen on; give at least one").into());
     }
-    Ok(listeners)
+    Ok((listeners, unused))
 }
 
 fn take(inherited: &mut Vec<Inherited>, address: &Address) -> Option<Inherited> {

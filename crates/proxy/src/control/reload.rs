@@ -11,7 +11,6 @@ use crate::control::error::ProxyError;
 use crate::control::listeners::Opened;
 use crate::control::running::Running;
 use crate::control::start::{Before, start_after};
-use crate::observe::metrics_server::MetricsServer;
 use crate::path::messages::{AcceptMessage, LoopMessage};
 use net::{Inherited, Post};
 use std::io;
@@ -30,22 +29,18 @@ impl Running {
     pub fn reload(&mut self, config: Config) -> Result<Running, ProxyError> {
         config.check()?;
         let handed = self.lend()?;
-        let metrics = self.metrics.as_ref().map(MetricsServer::socket).transpose()?;
+        let metrics = self.metrics.as_ref().map(|metrics| metrics.server.socket()).transpose()?;
         let clock = self.clock.clone();
         let opened = Opened { activated: Vec::new(), handed };
-        let new = start_after(config, Before { opened, metrics, take_over: None, itself: Some(self) }, clock)?;
-        // From here on, nothing can fail, so the old proxy does not need the files any more.
-        let _ = new.accept_post.send(AcceptMessage::OwnFiles);
-        Ok(new)
+        start_after(config, Before { opened, metrics, take_over: None, itself: Some(self) }, clock)
     }
 
-    /// Duplicates of the listening sockets. This proxy keeps the files of unix sockets.
+    /// Duplicates of the listening sockets.
     fn lend(&self) -> Result<Vec<Inherited>, ProxyError> {
         let (sender, receiver) = sync_channel(1);
         let gone = || ProxyError::Io(io::Error::other("the accepting thread has ended"));
         self.accept_post.send(AcceptMessage::Lend(sender)).map_err(|_| gone())?;
-        let lent = receiver.recv_timeout(ACCEPTOR_WAIT).map_err(|_| gone())??;
-        Ok(lent.into_iter().map(|inherited| Inherited { owns_file: false, ..inherited }).collect())
+        Ok(receiver.recv_timeout(ACCEPTOR_WAIT).map_err(|_| gone())??)
     }
 
     /// Stops accepting, and moves the clients to the new acceptor.

@@ -3,6 +3,7 @@
 
 use crate::config::Lookup;
 use crate::control::inherit::Servers;
+use crate::control::threads::Worker;
 use crate::control::transport::Target;
 use crate::observe::counters::NameCounters;
 use crate::path::backend::server::{Failure, Reporter};
@@ -13,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// The most lookups at one time. More than one, so that a lookup that hangs does not delay the others.
@@ -58,7 +59,7 @@ pub(crate) struct Resolver {
 #[derive(Debug)]
 pub(crate) struct Resolving {
     sender: SyncSender<Event>,
-    thread: JoinHandle<()>,
+    thread: Worker<()>,
 }
 
 /// One backend's name.
@@ -140,11 +141,14 @@ impl Resolver {
         name.current.map(|socket| name.target.at(socket))
     }
 
-    /// Continues on its own thread, and sends changes to these loops.
-    pub(crate) fn run(mut self, posts: Vec<Post<LoopMessage>>) -> io::Result<Resolving> {
+    /// Prepares to continue on a thread of its own, and to send changes to these loops.
+    pub(crate) fn prepare(mut self, posts: Vec<Post<LoopMessage>>) -> io::Result<Resolving> {
         let sender = self.sender.clone();
         self.posts = posts;
-        let thread = Builder::new().name("resolve".into()).spawn(move || self.serve())?;
+        let thread = Worker::prepare("resolve", move || {
+            self.serve();
+            Ok(())
+        })?;
         Ok(Resolving { sender, thread })
     }
 
@@ -257,6 +261,11 @@ impl Resolver {
 }
 
 impl Resolving {
+    /// Lets the thread begin.
+    pub(crate) fn begin(&mut self) {
+        self.thread.begin();
+    }
+
     /// Stops the resolver, without waiting for lookups that hang.
     pub(crate) fn stop(self) {
         if self.sender.send(Event::Stop).is_ok() {

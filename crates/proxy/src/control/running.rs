@@ -5,6 +5,7 @@ use crate::control::error::ProxyError;
 use crate::control::hand_over::Controller;
 use crate::control::inherit::Servers;
 use crate::control::resolve::Resolving;
+use crate::control::threads::Worker;
 use crate::observe::counters::LoopCounters;
 use crate::observe::metrics_server::MetricsServer;
 use crate::path::messages::{AcceptMessage, LoopMessage};
@@ -12,12 +13,10 @@ use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::Clock;
 use net::{Address, Post};
 use records::{Writer, WriterTotals};
-use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// After the longest backend timeout, clients have this long to read their last replies.
@@ -40,18 +39,25 @@ pub struct Running {
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     pub(crate) accept_post: Post<AcceptMessage>,
-    pub(crate) acceptor: JoinHandle<io::Result<()>>,
+    pub(crate) acceptor: Worker<()>,
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) posts: Vec<Post<LoopMessage>>,
-    pub(crate) loops: Vec<JoinHandle<io::Result<u64>>>,
+    pub(crate) loops: Vec<Worker<u64>>,
     pub(crate) counters: Vec<Arc<LoopCounters>>,
-    pub(crate) metrics: Option<MetricsServer>,
+    pub(crate) metrics: Option<MetricsThread>,
     pub(crate) writer: Option<Writer>,
     /// By backend.
     pub(crate) pending: Vec<PendingInvalidations>,
     pub(crate) servers: Servers,
     /// Another proxy of this process accepts clients now.
     pub(crate) is_replaced: bool,
+}
+
+/// The metrics server, and its thread.
+#[derive(Debug)]
+pub(crate) struct MetricsThread {
+    pub(crate) server: MetricsServer,
+    pub(crate) thread: Worker<()>,
 }
 
 /// What a proxy has done from its start to its end.
@@ -63,6 +69,15 @@ pub struct Totals {
     pub lost: u64,
     /// The number of records written and dropped.
     pub records: Option<WriterTotals>,
+}
+
+impl MetricsThread {
+    /// Stops the server, and closes all its connections. Waits for at most one scrape, whose time is limited.
+    pub(crate) fn stop(self) {
+        self.server.stop();
+        // A panic of the metrics server does not fail the proxy's orderly end.
+        let _ = self.thread.join();
+    }
 }
 
 impl Running {
@@ -130,7 +145,7 @@ impl Running {
 }
 
 /// The result of a thread, or an error if it panicked.
-fn joined<T>(thread: JoinHandle<io::Result<T>>) -> Result<T, ProxyError> {
+fn joined<T: Send + 'static>(thread: Worker<T>) -> Result<T, ProxyError> {
     match thread.join() {
         Ok(outcome) => Ok(outcome?),
         Err(panic) => {

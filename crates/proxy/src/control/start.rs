@@ -1,12 +1,13 @@
 //! Starts the threads of a proxy: event loops, acceptor, metrics, resolver, and the thread that waits for a successor.
 
-use crate::config::{Config, PoolConfig, ServerConfig, TransportConfig};
+use crate::config::{Config, PoolConfig, RecordsConfig, ServerConfig, TransportConfig};
 use crate::control::error::ProxyError;
 use crate::control::hand_over::{Controller, TakeOver, take_metrics};
 use crate::control::inherit::{Inheritance, Servers};
 use crate::control::listeners::{self, Opened};
 use crate::control::resolve::Resolver;
-use crate::control::running::Running;
+use crate::control::running::{MetricsThread, Running};
+use crate::control::threads::Worker;
 use crate::control::transport::{Target, equip, targets};
 use crate::observe::counters::{AcceptCounters, LoopCounters, NameCounters};
 use crate::observe::hot_keys::HotKeysBoard;
@@ -34,7 +35,6 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread::{Builder, JoinHandle};
 use wire::Limits;
 
 /// The parts of one event loop.
@@ -78,15 +78,15 @@ pub(crate) struct Before<'r> {
 /// Starts a proxy that continues the work of another one.
 pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> Result<Running, ProxyError> {
     let Before { opened, metrics: handed_metrics, take_over, itself } = before;
-    let mut listeners = listeners::open(&config.listen, opened)?;
+    // Up to the order to begin everything can fail. What has been opened and started until then is undone when it is dropped.
+    let (mut listeners, unused) = listeners::open(&config.listen, opened)?;
     equip(&mut listeners, &config.transport.tls)?;
     let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
     let control = open_control(&config.transport, itself.as_deref())?;
-    let writer = match &config.records {
-        Some(records) => Some(Writer::create(&records.directory, Program::Proxy, records.sample, &clock)?),
-        None => None,
-    };
+    let metrics_socket = config.metrics.as_deref().map(|address| MetricsServer::listen(address, handed_metrics));
+    let metrics_socket = metrics_socket.transpose().map_err(ProxyError::Metrics)?;
     let Resolved { backends, servers, resolver, mut warnings, name_counters } = resolve_backends(&config, &clock)?;
+    let mut records = NewRecords::create(&config, &clock)?;
     let queues = queue_names(&config).len();
     let counters: Vec<_> =
         (0..config.loops).map(|_| Arc::new(LoopCounters::new(config.pools.len(), backends.len(), queues))).collect();
@@ -111,22 +111,29 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
     let clients_open = Arc::new(AtomicUsize::new(0));
     let (mut posts, mut loops) = (Vec::new(), Vec::new());
     for index in 0..config.loops {
-        let (post, parts) = build(&config, &backends, &stats, pending, writer.as_ref(), index)?;
+        let (post, parts) = build(&config, &backends, &stats, pending, records.0.as_ref(), index)?;
         let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
-        loops.push(Builder::new().name(format!("loop-{index}")).spawn(move || event_loop.run())?);
+        loops.push(Worker::prepare(format!("loop-{index}"), move || event_loop.run())?);
         posts.push(post);
     }
-    let metrics = start_metrics(&config, handed_metrics, &posts, &stats, name_counters)?;
-    let resolving = resolver.run(posts.clone())?;
+    let subject = subject(&config, &stats, name_counters);
+    let mut metrics =
+        metrics_socket.map(|socket| prepare_metrics(socket, &config, subject, &posts, &clock)).transpose()?;
+    let mut resolving = resolver.prepare(posts.clone())?;
+    let (accept_post, mut acceptor) =
+        prepare_accepting(listeners, &posts, &clients_open, config.clients_max, accept_counters)?;
+    // From here on nothing fails.
     inheritance.pass_on(clock.now());
-    let (accept_post, acceptor) =
-        start_accepting(listeners, &posts, &clients_open, config.clients_max, accept_counters)?;
+    resolving.begin();
+    loops.iter_mut().for_each(Worker::begin);
+    metrics.iter_mut().for_each(|metrics| metrics.thread.begin());
+    acceptor.begin();
     let (notice, receiver) = sync_channel(1);
-    let control = Controlled { control, take_over, metrics: metrics.as_ref(), itself };
+    let control = Controlled { control, take_over, metrics: metrics.as_ref(), itself, unused };
     let controller = control.start(&accept_post, notice, &mut warnings);
     Ok(Running {
         listening,
-        metrics_address: metrics.as_ref().and_then(MetricsServer::address),
+        metrics_address: metrics.as_ref().and_then(|metrics| metrics.server.address()),
         warnings,
         notice: Mutex::new(Some(receiver).filter(|_| controller.is_some())),
         resolving,
@@ -140,11 +147,30 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         loops,
         counters,
         metrics,
-        writer,
+        writer: records.0.take(),
         pending: inheritance.pending,
         servers,
         is_replaced: false,
     })
+}
+
+/// The record file of a proxy that may still fail to start: it is removed on drop.
+struct NewRecords(Option<Writer>);
+
+impl NewRecords {
+    fn create(config: &Config, clock: &Clock) -> io::Result<NewRecords> {
+        let create =
+            |records: &RecordsConfig| Writer::create(&records.directory, Program::Proxy, records.sample, clock);
+        config.records.as_ref().map(create).transpose().map(NewRecords)
+    }
+}
+
+impl Drop for NewRecords {
+    fn drop(&mut self) {
+        if let Some(writer) = self.0.take() {
+            writer.discard();
+        }
+    }
 }
 
 /// Requests the predecessor's sockets, if there is one.
@@ -168,8 +194,10 @@ fn open_control(transport: &TransportConfig, itself: Option<&Running>) -> Result
 struct Controlled<'a> {
     control: Option<ControlSocket>,
     take_over: Option<TakeOver>,
-    metrics: Option<&'a MetricsServer>,
+    metrics: Option<&'a MetricsThread>,
     itself: Option<&'a mut Running>,
+    /// The predecessor's sockets on which nobody listens any more.
+    unused: Vec<Inherited>,
 }
 
 impl Controlled<'_> {
@@ -187,32 +215,33 @@ impl Controlled<'_> {
         if let Some(Err(error)) = self.take_over.take().map(TakeOver::finish) {
             warnings.push(format!("the replaced process did not confirm that it has stopped accepting: {error}"));
         }
+        self.unused.into_iter().for_each(Inherited::retire);
         let mut control = self.control?;
         // The proxy serves already, so an error here is only a warning.
         let started = (|| {
             if is_successor {
                 control.succeed()?;
             }
-            let metrics = self.metrics.map(MetricsServer::socket).transpose()?;
+            let metrics = self.metrics.map(|metrics| metrics.server.socket()).transpose()?;
             Controller::start(control, acceptor.clone(), metrics, notice)
         })();
         started.map_err(|error| warnings.push(format!("no successor can take over: {error}"))).ok()
     }
 }
 
-/// Starts the accepting thread; returns it with its mailbox.
-fn start_accepting(
+/// The accepting thread, with its mailbox.
+fn prepare_accepting(
     listeners: Vec<Listening>,
     loops: &[Post<LoopMessage>],
     clients_open: &Arc<AtomicUsize>,
     clients_max: usize,
     counters: Arc<AcceptCounters>,
-) -> Result<(Post<AcceptMessage>, JoinHandle<io::Result<()>>), ProxyError> {
+) -> io::Result<(Post<AcceptMessage>, Worker<()>)> {
     let poller = Poller::new()?;
     let (post, mailbox) = mailbox(&poller, accept::MAILBOX)?;
     let (loops, clients_open) = (loops.to_vec(), clients_open.clone());
     let acceptor = Acceptor { listeners, poller, mailbox, loops, clients_open, clients_max, counters };
-    Ok((post, Builder::new().name("accept".into()).spawn(move || acceptor.run())?))
+    Ok((post, Worker::prepare("accept", move || acceptor.run())?))
 }
 
 /// The backends, with the result of the first name resolution.
@@ -290,19 +319,13 @@ fn build(
     Ok((post, Parts { poller, mailbox, core }))
 }
 
-fn start_metrics(
-    config: &Config,
-    handed: Option<OwnedFd>,
-    posts: &[Post<LoopMessage>],
-    stats: &Stats,
-    names: Arc<NameCounters>,
-) -> Result<Option<MetricsServer>, ProxyError> {
-    let Some(address) = &config.metrics else { return Ok(None) };
+/// The sources of the metrics.
+fn subject(config: &Config, stats: &Stats, names: Arc<NameCounters>) -> Subject {
     let server_name = |(pool, server): (&PoolConfig, &ServerConfig)| ServerName {
         pool: pool.name.clone(),
         address: server.address.clone(),
     };
-    let subject = Subject {
+    Subject {
         loops: stats.loops.clone(),
         accept: stats.accept.clone(),
         names,
@@ -314,13 +337,26 @@ fn start_metrics(
         dispatch: config.discipline.name(),
         started_unix_ns: clock::unix_now(),
         hot_keys: stats.hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
-    };
+    }
+}
+
+/// The metrics server on this socket, and its thread.
+fn prepare_metrics(
+    socket: Listening,
+    config: &Config,
+    subject: Subject,
+    posts: &[Post<LoopMessage>],
+    clock: &Clock,
+) -> io::Result<MetricsThread> {
     let operations = &config.operations;
     let limits = ScrapeLimits { time: operations.metrics_timeout, connections: operations.metrics_connections };
     let requests = posts.iter().map(histograms_of).collect();
-    MetricsServer::start(address, handed, limits, subject, requests, stats.clock.clone())
-        .map(Some)
-        .map_err(ProxyError::Metrics)
+    let (server, serving) = MetricsServer::new(socket, limits, subject, requests, clock.clone())?;
+    let thread = Worker::prepare("metrics", move || {
+        serving.run();
+        Ok(())
+    })?;
+    Ok(MetricsThread { server, thread })
 }
 
 /// Requests a copy of one loop's histograms.

@@ -15,7 +15,6 @@ use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// How long a loop may take to send its histograms. If it takes longer, its last copy is shown.
@@ -40,18 +39,17 @@ pub(crate) struct ScrapeLimits {
     pub(crate) connections: usize,
 }
 
-/// The server and its thread.
+/// The server, as other threads see it.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
     address: Option<SocketAddr>,
     stop: Post<()>,
     /// A duplicate of the socket, for a successor.
     copy: OwnedFd,
-    thread: JoinHandle<()>,
 }
 
-/// The state of the thread.
-struct Serving {
+/// The work of the server's thread.
+pub(crate) struct Serving {
     listening: Listening,
     poller: Poller,
     stop: Mailbox<()>,
@@ -84,25 +82,25 @@ enum State {
 }
 
 impl MetricsServer {
-    /// Starts to serve on `address`, with the inherited socket if it has this address.
-    pub(crate) fn start(
-        address: &str,
-        handed: Option<OwnedFd>,
+    /// Listens on `address`, with the inherited socket if it has this address.
+    pub(crate) fn listen(address: &str, handed: Option<OwnedFd>) -> Result<Listening, String> {
+        let failed = |error: &dyn Display| format!("cannot serve metrics on {address}: {error}");
+        let parsed: Address = address.parse().map_err(|error| failed(&error))?;
+        listen(&parsed, handed).map_err(|error| failed(&error))
+    }
+
+    /// The server on this socket, and the work of its thread.
+    pub(crate) fn new(
+        mut listening: Listening,
         limits: ScrapeLimits,
         subject: Subject,
         requests: Vec<RequestHistograms>,
         clock: Clock,
-    ) -> Result<MetricsServer, String> {
-        let failed = |error: &dyn Display| format!("cannot serve metrics on {address}: {error}");
-        let parsed: Address = address.parse().map_err(|error| failed(&error))?;
-        let mut listening = listen(&parsed, handed).map_err(|error| failed(&error))?;
-        let mut begin = || -> io::Result<_> {
-            let poller = Poller::new()?;
-            poller.add_listening(&mut listening, LISTENER)?;
-            let (post, stop) = mailbox(&poller, STOP)?;
-            Ok((listening.lend()?.socket, post, poller, stop))
-        };
-        let (copy, post, poller, stop) = begin().map_err(|error| failed(&error))?;
+    ) -> io::Result<(MetricsServer, Serving)> {
+        let poller = Poller::new()?;
+        poller.add_listening(&mut listening, LISTENER)?;
+        let (post, stop) = mailbox(&poller, STOP)?;
+        let copy = listening.lend()?.socket;
         let address = listening.address().host_port().and_then(|host_port| host_port.number());
         let serving = Serving {
             listening,
@@ -117,11 +115,7 @@ impl MetricsServer {
             scraper: Scraper::new(subject, requests),
             clock,
         };
-        let thread = Builder::new()
-            .name("metrics".into())
-            .spawn(move || serving.run())
-            .map_err(|error| format!("cannot start the metrics thread: {error}"))?;
-        Ok(MetricsServer { address, stop: post, copy, thread })
+        Ok((MetricsServer { address, stop: post, copy }, serving))
     }
 
     /// The address.
@@ -134,12 +128,10 @@ impl MetricsServer {
         self.copy.try_clone()
     }
 
-    /// Stops the server, and closes all its connections. Waits for at most one scrape, whose time is limited.
-    pub(crate) fn stop(self) {
+    /// Lets the thread end. A scrape that is being collected ends first.
+    pub(crate) fn stop(&self) {
         // If this fails, the thread has ended already.
         let _ = self.stop.send(());
-        // A panic of the metrics server does not fail the proxy's orderly end.
-        let _ = self.thread.join();
     }
 }
 
@@ -165,7 +157,8 @@ fn is_at(inherited: &Inherited, address: &Address) -> bool {
 }
 
 impl Serving {
-    fn run(mut self) {
+    /// Serves until it is stopped.
+    pub(crate) fn run(mut self) {
         let mut ready: Vec<Ready> = Vec::new();
         loop {
             let now = self.clock.now();

@@ -33,6 +33,8 @@ impl Acceptor {
     pub(crate) fn run(mut self) -> io::Result<()> {
         for (index, listening) in self.listeners.iter_mut().enumerate() {
             self.poller.add_listening(listening, Token(index))?;
+            // If this fails, the file does not exist any more.
+            let _ = listening.own_file();
         }
         let mut ready: Vec<Ready> = Vec::new();
         // Sockets on which a client may be waiting. The kernel reports readiness only when it changes.
@@ -44,17 +46,16 @@ impl Acceptor {
             while let Some(message) = self.mailbox.take() {
                 match message {
                     AcceptMessage::Stop => return Ok(()),
-                    AcceptMessage::Retire(_dropped_at_return) => {
+                    AcceptMessage::Retire(sender) => {
                         self.listeners.iter_mut().for_each(Listening::keep_file);
+                        // Nobody listens any more when the sender is dropped.
+                        self.listeners.clear();
+                        drop(sender);
                         return Ok(());
                     }
                     AcceptMessage::Adopt(connection) => {
                         self.hand_over(*connection, number);
                         number = number.wrapping_add(1);
-                    }
-                    // If a file was removed, there is nothing to own.
-                    AcceptMessage::OwnFiles => {
-                        self.listeners.iter_mut().for_each(|listening| drop(listening.own_file()))
                     }
                     AcceptMessage::Lend(sender) => {
                         // The receiver may have given up.

@@ -13,8 +13,6 @@ pub(crate) enum AcceptMessage {
     Lend(SyncSender<io::Result<Vec<Inherited>>>),
     /// Accept this client, which another set of loops has served until now.
     Adopt(Box<Connection>),
-    /// Own the files of the unix sockets from now on.
-    OwnFiles,
     /// End, and leave the files of unix sockets to the process that listens now. The sender is dropped when accepting has stopped.
     Retire(SyncSender<()>),
     /// End, and remove the files of unix sockets.

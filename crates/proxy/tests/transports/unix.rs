@@ -71,3 +71,40 @@ fn a_backend_whose_socket_file_is_missing_is_down_and_comes_up_later() {
     stop(before);
     stop(behind);
 }
+
+#[test]
+fn the_file_of_an_address_that_a_reload_drops_is_removed() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let text = |name: &str| format!("unix:{}", path(name).display());
+    let config = |listen: &[&str]| {
+        let mut config = proxy::Config::new(&text(listen[0]), &[server.address().to_string()]);
+        config.listen = listen.iter().map(|name| text(name)).collect();
+        config.loops = 1;
+        config
+    };
+    let mut running = proxy::start(config(&["kept", "dropped"]), clock::Clock::monotonic()).unwrap();
+    let mut client = unix_client(&path("dropped"));
+    ask(&mut client, "get k\r\n", "END\r\n");
+    let reload = |running: &mut proxy::Running, listen: &[&str]| {
+        let new = running.reload(config(listen)).unwrap();
+        assert_eq!(new.warnings, Vec::<String>::new());
+        let mut old = std::mem::replace(running, new);
+        old.wait_for_clients(|| false);
+        stop(old);
+    };
+    reload(&mut running, &["kept", "new"]);
+    assert!(path("kept").exists() && path("new").exists() && !path("dropped").exists());
+    // The clients of the dropped address stay.
+    ask(&mut client, "get k\r\n", "END\r\n");
+    ask(&mut unix_client(&path("kept")), "get k\r\n", "END\r\n");
+    // A file that another process has put there stays.
+    std::fs::remove_file(path("new")).unwrap();
+    let other = std::os::unix::net::UnixListener::bind(path("new")).unwrap();
+    reload(&mut running, &["kept"]);
+    assert!(path("kept").exists() && path("new").exists());
+    drop(other);
+    stop(running);
+    assert!(!path("kept").exists());
+}

@@ -73,8 +73,32 @@ struct Process {
     sender: SyncSender<Event>,
     /// Proxies with an earlier configuration, each until its last client has moved.
     retiring: Vec<JoinHandle<Result<Totals, String>>>,
+    /// The requests of those that have ended.
+    retired: Retired,
     /// Set when the process no longer waits for clients.
     is_ending: Arc<AtomicBool>,
+}
+
+/// What proxies with an earlier configuration have done.
+#[derive(Debug, Default)]
+struct Retired {
+    requests: u64,
+    lost: u64,
+    /// The first error with which one has ended.
+    error: Option<String>,
+}
+
+impl Retired {
+    /// Joins the thread of a proxy that ends, and adds what it has done.
+    fn add(&mut self, thread: JoinHandle<Result<Totals, String>>) {
+        match thread.join().unwrap_or_else(|_| Err("an earlier configuration ended by a bug".into())) {
+            Ok(totals) => {
+                self.requests += totals.requests;
+                self.lost += totals.lost;
+            }
+            Err(error) => self.error = self.error.take().or(Some(error)),
+        }
+    }
 }
 
 /// Serves until SIGTERM or SIGINT, or until a successor has taken over. SIGHUP reads the configuration again; so does a
@@ -94,7 +118,15 @@ pub(super) fn serve(
         watch_file(watch, sender.clone())?;
     }
     announce_state(&running, "ready");
-    let process = Process { source, running, events, sender, retiring: Vec::new(), is_ending: Arc::default() };
+    let process = Process {
+        source,
+        running,
+        events,
+        sender,
+        retiring: Vec::new(),
+        retired: Retired::default(),
+        is_ending: Arc::default(),
+    };
     process.watch_successor()?;
     process.serve()
 }
@@ -112,15 +144,16 @@ impl Process {
             }
         }
         // A signal ends the wait.
-        let Process { mut running, events, retiring, is_ending, .. } = self;
+        let Process { mut running, events, retiring, mut retired, is_ending, .. } = self;
         running.wait_for_clients(|| events.try_recv() == Ok(Event::End));
         is_ending.store(true, Ordering::Relaxed);
         let mut totals = running.stop().map_err(|error| error.to_string())?;
-        for earlier in retiring {
-            let earlier = earlier.join().map_err(|_| "an earlier configuration ended by a bug".to_string())??;
-            totals.requests += earlier.requests;
-            totals.lost += earlier.lost;
+        retiring.into_iter().for_each(|thread| retired.add(thread));
+        if let Some(error) = retired.error {
+            return Err(error);
         }
+        totals.requests += retired.requests;
+        totals.lost += retired.lost;
         if let Some(records) = totals.records {
             announce(&format!("waystage proxy records written {} dropped {}", records.written, records.dropped));
         }
@@ -130,6 +163,7 @@ impl Process {
 
     /// Reloads the configuration. If it is invalid, prints the error and changes nothing.
     fn reload(&mut self) {
+        self.join_retired();
         let outcome = self.source.config().and_then(|mut config| {
             fit_into_descriptors(&mut config)?;
             self.running.reload(config).map_err(|error| error.to_string())
@@ -153,6 +187,13 @@ impl Process {
             }
             Err(line) => eprintln!("waystage: {line}; the configuration stays as it was"),
         }
+    }
+
+    /// Joins the threads of proxies that have ended, so that reloads do not pile them up.
+    fn join_retired(&mut self) {
+        let (ended, retiring) = std::mem::take(&mut self.retiring).into_iter().partition(JoinHandle::is_finished);
+        self.retiring = retiring;
+        Vec::into_iter(ended).for_each(|thread| self.retired.add(thread));
     }
 
     fn watch_successor(&self) -> Result<(), String> {
