@@ -163,7 +163,9 @@ impl BackendConnection {
         slot.backend_port = port;
         slot.request_bytes = bytes as u32;
         self.counters().requests.add(1);
-        self.counters().bulk_requests.add(u64::from(self.purpose == Purpose::Bulk));
+        if self.purpose == Purpose::Bulk {
+            self.counters().bulk_requests.add(1);
+        }
         self.counters().sent_bytes.add(bytes);
     }
 
@@ -365,7 +367,7 @@ impl BackendConnection {
             State::Closed { retry_at } if !self.is_draining => retry_at,
             _ => Nanos::NEVER,
         };
-        retry_at.min(self.in_flight.head().map_or(self.unused_at(), |pending| pending.deadline))
+        retry_at.min(self.in_flight.head().map_or_else(|| self.unused_at(), |pending| pending.deadline))
     }
 
     /// Times out or reconnects, if that is due. Returns whether a request has timed out.
