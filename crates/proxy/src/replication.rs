@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::{Limits, Request};
 
-/// The shortest pause between two looks at the pending invalidations.
+/// The shortest time between two turns in which a loop sends invalidations.
 const INVALIDATIONS_EVERY: Duration = Duration::from_millis(10);
 
 /// The policies of all pools, as one event loop applies them.
@@ -41,7 +41,7 @@ pub(crate) struct Replication {
     hedges: Vec<Option<Hedges>>,
     has_shadows: bool,
     has_warm_up: bool,
-    /// The earliest time to look at the pending invalidations again.
+    /// The earliest time to send invalidations again.
     next_invalidations: Nanos,
 }
 
@@ -134,14 +134,9 @@ impl Replication {
         for pool in 0..self.hedges.len() {
             self.send_hedges(pool, answered, now, send);
         }
-        if self.next_invalidations > now {
-            return;
-        }
-        if self.has_pending() {
+        if self.next_invalidations <= now && self.invalidations_due() <= now {
             self.next_invalidations = now + INVALIDATIONS_EVERY;
             send_invalidations(&self.replicas, answered, now, send);
-        } else {
-            self.next_invalidations = Nanos::UNSET;
         }
     }
 
@@ -171,11 +166,14 @@ impl Replication {
     /// The next time at which `send_due` may have something to send; it may be too early, but never too late.
     pub(crate) fn deadline(&self) -> Nanos {
         let hedges = self.hedges.iter().flatten().map(Hedges::deadline).min().unwrap_or(Nanos::NEVER);
-        hedges.min(if self.has_pending() { self.next_invalidations } else { Nanos::NEVER })
+        hedges.min(self.invalidations_due().max(self.next_invalidations))
     }
 
-    fn has_pending(&self) -> bool {
-        self.replicas.pending.iter().any(|pending| !pending.is_empty())
+    /// When the next invalidation is due on a backend that accepts requests.
+    fn invalidations_due(&self) -> Nanos {
+        let pending = self.replicas.pending.iter().enumerate().filter(|(_, pending)| !pending.is_empty());
+        let up = pending.filter(|&(backend, _)| self.replicas.is_up(backend as u16));
+        up.map(|(_, pending)| pending.next_due()).min().unwrap_or(Nanos::NEVER)
     }
 
     /// Records the result of a background job that has ended.

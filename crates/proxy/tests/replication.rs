@@ -357,6 +357,29 @@ fn a_long_key_of_any_bytes_can_be_invalidated() {
 }
 
 #[test]
+fn a_long_key_with_a_carriage_return_can_be_invalidated() {
+    if !memcached_is_here() {
+        eprintln!("no memcached on the PATH, and the embedded cache cannot be frozen");
+        return;
+    }
+    let mut backends: Vec<_> = (0..2).map(|_| Server::memcached()).collect();
+    let addresses: Vec<_> = backends.iter().map(Server::address).collect();
+    let proxy = proxy(&addresses, |pool| pool.writes = Writes::First);
+    let mut client = proxy.client();
+    let long = "x".repeat(240);
+    let keys = [format!("{long}\ry"), format!("\r{long}"), format!("{long}\r"), format!("{long}\t\u{7f}\u{e4}")];
+    backends[1].freeze();
+    for key in &keys {
+        client.ask(format!("set {key} 0 0 1\r\nx\r\n"), "STORED\r\n");
+    }
+    until("invalidations are pending", || proxy.stats().contains("waystage_invalidations_pending 4\r\n"));
+    backends[1].thaw();
+    until("the invalidations are done", || proxy.stats().contains("waystage_invalidations_pending 0\r\n"));
+    let mut direct = Client::connect(addresses[1]);
+    keys.iter().for_each(|key| direct.ask(format!("get {key}\r\n"), "END\r\n"));
+}
+
+#[test]
 fn requests_that_could_fail_over_end_with_the_proxy() {
     let backends = gated(3);
     let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();

@@ -1,5 +1,5 @@
 //! Step 1. One event loop: a thread with its own clients, jobs and connections to all backends. On the path of a request, loops share only
-//! the pending invalidations of pools with replicas, which are locked only while there are any.
+//! the pending invalidations of pools with replicas, whose locks are taken for keys that are pending and for few others.
 //!
 //! ```text
 //!  a turn:  wait -> read backends -> timers -> read clients -> [ write backends -> write clients ] until nothing is left to write

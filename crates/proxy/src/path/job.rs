@@ -3,6 +3,7 @@
 
 use clock::{Nanos, Stage, StageClock};
 use records::Outcome;
+use std::sync::Arc;
 use wire::{Meta, Request, Verb};
 
 /// A larger buffer is freed when its job ends. Smaller ones are kept for the next job.
@@ -76,7 +77,7 @@ pub(crate) enum BackgroundJob {
 /// What an invalidation deletes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Invalidation {
-    Key(Box<[u8]>),
+    Key(Arc<[u8]>),
     Everything,
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn send_invalidations(
     send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
 ) {
     for (backend, pending) in replicas.pending.iter().enumerate() {
-        if pending.is_empty() || !replicas.is_up(backend as u16) {
+        if pending.next_due() > now || !replicas.is_up(backend as u16) {
             continue;
         }
         for invalidation in pending.take_due(INVALIDATIONS_PER_TURN, now) {
@@ -72,8 +72,8 @@ fn encode_invalidation(invalidation: &Invalidation, out: &mut Vec<u8>) {
     match invalidation {
         Invalidation::Everything => Request::FlushAll { delay: None, noreply: false }.encode(out),
         // A key is sent as text if it can be: in base64 a long key would exceed the limit. A key that cannot be sent as text was
-        // received in base64, so it fits.
-        Invalidation::Key(key) if !key.iter().any(|byte| matches!(byte, b' ' | b'\n' | b'\r' | 0)) => {
+        // received in base64, so it fits. memcached ends a line at its first `\n`, so a `\r` may be anywhere in a key.
+        Invalidation::Key(key) if !key.iter().any(|byte| matches!(byte, b' ' | b'\n' | 0)) => {
             Request::Delete { key, noreply: false }.encode(out);
         }
         Invalidation::Key(key) => {

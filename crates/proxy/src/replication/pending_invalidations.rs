@@ -1,110 +1,99 @@
 //! Pending invalidations of one backend: keys that must be deleted there before the proxy reads them there again, because a
 //! write that other replicas applied has failed on this backend.
 //!
-//! All event loops share the list. Its mutex is locked only while the list is not empty.
+//! All event loops share the list. Looking up a key takes one hash and one atomic load, unless the key is pending.
 //!
 //! One answered delete is not always enough. The server may still have a request of a closed connection in its receive buffer
 //! and apply it later, or an earlier write may still be in flight on another connection. Such a key is deleted a second time,
 //! `linger` after the first delete.
 
+mod filter;
+mod pending;
+
 use crate::path::job::Invalidation;
+use crate::replication::pending_invalidations::filter::Filter;
+use crate::replication::pending_invalidations::pending::PendingInvalidation;
 use clock::Nanos;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most keys in the list of one backend. One more replaces them all by a `flush_all`.
 const KEYS_MAX: usize = 100_000;
+/// The keys are divided among this many maps, each with a lock of its own.
+const SHARDS: usize = 16;
 /// How long a server may still apply a request after its connection was closed.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// The invalidations pending on one backend. A clone is a handle to the same list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PendingInvalidations {
-    /// The length of the list. It is almost always zero, and then the list is not locked.
+pub(crate) struct PendingInvalidations(Arc<List>);
+
+#[derive(Debug)]
+struct List {
+    /// The number of keys, and one more if everything must be deleted. It is almost always zero.
     count: Arc<AtomicUsize>,
+    filter: Filter,
+    hasher: RandomState,
+    shards: [Mutex<Shard>; SHARDS],
+    /// Whether every key must be deleted.
+    is_everything: AtomicBool,
+    whole: Mutex<Whole>,
+    has_heirs: AtomicBool,
+    /// No delete is due before this time, in nanoseconds.
+    next_due: AtomicU64,
+    /// An event loop takes the deletes that are due. The others need not.
+    is_taking: AtomicBool,
     /// Until this time, in nanoseconds, the backend may store values of pools that fail over to it.
-    failover_until: Arc<AtomicU64>,
-    list: Arc<Mutex<List>>,
+    failover_until: AtomicU64,
 }
 
+/// Some of the keys.
 #[derive(Debug, Default)]
-struct List {
-    keys: HashMap<Box<[u8]>, Pending>,
+struct Shard {
+    keys: HashMap<Arc<[u8]>, PendingInvalidation>,
+    /// The keys by the time when their deletes are due. An entry whose time is not that of its key is out of date.
+    queue: BinaryHeap<Reverse<(Nanos, Arc<[u8]>)>>,
+}
+
+/// What concerns the list as a whole.
+#[derive(Debug, Default)]
+struct Whole {
     /// Set when every key must be deleted: the list was full, or a `flush_all` has failed.
-    everything: Option<Pending>,
+    everything: Option<PendingInvalidation>,
     /// Lists of the configuration that replaces this one. They receive every key that is added here.
     heirs: Vec<PendingInvalidations>,
 }
 
-/// One pending invalidation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pending {
-    /// The earliest time to send the delete.
-    due: Nanos,
-    /// A delete has been sent and is not answered yet.
-    is_in_flight: bool,
-    /// The key was added again while a delete was in flight.
-    is_renewed: bool,
-    /// If set, a second delete is sent this long after the first one was answered.
-    linger: Option<Duration>,
-}
-
-impl Pending {
-    fn new(now: Nanos, linger: Option<Duration>) -> Pending {
-        Pending { due: now, is_in_flight: false, is_renewed: false, linger }
-    }
-
-    /// Adds the same key again.
-    fn renew(&mut self, linger: Option<Duration>) {
-        self.is_renewed |= self.is_in_flight;
-        self.linger = self.linger.max(linger);
-    }
-
-    /// Records the result of a delete. Returns true when the invalidation is complete.
-    fn record_result(&mut self, is_answered: bool, now: Nanos) -> bool {
-        self.is_in_flight = false;
-        if !is_answered || self.is_renewed {
-            self.is_renewed = false;
-            return false;
+impl Default for List {
+    fn default() -> List {
+        List {
+            count: Arc::default(),
+            filter: Filter::default(),
+            hasher: RandomState::new(),
+            shards: Default::default(),
+            is_everything: AtomicBool::new(false),
+            whole: Mutex::default(),
+            has_heirs: AtomicBool::new(false),
+            next_due: AtomicU64::new(Nanos::NEVER.0),
+            is_taking: AtomicBool::new(false),
+            failover_until: AtomicU64::new(0),
         }
-        let linger = self.linger.take();
-        self.due = now + linger.unwrap_or_default();
-        linger.is_none()
-    }
-
-    /// The same invalidation in the list of another configuration, whose connections send their own delete.
-    fn passed_on(&self, now: Nanos) -> Pending {
-        let due = if self.is_in_flight { now } else { self.due };
-        Pending { due, is_in_flight: false, is_renewed: false, linger: self.linger }
-    }
-
-    /// Makes one invalidation of two of the same key. The last delete is sent no earlier than either would have sent it.
-    fn merge(&mut self, other: Pending) {
-        let (first, last) = (self.due.min(other.due), self.due.max(other.due));
-        let between = Some(last.after(first)).filter(|between| !between.is_zero());
-        self.linger = self.linger.max(other.linger).max(between);
-        self.due = first;
-    }
-
-    /// Returns true, and marks the delete as in flight, if it can be sent now.
-    fn take_if_due(&mut self, now: Nanos) -> bool {
-        let is_due = !self.is_in_flight && self.due <= now;
-        self.is_in_flight |= is_due;
-        is_due
     }
 }
 
 impl PendingInvalidations {
     /// Whether no invalidation is pending.
     pub(crate) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
+        self.0.count.load(Ordering::Acquire) == 0
     }
 
     /// The number of keys in the list, for metrics. An invalidation of everything counts as one.
     pub(crate) fn count(&self) -> Arc<AtomicUsize> {
-        self.count.clone()
+        self.0.count.clone()
     }
 
     /// Whether an invalidation of this key is pending, so that its value must not be read.
@@ -112,124 +101,218 @@ impl PendingInvalidations {
         if self.is_empty() {
             return false;
         }
-        let list = self.lock();
-        list.everything.is_some() || list.keys.contains_key(key)
+        let hash = self.0.hash(key);
+        let may_be = self.0.filter.may_contain(hash);
+        self.0.is_everything.load(Ordering::Acquire) || (may_be && self.0.shard(hash).keys.contains_key(key))
     }
 
     /// Adds a key. With `linger`, the key is deleted a second time that long after the first delete.
     pub(crate) fn add(&self, key: &[u8], linger: Option<Duration>, now: Nanos) {
-        let mut list = self.lock();
-        if let Some(pending) = list.keys.get_mut(key) {
-            pending.renew(linger);
-        } else {
-            list.insert(key, Pending::new(now, linger), now);
-        }
-        list.heirs.iter().for_each(|heir| heir.add(key, linger, now));
-        self.publish(&list);
+        self.0.add(key, PendingInvalidation::new(now, linger), |known| known.renew(linger));
+        self.0.each_heir(|heir| heir.add(key, linger, now));
     }
 
     /// Adds an invalidation of all keys, which is sent as `flush_all`.
     pub(crate) fn add_everything(&self, linger: Option<Duration>, now: Nanos) {
-        let mut list = self.lock();
-        list.add_everything(linger, now);
-        list.heirs.iter().for_each(|heir| heir.add_everything(linger, now));
-        self.publish(&list);
+        self.0.add_everything(linger, now);
+        self.0.each_heir(|heir| heir.add_everything(linger, now));
     }
 
     /// Records that the backend may store values of a pool that has failed over to it, until they expire.
     pub(crate) fn hold_failover_values(&self, until: Nanos) {
-        self.failover_until.fetch_max(until.0, Ordering::AcqRel);
-        self.lock().heirs.iter().for_each(|heir| heir.hold_failover_values(until));
+        self.0.failover_until.fetch_max(until.0, Ordering::AcqRel);
+        self.0.each_heir(|heir| heir.hold_failover_values(until));
     }
 
     /// Whether the backend may still store a value of a pool that has failed over to it.
     pub(crate) fn may_hold_failover_values(&self, now: Nanos) -> bool {
-        self.failover_until.load(Ordering::Acquire) > now.0
+        self.0.failover_until.load(Ordering::Acquire) > now.0
     }
 
     /// Adds everything that is pending here to a list of the configuration that replaces this one, and from now on everything
     /// that is added here: the event loops of this configuration finish their requests, and a write of theirs can still fail.
     pub(crate) fn pass_on_to(&self, heir: &PendingInvalidations, now: Nanos) {
-        let mut list = self.lock();
-        let mut inherited = heir.lock();
-        if let Some(pending) = &list.everything {
-            inherited.add_everything(pending.linger.max(Some(LINGER)), now);
+        // What is added from now on reaches the heir by itself. What was added before is passed on below.
+        self.0.whole().heirs.push(heir.clone());
+        self.0.has_heirs.store(true, Ordering::SeqCst);
+        let everything = self.0.whole().everything.clone();
+        if let Some(pending) = everything {
+            heir.add_everything(pending.linger.max(Some(LINGER)), now);
         }
-        for (key, pending) in &list.keys {
-            let passed_on = pending.passed_on(now);
-            match inherited.keys.get_mut(key) {
-                Some(pending) => pending.merge(passed_on),
-                None => inherited.insert(key, passed_on, now),
+        for shard in &self.0.shards {
+            let shard = lock(shard);
+            for (key, pending) in &shard.keys {
+                let passed_on = pending.passed_on(now);
+                heir.0.add(key, passed_on.clone(), |known| known.merge(&passed_on));
             }
         }
-        heir.publish(&inherited);
-        drop(inherited);
-        list.heirs.push(heir.clone());
-        heir.hold_failover_values(Nanos(self.failover_until.load(Ordering::Acquire)));
+        heir.hold_failover_values(Nanos(self.0.failover_until.load(Ordering::Acquire)));
     }
 
     /// Whether this is a handle to the same list.
     pub(crate) fn is(&self, other: &PendingInvalidations) -> bool {
-        Arc::ptr_eq(&self.list, &other.list)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Takes up to `most` invalidations that are due. The caller must pass each of them to `record_result`.
+    /// No delete is due before this time.
+    pub(crate) fn next_due(&self) -> Nanos {
+        Nanos(self.0.next_due.load(Ordering::Acquire))
+    }
+
+    /// Takes up to `most` invalidations that are due. The caller must pass each of them to `record_result`. While another event
+    /// loop takes some, there are none.
     pub(crate) fn take_due(&self, most: usize, now: Nanos) -> Vec<Invalidation> {
-        let mut list = self.lock();
-        if let Some(pending) = &mut list.everything {
-            return if pending.take_if_due(now) { vec![Invalidation::Everything] } else { Vec::new() };
+        if self.next_due() > now || self.0.is_taking.swap(true, Ordering::AcqRel) {
+            return Vec::new();
         }
-        let due = list
-            .keys
-            .iter_mut()
-            .filter_map(|(key, pending)| pending.take_if_due(now).then(|| Invalidation::Key(key.clone())));
-        due.take(most).collect()
+        // Whoever adds an invalidation from here on lowers this time again.
+        self.0.next_due.store(Nanos::NEVER.0, Ordering::SeqCst);
+        let taken = self.0.take_everything(now).unwrap_or_else(|| self.0.take_keys(most, now));
+        self.0.is_taking.store(false, Ordering::Release);
+        taken
     }
 
-    /// Records whether the backend has answered a delete. One that failed becomes due again at once.
+    /// Records whether the backend has answered a delete. One that failed is sent again later.
     pub(crate) fn record_result(&self, invalidation: &Invalidation, is_answered: bool, now: Nanos) {
-        let mut list = self.lock();
         match invalidation {
-            Invalidation::Everything => {
-                if list.everything.as_mut().is_some_and(|pending| pending.record_result(is_answered, now)) {
-                    list.everything = None;
-                }
-            }
-            Invalidation::Key(key) => {
-                if list.keys.get_mut(key).is_some_and(|pending| pending.record_result(is_answered, now)) {
-                    list.keys.remove(key);
-                }
-            }
+            Invalidation::Everything => self.0.record_everything(is_answered, now),
+            Invalidation::Key(key) => self.0.record_key(key, is_answered, now),
         }
-        self.publish(&list);
-    }
-
-    fn publish(&self, list: &List) {
-        self.count.store(list.keys.len() + usize::from(list.everything.is_some()), Ordering::Release);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl List {
-    /// Adds a key that is not in the list.
-    fn insert(&mut self, key: &[u8], pending: Pending, now: Nanos) {
-        if self.keys.len() < KEYS_MAX {
-            self.keys.insert(key.into(), pending);
-        } else {
-            self.keys.clear();
-            self.add_everything(Some(LINGER), now);
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// The shard of a key with this hash. The filter uses the low bits of the hash, so the shard is chosen by the high ones.
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[(hash >> 60) as usize % SHARDS])
+    }
+
+    fn whole(&self) -> MutexGuard<'_, Whole> {
+        lock(&self.whole)
+    }
+
+    fn each_heir(&self, act: impl FnMut(&PendingInvalidations)) {
+        if self.has_heirs.load(Ordering::SeqCst) {
+            self.whole().heirs.iter().for_each(act);
         }
     }
 
-    fn add_everything(&mut self, linger: Option<Duration>, now: Nanos) {
-        match &mut self.everything {
+    /// Adds a key, or changes what is known of it.
+    fn add(&self, key: &[u8], pending: PendingInvalidation, change: impl FnOnce(&mut PendingInvalidation)) {
+        let hash = self.hash(key);
+        let mut shard = self.shard(hash);
+        if let Some(known) = shard.keys.get_mut(key) {
+            let before = known.due;
+            change(known);
+            let due = Some(known.due).filter(|&due| due != before && known.is_queued());
+            return due.into_iter().for_each(|due| self.queue(&mut shard, key.into(), due));
+        }
+        if self.count.load(Ordering::Acquire) >= KEYS_MAX {
+            drop(shard);
+            return self.replace_all(pending.due);
+        }
+        let key: Arc<[u8]> = key.into();
+        self.queue(&mut shard, key.clone(), pending.due);
+        shard.keys.insert(key, pending);
+        self.filter.add(hash);
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn queue(&self, shard: &mut Shard, key: Arc<[u8]>, due: Nanos) {
+        shard.queue.push(Reverse((due, key)));
+        self.next_due.fetch_min(due.0, Ordering::SeqCst);
+    }
+
+    fn add_everything(&self, linger: Option<Duration>, now: Nanos) {
+        let mut whole = self.whole();
+        match &mut whole.everything {
             Some(pending) => pending.renew(linger),
-            None => self.everything = Some(Pending::new(now, linger)),
+            None => {
+                whole.everything = Some(PendingInvalidation::new(now, linger));
+                self.is_everything.store(true, Ordering::Release);
+                self.count.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        self.next_due.fetch_min(now.0, Ordering::SeqCst);
+    }
+
+    /// Replaces all keys by an invalidation of everything.
+    fn replace_all(&self, now: Nanos) {
+        self.add_everything(Some(LINGER), now);
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            shard.keys.keys().for_each(|key| self.filter.remove(self.hash(key)));
+            self.count.fetch_sub(shard.keys.len(), Ordering::AcqRel);
+            *shard = Shard::default();
         }
     }
+
+    /// If everything must be deleted: the `flush_all`, if it is due. No keys are taken meanwhile.
+    fn take_everything(&self, now: Nanos) -> Option<Vec<Invalidation>> {
+        let mut whole = self.whole();
+        let pending = whole.everything.as_mut()?;
+        let is_due = pending.take_if_due(now);
+        if pending.is_queued() {
+            self.next_due.fetch_min(pending.due.0, Ordering::SeqCst);
+        }
+        Some(if is_due { vec![Invalidation::Everything] } else { Vec::new() })
+    }
+
+    fn take_keys(&self, most: usize, now: Nanos) -> Vec<Invalidation> {
+        let mut taken = Vec::new();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            while let Some(Reverse((due, key))) = shard.queue.peek() {
+                if *due > now || taken.len() == most {
+                    self.next_due.fetch_min(due.0, Ordering::SeqCst);
+                    break;
+                }
+                let (due, key) = (*due, key.clone());
+                shard.queue.pop();
+                let pending = shard.keys.get_mut(&key).filter(|pending| pending.due == due);
+                if pending.is_some_and(|pending| pending.take_if_due(now)) {
+                    taken.push(Invalidation::Key(key));
+                }
+            }
+        }
+        taken
+    }
+
+    fn record_everything(&self, is_answered: bool, now: Nanos) {
+        let mut whole = self.whole();
+        let Some(pending) = &mut whole.everything else { return };
+        if pending.record_result(is_answered, now) {
+            whole.everything = None;
+            self.is_everything.store(false, Ordering::Release);
+            self.count.fetch_sub(1, Ordering::AcqRel);
+            // Keys were not taken meanwhile.
+            self.next_due.fetch_min(now.0, Ordering::SeqCst);
+        } else {
+            self.next_due.fetch_min(pending.due.0, Ordering::SeqCst);
+        }
+    }
+
+    fn record_key(&self, key: &Arc<[u8]>, is_answered: bool, now: Nanos) {
+        let hash = self.hash(key);
+        let mut shard = self.shard(hash);
+        let Some(pending) = shard.keys.get_mut(key) else { return };
+        if pending.record_result(is_answered, now) {
+            shard.keys.remove(key);
+            self.filter.remove(hash);
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        } else {
+            let due = pending.due;
+            self.queue(&mut shard, key.clone(), due);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -250,9 +333,37 @@ mod tests {
         assert_eq!(pending.take_due(10, Nanos(6)), [], "the delete is in flight");
         pending.record_result(&key("a"), false, Nanos(7));
         assert!(pending.is_pending(b"a"));
-        assert_eq!(pending.take_due(10, Nanos(8)), [key("a")]);
-        pending.record_result(&key("a"), true, Nanos(9));
-        assert!(pending.is_empty());
+        assert_eq!(pending.take_due(10, Nanos(8)), [], "a delete that failed waits");
+        let later = pending.next_due();
+        assert_eq!(pending.take_due(10, later), [key("a")]);
+        pending.record_result(&key("a"), true, later);
+        assert!(pending.is_empty() && pending.next_due() == Nanos::NEVER);
+    }
+
+    #[test]
+    fn a_key_that_is_added_many_times_is_queued_once() {
+        let pending = PendingInvalidations::default();
+        (0..1000).for_each(|now| pending.add(b"a", None, Nanos(now)));
+        let queued: usize = pending.0.shards.iter().map(|shard| lock(shard).queue.len()).sum();
+        assert_eq!((queued, pending.count().load(Ordering::Relaxed)), (1, 1));
+    }
+
+    #[test]
+    fn no_more_than_the_given_number_is_taken_and_the_rest_stays_due() {
+        let pending = PendingInvalidations::default();
+        for number in 0..100_u32 {
+            pending.add(&number.to_be_bytes(), None, Nanos(u64::from(number)));
+        }
+        let mut taken: Vec<Invalidation> = Vec::new();
+        while pending.next_due() <= Nanos(60) {
+            let some = pending.take_due(7, Nanos(60));
+            assert!((1..=7).contains(&some.len()));
+            taken.extend(some);
+        }
+        assert_eq!((taken.len(), pending.next_due()), (61, Nanos(61)));
+        taken.iter().for_each(|key| pending.record_result(key, true, Nanos(60)));
+        assert_eq!(pending.count().load(Ordering::Relaxed), 39);
+        assert!(!pending.is_pending(&60_u32.to_be_bytes()) && pending.is_pending(&61_u32.to_be_bytes()));
     }
 
     #[test]
@@ -322,5 +433,11 @@ mod tests {
         assert_eq!(pending.take_due(10, Nanos(0)), [Invalidation::Everything]);
         pending.record_result(&Invalidation::Everything, true, Nanos(1));
         assert!(pending.is_pending(b"any"), "a request in flight may still be applied");
+        let later = Nanos(1) + LINGER;
+        assert_eq!(pending.take_due(10, later), [Invalidation::Everything]);
+        pending.add(b"new", None, later);
+        pending.record_result(&Invalidation::Everything, true, later);
+        assert!(!pending.is_pending(b"any") && pending.is_pending(b"new"));
+        assert_eq!(pending.take_due(10, later), [key("new")]);
     }
 }

@@ -1,0 +1,101 @@
+//! One pending invalidation: when its next delete is due, and whether that one will be the last.
+
+use clock::Nanos;
+use std::time::Duration;
+
+/// How long a delete that has failed waits before it is sent again. The wait doubles with each failure, up to the second value.
+const RETRY_FIRST: Duration = Duration::from_millis(10);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// One pending invalidation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PendingInvalidation {
+    /// The earliest time to send the delete.
+    pub(super) due: Nanos,
+    /// If set, a second delete is sent this long after the first one was answered.
+    pub(super) linger: Option<Duration>,
+    /// A delete has been sent and is not answered yet.
+    is_in_flight: bool,
+    /// The key was added again while a delete was in flight.
+    is_renewed: bool,
+    /// How often the delete has failed since it was last answered.
+    failures: u8,
+}
+
+impl PendingInvalidation {
+    pub(super) fn new(now: Nanos, linger: Option<Duration>) -> PendingInvalidation {
+        PendingInvalidation { due: now, linger, is_in_flight: false, is_renewed: false, failures: 0 }
+    }
+
+    /// Adds the same key again.
+    pub(super) fn renew(&mut self, linger: Option<Duration>) {
+        self.is_renewed |= self.is_in_flight;
+        self.linger = self.linger.max(linger);
+    }
+
+    /// Records the result of a delete. Returns true when the invalidation is complete.
+    pub(super) fn record_result(&mut self, is_answered: bool, now: Nanos) -> bool {
+        self.is_in_flight = false;
+        let is_renewed = std::mem::take(&mut self.is_renewed);
+        if !is_answered {
+            self.due = now + RETRY_MAX.min(RETRY_FIRST * (1 << self.failures.min(10)));
+            self.failures = self.failures.saturating_add(1);
+            return false;
+        }
+        self.failures = 0;
+        if is_renewed {
+            self.due = now;
+            return false;
+        }
+        let linger = self.linger.take();
+        self.due = now + linger.unwrap_or_default();
+        linger.is_none()
+    }
+
+    /// The same invalidation in the list of another configuration, whose connections send their own delete.
+    pub(super) fn passed_on(&self, now: Nanos) -> PendingInvalidation {
+        let due = if self.is_in_flight { now } else { self.due };
+        PendingInvalidation::new(due, self.linger)
+    }
+
+    /// Makes one invalidation of two of the same key. The last delete is sent no earlier than either would have sent it.
+    pub(super) fn merge(&mut self, other: &PendingInvalidation) {
+        let (first, last) = (self.due.min(other.due), self.due.max(other.due));
+        let between = Some(last.after(first)).filter(|between| !between.is_zero());
+        self.linger = self.linger.max(other.linger).max(between);
+        self.due = first;
+    }
+
+    /// Whether a delete waits to be sent. Otherwise one is in flight.
+    pub(super) fn is_queued(&self) -> bool {
+        !self.is_in_flight
+    }
+
+    /// Returns true, and marks the delete as in flight, if it can be sent now.
+    pub(super) fn take_if_due(&mut self, now: Nanos) -> bool {
+        let is_due = !self.is_in_flight && self.due <= now;
+        self.is_in_flight |= is_due;
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delete_that_fails_is_sent_again_after_longer_and_longer_waits() {
+        let mut pending = PendingInvalidation::new(Nanos(0), None);
+        let mut now = Nanos(0);
+        let waits: Vec<u128> = (0..300)
+            .map(|_| {
+                assert!(pending.take_if_due(now) && !pending.record_result(false, now));
+                let wait = pending.due.since(now);
+                now = pending.due;
+                u128::from(wait) / 1_000_000
+            })
+            .collect();
+        assert_eq!((&waits[..8], waits[299]), (&[10, 20, 40, 80, 160, 320, 640, 1000][..], 1000));
+        assert!(pending.take_if_due(now) && pending.record_result(true, now));
+    }
+}
