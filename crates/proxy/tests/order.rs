@@ -293,6 +293,32 @@ fn a_read_waits_for_late_replicas_of_earlier_writes_that_it_could_overtake() {
 }
 
 #[test]
+fn a_read_waits_for_several_late_writes_one_after_another() {
+    let (fast, late) = (GatedServer::start(), GatedServer::start());
+    let proxy = Proxy::at(&[fast.address(), late.address()], |config| {
+        (config.loops, config.discipline) = (1, Discipline::PerBackend { readers: 2, writers: 2 });
+        let pool = &mut config.pools[0];
+        (pool.replicas, pool.writes, pool.reads) = (2, Writes::First, Reads::Any);
+        pool.timeouts = Timeouts::all(Duration::from_secs(5));
+    });
+    let mut client = proxy.client();
+    client.send("set first 0 0 1\r\nx\r\n");
+    fast.answer("set first 0 0 1", "STORED\r\n");
+    client.expect("STORED\r\n");
+    client.send("set second 0 0 1\r\nx\r\nget k\r\n");
+    late.received(2);
+    // The first write is no longer late when the second one becomes so.
+    late.answer("set first 0 0 1", "STORED\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    fast.answer("set second 0 0 1", "STORED\r\n");
+    client.expect("STORED\r\n");
+    assert_eq!((fast.received(2).len(), late.received(2).len()), (2, 2));
+    late.answer("set second 0 0 1", "STORED\r\n");
+    [&fast, &late].iter().for_each(|server| server.answer("get k", "END\r\n"));
+    client.expect("END\r\n");
+}
+
+#[test]
 fn a_read_that_waits_for_a_late_replica_goes_on_when_that_replica_fails() {
     let (fast, late) = (GatedServer::start(), GatedServer::start());
     let proxy = Proxy::at(&[fast.address(), late.address()], |config| {

@@ -96,16 +96,17 @@ impl Clients {
     pub(crate) fn late_write_ended(&mut self, session: SessionRef) {
         if let Some(client) = self.of(session) {
             client.late_writes -= 1;
-            if client.late_writes == 0 && std::mem::take(&mut client.is_blocked) {
+            if client.late_writes == 0 && client.is_blocked {
                 self.unblocked.push(session);
             }
         }
     }
 
-    /// The next request of a client is blocked: when its last late write ends, the client is listed in `unblocked`.
-    pub(crate) fn block(&mut self, session: SessionRef) {
+    /// Records whether the next request of a client is blocked. As long as it is, the client is listed in `unblocked` whenever its
+    /// last late write has ended.
+    pub(crate) fn set_blocked(&mut self, session: SessionRef, is_blocked: bool) {
         if let Some(client) = self.of(session) {
-            client.is_blocked = true;
+            client.is_blocked = is_blocked;
         }
     }
 
@@ -134,12 +135,19 @@ mod tests {
         let session = SessionRef { slot: 0, connection: 7 };
         clients.open(session);
         (0..2).for_each(|_| clients.late_write_begun(session));
-        clients.block(session);
+        clients.set_blocked(session, true);
         clients.late_write_ended(session);
         assert!(clients.has_late_writes(session) && clients.unblocked.is_empty());
         clients.late_write_ended(session);
         assert!(!clients.has_late_writes(session));
         assert_eq!(clients.unblocked, [session]);
+        // It may still be blocked, by a write that becomes late after that.
+        clients.late_write_begun(session);
+        clients.late_write_ended(session);
+        clients.set_blocked(session, false);
+        clients.late_write_begun(session);
+        clients.late_write_ended(session);
+        assert_eq!(clients.unblocked, [session, session]);
     }
 
     #[test]

@@ -227,7 +227,9 @@ impl Session {
         // The inbox is moved out of the connection, so that requests can borrow its bytes while the session changes.
         let mut inbox = std::mem::take(&mut self.connection.inbox);
         let mut used = self.swallow(inbox.filled().len());
-        self.blocked = None;
+        if self.blocked.take().is_some() {
+            core.jobs.clients.set_blocked(self.reference(), false);
+        }
         while !self.is_ending && self.swallow == 0 && used < inbox.filled().len() && self.has_room(core) {
             match parse_request(&inbox.filled()[used..], &core.settings.wire) {
                 ParsedRequest::Incomplete => break,
@@ -235,7 +237,7 @@ impl Session {
                     let kind = Access::of(&request).expecting(self.reply_bytes, core.settings.overlap);
                     if !self.may_take(kind, core) {
                         self.blocked = Some(kind);
-                        core.jobs.clients.block(self.reference());
+                        core.jobs.clients.set_blocked(self.reference(), true);
                         core.journal.counters.order_waits.add(1);
                         break;
                     }
