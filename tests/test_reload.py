@@ -6,11 +6,17 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 from programs import WAYSTAGE, connect, free_ports
+from test_idle import raise_file_limit
 
 PATIENCE_S = 20.0
+# The long form: WAYSTAGE_RELOAD_CLIENTS=19000 pytest -s tests/test_reload.py
+CLIENTS = int(os.environ.get("WAYSTAGE_RELOAD_CLIENTS", "6000"))
+# A client that does not wait for other clients is answered within this time, also during a reload.
+PAUSE_MAX_S = 5.0
 
 
 class Lines:
@@ -117,6 +123,51 @@ def test_a_reload_applies_the_new_configuration_and_keeps_clients(servers, tmp_p
         assert code == 0
         assert last.endswith(" 7 requests, 0 lost"), last
     finally:
+        proxy.process.kill()
+        proxy.process.wait()
+        proxy.said.reader.join()
+        proxy.complained.reader.join()
+
+
+def test_a_reload_of_many_clients_closes_none(servers, tmp_path):
+    count = min(CLIENTS, raise_file_limit(CLIENTS + 100) - 100)
+    file = tmp_path / "proxy.toml"
+    write(file, servers[0])
+    proxy = Proxy(file, "--loops", "1", "--clients-max", str(count + 10))
+    clients, pauses, is_over = [], [], threading.Event()
+
+    def ask_all_the_time():
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S) as client:
+            while not is_over.is_set():
+                before = time.monotonic()
+                ask(client, b"get none\r\n", b"END\r\n")
+                pauses.append(time.monotonic() - before)
+
+    try:
+        # Each with a reply, so that the backlog of the listening socket never overflows.
+        for _ in range(count):
+            clients.append(socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S))
+            ask(clients[-1], b"mn\r\n", b"MN\r\n")
+        asking = threading.Thread(target=ask_all_the_time)
+        asking.start()
+        for turn in range(3):
+            write(file, servers[turn % 2])
+            proxy.process.send_signal(signal.SIGHUP)
+            proxy.said.wait_for("reloaded on")
+            for client in clients:
+                client.sendall(b"mn\r\n")
+            for client in clients:
+                assert client.recv(100) == b"MN\r\n", f"closed in reload {turn}"
+        is_over.set()
+        asking.join()
+        print(f"{count} clients, longest pause {max(pauses):.2f} s")
+        assert max(pauses) < PAUSE_MAX_S
+        code, last = proxy.end()
+        assert code == 0 and last.endswith(", 0 lost"), last
+    finally:
+        is_over.set()
+        for client in clients:
+            client.close()
         proxy.process.kill()
         proxy.process.wait()
         proxy.said.reader.join()

@@ -24,7 +24,7 @@ pub use inbox::{Buffers, Filled, Inbox};
 pub use inherited::Inherited;
 pub use listener::{BindError, bind, resolve};
 pub use listening::Listening;
-pub use mailbox::{Mailbox, Post, mailbox};
+pub use mailbox::{Mailbox, Post, Refused, mailbox};
 pub use outbox::Outbox;
 pub use poller::{Poller, Ready, Token};
 pub use stream::Endpoint;

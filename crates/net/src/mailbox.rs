@@ -22,6 +22,15 @@ pub struct Post<T> {
     waker: Arc<Waker>,
 }
 
+/// The reason why a message was not sent, with the message.
+#[derive(Debug)]
+pub enum Refused<T> {
+    /// The mailbox is full.
+    Full(T),
+    /// The loop has ended.
+    Ended(T),
+}
+
 /// Creates a mailbox; `poller` reports `token` when a message arrives.
 ///
 /// # Errors
@@ -38,8 +47,17 @@ impl<T> Post<T> {
     /// # Errors
     /// Returns the message if the mailbox is full or the loop has ended.
     pub fn send(&self, message: T) -> Result<(), T> {
+        self.try_send(message).map_err(|(Refused::Full(message) | Refused::Ended(message))| message)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// Returns the message, and whether another attempt can succeed.
+    pub fn try_send(&self, message: T) -> Result<(), Refused<T>> {
         self.sender.try_send(message).map_err(|error| match error {
-            TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
+            TrySendError::Full(message) => Refused::Full(message),
+            TrySendError::Disconnected(message) => Refused::Ended(message),
         })?;
         // A waker fails only if its loop has ended, and then no loop waits for it.
         let _ = self.waker.wake();

@@ -15,7 +15,7 @@ use crate::observe::metrics::{ServerName, Subject};
 use crate::observe::metrics_server::{MetricsServer, ScrapeLimits};
 use crate::observe::scraper::RequestHistograms;
 use crate::observe::stats::{Stats, settings};
-use crate::path::accept::{self, Acceptor};
+use crate::path::accept::{self, Acceptor, LoopPost};
 use crate::path::backend::connection::BackendConnection;
 use crate::path::backend::connections::Connections;
 use crate::path::backend::server::{Backend, BackendLimits, Purpose};
@@ -239,7 +239,8 @@ fn prepare_accepting(
 ) -> io::Result<(Post<AcceptMessage>, Worker<()>)> {
     let poller = Poller::new()?;
     let (post, mailbox) = mailbox(&poller, accept::MAILBOX)?;
-    let (loops, clients_open) = (loops.to_vec(), clients_open.clone());
+    let loops = loops.iter().cloned().map(LoopPost::new).collect();
+    let clients_open = clients_open.clone();
     let acceptor = Acceptor { listeners, poller, mailbox, loops, clients_open, clients_max, counters };
     Ok((post, Worker::prepare("accept", move || acceptor.run())?))
 }

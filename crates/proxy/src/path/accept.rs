@@ -3,7 +3,8 @@
 
 use crate::observe::counters::AcceptCounters;
 use crate::path::messages::{AcceptMessage, LoopMessage};
-use net::{Connection, Listening, Mailbox, Poller, Post, Ready, Token};
+use net::{Connection, Listening, Mailbox, Poller, Post, Ready, Refused, Token};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +16,8 @@ pub(crate) const MAILBOX: Token = Token(1 << 20);
 const ACCEPTED_PER_TURN: usize = 256;
 /// The pause after the kernel had no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The pause before clients are given again to a loop whose mailbox was full.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// The accepting thread.
 #[derive(Debug)]
@@ -22,10 +25,40 @@ pub(crate) struct Acceptor {
     pub(crate) listeners: Vec<Listening>,
     pub(crate) poller: Poller,
     pub(crate) mailbox: Mailbox<AcceptMessage>,
-    pub(crate) loops: Vec<Post<LoopMessage>>,
+    pub(crate) loops: Vec<LoopPost>,
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) clients_max: usize,
     pub(crate) counters: Arc<AcceptCounters>,
+}
+
+/// The way to one loop.
+#[derive(Debug)]
+pub(crate) struct LoopPost {
+    post: Post<LoopMessage>,
+    /// Clients for which its mailbox had no room, as when thousands move at once.
+    waiting: VecDeque<LoopMessage>,
+}
+
+impl LoopPost {
+    /// The way to the loop with this mailbox.
+    pub(crate) fn new(post: Post<LoopMessage>) -> LoopPost {
+        LoopPost { post, waiting: VecDeque::new() }
+    }
+
+    /// Sends the waiting messages, as many as fit. Returns the number of those that cannot be sent, because the loop has ended.
+    fn send_waiting(&mut self) -> usize {
+        while let Some(message) = self.waiting.pop_front() {
+            match self.post.try_send(message) {
+                Ok(()) => {}
+                Err(Refused::Full(message)) => {
+                    self.waiting.push_front(message);
+                    return 0;
+                }
+                Err(Refused::Ended(_)) => return 1 + std::mem::take(&mut self.waiting).len(),
+            }
+        }
+        0
+    }
 }
 
 impl Acceptor {
@@ -42,7 +75,9 @@ impl Acceptor {
         let mut number = 0u32;
         let mut pause = None;
         loop {
-            self.poller.wait(pause, &mut ready)?;
+            let is_full = self.loops.iter().any(|to| !to.waiting.is_empty());
+            self.poller.wait(if is_full { Some(FULL_PAUSE) } else { pause }, &mut ready)?;
+            self.give_waiting();
             while let Some(message) = self.mailbox.take() {
                 match message {
                     AcceptMessage::Stop => return Ok(()),
@@ -76,7 +111,7 @@ impl Acceptor {
     }
 
     /// Accepts from one socket. Returns a pause if the socket must be tried again although no readiness is reported.
-    fn accept_some(&self, index: usize, number: &mut u32) -> Option<Duration> {
+    fn accept_some(&mut self, index: usize, number: &mut u32) -> Option<Duration> {
         for _ in 0..ACCEPTED_PER_TURN {
             match self.listeners[index].accept() {
                 Ok(connection) => {
@@ -101,12 +136,21 @@ impl Acceptor {
         Some(Duration::ZERO)
     }
 
-    fn hand_over(&self, connection: Connection, number: u32) {
-        let post = &self.loops[number as usize % self.loops.len()];
+    /// Gives a client to a loop. If the mailbox is full, the client waits.
+    fn hand_over(&mut self, connection: Connection, number: u32) {
+        let index = number as usize % self.loops.len();
         self.clients_open.fetch_add(1, Ordering::Relaxed);
-        if post.send(LoopMessage::Client { connection: Box::new(connection), number }).is_err() {
-            self.clients_open.fetch_sub(1, Ordering::Relaxed);
-            self.counters.refused.add(1);
-        }
+        self.loops[index].waiting.push_back(LoopMessage::Client { connection: Box::new(connection), number });
+        self.give(index);
+    }
+
+    fn give_waiting(&mut self) {
+        (0..self.loops.len()).for_each(|index| self.give(index));
+    }
+
+    fn give(&mut self, index: usize) {
+        let lost = self.loops[index].send_waiting();
+        self.clients_open.fetch_sub(lost, Ordering::Relaxed);
+        self.counters.refused.add(lost as u64);
     }
 }
