@@ -52,6 +52,11 @@ impl Inbox {
         &self.bytes[self.start..self.end]
     }
 
+    /// The size of the buffer.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Discards the first `count` bytes.
     pub fn consume(&mut self, count: usize) {
         assert!(count <= self.end - self.start, "only bytes that are there can be consumed");

@@ -64,7 +64,10 @@ fn replies_to_accepted_requests_arrive_although_the_client_still_sends() {
 
 #[test]
 fn a_reply_beyond_the_limit_is_an_error_for_its_request_only() {
-    let proxy = Proxy::before(servers(1), |config| (config.loops, config.reply_bytes) = (1, 4 << 20));
+    // With a smaller buffer the proxy would read the values one after another instead.
+    let proxy = Proxy::before(servers(1), |config| {
+        (config.loops, config.reply_bytes, config.client_buffer_bytes) = (1, 4 << 20, 64 << 20);
+    });
     let mut client = proxy.client();
     let value = "x".repeat(900_000);
     client.ask(format!("set big 0 0 900000\r\n{value}\r\nset small 0 0 1\r\ns\r\n"), "STORED\r\nSTORED\r\n");

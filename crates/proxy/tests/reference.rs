@@ -55,6 +55,7 @@ fn everything() -> ProxyFile {
         backend_buffer: Some(1),
         client_window: Some(1),
         client_buffer: Some(1),
+        memory: Some(1),
         value_max: Some(1),
         reply_max: Some(1),
         clients_max: Some(1),

@@ -28,6 +28,14 @@ impl<'a> Keys<'a> {
         self.iter().count()
     }
 
+    /// The first `count` keys, and the others.
+    pub fn split(&self, count: usize) -> (Keys<'a>, Keys<'a>) {
+        let mut words = Words::new(self.bytes);
+        words.by_ref().take(count).for_each(drop);
+        let rest = words.rest();
+        (Keys { bytes: &self.bytes[..self.bytes.len() - rest.len()] }, Keys { bytes: rest })
+    }
+
     /// The first key; a parsed request has at least one.
     pub fn first(&self) -> Option<&'a [u8]> {
         self.iter().next()
@@ -86,6 +94,9 @@ mod tests {
         assert_eq!((keys.count(), keys.first()), (3, Some(&b"a"[..])));
         assert_eq!(keys, Keys::new(b"a bb a"));
         assert_ne!(keys, Keys::new(b"a bb"));
+        let (first, rest) = keys.split(2);
+        assert_eq!((first, rest), (Keys::new(b"a bb"), Keys::new(b"a")));
+        assert_eq!((keys.split(5).0, keys.split(5).1.count()), (keys, 0));
         assert_eq!((Keys::new(b" ").count(), Keys::new(b" ").first()), (0, None));
     }
 }

@@ -18,6 +18,7 @@ mod number;
 mod words;
 
 mod meta_options;
+mod parse_keys;
 mod parse_meta;
 mod parse_request;
 mod parse_storage;
@@ -33,6 +34,7 @@ pub use limits::{KEY_BYTES_MAXIMUM, KeyBuffer, Limits};
 pub use meta::{Meta, is_hidden_when_quiet};
 pub use meta_flags::MetaFlags;
 pub use meta_options::{Mode, Options};
+pub use parse_keys::{KeyLine, KeyPart, parse_key_line, parse_keys};
 pub use parse_reply::{ParsedReply, ReplyError, parse_reply};
 pub use parse_request::parse_request;
 pub use reply::{MetaCode, Reply, Value};

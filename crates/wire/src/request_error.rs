@@ -21,6 +21,9 @@ pub enum RequestError {
     /// A value is larger than the limit.
     #[error("the value is too large")]
     ValueTooLarge,
+    /// The receiver has no memory for the value.
+    #[error("there is no memory for the value")]
+    OutOfMemory,
     /// An expiry time or a delay is not a number, or is negative where it must not be.
     #[error("the expiry time or delay is not a valid number")]
     BadExptime,
@@ -114,6 +117,7 @@ impl RequestError {
             RequestError::BadLine | RequestError::BadKey => b"CLIENT_ERROR bad command line format\r\n",
             RequestError::BadDataChunk => b"CLIENT_ERROR bad data chunk\r\n",
             RequestError::ValueTooLarge => b"SERVER_ERROR object too large for cache\r\n",
+            RequestError::OutOfMemory => b"SERVER_ERROR out of memory storing object\r\n",
             RequestError::BadExptime => b"CLIENT_ERROR invalid exptime argument\r\n",
             RequestError::BadDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
             RequestError::BadDelete => b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n",

@@ -207,6 +207,11 @@ impl Config {
             ("reply-max", self.reply_bytes == 0),
             ("clients-max", self.clients_max == 0),
         ];
+        let bytes = self.client_buffer_bytes;
+        if self.memory_bytes < bytes {
+            let problem = format!("less than client-buffer, {bytes} bytes, which one client may have; give more");
+            return Err(ConfigError::value("memory", self.memory_bytes, problem));
+        }
         match limits.into_iter().find(|(_, is_zero)| *is_zero) {
             Some((key, _)) => Err(ConfigError::value(key, 0, "nothing could pass; give a number above zero")),
             None => Ok(()),

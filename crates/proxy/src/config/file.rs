@@ -62,6 +62,8 @@ pub struct ProxyFile {
     #[serde(with = "opt_size", default)]
     pub client_buffer: Option<u64>,
     #[serde(with = "opt_size", default)]
+    pub memory: Option<u64>,
+    #[serde(with = "opt_size", default)]
     pub value_max: Option<u64>,
     #[serde(with = "opt_size", default)]
     pub reply_max: Option<u64>,
@@ -157,7 +159,7 @@ impl ProxyFile {
         let is_given_sockets = self.is_given_sockets || by.is_given_sockets;
         overridden!(ProxyFile, self, by, {
             listen, loops, dispatch, readers, writers, workers, multi_get, queue, part_failure, metrics, metrics_timeout, metrics_connections, stamps,
-            records, sample, backend_window, backend_buffer, client_window, client_buffer, value_max, reply_max,
+            records, sample, backend_window, backend_buffer, client_window, client_buffer, memory, value_max, reply_max,
             clients_max, hot_keys, hot_keys_metrics, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
             tls_client_authority, tls_handshake_timeout, tls_backend_authority, tls_backend_certificate,
             tls_backend_key
@@ -206,6 +208,7 @@ impl ProxyFile {
             backend_window: self.backend_window.unwrap_or(defaults.backend_window),
             client_window: self.client_window.unwrap_or(defaults.client_window),
             client_buffer_bytes: self.client_buffer.unwrap_or(defaults.client_buffer_bytes),
+            memory_bytes: self.memory.unwrap_or(defaults.memory_bytes),
             backend_buffer_bytes: self.backend_buffer.unwrap_or(defaults.backend_buffer_bytes),
             value_bytes: self.value_max.map_or(defaults.value_bytes, |bytes| bytes as usize),
             reply_bytes: self.reply_max.map_or(defaults.reply_bytes, |bytes| bytes as usize),

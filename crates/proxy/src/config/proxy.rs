@@ -103,8 +103,11 @@ pub struct Config {
     pub backend_window: usize,
     /// The most requests in flight of one client before the proxy stops reading from it.
     pub client_window: usize,
-    /// The most unwritten bytes for one client before the proxy stops reading from it.
+    /// The most bytes of replies held for one client. Beyond it, the proxy stops reading from the client, and reads replies
+    /// again later.
     pub client_buffer_bytes: u64,
+    /// The most bytes held for all clients.
+    pub memory_bytes: u64,
     /// The most unwritten bytes for one backend before requests are refused.
     pub backend_buffer_bytes: u64,
     /// The largest value that the proxy accepts from a client.
@@ -173,6 +176,7 @@ impl Config {
             backend_window: 64 * 1024,
             client_window: 1024,
             client_buffer_bytes: 1 << 20,
+            memory_bytes: 1 << 30,
             backend_buffer_bytes: 64 << 20,
             value_bytes: 8 << 20,
             reply_bytes: 64 << 20,

@@ -306,7 +306,7 @@ fn build(
         settings,
         clock: clock.clone(),
         turn: clock.now(),
-        jobs: Jobs::default(),
+        jobs: Jobs::new(config),
         answered: Vec::new(),
         dispatcher: Dispatcher::new(config, index, Connections::new(connections), pending.to_vec(), own),
         journal: Journal::new(

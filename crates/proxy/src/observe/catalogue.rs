@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 63] = [
+pub(crate) const ALL: [&Definition; 69] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -56,6 +56,12 @@ pub(crate) const ALL: [&Definition; 63] = [
     &CLIENTS_REFUSED,
     &CLIENTS_TLS_FAILED,
     &CLIENTS_PAUSED,
+    &CLIENTS_CLOSED,
+    &HELD_BYTES,
+    &REPLIES_DROPPED,
+    &READS_REPEATED,
+    &REPLIES_REFUSED,
+    &VALUES_REFUSED,
     &ACCEPT_PAUSES,
     &ORDER_WAITS,
     &POOL_REQUESTS,
@@ -138,6 +144,27 @@ pub(crate) const CLIENTS_PAUSED: Definition = counter(
     &[],
     "Times that the proxy stopped reading from a client because too much was in flight or unread",
 );
+pub(crate) const CLIENTS_CLOSED: Definition = counter(
+    "waystage_clients_closed_total",
+    &["reason"],
+    "Client connections closed by a timeout: idle, with an unfinished request, or with unread replies",
+);
+pub(crate) const HELD_BYTES: Definition =
+    gauge("waystage_held_bytes", &[], "Bytes held for clients: replies, input, and requests in flight");
+pub(crate) const REPLIES_DROPPED: Definition = counter(
+    "waystage_replies_dropped_total",
+    &[],
+    "Replies dropped because the client or the proxy held too many bytes",
+);
+pub(crate) const READS_REPEATED: Definition =
+    counter("waystage_reads_repeated_total", &[], "Requests sent again because their reply was dropped");
+pub(crate) const REPLIES_REFUSED: Definition = counter(
+    "waystage_replies_refused_total",
+    &["reason"],
+    "Dropped replies that were not read again: the proxy was full, or a later write had been sent",
+);
+pub(crate) const VALUES_REFUSED: Definition =
+    counter("waystage_values_refused_total", &[], "Values of clients refused because the proxy held too many bytes");
 pub(crate) const ACCEPT_PAUSES: Definition =
     counter("waystage_accept_pauses_total", &[], "Pauses in accepting because the kernel had no file descriptor left");
 pub(crate) const CLIENTS_TLS_FAILED: Definition =

@@ -28,6 +28,20 @@ pub(crate) struct LoopCounters {
     pub(crate) clients_tls_failed: Counter,
     /// How often the proxy stopped reading from a client that had too much in flight or unread.
     pub(crate) clients_paused: Counter,
+    /// Clients closed by a timeout: idle, with an unfinished request, or with unread replies.
+    pub(crate) clients_closed_idle: Counter,
+    pub(crate) clients_closed_request: Counter,
+    pub(crate) clients_closed_unread: Counter,
+    /// Bytes held for clients: replies, unread output, input, and requests in flight.
+    pub(crate) held_bytes: Counter,
+    /// Replies that were dropped because they could not be held, and reads that were sent again after that.
+    pub(crate) replies_dropped: Counter,
+    pub(crate) reads_repeated: Counter,
+    /// Reads that failed after that: because the proxy holds as much as it may, or because a later write had been sent.
+    pub(crate) replies_refused_memory: Counter,
+    pub(crate) replies_refused_order: Counter,
+    /// Values of clients that were refused because the proxy holds as much as it may.
+    pub(crate) values_refused_memory: Counter,
     /// Multi-gets of which a part failed.
     pub(crate) parts_failed: Counter,
     /// How often a request was blocked until earlier requests of its client were answered.
@@ -189,6 +203,15 @@ impl LoopCounters {
             clients_open: Counter::default(),
             clients_tls_failed: Counter::default(),
             clients_paused: Counter::default(),
+            clients_closed_idle: Counter::default(),
+            clients_closed_request: Counter::default(),
+            clients_closed_unread: Counter::default(),
+            held_bytes: Counter::default(),
+            replies_dropped: Counter::default(),
+            reads_repeated: Counter::default(),
+            replies_refused_memory: Counter::default(),
+            replies_refused_order: Counter::default(),
+            values_refused_memory: Counter::default(),
             parts_failed: Counter::default(),
             order_waits: Counter::default(),
             records_dropped: Counter::default(),

@@ -45,6 +45,11 @@ pub(crate) fn queue(loop_index: usize, name: &str) -> Labels<'_> {
     vec![("loop", loop_index.to_string().into()), ("queue", escaped(name))]
 }
 
+/// The label of a reason.
+pub(crate) fn reason(reason: &'static str) -> Labels<'static> {
+    vec![("reason", reason.into())]
+}
+
 /// The labels of the build.
 pub(crate) fn build(version: &'static str, dispatch: &'static str) -> Labels<'static> {
     vec![("version", version.into()), ("dispatch", dispatch.into())]

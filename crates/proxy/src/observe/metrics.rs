@@ -144,8 +144,30 @@ impl Snapshot {
         page.sample(&catalogue::CLIENTS_REFUSED, self.subject.accept.refused.get())?;
         page.sample(&catalogue::CLIENTS_TLS_FAILED, self.sum(|loops| &loops.clients_tls_failed))?;
         page.sample(&catalogue::CLIENTS_PAUSED, self.sum(|loops| &loops.clients_paused))?;
+        self.memory(page)?;
         page.sample(&catalogue::ACCEPT_PAUSES, self.subject.accept.pauses.get())?;
         page.sample(&catalogue::ORDER_WAITS, self.sum(|loops| &loops.order_waits))
+    }
+
+    /// Timeouts of clients, and the bytes held for them.
+    fn memory(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        type Field = fn(&LoopCounters) -> &Counter;
+        let by_reason = |fields: &'static [(&'static str, Field)]| {
+            fields.iter().map(|&(reason, field)| (labels::reason(reason), Number::Whole(self.sum(field))))
+        };
+        let closed: &[(&str, Field)] = &[
+            ("idle", |loops| &loops.clients_closed_idle),
+            ("request", |loops| &loops.clients_closed_request),
+            ("unread", |loops| &loops.clients_closed_unread),
+        ];
+        page.samples(&catalogue::CLIENTS_CLOSED, by_reason(closed))?;
+        page.sample(&catalogue::HELD_BYTES, self.sum(|loops| &loops.held_bytes))?;
+        page.sample(&catalogue::REPLIES_DROPPED, self.sum(|loops| &loops.replies_dropped))?;
+        page.sample(&catalogue::READS_REPEATED, self.sum(|loops| &loops.reads_repeated))?;
+        let refused: &[(&str, Field)] =
+            &[("memory", |loops| &loops.replies_refused_memory), ("write", |loops| &loops.replies_refused_order)];
+        page.samples(&catalogue::REPLIES_REFUSED, by_reason(refused))?;
+        page.sample(&catalogue::VALUES_REFUSED, self.sum(|loops| &loops.values_refused_memory))
     }
 
     fn pools(&self, page: &mut Page<'_, '_>) -> fmt::Result {

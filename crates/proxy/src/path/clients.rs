@@ -1,7 +1,11 @@
 //! What each client of one event loop has in the proxy, by the slot of its session: its jobs, and the bytes held for it.
+//! Bounds the bytes of each client and, together with the other loops, those of the whole proxy.
 //! Sessions, jobs and backend connections look here, so it knows none of them.
 
 use crate::path::job::SessionRef;
+
+/// So many bytes may be held for each client, whatever the others hold, so that small requests always work.
+pub(crate) const ALWAYS_BYTES: usize = 16 * 1024;
 
 /// What one client has in the proxy.
 #[derive(Clone, Copy, Debug)]
@@ -10,20 +14,43 @@ struct Client {
     connection: u32,
     /// Jobs that were not released, whether their reply was sent or not.
     jobs: u32,
+    /// Jobs whose reply was dropped, and must be read again.
+    dropped: u32,
     /// Bytes of replies in these jobs.
     reply_bytes: usize,
     /// Answered writes that some replicas have not answered yet.
     late_writes: u32,
     /// Its next request is blocked, perhaps until there are no late writes.
     is_blocked: bool,
+    /// Bytes of replies that the client has not read.
+    output_bytes: usize,
+    /// Bytes of buffers for requests that were not parsed yet, and of requests in flight.
+    input_bytes: usize,
+}
+
+/// Why a value cannot be held, if it cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Enough,
+    /// The client has its share of bytes.
+    ClientIsFull,
+    /// The whole proxy has.
+    ProxyIsFull,
+    /// No client waits for the value.
+    NoClient,
 }
 
 /// All clients of one loop.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Clients {
     slots: Vec<Client>,
-    /// Bytes of replies in all jobs, also in those whose client has left.
-    reply_bytes: usize,
+    /// The most bytes of replies held for one client.
+    client_bytes_max: usize,
+    /// The most bytes held by all loops.
+    memory_bytes_max: usize,
+    /// Bytes held by this loop, also in jobs whose client has left, and by the other loops a moment ago.
+    pub(crate) held_bytes: usize,
+    pub(crate) held_by_others: usize,
     /// Clients move to another loop, so that the end of a client's last job must be noticed.
     pub(crate) notes_idle: bool,
     /// If `notes_idle`: the clients whose last job has ended since the event loop looked.
@@ -33,30 +60,60 @@ pub(crate) struct Clients {
 }
 
 impl Client {
-    fn new(connection: u32) -> Client {
-        Client { connection, jobs: 0, reply_bytes: 0, late_writes: 0, is_blocked: false }
+    const LEFT: Client = Client::new(SessionRef::NONE.connection);
+
+    const fn new(connection: u32) -> Client {
+        Client {
+            connection,
+            jobs: 0,
+            dropped: 0,
+            late_writes: 0,
+            is_blocked: false,
+            reply_bytes: 0,
+            output_bytes: 0,
+            input_bytes: 0,
+        }
     }
 }
 
 impl Clients {
+    /// No clients. Limits in bytes.
+    pub(crate) fn new(client_bytes_max: usize, memory_bytes_max: usize) -> Clients {
+        Clients {
+            slots: Vec::new(),
+            client_bytes_max,
+            memory_bytes_max,
+            held_bytes: 0,
+            held_by_others: 0,
+            notes_idle: false,
+            idle: Vec::new(),
+            unblocked: Vec::new(),
+        }
+    }
+
     /// Begins to count for a client that has connected. Jobs that a former client of this slot has left no longer count.
     pub(crate) fn open(&mut self, session: SessionRef) {
         let slot = session.slot as usize;
         if slot >= self.slots.len() {
-            self.slots.resize(slot + 1, Client::new(SessionRef::NONE.connection));
+            self.slots.resize(slot + 1, Client::LEFT);
         }
         self.slots[slot] = Client::new(session.connection);
     }
 
     /// The client has left.
     pub(crate) fn close(&mut self, session: SessionRef) {
+        self.buffers_changed(session, 0, 0);
         if let Some(client) = self.of(session) {
-            client.connection = SessionRef::NONE.connection;
+            *client = Client::LEFT;
         }
     }
 
     fn of(&mut self, session: SessionRef) -> Option<&mut Client> {
         self.slots.get_mut(session.slot as usize).filter(|client| client.connection == session.connection)
+    }
+
+    fn get(&self, session: SessionRef) -> Option<&Client> {
+        self.slots.get(session.slot as usize).filter(|client| client.connection == session.connection)
     }
 
     /// Counts a new job of a client.
@@ -79,7 +136,7 @@ impl Clients {
 
     /// Changes the number of bytes held in the jobs of a client.
     pub(crate) fn reply_bytes_changed(&mut self, session: SessionRef, before: usize, after: usize) {
-        self.reply_bytes = self.reply_bytes - before + after;
+        self.held_bytes = self.held_bytes - before + after;
         if let Some(client) = self.of(session) {
             client.reply_bytes = client.reply_bytes - before + after;
         }
@@ -112,22 +169,71 @@ impl Clients {
 
     /// Whether some replicas have not answered an answered write of a client.
     pub(crate) fn has_late_writes(&self, session: SessionRef) -> bool {
-        let client = self.slots.get(session.slot as usize);
-        client.is_some_and(|client| client.connection == session.connection && client.late_writes > 0)
+        self.get(session).is_some_and(|client| client.late_writes > 0)
+    }
+
+    /// Sets the number of bytes held in the buffers of a client's session.
+    pub(crate) fn buffers_changed(&mut self, session: SessionRef, output_bytes: usize, input_bytes: usize) {
+        if let Some(client) = self.of(session) {
+            let before = client.output_bytes + client.input_bytes;
+            (client.output_bytes, client.input_bytes) = (output_bytes, input_bytes);
+            self.held_bytes = self.held_bytes - before + output_bytes + input_bytes;
+        }
+    }
+
+    /// Counts a job whose reply was dropped, or, if not `is_dropped`, one that is read again or has failed.
+    pub(crate) fn dropped_changed(&mut self, session: SessionRef, is_dropped: bool) {
+        if let Some(client) = self.of(session) {
+            client.dropped = if is_dropped { client.dropped + 1 } else { client.dropped - 1 };
+        }
+    }
+
+    /// Whether a value of this size can be held for a client. If nothing is held for it yet, a value of any size can, unless
+    /// the whole proxy is full.
+    pub(crate) fn room_for(&self, session: SessionRef, bytes: usize) -> Room {
+        let Some(client) = self.get(session) else { return Room::NoClient };
+        let held = client.reply_bytes + client.output_bytes;
+        if held + bytes <= ALWAYS_BYTES {
+            Room::Enough
+        } else if self.is_full(bytes) {
+            Room::ProxyIsFull
+        } else if held == 0 || held + bytes <= self.client_bytes_max {
+            Room::Enough
+        } else {
+            Room::ClientIsFull
+        }
+    }
+
+    /// Whether so many more bytes would be more than all loops may hold.
+    pub(crate) fn is_full(&self, bytes: usize) -> bool {
+        self.held_bytes + self.held_by_others + bytes > self.memory_bytes_max
     }
 
     /// The number of jobs of a client that were not released.
     pub(crate) fn jobs_of(&self, session: SessionRef) -> u32 {
-        self.slots
-            .get(session.slot as usize)
-            .filter(|client| client.connection == session.connection)
-            .map_or(0, |client| client.jobs)
+        self.get(session).map_or(0, |client| client.jobs)
+    }
+
+    /// The bytes of replies in the jobs of a client, and the number of jobs whose reply was dropped.
+    pub(crate) fn replies_of(&self, session: SessionRef) -> (usize, u32) {
+        self.get(session).map_or((0, 0), |client| (client.reply_bytes, client.dropped))
+    }
+}
+
+impl Default for Clients {
+    /// Without limits.
+    fn default() -> Clients {
+        Clients::new(usize::MAX, usize::MAX)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn session(connection: u32) -> SessionRef {
+        SessionRef { slot: 3, connection }
+    }
 
     #[test]
     fn a_blocked_client_is_listed_when_its_last_late_write_ends() {
@@ -153,21 +259,41 @@ mod tests {
     #[test]
     fn a_new_client_of_a_slot_has_nothing_of_the_former_one() {
         let mut clients = Clients { notes_idle: true, ..Clients::default() };
-        let [first, second] = [1, 2].map(|connection| SessionRef { slot: 3, connection });
+        let [first, second] = [1, 2].map(session);
         clients.open(first);
         clients.job_begun(first);
         clients.reply_bytes_changed(first, 0, 10);
-        assert_eq!((clients.jobs_of(first), clients.jobs_of(second)), (1, 0));
+        clients.buffers_changed(first, 20, 30);
+        assert_eq!((clients.jobs_of(first), clients.jobs_of(second), clients.held_bytes), (1, 0, 60));
         clients.close(first);
+        assert_eq!((clients.held_bytes, clients.room_for(first, 1)), (10, Room::NoClient));
         clients.open(second);
         clients.job_begun(second);
         clients.reply_bytes_changed(first, 10, 0);
         clients.job_released(first);
-        assert_eq!((clients.jobs_of(first), clients.jobs_of(second), clients.reply_bytes), (0, 1, 0));
+        assert_eq!((clients.jobs_of(first), clients.jobs_of(second), clients.held_bytes), (0, 1, 0));
         assert!(clients.idle.is_empty());
         clients.late_write_ended(first);
         assert!(!clients.has_late_writes(second));
         clients.job_released(second);
         assert_eq!(clients.idle, [second]);
+    }
+
+    #[test]
+    fn a_client_has_room_for_one_value_of_any_size_or_several_within_its_limit() {
+        let mut clients = Clients::new(100_000, 1_000_000);
+        let client = session(1);
+        clients.open(client);
+        assert_eq!(clients.room_for(client, 900_000), Room::Enough);
+        clients.reply_bytes_changed(client, 0, 40_000);
+        clients.buffers_changed(client, 50_000, 0);
+        assert_eq!(clients.room_for(client, 10_000), Room::Enough);
+        assert_eq!(clients.room_for(client, 10_001), Room::ClientIsFull);
+        clients.held_by_others = 905_000;
+        assert_eq!(clients.room_for(client, 10_000), Room::ProxyIsFull);
+        let other = SessionRef { slot: 4, connection: 2 };
+        clients.open(other);
+        assert_eq!(clients.room_for(other, ALWAYS_BYTES), Room::Enough);
+        assert_eq!(clients.room_for(other, ALWAYS_BYTES + 1), Room::ProxyIsFull);
     }
 }

@@ -8,13 +8,14 @@ use crate::path::job::{FollowUp, JobId, NextStep, SessionRef};
 use crate::path::jobs::{AnsweredJobs, Jobs, Time};
 use crate::path::join::join;
 use crate::path::journal::Journal;
+use crate::path::leg_request::own_limits;
 use crate::path::meta::{finish_reply, prepare};
 use crate::path::order::Overlap;
 use crate::replication::keeps_order;
 use clock::{Clock, Nanos, Stage, StageClock};
 use records::{Outcome, is_sampled};
 use std::time::Duration;
-use wire::{Limits, MetaCode, Reply, Request, Verb};
+use wire::{Limits, MetaCode, ParsedRequest, Reply, Request, Verb, parse_request};
 
 /// The part of the configuration that sessions need.
 #[derive(Clone, Debug)]
@@ -44,6 +45,14 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
 }
 
+/// How a read is sent again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadAgain {
+    /// The reply may be larger than what the client may have.
+    pub(crate) may_exceed: bool,
+    pub(crate) is_bulk: bool,
+}
+
 /// A parsed request, before it becomes a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
@@ -55,6 +64,8 @@ pub(crate) struct Arrival {
     pub(crate) is_quiet: bool,
     /// Whether it is a read whose reply is expected to be large.
     pub(crate) is_bulk: bool,
+    /// Whether other parts of the same line follow.
+    pub(crate) is_part: bool,
     pub(crate) request_bytes: usize,
 }
 
@@ -92,7 +103,8 @@ impl Core {
 
     /// Begins a job and starts its clock.
     pub(crate) fn begin(&mut self, arrival: Arrival) -> JobId {
-        let is_sampled = is_sampled(arrival.port, arrival.sequence, self.journal.sample());
+        // A line of many keys is recorded once, with its last part.
+        let is_sampled = !arrival.is_part && is_sampled(arrival.port, arrival.sequence, self.journal.sample());
         let id = self.jobs.begin_for(arrival.session);
         let job = self.jobs.get(id);
         job.port = arrival.port;
@@ -100,6 +112,7 @@ impl Core {
         job.verb = arrival.verb;
         job.is_quiet = arrival.is_quiet;
         job.is_bulk = arrival.is_bulk;
+        job.is_part = arrival.is_part;
         job.request_bytes = arrival.request_bytes as u32;
         job.is_sampled = is_sampled;
         job.is_timed = match self.settings.stamps {
@@ -111,6 +124,15 @@ impl Core {
             job.clock = StageClock::started(arrival.received);
             job.stamp(Stage::Parsed, self.clock.now());
         }
+        id
+    }
+
+    /// Answers the end of a line of keys, all of which were requested before.
+    pub(crate) fn answer_end(&mut self, arrival: Arrival) -> JobId {
+        let id = self.begin(arrival);
+        let job = self.jobs.get(id);
+        Reply::End.encode(&mut job.reply);
+        job.is_done = true;
         id
     }
 
@@ -143,10 +165,24 @@ impl Core {
 
     /// Goes on with a job some of whose legs have answered. When its reply is complete, returns the session that waits for it.
     pub(crate) fn complete(&mut self, id: JobId) -> Option<SessionRef> {
-        let Core { dispatcher, jobs, answered, clock, turn, settings, .. } = self;
+        let Core { dispatcher, jobs, answered, clock, turn, settings, journal, .. } = self;
         jobs.get(id).is_listed = false;
         let mut answered = AnsweredJobs { jobs, list: answered };
         let time = Time { clock, turn: *turn };
+        let job = answered.jobs.get(id);
+        if job.dropped_value.is_some() && !job.is_done {
+            if job.is_waiting() {
+                return None;
+            }
+            if job.follow_up == FollowUp::Touch {
+                // Replicas that were not touched are invalidated. The value is read again without a touch.
+                dispatcher.after_leg_answered(id, &settings.wire, &mut answered, time);
+            }
+            journal.counters.replies_dropped.add(1);
+            let job = answered.jobs.get(id);
+            job.is_done = true;
+            return Some(job.session);
+        }
         let step = dispatcher.after_leg_answered(id, &settings.wire, &mut answered, time);
         let job = jobs.get(id);
         if job.is_late_write && !job.is_waiting() {
@@ -184,7 +220,58 @@ impl Core {
             job.is_late_write = true;
             jobs.clients.late_write_begun(session);
         }
+        jobs.joined(id);
         Some(session)
+    }
+
+    /// Sends a read again whose reply was dropped. If it has more than `keys_max` keys, only the first of them: another job
+    /// reads these, and is returned.
+    pub(crate) fn read_again(&mut self, id: JobId, keys_max: usize, how: ReadAgain) -> JobId {
+        self.journal.counters.reads_repeated.add(1);
+        let kept = std::mem::take(&mut self.jobs.get(id).kept);
+        let ParsedRequest::Request { request, .. } = parse_request(&kept, &own_limits()) else {
+            unreachable!("the proxy can parse every request that it has encoded");
+        };
+        let Request::Get { verb, keys, exptime } = request else {
+            return self.repeat(id, &request, how);
+        };
+        // The values were touched when they were read first.
+        let verb = match verb {
+            Verb::Gat => Verb::Get,
+            Verb::Gats => Verb::Gets,
+            verb => verb,
+        };
+        let (first, rest) = keys.split(keys_max);
+        if rest.first().is_none() {
+            return self.repeat(id, &Request::Get { verb, exptime: 0, keys }, how);
+        }
+        let job = self.jobs.get(id);
+        Request::Get { verb, exptime, keys: rest }.encode(&mut job.kept);
+        job.keys = job.keys.saturating_sub(keys_max as u16);
+        let (session, port, sequence, verb_of_line) = (job.session, job.port, job.sequence, job.verb);
+        let arrival = Arrival {
+            session,
+            port,
+            sequence,
+            received: self.turn,
+            verb: verb_of_line,
+            is_quiet: false,
+            is_part: true,
+            is_bulk: how.is_bulk,
+            request_bytes: 0,
+        };
+        let part = self.begin(arrival);
+        self.jobs.get(part).may_exceed = how.may_exceed;
+        self.dispatch(part, &Request::Get { verb, exptime: 0, keys: first });
+        part
+    }
+
+    fn repeat(&mut self, id: JobId, request: &Request<'_>, how: ReadAgain) -> JobId {
+        let job = self.jobs.take_dropped(id);
+        job.restart();
+        (job.may_exceed, job.is_bulk) = (how.may_exceed, how.is_bulk);
+        self.dispatch(id, request);
+        id
     }
 }
 

@@ -28,6 +28,8 @@ const ROUNDS_PER_TURN: usize = 4;
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// The pause until the loop tries again to give a client to an acceptor whose mailbox is full.
 const ADOPT_PAUSE: Duration = Duration::from_millis(1);
+/// How often the loop looks at the bytes that the others hold.
+const MEMORY_LOOK: Duration = Duration::from_millis(1);
 /// The longest time until buffered records and hot keys are published when the loop is idle.
 const PUBLISH_WAIT: Duration = Duration::from_millis(100);
 
@@ -49,6 +51,8 @@ pub(crate) struct EventLoop {
     handshakes: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
     drain_until: Option<Nanos>,
+    /// When to look again at the bytes that the other loops hold.
+    next_memory_look: Nanos,
     /// The acceptor of the new configuration, while clients move there.
     successor: Option<Post<AcceptMessage>>,
     /// Clients on their way to that acceptor, whose mailbox was full.
@@ -74,6 +78,7 @@ impl EventLoop {
             handshakes: VecDeque::new(),
             clients_open,
             drain_until: None,
+            next_memory_look: Nanos::UNSET,
             successor: None,
             moving: VecDeque::new(),
         }
@@ -97,6 +102,7 @@ impl EventLoop {
     }
 
     fn turn(&mut self, ready: &[Ready]) {
+        self.look_at_memory();
         for event in ready.iter().filter(|event| event.token < MAILBOX) {
             self.on_backend_ready(*event);
         }
@@ -372,7 +378,18 @@ impl EventLoop {
         self.clients_open.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Updates the number of bytes that the other loops hold.
+    fn look_at_memory(&mut self) {
+        if self.next_memory_look <= self.core.turn {
+            self.next_memory_look = self.core.turn + MEMORY_LOOK;
+            let held: u64 = self.core.stats.loops.iter().map(|counters| counters.held_bytes.get()).sum();
+            let own = self.core.journal.counters.held_bytes.get();
+            self.core.jobs.clients.held_by_others = held.saturating_sub(own) as usize;
+        }
+    }
+
     fn publish(&mut self) {
+        self.core.journal.counters.held_bytes.set(self.core.jobs.clients.held_bytes as u64);
         self.core.journal.counters.clients_open.set(self.sessions.len() as u64);
         self.core.dispatcher.end_turn();
         self.core.journal.end_turn(self.core.turn);

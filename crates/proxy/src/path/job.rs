@@ -230,6 +230,12 @@ pub(crate) struct Job {
     /// Bytes of replies in its buffers, and how many of them `Jobs` has counted.
     pub(crate) held_bytes: usize,
     pub(crate) counted_bytes: usize,
+    /// A value of the reply could not be held, so the reply was dropped. It has this many bytes.
+    pub(crate) dropped_value: Option<usize>,
+    /// The reply may exceed what the client may have, since the client gets nothing else before it.
+    pub(crate) may_exceed: bool,
+    /// It reads a part of the keys of a line, and other parts follow.
+    pub(crate) is_part: bool,
     scratch: Vec<u8>,
     pub(crate) key_bytes: Vec<u8>,
     pub(crate) wanted: Vec<WantedKey>,
@@ -390,6 +396,41 @@ impl Job {
     pub(crate) fn return_scratch(&mut self, mut scratch: Vec<u8>) {
         scratch.clear();
         self.scratch = scratch;
+    }
+
+    /// Frees the replies of the legs, which have been joined. Buffers of ordinary size are kept.
+    pub(crate) fn free_leg_replies(&mut self) {
+        for leg in &mut self.legs[..self.legs_used] {
+            if leg.reply.capacity() > KEPT_BYTES {
+                leg.reply = Vec::new();
+            }
+        }
+        self.held_bytes = self.reply.len();
+    }
+
+    /// Discards what has arrived of the reply, because it cannot be held.
+    pub(crate) fn drop_reply(&mut self, value_bytes: usize) {
+        self.dropped_value = Some(value_bytes);
+        self.reply = Vec::new();
+        self.legs[..self.legs_used].iter_mut().for_each(|leg| leg.reply = Vec::new());
+        self.held_bytes = 0;
+    }
+
+    /// Forgets the legs and their replies, so that the request can be sent again.
+    ///
+    /// # Panics
+    /// When a leg is in flight.
+    pub(crate) fn restart(&mut self) {
+        assert!(self.unanswered == 0, "a leg in flight would be answered twice");
+        (self.legs_used, self.first_counted, self.hits) = (0, 0, 0);
+        (self.first_error, self.dropped_value) = (None, None);
+        (self.join, self.follow_up, self.outcome) = (Join::default(), FollowUp::default(), Outcome::default());
+        (self.is_done, self.has_added_legs) = (false, true);
+        self.wanted.clear();
+        self.reply.clear();
+        if self.returned_key.is_none() {
+            self.key_bytes.clear();
+        }
     }
 
     /// Whether some legs are not answered yet.

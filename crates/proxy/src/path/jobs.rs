@@ -1,10 +1,17 @@
 //! All jobs of one event loop, by number, and what travels with them: the list of jobs with answered legs, and the time.
 //! Ended jobs are reused with their buffers, so that an ordinary request (one key, a small value, no error) allocates nothing.
 
-use crate::path::clients::Clients;
+use crate::config::Config;
+use crate::path::clients::{ALWAYS_BYTES, Clients, Room};
 use crate::path::job::{Job, JobId, LegRef, SessionRef};
+use crate::path::leg_request::own_limits;
+use crate::path::meta::only_reads;
 use clock::{Clock, Nanos};
 use records::Outcome;
+use wire::{ParsedRequest, Request, Verb, parse_request};
+
+/// Ended jobs beyond this number do not keep their buffers.
+const SPARE_JOBS: usize = 4096;
 
 /// All jobs of one loop.
 #[derive(Debug, Default)]
@@ -56,6 +63,12 @@ impl Outstanding {
 }
 
 impl Jobs {
+    /// No jobs, with the limits of this configuration.
+    pub(crate) fn new(config: &Config) -> Jobs {
+        let clients = Clients::new(config.client_buffer_bytes as usize, config.memory_bytes as usize);
+        Jobs { clients, ..Jobs::default() }
+    }
+
     /// Begins a job of a client.
     pub(crate) fn begin_for(&mut self, session: SessionRef) -> JobId {
         let id = self.begin();
@@ -94,7 +107,14 @@ impl Jobs {
         if !job.is_waiting() && !job.is_listed {
             self.clients.reply_bytes_changed(job.session, job.counted_bytes, 0);
             self.clients.job_released(job.session);
-            job.clear();
+            if job.dropped_value.is_some() {
+                self.clients.dropped_changed(job.session, false);
+            }
+            if self.free.len() < SPARE_JOBS {
+                job.clear()
+            } else {
+                *job = Job::default()
+            }
             self.free.push(id);
         }
     }
@@ -111,8 +131,12 @@ impl Jobs {
         job
     }
 
-    /// Adds a value to the incomplete reply of a leg; returns the size of that reply so far.
+    /// Adds a value to the incomplete reply of a leg; returns the size of that reply so far. If the value cannot be held, the
+    /// reply of the whole job is dropped.
     pub(crate) fn add_leg_value(&mut self, leg: LegRef, value: &[u8]) -> usize {
+        if !self.has_room(leg.job, value.len()) {
+            return 0;
+        }
         let bytes = self.get(leg.job).add_leg_value(leg.leg, value);
         self.count_bytes(leg.job);
         bytes
@@ -122,6 +146,44 @@ impl Jobs {
     pub(crate) fn discard_leg_reply(&mut self, leg: LegRef) {
         self.get(leg.job).discard_leg_reply(leg.leg);
         self.count_bytes(leg.job);
+    }
+
+    /// Whether a value of the reply to this job can be held. If not, the reply is dropped.
+    fn has_room(&mut self, id: JobId, bytes: usize) -> bool {
+        let job = &mut self.table[id as usize];
+        // A leg that is answered after the reply was complete was not needed.
+        if job.dropped_value.is_some() || job.is_done {
+            return false;
+        }
+        let must_drop = match self.clients.room_for(job.session, bytes) {
+            Room::Enough => false,
+            Room::ClientIsFull => !job.may_exceed && is_repeatable(job),
+            Room::ProxyIsFull => true,
+            // It was requested by a client that has left, or by the proxy itself.
+            Room::NoClient => return job.session == SessionRef::NONE && !self.clients.is_full(bytes),
+        };
+        if must_drop {
+            job.drop_reply(bytes);
+            self.clients.dropped_changed(job.session, true);
+            self.count_bytes(id);
+        }
+        !must_drop
+    }
+
+    /// Forgets the dropped reply of a job, and returns the job, which can be answered in another way.
+    pub(crate) fn take_dropped(&mut self, id: JobId) -> &mut Job {
+        let job = &mut self.table[id as usize];
+        self.clients.dropped_changed(job.session, false);
+        job.dropped_value = None;
+        job
+    }
+
+    /// The reply of a job was joined from those of its legs, which are no longer needed.
+    pub(crate) fn joined(&mut self, id: JobId) {
+        if self.get(id).held_bytes > ALWAYS_BYTES {
+            self.get(id).free_leg_replies();
+            self.count_bytes(id);
+        }
     }
 
     /// Counts the bytes of a job's replies for its client.
@@ -143,6 +205,19 @@ impl Jobs {
     }
 }
 
+/// Whether a read changes nothing if it is sent twice. An `mg` that creates or touches, or that returns when the value was last
+/// read, is not.
+pub(crate) fn is_repeatable(job: &Job) -> bool {
+    match job.verb {
+        Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => true,
+        Verb::Mg => match parse_request(&job.kept, &own_limits()) {
+            ParsedRequest::Request { request: Request::Meta(meta), .. } => only_reads(&meta),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// Where backends' replies are recorded: the jobs, and the list of those that `Core::complete` must look at.
 #[derive(Debug)]
 pub(crate) struct AnsweredJobs<'l> {
@@ -156,6 +231,10 @@ impl AnsweredJobs<'_> {
     pub(crate) fn leg_answered(&mut self, leg: LegRef, last_line: &[u8], outcome: Outcome, now: Nanos) {
         let job = self.jobs.get(leg.job);
         let backend = job.leg(leg.leg).backend;
+        // The value of a meta command is part of the last line.
+        let is_large = last_line.len() > ALWAYS_BYTES && job.verb == Verb::Mg;
+        let last_line = if is_large && !self.jobs.has_room(leg.job, last_line.len()) { b"" } else { last_line };
+        let job = self.jobs.get(leg.job);
         if job.leg_answered(leg.leg, last_line, outcome, now) && !job.is_listed {
             job.is_listed = true;
             self.list.push(leg.job);

@@ -61,7 +61,9 @@ impl Journal {
         self.count(job);
         if job.is_timed {
             job.clock.finish();
-            self.histograms.record(job.verb, &job.clock);
+            if !job.is_part {
+                self.histograms.record(job.verb, &job.clock);
+            }
         }
         if job.is_sampled {
             self.write(job);
@@ -77,7 +79,8 @@ impl Journal {
 
     fn count(&self, job: &Job) {
         let counters = &self.counters;
-        counters.requests[job.verb as usize][job.outcome as usize].add(1);
+        // A line of many keys is one request, which ends with its last part.
+        counters.requests[job.verb as usize][job.outcome as usize].add(u64::from(!job.is_part));
         counters.received_bytes.add(job.request_bytes.into());
         if matches!(job.verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg) {
             counters.keys_read.add(job.keys.into());

@@ -2,14 +2,20 @@
 //!
 //! While a client does not read its replies, or has too many requests in flight, the proxy does not read from it.
 
+mod lines;
+mod read_again;
+mod refuse;
+
 use crate::path::core::{Arrival, Core};
-use crate::path::job::{JobId, SessionRef};
+use crate::path::job::{Job, JobId, SessionRef};
+use crate::path::leg_request::is_read;
 use crate::path::order::Access;
+use crate::path::session::lines::{OpenLine, has_more_keys};
+use crate::path::session::read_again::{FIRST_KEY_BYTES, FIRST_KEYS_MAX, may_change_values};
 use clock::Nanos;
 use net::{Buffers, Connection, Filled, is_tls_failure};
-use records::Outcome;
 use std::collections::VecDeque;
-use wire::{Meta, MetaFlags, ParsedRequest, Request, RequestError, Verb, parse_request};
+use wire::{ParsedRequest, Request, RequestError, Verb, parse_request};
 
 /// The most bytes read from one client before other clients get their turn.
 const READ_BUDGET_BYTES: usize = 256 * 1024;
@@ -17,8 +23,8 @@ const READ_BUDGET_BYTES: usize = 256 * 1024;
 const MOVED_BYTES: usize = 16 * 1024;
 /// The most bytes that a client may still send after its last reply before the proxy resets the connection.
 const DROPPED_BYTES_MAX: usize = 4 << 20;
-/// The expected size of a client's replies before the first one.
-const FIRST_REPLY_BYTES: usize = 4096;
+/// A larger reply that is copied to the connection and not written at once is freed.
+const KEPT_REPLY_BYTES: usize = 512;
 
 /// One client.
 #[derive(Debug)]
@@ -49,8 +55,30 @@ pub(crate) struct Session {
     /// All replies are delivered. Input is dropped until the client closes its side.
     is_closing: bool,
     droppable_bytes: usize,
-    /// The expected size of a reply, estimated from the last ones.
-    reply_bytes: usize,
+    /// The number of keys that the requests in `order` read, and the bytes of these requests.
+    keys_in_order: usize,
+    request_bytes: usize,
+    /// The expected size of a reply for each key, estimated from the last ones.
+    key_bytes: usize,
+    /// The most keys of this client in flight.
+    keys_max: usize,
+    /// The sequence number of the last request that may have changed a value.
+    last_write: Option<u32>,
+    /// A line of keys that is taken in parts.
+    line: Option<OpenLine>,
+    /// The sequence number of the line of which a part has failed: the replies to its other parts are not sent.
+    failed_line: Option<u32>,
+}
+
+/// What was taken of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing, until more has arrived.
+    Incomplete,
+    /// Nothing, until earlier requests are answered.
+    Blocked,
 }
 
 /// What `receive` or `resume` has done.
@@ -90,7 +118,13 @@ impl Session {
             has_peer_closed: false,
             is_closing: false,
             droppable_bytes: DROPPED_BYTES_MAX,
-            reply_bytes: FIRST_REPLY_BYTES,
+            keys_in_order: 0,
+            request_bytes: 0,
+            key_bytes: FIRST_KEY_BYTES,
+            keys_max: FIRST_KEYS_MAX,
+            last_write: None,
+            line: None,
+            failed_line: None,
         }
     }
 
@@ -118,7 +152,7 @@ impl Session {
     fn is_quiet(&self) -> bool {
         let is_delivered = self.order.is_empty() && self.unflushed.is_empty() && self.connection.outbox.is_empty();
         let is_open = !self.is_ending && !self.is_input_done && !self.is_closing && !self.connection.is_handshaking();
-        is_delivered && is_open && self.swallow == 0
+        is_delivered && is_open && self.swallow == 0 && self.line.is_none()
     }
 
     /// The connection, with the input that was not parsed yet.
@@ -144,7 +178,9 @@ impl Session {
         if self.blocked.is_some() {
             return Ok(Progress::Nothing);
         }
-        if !self.has_room(core) {
+        // A handshake and the rest of a refused value need no room.
+        let needs_no_room = self.swallow > 0 || self.connection.is_handshaking();
+        if !needs_no_room && !self.has_room(core) {
             self.pause(core);
             return Ok(Progress::Nothing);
         }
@@ -156,6 +192,7 @@ impl Session {
         self.take_requests(core);
         self.connection.inbox.release(buffers);
         self.connection.outbox.release();
+        self.count_buffers(core);
         match filled {
             Ok(Filled::More) => Ok(Progress::More),
             Ok(_) => Ok(Progress::Taken),
@@ -204,16 +241,6 @@ impl Session {
         !std::mem::replace(&mut self.is_closing, true)
     }
 
-    /// Whether there is room for one more reply. The replies to requests in flight count with their expected size.
-    fn has_room(&self, core: &Core) -> bool {
-        let expected = (self.order.len() * self.reply_bytes) as u64;
-        // A client that sends no more is not moved: its last requests are answered here.
-        (!core.settings.is_moving || self.is_input_done)
-            && self.order.len() + self.unflushed.len() < core.settings.client_window
-            && (self.order.is_empty() || expected < core.settings.client_buffer_bytes)
-            && self.connection.outbox.waiting_bytes() < core.settings.client_buffer_bytes
-    }
-
     /// Whether a request with this access may be sent now, without overtaking an earlier one that it depends on.
     fn may_take(&self, kind: Access, core: &Core) -> bool {
         let overlap = core.settings.overlap;
@@ -231,40 +258,14 @@ impl Session {
             core.jobs.clients.set_blocked(self.reference(), false);
         }
         while !self.is_ending && self.swallow == 0 && used < inbox.filled().len() && self.has_room(core) {
-            match parse_request(&inbox.filled()[used..], &core.settings.wire) {
-                ParsedRequest::Incomplete => break,
-                ParsedRequest::Request { request, consumed } => {
-                    let kind = Access::of(&request).expecting(self.reply_bytes, core.settings.overlap);
-                    if !self.may_take(kind, core) {
-                        self.blocked = Some(kind);
-                        core.jobs.clients.set_blocked(self.reference(), true);
-                        core.journal.counters.order_waits.add(1);
-                        break;
-                    }
-                    if self.order.is_empty() || kind != Access::Local {
-                        self.in_flight_access = kind;
-                    }
-                    used += consumed;
-                    let verb = request.verb();
-                    self.is_ending |= verb == Verb::Quit;
-                    let arrival = self.arrival(verb, request.noreply() || verb == Verb::Quit, consumed);
-                    let arrival = Arrival { is_bulk: kind == Access::BulkRead, ..arrival };
-                    self.order.push_back(core.submit(arrival, &request));
-                }
-                ParsedRequest::Invalid { error, consumed, swallow } => {
-                    let line = &inbox.filled()[used..used + consumed];
-                    used += consumed;
-                    self.refuse(&error, line, core);
-                    self.swallow = swallow;
-                    used += self.swallow(inbox.filled().len() - used);
-                }
-                ParsedRequest::Close { error } => {
-                    if let Some(error) = error {
-                        self.refuse(&error, b"", core);
-                    }
-                    self.is_ending = true;
-                }
-            }
+            let unread = &inbox.filled()[used..];
+            let taken = match self.line {
+                Some(line) => self.take_part(line, unread, core),
+                None => self.take_request(unread, core),
+            };
+            let Taken::Bytes(consumed) = taken else { break };
+            used += consumed;
+            used += self.swallow(inbox.filled().len() - used);
         }
         if self.is_ending {
             used = inbox.filled().len();
@@ -282,6 +283,99 @@ impl Session {
         }
     }
 
+    /// Parses and submits one request.
+    fn take_request(&mut self, unread: &[u8], core: &mut Core) -> Taken {
+        let command_bytes = core.settings.wire.command_bytes;
+        match parse_request(unread, &core.settings.wire) {
+            ParsedRequest::Incomplete if unread.len() < command_bytes => Taken::Incomplete,
+            ParsedRequest::Incomplete => self.take_incomplete(unread, core),
+            ParsedRequest::Request { request, consumed } => {
+                if let Request::Get { keys, .. } = &request
+                    && has_more_keys(keys, 1)
+                    && has_more_keys(keys, self.keys_with_room(core))
+                    && let Some(taken) = self.open_line(unread)
+                {
+                    return taken;
+                }
+                let access = self.access_of(&request, core);
+                if !self.may_take(access, core) {
+                    return self.block(access, core);
+                }
+                let verb = request.verb();
+                self.is_ending |= verb == Verb::Quit;
+                let arrival = self.arrival(verb, request.noreply() || verb == Verb::Quit, consumed);
+                let arrival = Arrival { is_bulk: access == Access::BulkRead, ..arrival };
+                self.note_access(&request, access, arrival.sequence);
+                let id = core.submit(arrival, &request);
+                self.push(id, core);
+                Taken::Bytes(consumed)
+            }
+            ParsedRequest::Invalid { error, consumed, swallow } => {
+                // The keys before an invalid one may have been sent if the line had arrived in pieces. It makes no difference.
+                if error == RequestError::BadKey
+                    && consumed > command_bytes
+                    && let Some(taken) = self.open_line(unread)
+                {
+                    return taken;
+                }
+                self.refuse_request(&error, &unread[..consumed], swallow, core)
+            }
+            ParsedRequest::Close { error } => {
+                if error == Some(RequestError::LineTooLong)
+                    && let Some(taken) = self.open_line(unread)
+                {
+                    return taken;
+                }
+                if let Some(error) = error {
+                    self.refuse(&error, b"", core);
+                }
+                self.is_ending = true;
+                Taken::Bytes(unread.len())
+            }
+        }
+    }
+
+    /// Takes the first part of a request that has not arrived completely, if it needs no more: of a line of keys, or of a value
+    /// that cannot be held.
+    fn take_incomplete(&mut self, unread: &[u8], core: &mut Core) -> Taken {
+        if let Some(taken) = self.open_line(unread) {
+            return taken;
+        }
+        self.refuse_large_value(unread, core)
+    }
+
+    /// Blocks a request until all earlier requests are answered.
+    fn block(&mut self, access: Access, core: &mut Core) -> Taken {
+        self.blocked = Some(access);
+        core.jobs.clients.set_blocked(self.reference(), true);
+        core.journal.counters.order_waits.add(1);
+        Taken::Blocked
+    }
+
+    /// Remembers what the next requests must not overtake, and what must not be read again after this one.
+    fn note_access(&mut self, request: &Request<'_>, access: Access, sequence: u32) {
+        if self.order.is_empty() || access != Access::Local {
+            self.in_flight_access = access;
+        }
+        if may_change_values(request, access) {
+            self.last_write = Some(sequence);
+        }
+    }
+
+    fn push(&mut self, id: JobId, core: &mut Core) {
+        let job = core.jobs.get(id);
+        self.keys_in_order += keys_read(job);
+        self.request_bytes += job.request_bytes as usize;
+        self.order.push_back(id);
+    }
+
+    /// Counts the bytes in the buffers of this session.
+    fn count_buffers(&self, core: &mut Core) {
+        let output = self.connection.outbox.waiting_bytes() as usize;
+        let input = self.connection.inbox.held_bytes() + self.request_bytes;
+        core.jobs.clients.buffers_changed(self.reference(), output, input);
+    }
+
     /// Stops reading until replies have been written.
     fn pause(&mut self, core: &Core) {
         if !self.is_paused {
@@ -297,54 +391,80 @@ impl Session {
         count as usize
     }
 
-    /// Answers an invalid request with its error line.
-    fn refuse(&mut self, error: &RequestError, line: &[u8], core: &mut Core) {
-        let id = core.begin(self.arrival(Verb::Invalid, error.noreply(), line.len()));
-        self.order.push_back(id);
-        let job = core.jobs.get(id);
-        job.outcome = Outcome::ClientError;
-        if let Some(deletion) = deletion(error, line) {
-            job.reply_override = Some(error.line());
-            self.in_flight_access = Access::Write;
-            return core.dispatch(id, &deletion);
-        }
-        job.reply.extend_from_slice(error.line());
-        job.is_done = true;
-    }
-
     /// The next request of this client, with the next sequence number.
     fn arrival(&mut self, verb: Verb, is_quiet: bool, request_bytes: usize) -> Arrival {
-        let (port, sequence, received) = (self.port, self.next_sequence, self.received);
-        self.next_sequence = self.next_sequence.wrapping_add(1);
-        Arrival { session: self.reference(), port, sequence, received, verb, is_quiet, is_bulk: false, request_bytes }
+        let sequence = self.take_sequence();
+        self.arrival_of(sequence, verb, is_quiet, request_bytes)
+    }
+
+    fn take_sequence(&mut self) -> u32 {
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.wrapping_add(1);
+        sequence
+    }
+
+    fn arrival_of(&self, sequence: u32, verb: Verb, is_quiet: bool, request_bytes: usize) -> Arrival {
+        let (session, port, received) = (self.reference(), self.port, self.received);
+        let (is_bulk, is_part) = (false, false);
+        Arrival { session, port, sequence, received, verb, is_quiet, is_bulk, is_part, request_bytes }
     }
 
     /// Writes the replies that are complete, in the order of the requests. A job ends when the kernel has accepted its last byte.
     pub(crate) fn reply(&mut self, core: &mut Core) -> Result<(), Gone> {
-        while let Some(&id) = self.order.front() {
-            let job = core.jobs.get(id);
-            if !job.is_done {
-                break;
-            }
-            self.order.pop_front();
-            if !job.is_quiet {
-                let reply_bytes = job.reply.len();
-                job.reply_bytes = reply_bytes as u32;
-                // The estimate rises at once and falls slowly, because a large value is often followed by others.
-                self.reply_bytes = reply_bytes.max(self.reply_bytes - self.reply_bytes / 16);
-                core.journal.counters.replied_bytes.add(job.reply.len() as u64);
-                if job.reply.len() >= MOVED_BYTES {
-                    self.connection.outbox.append_owned(std::mem::take(&mut job.reply));
-                } else {
-                    self.connection.outbox.append(|out| out.extend_from_slice(&job.reply));
-                }
-                core.jobs.reply_moved(id);
-            }
-            self.unflushed.push_back((id, self.connection.outbox.queued_total()));
-        }
+        self.deliver(core);
         if self.unflushed.is_empty() {
             return Ok(());
         }
+        loop {
+            self.flush(core)?;
+            // What was written has made room for a reply that was dropped.
+            if !self.connection.outbox.is_empty() || !self.deliver(core) {
+                break;
+            }
+        }
+        self.free_copied_replies(core);
+        self.count_buffers(core);
+        Ok(())
+    }
+
+    /// Moves the replies that are complete to the output. Returns whether there were any.
+    fn deliver(&mut self, core: &mut Core) -> bool {
+        let before = self.unflushed.len();
+        while let Some(&id) = self.order.front() {
+            let job = core.jobs.get(id);
+            if !job.is_done || job.dropped_value.is_some() && !self.read_again(id, core) {
+                break;
+            }
+            self.order.pop_front();
+            let job = core.jobs.get(id);
+            self.keys_in_order -= keys_read(job);
+            self.request_bytes -= job.request_bytes as usize;
+            if (job.is_part || self.failed_line == Some(job.sequence)) && !self.continue_line(id, core) {
+                core.jobs.get(id).is_quiet = true;
+            }
+            self.append_reply(id, core);
+            self.unflushed.push_back((id, self.connection.outbox.queued_total()));
+        }
+        self.unflushed.len() > before
+    }
+
+    fn append_reply(&mut self, id: JobId, core: &mut Core) {
+        let job = core.jobs.get(id);
+        if job.is_quiet {
+            return;
+        }
+        job.reply_bytes = job.reply.len() as u32;
+        core.journal.counters.replied_bytes.add(job.reply.len() as u64);
+        self.learn(job.reply.len(), job.keys.into());
+        if job.reply.len() >= MOVED_BYTES {
+            self.connection.outbox.append_owned(std::mem::take(&mut job.reply));
+        } else {
+            self.connection.outbox.append(|out| out.extend_from_slice(&job.reply));
+        }
+        core.jobs.reply_moved(id);
+    }
+
+    fn flush(&mut self, core: &mut Core) -> Result<(), Gone> {
         self.connection.flush().map_err(|_| Gone)?;
         let (written, now) = (self.connection.outbox.written_total(), core.clock.now());
         while let Some(&(id, end)) = self.unflushed.front() {
@@ -355,6 +475,17 @@ impl Session {
             core.journal.end(&mut core.jobs, id, now);
         }
         Ok(())
+    }
+
+    /// Frees replies that were copied to the output, if the client does not read it at once.
+    fn free_copied_replies(&mut self, core: &mut Core) {
+        for &(id, _) in self.unflushed.iter().rev() {
+            let job = core.jobs.get(id);
+            if job.reply.len() <= KEPT_REPLY_BYTES {
+                break;
+            }
+            job.reply = Vec::new();
+        }
     }
 
     /// Ends the finished jobs of a client that is gone. Jobs in flight end when they are answered.
@@ -371,53 +502,7 @@ impl Session {
     }
 }
 
-/// The delete that must follow a refused value, if the command was a `set` (or an `ms` that sets) with a value that is too large.
-/// memcached deletes the old value when it refuses a new one, so that no client reads a value that was meant to be replaced; a
-/// proxy that refuses the new value itself must therefore send a delete. `line` is the command without its value.
-pub(crate) fn deletion<'l>(error: &RequestError, line: &'l [u8]) -> Option<Request<'l>> {
-    if error.reason() != RequestError::ValueTooLarge {
-        return None;
-    }
-    let mut words = line.split(|&byte| matches!(byte, b' ' | b'\r' | b'\n')).filter(|word| !word.is_empty());
-    let (command, key) = (words.next()?, words.next()?);
-    match command {
-        b"set" => Some(Request::Delete { key, noreply: false }),
-        b"ms" => {
-            let sets = |word: &[u8]| !word.starts_with(b"M") || word.eq_ignore_ascii_case(b"MS");
-            let mut is_base64 = false;
-            for flag in words.skip(1) {
-                is_base64 |= flag == b"b";
-                if !sets(flag) {
-                    return None;
-                }
-            }
-            let flags = MetaFlags::new(if is_base64 { b"b" } else { b"" });
-            Some(Request::Meta(Meta { verb: Verb::Md, key, flags, left_out: b"", value: b"" }))
-        }
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refused_set_deletes_the_old_value() {
-        let delete = |line: &[u8]| {
-            let mut bytes = Vec::new();
-            deletion(&RequestError::ValueTooLarge, line)?.encode(&mut bytes);
-            Some(String::from_utf8(bytes).unwrap())
-        };
-        assert_eq!(delete(b"set k 0 0 99999999\r\n").as_deref(), Some("delete k\r\n"));
-        assert_eq!(delete(b"set  k 0 0 99999999 noreply\r\n").as_deref(), Some("delete k\r\n"));
-        assert_eq!(delete(b"ms k 99999999 T0 q\r\n").as_deref(), Some("md k\r\n"));
-        assert_eq!(delete(b"ms a2s= 99999999 MS b\n").as_deref(), Some("md a2s= b\r\n"));
-        for line in
-            ["add k 0 0 99999999\r\n", "append k 0 0 99999999\r\n", "ms k 99999999 MA\r\n", "ms k 99999999 ME b\r\n"]
-        {
-            assert_eq!(delete(line.as_bytes()), None, "{line}");
-        }
-        assert_eq!(deletion(&RequestError::BadKey, b"set k 0 0 1\r\n"), None);
-    }
+/// The number of keys whose values a job returns.
+fn keys_read(job: &Job) -> usize {
+    if is_read(job.verb) { job.keys.into() } else { 0 }
 }

@@ -93,9 +93,13 @@ pub(crate) struct ProxyFlags {
     /// Requests of one client in flight before the proxy stops reading from it [default: 1024].
     #[arg(long, value_name = "N")]
     client_window: Option<usize>,
-    /// Bytes of replies buffered for one client before the proxy stops reading from it [default: 1m].
+    /// Bytes of replies held for one client. Beyond it, the proxy stops reading from the client, and reads replies again
+    /// later [default: 1m].
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     client_buffer: Option<usize>,
+    /// Bytes held for all clients: replies, input and requests in flight. Beyond it, large values are refused [default: 1g].
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    memory: Option<usize>,
     /// Largest value that is forwarded; larger ones are refused and not stored in memory [default: 8m].
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     value_max: Option<usize>,
@@ -214,6 +218,7 @@ impl ProxyFlags {
             backend_buffer: size(self.backend_buffer),
             client_window: self.client_window,
             client_buffer: size(self.client_buffer),
+            memory: size(self.memory),
             value_max: size(self.value_max),
             reply_max: size(self.reply_max),
             clients_max: self.clients_max,

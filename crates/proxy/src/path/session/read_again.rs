@@ -1,0 +1,126 @@
+//! Bounds the bytes that are held for a client. Requests are admitted by the expected size of their replies. A reply that does
+//! not fit is dropped when it arrives, so that it delays nobody on the connection that all clients share, and is read again when
+//! the client has room: one request at a time, the oldest first, and only as many keys as there is room for.
+
+use crate::path::core::{Core, ReadAgain};
+use crate::path::job::JobId;
+use crate::path::jobs::is_repeatable;
+use crate::path::order::Access;
+use crate::path::session::Session;
+use crate::path::session::lines::KEYS_MAX;
+use records::Outcome;
+use wire::{Request, Verb};
+
+/// The expected size of the first reply to a client, for each key.
+pub(super) const FIRST_KEY_BYTES: usize = 1024;
+
+/// The most keys of a client in flight before the first reply, when nothing is known of its values. One request can have more.
+pub(super) const FIRST_KEYS_MAX: usize = 32;
+
+/// The reply to a read that was dropped and must not be sent again.
+const SENT_LATER: &[u8] =
+    b"SERVER_ERROR the client has too much unread, and has sent a write since; read the replies, or raise client-buffer\r\n";
+/// The reply to a read that was dropped because the whole proxy holds as much as it may.
+const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory: the proxy holds as many bytes as memory allows\r\n";
+
+impl Session {
+    /// The bytes that are held for this client, or expected.
+    fn expected_bytes(&self, core: &Core) -> usize {
+        let (held, _) = core.jobs.clients.replies_of(self.reference());
+        (self.keys_in_order * self.key_bytes).max(held) + self.connection.outbox.waiting_bytes() as usize
+    }
+
+    /// Whether there is room for one more reply.
+    pub(super) fn has_room(&self, core: &Core) -> bool {
+        let settings = &core.settings;
+        let (_, dropped) = core.jobs.clients.replies_of(self.reference());
+        let client_bytes = settings.client_buffer_bytes as usize;
+        // A client that sends no more is not moved: its last requests are answered here, as are the other keys of a line.
+        (!settings.is_moving || self.is_input_done || self.line.is_some())
+            && self.order.len() + self.unflushed.len() < settings.client_window
+            && dropped == 0
+            && (self.connection.outbox.waiting_bytes() as usize) < client_bytes
+            && (self.order.is_empty()
+                || self.keys_in_order < self.keys_max
+                    && self.request_bytes < client_bytes
+                    && self.expected_bytes(core) < client_bytes)
+    }
+
+    /// The number of keys for whose values there is room, at least one.
+    pub(super) fn keys_with_room(&self, core: &Core) -> usize {
+        let room = (core.settings.client_buffer_bytes as usize).saturating_sub(self.expected_bytes(core));
+        (room / self.key_bytes).clamp(1, KEYS_MAX)
+    }
+
+    /// The access of a request, whose reply may be expected to be large.
+    pub(super) fn access_of(&self, request: &Request<'_>, core: &Core) -> Access {
+        let keys = match request {
+            Request::Get { keys, .. } if self.key_bytes > 1024 => keys.count(),
+            _ => 1,
+        };
+        Access::of(request).expecting(keys * self.key_bytes, core.settings.overlap)
+    }
+
+    /// Learns from the size of a reply. The expectation rises at once and falls slowly, because a large value is often followed
+    /// by others.
+    pub(super) fn learn(&mut self, reply_bytes: usize, keys: usize) {
+        let bytes = reply_bytes / keys.max(1);
+        self.keys_max = KEYS_MAX;
+        self.key_bytes = bytes.max(self.key_bytes - self.key_bytes / 16).max(1);
+    }
+
+    /// Reads again what was dropped of the oldest request, if there is room. Returns true if the request now has a reply, an
+    /// error.
+    pub(super) fn read_again(&mut self, id: JobId, core: &mut Core) -> bool {
+        let job = core.jobs.get(id);
+        if self.failed_line == Some(job.sequence) {
+            return fail(id, b"", core);
+        }
+        let value_bytes = job.dropped_value.unwrap_or_default();
+        let is_overtaken = self.last_write.is_some_and(|write| write.wrapping_sub(job.sequence) as i32 > 0);
+        let is_repeatable = is_repeatable(job);
+        self.learn(value_bytes, 1);
+        if is_overtaken {
+            core.journal.counters.replies_refused_order.add(1);
+            return fail(id, SENT_LATER, core);
+        }
+        if !is_repeatable || core.jobs.clients.is_full(value_bytes) {
+            core.journal.counters.replies_refused_memory.add(1);
+            return fail(id, NO_MEMORY, core);
+        }
+        let (held, _) = core.jobs.clients.replies_of(self.reference());
+        let used = held + self.connection.outbox.waiting_bytes() as usize;
+        let room = (core.settings.client_buffer_bytes as usize).saturating_sub(used);
+        let keys = room / self.key_bytes;
+        if keys == 0 && !self.connection.outbox.is_empty() {
+            return false;
+        }
+        // It waits for no late write, so it may need the connection of the writes.
+        let access = Access::Read.expecting(used + value_bytes, core.settings.overlap);
+        let is_bulk = access == Access::BulkRead && !core.jobs.clients.has_late_writes(self.reference());
+        self.in_flight_access = access;
+        let reader = core.read_again(id, keys.clamp(1, KEYS_MAX), ReadAgain { may_exceed: keys == 0, is_bulk });
+        if reader != id {
+            // The keys of the two jobs are those of the one before.
+            self.order.push_front(reader);
+        }
+        false
+    }
+}
+
+/// Answers a job whose reply was dropped with an error.
+fn fail(id: JobId, line: &[u8], core: &mut Core) -> bool {
+    let job = core.jobs.take_dropped(id);
+    job.outcome = Outcome::Overloaded;
+    job.reply.clear();
+    job.reply.extend_from_slice(line);
+    true
+}
+
+/// Whether a request may change a value that an earlier read returns. Touches do not, unless they expire the value.
+pub(super) fn may_change_values(request: &Request<'_>, access: Access) -> bool {
+    match request {
+        Request::Get { verb: Verb::Gat | Verb::Gats, exptime, .. } => *exptime < 0,
+        _ => access == Access::Write,
+    }
+}
