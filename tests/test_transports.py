@@ -5,9 +5,12 @@ import re
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 from contextlib import ExitStack, contextmanager
 
-from programs import WAYSTAGE
+import pytest
+from programs import WAYSTAGE, free_ports
 from test_programs import backend, one_line, run
 
 
@@ -126,3 +129,47 @@ def test_a_server_name_that_does_not_resolve_is_a_warning():
         line = process.stderr.read()
         process.stderr.close()
     assert line.count("\n") == 1 and "--server nowhere.invalid:11211 cannot be resolved" in line
+
+
+# A process that listens on a control path and hands over a socket of its own. Prints a line when it listens.
+STRANGER = """
+import array, os, socket, sys
+path, address, user = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.setgroups([]), os.setgid(user), os.setuid(user)
+mine = socket.create_server(("127.0.0.1", int(address.rpartition(":")[2])))
+control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+control.bind(path)
+control.listen()
+print("listens", flush=True)
+asking, _ = control.accept()
+asking.recv(1000)
+rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [mine.fileno()]))]
+asking.sendmsg([address.encode() + b"\\n"], rights)
+print(asking.recv(1000), flush=True)
+asking.send(b"stopped")
+asking.recv(1000)
+"""
+
+
+def test_nothing_is_taken_over_from_a_stranger():
+    if os.getuid() != 0:
+        pytest.skip("only root can run a program of another user")
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        os.chmod(folder, 0o777)
+        control = f"{folder}/control"
+        (port,) = free_ports(1)
+        address = f"127.0.0.1:{port}"
+        stranger = subprocess.Popen(
+            [sys.executable, "-c", STRANGER, control, address, "65534"], stdout=subprocess.PIPE, text=True
+        )
+        stack.callback(stranger.wait)
+        stack.callback(stranger.kill)
+        stack.enter_context(stranger.stdout)
+        assert stranger.stdout.readline() == "listens\n"
+        arguments = ["proxy", "--listen", address, "--server", "127.0.0.1:1", "--take-over", control]
+        ended = subprocess.run(
+            [WAYSTAGE, *arguments], check=False, capture_output=True, text=True, timeout=30
+        )
+        assert ended.returncode == 1
+        one_line(ended, f"cannot take over from {control}: the process there runs as user 65534, not as root")

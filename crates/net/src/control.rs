@@ -1,13 +1,14 @@
 //! A unix socket over which one process passes descriptors to another, in whole messages of text and descriptors.
-//! It blocks, with timeouts, and is never used on an event loop. Knows no meaning of the messages.
+//! Both ends trust only processes of their own user and of root. It blocks, with timeouts, and is never used on an event loop. Knows no meaning of the messages.
 
 use crate::socket_file::{SocketFile, bind_over_stale};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
     recvmsg, sendmsg, socket_with,
 };
+use rustix::process::{Uid, geteuid};
 use std::fs::{Permissions, set_permissions};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -80,12 +81,17 @@ impl ControlSocket {
         self.file.stay();
     }
 
-    /// Accepts the next waiting process.
+    /// Accepts the next waiting process. Closes the connections of processes that are not trusted.
     ///
     /// # Errors
     /// If none is waiting.
     pub fn accept(&self) -> io::Result<Channel> {
-        Channel::new(accept_with(&self.socket, SocketFlags::CLOEXEC)?)
+        loop {
+            let channel = Channel::new(accept_with(&self.socket, SocketFlags::CLOEXEC)?)?;
+            if channel.check_peer().is_ok() {
+                return Ok(channel);
+            }
+        }
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -102,11 +108,23 @@ impl Channel {
     /// Connects to the process that listens on this path.
     ///
     /// # Errors
-    /// If no process does.
+    /// If no process does, or one that is not trusted. Anybody who may write to the folder can bind the path first.
     pub fn connect(path: &Path) -> io::Result<Channel> {
         let channel = Channel::new(socket(SocketFlags::empty())?)?;
         connect(&channel.socket, &SocketAddrUnix::new(path)?)?;
+        channel.check_peer()?;
         Ok(channel)
+    }
+
+    /// Checks the user of the other process.
+    fn check_peer(&self) -> io::Result<()> {
+        let (peer, own) = (socket_peercred(&self.socket)?.uid, geteuid());
+        if is_trusted(peer, own) {
+            return Ok(());
+        }
+        let own = if own.is_root() { String::new() } else { format!(" or user {}", own.as_raw()) };
+        let line = format!("the process there runs as user {}, not as root{own}", peer.as_raw());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, line))
     }
 
     /// Sends a message.
@@ -155,6 +173,11 @@ impl Channel {
     }
 }
 
+/// Whether a process of this user may take part in a hand-over.
+fn is_trusted(peer: Uid, own: Uid) -> bool {
+    peer == own || peer.is_root()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +211,13 @@ mod tests {
         assert_eq!(asked.receive(patience).unwrap().0, "second");
         drop(asker);
         assert_eq!(asked.receive(patience).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn only_processes_of_the_same_user_and_of_root_are_trusted() {
+        let [root, own, other] = [0, 1000, 1001].map(Uid::from_raw);
+        assert!(is_trusted(own, own) && is_trusted(root, own) && is_trusted(root, root));
+        assert!(!is_trusted(other, own) && !is_trusted(other, root));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! A listening socket that another process opened: the service manager, or the process that is being replaced.
 
-use crate::address::Address;
-use crate::listener::resolve;
+use crate::address::{Address, HostPort};
 use crate::socket_file::remove_stale;
 use rustix::net::{SocketType, sockopt};
 use socket2::{SockAddr, Type};
 use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 
 /// A socket that was passed to this process.
@@ -50,18 +50,55 @@ impl Inherited {
         }
     }
 
-    /// Whether it listens on this address. Whether it is for TLS is taken from the address, not from the name.
+    /// Whether it listens on this address, by the address that the kernel reports: the name is only what the other process says.
+    /// Port 0 stands for any port if the name has port 0, too. Whether it is for TLS is taken from the address.
     pub fn is_at(&self, address: &Address) -> bool {
-        if self.name == address.to_string() {
-            return true;
-        }
         match (self.address(), address) {
             (Ok(Address::Unix(own)), Address::Unix(path)) => own == *path,
             (Ok(own), Address::Tcp(host_port) | Address::Tls(host_port)) => {
-                let socket = host_port.number().or_else(|| resolve(&host_port.to_string()).ok());
-                own.host_port().and_then(|own| own.number()).is_some_and(|own| Some(own) == socket)
+                let is_named = self.name == address.to_string();
+                let is_port = |port: u16| port == host_port.port() || (host_port.port() == 0 && is_named);
+                let own = own.host_port().and_then(HostPort::number);
+                own.is_some_and(|own| is_port(own.port()) && is_of(host_port, own.ip()))
             }
             _ => false,
+        }
+    }
+}
+
+/// Whether this is an IP address of the host.
+fn is_of(host_port: &HostPort, ip: IpAddr) -> bool {
+    match host_port.number() {
+        Some(socket) => socket.ip() == ip,
+        None => {
+            let resolved = (host_port.host(), host_port.port()).to_socket_addrs();
+            resolved.is_ok_and(|mut sockets| sockets.any(|socket| socket.ip() == ip))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn the_kernel_says_where_a_socket_listens_and_the_name_does_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_at = |name: &str, address: &str| {
+            let inherited =
+                Inherited { name: name.into(), owns_file: false, socket: listener.try_clone().unwrap().into() };
+            inherited.is_at(&address.parse().unwrap())
+        };
+        for address in ["127.0.0.1", "localhost", "tls:127.0.0.1"].map(|host| format!("{host}:{port}")) {
+            assert!(is_at("any", &address), "{address}");
+        }
+        for address in ["127.0.0.1:0", "localhost:0", "tls:127.0.0.1:0"] {
+            assert!(is_at(address, address) && !is_at("any", address), "{address}");
+        }
+        for address in ["127.0.0.2:0", "127.0.0.1:1", "unix:/tmp/socket", "unknown.invalid:1"] {
+            assert!(!is_at(address, address), "{address}");
         }
     }
 }

@@ -4,8 +4,9 @@
 use crate::header::{FOOTER_MAGIC, Header, Program};
 use crate::row::Row;
 use clock::{Clock, unix_now};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,7 @@ pub struct Writer {
     row_bytes: usize,
     sender: SyncSender<Batch>,
     dropped: Arc<AtomicU64>,
-    thread: JoinHandle<io::Result<u64>>,
+    thread: JoinHandle<io::Result<(u64, File)>>,
 }
 
 /// An event loop's end of the channel.
@@ -65,21 +66,35 @@ impl Writer {
     /// If the directory or the file cannot be created; the message names the path.
     pub fn create(directory: &Path, program: Program, sample: u32, clock: &Clock) -> io::Result<Writer> {
         let header = Header::new(program, sample, clock.now(), unix_now());
-        let stem = format!("{}-{}", program.name(), std::process::id());
-        let mut path = directory.join(format!("{stem}.way"));
-        if path.exists() {
-            path = directory.join(format!("{stem}-{}.way", header.started_unix_ns));
-        }
         fs::create_dir_all(directory).map_err(|error| named(directory, &error))?;
-        Writer::begin(path, &header)
+        let stem = format!("{}-{}", program.name(), std::process::id());
+        let path = directory.join(format!("{stem}.way"));
+        // A new file is never opened through a link.
+        match options().create_new(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let path = directory.join(format!("{stem}-{}.way", header.started_unix_ns));
+                Writer::write(options().create_new(true).open(&path), path, &header)
+            }
+            opened => Writer::write(opened, path, &header),
+        }
     }
 
-    /// Starts a file with exactly this header.
+    /// Starts a file with exactly this header. An existing file is replaced.
     ///
     /// # Errors
-    /// If the file cannot be created.
+    /// If the file cannot be created, or the path is a link.
     pub fn begin(path: PathBuf, header: &Header) -> io::Result<Writer> {
-        let mut file = BufWriter::new(File::create(&path).map_err(|error| named(&path, &error))?);
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+        let opened = if is_link {
+            Err(io::Error::other("it is a link; give the file itself"))
+        } else {
+            options().create(true).truncate(true).open(&path)
+        };
+        Writer::write(opened, path, header)
+    }
+
+    fn write(opened: io::Result<File>, path: PathBuf, header: &Header) -> io::Result<Writer> {
+        let mut file = BufWriter::new(opened.map_err(|error| named(&path, &error))?);
         file.write_all(&header.encode())?;
         let (sender, receiver) = sync_channel(QUEUE_BATCHES);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -131,9 +146,8 @@ impl Writer {
     pub fn close(self, lost: u64) -> io::Result<WriterTotals> {
         drop(self.sender);
         let outcome = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the record thread panicked")));
-        let written = outcome.map_err(|error| named(&self.path, &error))?;
+        let (written, mut file) = outcome.map_err(|error| named(&self.path, &error))?;
         let totals = WriterTotals { written, dropped: self.dropped.load(Ordering::Relaxed) };
-        let mut file = File::options().append(true).open(&self.path).map_err(|error| named(&self.path, &error))?;
         file.write_all(&footer(totals, lost)).map_err(|error| named(&self.path, &error))?;
         Ok(totals)
     }
@@ -197,15 +211,21 @@ impl Drop for RowSender {
     }
 }
 
+/// How record files are opened. They describe the traffic of all clients, so other users cannot read them.
+fn options() -> OpenOptions {
+    let mut options = File::options();
+    options.write(true).mode(0o640);
+    options
+}
+
 /// The writing thread; it ends when the last sender is dropped.
-fn write_batches(receiver: &Receiver<Batch>, mut file: BufWriter<File>) -> io::Result<u64> {
+fn write_batches(receiver: &Receiver<Batch>, mut file: BufWriter<File>) -> io::Result<(u64, File)> {
     let mut written = 0;
     while let Ok(batch) = receiver.recv() {
         file.write_all(&batch.bytes)?;
         written += batch.rows;
     }
-    file.flush()?;
-    Ok(written)
+    Ok((written, file.into_inner().map_err(io::IntoInnerError::into_error)?))
 }
 
 /// The footer.

@@ -5,6 +5,7 @@
 use clock::{Clock, Nanos};
 use records::{Header, PARENT, Program, ReadError, Reader, Row, Writer, is_sampled};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A file of `rows` rows of the proxy.
@@ -132,4 +133,30 @@ fn an_unwritable_directory_is_named() {
     let error = Writer::create(Path::new("/proc/nowhere"), Program::Load, 1, &Clock::monotonic()).unwrap_err();
     assert!(error.to_string().contains("/proc/nowhere"), "{error}");
     assert!(!is_sampled(1, 1, 0));
+}
+
+#[test]
+fn a_file_is_not_readable_by_others_and_never_written_through_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("target");
+    let records = folder.path().join("records");
+    fs::create_dir(&records).unwrap();
+    let expected = records.join(format!("proxy-{}.way", std::process::id()));
+    for content in [None, Some("precious")] {
+        if let Some(content) = content {
+            fs::write(&target, content).unwrap();
+        }
+        std::os::unix::fs::symlink(&target, &expected).unwrap();
+        let writer = Writer::create(&records, Program::Proxy, 1, &Clock::monotonic()).unwrap();
+        let path = writer.path().to_path_buf();
+        assert!(path != expected && path.starts_with(&records), "{}", path.display());
+        assert_eq!(writer.close(0).unwrap().written, 0);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_to_string(&target).ok().as_deref(), content);
+        fs::remove_file(&expected).unwrap();
+    }
+    std::os::unix::fs::symlink(&target, &expected).unwrap();
+    let header = Header::new(Program::Proxy, 1, Clock::monotonic().now(), 0);
+    let line = Writer::begin(expected.clone(), &header).unwrap_err().to_string();
+    assert_eq!(line, format!("{}: it is a link; give the file itself", expected.display()));
 }

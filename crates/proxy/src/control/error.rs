@@ -25,6 +25,8 @@ pub enum ProxyError {
     Metrics(String),
     #[error("cannot take over from {}: {source}; is its --control that path?", .path.display())]
     TakeOver { path: PathBuf, source: io::Error },
+    #[error("cannot take over from {}: {source}", .path.display())]
+    TakeOverRefused { path: PathBuf, source: io::Error },
     #[error("cannot listen for a successor on {}: {source}", .path.display())]
     Control { path: PathBuf, source: io::Error },
     #[error("cannot listen on an inherited socket: {source}")]

@@ -30,7 +30,9 @@ pub(crate) fn open(listen: &[String], opened: Opened) -> Result<(Vec<Listening>,
     let (unnamed, unused) = if listen.is_empty() { (handed, Vec::new()) } else { (Vec::new(), handed) };
     for inherited in activated.into_iter().chain(unnamed) {
         let address = inherited.address().map_err(|source| ProxyError::Inherited { source })?;
-        let address = inherited.name.parse().unwrap_or(address);
+        // The name is the address as it was configured, if the socket listens there.
+        let named = inherited.name.parse().ok().filter(|named| inherited.is_at(named));
+        let address = named.unwrap_or(address);
         listeners.push(adopt(address, inherited)?);
     }
     if listeners.is_empty() {

@@ -176,7 +176,10 @@ impl Drop for NewRecords {
 /// Requests the predecessor's sockets, if there is one.
 fn begin_take_over(transport: &TransportConfig) -> Result<(Option<TakeOver>, Vec<Inherited>), ProxyError> {
     let Some(path) = &transport.take_over else { return Ok((None, Vec::new())) };
-    let begun = TakeOver::begin(path).map_err(|source| ProxyError::TakeOver { path: path.clone(), source })?;
+    let begun = TakeOver::begin(path).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => ProxyError::TakeOverRefused { path: path.clone(), source },
+        _ => ProxyError::TakeOver { path: path.clone(), source },
+    })?;
     Ok((Some(begun.0), begun.1))
 }
 

@@ -137,8 +137,9 @@ impl MetricsServer {
 
 /// Listens with the inherited socket if it has this address, otherwise with a new one. Port 0 stands for any port.
 fn listen(address: &Address, handed: Option<OwnedFd>) -> io::Result<Listening> {
-    let handed = handed.map(|socket| Inherited { name: String::new(), owns_file: false, socket });
-    if let Some(inherited) = handed.filter(|inherited| is_at(inherited, address)) {
+    // Under this name, port 0 stands for any port.
+    let handed = handed.map(|socket| Inherited { name: address.to_string(), owns_file: false, socket });
+    if let Some(inherited) = handed.filter(|inherited| inherited.is_at(address)) {
         return Listening::adopt(address, inherited);
     }
     Listening::bind(address).map_err(|error| match error {
@@ -146,14 +147,6 @@ fn listen(address: &Address, handed: Option<OwnedFd>) -> io::Result<Listening> {
             source
         }
     })
-}
-
-fn is_at(inherited: &Inherited, address: &Address) -> bool {
-    let number = |address: &Address| address.host_port().and_then(|host_port| host_port.number());
-    match (inherited.address().as_ref().map(number), number(address)) {
-        (Ok(Some(own)), Some(wanted)) if wanted.port() == 0 => own.ip() == wanted.ip(),
-        _ => inherited.is_at(address),
-    }
 }
 
 impl Serving {

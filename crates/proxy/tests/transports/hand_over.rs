@@ -6,6 +6,7 @@ use net::Inherited;
 use proxy::{Config, Running};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -214,6 +215,35 @@ fn sockets_of_the_service_manager_are_listened_on() {
     let failed = proxy::start_with(config, vec![inherited("stray", stray.into())], clock::Clock::monotonic());
     let line = failed.err().expect("the start is refused").to_string();
     assert_eq!(line, "cannot listen on an inherited socket: the socket named \"stray\" does not listen for streams");
+}
+
+/// A predecessor whose sockets are not what it says they are.
+#[test]
+fn a_socket_that_listens_elsewhere_than_its_name_says_is_not_used() {
+    let place = Place::new();
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let control = net::ControlSocket::bind(&place.control(), false).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut accepted = control.accept();
+            while accepted.is_err() {
+                std::thread::sleep(Duration::from_millis(1));
+                accepted = control.accept();
+            }
+            let channel = accepted.unwrap();
+            assert_eq!(channel.receive(PATIENCE).unwrap().0, "take-over 1");
+            channel.send(&format!("{free}\n"), &[stranger.as_fd()]).unwrap();
+            assert_eq!(channel.receive(PATIENCE).unwrap().0, "serving");
+            channel.send("stopped", &[]).unwrap();
+        });
+        let mut config = Config::new(&free.to_string(), &[place.server.address().to_string()]);
+        config.transport.take_over = Some(place.control());
+        let running = proxy::start(config, clock::Clock::monotonic()).unwrap();
+        Client::connect(free).ask("get k\r\n", "END\r\n");
+        assert_eq!(running.address(), Some(free));
+        stop(running);
+    });
 }
 
 fn inherited(name: &str, socket: std::os::fd::OwnedFd) -> Inherited {
