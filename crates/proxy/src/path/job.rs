@@ -63,6 +63,20 @@ pub(crate) enum NextStep {
     Reply,
 }
 
+/// How far a command that needs a value has got with fetching it from the warm-up pool. `replication` sets and reads it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WarmUpStep {
+    /// It does not fetch it, or no longer.
+    #[default]
+    None,
+    /// The command was sent, and fetches the value if the key is missing.
+    IfMissing,
+    /// The value is fetched.
+    Fetching,
+    /// The value is stored on the primary.
+    Filling,
+}
+
 /// Why a job exists although no client waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BackgroundJob {
@@ -251,6 +265,9 @@ pub(crate) struct Job {
     /// The encoded request without `noreply`: of every read, and of a write that may have to be sent again. Of another meta command
     /// that requests its key or opaque, the first line. Replies are compared with it.
     pub(crate) kept: Vec<u8>,
+    /// The encoded command while `kept` is the request that fetches or stores its value.
+    pub(crate) deferred: Vec<u8>,
+    pub(crate) warm_up: WarmUpStep,
     pub(crate) background: Option<BackgroundJob>,
     legs: Vec<Leg>,
     legs_used: usize,
@@ -457,6 +474,7 @@ impl Job {
             key_bytes: keep(std::mem::take(&mut self.key_bytes)),
             scratch: keep(std::mem::take(&mut self.scratch)),
             kept: keep(std::mem::take(&mut self.kept)),
+            deferred: keep(std::mem::take(&mut self.deferred)),
             wanted,
             legs,
             ..Job::default()

@@ -59,6 +59,11 @@ pub(crate) fn only_reads(meta: &Meta<'_>) -> bool {
     meta.verb == Verb::Mg && meta.flags.iter().all(|flag| ONLY_READ.contains(&flag[0]))
 }
 
+/// Whether this is an `mg` that sets the expiry time of the value.
+pub(crate) fn touches(meta: &Meta<'_>) -> bool {
+    meta.verb == Verb::Mg && meta.flags.has(b'T')
+}
+
 /// Whether another replica than the primary may answer: the command only reads, and does not return the cas token, which is valid
 /// on one server only.
 pub(crate) fn may_read_replicas(meta: &Meta<'_>) -> bool {

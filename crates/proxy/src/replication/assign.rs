@@ -2,10 +2,12 @@
 //! backend, and a read one leg to the replica that its pool prefers.
 
 use crate::config::MultiGet;
-use crate::path::job::{BackgroundJob, Candidate, FollowUp, Job, JobId, Join, LegCommand, WantedKey};
+use crate::path::job::{BackgroundJob, Candidate, FollowUp, Job, JobId, Join, LegCommand, WantedKey, WarmUpStep};
 use crate::path::jobs::{AnsweredJobs, Outstanding, Time};
 use crate::path::meta;
+use crate::replication::kept::send_kept;
 use crate::replication::replicas::{Choice, Replicas, part_leg};
+use crate::replication::warm_up::keeps_value;
 use clock::Stage;
 use records::Outcome;
 use wire::{KEY_BYTES_MAXIMUM, Keys, Meta, Request, Verb};
@@ -47,8 +49,9 @@ impl Assigner {
             job.reply.extend_from_slice(b"SERVER_ERROR flush_all is switched off\r\n");
             (job.outcome, job.is_done) = (Outcome::ServerError, true);
         }
+        let is_deferred = job.warm_up == WarmUpStep::Fetching;
         answered.jobs.outstanding = outstanding;
-        send(id, request, answered);
+        if is_deferred { send_kept(id, answered, send) } else { send(id, request, answered) }
     }
 
     /// Gives a job its legs.
@@ -145,6 +148,9 @@ impl Assigner {
             let key = keys.first().unwrap_or_default();
             return match verb {
                 Verb::Get => assign_read(job, pool, first, key, request, replicas),
+                _ if replicas.policies[pool].warm_up.is_some() => {
+                    assign_primary(job, pool, key, replicas.policies[pool].quorum, request, replicas);
+                }
                 Verb::Gat | Verb::Gats => assign_touching(job, pool, first, key, request, replicas),
                 _ => one_leg(job, first),
             };
@@ -191,6 +197,9 @@ impl Assigner {
         if meta::may_read_replicas(meta) && job.returned_key.is_none() {
             let choice = replicas.first_read(pool, key, self.turn, outstanding);
             return assign_read(job, pool, choice, key, request, replicas);
+        }
+        if replicas.policies[pool].warm_up.is_some() && meta.verb == Verb::Mg && job.returned_key.is_none() {
+            return assign_primary(job, pool, key, replicas.policies[pool].quorum, request, replicas);
         }
         one_leg(job, replicas.primary(pool, key));
     }
@@ -242,18 +251,25 @@ fn assign_write(
     if !policy.has_replicas() {
         return one_leg(job, replicas.primary(pool, key));
     }
-    keep_request(job, key, request);
-    if depends_on_content {
-        one_leg(job, replicas.primary(pool, key));
-        job.join = Join::Chosen(0);
-        job.follow_up = FollowUp::PrimaryWrite { pool: pool as u8, quorum };
-        return;
+    if depends_on_content || (policy.warm_up.is_some() && keeps_value(request)) {
+        return assign_primary(job, pool, key, quorum, request, replicas);
     }
+    keep_request(job, key, request);
     let primary = replicas.router.pool(pool).primary(key);
     replicas.add_replicas(job, pool, primary, 0, LegCommand::AsReceived);
     job.join = Join::Chosen(0);
     job.follow_up = FollowUp::ReplicatedWrite { pool: pool as u8, quorum };
-    replicas.add_warm_up_deletions(job, pool, key);
+    replicas.add_warm_up_deletions(job, pool);
+}
+
+/// Assigns a command that needs the value: one leg to the primary, or to the warm-up pool to fetch the value first.
+fn assign_primary(job: &mut Job, pool: usize, key: &[u8], quorum: u8, request: &Request<'_>, replicas: &Replicas) {
+    keep_request(job, key, request);
+    if !replicas.begin_warm_up(job, pool, request) {
+        one_leg(job, replicas.primary(pool, key));
+    }
+    job.join = Join::Chosen(0);
+    job.follow_up = FollowUp::PrimaryWrite { pool: pool as u8, quorum };
 }
 
 /// Assigns `flush_all`: one leg for every backend of the pools that may be flushed.

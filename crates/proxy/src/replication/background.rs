@@ -7,42 +7,18 @@ use crate::path::jobs::{AnsweredJobs, Time};
 use crate::path::leg_request::{is_read, own_limits};
 use crate::replication::assign::Assigner;
 use crate::replication::follow_up::may_linger;
+use crate::replication::kept::send_kept;
 use crate::replication::pending_invalidations::LINGER;
 use crate::replication::replicas::Replicas;
 use clock::Nanos;
 use records::Outcome;
 use wire::{
-    KEY_BYTES_MAXIMUM, Keys, Limits, Meta, MetaFlags, ParsedReply, ParsedRequest, Reply, Request, Verb, encode_base64,
+    KEY_BYTES_MAXIMUM, Limits, Meta, MetaFlags, ParsedReply, ParsedRequest, Reply, Request, Verb, encode_base64,
     encode_get, parse_reply, parse_request,
 };
 
 /// The most deletes that one loop sends to one backend in one turn.
 const INVALIDATIONS_PER_TURN: usize = 256;
-
-/// Sends the legs that were added to a job, with the request that the job has kept.
-pub(crate) fn send_kept(
-    id: JobId,
-    answered: &mut AnsweredJobs<'_>,
-    send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
-) {
-    let job = answered.jobs.get(id);
-    if job.follow_up == FollowUp::Parts {
-        // The keys of each leg are those in `wanted`.
-        return send(id, &Request::Get { verb: job.verb, exptime: 0, keys: Keys::new(b"") }, answered);
-    }
-    let kept = std::mem::take(&mut job.kept);
-    match parse_request(&kept, &own_limits()) {
-        ParsedRequest::Request { request, .. } => send(id, &request, answered),
-        // The proxy can parse every request that it has encoded. If not, the legs fail, so that no client waits forever.
-        other => {
-            debug_assert!(false, "{other:?}");
-            let legs = answered.jobs.get(id).legs().len() as u16;
-            (0..legs).for_each(|leg| answered.jobs.get(id).leg(leg).is_withheld = true);
-            send(id, &Request::Noop, answered);
-        }
-    }
-    answered.jobs.get(id).kept = kept;
-}
 
 /// Sends the deletes that are due to the backends that accept requests.
 pub(crate) fn send_invalidations(

@@ -6,6 +6,7 @@ use crate::path::job::{Candidate, FollowUp, Job, Join, Leg, LegCommand, NextStep
 use crate::path::leg_request::{cap_meta, own_limits};
 use crate::replication::pending_invalidations::LINGER;
 use crate::replication::replicas::{Replicas, add_candidate, part_leg};
+use crate::replication::warm_up::has_touched;
 use clock::Nanos;
 use records::Outcome;
 use wire::{Limits, ParsedReply, ParsedRequest, Reply, Request, Verb, parse_reply, parse_request};
@@ -26,7 +27,7 @@ impl Replicas {
             FollowUp::Read { pool } => self.after_read(job, pool.into()),
             FollowUp::Parts => self.after_parts(job, limits),
             FollowUp::ReplicatedWrite { pool, quorum } => self.after_replicated_write(job, pool.into(), quorum, now),
-            FollowUp::PrimaryWrite { pool, quorum } => self.after_primary_write(job, pool, quorum, now),
+            FollowUp::PrimaryWrite { pool, quorum } => self.after_primary_write(job, pool, quorum, limits, now),
             FollowUp::FailoverWrite { pool, seconds } => {
                 // A backend of the failover pool may fail, too.
                 self.invalidate_failed(job, now, true);
@@ -212,9 +213,17 @@ impl Replicas {
     }
 
     /// If the primary has changed the value, the key is deleted on the other replicas, because they still store the old value.
-    fn after_primary_write(&self, job: &mut Job, pool: u8, quorum: u8, now: Nanos) -> NextStep {
-        let leg = &job.legs()[0];
+    fn after_primary_write(&self, job: &mut Job, pool: u8, quorum: u8, limits: &Limits, now: Nanos) -> NextStep {
         let index = usize::from(pool);
+        if let Some(step) = self.after_warm_up(job, index, limits, now) {
+            return step;
+        }
+        job.join = Join::Chosen(job.first_counted);
+        let leg = &job.legs()[usize::from(job.first_counted)];
+        if matches!(job.verb, Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg) {
+            let has_touched = is_answered(leg) && has_touched(job, leg.hits, &leg.reply);
+            return if has_touched { self.after_touch(job, index) } else { NextStep::Reply };
+        }
         // A cas token is valid on the primary only.
         let may_fail_over = is_refused_unsent(leg) && !has_cas_token(job);
         if let Some(failover_pool) = self.policies[index].failover_pool.filter(|_| may_fail_over) {
@@ -226,17 +235,30 @@ impl Replicas {
                 self.invalidate_failover_pool(index, &job.key_bytes, now);
             }
             self.invalidate_failed(job, now, true);
-            job.join = Join::Chosen(0);
             return NextStep::Reply;
         }
-        let backend = leg.backend;
-        self.add_replicas(job, index, backend, 1, LegCommand::Delete);
-        let key = std::mem::take(&mut job.key_bytes);
-        self.add_warm_up_deletions(job, index, &key);
-        job.key_bytes = key;
+        let (backend, legs) = (leg.backend, job.legs().len());
+        // A command that keeps the value runs on the other replicas, too.
+        let keeps_value = leg.reply == b"TOUCHED\r\n" || (job.verb == Verb::Md && !has_cas_token(job));
+        let command = if keeps_value { LegCommand::AsReceived } else { LegCommand::Delete };
+        self.add_replicas(job, index, backend, 1, command);
+        self.add_warm_up_deletions(job, index);
         self.add_failover_deletions(job, index, now);
         job.follow_up = FollowUp::ReplicatedWrite { pool, quorum };
-        if job.is_waiting() { NextStep::SendLegs } else { NextStep::Reply }
+        if job.legs().len() > legs { NextStep::SendLegs } else { NextStep::Reply }
+    }
+
+    /// The primary has set the expiry time of a value that it has read: the other replicas are touched. The value in the warm-up
+    /// pool is deleted, because it would come back when that on the primary has expired.
+    fn after_touch(&self, job: &mut Job, pool: usize) -> NextStep {
+        let (first, legs) = (job.first_counted, job.legs().len());
+        if job.verb != Verb::Mg {
+            let backend = job.legs()[usize::from(first)].backend;
+            self.add_replicas(job, pool, backend, 1, LegCommand::Touch);
+        }
+        self.add_warm_up_deletions(job, pool);
+        job.follow_up = FollowUp::Touch;
+        if job.legs().len() > legs { NextStep::SendLegs } else { NextStep::Reply }
     }
 
     /// Invalidates the key on each backend whose leg has failed, so that no replica returns the value from before this write.
@@ -341,7 +363,7 @@ fn has_invalidated(job: &Job) -> bool {
     counted(job).any(|(_, leg)| leg.is_invalidated)
 }
 
-fn is_answered(leg: &Leg) -> bool {
+pub(crate) fn is_answered(leg: &Leg) -> bool {
     leg.answered.is_set() && leg.outcome == Outcome::Answered
 }
 
@@ -376,9 +398,9 @@ fn has_cas_token(job: &Job) -> bool {
     }
 }
 
-/// Whether a reply means that the server has changed the value: STORED, a number, HD or VA.
+/// Whether a reply means that the server has changed the value or its expiry time: STORED, TOUCHED, a number, HD or VA.
 fn has_changed(reply: &[u8]) -> bool {
-    reply == b"STORED\r\n"
+    matches!(reply, b"STORED\r\n" | b"TOUCHED\r\n")
         || reply.first().is_some_and(u8::is_ascii_digit)
         || reply.starts_with(b"HD")
         || reply.starts_with(b"VA")

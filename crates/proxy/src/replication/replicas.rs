@@ -115,11 +115,11 @@ impl Replicas {
     }
 
     /// Adds deletions on the pool that missing values are fetched from, so that the old value does not come back from there.
-    pub(crate) fn add_warm_up_deletions(&self, job: &mut Job, pool: usize, key: &[u8]) {
+    pub(crate) fn add_warm_up_deletions(&self, job: &mut Job, pool: usize) {
         let Some((other, _)) = self.policies[pool].warm_up else { return };
         let servers = self.router.pool(other);
         for step in 0..self.policies[other].replicas {
-            let leg = job.add_leg(servers.replica(servers.primary(key), step.into()));
+            let leg = job.add_leg(servers.replica(servers.primary(&job.key_bytes), step.into()));
             (job.leg(leg).command, job.leg(leg).is_secondary) = (LegCommand::Delete, true);
         }
     }
