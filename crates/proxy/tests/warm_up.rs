@@ -125,6 +125,46 @@ fn a_cas_token_of_a_value_from_the_warm_up_pool_is_valid() {
 }
 
 #[test]
+fn each_key_of_a_line_is_found_in_the_warm_up_pool() {
+    for discipline in disciplines(2, false) {
+        let backends = servers(3);
+        let addresses: Vec<_> = backends.iter().map(Server::address).collect();
+        let proxy = proxy(&addresses, |config| (config.discipline, config.pools[0].replicas) = (discipline, 1));
+        let mut client = proxy.client();
+        for key in ["a", "b", "c", "d", "e"] {
+            Client::connect(addresses[2]).ask(format!("set {key} 7 0 1\r\n{key}\r\n"), "STORED\r\n");
+        }
+        client.ask("gat 30 a none b\r\n", "VALUE a 7 1\r\na\r\nVALUE b 7 1\r\nb\r\nEND\r\n");
+        for command in ["gets b c none d a", "gats 30 d e none a b c"] {
+            client.send(format!("{command}\r\n"));
+            for key in command.split(' ').filter(|word| word.len() == 1) {
+                let line = client.line();
+                assert!(line.starts_with(&format!("VALUE {key} 7 1 ")), "{command}: {line}");
+                client.expect(format!("{key}\r\n"));
+            }
+            client.expect("END\r\n");
+        }
+    }
+}
+
+#[test]
+fn a_pipelined_delete_follows_the_whole_command_before_it() {
+    for discipline in disciplines(2, false) {
+        let backends = servers(2);
+        let addresses: Vec<_> = backends.iter().map(Server::address).collect();
+        let proxy = proxy(&addresses, |config| config.discipline = discipline);
+        let mut client = proxy.client();
+        for number in 0..50 {
+            Client::connect(addresses[1]).ask(format!("set k{number} 7 0 1\r\n5\r\n"), "STORED\r\n");
+            client.ask(
+                format!("incr k{number} 1\r\ntouch k{number} 9\r\ndelete k{number}\r\nget k{number}\r\n"),
+                "6\r\nTOUCHED\r\nDELETED\r\nEND\r\n",
+            );
+        }
+    }
+}
+
+#[test]
 fn a_value_is_not_lost_while_the_warm_up_pool_or_the_pool_is_down() {
     if !memcached_is_here() {
         eprintln!("no memcached on the PATH, and the embedded cache cannot be frozen");

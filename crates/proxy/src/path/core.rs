@@ -23,6 +23,8 @@ pub(crate) struct SessionSettings {
     pub(crate) stamps: Stamps,
     pub(crate) part_failure: PartFailure,
     pub(crate) overlap: Overlap,
+    /// Whether a pool has a warm-up pool, from which values are fetched one by one.
+    pub(crate) has_warm_up: bool,
     pub(crate) handshake_timeout: Duration,
     pub(crate) client_window: usize,
     /// Whether clients move to the loops of a new configuration: sessions take no more requests.
@@ -76,6 +78,7 @@ impl SessionSettings {
             stamps: config.stamps,
             part_failure: config.part_failure,
             overlap: Overlap::of(config.discipline, keeps_order(config)),
+            has_warm_up: config.pools.iter().any(|pool| pool.warm_up.is_some()),
             handshake_timeout: config.transport.tls.handshake_timeout,
             client_window: config.client_window,
             is_moving: false,

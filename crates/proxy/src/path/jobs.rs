@@ -3,8 +3,8 @@
 
 use crate::config::Config;
 use crate::path::clients::{ALWAYS_BYTES, Clients, Room};
-use crate::path::job::{Job, JobId, LegRef, SessionRef};
-use crate::path::leg_request::own_limits;
+use crate::path::job::{FollowUp, Job, JobId, LegRef, SessionRef, WarmUpStep};
+use crate::path::leg_request::{is_read, own_limits};
 use crate::path::meta::only_reads;
 use clock::{Clock, Nanos};
 use records::Outcome;
@@ -158,7 +158,7 @@ impl Jobs {
         let must_drop = match self.clients.room_for(job.session, bytes) {
             Room::Enough => false,
             Room::ClientIsFull => !job.may_exceed && is_repeatable(job),
-            Room::ProxyIsFull => true,
+            Room::ProxyIsFull => may_be_dropped(job),
             // It was requested by a client that has left, or by the proxy itself.
             Room::NoClient => return job.session == SessionRef::NONE && !self.clients.is_full(bytes),
         };
@@ -208,6 +208,9 @@ impl Jobs {
 /// Whether a read changes nothing if it is sent twice. An `mg` that creates or touches, or that returns when the value was last
 /// read, is not.
 pub(crate) fn is_repeatable(job: &Job) -> bool {
+    if let FollowUp::PrimaryWrite { .. } = job.follow_up {
+        return false;
+    }
     match job.verb {
         Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => true,
         Verb::Mg => match parse_request(&job.kept, &own_limits()) {
@@ -216,6 +219,11 @@ pub(crate) fn is_repeatable(job: &Job) -> bool {
         },
         _ => false,
     }
+}
+
+/// Whether the reply to this job can be dropped. What follows a write depends on its reply, which is small.
+fn may_be_dropped(job: &Job) -> bool {
+    is_read(job.verb) || job.warm_up == WarmUpStep::Fetching
 }
 
 /// Where backends' replies are recorded: the jobs, and the list of those that `Core::complete` must look at.

@@ -59,6 +59,13 @@ pub(crate) fn only_reads(meta: &Meta<'_>) -> bool {
     meta.verb == Verb::Mg && meta.flags.iter().all(|flag| ONLY_READ.contains(&flag[0]))
 }
 
+/// Whether a write does not depend on the stored value, and leaves nothing of it.
+pub(crate) fn overwrites(meta: &Meta<'_>) -> bool {
+    matches!(meta.verb, Verb::Ms | Verb::Md)
+        && !depends_on_content(meta)
+        && !(meta.verb == Verb::Md && meta.flags.has(b'I'))
+}
+
 /// Whether this is an `mg` that sets the expiry time of the value.
 pub(crate) fn touches(meta: &Meta<'_>) -> bool {
     meta.verb == Verb::Mg && meta.flags.has(b'T')

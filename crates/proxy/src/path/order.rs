@@ -22,6 +22,8 @@ pub(crate) enum Access {
     BulkRead,
     /// It may change something, as `gat` also does. Or its reply depends on earlier reads, as that of `me` does.
     Write,
+    /// A write that may be sent several times, because it needs a value that may have to be fetched from the warm-up pool.
+    WriteAlone,
 }
 
 /// Which requests of one client may be in flight together.
@@ -47,6 +49,15 @@ impl Access {
                 _ => Access::Write,
             },
         }
+    }
+
+    /// The access of this request if there is a warm-up pool: a later write must not take effect between its steps.
+    pub(crate) fn with_warm_up(self, request: &Request<'_>) -> Access {
+        let overwrites = match request {
+            Request::Meta(meta) => meta::overwrites(meta),
+            _ => matches!(request.verb(), Verb::Set | Verb::Delete | Verb::FlushAll),
+        };
+        if self == Access::Write && !overwrites { Access::WriteAlone } else { self }
     }
 
     /// The access of a request whose reply is expected to have this many bytes.
@@ -78,6 +89,7 @@ impl Overlap {
     pub(crate) fn allows(self, in_flight: Access, next: Access) -> bool {
         match self {
             _ if in_flight == Access::Local || next == Access::Local => true,
+            _ if in_flight == Access::WriteAlone || next == Access::WriteAlone => false,
             _ if in_flight == Access::BulkRead || next == Access::BulkRead => in_flight == next,
             Overlap::All => true,
             Overlap::SameAccess { .. } => in_flight == next,
@@ -139,6 +151,27 @@ mod tests {
         for text in ["version", "verbosity 1", "stats", "quit", "mn"] {
             assert_eq!(access(&format!("{text}\r\n")), Access::Local, "{text}");
         }
+    }
+
+    #[test]
+    fn a_write_that_needs_a_value_is_in_flight_alone_if_there_is_a_warm_up_pool() {
+        let with_warm_up = |text: &str| match parse_request(text.as_bytes(), &Limits::default()) {
+            ParsedRequest::Request { request, .. } => Access::of(&request).with_warm_up(&request),
+            other => panic!("{text}: {other:?}"),
+        };
+        for text in
+            ["touch a 1", "gat 1 a", "incr a 1", "add a 0 0 1\r\nx", "mg a T1", "ma a", "md a I", "ms a 1 ME\r\nx"]
+        {
+            assert_eq!(with_warm_up(&format!("{text}\r\n")), Access::WriteAlone, "{text}");
+        }
+        for text in ["set a 0 0 1\r\nx", "delete a", "flush_all", "ms a 1\r\nx", "md a q"] {
+            assert_eq!(with_warm_up(&format!("{text}\r\n")), Access::Write, "{text}");
+        }
+        assert_eq!((with_warm_up("gets a\r\n"), with_warm_up("version\r\n")), (Access::Read, Access::Local));
+        let alone =
+            |next| Overlap::All.allows(Access::WriteAlone, next) || Overlap::All.allows(next, Access::WriteAlone);
+        assert!(![Access::Read, Access::Write, Access::WriteAlone, Access::BulkRead].into_iter().any(alone));
+        assert!(alone(Access::Local));
     }
 
     #[test]

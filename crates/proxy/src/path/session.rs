@@ -290,9 +290,9 @@ impl Session {
             ParsedRequest::Incomplete if unread.len() < command_bytes => Taken::Incomplete,
             ParsedRequest::Incomplete => self.take_incomplete(unread, core),
             ParsedRequest::Request { request, consumed } => {
-                if let Request::Get { keys, .. } = &request
+                if let Request::Get { verb, keys, .. } = &request
                     && has_more_keys(keys, 1)
-                    && has_more_keys(keys, self.keys_with_room(core))
+                    && has_more_keys(keys, self.keys_with_room(*verb, core))
                     && let Some(taken) = self.open_line(unread)
                 {
                     return taken;

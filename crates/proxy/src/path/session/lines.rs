@@ -52,7 +52,7 @@ impl Session {
         if line.rest != Rest::Taken {
             return self.drop_part(line, unread, core);
         }
-        match parse_keys(unread, self.keys_with_room(core), &core.settings.wire) {
+        match parse_keys(unread, self.keys_with_room(line.verb, core), &core.settings.wire) {
             KeyPart::Incomplete => Taken::Incomplete,
             KeyPart::Keys { keys, consumed, is_last } => {
                 let is_empty = keys.first().is_none();

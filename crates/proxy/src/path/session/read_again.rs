@@ -46,8 +46,12 @@ impl Session {
                     && self.expected_bytes(core) < client_bytes)
     }
 
-    /// The number of keys for whose values there is room, at least one.
-    pub(super) fn keys_with_room(&self, core: &Core) -> usize {
+    /// The number of keys for whose values there is room, at least one. A command that may need a value of the warm-up pool has
+    /// one key.
+    pub(super) fn keys_with_room(&self, verb: Verb, core: &Core) -> usize {
+        if core.settings.has_warm_up && verb != Verb::Get {
+            return 1;
+        }
         let room = (core.settings.client_buffer_bytes as usize).saturating_sub(self.expected_bytes(core));
         (room / self.key_bytes).clamp(1, KEYS_MAX)
     }
@@ -58,7 +62,9 @@ impl Session {
             Request::Get { keys, .. } if self.key_bytes > 1024 => keys.count(),
             _ => 1,
         };
-        Access::of(request).expecting(keys * self.key_bytes, core.settings.overlap)
+        let access = Access::of(request);
+        let access = if core.settings.has_warm_up { access.with_warm_up(request) } else { access };
+        access.expecting(keys * self.key_bytes, core.settings.overlap)
     }
 
     /// Learns from the size of a reply. The expectation rises at once and falls slowly, because a large value is often followed
@@ -121,6 +127,6 @@ fn fail(id: JobId, line: &[u8], core: &mut Core) -> bool {
 pub(super) fn may_change_values(request: &Request<'_>, access: Access) -> bool {
     match request {
         Request::Get { verb: Verb::Gat | Verb::Gats, exptime, .. } => *exptime < 0,
-        _ => access == Access::Write,
+        _ => matches!(access, Access::Write | Access::WriteAlone),
     }
 }
