@@ -2,16 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "common/reference_keys.rs"]
+mod reference_keys;
+
 use proptest::prelude::*;
 use proxy::{
     Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash, Hedge, MultiGet, PartFailure,
     PoolFile, ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
-use std::collections::BTreeSet;
+use reference_keys::{REFERENCE, keys_of, uncommented};
 use std::time::Duration;
-use toml::{Table, Value};
-
-const REFERENCE: &str = include_str!("../../../examples/proxy/reference.toml");
+use toml::Table;
 
 /// A file that sets every key. A new key does not compile until it is added here.
 fn everything() -> ProxyFile {
@@ -76,38 +77,6 @@ fn everything() -> ProxyFile {
     }
 }
 
-/// The keys of a table; those of lists without indices.
-fn keys(value: &Value, above: &str, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Table(table) => {
-            for (name, inner) in table {
-                let key = format!("{above}.{name}");
-                keys(inner, &key, found);
-                found.insert(key);
-            }
-        }
-        Value::Array(array) => array.iter().for_each(|inner| keys(inner, above, found)),
-        _ => {}
-    }
-}
-
-fn keys_of(table: Table) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    keys(&Value::Table(table), "", &mut found);
-    found
-}
-
-/// The file with every key from the comments, in place of the line that sets the same key.
-fn uncommented() -> String {
-    let is_key = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
-    let added: Vec<&str> = REFERENCE.lines().filter(is_key).map(|line| &line[1..]).collect();
-    let key = |line: &str| line.split(" =").next().unwrap_or_default().to_string();
-    let said_twice = |line: &str| line.contains(" =") && added.iter().any(|other| key(other) == key(line));
-    let shown = |line: &str| if is_key(&line) { line[1..].to_string() } else { line.to_string() };
-    let lines = REFERENCE.lines().filter(|line| line.starts_with('#') || !said_twice(line));
-    lines.map(|line| shown(line) + "\n").collect()
-}
-
 #[test]
 fn the_reference_is_the_defaults() {
     let config = Document::new("reference.toml", REFERENCE).settings::<ProxyFile>().unwrap().config().unwrap();
@@ -118,7 +87,7 @@ fn the_reference_is_the_defaults() {
 #[test]
 fn the_reference_has_every_key_and_no_other() {
     let shown = uncommented();
-    assert_eq!(keys_of(shown.parse().unwrap()), keys_of(Table::try_from(everything()).unwrap()));
+    assert_eq!(keys_of(&shown.parse().unwrap()), keys_of(&Table::try_from(everything()).unwrap()));
     // Their values have the right types, too.
     Document::new("reference.toml", &shown).settings::<ProxyFile>().unwrap();
 }

@@ -7,18 +7,26 @@
 mod common;
 #[path = "common/random.rs"]
 mod random;
+#[path = "common/reference_keys.rs"]
+mod reference_keys;
 #[path = "common/simulated_backend.rs"]
 mod simulated_backend;
 #[path = "common/simulated_client.rs"]
 mod simulated_client;
+#[path = "common/simulated_coverage.rs"]
+mod simulated_coverage;
 #[path = "common/simulated_judge.rs"]
 mod simulated_judge;
+#[path = "common/simulated_lists.rs"]
+mod simulated_lists;
 #[path = "common/simulated_promise.rs"]
 mod simulated_promise;
 #[path = "common/simulated_requests.rs"]
 mod simulated_requests;
 #[path = "common/simulated_scenario.rs"]
 mod simulated_scenario;
+#[path = "common/simulated_settings.rs"]
+mod simulated_settings;
 #[path = "common/simulated_store.rs"]
 mod simulated_store;
 
@@ -28,16 +36,19 @@ use proxy::{Config, Totals, start};
 use random::Random;
 use simulated_backend::SimulatedBackend;
 use simulated_client::{Plan, SimulatedClient, Tally};
+use simulated_coverage::{drawn_commands, drawn_events, drawn_settings, possible_commands, possible_settings, rows};
 use simulated_judge::Judge;
-use simulated_requests::{own_keys, shared_keys};
-use simulated_scenario::Scenario;
+use simulated_requests::{list_key, own_keys, shared_keys};
+use simulated_scenario::{Scenario, addresses};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const SEEDS: Range<u64> = 0..60;
+const COVERAGE: &str = include_str!("../../../docs/test-coverage.md");
 /// The number of scenarios that run in parallel: most of a scenario is waiting.
 const AT_ONCE: usize = 16;
 /// The number of checks until the proxy must be idle. They are counted, not timed, because a machine may be suspended.
@@ -48,9 +59,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 fn play(scenario: &Scenario, seed: u64) -> Result<Tally, String> {
     let backends = scenario.start(seed);
     play_before(&backends, scenario, seed).map_err(|what| {
-        let asked = what.lines().find(|line| line.starts_with("  asked")).unwrap_or_default().to_string();
-        let own = scenario.clients.iter().flat_map(|plan| own_keys(plan.number));
-        let keys: Vec<String> = own.chain(shared_keys()).filter(|key| asked.contains(key.as_str())).collect();
+        let sent = what.lines().find(|line| line.starts_with("  sent")).unwrap_or_default().to_string();
+        let own = scenario.clients.iter().flat_map(|plan| own_keys(plan.number).chain([list_key(plan.number)]));
+        let keys: Vec<String> = own.chain(shared_keys()).filter(|key| sent.contains(key.as_str())).collect();
         let mut text = what;
         for (pool, place) in backends.iter().zip(1..) {
             for (backend, number) in pool.iter().zip(1..) {
@@ -66,21 +77,22 @@ fn play(scenario: &Scenario, seed: u64) -> Result<Tally, String> {
 
 fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u64) -> Result<Tally, String> {
     let all_backends = || backends.iter().flatten();
-    let promise = scenario.promise(backends);
-    let config = scenario.config(&scenario.setting, backends);
+    let (promises, addresses) = (scenario.promises(), addresses(backends));
+    let records = tempfile::tempdir().expect("a directory for records");
+    let config = scenario.setting.config(&addresses, records.path());
     let mut proxy = Proxy::of(start(config, Clock::monotonic()).expect("the proxy starts"));
     let (mut all, mut before) = (Tally::default(), Totals { requests: 0, lost: 0, records: None });
     let address = proxy.address;
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let run = |plan: &Plan| {
             let (plan, seed) = (*plan, seed ^ ((1 + plan.number as u64) << 40));
-            let judge = Judge::new(plan.number, promise.clone());
+            let judge = Judge::new(plan.number, promises.clone());
             scope.spawn(move || SimulatedClient::new(address, plan, judge, seed).run())
         };
         let clients: Vec<_> = scenario.clients.iter().map(run).collect();
         if let Some((moment, setting)) = &scenario.reload {
             std::thread::sleep(*moment);
-            before = go_on_with(&mut proxy, scenario.config(setting, backends));
+            before = go_on_with(&mut proxy, setting.config(&addresses, records.path()));
         }
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
@@ -154,25 +166,30 @@ fn play_seed(seed: u64) -> Result<Tally, String> {
         .map_err(|what| format!("seed {seed}: {what}\n  in {scenario:?}"))
 }
 
-fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var("WAYSTAGE_SIMULATION_SEEDS") else { return SEEDS };
-    let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    range.unwrap_or_else(|| panic!("WAYSTAGE_SIMULATION_SEEDS: {text:?} is not like 0..100"))
+/// The seeds to play. `100..200` is a range, and `17*50` the seed 17 fifty times: what threads do is not decided by a seed.
+fn seeds() -> Vec<u64> {
+    let Ok(text) = std::env::var("WAYSTAGE_SIMULATION_SEEDS") else { return SEEDS.collect() };
+    let numbers = |separator| {
+        let (left, right) = text.split_once(separator)?;
+        Some((left.parse().ok()?, right.parse().ok()?))
+    };
+    let range = numbers("..").map(|(from, to)| (from..to).collect());
+    let repeated = || numbers("*").map(|(seed, times)| vec![seed; times as usize]);
+    range.or_else(repeated).unwrap_or_else(|| panic!("WAYSTAGE_SIMULATION_SEEDS: {text:?} is not like 0..100 or 17*50"))
 }
 
 #[test]
 fn every_request_is_answered_or_failed_exactly_once() {
-    let (next, seeds) = (AtomicU64::new(seeds().start), seeds());
+    let (next, seeds) = (AtomicUsize::new(0), seeds());
     let (total, failures) = (Mutex::new(Tally::default()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::SeqCst);
-                    if seed >= seeds.end || failures.lock().unwrap().len() > 5 {
+                while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    if failures.lock().unwrap().len() > 5 {
                         return;
                     }
-                    if seed % 500 == 0 && seeds.end - seeds.start > 500 {
+                    if seed % 500 == 0 && seeds.len() > 500 {
                         eprintln!("at seed {seed}");
                     }
                     match play_seed(seed) {
@@ -188,7 +205,35 @@ fn every_request_is_answered_or_failed_exactly_once() {
     });
     let (total, failures) = (total.into_inner().unwrap(), failures.into_inner().unwrap());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    eprintln!("seeds {seeds:?}: {total:?}");
+    eprintln!("{} scenarios: {total:?}", seeds.len());
     // A simulation in which all requests succeed, or all fail, would prove little.
-    assert!(seeds.end - seeds.start < 50 || (total.failed > 0 && total.answered > total.failed), "{total:?}");
+    assert!(seeds.len() < 50 || (total.failed > 0 && total.answered > total.failed), "{total:?}");
+}
+
+/// docs/test-coverage.md lists every setting and command. The column of the simulation says `drawn`, or why not.
+#[test]
+fn the_default_seeds_draw_what_the_table_of_coverage_says() {
+    let scenarios: Vec<Scenario> = SEEDS.map(|seed| Scenario::from(&mut Random(seed))).collect();
+    let events: BTreeSet<String> = drawn_events(&scenarios).iter().map(ToString::to_string).collect();
+    let tables = [
+        ("setting", Some(possible_settings()), drawn_settings(&scenarios)),
+        ("command", Some(possible_commands()), drawn_commands(&scenarios)),
+        ("event", None, events),
+    ];
+    for (table, possible, drawn) in tables {
+        let rows = rows(COVERAGE, table, "simulation");
+        if let Some(possible) = possible {
+            assert_eq!(rows.keys().cloned().collect::<BTreeSet<_>>(), possible, "the rows for each {table}");
+        }
+        let is_drawn = |(name, cell): (&String, &String)| (cell == "drawn").then(|| name.clone());
+        assert_eq!(
+            rows.iter().filter_map(is_drawn).collect::<BTreeSet<_>>(),
+            drawn,
+            "the rows with \"drawn\" for each {table}"
+        );
+        for (name, cell) in &rows {
+            let has_reason = cell == "drawn" || cell.strip_prefix("no: ").is_some_and(|reason| reason.len() > 10);
+            assert!(has_reason, "{table} {name}: {cell:?} is neither drawn nor no with a reason");
+        }
+    }
 }

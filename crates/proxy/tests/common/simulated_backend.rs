@@ -2,7 +2,6 @@
 //! from time to time. No unsolicited bytes that it sends are a valid reply to a request of the simulated clients.
 
 use super::random::Random;
-use super::simulated_promise::StoredValues;
 use super::simulated_store::Store;
 use clock::{Clock, Nanos};
 use std::io::{Read, Write};
@@ -107,11 +106,6 @@ impl SimulatedBackend {
     /// Ends its bad behaviour.
     pub(crate) fn calm_down(&self) {
         self.server.is_calm.store(true, Ordering::SeqCst);
-    }
-
-    /// The values that it ever stored.
-    pub(crate) fn stored_values(&self) -> StoredValues {
-        self.server.store.lock().unwrap().stored_values()
     }
 
     /// Its requests for a key.

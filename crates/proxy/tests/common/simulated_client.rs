@@ -2,11 +2,12 @@
 
 use super::random::Random;
 use super::simulated_judge::{Judge, SentRequest};
-use super::simulated_requests::{Ask, next, own_keys, shared_keys};
+use super::simulated_requests::{Ask, list_key, next, own_keys, shared_keys};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
+use wire::Verb;
 
 /// How a client disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,13 @@ pub(crate) struct Plan {
     pub(crate) requests: usize,
     pub(crate) burst: usize,
     pub(crate) disconnect: Disconnect,
+    /// How long it does not read, now and then.
+    pub(crate) pause: Option<Duration>,
+    /// Whether it also stores large values.
+    pub(crate) has_large: bool,
+    pub(crate) may_flush: bool,
+    /// The length of values that the proxy refuses.
+    pub(crate) refused_bytes: Option<usize>,
 }
 
 /// The outcomes of its requests.
@@ -61,6 +69,8 @@ pub(crate) struct SimulatedClient {
 }
 
 const TRAIL: usize = 60;
+/// The number of requests in flight that a failure shows.
+const NEXT: usize = 5;
 /// The number of waits after which a reply is missing. They are counted, not timed, because a machine may be suspended.
 const WAITS_MAX: usize = 300;
 const WAIT: Duration = Duration::from_millis(100);
@@ -101,6 +111,9 @@ impl SimulatedClient {
             if self.random.one_in(10) {
                 std::thread::sleep(Duration::from_micros(self.random.next() % 20_000));
             }
+            if let Some(pause) = self.plan.pause.filter(|_| self.random.one_in(5)) {
+                std::thread::sleep(pause);
+            }
             let failed = self.tally.failed;
             let keep = self.random.below(burst);
             self.read_until(keep)?;
@@ -120,15 +133,15 @@ impl SimulatedClient {
     /// The first violation of a guarantee.
     pub(crate) fn check_final_values(mut self) -> Result<Tally, String> {
         let client = self.plan.number;
-        let late = self.judge.promise.late;
-        self.judge.promise.late = late.map(|_| Duration::ZERO);
-        for key in own_keys(client).chain(shared_keys()) {
-            self.insist(|_| Ask::Get { keys: vec![key.clone()] })?;
+        let promises = self.judge.promises.clone();
+        self.judge.promises = promises.clone().without_late_replicas();
+        for key in own_keys(client).chain(shared_keys()).chain([list_key(client)]) {
+            self.insist(|_| Ask::Get { verb: Verb::Get, keys: vec![key.clone()] })?;
         }
-        self.judge.promise.late = late;
+        self.judge.promises = promises;
         for key in own_keys(client) {
             self.insist(|version| Ask::Set { key: key.clone(), version, is_noreply: false })?;
-            self.insist(|opaque| Ask::MetaGet { key: key.clone(), opaque, is_quiet: false })?;
+            self.insist(|opaque| Ask::MetaGet { key: key.clone(), opaque, is_quiet: false, touches: false })?;
         }
         Ok(self.tally)
     }
@@ -181,15 +194,16 @@ impl SimulatedClient {
 
     /// Appends a request.
     fn ask(&mut self, ask: Ask, bytes: &mut Vec<u8>) {
-        ask.encode(self.plan.number, bytes);
-        self.in_flight.push_back(self.judge.sends(ask));
+        let request = self.judge.sends(ask);
+        request.ask.encode(self.plan.number, bytes);
+        self.in_flight.push_back(request);
         self.tally.sent += 1;
     }
 
     fn send_burst(&mut self, count: usize) -> Result<(), String> {
         let mut bytes = Vec::new();
         for _ in 0..count {
-            for ask in next(self.plan.number, self.judge.next_number(), &mut self.random) {
+            for ask in next(&self.plan, self.judge.next_number(), &mut self.random) {
                 self.ask(ask, &mut bytes);
             }
         }
@@ -229,7 +243,12 @@ impl SimulatedClient {
             let received = || String::from_utf8_lossy(&rest[..rest.len().min(60)]).into_owned();
             let outcome = self.judge.check(request, rest).map_err(|what| {
                 let trail: String = self.trail.iter().map(|line| format!("\n    {line}")).collect();
-                format!("client {}: {what}\n  sent {request:?}\n  got {:?} after{trail}", self.plan.number, received())
+                let next: Vec<&Ask> = self.in_flight.iter().skip(1).take(NEXT).map(|request| &request.ask).collect();
+                let number = self.plan.number;
+                format!(
+                    "client {number}: {what}\n  sent {request:?}\n  then {next:?}\n  got {:?} after{trail}",
+                    received()
+                )
             })?;
             let Some((consumed, is_failed)) = outcome else { break };
             self.trail.push_back(format!("{:?}: {:?}", request.ask, received()));

@@ -1,11 +1,12 @@
 //! Checks the replies to one client of the simulation: each must be a complete reply to its request, with a value that the
 //! client may receive (`simulated_promise`).
 
-use super::simulated_promise::{History, Posted, Promise, UNTOUCHED, Write};
-use super::simulated_requests::{Ask, value};
+use super::simulated_lists::{Appends, List};
+use super::simulated_promise::{History, Posted, Promise, Promises, UNTOUCHED, Write};
+use super::simulated_requests::{Ask, is_list, list_key, own_keys, value};
 use clock::{Clock, Nanos};
 use std::collections::HashMap;
-use wire::{Limits, MetaCode, ParsedReply, Reply, parse_reply};
+use wire::{Limits, MetaCode, ParsedReply, Reply, Verb, parse_reply};
 
 /// A request that was sent.
 #[derive(Clone, Debug)]
@@ -18,8 +19,11 @@ pub(crate) struct SentRequest {
 pub(crate) struct Judge {
     client: usize,
     clock: Clock,
-    pub(crate) promise: Promise,
+    pub(crate) promises: Promises,
     keys: HashMap<String, History>,
+    appends: Appends,
+    /// The last cas token of each key, and the number of its writes then.
+    tokens: HashMap<String, (u64, usize)>,
     /// The number of requests so far. The number of a request is the version of the value it stores.
     number: u64,
     /// The increments sent, the last number received, and whether the counter must exist.
@@ -29,13 +33,15 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    pub(crate) fn new(client: usize, promise: Promise) -> Judge {
+    pub(crate) fn new(client: usize, promises: Promises) -> Judge {
         let clock = Clock::monotonic();
         Judge {
             client,
             clock,
-            promise,
+            promises,
             keys: HashMap::new(),
+            appends: Appends::default(),
+            tokens: HashMap::new(),
             number: 0,
             counts: 0,
             last_count: 0,
@@ -49,9 +55,15 @@ impl Judge {
         self.number
     }
 
-    /// Records a request.
-    pub(crate) fn sends(&mut self, ask: Ask) -> SentRequest {
-        self.counts += u64::from(matches!(ask, Ask::Count));
+    /// Records a request. A `cas` gets the last token of its key; without one it becomes a `gets`.
+    pub(crate) fn sends(&mut self, mut ask: Ask) -> SentRequest {
+        self.counts += u64::from(matches!(ask, Ask::Count | Ask::MetaCount));
+        if let Ask::Cas { key, token, since, .. } = &mut ask {
+            match self.tokens.get(key) {
+                Some(known) => (*token, *since) = *known,
+                None => ask = Ask::Get { verb: Verb::Gets, keys: vec![std::mem::take(key)] },
+            }
+        }
         SentRequest { ask, sent: self.clock.now() }
     }
 
@@ -62,11 +74,13 @@ impl Judge {
                 self.wrote(key, request, Some(*version), false);
                 return Ok(Some((0, false)));
             }
-            Ask::Get { keys } => return self.check_values(keys, request, bytes),
-            Ask::GetAndTouch { key } => {
-                self.keys.entry(key.clone()).or_default().touch();
-                return self.check_values(std::slice::from_ref(key), request, bytes);
+            Ask::Get { verb, keys } => {
+                if matches!(verb, Verb::Gat | Verb::Gats) {
+                    keys.iter().for_each(|key| self.keys.entry(key.clone()).or_default().touch());
+                }
+                return self.check_values(*verb, keys, request, bytes);
             }
+            Ask::Stats => return check_statistics(bytes),
             _ => {}
         }
         let (reply, consumed) = match parse_reply(bytes, &Limits::default()) {
@@ -78,8 +92,14 @@ impl Judge {
             self.had_no_reply(request)?;
             return Ok(Some((0, false)));
         }
+        if let (Ask::SetTooLarge { key, .. }, Reply::ServerError(b"object too large for cache")) = (&request.ask, reply)
+        {
+            // memcached deletes the old value.
+            self.wrote(key, request, None, false);
+            return Ok(Some((consumed, false)));
+        }
         if let Reply::ServerError(_) = reply {
-            if matches!(request.ask, Ask::Noop | Ask::Version | Ask::Bogus | Ask::LongKey) {
+            if matches!(request.ask, Ask::Noop | Ask::Version | Ask::Verbosity | Ask::Bogus | Ask::LongKey) {
                 return Err("a backend error for a request that needs no backend".into());
             }
             self.failed(request);
@@ -106,17 +126,39 @@ impl Judge {
             (Ask::Replace { key, .. }, Reply::NotStored) => self.may_miss(key),
             (Ask::Delete { key }, Reply::Deleted) => self.wrote(key, request, None, true),
             (Ask::Delete { key }, Reply::NotFound) => self.may_miss(key) && self.wrote(key, request, None, true),
+            (Ask::Cas { key, version, since, .. }, Reply::Stored) => {
+                let may_store = !self.is_overwritten(key, *since);
+                self.wrote(key, request, Some(*version), true);
+                may_store
+            }
+            (Ask::Cas { key, since, .. }, Reply::Exists) => self.may_have_changed(key, *since),
+            (Ask::Cas { key, .. }, Reply::NotFound) => self.may_miss(key),
+            (Ask::Append { key, version, .. }, Reply::Stored) => {
+                let may_store = self.may_be_there(key, request);
+                self.keys.entry(key.clone()).or_default().touch();
+                self.appends.add(*version, self.history(key).count(), Some(self.clock.now()));
+                may_store
+            }
+            (Ask::Append { key, .. }, Reply::NotStored) => self.may_miss(key),
+            (Ask::Touch { key }, Reply::Touched) => {
+                let may_touch = self.may_be_there(key, request);
+                self.keys.entry(key.clone()).or_default().touch();
+                may_touch
+            }
+            (Ask::Touch { key }, Reply::NotFound) => self.may_miss(key),
             (Ask::CountFrom, Reply::Stored) => {
-                self.is_counter_sure = !self.promise.forgets;
+                self.is_counter_sure = !self.counter_promise().forgets;
                 true
             }
-            (Ask::Count, Reply::Number(number)) => {
-                let is_next = *number > self.last_count && *number <= self.counts;
-                self.last_count = *number;
-                is_next
+            (Ask::Count, Reply::Number(number)) => self.is_next_count(*number),
+            (Ask::MetaCount, Reply::MetaValue { data, .. }) => {
+                let number = std::str::from_utf8(data).ok().and_then(|text| text.trim().parse().ok());
+                number.is_some_and(|number| self.is_next_count(number))
             }
-            (Ask::Count, Reply::NotFound) => !self.is_counter_sure,
-            (Ask::MetaGet { key, opaque, is_quiet }, Reply::Meta { code: MetaCode::Miss, flags }) => {
+            (Ask::ReadCount, Reply::Number(number)) => (self.last_count..=self.counts).contains(number),
+            (Ask::Count | Ask::ReadCount, Reply::NotFound)
+            | (Ask::MetaCount, Reply::Meta { code: MetaCode::NotFound, .. }) => !self.is_counter_sure,
+            (Ask::MetaGet { key, opaque, is_quiet, .. }, Reply::Meta { code: MetaCode::Miss, flags }) => {
                 !is_quiet && *flags == returned_flags(*opaque, Some(key)) && self.may_miss(key)
             }
             (Ask::MetaGet { key, opaque, .. }, Reply::MetaValue { flags, data }) => {
@@ -131,8 +173,17 @@ impl Judge {
             (Ask::MetaDelete { key, opaque, .. }, Reply::Meta { code: MetaCode::NotFound, flags }) => {
                 *flags == returned_flags(*opaque, None) && self.may_miss(key) && self.wrote(key, request, None, true)
             }
+            (Ask::MetaDebug { key }, Reply::Meta { code: MetaCode::Debug, flags }) => {
+                flags.starts_with(key.as_bytes()) && self.may_be_there(key, request)
+            }
+            (Ask::MetaDebug { key }, Reply::Meta { code: MetaCode::Miss, .. }) => self.may_miss(key),
+            (Ask::FlushAll, Reply::Ok) => {
+                let keys: Vec<String> = own_keys(self.client).chain([list_key(self.client)]).collect();
+                // Values that are fetched from a warm-up pool may be stored after it.
+                keys.iter().all(|key| self.wrote(key, request, None, !self.promises.of(key).has_source))
+            }
             (Ask::Noop, Reply::Meta { code: MetaCode::Noop, .. }) => true,
-            (Ask::Version, Reply::Version(_)) | (Ask::Bogus, Reply::Error) => true,
+            (Ask::Version, Reply::Version(_)) | (Ask::Verbosity, Reply::Ok) | (Ask::Bogus, Reply::Error) => true,
             (Ask::LongKey, Reply::ClientError(_)) => true,
             _ => false,
         };
@@ -144,6 +195,7 @@ impl Judge {
     /// Values in the order of their keys, then END or an error.
     fn check_values(
         &mut self,
+        verb: Verb,
         keys: &[String],
         request: &SentRequest,
         bytes: &[u8],
@@ -163,12 +215,18 @@ impl Judge {
                     place += 1 + at.ok_or("a value that was not requested, or out of order")?;
                     is_missing[place - 1] = false;
                     let key = &keys[place - 1];
+                    if value.cas.is_some() != matches!(verb, Verb::Gets | Verb::Gats) {
+                        return Err("a cas token that was not requested, or none".into());
+                    }
+                    if let Some(token) = value.cas {
+                        self.tokens.insert(key.clone(), (token, self.history(key).count()));
+                    }
                     if !self.is_possible(key, request, value.data)? {
                         return Err(format!("a value that is too old, or too new; known: {:?}", self.keys.get(key)));
                     }
                 }
                 Reply::End => {
-                    let parts_may_miss = keys.len() > 1 && self.promise.parts_may_miss;
+                    let parts_may_miss = keys.len() > 1 && self.promises.parts_may_miss;
                     let missing = keys.iter().zip(is_missing).filter(|(_, is_missing)| *is_missing);
                     let gone = missing.map(|(key, _)| key).find(|key| !parts_may_miss && !self.may_miss(key));
                     let Some(gone) = gone else { return Ok(Some((used, false))) };
@@ -182,6 +240,9 @@ impl Judge {
 
     /// Whether this is a whole value of this key, by one of its writers, and not older than allowed.
     fn is_possible(&self, key: &str, request: &SentRequest, data: &[u8]) -> Result<bool, String> {
+        if is_list(key) {
+            return self.is_possible_list(key, request, data);
+        }
         let text = String::from_utf8_lossy(data);
         let mut words = text.split(' ');
         let (name, writer, version) = (words.next(), words.next(), words.next());
@@ -191,20 +252,20 @@ impl Judge {
             return Err("another key's value, or a torn one".into());
         }
         if !self.is_own(key) {
-            return Ok(self.promise.may_return_shared(key, writer, version, request.sent));
+            return Ok(self.promises.may_return_shared(key, writer, version, request.sent));
         }
         if writer != self.client {
             return Err("another client's value".into());
         }
-        Ok(self.promise.may_return(key, self.client, self.history(key), version, request.sent))
+        Ok(self.promises.of(key).may_return(self.history(key), version, request.sent))
     }
 
     fn is_own(&self, key: &str) -> bool {
-        key.starts_with(&format!("c{}k", self.client))
+        key.starts_with(&format!("c{}", self.client))
     }
 
     fn may_miss(&self, key: &str) -> bool {
-        !self.is_own(key) || self.promise.may_miss(self.history(key))
+        !self.is_own(key) || self.promises.of(key).may_miss(self.history(key))
     }
 
     fn history(&self, key: &str) -> &History {
@@ -212,7 +273,39 @@ impl Judge {
     }
 
     fn may_be_there(&self, key: &str, request: &SentRequest) -> bool {
-        !self.is_own(key) || self.promise.may_be_there(key, self.client, self.history(key), request.sent)
+        !self.is_own(key) || self.promises.of(key).may_be_there(self.history(key), request.sent)
+    }
+
+    /// Whether this is the client's list with every element that was appended to it, each once.
+    fn is_possible_list(&self, key: &str, request: &SentRequest, data: &[u8]) -> Result<bool, String> {
+        let List { writer, version, elements } = List::parse(key, data).ok_or("another key's value, or a torn one")?;
+        if writer != self.client {
+            return Err("another client's value".into());
+        }
+        let (promise, history) = (self.promises.of(key), self.history(key));
+        self.appends.check(version, &elements, promise, history, request.sent)?;
+        Ok(promise.may_return(history, version, request.sent))
+    }
+
+    /// Whether an acknowledged write came after the cas token of an own key, which is then no longer valid.
+    fn is_overwritten(&self, key: &str, since: usize) -> bool {
+        self.is_own(key) && self.history(key).since(since).iter().any(|write| write.acknowledged.is_some())
+    }
+
+    /// Whether the item of a cas token may have been changed or lost since.
+    fn may_have_changed(&self, key: &str, since: usize) -> bool {
+        let history = self.history(key);
+        !self.is_own(key) || history.count() > since || history.has_failed() || self.may_miss(key)
+    }
+
+    fn counter_promise(&self) -> &Promise {
+        self.promises.of(&format!("c{}n", self.client))
+    }
+
+    fn is_next_count(&mut self, number: u64) -> bool {
+        let is_next = number > self.last_count && number <= self.counts;
+        self.last_count = number;
+        is_next
     }
 
     fn known(&self, ask: &Ask) -> Option<&History> {
@@ -220,6 +313,11 @@ impl Judge {
             Ask::Set { key, .. }
             | Ask::Add { key, .. }
             | Ask::Replace { key, .. }
+            | Ask::Cas { key, .. }
+            | Ask::Append { key, .. }
+            | Ask::Touch { key }
+            | Ask::SetTooLarge { key, .. }
+            | Ask::MetaDebug { key }
             | Ask::Delete { key }
             | Ask::MetaGet { key, .. }
             | Ask::MetaSet { key, .. }
@@ -231,13 +329,13 @@ impl Judge {
     /// Records a write. Always returns true.
     fn wrote(&mut self, key: &str, request: &SentRequest, version: Option<u64>, is_acknowledged: bool) -> bool {
         let now = self.clock.now();
-        let is_on_primary = matches!(request.ask, Ask::Add { .. } | Ask::Replace { .. });
+        let is_on_primary = matches!(request.ask, Ask::Add { .. } | Ask::Replace { .. } | Ask::Cas { .. });
         if self.is_own(key) {
             let write = Write { version, acknowledged: is_acknowledged.then_some(now), is_on_primary };
             self.keys.entry(key.into()).or_default().add(write);
         } else if is_acknowledged {
             let write = Posted { writer: self.client, version, sent: request.sent, acknowledged: now };
-            self.promise.board.post(key, write);
+            self.promises.board.post(key, write);
         }
         true
     }
@@ -248,11 +346,25 @@ impl Judge {
             Ask::Set { key, version, .. }
             | Ask::Add { key, version }
             | Ask::Replace { key, version }
+            | Ask::Cas { key, version, .. }
             | Ask::MetaSet { key, version, .. } => _ = self.wrote(key, request, Some(*version), false),
-            Ask::Delete { key } | Ask::MetaDelete { key, .. } => _ = self.wrote(key, request, None, false),
-            Ask::GetAndTouch { key } => self.keys.entry(key.clone()).or_default().touch(),
+            Ask::Delete { key } | Ask::MetaDelete { key, .. } | Ask::SetTooLarge { key, .. } => {
+                self.wrote(key, request, None, false);
+            }
+            Ask::Append { key, version, .. } => {
+                self.appends.add(*version, self.history(key).count(), None);
+                self.keys.entry(key.clone()).or_default().lose();
+            }
+            Ask::Touch { key } => self.keys.entry(key.clone()).or_default().lose(),
+            Ask::Get { verb: Verb::Gat | Verb::Gats, keys } => {
+                keys.iter().for_each(|key| self.keys.entry(key.clone()).or_default().touch());
+            }
+            Ask::FlushAll => {
+                let keys: Vec<String> = own_keys(self.client).chain([list_key(self.client)]).collect();
+                keys.iter().for_each(|key| _ = self.wrote(key, request, None, false));
+            }
             // The counter is deleted on a replica that missed the write.
-            Ask::CountFrom | Ask::Count => self.is_counter_sure = false,
+            Ask::CountFrom | Ask::Count | Ask::MetaCount | Ask::ReadCount => self.is_counter_sure = false,
             _ => {}
         }
     }
@@ -267,6 +379,19 @@ impl Judge {
         };
         let known = || format!("a reply is missing; known: {:?}", self.known(&request.ask));
         is_right.then_some(()).ok_or_else(known)
+    }
+}
+
+/// Reads statistics of the proxy.
+fn check_statistics(bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
+    let mut used = 0;
+    loop {
+        match parse_reply(&bytes[used..], &Limits::default()) {
+            ParsedReply::Incomplete => return Ok(None),
+            ParsedReply::Reply { reply: Reply::Stat { .. }, consumed } => used += consumed,
+            ParsedReply::Reply { reply: Reply::End, consumed } => return Ok(Some((used + consumed, false))),
+            _ => return Err("not a statistic".into()),
+        }
     }
 }
 

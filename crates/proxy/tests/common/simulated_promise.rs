@@ -2,11 +2,22 @@
 //! the policies of a scenario. Knows no bytes and no connections; `simulated_judge` reads replies and calls this.
 
 use clock::Nanos;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The guarantees of a scenario's policies.
+/// The guarantees of a scenario: those of the pool that a key belongs to.
+#[derive(Clone)]
+pub(crate) struct Promises {
+    pub(crate) pools: Vec<Promise>,
+    /// Prefixes and the index of the pool of such keys. The longest prefix wins; all other keys belong to the first pool.
+    pub(crate) routes: Vec<(&'static str, usize)>,
+    /// A part of a multi-get that fails looks like misses.
+    pub(crate) parts_may_miss: bool,
+    pub(crate) board: Arc<Board>,
+}
+
+/// The guarantees of one pool's policy.
 #[derive(Clone)]
 pub(crate) struct Promise {
     /// A replica that a write did not reach is not read until the key is deleted there. With one replica and no other policy, a
@@ -22,26 +33,20 @@ pub(crate) struct Promise {
     pub(crate) has_source: bool,
     /// Such a value may be stored after its client has deleted it, because it does not use the client's connection.
     pub(crate) fills_late: bool,
-    /// A part of a multi-get that fails looks like misses.
-    pub(crate) parts_may_miss: bool,
-    /// The values that backends of a failover pool ever stored. They may come back at the next failover.
-    pub(crate) failover_values: Vec<StoredValues>,
-    pub(crate) board: Arc<Board>,
 }
-
-/// The values that a backend ever stored, by key, writer and version.
-pub(crate) type StoredValues = Arc<Mutex<HashSet<(String, usize, u64)>>>;
 
 /// One client's writes to a key that only it writes, in order.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     writes: Vec<Write>,
-    /// A `gat` may have caused an invalidation of replicas.
+    /// A `gat` or a `touch` may have caused an invalidation of replicas.
     is_touched: bool,
+    /// A `touch` has failed, and may have caused an invalidation of every replica.
+    is_lost: bool,
 }
 
 /// The history of an unused key.
-pub(crate) static UNTOUCHED: History = History { writes: Vec::new(), is_touched: false };
+pub(crate) static UNTOUCHED: History = History { writes: Vec::new(), is_touched: false, is_lost: false };
 
 /// One write.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +73,37 @@ pub(crate) struct Posted {
     pub(crate) acknowledged: Nanos,
 }
 
+impl Promises {
+    /// The guarantees for a key.
+    pub(crate) fn of(&self, key: &str) -> &Promise {
+        let matching = self.routes.iter().filter(|(prefix, _)| key.starts_with(prefix));
+        &self.pools[matching.max_by_key(|(prefix, _)| prefix.len()).map_or(0, |(_, place)| *place)]
+    }
+
+    /// Takes back that slow replicas may return old values: they have answered.
+    pub(crate) fn without_late_replicas(mut self) -> Promises {
+        self.pools.iter_mut().for_each(|pool| pool.late = pool.late.map(|_| Duration::ZERO));
+        self
+    }
+
+    /// Whether the reply to a request sent at this time may have this writer's version of a key that all clients write. If
+    /// all replicas must apply a write, a value is overwritten once a write that began after its acknowledgement is acknowledged.
+    pub(crate) fn may_return_shared(&self, key: &str, writer: usize, version: u64, sent: Nanos) -> bool {
+        if self.of(key).late.is_some() {
+            return true;
+        }
+        let board = self.board.writes.lock().unwrap();
+        let Some(writes) = board.get(key) else { return true };
+        let own = writes.iter().find(|write| (write.writer, write.version) == (writer, Some(version)));
+        // A failed or quiet write may have been applied later than it seems, and so may a fill.
+        let Some(own) = own else { return true };
+        !writes.iter().any(|other| other.sent > own.acknowledged && other.acknowledged < sent)
+    }
+}
+
 impl Promise {
     /// Whether the reply to a request sent at this time may have this version by `client`, the only writer of the key.
-    pub(crate) fn may_return(&self, key: &str, client: usize, history: &History, version: u64, sent: Nanos) -> bool {
+    pub(crate) fn may_return(&self, history: &History, version: u64, sent: Nanos) -> bool {
         let place = history.writes.iter().position(|write| write.version == Some(version));
         let after = match place {
             Some(place) => place + 1,
@@ -85,7 +118,7 @@ impl Promise {
         let may_still_be_applied = !self.mends && has_failed;
         let is_filled_late = place.is_none() && self.fills_late && self.may_have_been_missing(history);
         let is_late = self.late.is_some_and(|late| sent < overwritten + late);
-        may_still_be_applied || is_filled_late || is_late || self.is_in_failover_pool(key, client, version)
+        may_still_be_applied || is_filled_late || is_late
     }
 
     /// Whether the key may be missing.
@@ -94,40 +127,24 @@ impl Promise {
         // A delete of replicas may also arrive after a set that was sent before the primary had answered.
         let is_on_primary = history.writes.iter().any(|write| write.is_on_primary);
         let replicas_are_deleted = self.reads_replicas && (is_on_primary || history.is_touched);
-        let has_failed = history.writes.iter().any(|write| write.acknowledged.is_none());
-        self.forgets || has_failed || replicas_are_deleted || last.is_none_or(|last| last.version.is_none())
+        self.forgets
+            || history.is_lost
+            || history.has_failed()
+            || replicas_are_deleted
+            || last.is_none_or(|last| last.version.is_none())
     }
 
     /// Whether something may have deleted the key.
     fn may_have_been_missing(&self, history: &History) -> bool {
         let deletes = |write: &Write| write.version.is_none() || write.acknowledged.is_none() || write.is_on_primary;
-        self.forgets || history.is_touched || history.writes.iter().any(deletes)
+        self.forgets || history.is_touched || history.is_lost || history.writes.iter().any(deletes)
     }
 
     /// Whether the key may be stored, with any value.
-    pub(crate) fn may_be_there(&self, key: &str, client: usize, history: &History, sent: Nanos) -> bool {
+    pub(crate) fn may_be_there(&self, history: &History, sent: Nanos) -> bool {
         let versions = history.writes.iter().filter_map(|write| write.version).chain([0]);
-        let mut possible = versions.filter(|&version| self.may_return(key, client, history, version, sent));
+        let mut possible = versions.filter(|&version| self.may_return(history, version, sent));
         possible.next().is_some()
-    }
-
-    /// Whether the reply to a request sent at this time may have this writer's version of a key that all clients write. If
-    /// all replicas must apply a write, a value is overwritten once a write that began after its acknowledgement is acknowledged.
-    pub(crate) fn may_return_shared(&self, key: &str, writer: usize, version: u64, sent: Nanos) -> bool {
-        if self.late.is_some() || self.is_in_failover_pool(key, writer, version) {
-            return true;
-        }
-        let board = self.board.writes.lock().unwrap();
-        let Some(writes) = board.get(key) else { return true };
-        let own = writes.iter().find(|write| (write.writer, write.version) == (writer, Some(version)));
-        // A failed or quiet write may have been applied later than it seems, and so may a fill.
-        let Some(own) = own else { return true };
-        !writes.iter().any(|other| other.sent > own.acknowledged && other.acknowledged < sent)
-    }
-
-    fn is_in_failover_pool(&self, key: &str, writer: usize, version: u64) -> bool {
-        let contains = |stored: &StoredValues| stored.lock().unwrap().contains(&(key.to_string(), writer, version));
-        self.failover_values.iter().any(contains)
     }
 }
 
@@ -138,6 +155,30 @@ impl History {
 
     pub(crate) fn touch(&mut self) {
         self.is_touched = true;
+    }
+
+    pub(crate) fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    /// Whether a write has failed, so that it may have been applied or not.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.writes.iter().any(|write| write.acknowledged.is_none())
+    }
+
+    /// The number of writes so far.
+    pub(crate) fn count(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// The writes after the first `count`.
+    pub(crate) fn since(&self, count: usize) -> &[Write] {
+        &self.writes[count..]
+    }
+
+    /// How many writes there are up to the one of this version.
+    pub(crate) fn up_to(&self, version: u64) -> Option<usize> {
+        self.writes.iter().position(|write| write.version == Some(version)).map(|place| place + 1)
     }
 }
 

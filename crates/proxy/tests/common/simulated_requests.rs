@@ -1,17 +1,22 @@
 //! The requests of the simulated clients, and the values that they store. `simulated_judge` checks the replies.
 
 use super::random::Random;
+use super::simulated_client::Plan;
+use wire::Verb;
 
 /// One request. The key's name contains its writer: only client 3 writes `c3k1`, and all clients write `all1`.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
+    /// `get`, `gets`, `gat` or `gats`.
     Get {
+        verb: Verb,
         keys: Vec<String>,
     },
-    /// A `gat` of one key.
-    GetAndTouch {
+    /// `touch`.
+    Touch {
         key: String,
     },
+    /// A `set` that replaces the whole value; also of a list.
     Set {
         key: String,
         version: u64,
@@ -25,16 +30,40 @@ pub(crate) enum Ask {
         key: String,
         version: u64,
     },
+    /// A `cas` with the token of the last `gets`, and the number of writes before that.
+    Cas {
+        key: String,
+        version: u64,
+        token: u64,
+        since: usize,
+    },
+    /// A `set` with a value that is larger than the proxy accepts.
+    SetTooLarge {
+        key: String,
+        bytes: usize,
+    },
+    /// `append` or `prepend` to the client's list.
+    Append {
+        key: String,
+        version: u64,
+        is_front: bool,
+    },
     Delete {
         key: String,
     },
     /// Sets the counter to 0.
     CountFrom,
     Count,
+    /// The same with `ma`.
+    MetaCount,
+    /// `decr` by 0: reads the counter on the primary.
+    ReadCount,
     MetaGet {
         key: String,
         opaque: u64,
         is_quiet: bool,
+        /// Whether it sets the expiry time, too.
+        touches: bool,
     },
     MetaSet {
         key: String,
@@ -47,32 +76,59 @@ pub(crate) enum Ask {
         opaque: u64,
         is_quiet: bool,
     },
+    /// `me`.
+    MetaDebug {
+        key: String,
+    },
+    FlushAll,
     Noop,
     Version,
+    Verbosity,
+    Stats,
     Bogus,
     LongKey,
 }
 
 const OWN_KEYS: usize = 3;
 const SHARED_KEYS: usize = 3;
+/// The number of the key whose values are large.
+const LARGE: &str = "k9";
+/// The proxy splits longer requests.
+pub(crate) const MANY_KEYS: usize = 128;
 
 /// The value of a version. It contains its key, writer and version, from which its length and bytes follow.
 pub(crate) fn value(key: &str, client: usize, version: u64) -> Vec<u8> {
     let mut bytes = format!("{key} {client} {version} ").into_bytes();
+    if is_list(key) {
+        return bytes;
+    }
     let mut random = Random(version.wrapping_mul(31).wrapping_add(client as u64));
-    let length = if random.one_in(12) { random.below(20_000) } else { random.below(120) };
+    let length = match random.one_in(12) {
+        _ if key.ends_with(LARGE) => 50_000 + random.below(250_000),
+        true => random.below(20_000),
+        false => random.below(120),
+    };
     let end = bytes.len() + length;
+    let words = ["x", "\r\n", "END\r\n", "VALUE c0k0 0 1\r\n", "MN\r\n", "12345678901234567890"];
     while bytes.len() < end {
-        bytes.extend_from_slice(
-            random.choose(&["x", "\r\n", "END\r\n", "VALUE c0k0 0 1\r\n", "MN\r\n", "12345678901234567890"]).as_bytes(),
-        );
+        let word = random.choose(&words).as_bytes();
+        // A large value is long, not varied.
+        let times = if length > 20_000 { 500 } else { 1 };
+        (0..times).for_each(|_| bytes.extend_from_slice(word));
     }
     bytes
 }
 
-/// The keys that only this client writes.
+/// The keys that only this client writes. The last one contains a hash tag.
 pub(crate) fn own_keys(client: usize) -> impl Iterator<Item = String> {
-    (0..OWN_KEYS).map(move |number| format!("c{client}k{number}"))
+    (0..OWN_KEYS).map(move |number| own_key(client, number))
+}
+
+fn own_key(client: usize, number: usize) -> String {
+    match number + 1 {
+        OWN_KEYS => format!("c{client}k{{{number}}}"),
+        _ => format!("c{client}k{number}"),
+    }
 }
 
 /// The keys that all clients write.
@@ -80,45 +136,86 @@ pub(crate) fn shared_keys() -> impl Iterator<Item = String> {
     (0..SHARED_KEYS).map(|number| format!("all{number}"))
 }
 
+/// The key of a client's list: a value and what was appended to it.
+pub(crate) fn list_key(client: usize) -> String {
+    format!("c{client}l")
+}
+
+pub(crate) fn is_list(key: &str) -> bool {
+    key.ends_with('l')
+}
+
 /// Any key that a client may read.
-fn key(client: usize, random: &mut Random) -> String {
+fn key(plan: &Plan, random: &mut Random) -> String {
+    let client = plan.number;
     match random.below(8) {
         0 => format!("all{}", random.below(SHARED_KEYS)),
-        _ => format!("c{client}k{}", random.below(OWN_KEYS)),
+        1 if plan.has_large => format!("c{client}{LARGE}"),
+        _ => own_key(client, random.below(OWN_KEYS)),
     }
 }
 
+/// The keys of a multi-get: a few, or so many that the proxy splits the request.
+fn several(plan: &Plan, random: &mut Random) -> Vec<String> {
+    let count = if random.one_in(30) { MANY_KEYS + random.below(3 * MANY_KEYS) } else { 1 + random.below(8) };
+    let one = |random: &mut Random| match count {
+        // Many large values would take longer than the test.
+        MANY_KEYS.. => own_key(plan.number, random.below(OWN_KEYS)),
+        _ => key(plan, random),
+    };
+    (0..count).map(|_| one(random)).collect()
+}
+
 /// A client's request with this number, or two of them. The first request sets its counter.
-pub(crate) fn next(client: usize, number: u64, random: &mut Random) -> Vec<Ask> {
-    let (version, opaque) = (number, number);
-    let key = key(client, random);
+pub(crate) fn next(plan: &Plan, number: u64, random: &mut Random) -> Vec<Ask> {
+    let (client, version, opaque) = (plan.number, number, number);
+    let key = key(plan, random);
     let is_quiet = random.one_in(3);
-    let ask = match random.below(23) {
+    let many = several(plan, random);
+    let ask = match random.below(32) {
         _ if number == 1 => Ask::CountFrom,
-        0..=4 => Ask::Get { keys: vec![key] },
-        5..=6 => Ask::Get { keys: (0..1 + random.below(8)).map(|_| self::key(client, random)).collect() },
-        7..=10 => Ask::Set { key, version, is_noreply: random.one_in(6) },
-        11 => Ask::Delete { key },
-        12 => Ask::Count,
-        13..=14 => Ask::MetaGet { key, opaque, is_quiet },
-        15 => Ask::MetaSet { key, version, opaque, is_quiet },
-        16 => Ask::MetaDelete { key, opaque, is_quiet },
-        17 => Ask::Noop,
-        18 => Ask::Version,
-        19 => Ask::GetAndTouch { key },
-        20 => Ask::Add { key, version },
-        21 => Ask::Replace { key, version },
-        _ => {
-            if random.one_in(2) {
-                Ask::Bogus
-            } else {
-                Ask::LongKey
-            }
-        }
+        0..=5 => Ask::Get { verb: Verb::Get, keys: vec![key] },
+        6..=7 => Ask::Get { verb: Verb::Get, keys: many },
+        8 if is_quiet => Ask::Get { verb: Verb::Gets, keys: many },
+        // memcached accepts long lines of `get` and `gets` only.
+        8 => Ask::Get { verb: random.choose(&[Verb::Gat, Verb::Gats]), keys: many.into_iter().take(40).collect() },
+        9 => Ask::Get { verb: random.choose(&[Verb::Gat, Verb::Gats]), keys: vec![key] },
+        10..=14 => Ask::Set { key, version, is_noreply: random.one_in(6) },
+        15 => Ask::Delete { key },
+        16 if is_quiet => Ask::ReadCount,
+        16 => Ask::Count,
+        17 => Ask::MetaCount,
+        18 => Ask::MetaGet { key, opaque, is_quiet, touches: false },
+        19 => Ask::MetaGet { key, opaque, is_quiet, touches: random.one_in(2) },
+        20 => Ask::MetaSet { key, version, opaque, is_quiet },
+        21 => Ask::MetaDelete { key, opaque, is_quiet },
+        22 => Ask::Noop,
+        23 if is_quiet => Ask::Verbosity,
+        23 => Ask::Version,
+        24 => Ask::Touch { key },
+        25 => Ask::Add { key, version },
+        26 => Ask::Replace { key, version },
+        // Without a token, `cas` is a `gets`.
+        27 => Ask::Cas { key, version, token: 0, since: 0 },
+        28 => Ask::Set { key: list_key(client), version, is_noreply: false },
+        29 => Ask::Append { key: list_key(client), version, is_front: random.one_in(2) },
+        30 => Ask::Get { verb: Verb::Get, keys: vec![list_key(client)] },
+        _ => rare(plan, key, random),
     };
     // Whether a quiet request was answered is visible in the next reply.
     let noop = ask.is_quiet().then_some(Ask::Noop);
     [ask].into_iter().chain(noop).collect()
+}
+
+fn rare(plan: &Plan, key: String, random: &mut Random) -> Ask {
+    match (random.below(6), plan.refused_bytes) {
+        (0, _) if plan.may_flush => Ask::FlushAll,
+        (1, Some(bytes)) => Ask::SetTooLarge { key, bytes },
+        (2, _) => Ask::Stats,
+        (3, _) => Ask::MetaDebug { key },
+        (4, _) => Ask::LongKey,
+        _ => Ask::Bogus,
+    }
 }
 
 impl Ask {
@@ -142,21 +239,43 @@ impl Ask {
             "\r\n".to_string()
         };
         let text = match self {
-            Ask::Get { keys } => format!("get {}\r\n", keys.join(" ")),
-            Ask::GetAndTouch { key } => format!("gat 0 {key}\r\n"),
+            Ask::Get { verb, keys } => {
+                let expiry = if matches!(verb, Verb::Gat | Verb::Gats) { "0 " } else { "" };
+                format!("{} {expiry}{}\r\n", verb.name(), keys.join(" "))
+            }
+            Ask::Touch { key } => format!("touch {key} 0\r\n"),
             Ask::Set { key, version, is_noreply } => {
                 store("set", key, *version, if *is_noreply { " noreply" } else { "" })
             }
             Ask::Add { key, version } => store("add", key, *version, ""),
             Ask::Replace { key, version } => store("replace", key, *version, ""),
+            Ask::Cas { key, version, token, .. } => store("cas", key, *version, &format!(" {token}")),
+            Ask::SetTooLarge { key, bytes } => {
+                out.extend_from_slice(format!("set {key} 0 0 {bytes}\r\n").as_bytes());
+                out.resize(out.len() + bytes, b'x');
+                "\r\n".into()
+            }
+            Ask::Append { key, version, is_front } => {
+                let (command, text) =
+                    if *is_front { ("prepend", format!("{version}.")) } else { ("append", format!(".{version}")) };
+                format!("{command} {key} 0 0 {}\r\n{text}\r\n", text.len())
+            }
             Ask::Delete { key } => format!("delete {key}\r\n"),
             Ask::CountFrom => format!("set c{client}n 0 0 1\r\n0\r\n"),
             Ask::Count => format!("incr c{client}n 1\r\n"),
-            Ask::MetaGet { key, opaque, .. } => format!("mg {key} O{opaque} v k{quiet}\r\n"),
+            Ask::MetaCount => format!("ma c{client}n v\r\n"),
+            Ask::ReadCount => format!("decr c{client}n 0\r\n"),
+            Ask::MetaGet { key, opaque, touches, .. } => {
+                format!("mg {key} O{opaque} v k{}{quiet}\r\n", if *touches { " T0" } else { "" })
+            }
             Ask::MetaSet { key, version, opaque, .. } => store("ms", key, *version, &format!(" O{opaque}{quiet}")),
             Ask::MetaDelete { key, opaque, .. } => format!("md {key} O{opaque}{quiet}\r\n"),
+            Ask::MetaDebug { key } => format!("me {key}\r\n"),
+            Ask::FlushAll => "flush_all\r\n".into(),
             Ask::Noop => "mn\r\n".into(),
             Ask::Version => "version\r\n".into(),
+            Ask::Verbosity => "verbosity 1\r\n".into(),
+            Ask::Stats => "stats\r\n".into(),
             Ask::Bogus => "bogus\r\n".into(),
             Ask::LongKey => format!("get {}\r\n", "k".repeat(251)),
         };

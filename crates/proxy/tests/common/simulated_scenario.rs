@@ -1,40 +1,56 @@
-//! The scenario of a seed: pools and their policies, faults, clients, whether the proxy reloads its configuration,
-//! and which guarantees follow for clients.
+//! The scenario of a seed: pools and their faults, clients, whether the proxy reloads its configuration, and which guarantees
+//! follow for clients. `simulated_settings` draws the configurations.
 
-use super::common::disciplines;
 use super::random::Random;
 use super::simulated_backend::{Faults, SimulatedBackend};
 use super::simulated_client::{Disconnect, Plan};
-use super::simulated_promise::{Board, Promise};
+use super::simulated_promise::{Board, Promise, Promises};
 use super::simulated_requests::{own_keys, shared_keys, value};
+use super::simulated_settings::{Setting, draw_distribution};
 use super::simulated_store::Store;
-use proxy::{
-    Config, Discipline, Failover, FailoverPool, Hedge, MultiGet, PartFailure, PoolConfig, Reads, Shadow, Timeouts,
-    WarmUp, Writes,
-};
+use proxy::{Distribution, Hash, ServerConfig, Writes};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest time to live in another pool. No scenario takes longer.
-const EXPIRY_S: u64 = 100;
+pub(crate) const EXPIRY_S: u64 = 100;
 
 /// Everything that a seed decides.
 #[derive(Debug)]
 pub(crate) struct Scenario {
+    pub(crate) shape: Shape,
     pub(crate) pools: Vec<PoolPlan>,
     pub(crate) clients: Vec<Plan>,
     pub(crate) setting: Setting,
     /// The configuration that is loaded in the middle, and when.
     pub(crate) reload: Option<(Duration, Setting)>,
-    shadow: Option<Shadow>,
-    timeout: Duration,
-    part_failure: PartFailure,
 }
 
-/// The role of a pool for the first one.
+/// What all configurations of a scenario have in common.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) timeout: Duration,
+    /// Every pool stores every value on every backend, so that a multi-get can be sent to any of them.
+    pub(crate) has_all: bool,
+    /// Servers have names, so that their addresses can be written in another way.
+    pub(crate) has_names: bool,
+    /// Clients store large values.
+    pub(crate) has_large: bool,
+    pub(crate) value_max: u64,
+    pub(crate) may_flush: bool,
+    pub(crate) shadow_share: f64,
+    pub(crate) shadow_reads: bool,
+    /// Prefixes and their pools.
+    pub(crate) routes: Vec<(&'static str, Part)>,
+}
+
+/// The role of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Main,
+    /// A second pool to which routes lead.
+    Routed,
     Failover,
     Source,
     Shadow,
@@ -45,66 +61,56 @@ pub(crate) enum Part {
 pub(crate) struct PoolPlan {
     pub(crate) part: Part,
     pub(crate) replicas: usize,
-    backends: Vec<Faults>,
+    pub(crate) backends: Vec<Faults>,
+    pub(crate) servers: Vec<ServerConfig>,
+    pub(crate) distribution: Distribution,
+    pub(crate) hash: Option<Hash>,
+    pub(crate) hash_tag: Option<[u8; 2]>,
 }
 
-/// The settings that a reload may change.
-#[derive(Clone, Debug)]
-pub(crate) struct Setting {
-    discipline: Discipline,
-    writes: Writes,
-    reads: Reads,
-    failover: Failover,
-    hedge: Option<Hedge>,
-    loops: usize,
-    client_window: usize,
-    client_buffer_bytes: u64,
-    backend_window: usize,
-    queue: usize,
+/// The largest value that a proxy of the simulation accepts, if it does not have the default.
+const VALUE_MAX: u64 = 450_000;
+const USUAL_VALUE_MAX: u64 = 8 << 20;
+
+impl Shape {
+    fn from(random: &mut Random) -> Shape {
+        let routes = random.choose(&[
+            &[][..],
+            &[],
+            &[("all", Part::Routed)],
+            &[("c0", Part::Routed)],
+            &[("c", Part::Routed), ("c1", Part::Main)],
+        ]);
+        Shape {
+            timeout: Duration::from_millis(30 + random.next() % 40),
+            has_all: random.one_in(3),
+            has_names: random.one_in(2),
+            has_large: random.one_in(5),
+            value_max: random.choose(&[USUAL_VALUE_MAX, USUAL_VALUE_MAX, USUAL_VALUE_MAX, VALUE_MAX]),
+            may_flush: random.one_in(6),
+            shadow_share: random.choose(&[0.5, 1.0]),
+            shadow_reads: random.one_in(2),
+            routes: routes.to_vec(),
+        }
+    }
 }
 
 impl Scenario {
     pub(crate) fn from(random: &mut Random) -> Scenario {
-        let servers = 1 + random.below(3);
-        let replicas = 1 + random.below(servers);
-        let timeout = Duration::from_millis(30 + random.next() % 40);
-        let has_all = replicas == servers;
-        let mut pools = vec![PoolPlan::new(Part::Main, servers, replicas, timeout, random)];
-        for (part, one_in) in [(Part::Failover, 4), (Part::Source, 4), (Part::Shadow, 5)] {
-            if random.one_in(one_in) {
-                let servers = 1 + random.below(2);
-                // A multi-get that reads any server needs every value on each.
-                let replicas = if has_all { servers } else { 1 + random.below(servers) };
-                pools.push(PoolPlan::new(part, servers, replicas, timeout, random));
-            }
+        let shape = Shape::from(random);
+        let mut parts = vec![Part::Main];
+        parts.extend((!shape.routes.is_empty()).then_some(Part::Routed));
+        for (part, one_in) in [(Part::Failover, 3), (Part::Source, 4), (Part::Shadow, 5)] {
+            parts.extend(random.one_in(one_in).then_some(part));
         }
-        let client = |number| Plan {
-            number,
-            requests: 20 + random.below(150),
-            burst: random.choose(&[1, 5, 40]),
-            disconnect: random.choose(&[
-                Disconnect::Quit,
-                Disconnect::HalfClosed,
-                Disconnect::Closed,
-                Disconnect::Vanished,
-            ]),
-        };
-        let clients = (0..2 + servers).map(client).collect();
-        let setting = Setting::from(replicas, has_all, timeout, random);
+        let pools: Vec<PoolPlan> = parts.into_iter().map(|part| PoolPlan::new(part, &shape, random)).collect();
+        let client = |number| Plan::from(number, &shape, random);
+        let clients = (0..2 + pools[0].backends.len()).map(client).collect();
+        let setting = Setting::from(&shape, &pools, false, random);
         let has_reload = random.one_in(3);
         let moment = Duration::from_millis(random.next() % 300);
-        let reload = has_reload.then(|| (moment, Setting::from(replicas, has_all, timeout, random)));
-        let shares = random.choose(&[0.5, 1.0]);
-        let shadow = pools.iter().any(|pool| pool.part == Part::Shadow);
-        Scenario {
-            pools,
-            clients,
-            setting,
-            reload,
-            shadow: shadow.then(|| Shadow { to: Part::Shadow.name(), share: shares, reads: random.one_in(2) }),
-            timeout,
-            part_failure: random.choose(&[PartFailure::Miss, PartFailure::Partial, PartFailure::Error]),
-        }
+        let reload = has_reload.then(|| (moment, Setting::from(&shape, &pools, true, random)));
+        Scenario { shape, pools, clients, setting, reload }
     }
 
     /// Starts the backends, pool by pool.
@@ -112,7 +118,9 @@ impl Scenario {
         let started = self.pools.iter().zip(1..).map(|(pool, place)| {
             let numbered = pool.backends.iter().zip(1..);
             let start = |(faults, number): (&Faults, u64)| {
-                SimulatedBackend::start(seed ^ (number << 32) ^ (place << 48), *faults, self.store(pool.part))
+                let own = (number << 32) ^ (place << 48);
+                // Two servers never issue the same cas token.
+                SimulatedBackend::start(seed ^ own, *faults, self.store(pool.part).with_tokens_from(own))
             };
             numbered.map(start).collect()
         });
@@ -121,7 +129,7 @@ impl Scenario {
 
     fn store(&self, part: Part) -> Store {
         match part {
-            Part::Main => Store::default(),
+            Part::Main | Part::Routed => Store::default(),
             Part::Failover => Store::failover(EXPIRY_S as i64),
             Part::Source => {
                 let own =
@@ -129,67 +137,62 @@ impl Scenario {
                 let keys = own.chain(shared_keys().zip(std::iter::repeat(0)));
                 Store::with_values(keys.map(|(key, client)| (key.clone(), value(&key, client, 0))))
             }
-            Part::Shadow if self.shadow.as_ref().is_some_and(|shadow| !shadow.reads) => Store::never_read(),
+            Part::Shadow if !self.shape.shadow_reads => Store::never_read(),
             Part::Shadow => Store::default(),
         }
     }
 
-    /// The configuration of a proxy in front of these backends.
-    pub(crate) fn config(&self, setting: &Setting, backends: &[Vec<SimulatedBackend>]) -> Config {
-        let mut config = Config::new("127.0.0.1:0", &[]);
-        let pool = |(plan, backends): (&PoolPlan, &Vec<SimulatedBackend>)| {
-            let addresses: Vec<String> = backends.iter().map(|backend| backend.address.to_string()).collect();
-            let mut pool = PoolConfig::new(&plan.part.name(), &addresses);
-            (pool.replicas, pool.timeouts) = (plan.replicas, Timeouts::all(self.timeout));
-            pool
-        };
-        config.pools = self.pools.iter().zip(backends).map(pool).collect();
-        let has = |part| self.pools.iter().any(|pool| pool.part == part);
-        let expiry = Duration::from_secs(EXPIRY_S);
-        let main = &mut config.pools[0];
-        (main.writes, main.reads, main.failover) = (setting.writes, setting.reads, setting.failover);
-        (main.hedge, main.shadow) = (setting.hedge, self.shadow.clone());
-        main.failover_pool = has(Part::Failover).then(|| FailoverPool { pool: Part::Failover.name(), expiry });
-        main.warm_up = has(Part::Source).then(|| WarmUp { from: Part::Source.name(), expiry });
-        (config.discipline, config.loops) = (setting.discipline, setting.loops);
-        (config.client_window, config.client_buffer_bytes) = (setting.client_window, setting.client_buffer_bytes);
-        (config.backend_window, config.queue) = (setting.backend_window, setting.queue);
-        (config.part_failure, config.metrics) = (self.part_failure, Some("127.0.0.1:0".into()));
-        config
+    /// The configurations, in their order.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = &Setting> {
+        std::iter::once(&self.setting).chain(self.reload.as_ref().map(|(_, then)| then))
     }
 
     /// The guarantees for clients.
-    pub(crate) fn promise(&self, backends: &[Vec<SimulatedBackend>]) -> Promise {
-        let settings = || [Some(&self.setting), self.reload.as_ref().map(|(_, then)| then)].into_iter().flatten();
-        let has = |part| self.pools.iter().any(|pool| pool.part == part);
-        let has_replicas = self.pools[0].replicas > 1;
-        let is_late = has_replicas && settings().any(|setting| setting.writes != Writes::All);
-        let loses = self.pools.iter().flat_map(|pool| &pool.backends).any(|faults| faults.forgets);
-        let failover_pools = self.pools.iter().zip(backends).filter(|(pool, _)| pool.part == Part::Failover);
-        Promise {
-            mends: has_replicas || has(Part::Failover) || has(Part::Source),
-            // A read that was sent in the turn in which the time ended gets a little more.
-            late: is_late.then_some(self.timeout * 2),
-            // A value that may have been stored late is deleted.
-            forgets: is_late || loses || has(Part::Failover) || has(Part::Source),
-            fills_late: settings().any(|setting| matches!(setting.discipline, Discipline::Shared { .. })),
-            reads_replicas: has_replicas && settings().any(Setting::reads_replicas),
-            has_source: has(Part::Source),
-            parts_may_miss: self.part_failure == PartFailure::Miss,
-            failover_values: failover_pools
-                .flat_map(|(_, backends)| backends)
-                .map(SimulatedBackend::stored_values)
-                .collect(),
+    pub(crate) fn promises(&self) -> Promises {
+        let place_of = |part| self.pools.iter().position(|pool| pool.part == part);
+        Promises {
+            pools: (0..self.pools.len()).map(|place| self.promise(place)).collect(),
+            routes: self.shape.routes.iter().filter_map(|&(prefix, part)| Some((prefix, place_of(part)?))).collect(),
+            parts_may_miss: self.settings().any(Setting::parts_may_miss),
             board: Arc::new(Board::default()),
+        }
+    }
+
+    fn promise(&self, place: usize) -> Promise {
+        let plan = &self.pools[place];
+        let has_replicas = plan.replicas > 1;
+        let has = |part| self.pools.iter().any(|pool| pool.part == part);
+        let has_source = plan.part == Part::Main && has(Part::Source);
+        let is_late = has_replicas && self.settings().any(|setting| setting.pool(place).writes != Some(Writes::All));
+        let write_timeouts = self.settings().filter_map(|setting| Some(setting.pool(place).timeouts?.write));
+        let loses = self.pools.iter().flat_map(|pool| &pool.backends).any(|faults| faults.forgets);
+        Promise {
+            mends: has_replicas || has(Part::Failover) || has_source,
+            // A read that was sent in the turn in which the time ended gets a little more.
+            late: is_late.then(|| write_timeouts.max().unwrap_or_default() + self.shape.timeout),
+            // A value that may have been stored late is deleted. So is everything on a backend that a reload does not recognize,
+            // and everything that any client flushes.
+            forgets: is_late
+                || loses
+                || has(Part::Failover)
+                || has_source
+                || self.shape.may_flush
+                || self.settings().any(|setting| setting.has_new_names() || setting.has_new_addresses()),
+            fills_late: self.settings().any(Setting::is_shared) || self.shape.may_flush,
+            reads_replicas: has_replicas && self.settings().any(|setting| setting.reads_replicas(place)),
+            has_source,
         }
     }
 }
 
 impl PoolPlan {
-    fn new(part: Part, servers: usize, replicas: usize, timeout: Duration, random: &mut Random) -> PoolPlan {
+    fn new(part: Part, shape: &Shape, random: &mut Random) -> PoolPlan {
+        let servers = 1 + random.below(if part.has_keys() { 3 } else { 2 });
+        let replicas = if shape.has_all { servers } else { 1 + random.below(servers) };
+        let timeout = shape.timeout;
         let outages = random.one_in(3);
         let forgets = random.one_in(2);
-        let faults = |_| {
+        let mut faults = || {
             let outage_one_in = if outages { random.choose(&[0, 100, 300]) } else { 0 };
             Faults {
                 one_in: random.choose(&[0, 300, 60, 20]),
@@ -200,50 +203,44 @@ impl PoolPlan {
                 stall: timeout.mul_f64(random.choose(&[0.5, 1.2, 2.0])),
             }
         };
-        PoolPlan { part, replicas, backends: (0..servers).map(faults).collect() }
+        let backends = (0..servers).map(|_| faults()).collect();
+        let (distribution, hash, hash_tag) = (Distribution::Ketama, None, None);
+        let mut plan = PoolPlan { part, replicas, backends, servers: Vec::new(), distribution, hash, hash_tag };
+        draw_distribution(&mut plan, shape.has_names, random);
+        plan
+    }
+}
+
+impl Plan {
+    fn from(number: usize, shape: &Shape, random: &mut Random) -> Plan {
+        Plan {
+            number,
+            requests: 20 + random.below(150),
+            burst: random.choose(&[1, 5, 40]),
+            disconnect: random.choose(&[
+                Disconnect::Quit,
+                Disconnect::HalfClosed,
+                Disconnect::Closed,
+                Disconnect::Vanished,
+            ]),
+            // A client that does not read for this time, again and again.
+            pause: random.one_in(4).then(|| shape.timeout.mul_f64(random.choose(&[0.5, 3.0]))),
+            has_large: shape.has_large,
+            may_flush: shape.may_flush,
+            refused_bytes: (shape.value_max == VALUE_MAX).then_some(VALUE_MAX as usize + 1),
+        }
     }
 }
 
 impl Part {
-    fn name(self) -> String {
-        format!("{self:?}")
+    /// Whether keys of clients belong to it, rather than to another pool that refers to it.
+    pub(crate) fn has_keys(self) -> bool {
+        matches!(self, Part::Main | Part::Routed)
     }
 }
 
-impl Setting {
-    fn from(replicas: usize, has_all: bool, timeout: Duration, random: &mut Random) -> Setting {
-        let loops = 1 + random.below(2);
-        let slots = loops + random.below(4);
-        let discipline = random.choose(&disciplines(slots, has_all));
-        let is_shared = matches!(discipline, Discipline::Shared { .. });
-        let mut setting = Setting {
-            discipline,
-            writes: random.choose(&[Writes::All, Writes::Majority, Writes::First]),
-            reads: random.choose(&[Reads::Primary, Reads::Any, Reads::LeastOutstanding]),
-            failover: random.choose(&[Failover::Never, Failover::OnError, Failover::OnMiss]),
-            hedge: random.one_in(3).then(|| Hedge {
-                delay: timeout.mul_f64(random.choose(&[0.05, 0.3, 0.9])),
-                budget: random.choose(&[0.1, 1.0]),
-            }),
-            loops,
-            client_window: random.choose(&[1024, 1024, 5, 1]),
-            client_buffer_bytes: random.choose(&[1 << 20, 1 << 20, 3000]),
-            backend_window: random.choose(&[65536, 65536, 65536, 6]),
-            queue: random.choose(&[65536, 65536, 65536, 3]),
-        };
-        // Combinations that the configuration refuses.
-        if replicas == 1 {
-            (setting.reads, setting.failover, setting.hedge) = (Reads::Primary, Failover::Never, None);
-        }
-        if is_shared {
-            (setting.writes, setting.hedge) = (Writes::All, None);
-        }
-        setting
-    }
-
-    /// Whether another replica than the primary may answer a read.
-    fn reads_replicas(&self) -> bool {
-        let reads_any = matches!(self.discipline, Discipline::Shared { multi_get, .. } if multi_get != MultiGet::ByKey);
-        reads_any || self.reads != Reads::Primary || self.failover != Failover::Never || self.hedge.is_some()
-    }
+/// The addresses of backends, pool by pool.
+pub(crate) fn addresses(backends: &[Vec<SimulatedBackend>]) -> Vec<Vec<SocketAddr>> {
+    let of_pool = |pool: &Vec<SimulatedBackend>| pool.iter().map(|backend| backend.address).collect();
+    backends.iter().map(of_pool).collect()
 }

@@ -1,6 +1,5 @@
 //! The memory of a simulated server: its values, its replies, and a history for the judge.
 
-use super::simulated_promise::StoredValues;
 use std::collections::HashMap;
 use wire::{Meta, MetaCode, Reply, Request, Value, Verb};
 
@@ -9,7 +8,6 @@ use wire::{Meta, MetaCode, Reply, Request, Value, Verb};
 pub(crate) struct Store {
     items: HashMap<Vec<u8>, Item>,
     tokens: u64,
-    stored: StoredValues,
     /// Restarts.
     pub(crate) life: usize,
     /// The longest allowed time to live of a value, for a failover pool.
@@ -46,8 +44,9 @@ impl Store {
         Store { is_never_read: true, ..Store::default() }
     }
 
-    pub(crate) fn stored_values(&self) -> StoredValues {
-        self.stored.clone()
+    /// The same, with cas tokens from this one on.
+    pub(crate) fn with_tokens_from(self, tokens: u64) -> Store {
+        Store { tokens, ..self }
     }
 
     /// Loses all values, as in a restart.
@@ -89,28 +88,46 @@ impl Store {
                 }
                 Reply::End
             }
-            Request::Store { verb, key, flags, value, .. } => {
-                let is_there = self.items.contains_key(key);
-                if (verb == Verb::Add && is_there) || (verb == Verb::Replace && !is_there) {
-                    Reply::NotStored
-                } else {
-                    self.put(key, flags, value.to_vec());
-                    Reply::Stored
-                }
-            }
+            Request::Store { verb, key, flags, value, cas, .. } => self.store(verb, key, flags, value, cas),
             Request::Delete { key, .. } if self.items.remove(key).is_some() => Reply::Deleted,
             Request::Touch { key, .. } if self.items.contains_key(key) => Reply::Touched,
             Request::Arithmetic { key, delta, .. } if self.items.contains_key(key) => {
-                let text = String::from_utf8_lossy(&self.items[key].value).into_owned();
-                let number = text.trim().parse::<u64>().unwrap_or(0).wrapping_add(delta);
-                self.put(key, 0, number.to_string().into_bytes());
-                Reply::Number(number)
+                Reply::Number(self.add_to(key, if request.verb() == Verb::Decr { 0 } else { delta }))
             }
             Request::Delete { .. } | Request::Arithmetic { .. } | Request::Touch { .. } => Reply::NotFound,
+            Request::FlushAll { .. } => {
+                self.items.clear();
+                Reply::Ok
+            }
             Request::Meta(ref meta) => return self.execute_meta(meta, out),
             _ => Reply::Error,
         };
         reply.encode(out);
+    }
+
+    fn store(&mut self, verb: Verb, key: &[u8], flags: u32, value: &[u8], cas: u64) -> Reply<'static> {
+        let joined = |item: &Item| match verb {
+            Verb::Append => [&item.value, value].concat(),
+            Verb::Prepend => [value, &item.value].concat(),
+            _ => value.to_vec(),
+        };
+        let (stored, flags) = match (verb, self.items.get(key)) {
+            (Verb::Cas, None) => return Reply::NotFound,
+            (Verb::Cas, Some(item)) if item.token != cas => return Reply::Exists,
+            (Verb::Add, Some(_)) | (Verb::Replace | Verb::Append | Verb::Prepend, None) => return Reply::NotStored,
+            (Verb::Append | Verb::Prepend, Some(item)) => (joined(item), item.flags),
+            _ => (value.to_vec(), flags),
+        };
+        self.put(key, flags, stored);
+        Reply::Stored
+    }
+
+    /// Adds to a number, which must be there.
+    fn add_to(&mut self, key: &[u8], delta: u64) -> u64 {
+        let text = String::from_utf8_lossy(&self.items[key].value).into_owned();
+        let number = text.trim().parse::<u64>().unwrap_or(0).wrapping_add(delta);
+        self.put(key, 0, number.to_string().into_bytes());
+        number
     }
 
     fn execute_meta(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) {
@@ -124,7 +141,16 @@ impl Store {
         }
         let flags = returned.strip_prefix(b" ").unwrap_or(&returned);
         let code = |code| Reply::Meta { code, flags };
+        let facts = [meta.key, b" exp=-1"].concat();
+        let number;
         let reply = match meta.verb {
+            Verb::Me if self.items.contains_key(meta.key) => Reply::Meta { code: MetaCode::Debug, flags: &facts },
+            Verb::Me => code(MetaCode::Miss),
+            Verb::Ma if self.items.contains_key(meta.key) => {
+                number = self.add_to(meta.key, 1).to_string();
+                Reply::MetaValue { flags, data: number.as_bytes() }
+            }
+            Verb::Ma => code(MetaCode::NotFound),
             Verb::Mg => match self.items.get(meta.key) {
                 Some(item) => Reply::MetaValue { flags, data: &item.value },
                 None => code(MetaCode::Miss),
@@ -141,13 +167,6 @@ impl Store {
 
     fn put(&mut self, key: &[u8], flags: u32, value: Vec<u8>) {
         self.tokens += 1;
-        // A value begins with its key, its writer and its version.
-        let text = String::from_utf8_lossy(&value[..value.len().min(100)]).into_owned();
-        let mut words = text.split(' ').skip(1).map(str::parse::<u64>);
-        if let (Some(Ok(writer)), Some(Ok(version))) = (words.next(), words.next()) {
-            let key = String::from_utf8_lossy(key).into_owned();
-            self.stored.lock().unwrap().insert((key, writer as usize, version));
-        }
         self.items.insert(key.to_vec(), Item { flags, value, token: self.tokens });
     }
 
@@ -155,6 +174,8 @@ impl Store {
     fn check_request(&mut self, request: &Request<'_>) {
         let is_read = matches!(request.verb(), Verb::Get | Verb::Gets | Verb::Mg);
         let expiry_s = match request {
+            // These keep the expiry time of the item.
+            Request::Store { verb: Verb::Append | Verb::Prepend, .. } => None,
             Request::Store { exptime, .. } | Request::Touch { exptime, .. } => Some(*exptime),
             Request::Meta(meta) if meta.verb == Verb::Ms => {
                 let text = meta.flags.argument(b'T').map(String::from_utf8_lossy);

@@ -1,0 +1,209 @@
+//! The configurations of the simulation, drawn as an operator would write them: as the keys of a file. What a seed draws is
+//! compared with the table of docs/testing.md, so that a key cannot be forgotten.
+
+use super::random::Random;
+use super::simulated_scenario::{EXPIRY_S, Part, PoolPlan, Shape};
+use proxy::{
+    Config, DispatchConfig, Distribution, Failover, FailoverPool, Hash, Hedge, Lookup, MultiGet, PartFailure, PoolFile,
+    ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
+};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+/// One configuration, apart from the ports of the backends and the directory of records.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) file: ProxyFile,
+    /// How the addresses of the backends are written.
+    host: &'static str,
+}
+
+const NEW: &str = "-new";
+const USUAL_HOST: &str = "127.0.0.1";
+
+impl Setting {
+    /// A configuration of the pools of a scenario. The second one of a scenario may give them other names and spellings.
+    pub(crate) fn from(shape: &Shape, pools: &[PoolPlan], is_second: bool, random: &mut Random) -> Setting {
+        let is_shared = random.one_in(3);
+        let suffix = if is_second && random.one_in(2) { NEW } else { "" };
+        let host = if is_second && shape.has_names && random.one_in(2) { "localhost" } else { USUAL_HOST };
+        let loops = 1 + random.below(2);
+        let mut file = limits(shape, random);
+        file.listen = Some(vec!["127.0.0.1:0".into()]);
+        file.metrics = Some("127.0.0.1:0".into());
+        file.loops = Some(loops);
+        dispatch(&mut file, is_shared, loops, shape.has_all, random);
+        let name = |part: Part| format!("{part:?}{suffix}");
+        file.pools = pools.iter().map(|plan| pool(plan, pools, is_shared, shape, (&name, host), random)).collect();
+        let route = |(prefix, part): &(&str, Part)| RouteConfig { prefix: (*prefix).into(), pool: name(*part) };
+        file.routes = shape.routes.iter().map(route).collect();
+        Setting { file, host }
+    }
+
+    /// The configuration of a proxy in front of these backends, pool by pool.
+    pub(crate) fn config(&self, backends: &[Vec<SocketAddr>], records: &Path) -> Config {
+        let mut file = self.file.clone();
+        for (pool, backends) in file.pools.iter_mut().zip(backends) {
+            for (server, backend) in pool.servers.iter_mut().flatten().zip(backends) {
+                server.address = format!("{}:{}", self.host, backend.port());
+            }
+        }
+        file.records = file.records.map(|_| records.into());
+        let mut config = file.config().expect("the drawn keys belong together");
+        config.transport.lookup = Lookup::new(|host_port| Ok(vec![(Ipv4Addr::LOCALHOST, host_port.port()).into()]));
+        config
+    }
+
+    /// Whether the pools have other names than in the first configuration.
+    pub(crate) fn has_new_names(&self) -> bool {
+        self.file.pools.iter().any(|pool| pool.name.as_ref().is_some_and(|name| name.ends_with(NEW)))
+    }
+
+    /// Whether the backends have other addresses than in the first configuration, which lead to the same servers.
+    pub(crate) fn has_new_addresses(&self) -> bool {
+        self.host != USUAL_HOST
+    }
+
+    /// The policy of one pool.
+    pub(crate) fn pool(&self, place: usize) -> &PoolFile {
+        &self.file.pools[place]
+    }
+
+    pub(crate) fn parts_may_miss(&self) -> bool {
+        self.file.part_failure == Some(PartFailure::Miss)
+    }
+
+    /// Whether requests of one client can use different connections to one backend, and so overtake each other there.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.file.dispatch == Some(DispatchConfig::Shared)
+    }
+
+    /// Whether another replica than the primary may answer a read.
+    pub(crate) fn reads_replicas(&self, place: usize) -> bool {
+        let pool = self.pool(place);
+        self.file.multi_get.is_some_and(|multi_get| multi_get != MultiGet::ByKey)
+            || pool.reads != Some(Reads::Primary)
+            || pool.failover != Some(Failover::Never)
+            || pool.hedge.is_some()
+    }
+}
+
+/// Limits, and what the proxy observes.
+fn limits(shape: &Shape, random: &mut Random) -> ProxyFile {
+    let stamps = random.choose(&[Stamps::All, Stamps::All, Stamps::Off, Stamps::Sampled]);
+    let has_records = stamps == Stamps::Sampled || (stamps == Stamps::All && random.one_in(4));
+    let hot_keys = random.choose(&[32, 32, 4, 0]);
+    let client_buffer = random.choose(&[1 << 20, 1 << 20, 3000]);
+    ProxyFile {
+        part_failure: Some(random.choose(&[PartFailure::Miss, PartFailure::Partial, PartFailure::Error])),
+        stamps: Some(stamps),
+        records: has_records.then(|| "records".into()),
+        sample: has_records.then(|| random.choose(&[1, 10])),
+        backend_window: Some(random.choose(&[65536, 65536, 65536, 6])),
+        // Below the size of the largest value, that value could never be stored.
+        backend_buffer: Some(random.choose(&[64 << 20, 64 << 20, 1 << 20])),
+        client_window: Some(random.choose(&[1024, 1024, 5, 1])),
+        client_buffer: Some(client_buffer),
+        // It must be enough for one client.
+        memory: Some(random.choose(&[1 << 30, 1 << 30, client_buffer.max(60_000)])),
+        value_max: Some(shape.value_max),
+        reply_max: Some(random.choose(&[64 << 20, if shape.has_large { 1 << 20 } else { 30_000 }])),
+        hot_keys: Some(hot_keys),
+        hot_keys_metrics: Some(hot_keys > 0 && random.one_in(2)),
+        resolve_every: Some(random.choose(&[Duration::from_secs(30), Duration::ZERO, Duration::from_millis(20)])),
+        ..ProxyFile::default()
+    }
+}
+
+fn dispatch(file: &mut ProxyFile, is_shared: bool, loops: usize, has_all: bool, random: &mut Random) {
+    let slots = loops + random.below(4);
+    let queue = random.choose(&[65536, 65536, 65536, 3]);
+    let dispatch = match is_shared {
+        true => DispatchConfig::Shared,
+        false => random.choose(&[DispatchConfig::Pipelined, DispatchConfig::PerBackend]),
+    };
+    file.dispatch = Some(dispatch);
+    match dispatch {
+        DispatchConfig::Pipelined => return,
+        DispatchConfig::PerBackend => {
+            (file.readers, file.writers) = (Some(slots), Some(loops + random.below(2)));
+        }
+        DispatchConfig::Shared => {
+            let all = [MultiGet::ByKey, MultiGet::Sharded, MultiGet::Whole];
+            let multi_get = if has_all { random.choose(&all) } else { MultiGet::ByKey };
+            (file.workers, file.multi_get) = (Some(slots), Some(multi_get));
+        }
+    }
+    file.queue = Some(queue);
+}
+
+/// A pool. Only those that clients' keys belong to have policies.
+fn pool(
+    plan: &PoolPlan,
+    pools: &[PoolPlan],
+    is_shared: bool,
+    shape: &Shape,
+    (name, host): (&impl Fn(Part) -> String, &str),
+    random: &mut Random,
+) -> PoolFile {
+    let mut timeouts = Timeouts::all(shape.timeout);
+    timeouts.read = shape.timeout.mul_f64(random.choose(&[1.0, 1.3]));
+    timeouts.write = shape.timeout.mul_f64(random.choose(&[1.0, 1.3]));
+    let mut pool = PoolFile {
+        name: Some(name(plan.part)),
+        servers: Some(
+            plan.servers.iter().cloned().map(|server| ServerConfig { address: host.into(), ..server }).collect(),
+        ),
+        distribution: Some(plan.distribution),
+        hash: plan.hash,
+        hash_tag: plan.hash_tag,
+        replicas: Some(plan.replicas),
+        flush: Some(shape.may_flush),
+        writes: Some(Writes::All),
+        reads: Some(Reads::Primary),
+        failover: Some(Failover::Never),
+        timeouts: Some(timeouts),
+        ..PoolFile::default()
+    };
+    if !plan.part.has_keys() {
+        return pool;
+    }
+    let has = |part| pools.iter().any(|pool| pool.part == part);
+    let expiry = Duration::from_secs(EXPIRY_S);
+    if plan.replicas > 1 {
+        pool.reads = Some(random.choose(&[Reads::Primary, Reads::Any, Reads::LeastOutstanding]));
+        pool.failover = Some(random.choose(&[Failover::Never, Failover::OnError, Failover::OnMiss]));
+    }
+    // The configuration refuses other combinations.
+    if plan.replicas > 1 && !is_shared {
+        let delay = shape.timeout.mul_f64(random.choose(&[0.05, 0.3, 0.9]));
+        pool.hedge = random.one_in(3).then(|| Hedge { delay, budget: random.choose(&[0.1, 1.0]) });
+    }
+    if !is_shared {
+        pool.writes = Some(random.choose(&[Writes::All, Writes::Majority, Writes::First]));
+    }
+    pool.failover_pool = has(Part::Failover).then(|| FailoverPool { pool: name(Part::Failover), expiry });
+    if plan.part == Part::Main {
+        pool.warm_up = has(Part::Source).then(|| WarmUp { from: name(Part::Source), expiry });
+        let (to, share, reads) = (name(Part::Shadow), shape.shadow_share, shape.shadow_reads);
+        pool.shadow = has(Part::Shadow).then_some(Shadow { to, share, reads });
+    }
+    pool
+}
+
+/// The servers of a pool, without their addresses, and how keys are distributed among them. A reload keeps all of it: otherwise keys
+/// would move to servers with old values.
+pub(crate) fn draw_distribution(plan: &mut PoolPlan, has_names: bool, random: &mut Random) {
+    let server = |number: usize, random: &mut Random| ServerConfig {
+        address: String::new(),
+        name: has_names.then(|| format!("server-{number}")),
+        weight: random.choose(&[1, 1, 1, 3]),
+    };
+    plan.servers = (0..plan.backends.len()).map(|number| server(number, random)).collect();
+    let all = [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo];
+    plan.distribution = random.choose(&all);
+    let hash = random.choose(&[Hash::Md5, Hash::Fnv1a64, Hash::Crc32, Hash::Xxh3]);
+    plan.hash = (random.one_in(2) && plan.distribution.can_use(hash)).then_some(hash);
+    plan.hash_tag = random.one_in(3).then_some(*b"{}");
+}
