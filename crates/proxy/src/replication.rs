@@ -118,6 +118,9 @@ impl Replication {
         now: Nanos,
         send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
     ) -> NextStep {
+        if self.replicas.may_fail_over_late(answered.jobs.get(id)) {
+            answered.jobs.get(id).is_overtaken = answered.jobs.is_overtaken(id);
+        }
         let step = self.replicas.after_leg_answered(answered.jobs.get(id), limits, now);
         match step {
             NextStep::SendLegs => send_kept(id, answered, send),

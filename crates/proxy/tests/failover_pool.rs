@@ -7,7 +7,7 @@ mod common;
 
 use clock::Clock;
 use common::{Proxy, disciplines, until};
-use proxy::{Config, FailoverPool, PoolConfig, Timeouts};
+use proxy::{Config, FailoverPool, PoolConfig, Timeouts, WarmUp};
 use std::net::SocketAddr;
 use std::time::Duration;
 use testkit::{Client, Server, memcached_is_here};
@@ -235,4 +235,27 @@ fn a_cas_token_is_not_compared_with_one_of_the_failover_pool() {
         assert!(line.starts_with("SERVER_ERROR"), "{line}");
     }
     client.ask("get k\r\n", "VALUE k 0 1\r\n3\r\nEND\r\n");
+}
+
+#[test]
+fn writes_of_one_client_keep_their_order_when_they_fail_over() {
+    if no_memcached() {
+        return;
+    }
+    let (mut main, failover, source) = (Server::memcached(), Server::memcached(), Server::memcached());
+    let proxy = proxy(&main, &failover, |config| {
+        config.pools.push(PoolConfig::new("source", &[source.address().to_string()]));
+        config.pools[0].warm_up = Some(WarmUp { from: "source".into(), expiry: Duration::from_secs(60) });
+    });
+    let mut client = proxy.client();
+    client.ask("get other\r\n", "END\r\n");
+    main.kill();
+    acknowledged(&mut client, "set other 0 0 1\r\nx\r\n");
+    for number in 0..50 {
+        // The set waits for its deletion in the warm-up pool, and the append does not.
+        client.ask(
+            format!("set k{number} 0 0 1\r\nx\r\nappend k{number} 0 0 1\r\ny\r\nget k{number}\r\n"),
+            format!("STORED\r\nSTORED\r\nVALUE k{number} 0 2\r\nxy\r\nEND\r\n"),
+        );
+    }
 }

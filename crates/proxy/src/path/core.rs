@@ -25,6 +25,8 @@ pub(crate) struct SessionSettings {
     pub(crate) overlap: Overlap,
     /// Whether a pool has a warm-up pool, from which values are fetched one by one.
     pub(crate) has_warm_up: bool,
+    /// Whether writes can have later steps, in a warm-up or failover pool, which must not change their order.
+    pub(crate) has_steps: bool,
     pub(crate) handshake_timeout: Duration,
     pub(crate) client_window: usize,
     /// Whether clients move to the loops of a new configuration: sessions take no more requests.
@@ -79,6 +81,7 @@ impl SessionSettings {
             part_failure: config.part_failure,
             overlap: Overlap::of(config.discipline, keeps_order(config)),
             has_warm_up: config.pools.iter().any(|pool| pool.warm_up.is_some()),
+            has_steps: config.pools.iter().any(|pool| pool.warm_up.is_some() || pool.failover_pool.is_some()),
             handshake_timeout: config.transport.tls.handshake_timeout,
             client_window: config.client_window,
             is_moving: false,

@@ -287,6 +287,10 @@ impl EventLoop {
     /// Completes the jobs with answered legs, and lists their sessions.
     fn complete_jobs(&mut self) {
         let mut answered = std::mem::take(&mut self.core.answered);
+        if self.core.settings.has_steps {
+            // Two writes of a client that fail in the same turn fail over in their order.
+            answered.sort_by_key(|&id| self.core.jobs.get(id).sequence);
+        }
         for id in answered.drain(..) {
             let Some(session) = self.core.complete(id) else { continue };
             let slot = session.slot as usize;

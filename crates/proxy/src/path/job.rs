@@ -258,6 +258,8 @@ pub(crate) struct Job {
     /// The first leg that counts for the reply. A write that failed over no longer counts the legs before.
     pub(crate) first_counted: u16,
     pub(crate) follow_up: FollowUp,
+    /// A later write of the same client to the same key has got further, so this one must not fail over.
+    pub(crate) is_overtaken: bool,
     /// Whether this write has legs that keep the failover pool from returning an older value.
     pub(crate) has_failover_deletions: bool,
     /// Whether legs were added after the first ones were sent. The time of these counts as `backend`.

@@ -199,6 +199,16 @@ impl Jobs {
         self.count_bytes(id);
     }
 
+    /// Whether a later write of the same client to the same key has failed over, or its reply is complete. Looks at all jobs.
+    pub(crate) fn is_overtaken(&self, id: JobId) -> bool {
+        let job = &self.table[id as usize];
+        self.table.iter().any(|other| {
+            let is_later = other.is_live && (other.sequence.wrapping_sub(job.sequence) as i32) > 0;
+            let is_further = other.is_done || matches!(other.follow_up, FollowUp::FailoverWrite { .. });
+            is_later && is_further && other.session == job.session && other.key_bytes == job.key_bytes
+        })
+    }
+
     /// The number of jobs that were not released. Those left when a loop ends are lost.
     pub(crate) fn live(&self) -> usize {
         self.table.len() - self.free.len()

@@ -22,7 +22,7 @@ pub(crate) enum Access {
     BulkRead,
     /// It may change something, as `gat` also does. Or its reply depends on earlier reads, as that of `me` does.
     Write,
-    /// A write that may be sent several times, because it needs a value that may have to be fetched from the warm-up pool.
+    /// A write that needs the value: it may have to be fetched from the warm-up pool first, and may fail over sooner than others.
     WriteAlone,
 }
 
@@ -51,8 +51,9 @@ impl Access {
         }
     }
 
-    /// The access of this request if there is a warm-up pool: a later write must not take effect between its steps.
-    pub(crate) fn with_warm_up(self, request: &Request<'_>) -> Access {
+    /// The access of this request if there is a warm-up or failover pool: no other write may take effect between its steps, and it
+    /// must not fail over before an earlier write.
+    pub(crate) fn with_steps(self, request: &Request<'_>) -> Access {
         let overwrites = match request {
             Request::Meta(meta) => meta::overwrites(meta),
             _ => matches!(request.verb(), Verb::Set | Verb::Delete | Verb::FlushAll),
@@ -154,20 +155,20 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_needs_a_value_is_in_flight_alone_if_there_is_a_warm_up_pool() {
-        let with_warm_up = |text: &str| match parse_request(text.as_bytes(), &Limits::default()) {
-            ParsedRequest::Request { request, .. } => Access::of(&request).with_warm_up(&request),
+    fn a_write_that_needs_a_value_is_in_flight_alone_if_writes_have_steps() {
+        let with_steps = |text: &str| match parse_request(text.as_bytes(), &Limits::default()) {
+            ParsedRequest::Request { request, .. } => Access::of(&request).with_steps(&request),
             other => panic!("{text}: {other:?}"),
         };
         for text in
             ["touch a 1", "gat 1 a", "incr a 1", "add a 0 0 1\r\nx", "mg a T1", "ma a", "md a I", "ms a 1 ME\r\nx"]
         {
-            assert_eq!(with_warm_up(&format!("{text}\r\n")), Access::WriteAlone, "{text}");
+            assert_eq!(with_steps(&format!("{text}\r\n")), Access::WriteAlone, "{text}");
         }
         for text in ["set a 0 0 1\r\nx", "delete a", "flush_all", "ms a 1\r\nx", "md a q"] {
-            assert_eq!(with_warm_up(&format!("{text}\r\n")), Access::Write, "{text}");
+            assert_eq!(with_steps(&format!("{text}\r\n")), Access::Write, "{text}");
         }
-        assert_eq!((with_warm_up("gets a\r\n"), with_warm_up("version\r\n")), (Access::Read, Access::Local));
+        assert_eq!((with_steps("gets a\r\n"), with_steps("version\r\n")), (Access::Read, Access::Local));
         let alone =
             |next| Overlap::All.allows(Access::WriteAlone, next) || Overlap::All.allows(next, Access::WriteAlone);
         assert!(![Access::Read, Access::Write, Access::WriteAlone, Access::BulkRead].into_iter().any(alone));

@@ -6,10 +6,9 @@ use crate::path::job::{BackgroundJob, Candidate, FollowUp, Invalidation, Job, Jo
 use crate::path::jobs::{AnsweredJobs, Time};
 use crate::path::leg_request::{is_read, own_limits};
 use crate::replication::assign::Assigner;
-use crate::replication::follow_up::may_linger;
 use crate::replication::kept::send_kept;
 use crate::replication::pending_invalidations::LINGER;
-use crate::replication::replicas::Replicas;
+use crate::replication::replicas::{Replicas, may_linger};
 use clock::Nanos;
 use records::Outcome;
 use wire::{

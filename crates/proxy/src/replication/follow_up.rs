@@ -5,7 +5,7 @@ use crate::config::Failover;
 use crate::path::job::{Candidate, FollowUp, Job, Join, Leg, LegCommand, NextStep};
 use crate::path::leg_request::{cap_meta, own_limits};
 use crate::replication::pending_invalidations::LINGER;
-use crate::replication::replicas::{Replicas, add_candidate, part_leg};
+use crate::replication::replicas::{Replicas, add_candidate, is_answered, may_linger, part_leg};
 use crate::replication::warm_up::has_touched;
 use clock::Nanos;
 use records::Outcome;
@@ -32,6 +32,7 @@ impl Replicas {
                 // A backend of the failover pool may fail, too.
                 self.invalidate_failed(job, now, true);
                 self.hold_failover_values(pool.into(), seconds, now);
+                self.invalidate_again(job, now);
                 choose_write(job, 1)
             }
             FollowUp::Touch => {
@@ -159,7 +160,8 @@ impl Replicas {
             self.invalidate_failed(job, now, false);
             return NextStep::Wait;
         }
-        let failover = self.policies[pool].failover_pool.filter(|_| applied == 0 && !is_refused_by_all(job));
+        let may_fail_over = applied == 0 && !is_refused_by_all(job) && !job.is_overtaken;
+        let failover = self.policies[pool].failover_pool.filter(|_| may_fail_over);
         match failover {
             Some(failover) => self.fail_over_write(job, pool, failover, u8::MAX, now),
             None if self.add_failover_deletions(job, pool, now) => NextStep::SendLegs,
@@ -170,6 +172,13 @@ impl Replicas {
                 step
             }
         }
+    }
+
+    /// Whether this write may fail over after it was in flight for some time, so that a later one may have failed over before.
+    pub(crate) fn may_fail_over_late(&self, job: &Job) -> bool {
+        let FollowUp::ReplicatedWrite { pool, .. } = job.follow_up else { return false };
+        let was_sent = || job.legs().iter().any(|leg| leg.sent.is_set() && leg.outcome != Outcome::Answered);
+        self.policies[usize::from(pool)].failover_pool.is_some() && !job.is_done && !job.is_waiting() && was_sent()
     }
 
     /// Counts, once, a write that was acknowledged although a replica has failed.
@@ -210,6 +219,13 @@ impl Replicas {
             (job.leg(leg).command, job.leg(leg).is_withheld) = (LegCommand::CapExpiry { seconds }, is_withheld);
         }
         NextStep::SendLegs
+    }
+
+    /// The failover pool has answered a write: the key is deleted once more on each backend that missed it. Another client's write
+    /// may have reached that backend after the first deletion and the failover pool before this write.
+    fn invalidate_again(&self, job: &Job, now: Nanos) {
+        let missed = job.legs()[..usize::from(job.first_counted)].iter().filter(|leg| leg.outcome != Outcome::Answered);
+        missed.for_each(|leg| self.pending[usize::from(leg.backend)].add(&job.key_bytes, None, now));
     }
 
     /// If the primary has changed the value, the key is deleted on the other replicas, because they still store the old value.
@@ -363,10 +379,6 @@ fn has_invalidated(job: &Job) -> bool {
     counted(job).any(|(_, leg)| leg.is_invalidated)
 }
 
-pub(crate) fn is_answered(leg: &Leg) -> bool {
-    leg.answered.is_set() && leg.outcome == Outcome::Answered
-}
-
 /// Whether a backend has answered that it does not have the key.
 fn is_miss(verb: Verb, leg: &Leg) -> bool {
     match verb {
@@ -378,11 +390,6 @@ fn is_miss(verb: Verb, leg: &Leg) -> bool {
 /// Whether every leg that counts was answered with an error line by its server, and none was lost.
 fn is_refused_by_all(job: &Job) -> bool {
     counted(job).all(|(_, leg)| matches!(leg.outcome, Outcome::ServerError | Outcome::ClientError))
-}
-
-/// Whether the server may still have the request in its receive buffer, and apply it although the connection was closed.
-pub(crate) fn may_linger(leg: &Leg) -> bool {
-    leg.sent.is_set() && matches!(leg.outcome, Outcome::Timeout | Outcome::BackendLost)
 }
 
 /// Whether a request failed before it was sent, so that no server can have applied it.

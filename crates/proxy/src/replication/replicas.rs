@@ -9,6 +9,7 @@ use crate::path::route::Router;
 use crate::replication::pending_invalidations::PendingInvalidations;
 use crate::replication::policy::Policy;
 use clock::Nanos;
+use records::Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Verb;
@@ -205,6 +206,16 @@ pub(crate) fn part_leg(job: &mut Job, choice: &Choice) -> u16 {
         },
         |leg| leg as u16,
     )
+}
+
+/// Whether the server has answered a leg, and not with an error.
+pub(crate) fn is_answered(leg: &Leg) -> bool {
+    leg.answered.is_set() && leg.outcome == Outcome::Answered
+}
+
+/// Whether the server may still have the request in its receive buffer, and apply it although the connection was closed.
+pub(crate) fn may_linger(leg: &Leg) -> bool {
+    leg.sent.is_set() && matches!(leg.outcome, Outcome::Timeout | Outcome::BackendLost)
 }
 
 #[cfg(test)]

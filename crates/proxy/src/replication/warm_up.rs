@@ -9,9 +9,8 @@
 use crate::path::job::{Candidate, Job, NextStep, WarmUpStep};
 use crate::path::leg_request::own_limits;
 use crate::path::meta;
-use crate::replication::follow_up::{is_answered, may_linger};
 use crate::replication::pending_invalidations::LINGER;
-use crate::replication::replicas::Replicas;
+use crate::replication::replicas::{Replicas, is_answered, may_linger};
 use clock::Nanos;
 use wire::{
     Limits, Meta, MetaFlags, ParsedReply, ParsedRequest, Reply, Request, Verb, encode_get, parse_reply, parse_request,

@@ -63,7 +63,7 @@ impl Session {
             _ => 1,
         };
         let access = Access::of(request);
-        let access = if core.settings.has_warm_up { access.with_warm_up(request) } else { access };
+        let access = if core.settings.has_steps { access.with_steps(request) } else { access };
         access.expecting(keys * self.key_bytes, core.settings.overlap)
     }
 
