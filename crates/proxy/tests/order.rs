@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Proxy, disciplines, servers, until};
-use proxy::{Discipline, MultiGet, Reads, Timeouts, Writes};
+use proxy::{Config, Discipline, FailoverPool, MultiGet, PoolConfig, Reads, Router, Timeouts, Writes};
 use std::collections::HashMap;
 use std::time::Duration;
 use testkit::GatedServer;
@@ -289,6 +289,36 @@ fn a_read_waits_for_late_replicas_of_earlier_writes_that_it_could_overtake() {
             let waited = proxy.metrics().contains("waystage_order_waits_total 1");
             assert_eq!(waited, waits, "{discipline:?}: {line}");
         }
+    }
+}
+
+#[test]
+fn writes_of_one_client_reach_the_failover_pool_in_order() {
+    for discipline in [Discipline::Pipelined, Discipline::PerBackend { readers: 2, writers: 2 }] {
+        let [slow, failover] = [GatedServer::start(), GatedServer::start()];
+        let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let proxy = Proxy::at(&[dead, slow.address()], |config| {
+            (config.loops, config.discipline) = (1, discipline);
+            config.pools.push(PoolConfig::new("failover", &[failover.address().to_string()]));
+            let pool = &mut config.pools[0];
+            pool.replicas = 2;
+            pool.failover_pool = Some(FailoverPool { pool: "failover".into(), expiry: Duration::from_secs(60) });
+            pool.timeouts = Timeouts::all(Duration::from_millis(300));
+        });
+        let names = [dead, slow.address()].map(|address| address.to_string());
+        let router = Router::new(&Config::new("", &names));
+        // Its primary is down. The other replica does not answer.
+        let key = (0..).map(|key| format!("k{key}")).find(|key| router.primary(key.as_bytes()) == 0).unwrap();
+        let mut client = proxy.client();
+        client.send(format!("set {key} 0 0 1\r\nx\r\nadd {key} 0 0 1\r\ny\r\n"));
+        let set = failover.received(1).remove(0).1;
+        assert!(set.starts_with(&format!("set {key} ")), "{discipline:?}: {set}");
+        failover.answer(&set, "STORED\r\n");
+        client.expect("STORED\r\n");
+        let add = failover.received(2).remove(1).1;
+        assert!(add.starts_with(&format!("add {key} ")), "{discipline:?}: {add}");
+        failover.answer(&add, "STORED\r\n");
+        client.expect("STORED\r\n");
     }
 }
 
