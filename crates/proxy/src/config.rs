@@ -2,6 +2,7 @@
 
 mod check;
 mod check_pool;
+mod check_transport;
 mod file;
 mod named;
 mod operations;

@@ -14,3 +14,4 @@ mod transport;
 pub use error::ProxyError;
 pub use running::{Running, Totals};
 pub use start::{start, start_with};
+pub use transport::check_tls_files;

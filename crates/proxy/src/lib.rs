@@ -19,6 +19,6 @@ pub use config::{
     Hedge, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile, Reads, RecordsConfig,
     RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes,
 };
-pub use control::{ProxyError, Running, Totals, start, start_with};
+pub use control::{ProxyError, Running, Totals, check_tls_files, start, start_with};
 pub use observe::stats::VERSION_LINE;
 pub use path::route::{Explanation, Router};

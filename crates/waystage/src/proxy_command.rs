@@ -95,15 +95,23 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     let source = Source { file: arguments.config, flags };
     let watch = source.file.clone().filter(|_| arguments.watch).map(serving::FileWatch::new);
     match source.config() {
-        Ok(config) if arguments.check => {
-            announce(&summary::summary(&config));
-            Ok(ExitCode::SUCCESS)
-        }
+        Ok(config) if arguments.check => Ok(check(&config)),
         Ok(mut config) => {
             config.transport.take_over = arguments.transport.take_over.clone();
             serving::serve(source, config, activated, watch)
         }
         Err(line) => Ok(invalid(&line)),
+    }
+}
+
+/// Runs --check on a configuration that is valid in itself.
+fn check(config: &Config) -> ExitCode {
+    match proxy::check_tls_files(config) {
+        Ok(()) => {
+            announce(&summary::summary(config));
+            ExitCode::SUCCESS
+        }
+        Err(error) => invalid(&error.to_string()),
     }
 }
 

@@ -22,6 +22,7 @@ impl Config {
         self.check_pools()?;
         self.check_routes()?;
         self.check_addresses()?;
+        self.check_control()?;
         if !(1..=LOOPS_MAX).contains(&self.loops) {
             return Err(ConfigError::value("loops", self.loops, format!("give a number from 1 to {LOOPS_MAX}")));
         }

@@ -171,7 +171,8 @@ impl ProxyFile {
     /// # Errors
     /// If a key does not apply with the others. `Config::check` checks the values.
     pub fn config(self) -> Result<Config, ConfigError> {
-        let usual = if self.is_given_sockets { Vec::new() } else { vec![LISTEN.into()] };
+        let has_other_sockets = self.is_given_sockets;
+        let usual = if has_other_sockets { Vec::new() } else { vec![LISTEN.into()] };
         let listen = self.listen.clone().unwrap_or(usual);
         let defaults = Config::new(LISTEN, &[]);
         let transport = self.transport()?;
@@ -187,7 +188,7 @@ impl ProxyFile {
         let sample = self.sample.unwrap_or(SAMPLE);
         let is_only = self.pools.len() == 1;
         let pools = self.pools.into_iter().enumerate().map(|(index, pool)| pool.config(index, is_only));
-        Ok(Config {
+        let config = Config {
             listen,
             transport,
             pools: pools.collect::<Result<_, _>>()?,
@@ -213,7 +214,9 @@ impl ProxyFile {
             value_bytes: self.value_max.map_or(defaults.value_bytes, |bytes| bytes as usize),
             reply_bytes: self.reply_max.map_or(defaults.reply_bytes, |bytes| bytes as usize),
             clients_max: self.clients_max.unwrap_or(defaults.clients_max),
-        })
+        };
+        config.check_tls(has_other_sockets)?;
+        Ok(config)
     }
 
     /// The configuration of transports.

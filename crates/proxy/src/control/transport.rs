@@ -1,6 +1,6 @@
 //! How backends are reached, and TLS for the listening sockets that need it.
 
-use crate::config::{TlsConfig, TlsConfigError};
+use crate::config::{Config, TlsConfig, TlsConfigError};
 use crate::control::error::ProxyError;
 use net::{Address, ClientTls, Endpoint, Listening, ServerTls, TlsTo};
 use std::net::SocketAddr;
@@ -29,6 +29,19 @@ impl Target {
             Some(tls) => Endpoint::Tls(socket, tls.clone()),
         }
     }
+}
+
+/// Reads the TLS files of a configuration, as a start does.
+///
+/// # Errors
+/// If a file is missing or cannot be used.
+pub fn check_tls_files(config: &Config) -> Result<(), ProxyError> {
+    let tls = &config.transport.tls;
+    targets(&config.backend_names(), tls)?;
+    if let Some(identity) = &tls.identity {
+        ServerTls::load(identity, tls.client_authority.as_deref())?;
+    }
+    Ok(())
 }
 
 /// Adds TLS to the listening sockets that need it.

@@ -1,0 +1,69 @@
+//! Checks the settings for TLS and for the control socket, except the contents of files.
+
+use crate::config::ConfigError;
+use crate::config::check::quoted;
+use crate::config::proxy::Config;
+use net::Address;
+
+/// The longest path of a control socket: it must fit into a socket address, also with the process id that is added while a
+/// successor starts.
+const CONTROL_BYTES_MAX: usize = 96;
+
+impl Config {
+    /// Checks the path of the control socket.
+    pub(super) fn check_control(&self) -> Result<(), ConfigError> {
+        let Some(path) = self.transport.control.as_ref().and_then(|path| path.to_str()) else { return Ok(()) };
+        let refuse = |problem: String| Err(ConfigError::value("control", quoted(path), problem));
+        match path.len() {
+            0 => refuse("give the path of a unix socket".into()),
+            1..=CONTROL_BYTES_MAX if path.contains('\0') => refuse("a path has no zero byte".into()),
+            1..=CONTROL_BYTES_MAX if self.listen.contains(&format!("unix:{path}")) => {
+                refuse("clients connect there; give another path".into())
+            }
+            1..=CONTROL_BYTES_MAX => Ok(()),
+            _ => refuse(format!("the path is longer than {CONTROL_BYTES_MAX} bytes")),
+        }
+    }
+
+    /// Checks that the settings for TLS fit the addresses. With `has_other_sockets`, another process passes sockets, which can be
+    /// for TLS, too.
+    pub(super) fn check_tls(&self, has_other_sockets: bool) -> Result<(), ConfigError> {
+        let is_tls = |text: &String| text.parse().is_ok_and(|address: Address| address.is_tls());
+        let tls = &self.transport.tls;
+        let listener = self.listen.iter().position(is_tls);
+        match (&tls.identity, listener) {
+            (None, Some(index)) => {
+                let key = if self.listen.len() == 1 { "listen".into() } else { format!("listen.{index}") };
+                let problem = "uses TLS; give tls-certificate and tls-key";
+                return Err(ConfigError::value(key, quoted(&self.listen[index]), problem));
+            }
+            (None, None) if tls.client_authority.is_some() => {
+                return Err(ConfigError::at("tls-client-authority", "needs tls-certificate and tls-key"));
+            }
+            (Some(_), None) if !has_other_sockets => {
+                let problem = "no listener uses TLS; give listen an address tls:HOST:PORT";
+                return Err(ConfigError::at("tls-certificate", problem));
+            }
+            _ => {}
+        }
+        let servers = self.pools.iter().enumerate().flat_map(|(pool, config)| {
+            let servers = config.servers.iter().enumerate();
+            servers.map(move |(index, server)| (format!("pools.{pool}.servers.{index}"), &server.address))
+        });
+        let server = servers.into_iter().find(|(_, address)| is_tls(address));
+        match (&tls.backend_authority, server) {
+            (None, Some((key, address))) => {
+                let problem = "uses TLS; give tls-backend-authority, the authority that signed its certificate";
+                Err(ConfigError::value(key, quoted(address), problem))
+            }
+            (None, None) if tls.backend_identity.is_some() => {
+                Err(ConfigError::at("tls-backend-certificate", "needs tls-backend-authority"))
+            }
+            (Some(_), None) => {
+                let problem = "no server uses TLS; give a server at tls:HOST:PORT";
+                Err(ConfigError::at("tls-backend-authority", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+}
