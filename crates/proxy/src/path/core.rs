@@ -76,11 +76,10 @@ pub(crate) struct Arrival {
 impl SessionSettings {
     /// Takes what sessions need from the configuration.
     pub(crate) fn new(config: &Config) -> SessionSettings {
-        let fails_over = config.pools.iter().any(|pool| pool.failover_pool.is_some());
         SessionSettings {
             stamps: config.stamps,
             part_failure: config.part_failure,
-            overlap: Overlap::of(config.discipline, keeps_order(config), fails_over),
+            overlap: Overlap::of(config.discipline, keeps_order(config)),
             has_warm_up: config.pools.iter().any(|pool| pool.warm_up.is_some()),
             has_steps: config.pools.iter().any(|pool| pool.warm_up.is_some() || pool.failover_pool.is_some()),
             handshake_timeout: config.transport.tls.handshake_timeout,

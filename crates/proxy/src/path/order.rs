@@ -31,10 +31,9 @@ pub(crate) enum Access {
 pub(crate) enum Overlap {
     /// All: one connection keeps them in order.
     All,
-    /// Reads together with reads, and writes together with writes, unless writes may fail over to another pool: a write that fails
-    /// over must not arrive there after a later one. A backend receives all of them on one connection, or reads on other
-    /// connections than writes.
-    SameAccess { on_one_connection: bool, writes_fail_over: bool },
+    /// Reads together with reads, and writes together with writes. A backend receives all of them on one connection, or reads
+    /// on other connections than writes.
+    SameAccess { on_one_connection: bool },
     /// Reads only.
     Reads,
 }
@@ -73,17 +72,16 @@ impl Overlap {
     /// Whether large replies have connections of their own. Only `pipelined` needs them: in the other disciplines, a large reply
     /// delays no other read for longer than a request is served.
     fn has_bulk_connections(self) -> bool {
-        matches!(self, Overlap::All | Overlap::SameAccess { on_one_connection: true, .. })
+        matches!(self, Overlap::All | Overlap::SameAccess { on_one_connection: true })
     }
 
     /// The requests that this discipline keeps in order by itself may overlap. There are fewer if reads may go to other replicas
-    /// than the primary, or writes to another pool.
-    pub(crate) fn of(discipline: Discipline, only_primaries_are_read: bool, writes_fail_over: bool) -> Overlap {
-        let same_access = |on_one_connection| Overlap::SameAccess { on_one_connection, writes_fail_over };
+    /// than the primary.
+    pub(crate) fn of(discipline: Discipline, only_primaries_are_read: bool) -> Overlap {
         match discipline {
-            Discipline::Pipelined if only_primaries_are_read && !writes_fail_over => Overlap::All,
-            Discipline::Pipelined => same_access(true),
-            Discipline::PerBackend { .. } => same_access(false),
+            Discipline::Pipelined if only_primaries_are_read => Overlap::All,
+            Discipline::Pipelined => Overlap::SameAccess { on_one_connection: true },
+            Discipline::PerBackend { .. } => Overlap::SameAccess { on_one_connection: false },
             Discipline::Shared { .. } => Overlap::Reads,
         }
     }
@@ -95,7 +93,6 @@ impl Overlap {
             _ if in_flight == Access::WriteAlone || next == Access::WriteAlone => false,
             _ if in_flight == Access::BulkRead || next == Access::BulkRead => in_flight == next,
             Overlap::All => true,
-            Overlap::SameAccess { writes_fail_over: true, .. } if next == Access::Write => false,
             Overlap::SameAccess { .. } => in_flight == next,
             Overlap::Reads => in_flight == Access::Read && next == Access::Read,
         }
@@ -106,9 +103,9 @@ impl Overlap {
     pub(crate) fn waits_for_late_writes(self, next: Access) -> bool {
         match self {
             _ if next == Access::BulkRead => true,
-            Overlap::SameAccess { on_one_connection: false, .. } => next == Access::Read,
+            Overlap::SameAccess { on_one_connection: false } => next == Access::Read,
             // One connection keeps them in order, or every write waits for all replicas (`shared`).
-            Overlap::All | Overlap::SameAccess { on_one_connection: true, .. } | Overlap::Reads => false,
+            Overlap::All | Overlap::SameAccess { on_one_connection: true } | Overlap::Reads => false,
         }
     }
 }
@@ -186,14 +183,11 @@ mod tests {
                 .map(|(first, next)| overlap.allows(first, next))
         };
         assert_eq!(allowed(Overlap::All), [true, true, true, true]);
-        let same_access =
-            |on_one_connection, writes_fail_over| Overlap::SameAccess { on_one_connection, writes_fail_over };
         for on_one_connection in [true, false] {
-            assert_eq!(allowed(same_access(on_one_connection, false)), [true, false, false, true]);
-            assert_eq!(allowed(same_access(on_one_connection, true)), [true, false, false, false]);
+            assert_eq!(allowed(Overlap::SameAccess { on_one_connection }), [true, false, false, true]);
         }
         assert_eq!(allowed(Overlap::Reads), [true, false, false, false]);
-        let pipelined = [Overlap::All, same_access(true, false)];
+        let pipelined = [Overlap::All, Overlap::SameAccess { on_one_connection: true }];
         for overlap in pipelined {
             let bulk = read.expecting(BULK_BYTES + 1, overlap);
             assert_eq!(bulk, Access::BulkRead);
@@ -205,8 +199,8 @@ mod tests {
         assert_eq!(read.expecting(usize::MAX, Overlap::Reads), read);
         let waits = |overlap: Overlap| [read, write, local].map(|next| overlap.waits_for_late_writes(next));
         assert_eq!(waits(Overlap::All), [false; 3]);
-        assert_eq!(waits(same_access(true, false)), [false; 3]);
-        assert_eq!(waits(same_access(false, false)), [true, false, false]);
+        assert_eq!(waits(Overlap::SameAccess { on_one_connection: true }), [false; 3]);
+        assert_eq!(waits(Overlap::SameAccess { on_one_connection: false }), [true, false, false]);
         assert_eq!(waits(Overlap::Reads), [false; 3]);
         assert!(Overlap::Reads.allows(write, local) && Overlap::Reads.allows(local, write));
     }
