@@ -1,9 +1,11 @@
 """CPU time of the proxy per request while one of two replicas is down, compared with both up.
 
-Two proxies in front of the same servers are measured in turn (ABBA). For one of them nothing listens at the address of the
-second server, for which 99 000 invalidations are pending. usage: degraded.py WAYSTAGE [BLOCKS]
+Three proxies in front of the same first server are measured in turn. For the first, the second server is up. For the
+second, nothing listens at its address. For the third, it refuses every write and deletion. 99 000 invalidations are
+pending for these two. usage: degraded.py WAYSTAGE [BLOCKS]
 """
 
+import asyncio
 import json
 import math
 import os
@@ -11,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +26,6 @@ KEYS = 99_000
 REQUESTS = 60_000
 WORK = {
     "gets": ("--ratio", "0:1"),
-    "one set to nine gets": ("--ratio", "1:9"),
     "gets, 16 in flight": ("--ratio", "0:1", "--pipeline", "16"),
 }
 CONFIG = """listen = "127.0.0.1:{listen}"
@@ -42,7 +44,7 @@ failover = "on-error"
 def main() -> None:
     """Print the CPU time of both, and their ratio."""
     waystage, blocks = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 6
-    first, second, nothing, *ports = free_ports(7)
+    first, second, nothing, refusing, *ports = free_ports(10)
     with ExitStack() as stack:
 
         def start(*command: str) -> subprocess.Popen[bytes]:
@@ -51,12 +53,17 @@ def main() -> None:
             stack.callback(process.terminate)
             return process
 
+        threading.Thread(target=asyncio.run, args=(refuse(refusing),), daemon=True).start()
         for port in (first, second):
             start(*MEMCACHED, str(port), "-m", "512")
             connect(port).close()
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         proxies = {}
-        for name, other, listen, metrics in (("up", second, *ports[:2]), ("down", nothing, *ports[2:])):
+        for name, other, listen, metrics in (
+            ("up", second, *ports[:2]),
+            ("down", nothing, *ports[2:4]),
+            ("refuses", refusing, *ports[4:]),
+        ):
             path = folder / f"{name}.toml"
             path.write_text(CONFIG.format(listen=listen, metrics=metrics, first=first, second=other))
             proxies[name] = (start(waystage, "proxy", "--config", str(path)).pid, listen, metrics)
@@ -91,26 +98,42 @@ def main() -> None:
 
         for name in proxies:
             run(name, ("--ratio", "1:0", "--key-pattern", "sequential"), KEYS)
-        print("pending invalidations of the second:", pending(proxies["down"][2]))
+        for name in ("down", "refuses"):
+            print(f"{name}: {pending(proxies[name][2])}")
         for work, arguments in WORK.items():
             times: dict[str, list[float]] = {name: [] for name in proxies}
-            logs = []
             for block in range(blocks):
-                order = ["up", "down", "down", "up"] if block % 2 == 0 else ["down", "up", "up", "down"]
+                order = list(proxies) if block % 2 == 0 else list(proxies)[::-1]
                 sums = dict.fromkeys(proxies, 0.0)
-                for name in order:
+                for name in order + order[::-1]:
                     sums[name] += run(name, arguments, REQUESTS) / 2
                 for name, value in sums.items():
                     times[name].append(value)
-                logs.append(math.log(sums["down"] / sums["up"]))
-            up, down = (statistics.median(times[name]) for name in ("up", "down"))
-            half = statistics.stdev(logs) / math.sqrt(blocks)
-            ratio, low, high = (math.exp(statistics.mean(logs) + step * half) for step in (0, -2, 2))
-            print(
-                f"{work}: up {up:.2f} us, down {down:.2f} us, ratio {ratio:.3f} ({low:.3f} to {high:.3f})",
-                flush=True,
-            )
-        print("pending invalidations at the end:", pending(proxies["down"][2]))
+            for name in ("down", "refuses"):
+                logs = [math.log(other / up) for other, up in zip(times[name], times["up"], strict=True)]
+                half = statistics.stdev(logs) / math.sqrt(blocks)
+                ratio, low, high = (math.exp(statistics.mean(logs) + step * half) for step in (0, -2, 2))
+                up, other = (statistics.median(times[kind]) for kind in ("up", name))
+                print(
+                    f"{work}, {name}: {other:.2f} us, up {up:.2f} us, {ratio:.3f} ({low:.3f} to {high:.3f})",
+                    flush=True,
+                )
+        for name in ("down", "refuses"):
+            print(f"{name} at the end: {pending(proxies[name][2])}")
+
+
+async def refuse(port: int) -> None:
+    """Serve memcached's protocol, refusing every write."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            if line.startswith(b"set"):
+                await reader.readexactly(int(line.split()[4]) + 2)
+            reads = {b"version": b"VERSION 1.6.0\r\n", b"get": b"END\r\n"}
+            writer.write(reads.get(line.split()[0], b"SERVER_ERROR refused\r\n"))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    await server.serve_forever()
 
 
 def cpu_s(pid: int) -> float:

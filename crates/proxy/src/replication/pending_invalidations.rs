@@ -12,17 +12,19 @@ mod pending;
 
 use crate::path::job::Invalidation;
 use crate::replication::pending_invalidations::filter::Filter;
-use crate::replication::pending_invalidations::pending::PendingInvalidation;
+use crate::replication::pending_invalidations::pending::{PendingInvalidation, retry_pause};
 use clock::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most keys in the list of one backend. One more replaces them all by a `flush_all`.
 const KEYS_MAX: usize = 100_000;
+/// The most deletes that are sent at once to a backend that has failed the last one.
+const RETRIED: usize = 16;
 /// The keys are divided among this many maps, each with a lock of its own.
 const SHARDS: usize = 16;
 /// How long a server may still apply a request after its connection was closed.
@@ -47,6 +49,9 @@ struct List {
     next_due: AtomicU64,
     /// An event loop takes the deletes that are due. The others need not.
     is_taking: AtomicBool,
+    /// How often deletes have failed since one was answered, and the time before which no other is sent.
+    failures: AtomicU32,
+    retry_at: AtomicU64,
     /// Until this time, in nanoseconds, the backend may store values of pools that fail over to it.
     failover_until: AtomicU64,
 }
@@ -80,6 +85,8 @@ impl Default for List {
             has_heirs: AtomicBool::new(false),
             next_due: AtomicU64::new(Nanos::NEVER.0),
             is_taking: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
+            retry_at: AtomicU64::new(0),
             failover_until: AtomicU64::new(0),
         }
     }
@@ -156,7 +163,7 @@ impl PendingInvalidations {
 
     /// No delete is due before this time.
     pub(crate) fn next_due(&self) -> Nanos {
-        Nanos(self.0.next_due.load(Ordering::Acquire))
+        Nanos(self.0.next_due.load(Ordering::Acquire).max(self.0.retry_at.load(Ordering::Acquire)))
     }
 
     /// Takes up to `most` invalidations that are due. The caller must pass each of them to `record_result`. While another event
@@ -167,6 +174,7 @@ impl PendingInvalidations {
         }
         // Whoever adds an invalidation from here on lowers this time again.
         self.0.next_due.store(Nanos::NEVER.0, Ordering::SeqCst);
+        let most = if self.0.failures.load(Ordering::Acquire) > 0 { most.min(RETRIED) } else { most };
         let taken = self.0.take_everything(now).unwrap_or_else(|| self.0.take_keys(most, now));
         self.0.is_taking.store(false, Ordering::Release);
         taken
@@ -174,6 +182,7 @@ impl PendingInvalidations {
 
     /// Records whether the backend has answered a delete. One that failed is sent again later.
     pub(crate) fn record_result(&self, invalidation: &Invalidation, is_answered: bool, now: Nanos) {
+        self.0.record_failures(is_answered, now);
         match invalidation {
             Invalidation::Everything => self.0.record_everything(is_answered, now),
             Invalidation::Key(key) => self.0.record_key(key, is_answered, now),
@@ -282,6 +291,18 @@ impl List {
         taken
     }
 
+    /// A backend that fails deletes receives fewer and fewer of them, until it answers one.
+    fn record_failures(&self, is_answered: bool, now: Nanos) {
+        if is_answered {
+            self.failures.store(0, Ordering::Release);
+            self.retry_at.store(0, Ordering::Release);
+        } else if now.0 >= self.retry_at.load(Ordering::Acquire) {
+            // Deletes that fail together count once.
+            let failures = self.failures.fetch_add(1, Ordering::AcqRel);
+            self.retry_at.fetch_max((now + retry_pause(failures)).0, Ordering::AcqRel);
+        }
+    }
+
     fn record_everything(&self, is_answered: bool, now: Nanos) {
         let mut whole = self.whole();
         let Some(pending) = &mut whole.everything else { return };
@@ -364,6 +385,25 @@ mod tests {
         taken.iter().for_each(|key| pending.record_result(key, true, Nanos(60)));
         assert_eq!(pending.count().load(Ordering::Relaxed), 39);
         assert!(!pending.is_pending(&60_u32.to_be_bytes()) && pending.is_pending(&61_u32.to_be_bytes()));
+    }
+
+    #[test]
+    fn a_backend_that_fails_deletes_receives_few_until_it_answers_one() {
+        let pending = PendingInvalidations::default();
+        (0..10_000_u32).for_each(|number| pending.add(&number.to_be_bytes(), None, Nanos(0)));
+        let (mut sent, mut now) = (0, Nanos(1));
+        while now < Nanos(1) + Duration::from_secs(60) {
+            let taken = pending.take_due(256, now);
+            sent += taken.len();
+            taken.iter().for_each(|key| pending.record_result(key, false, now));
+            now = now + Duration::from_millis(10);
+        }
+        assert!((1000..2000).contains(&sent), "{sent} deletes in a minute");
+        let now = pending.next_due();
+        let taken = pending.take_due(256, now);
+        assert_eq!(taken.len(), RETRIED);
+        taken.iter().for_each(|key| pending.record_result(key, true, now));
+        assert_eq!(pending.take_due(256, now).len(), 256);
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl PendingInvalidation {
         self.is_in_flight = false;
         let is_renewed = std::mem::take(&mut self.is_renewed);
         if !is_answered {
-            self.due = now + RETRY_MAX.min(RETRY_FIRST * (1 << self.failures.min(10)));
+            self.due = now + retry_pause(self.failures.into());
             self.failures = self.failures.saturating_add(1);
             return false;
         }
@@ -77,6 +77,11 @@ impl PendingInvalidation {
         self.is_in_flight |= is_due;
         is_due
     }
+}
+
+/// How long to wait after so many failures and one more.
+pub(super) fn retry_pause(failures: u32) -> Duration {
+    RETRY_MAX.min(RETRY_FIRST * (1 << failures.min(10)))
 }
 
 #[cfg(test)]
