@@ -48,6 +48,13 @@ pub(crate) struct Replication {
     next_invalidations: Nanos,
 }
 
+impl Replication {
+    /// Whether no invalidation is pending on a backend.
+    pub(crate) fn has_nothing_pending(&self, backend: u16) -> bool {
+        self.replicas.pending[usize::from(backend)].is_empty()
+    }
+}
+
 /// For each pool, whether it has no policy, so that its requests never need this room.
 pub(crate) fn plain_pools(config: &Config) -> Vec<bool> {
     let is_by_key = multi_get(config) == MultiGet::ByKey;

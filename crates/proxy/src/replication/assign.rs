@@ -249,7 +249,9 @@ fn assign_write(
     let policy = &replicas.policies[pool];
     let quorum = policy.quorum;
     if !policy.has_replicas() {
-        return one_leg(job, replicas.primary(pool, key));
+        // A write that replaces the value needs no value that is up to date.
+        let choice = replicas.primary(pool, key);
+        return one_leg(job, Choice { is_withheld: choice.is_withheld && depends_on_content, ..choice });
     }
     if depends_on_content || (policy.warm_up.is_some() && keeps_value(request)) {
         return assign_primary(job, pool, key, quorum, request, replicas);

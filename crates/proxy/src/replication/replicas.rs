@@ -41,7 +41,7 @@ impl Replicas {
     /// The key's primary, for requests that no other backend may answer.
     pub(crate) fn primary(&self, pool: usize, key: &[u8]) -> Choice {
         let backend = self.router.pool(pool).primary(key);
-        let is_withheld = self.policies[pool].has_replicas() && self.is_pending(backend, key);
+        let is_withheld = self.is_pending(backend, key);
         Choice { backend, candidate: Candidate::Primary, is_withheld }
     }
 

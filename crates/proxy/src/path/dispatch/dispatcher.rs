@@ -139,11 +139,13 @@ impl Dispatcher {
         self.sender.close(answered, time);
     }
 
-    /// The pool and the primary of a request for one key, if the pool has no policies.
+    /// The pool and the primary of a request for one key, if no policy of the pool and no invalidation concerns it.
     fn plain_primary(&self, request: &Request<'_>) -> Option<(usize, u16)> {
         let of_key = |key: &[u8]| {
             let pool = self.router.pool_of(key);
-            self.is_plain[pool].then(|| (pool, self.router.pool(pool).primary(key)))
+            let primary = self.router.pool(pool).primary(key);
+            // After a reload, a server can have pending invalidations that a pool with replicas has left.
+            (self.is_plain[pool] && self.replication.has_nothing_pending(primary)).then_some((pool, primary))
         };
         match request {
             Request::Get { keys, .. } => {
