@@ -368,7 +368,8 @@ fn a_slow_shadow_takes_nothing_from_the_clients() {
     for discipline in disciplines(4, false) {
         let [without, with] = [rounds(discipline, false), rounds(discipline, true)];
         println!("{discipline:?}: {without} rounds without a shadow, {with} with a slow one");
-        assert!(with > without / 5, "{discipline:?}: {with} rounds instead of {without}");
+        // A shadow that took slots would allow 20: two slots of 50 ms for each round, four at a time. A busy machine does not.
+        assert!(with > 100, "{discipline:?}: {with} rounds instead of {without}");
     }
 }
 
